@@ -68,18 +68,17 @@ class Message:
 def message_of(given: dict[str, Any], settings: Settings, longest_lease: float) -> Message:
     """Return the checked message; raise :class:`~tasks.exceptions.PublishRefused` for the first problem."""
     try:
-        return _message_of(given, settings, longest_lease)
-    except PublishRefused:
-        raise
+        return checked_message(given, settings, longest_lease)
     except TaskError as error:
         raise PublishRefused(str(error)) from None
 
 
-def _message_of(given: dict[str, Any], settings: Settings, longest_lease: float) -> Message:
+def checked_message(given: dict[str, Any], settings: Settings, longest_lease: float) -> Message:
+    """Return the same, but raise ``TaskError``: nothing is to be published."""
     if unknown := given.keys() - MESSAGE_FIELDS:
-        raise PublishRefused(_unknown(min(map(str, unknown))))
+        raise TaskError(_unknown(min(map(str, unknown))))
     if "action" not in given:
-        raise PublishRefused("the task has no action; give the name of an action")
+        raise TaskError("the task has no action; give the name of an action")
     known = {name: value for name, value in given.items() if name in REQUIRED or value is not None}
     message = Message(**known, given=frozenset(given))
     _check_names(message)
@@ -88,7 +87,7 @@ def _message_of(given: dict[str, Any], settings: Settings, longest_lease: float)
             least, most, whole = NUMBERS[name]
             _check_number(name, value, least, longest_lease if name == "lease" else most, whole=whole)
     if message.worker_ids and len(set(message.worker_ids)) < message.worker_count:
-        raise PublishRefused(
+        raise TaskError(
             f"worker_count={message.worker_count} needs as many workers, but worker_ids names fewer; name more or none"
         )
     check_json("data", message.data, settings.PAYLOAD_LIMIT, settings.PAYLOAD_DEPTH)
@@ -174,12 +173,12 @@ def _check_names(message: Message) -> None:
         if value is None and name == "key":
             continue
         if not isinstance(value, str) or not 0 < len(value) <= NAME_LENGTH or _UNPRINTABLE.search(value):
-            raise PublishRefused(f"{name}={_short(value)} must be a text of 1 to {NAME_LENGTH} printable characters")
+            raise TaskError(f"{name}={_short(value)} must be a text of 1 to {NAME_LENGTH} printable characters")
     if message.action.startswith(DJANGO):
-        raise PublishRefused(f"action={_short(message.action)} is for Django's Tasks framework; enqueue it there")
+        raise TaskError(f"action={_short(message.action)} is for Django's Tasks framework; enqueue it there")
     workers: object = message.worker_ids
     if isinstance(workers, str) or not isinstance(workers, list | tuple) or len(workers) > MOST_WORKERS:
-        raise PublishRefused(f"worker_ids={_short(workers)} must be a list of at most {MOST_WORKERS} names")
+        raise TaskError(f"worker_ids={_short(workers)} must be a list of at most {MOST_WORKERS} names")
     for worker in workers:
         try:
             check_worker(worker)

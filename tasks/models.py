@@ -23,6 +23,7 @@ from tasks.queue import (
     notices,
     operator_actions,
     process_eligibility,
+    publishing,
     runs,
     troubles,
     unserved,
@@ -240,6 +241,19 @@ class Task(StatorModel):
     def requeue(self, reason: str = "", *, actor: str = "") -> None:
         """Make an errored task wait again, with all its attempts; raise ``MoveRefused`` for any other task."""
         operator_actions.requeue(self, actor=actor, reason=reason)
+
+    def change(self, **options: Any) -> None:
+        """Change options of a task that has not ended, even while a worker holds it; those not given stay.
+
+        ``worker_ids``, ``timeout``, ``heartbeat_interval``, ``lease``, ``max_attempts``, ``max_unexpected_retries``,
+        ``priority`` and ``retention``; None stands for the value of the queue or the setting. The guide says when each
+        takes effect. Raise ``MoveRefused`` if the task has ended, and ``TaskError`` for a value that cannot be.
+        """
+        publishing.change(self, options)
+
+    async def achange(self, **options: Any) -> None:
+        """Run :meth:`change` from async code."""
+        await sync_to_async(self.change)(**options)
 
     async def acancel(self, reason: str = "", *, actor: str = "", running: bool = False) -> None:
         """Run :meth:`cancel` from async code."""

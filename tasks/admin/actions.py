@@ -1,9 +1,11 @@
 """Admin actions on tasks: cancel them, and requeue dead letters. Each is logged under the user's name."""
 
+from typing import Any
+
 from django import forms
 from django.contrib import admin
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.utils.timezone import template_localtime  # type: ignore[attr-defined]
 
 from stator.admin.actions import ReasonForm
@@ -11,8 +13,11 @@ from stator.admin.listing import COUNTED, AtLeast, bounded_count
 from stator.admin.seen import describe_changes, see, seen_in
 from stator.models import written_to
 from tasks.admin.confirmation import SHOWN, Act, ask, back, given, log, tell
+from tasks.admin.publishing import clean_names, names_field
+from tasks.exceptions import TaskError
 from tasks.models import Task
 from tasks.querysets import FASTEST, SLOWEST, TaskQuerySet
+from tasks.queue.publishing import CHANGEABLE
 
 WAITING = ("invisible", "pending")
 
@@ -74,13 +79,70 @@ def task_requeue(model_admin: admin.ModelAdmin, request: HttpRequest, queryset: 
     return back(model_admin, request)
 
 
-ACTS: tuple[Act, ...] = (task_cancel, task_requeue)
+class ChangeForm(ReasonForm):
+    """The options of one task that can be changed until it ends."""
+
+    worker_ids = names_field("Only these may claim it, one per line. Another holder loses it at the next heartbeat")
+    timeout = forms.FloatField(required=False, help_text="Seconds. A shorter one counts from the next heartbeat.")
+    heartbeat_interval = forms.FloatField(required=False, help_text="Seconds. From the next heartbeat.")
+    lease = forms.FloatField(required=False, help_text="Seconds. From the next heartbeat.")
+    max_attempts = forms.IntegerField(required=False, help_text="Counts when the claim ends.")
+    max_unexpected_retries = forms.IntegerField(required=False, help_text="From the next heartbeat.")
+    priority = forms.IntegerField(required=False, help_text="Smaller is sooner. Counts at the next claim.")
+    retention = forms.FloatField(required=False, help_text="Seconds for which it is stored after it has ended.")
+
+    clean_worker_ids = clean_names
+
+    def __init__(self, task: Task, data: QueryDict | None = None) -> None:
+        shown = {name: getattr(task, name) for name in CHANGEABLE} | {"worker_ids": "\n".join(task.worker_ids)}
+        super().__init__(data, initial=shown)
+        self.task = task
+        for name in CHANGEABLE:
+            # What is unchanged on the page is not written, even if another person has changed it since.
+            self.fields[name].show_hidden_initial = True
+        self.order_fields([*CHANGEABLE, "reason"])
+
+    def clean(self) -> dict[str, Any]:
+        """Change the task if the form has no errors so far."""
+        values = super().clean() or {}
+        if not self.errors:
+            try:
+                self.task.change(**{name: values[name] for name in CHANGEABLE if name in self.changed_data})
+            except TaskError as refused:
+                raise forms.ValidationError(" ".join(str(refused).split())) from refused
+        return values
+
+
+@admin.action(description="Change\N{HORIZONTAL ELLIPSIS}", permissions=["retry"])
+def task_change(model_admin: admin.ModelAdmin, request: HttpRequest, queryset: QuerySet[Task]) -> HttpResponse | None:
+    """Show the options of one task that can be changed until it ends; then write those that were changed."""
+    task = queryset.first()
+    if task is None or queryset.count() > 1 or task not in _changeable(queryset):
+        tell(model_admin, request, 0, "changed", "Choose one task that has not ended and is no part of another.")
+        return back(model_admin, request)
+    form = ChangeForm(task, given(request))
+    if not form.is_valid():
+        words = ["Empty values come from the queue, or else from the settings. What you leave as it is stays."]
+        return ask(
+            model_admin, request, form, title=f"Change {task}", does="Change", act=task_change.__name__, words=words
+        )
+    names = [name for name in CHANGEABLE if name in form.changed_data]
+    log(request, [task], f"Changed {', '.join(names) or 'nothing'}. {form.cleaned_data['reason']}".strip())
+    tell(model_admin, request, int(bool(names)), "changed")
+    return back(model_admin, request)
+
+
+def _changeable(queryset: QuerySet[Task]) -> QuerySet[Task]:
+    return queryset.filter(state__in=["pending", "shared"], whole=None)
+
+
+ACTS: tuple[Act, ...] = (task_cancel, task_requeue, task_change)
 
 
 def useful_acts(task: Task) -> list[Act]:
     """Return the actions that would change this task."""
     if task.status in (*WAITING, "running"):
-        return [task_cancel]
+        return [task_cancel, *([task_change] if task.whole_id is None else [])]
     return [task_requeue] if task.state == "errored" and task.whole_id is None else []
 
 

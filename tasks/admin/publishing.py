@@ -25,6 +25,17 @@ OUTCOMES = {
 }
 
 
+def names_field(help_text: str) -> forms.CharField:
+    """Return a field for names of workers, one per line."""
+    area = forms.Textarea(attrs={"rows": 2, "cols": 40})
+    return forms.CharField(required=False, label="Workers", widget=area, help_text=f"{help_text}. Empty: any worker.")
+
+
+def clean_names(form: forms.Form) -> list[str]:
+    """Return the names in the field of a form."""
+    return [name for line in form.cleaned_data["worker_ids"].splitlines() if (name := line.strip())]
+
+
 class PublishForm(forms.Form):
     """One task to publish. Empty fields take the queue's value, or else the setting's."""
 
@@ -67,12 +78,7 @@ class PublishForm(forms.Form):
         required=False, help_text="Unexpected errors that one worker retries by itself. Empty: as its action says."
     )
     retention = forms.FloatField(required=False, help_text="Seconds for which it is stored after it has ended.")
-    worker_ids = forms.CharField(
-        required=False,
-        label="Workers",
-        widget=forms.Textarea(attrs={"rows": 2, "cols": 40}),
-        help_text="Names of the only workers that may claim it, one per line. Empty: any worker.",
-    )
+    worker_ids = names_field("Names of the only workers that may claim it, one per line")
     worker_count = forms.IntegerField(required=False, help_text="Number of workers that run it, each once. Empty: one.")
 
     # Different each time that the form is shown, and the same if it is sent twice.
@@ -81,9 +87,7 @@ class PublishForm(forms.Form):
     # The publication's result, once the form is valid.
     published: Published
 
-    def clean_worker_ids(self) -> list[str]:
-        """Return the names, one per line."""
-        return [name for line in self.cleaned_data["worker_ids"].splitlines() if (name := line.strip())]
+    clean_worker_ids = clean_names
 
     def clean(self) -> dict[str, Any]:
         """Publish the task if the form has no errors so far: only the queue can tell whether it refuses the task."""

@@ -12,7 +12,16 @@ from tasks.api.access import PUBLISH, ApiRequest, count_attempts, look_up_claima
 from tasks.api.answers import answer, published_out
 from tasks.api.documents import refusals
 from tasks.api.rate_limits import row_rates
-from tasks.api.schemas import Manner, PublishedManyOut, PublishedOut, PublishIn, PublishManyIn, TaskIn, TaskOut
+from tasks.api.schemas import (
+    Manner,
+    PublishedManyOut,
+    PublishedOut,
+    PublishIn,
+    PublishManyIn,
+    TaskChange,
+    TaskIn,
+    TaskOut,
+)
 from tasks.conf import load_settings
 from tasks.exceptions import MoveRefused
 from tasks.models import Task
@@ -70,6 +79,20 @@ def cancel(
     except MoveRefused:
         if task_of(request.auth, pk).status != "canceled":
             raise
+    return task_of(request.auth, pk)
+
+
+@router.post(
+    "tasks/{int:pk}/change",
+    auth=PUBLISH,
+    response={200: TaskOut, **refusals(404, 409, 415, 422)},
+    summary="Change a task",
+)
+def change(request: ApiRequest, pk: int, payload: TaskChange) -> Task:
+    """Change the given options of a task that has not ended, even while a worker holds it. The others stay."""
+    found = task_of(request.auth, pk)
+    refuse_to_change_over_http(queue_of(request.auth, found.queue.name), [found])
+    found.change(**payload.dict(exclude_unset=True))
     return task_of(request.auth, pk)
 
 

@@ -70,6 +70,23 @@ class TaskIn(Body):
     worker_count: int = Field(1, ge=1, le=1000, description="Number of workers that run it, each once.", examples=[1])
 
 
+class TaskChange(Body):
+    """Options of a task to change, even while a worker holds it; those not given stay, null is the queue's value."""
+
+    worker_ids: list[Worker] = Field(
+        [], max_length=1000, description="From the next heartbeat: another holder loses it.", examples=[["bot-1"]]
+    )
+    timeout: Seconds | None = Field(None, description="From the next heartbeat; see the guide.", examples=[600])
+    heartbeat_interval: Seconds | None = Field(None, description="From the next heartbeat.", examples=[10])
+    lease: Seconds | None = Field(None, description="From the next heartbeat.", examples=[30])
+    max_attempts: Count | None = Field(None, description="When the claim ends.", examples=[3])
+    max_unexpected_retries: int | None = Field(
+        None, ge=0, le=1_000_000, description="From the next heartbeat.", examples=[2]
+    )
+    priority: int | None = Field(None, ge=-BIGINT - 1, le=BIGINT, description="At the next claim.", examples=[1])
+    retention: SecondsOrNone | None = Field(None, description="Once it has ended.", examples=[86400])
+
+
 class Manner(Body):
     """What to do if the queue already has a task with this key."""
 

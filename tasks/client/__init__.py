@@ -159,6 +159,10 @@ class Client:
         query = urllib.parse.urlencode(wanted | ({"reason": reason} if reason else {}))
         return self._call("POST", f"tasks/{pk}/cancel{'?' if query else ''}{query}", {}, again=True)
 
+    def change(self, pk: int, **options: Any) -> Any:
+        """Change options of a task that has not ended; those not given stay."""
+        return self._call("POST", f"tasks/{pk}/change", options, again=True)
+
     def requeue(self, pk: int) -> Any:
         """Requeue a dead letter."""
         return self._call("POST", f"tasks/{pk}/requeue", {})

@@ -7,14 +7,14 @@ from functools import partial
 from typing import Any
 
 from django.db import DatabaseError, IntegrityError, transaction
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from stator.claims import is_retryable, longest_lease
 from tasks.actions.registry import declared
 from tasks.conf import Settings, load_settings
-from tasks.exceptions import PublishRefused, QueuePaused, TaskError
+from tasks.exceptions import MoveRefused, PublishRefused, QueuePaused, TaskError
 from tasks.inserts import BATCH, insert_with_keys
-from tasks.messages import Message, exclusive_value, message_of
+from tasks.messages import Message, checked_message, exclusive_value, message_of
 from tasks.queue import actions as queue_actions
 from tasks.queue import at_once
 from tasks.queue.expressions import Later
@@ -32,6 +32,11 @@ PARAMETERS = (
 
 # The option that decides a column of another name.
 DECIDED_BY = {"exclusive_value": "metadata", "elsewhere_only": "action"}
+# What can be changed of a task until it ends, even while a worker holds it.
+CHANGEABLE = (
+    "worker_ids", "timeout", "heartbeat_interval", "lease", "max_attempts", "max_unexpected_retries", "priority",
+    "retention",
+)  # fmt: skip
 
 CREATED = ("created", "notice_due", "state_changed")
 
@@ -315,10 +320,8 @@ def _update(queue: Any, pairs: list[tuple[Any, Any]]) -> None:
     """Update waiting tasks and their parts with the parameters that were given; the number of workers stays."""
     changed = []
     for task, row in pairs:
-        if "worker_ids" in row.given and 0 < len(set(row.worker_ids)) < task.worker_count:
-            raise PublishRefused(
-                f"task {task.pk} is for {task.worker_count} workers, but worker_ids names fewer; name more or none"
-            )
+        if wrong := _too_few(row.worker_ids if "worker_ids" in row.given else [], task):
+            raise PublishRefused(wrong)
         for each in (task, *task.parts.all()):
             for name in row.given:
                 setattr(each, name, getattr(row, name))
@@ -327,3 +330,35 @@ def _update(queue: Any, pairs: list[tuple[Any, Any]]) -> None:
         return
     rows: QuerySet[Any] = QuerySet(queue.tasks.model, using=queue._state.db)
     rows.bulk_update(changed, sorted({name for _, row in pairs for name in row.given}), batch_size=BATCH)
+
+
+def change(task: Any, given: dict[str, Any]) -> None:
+    """Write these options into a task that has not ended, and into its parts; see ``Task.change``."""
+    using, model = task._state.db, type(task)
+    if unknown := sorted(given.keys() - {*CHANGEABLE}):
+        raise TaskError(f"{unknown[0]!r} of a task cannot be changed; {', '.join(CHANGEABLE)} can be")
+    message = checked_message({"action": "any", **given}, load_settings(), longest_lease(model, using=using))
+    values = {name: getattr(message, name) for name in given}
+    if "worker_ids" in values:
+        values["worker_ids"] = list(message.worker_ids)
+    rows: QuerySet[Any] = QuerySet(model, using=using)
+    with transaction.atomic(using=using):
+        row = rows.select_for_update().filter(pk=task.pk).first()
+        if row is None or row.state not in ("pending", "shared"):
+            raise MoveRefused(
+                f"task {task.pk} is {row.status if row else 'gone'}; only a task that has not ended can be changed"
+            )
+        if row.whole_id is not None:
+            raise MoveRefused(f"task {task.pk} is a part of task {row.whole_id}; change that task")
+        if wrong := _too_few(values.get("worker_ids", []), row):
+            raise TaskError(wrong)
+        if values:
+            rows.filter(Q(pk=row.pk) | Q(whole=row.pk)).update(**values)
+    task.refresh_from_db()
+
+
+def _too_few(names: list[str], task: Any) -> str:
+    """Return what is wrong if fewer workers are named than a task needs; else an empty text."""
+    if not 0 < len(set(names)) < task.worker_count:
+        return ""
+    return f"task {task.pk} is for {task.worker_count} workers, but worker_ids names fewer; name more or none"

@@ -12,6 +12,7 @@ from stator.models import History, move_rows
 from tasks import querysets
 from tasks.models import Run, Task
 from tasks.queue import operator_actions
+from tasks.queue.publishing import CHANGEABLE
 from tests.tasks.admin.pages import CONFIRMED, act, make_all, make_dead, page, seen_in, text_of
 from tests.tasks.making import STATUSES, claim_one, fresh, make_queue, make_task, pass_time
 
@@ -182,3 +183,28 @@ def test_no_move_by_hand_takes_a_task_out_of_its_end(admin_client):
     assert [fresh(tasks[name]).status for name in STATUSES] == expected
     assert "stator_move" not in text_of(admin_client.get(page(tasks["completed"])))
     assert "stator_move" in text_of(admin_client.get(page(tasks["pending"])))
+
+
+def test_running_task_is_changed_and_what_was_left_stays(admin_client):
+    task = make_task(make_queue(), "running", timeout=30, priority=5)
+    asked = text_of(act(admin_client, "task_change", task, confirmed=False))
+    assert "Another holder loses it at the next heartbeat." in asked
+    shown = {f"initial-{name}": "" for name in CHANGEABLE} | {"initial-timeout": "30.0", "initial-priority": "5"}
+    given = {"timeout": "", "priority": "5", "worker_ids": "bot-1\nbot-2", "heartbeat_interval": "2", "reason": "slow"}
+    # Another person's change meanwhile.
+    task.change(priority=9)
+    assert "1 task changed." in text_of(act(admin_client, "task_change", task, **shown, **given))
+    found = fresh(task)
+    assert (found.timeout, found.priority, found.worker_ids, found.heartbeat_interval) == (
+        None, 9, ["bot-1", "bot-2"], 2,
+    )  # fmt: skip
+    assert LogEntry.objects.get().get_change_message() == "Changed worker_ids, timeout, heartbeat_interval. slow"
+    text = text_of(act(admin_client, "task_change", task, **shown, **given | {"timeout": "-1"}))
+    assert "timeout=-1.0 must be a number from 0.05" in text
+
+
+def test_change_is_of_one_task_that_has_not_ended(admin_client):
+    tasks = make_all(make_queue())
+    for chosen in ([tasks["completed"]], [tasks["pending"], tasks["running"]]):
+        text = text_of(act(admin_client, "task_change", *chosen, confirmed=False))
+        assert "Choose one task that has not ended and is no part of another." in text

@@ -36,6 +36,7 @@ ENDPOINTS = [
     ("GET", "tasks", None, "query", 200),
     ("GET", "tasks/{task}", None, "query", 200),
     ("GET", "tasks/{task}/explain", None, "query", 200),
+    ("POST", "tasks/{held}/change", {"timeout": 30}, "publish", 200),
     ("POST", "tasks/{task}/cancel", None, "publish", 200),
     ("POST", "tasks/{dead}/requeue", None, "publish", 200),
     ("POST", "tasks/{held}/claim/verify", {}, "claim", 200),

@@ -86,6 +86,18 @@ class TestPublishing:
         assert call("POST", "queues/alone/tasks", {"action": "a"}, token())[0] == 422
         assert not Task.objects.exists()
 
+    def test_running_task_is_changed_and_its_holder_follows(self, call, scene):
+        given, held = token(), scene.path("tasks/{held}")
+        status, found = call(
+            "POST", f"{held}/change", {"heartbeat_interval": 2, "timeout": None, "worker_ids": ["bot-9"]}, given
+        )
+        assert (status, found["heartbeat_interval"], found["worker_ids"]) == (200, 2, ["bot-9"])
+        heartbeat = call("POST", f"{held}/claim/heartbeat", scene.body(f"{held}/claim/heartbeat", {}), given)
+        assert (heartbeat[0], heartbeat[1]["error"]) == (409, "lease_lost")
+        for body, told in ({"timeout": 0}, 422), ({"data": 1}, 422), ({"worker_ids": ["a\nb"]}, 422):
+            assert call("POST", f"{held}/change", body, given)[0] == told
+        assert call("POST", scene.path("tasks/{dead}/change"), {"timeout": 5}, given)[0] == 409
+
     def test_cancel_and_requeue(self, call, scene):
         given = token()
         status, found = call("POST", f"tasks/{scene.task.pk}/cancel", None, given)

@@ -162,6 +162,7 @@ def test_token_goes_in_the_header_and_nowhere_else(client, server):
         lambda client: client.configure_queue("q", lease=3),
         lambda client: client.pause("q", claim=True),
         lambda client: client.cancel(7),
+        lambda client: client.change(7, timeout=3),
         lambda client: client.cancel(7, running=True, reason="a b"),
         lambda client: client.explain(7),
         lambda client: list(client.schedules(queue="q")),

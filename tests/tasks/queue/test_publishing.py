@@ -5,8 +5,9 @@ from asgiref.sync import async_to_sync
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext, override_settings
 
+from stator.exceptions import LeaseLost
 from tasks.actions import registry
-from tasks.exceptions import PublishRefused, QueuePaused, TaskError, UnknownAction
+from tasks.exceptions import MoveRefused, PublishRefused, QueuePaused, TaskError, UnknownAction
 from tasks.models import Queue, Run, Task
 from tests.stator.making import at_once
 from tests.tasks.making import claim_one, fresh, make_queue, make_task, pass_time
@@ -360,3 +361,60 @@ def test_attempts_that_an_action_declares_are_given_to_named_workers_too():
         claim_one(queue).fail("no")
     assert queue.claim(worker="bot-1") == []
     assert fresh(task).status == "errored"
+
+
+@pytest.mark.parametrize("status", ["invisible", "pending", "running"])
+def test_task_that_has_not_ended_is_changed_in_what_is_given(queue, status):
+    own = {name: value for name, value in OWN.items() if name not in ("data", "worker_ids")}
+    task = make_task(queue, status, **own)
+    task.change(timeout=None, worker_ids=["bot-2"], heartbeat_interval=1.5)
+    own |= {"timeout": None, "worker_ids": ["bot-2"], "heartbeat_interval": 1.5}
+    assert {name: getattr(fresh(task), name) for name in own} == own
+    async_to_sync(task.achange)(priority=7)
+    assert (task.priority, fresh(task).priority, fresh(task).status) == (7, 7, status)
+
+
+def test_holder_follows_a_change_at_its_next_heartbeat(queue):
+    task = queue.publish("resize", lease=30).task
+    claim = claim_one(queue, "bot-1")
+    task.change(heartbeat_interval=1.5, max_unexpected_retries=4, lease=20)
+    claim.heartbeat()
+    assert (claim.task.heartbeat_interval, claim.max_unexpected_retries) == (1.5, 4)
+    assert claim.lease == pytest.approx(20, abs=0.5)
+    task.change(timeout=10)
+    claim.heartbeat()
+    assert claim.lease < 10.1
+    task.change(worker_ids=["bot-2"])
+    with pytest.raises(LeaseLost, match="for other workers now than bot-1"):
+        claim.heartbeat()
+    assert claim_one(queue, "bot-2").attempt == 1
+
+
+def test_change_of_a_shared_task_is_one_of_its_parts(queue):
+    shared = queue.publish("resize", worker_count=2).task
+    claim = claim_one(queue, "a")
+    shared.change(timeout=9, worker_ids=["a", "b"])
+    assert {(part.timeout, tuple(part.worker_ids)) for part in shared.parts.all()} == {(9, ("a", "b"))}
+    with pytest.raises(MoveRefused, match=f"is a part of task {shared.pk}; change that task"):
+        claim.task.change(timeout=8)
+    with pytest.raises(TaskError, match="is for 2 workers, but worker_ids names fewer"):
+        shared.change(worker_ids=["a"])
+
+
+@pytest.mark.parametrize("status", ["completed", "canceled", "errored"])
+def test_ended_task_is_not_changed(queue, status):
+    task = make_task(queue, status)
+    with pytest.raises(MoveRefused, match=f"is {status}; only a task that has not ended can be changed"):
+        task.change(timeout=3)
+    assert fresh(task).timeout is None
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"timeout": 0}, {"worker_ids": "a"}, {"heartbeat_interval": "1"}, {"max_attempts": 0}, {"data": 1}, {"key": "k"}],
+)
+def test_change_that_cannot_be_is_refused(queue, options):
+    task = make_task(queue, "running")
+    with pytest.raises(TaskError, match=next(iter(options))) as refused:
+        task.change(**options)
+    assert not isinstance(refused.value, PublishRefused)
