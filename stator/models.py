@@ -130,7 +130,7 @@ class StatorModel(models.Model):
         if move_by_hand(rows, state, actor=actor, reason=reason):
             self.refresh_from_db(using, fields=["state", *sorted(FRAMEWORK_COLUMNS)])
             if not transaction.get_autocommit(using):
-                self._note_uncommitted(using, moved=True)
+                self._note_uncommitted(using)
 
     async def atransition_perform(self, state: State | str, *, actor: str = "", reason: str = "") -> None:
         """Run :meth:`transition_perform` in a thread, for async code."""
@@ -258,12 +258,12 @@ class StatorModel(models.Model):
             if claim is not None and own and not written:
                 raise LeaseLost(f"{self._meta.label} {pk_val}: the claim on it has ended; this save changed nothing")
             moved = moving and written and self._move_on_save(rows.using(using).filter(pk=pk_val))
-            if written and claim is None:
-                self._note_written(names)
-                if reopens and not moved:
-                    reopen_saved(self, using)
-        if (moved or changed) and not transaction.get_autocommit(using):
-            self._note_uncommitted(using, bool(moved))
+            if reopens and written and not moved:
+                reopen_saved(self, using)
+        if written and claim is None:
+            self._note_written(names, using)
+        if moved and not transaction.get_autocommit(using):
+            self._note_uncommitted(using)
         return written
 
     def _is_loaded(self, using: str, updated: Any) -> Any:
@@ -272,13 +272,10 @@ class StatorModel(models.Model):
         self._note_loaded()
         return updated
 
-    def _note_uncommitted(self, using: str, moved: bool) -> None:
-        """Note that a rollback may undo what was written: a move, by its version, or changes of watched fields."""
-        if moved:
-            rows: QuerySet[Any] = QuerySet(self._state_owner, using=using)
-            self._uncommitted = rows.values_list("state_version", flat=True).get(pk=self.pk)
-        else:
-            self.__dict__.setdefault("_uncommitted", None)
+    def _note_uncommitted(self, using: str) -> None:
+        """Note the version of a move that a rollback may undo."""
+        rows: QuerySet[Any] = QuerySet(self._state_owner, using=using)
+        self._uncommitted = rows.values_list("state_version", flat=True).get(pk=self.pk)
 
     def _forget_undone(self, using: str) -> None:
         """Note the values in the database where a rollback has undone what the instance wrote."""
@@ -305,9 +302,12 @@ class StatorModel(models.Model):
             if now[name] != loaded.get(name, DEFERRED) or hasattr(now[name], "resolve_expression")
         ]
 
-    def _note_written(self, names: set[str]) -> None:
-        """Note that the named fields are in the database as they are here."""
-        self._loaded_watched = self._watched_now(names)
+    def _note_written(self, names: set[str], using: str) -> None:
+        """Note that the named fields are in the database as they are here, if no rollback undoes that."""
+        written = self._watched_now(names)
+        if written != self.__dict__.get("_loaded_watched", {}) and not transaction.get_autocommit(using):
+            self.__dict__.setdefault("_uncommitted", None)
+        self._loaded_watched = written
 
     def _watched_now(self, names: set[str]) -> dict[str, object]:
         """Return the values that the watched fields will have once the named fields are saved."""

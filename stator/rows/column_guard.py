@@ -51,7 +51,7 @@ class GuardedQuerySet(QuerySet[M]):
         updated = super().bulk_update(objs, fields, batch_size)
         if hasattr(self.model, "state_graph"):
             for instance in objs:
-                instance._note_written(set(fields))
+                instance._note_written(set(fields), self.db)
         return updated
 
     bulk_update.alters_data = True  # type: ignore[attr-defined]
