@@ -119,7 +119,9 @@ class StatorModel(models.Model):
 
     @property
     def state_age(self) -> float:
-        """Seconds since the object entered its state."""
+        """Seconds since the object entered its state; 0 for an object that is not saved."""
+        if self._state.adding:
+            return 0.0
         return (timezone.now() - self.state_changed).total_seconds()
 
     def transition_perform(self, state: State | str, *, actor: str = "", reason: str = "") -> None:

@@ -39,6 +39,8 @@ failed = Signal()
 lease_lost = Signal()
 claim_ended = Signal()
 became_ready = Signal(use_caching=True)
+# Wakes workers. Apart from the signal of projects, because nobody has to be woken in the transaction of a test.
+wanted = Signal(use_caching=True)
 on_heartbeat = Signal()
 on_start = Signal()
 on_schedule = Signal()
@@ -64,7 +66,10 @@ def announce(model: type[Model], using: str, *, wakes: bool = True) -> None:
     connection = transaction.get_connection(using)
     if not connection.in_atomic_block:
         if connection.autocommit:
-            became_ready.send_robust(model, using=using, wakes=wakes)
+            _send(model, using, wakes)
+        return
+    if connection.atomic_blocks[0]._from_testcase and not became_ready.has_listeners(model):
+        # Never committed, and a project's test may count the functions that its own code adds.
         return
     send, registered = _sender_of(model, using, wakes), connection.run_on_commit
     # Sent once for many objects of one transaction.
@@ -74,4 +79,10 @@ def announce(model: type[Model], using: str, *, wakes: bool = True) -> None:
 
 @lru_cache(maxsize=1024)
 def _sender_of(model: type[Model], using: str, wakes: bool) -> Callable[[], object]:
-    return partial(became_ready.send_robust, model, using=using, wakes=wakes)
+    return partial(_send, model, using, wakes)
+
+
+def _send(model: type[Model], using: str, wakes: bool) -> None:
+    became_ready.send_robust(model, using=using, wakes=wakes)
+    if wakes:
+        wanted.send_robust(model, using=using)

@@ -226,6 +226,7 @@ def _tell(owner: type[Model], using: str, before: list[Locked], target: State) -
         return
     moves = [signals.Move(row.pk, row.state, target.name) for row in before]
     told = {"moves": moves, "failures": [], "using": using}
-    transaction.on_commit(lambda: signals.transitioned.send(owner, **told), using=using)
+    if signals.transitioned.has_listeners(owner):
+        transaction.on_commit(lambda: signals.transitioned.send(owner, **told), using=using)
     if columns.ready_at_once(target):
         signals.announce(owner, using)

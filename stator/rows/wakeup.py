@@ -8,7 +8,7 @@ from django.db.models import Model
 
 from stator.capabilities import capabilities_of
 from stator.conf import Settings
-from stator.signals import became_ready
+from stator.signals import wanted
 
 CHANNEL = "stator"
 
@@ -29,13 +29,11 @@ _sent: dict[tuple[str, type[Model]], tuple[float, int]] = {}
 
 def connect() -> None:
     """Connect commits that make rows ready to the wake-up of workers."""
-    became_ready.connect(notify, dispatch_uid="stator.wakeup")
+    wanted.connect(notify, dispatch_uid="stator.wakeup")
 
 
-def notify(sender: type[Model], using: str, wakes: bool = True, **kwargs: object) -> None:
+def notify(sender: type[Model], using: str, **kwargs: object) -> None:
     """Send only the label of the model to listening workers."""
-    if not wakes:
-        return
     now = time.monotonic()
     last = _sent.get((using, sender))
     sent, unsent = last or (0.0, 0)

@@ -323,8 +323,6 @@ def tell_finished(
     **kwargs: object,
 ) -> None:
     """Send ``task_finished`` for those ended tasks that belong to Django's framework."""
-    if sender is not _model():
-        return
     # The framework logs failed tasks as errors, so they are sent even if no receiver wants them.
     all_wanted = is_heard(task_finished)
     others = {pk for pk, task in (instances or {}).items() if not task.action.startswith(DJANGO)}
@@ -341,8 +339,12 @@ def tell_finished(
                 logger.error("tasks.receiver_failed", extra={"receiver": repr(receiver)}, exc_info=answer)
 
 
-# Connected on import: without this module, no such tasks exist.
-transitioned.connect(tell_finished, dispatch_uid="tasks.backend")
+def _connect(model: Any) -> None:
+    transitioned.connect(tell_finished, sender=model, dispatch_uid="tasks.backend")
+
+
+# On import: without this module, no such tasks exist.
+apps.lazy_model_operation(_connect, ("tasks", "task"))
 
 
 def _action(

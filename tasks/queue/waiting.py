@@ -219,9 +219,12 @@ def _task() -> Any:
 
 
 def _on_ready(sender: Any, **kwargs: Any) -> None:
-    if sender is _task():
-        waiters.wake()
+    waiters.wake()
+
+
+def _connect(model: Any) -> None:
+    became_ready.connect(_on_ready, sender=model, dispatch_uid="tasks.waiting")
 
 
 waiters = Waiters()
-became_ready.connect(_on_ready, dispatch_uid="tasks.waiting")
+apps.lazy_model_operation(_connect, ("tasks", "task"))

@@ -25,6 +25,7 @@ def test_state_age_is_the_time_in_the_state():
     step = put(Step, state_changed=ago(100))
     assert 99 < step.state_age < 120
     assert 0 <= Step.objects.create().state_age < 20
+    assert Step().state_age == 0
 
 
 def test_state_graph_is_known_to_class_and_object():

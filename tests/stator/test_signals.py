@@ -3,7 +3,9 @@
 import logging
 
 import pytest
+from django.db import transaction
 
+from stator import signals
 from stator.models import Stats
 from stator.signals import claim_ended, failed, lease_lost, on_schedule, on_start, transitioned
 from tests.stator.making import ago, put, raw, row
@@ -87,3 +89,35 @@ class TestSignals:
         Line.objects.bulk_create(Line() for _ in range(20))
         work(Line)
         assert Stats.get_for_model(Line).most_recent_handled() == (40, 40, 40)
+
+
+class TestWhatATestCounts:
+    """The functions of ``on_commit`` in the transaction of a test, which is never committed."""
+
+    @pytest.mark.django_db
+    def test_creates_and_moves_add_none_that_nobody_listens_to(self, django_capture_on_commit_callbacks):
+        with django_capture_on_commit_callbacks() as callbacks:
+            line = Line.objects.create()
+            Line.objects.bulk_create([Line(), Line()])
+            line.state = "second"
+            line.save()
+            line.transition_perform("first")
+            Line.objects.update(state="second")
+            Line.stator.retry()
+            transaction.on_commit(print)
+        assert callbacks == [print]
+
+    @pytest.mark.django_db
+    @pytest.mark.parametrize("signal", [signals.became_ready, signals.transitioned], ids=["ready", "moved"])
+    def test_receivers_of_a_project_are_told_when_the_functions_are_run(
+        self, signal, django_capture_on_commit_callbacks
+    ):
+        told = []
+        signal.connect(hear := lambda sender, **values: told.append(sender))
+        try:
+            with django_capture_on_commit_callbacks(execute=True) as callbacks:
+                Line.objects.create().transition_perform("second")
+        finally:
+            signal.disconnect(hear)
+        assert set(told) == {Line}
+        assert len(callbacks) == len(told)
