@@ -31,6 +31,7 @@ LOOKS: tuple[Look, ...] = (
 )
 # On databases with monitoring views.
 MONITORING: tuple[Look, ...] = (
+    postgresql.server,
     postgresql.long_transactions,
     postgresql.oldest_snapshot,
     postgresql.dead_rows,

@@ -1,4 +1,4 @@
-"""Checks for problems on PostgreSQL: long transactions, old snapshots, dead rows, replication, a pooler."""
+"""Checks for problems on PostgreSQL: settings, long transactions, old snapshots, dead rows, replication, a pooler."""
 
 from importlib import import_module
 from typing import Any
@@ -52,6 +52,32 @@ SLOTS = """
 SELECT slot_name, active, pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint AS kept
 FROM pg_replication_slots WHERE restart_lsn IS NOT NULL ORDER BY kept DESC LIMIT 5
 """
+
+
+# Bytes of PostgreSQL's own default, and the part of all connections that leaves room for one more worker or deployment.
+FEW_BUFFERS, MOST_USED = 128 << 20, 0.8
+
+# The connections are those of all databases; every role may see their number.
+SETTINGS = """
+SELECT pg_size_bytes(current_setting('shared_buffers')), sum(numbackends)::int,
+  current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int,
+  pg_jit_available() AND current_setting('jit')::bool
+FROM pg_stat_database
+"""
+
+
+def server(alias: str, models: list[type[StatorModel]]) -> Finding:
+    """Check the server's settings that cost: few buffers, nearly no free connection; and tell whether it compiles."""
+    [(buffers, used, most, compiles)] = _ask(alias, SETTINGS)
+    found = [f"shared_buffers is {_size(buffers)}", f"{used} of {most} connections are in use"]
+    # Workers switch it off for their own statements.
+    found.append("JIT is on for statements of handlers and pages" if compiles else "JIT is off")
+    remedies = []
+    if buffers < FEW_BUFFERS:
+        remedies.append("set shared_buffers to a quarter of the server's memory")
+    if used > MOST_USED * most:
+        remedies.append("raise max_connections, or start fewer workers or threads (THREADS), or use a pooler")
+    return Finding("server", alias, WARN if remedies else OK, "; ".join(found), "; ".join(remedies))
 
 
 def long_transactions(alias: str, models: list[type[StatorModel]]) -> Finding:

@@ -20,7 +20,7 @@ def test_healthy_site_is_all_ok(crew_of_all):
     assert {finding["level"] for finding in found.values()} == {OK}, found
     assert code == 0
     of_vendor = {
-        "postgresql": {"triggers", "transactions", "snapshots", "dead rows", "replication", "pooler"},
+        "postgresql": {"server", "triggers", "transactions", "snapshots", "dead rows", "replication", "pooler"},
         "sqlite": {"sqlite"},
         "mysql": set(),
     }

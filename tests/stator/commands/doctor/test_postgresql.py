@@ -27,6 +27,29 @@ def session():
 
 
 @pytest.mark.postgresql
+def test_settings_of_the_server_are_told(crew_of_all):
+    finding = examined()[1]["server"]
+    assert finding["level"] == OK
+    told = r"shared_buffers is [\d,]+ MB; \d+ of \d+ connections are in use; JIT is (off|on for .*)"
+    assert re.fullmatch(told, finding["message"])
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize(
+    ("limit", "value", "remedy"),
+    [
+        ("FEW_BUFFERS", 1 << 50, "set shared_buffers"),
+        ("MOST_USED", 0.0, "raise max_connections, or start fewer workers"),
+    ],
+)
+def test_setting_of_the_server_that_costs_is_a_warning(crew_of_all, monkeypatch, limit, value, remedy):
+    monkeypatch.setattr(postgresql, limit, value)
+    finding = examined()[1]["server"]
+    assert finding["level"] == WARN
+    assert finding["remedy"].startswith(remedy)
+
+
+@pytest.mark.postgresql
 def test_long_transaction_is_a_warning(crew_of_all, session, monkeypatch):
     session("BEGIN")
     monkeypatch.setattr(postgresql, "LONG_TRANSACTION", -1.0)
