@@ -237,6 +237,8 @@ _sent: WeakKeyDictionary[Connection, int] = WeakKeyDictionary()
 
 def session_of(connection: BaseDatabaseWrapper) -> Session:
     """Return the current session of a connection; its settings are read once."""
+    # Our statements do not pass Django's cursor, which does that.
+    connection.close_if_health_check_failed()
     connection.ensure_connection()
     session = _sessions.get(connection.connection)
     if session is None:

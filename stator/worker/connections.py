@@ -1,6 +1,8 @@
-"""Clean-up of a thread's connections after each handler, so that the next handler finds them as new."""
+"""The connections of a worker's threads: kept by the thread, cleaned after each handler, checked after a rest."""
 
 import re
+import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -22,8 +24,44 @@ SESSION_STATEMENT = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 SESSION_CALL = re.compile(r"\b(set_config|pg_(try_)?advisory_lock(_shared)?|get_lock)\s*\(", re.IGNORECASE)
+# Seconds without use after which a connection is checked: the server, or something on the way to it, may have ended it.
+RESTED = 1.0
+
+_thread = threading.local()
+
 # Begins a transaction of which Django does not know.
 BEGIN = re.compile(r"\s*(BEGIN|START\s+TRANSACTION|XA\s+(START|BEGIN))\b", re.IGNORECASE)
+
+
+def own_connections(*, watch: bool = True) -> None:
+    """Have this thread keep its connections; call it before they are opened. ``watch``: see :func:`watch_session`.
+
+    They do not come from Django's pool (``OPTIONS = {"pool": ...}``): the threads of a worker would empty it, wait for
+    each other, and get sessions that handlers of other threads have changed.
+    """
+    for connection in connections.all():
+        options = connection.settings_dict.get("OPTIONS") or {}
+        if options.get("pool"):
+            without = {name: value for name, value in options.items() if name != "pool"}
+            # Not in place: the threads of a website have the same dictionary.
+            connection.settings_dict = {**connection.settings_dict, "OPTIONS": without}
+        if watch:
+            watch_session(connection)
+
+
+def check_rested_connections() -> None:
+    """Have connections checked at their next use if this thread has not used them lately."""
+    if time.monotonic() - getattr(_thread, "cleaned", 0.0) > RESTED:
+        check_connections()
+
+
+def check_connections() -> None:
+    """Have Django check this thread's connections at their next use, and open others in place of dead ones."""
+    connection: Any
+    for connection in connections.all(initialized_only=True):
+        if connection.connection is not None and not connection.in_atomic_block:
+            # Whatever CONN_HEALTH_CHECKS says, which is meant for a check in each request.
+            connection.health_check_enabled, connection.health_check_done = True, False
 
 
 def watch_session(connection: BaseDatabaseWrapper) -> None:
@@ -35,6 +73,7 @@ def watch_session(connection: BaseDatabaseWrapper) -> None:
 
 def clean_connections() -> None:
     """Discard this thread's connections that have an open or failed transaction or a changed session."""
+    _thread.cleaned = time.monotonic()
     for connection in connections.all(initialized_only=True):
         connection.queries_log.clear()
         if connection.connection is None:

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from django.db import connections
 
-from stator.worker.connections import clean_connections, watch_session
+from stator.worker.connections import check_rested_connections, clean_connections, own_connections
 from stator.worker.threads import STOP, call_soon
 
 Item = TypeVar("Item")
@@ -104,8 +104,7 @@ class HandlerThreads(Generic[Item, Result]):
             self._awake = max(count, self._awake)
 
     def _work(self) -> None:
-        for connection in connections.all():
-            watch_session(connection)
+        own_connections()
         while self._wakeups.get() is not STOP and self._take():
             connections.close_all()
         connections.close_all()
@@ -114,6 +113,7 @@ class HandlerThreads(Generic[Item, Result]):
         """Run claims until this thread may sleep; return False when all threads end."""
         while (claim := self._queue.get()) is not STOP:
             if claim is not SLEEP:
+                check_rested_connections()
                 self._finished.append((claim, self._run(claim)))
                 clean_connections()
                 if not self._waking:

@@ -12,6 +12,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from stator.db.interface import Claim, Operations
 from stator.graph.outcomes import Released
 from stator.texts import one_line
+from stator.worker.connections import own_connections
 from stator.worker.outage import Outages
 from stator.worker.presence import Presence
 from stator.worker.threads import is_open, open_connection, tidy_connections
@@ -134,6 +135,7 @@ class Heartbeat:
                     self._handed_back({id(claim) for claim in some})
 
     def _work(self) -> None:
+        own_connections(watch=False)
         self._connections = {alias: connections[alias] for alias in self._aliases}
         self._live()
         while not self._stopped.wait(self._pause()):

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from contextvars import copy_context
 from functools import partial
@@ -15,7 +16,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from stator.db.locks import Limited
 from stator.exceptions import passable
-from stator.worker.connections import clean_connections, watch_session
+from stator.worker.connections import check_connections, check_rested_connections, clean_connections, own_connections
 
 Params = ParamSpec("Params")
 Result = TypeVar("Result")
@@ -40,10 +41,11 @@ class DatabaseThread:
     """One thread with its own database connections, for statements that must not block the event loop.
 
     It connects to ``aliases`` at its start, if it can, so that the threads of a process do so at the same time.
+    ``handlers``: it runs handlers, which do not repeat what a dead connection fails.
     """
 
-    def __init__(self, name: str, aliases: Iterable[str] = ()) -> None:
-        self._aliases = tuple(aliases)
+    def __init__(self, name: str, aliases: Iterable[str] = (), *, handlers: bool = False) -> None:
+        self._aliases, self._handlers = tuple(aliases), handlers
         self._queue: SimpleQueue[Any] = SimpleQueue()
         self._connections: dict[str, BaseDatabaseWrapper] = {}
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
@@ -70,14 +72,16 @@ class DatabaseThread:
         self._thread.join(timeout)
 
     def _work(self) -> None:
+        own_connections()
         for connection in connections.all():
-            watch_session(connection)
             self._connections[connection.alias] = connection
         for alias in self._aliases:
             # The first statement meets the same error and reports it.
             run_in_thread(open_connection, alias)
         while (call := self._queue.get()) is not STOP:
             loop, future, function, args, kwargs = call
+            if self._handlers:
+                check_rested_connections()
             result, error = run_in_thread(function, *args, **kwargs)
             # Receivers of signals run here as well.
             clean_connections()
@@ -172,20 +176,31 @@ def close_broken_connections() -> None:
 async def tidy_connections_of_loop(*, close: bool = False) -> None:
     """Call :func:`tidy_connections` in the thread in which Django runs the queries of asynchronous code.
 
-    ``close``: close all connections, because none is needed for a while.
+    Connections are also checked at their next use. ``close``: close them, because none is needed for a while.
     """
-    await sync_to_async(connections.close_all if close else tidy_connections)()
+    await sync_to_async(connections.close_all if close else _tidy_and_check)()
+
+
+def _tidy_and_check() -> None:
+    tidy_connections()
+    check_connections()
 
 
 @asynccontextmanager
 async def database_thread_for_handlers() -> AsyncIterator[None]:
     """Give asynchronous handlers a database thread that ends with this context and closes its connections.
 
-    Otherwise Django uses one thread for the whole process, which would keep its connections forever.
+    Otherwise Django uses one thread for the whole process, which would keep its connections forever. What handlers run
+    in further threads, by ``asyncio.to_thread()`` or ``sync_to_async(thread_sensitive=False)``, finds usable
+    connections too.
     """
+    executor = _Executor()
+    asyncio.get_running_loop().set_default_executor(executor)
     context = ThreadSensitiveContext()
     await context.__aenter__()
     try:
+        # Not watched: all asynchronous handlers share its session.
+        await sync_to_async(own_connections)(watch=False)
         yield
     finally:
         closing = asyncio.ensure_future(sync_to_async(connections.close_all)())
@@ -193,6 +208,38 @@ async def database_thread_for_handlers() -> AsyncIterator[None]:
         if closing.done():
             await context.__aexit__(None, None, None)
         # Else a handler's call does not end, and waiting for its thread would take as long.
+        executor.end()
+
+
+class _Executor(ThreadPoolExecutor):
+    """The threads of an event loop, whose connections are as those of handler threads."""
+
+    def __init__(self) -> None:
+        self._connections: list[BaseDatabaseWrapper] = []
+        super().__init__(thread_name_prefix="stator-loop", initializer=self._begin)
+
+    def _begin(self) -> None:
+        own_connections()
+        self._connections += connections.all()
+
+    def submit(self, function: Callable[Params, Result], /, *args: Params.args, **kwargs: Params.kwargs) -> Any:
+        """Call a function between a check and a clean-up of its thread's connections."""
+        return super().submit(_call_cleanly, function, *args, **kwargs)
+
+    def end(self) -> None:
+        """End the threads, and close their connections from here: nothing is called when such a thread ends."""
+        self.shutdown(wait=False, cancel_futures=True)
+        for connection in self._connections:
+            if connection.connection is not None:
+                connection.connection.close()
+
+
+def _call_cleanly(function: Callable[Params, Result], /, *args: Params.args, **kwargs: Params.kwargs) -> Result:
+    check_rested_connections()
+    try:
+        return function(*args, **kwargs)
+    finally:
+        clean_connections()
 
 
 def call_soon(loop: asyncio.AbstractEventLoop | None, function: Callable[..., object], *args: object) -> None:

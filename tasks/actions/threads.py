@@ -11,7 +11,7 @@ from typing import Any
 from django.db import connections
 
 from stator.exceptions import UNFIT_FOR_FUTURES, NotBegun, passable
-from stator.worker.connections import clean_connections, watch_session
+from stator.worker.connections import check_rested_connections, clean_connections, own_connections
 
 
 class _Call:
@@ -105,8 +105,7 @@ class Threads:
                 call.begun = False
 
     def _work(self) -> None:
-        for connection in connections.all():
-            watch_session(connection)
+        own_connections()
         while self._turn():
             pass
         connections.close_all()
@@ -122,6 +121,7 @@ class Threads:
                 return True
             self._waiting.pop(id(call), None)
             call.begun = True
+        check_rested_connections()
         result, error = _result_of(call)
         clean_connections()
         _call_soon(call.loop, _settle, call.future, result, error)

@@ -205,3 +205,16 @@ def test_worker_that_has_nothing_to_do_has_few_connections(watch, fleet):
     workers.stop()
     assert not logged(worker, "stator.database_unreachable")
     watched.judge()
+
+
+@pytest.mark.parametrize("options", [[], ["--processes", "2"]], ids=["alone", "supervised"])
+def test_worker_of_a_site_with_a_pool_of_four_connections_does_not_starve(watch, fleet, options):
+    watched = watch(ThreadJob)
+    ThreadJob.objects.bulk_create(ThreadJob() for _ in range(100))
+    workers = fleet("testapp.ThreadJob", DJANGO_SETTINGS_MODULE="tests.pooled_settings")
+    worker = workers.start(*options)
+    workers.until(lambda: not ThreadJob.objects.exclude(state="done").exists())
+    assert logged(worker, "stator.attempt_failed") == []
+    assert logged(worker, "stator.database_unreachable") == []
+    workers.stop()
+    watched.judge()

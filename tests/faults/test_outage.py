@@ -115,6 +115,38 @@ def test_worker_whose_connection_is_cut_while_it_starts_goes_on(watch, fleet, op
     watched.judge(max_crashes=1000)
 
 
+# As ``idle_session_timeout`` does, and many a firewall: a worker's own threads are used once a second.
+RESTING = """
+SELECT count({}) FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend' AND state = 'idle'
+  AND state_change < clock_timestamp() - interval '3 seconds'
+"""
+
+
+def test_sessions_that_the_server_ends_while_they_rest_fail_no_attempt(watch, fleet):
+    watched = watch(ThreadJob)
+    workers = fleet("testapp.ThreadJob")
+    worker = workers.start()
+
+    def work():
+        ThreadJob.objects.bulk_create(ThreadJob(seconds=0.2) for _ in range(30))
+        workers.until(lambda: not ThreadJob.objects.exclude(state="done").exists())
+
+    def resting(what):
+        with connection.cursor() as cursor:
+            cursor.execute(RESTING.format(what))
+            return cursor.fetchone()[0]
+
+    work()
+    workers.until(lambda: resting("pid") >= 5)
+    resting("pg_terminate_backend(pid)")
+    work()
+
+    assert logged(worker, "stator.attempt_failed") == []
+    workers.stop()
+    watched.judge()
+
+
 @pytest.mark.parametrize("options", [[], ["--processes", "2"]], ids=["alone", "supervised"])
 def test_worker_that_finds_no_database_says_so_in_one_line_and_ends(worker_process, options):
     nowhere = {"DATABASE_URL": "postgresql://postgres@127.0.0.1:1/nowhere", **NO_TEST_DATABASES}

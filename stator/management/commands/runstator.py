@@ -19,6 +19,7 @@ from stator.rows.meta import managed
 from stator.rows.workers import default_name
 from stator.runner import StatorRunner
 from stator.texts import WORKER_NAME, WORKER_NAME_RULE, escape
+from stator.worker.connections import own_connections
 from stator.worker.endpoint import Endpoint
 from stator.worker.startup import Unusable, check_database, collect_rarely
 from stator.worker.supervisor import Supervisor
@@ -112,6 +113,7 @@ class Command(BaseCommand):
         """Check the options, then work; exit with one of the codes above."""
         runner = self._runner(options)
         if self._from_shell:
+            _leave_pools()
             # A program that calls the command may have changed settings in memory, which another process would lack.
             runner.isolate = {"json_logs": options["json_logs"], "database": options["database"]}
         with events_to(self._errors, options["json_logs"]):
@@ -221,6 +223,16 @@ class Command(BaseCommand):
             # The interpreter would wait for the thread of a handler that does not end.
             _exit(0)
         return 0
+
+
+def _leave_pools() -> None:
+    """Close Django's pools, which checks may have opened: workers use none, and a fork must not share them."""
+    connections.close_all()
+    connection: Any
+    for connection in connections.all():
+        if (connection.settings_dict.get("OPTIONS") or {}).get("pool"):
+            connection.close_pool()
+    own_connections(watch=False)
 
 
 def _close_connections() -> None:

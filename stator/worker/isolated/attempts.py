@@ -50,7 +50,7 @@ async def serve(requests: TextIO, answers: TextIO, database: str | None) -> None
     watchdog = Watchdog(load_settings().WATCHDOG, None, str)
     watchdog.start()
     ticking = asyncio.create_task(_tick(watchdog))
-    thread, reader = DatabaseThread("stator-handler"), asyncio.StreamReader()
+    thread, reader = DatabaseThread("stator-handler", handlers=True), asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), requests)
     try:
         async with database_thread_for_handlers():

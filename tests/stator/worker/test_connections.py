@@ -1,16 +1,26 @@
 """Sessions that a handler leaves changed, and how they are cleaned."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from django.db import connection, connections
 from django.db.backends.signals import connection_created
 
-from stator.worker.connections import changes_session, clean_connections, watch_session
+from stator.worker import connections as of_worker
+from stator.worker.connections import (
+    changes_session,
+    check_rested_connections,
+    clean_connections,
+    own_connections,
+    watch_session,
+)
 from tests.testapp.models import Line
 
 if connection.vendor == "postgresql":
     from psycopg.sql import SQL, Identifier
+
+    from stator.db.session import session_of
 
 
 @pytest.mark.parametrize(
@@ -139,3 +149,94 @@ def test_what_is_set_while_a_connection_is_opened_is_no_change_of_a_handler():
         connection_created.disconnect(set_something)
     assert len(found) == 2
     assert found[0] is found[1]
+
+
+def in_thread(function):
+    """Return what a function returns in a thread of its own, or raise its error."""
+    with ThreadPoolExecutor(1) as threads:
+        return threads.submit(function).result(60)
+
+
+def end_of_session():
+    """End this thread's session from the server's side; Django and the driver do not know it."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        [pid] = cursor.fetchone()
+
+    def terminate():
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_terminate_backend(%s, 10000)", [pid])
+        connections.close_all()
+
+    in_thread(terminate)
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    "use", [lambda: Line.objects.exists(), lambda: session_of(connection)], ids=["orm", "our statements"]
+)
+def test_session_that_the_server_ended_during_a_rest_fails_no_handler(monkeypatch, use):
+    monkeypatch.setattr(of_worker, "RESTED", 0.0)
+
+    def work():
+        own_connections()
+        end_of_session()
+        clean_connections()
+        check_rested_connections()
+        use()
+        connections.close_all()
+
+    in_thread(work)
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+def test_connection_that_does_not_rest_is_not_checked():
+    def work():
+        own_connections()
+        Line.objects.exists()
+        kept = connection.connection
+        clean_connections()
+        check_rested_connections()
+        assert connection.health_check_done
+        assert connection.connection is kept
+        connections.close_all()
+
+    in_thread(work)
+
+
+@pytest.fixture
+def pooled(monkeypatch):
+    """Django takes connections from a pool of one."""
+    options = {**connection.settings_dict["OPTIONS"], "pool": {"min_size": 1, "max_size": 1, "timeout": 0.5}}
+    for name, value in {"OPTIONS": options, "CONN_MAX_AGE": 0}.items():
+        monkeypatch.setitem(connection.settings_dict, name, value)
+    yield
+    in_thread(lambda: connection.close_pool())
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+def test_threads_of_a_worker_neither_empty_a_pool_nor_hand_sessions_on_through_it(pooled):
+    together, found = threading.Barrier(3), []
+
+    def work():
+        own_connections()
+        for _ in range(2):
+            with connection.cursor() as cursor:
+                cursor.execute("SHOW search_path")
+                found.append(cursor.fetchone()[0])
+                cursor.execute("SET search_path TO tenant")
+            together.wait(30)
+            clean_connections()
+        connections.close_all()
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == ['"$user", public'] * 6
+    # A thread of a website, of which it is none.
+    assert in_thread(lambda: connection.pool is not None)
