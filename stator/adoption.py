@@ -14,11 +14,12 @@ from django.db.migrations.operations import AddField, AddIndex, RemoveField, Rem
 from django.db.migrations.operations.base import Operation
 from django.db.migrations.state import ProjectState
 from django.db.models import F, Model, QuerySet
-from django.db.models.functions import Coalesce, Now
+from django.db.models.functions import Coalesce
 
 from stator.capabilities import capabilities_of
 from stator.db.retry import is_lock_timeout, is_retryable
 from stator.migration_operations import change_rows
+from stator.rows.clock import Now
 
 logger = logging.getLogger("stator.migrations")
 

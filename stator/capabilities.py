@@ -60,9 +60,9 @@ class Capabilities:
 
     # Columns accept moments with a time zone even if ``USE_TZ`` is off.
     accepts_aware_moments: bool = False
-    # The database's clock is in UTC even if ``USE_TZ`` is off; on other databases it is in the site's time zone.
+    # The database's clock is in UTC, whatever the zone of its columns is.
     clock_in_utc: bool = False
-    # The clock is in the time zone of the session, which Django does not set: only in UTC does it agree with Django.
+    # The clock is in the time zone of the session, which Django does not set.
     clock_in_zone_of_session: bool = False
 
 
@@ -82,7 +82,7 @@ SQLITE = Capabilities(
 # MariaDB too.
 MYSQL = Capabilities(
     name="mysql",
-    needs_generated_columns=True, clock_in_utc=True, clock_in_zone_of_session=True,
+    needs_generated_columns=True, clock_in_zone_of_session=True,
     replica_query="SELECT @@global.read_only", replica_sign="read_only is on",
 )  # fmt: skip
 

@@ -16,7 +16,6 @@ from uuid import UUID
 from django.db import router, transaction
 from django.db.models import Expression, Model, Q, QuerySet
 from django.db.models.expressions import Combinable
-from django.db.models.functions import Now
 
 from stator.conf import latest_settings
 from stator.db import at_once, operations_for
@@ -34,6 +33,7 @@ from stator.graph import State
 from stator.graph.failures import Failure, bounded, describe
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
 from stator.rows import columns
+from stator.rows.clock import Now
 from stator.rows.indexes import place_in_line
 from stator.rows.meta import home_of, named_state, owner_of
 from stator.rows.pauses import Pauses

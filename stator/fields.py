@@ -8,9 +8,8 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
-from django.conf import settings
 from django.core.exceptions import ValidationError
-from django.db import models
+from django.db import connections, models
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models.expressions import DatabaseDefault, Value
 from django.db.models.lookups import Exact
@@ -19,9 +18,11 @@ from django.db.models.sql.compiler import SQLCompiler
 from django.utils import timezone
 from django.utils.functional import cached_property
 
+from stator.capabilities import capabilities_of
 from stator.graph.graphs import StateGraph
 from stator.graph.states import State
 from stator.rows import columns
+from stator.rows.clock import seconds_ahead
 
 # Reset even if the instance is a copy of a row with attempts.
 UNCOUNTED: dict[str, object] = dict.fromkeys(columns.COUNTS, 0)
@@ -150,13 +151,9 @@ def _is_due(due: object) -> bool:
     """Return whether a due time has passed by this host's clock; the claim compares again with the database's."""
     if not isinstance(due, datetime):
         return due is None
-    now = datetime.now(UTC)
-    if not timezone.is_naive(due):
-        return due <= now
-    if settings.USE_TZ:
-        return timezone.make_aware(due) <= now
-    # Without time zones some databases count in UTC and others in the site's zone.
-    return due <= max(now.replace(tzinfo=None), timezone.now())
+    if timezone.is_naive(due):
+        due = timezone.make_aware(due)
+    return due <= datetime.now(UTC)
 
 
 class NextAttemptField(_Plain, models.DateTimeField):
@@ -255,10 +252,14 @@ class ChangedField(_Plain, models.DateTimeField):
 
 
 def fields_sent(
-    model: type[models.Model], instances: Sequence[models.Model], fields: Sequence[models.Field]
+    model: type[models.Model], instances: Sequence[models.Model], fields: Sequence[models.Field], using: str
 ) -> list[models.Field]:
     """Return the fields that an INSERT of these instances must name."""
     left, ready = _left_to_defaults(model), _ready_at_once(model)
+    connection = connections[using]
+    if left and capabilities_of(connection).clock_in_utc and seconds_ahead(connection):
+        # The default in the table is in UTC.
+        left -= {"state_changed"}
     for instance in instances:
         values = instance.__dict__
         values.update(_CLAIM)

@@ -15,10 +15,10 @@ from django.db.migrations import Migration, RenameModel
 from django.db.migrations.operations.base import Operation
 from django.db.migrations.state import ProjectState
 from django.db.models import Exists, F, Model, OuterRef, QuerySet
-from django.db.models.functions import Now
 from django.db.models.signals import pre_migrate
 
 from stator.capabilities import capabilities_of
+from stator.rows.clock import Now
 from stator.rows.concurrency_limits import Limit
 from stator.rows.pauses import Pause, replace_pauses
 from stator.rows.reports import History, Report

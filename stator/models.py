@@ -9,7 +9,6 @@ from asgiref.sync import sync_to_async
 from django.apps import apps
 from django.db import models, transaction
 from django.db.models import DEFERRED, QuerySet
-from django.db.models.functions import Now
 from django.db.models.signals import class_prepared
 from django.utils import timezone
 from django.utils.functional import classproperty
@@ -33,6 +32,7 @@ from stator.fields import (
 )
 from stator.graph import State, StateGraph
 from stator.querysets import OperatorAccess
+from stator.rows.clock import Now
 from stator.rows.column_guard import guard_managers
 from stator.rows.columns import FRAMEWORK_COLUMNS
 from stator.rows.concurrency_limits import Limit
@@ -55,6 +55,7 @@ __all__ = [
     "History",
     "Limit",
     "Notice",
+    "Now",
     "Overview",
     "Pause",
     "Remedy",
@@ -215,7 +216,7 @@ class StatorModel(models.Model):
         # ``loaddata`` saves raw: its rows are inserted unchanged.
         if not raw and manager.model is owner:
             self._begin()
-            fields = fields_sent(type(self), [self], fields)
+            fields = fields_sent(type(self), [self], fields, using)
             _leave_unread(fields, returning_fields)
         inserted = super()._do_insert(manager, using, fields, returning_fields, raw)  # type: ignore[misc]
         self._note_loaded()

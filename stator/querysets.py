@@ -6,12 +6,12 @@ from typing import Any, Protocol, overload
 from uuid import UUID
 
 from django.db.models import Count, Exists, Manager, Model, Q
-from django.db.models.functions import Now
 
 from stator.conf import load_settings
 from stator.explain.reasons import explain_counts
 from stator.graph.states import State
 from stator.rows import columns
+from stator.rows.clock import Now
 from stator.rows.column_guard import GuardedQuerySet, M
 from stator.rows.indexes import place_in_line
 from stator.rows.meta import graph_of, owner_of

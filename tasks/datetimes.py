@@ -1,6 +1,6 @@
 """Conversions between times with a zone and the values of columns, which have no zone if ``USE_TZ=False``."""
 
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime
 
 from django.conf import settings
 from django.db import connections
@@ -21,12 +21,12 @@ def moment_problem(moment: object) -> str:
     return "" if valid else "must be a moment between the years 1970 and 9000"
 
 
-def aware(moment: datetime, using: str) -> datetime:
-    """Return the time with its zone that a column means, if the database's clock has filled that column."""
+def aware(moment: datetime) -> datetime:
+    """Return the time of a column with its zone."""
     if not timezone.is_naive(moment):
         return moment
     # In UTC: Python compares two times in the same zone without regard to clock changes.
-    return timezone.make_aware(moment, _zone_of_clock(using)).astimezone(UTC)
+    return timezone.make_aware(moment).astimezone(UTC)
 
 
 def stored(moment: datetime, using: str) -> datetime:
@@ -34,8 +34,7 @@ def stored(moment: datetime, using: str) -> datetime:
     # PostgreSQL accepts times with a zone even if USE_TZ is off. They are unambiguous in an hour that repeats.
     if settings.USE_TZ or capabilities_of(connections[using]).accepts_aware_moments:
         return moment
-    meant = timezone.make_aware(moment) if timezone.is_naive(moment) else moment
-    return timezone.make_naive(meant, _zone_of_clock(using))
+    return moment if timezone.is_naive(moment) else timezone.make_naive(moment)
 
 
 def moment_of_text(text: str, using: str) -> datetime:
@@ -45,8 +44,3 @@ def moment_of_text(text: str, using: str) -> datetime:
     if settings.USE_TZ:
         return moment.replace(tzinfo=connections[using].timezone) if naive else moment.astimezone(UTC)
     return moment if naive else timezone.make_naive(moment, timezone.get_default_timezone())
-
-
-def _zone_of_clock(using: str) -> tzinfo:
-    # PostgreSQL uses the zone that Django sets for the session; SQLite always uses UTC.
-    return UTC if capabilities_of(connections[using]).clock_in_utc else timezone.get_default_timezone()

@@ -9,11 +9,10 @@ from typing import Any
 
 from django.core.mail import mail_admins
 from django.db.models import Max, QuerySet
-from django.db.models.functions import Now
 from django.utils.module_loading import import_string
 
 from stator.claims import bounded
-from stator.models import History, Report, names_of, worker_of
+from stator.models import History, Now, Report, names_of, worker_of
 from tasks.conf import load_settings
 from tasks.models import Run, Task
 from tasks.queue.expressions import Later

@@ -8,10 +8,9 @@ from asgiref.sync import sync_to_async
 from django.core.exceptions import ValidationError
 from django.db import models
 from django.db.models import Q
-from django.db.models.functions import Now
 from django.utils import timezone
 
-from stator.models import Reason, StateField, StatorModel, name_of, worker_of
+from stator.models import Now, Reason, StateField, StatorModel, name_of, worker_of
 from tasks.actions.throttles import ActionRate, ActionSlot
 from tasks.indexes import MetadataIndex
 from tasks.messages import milliseconds

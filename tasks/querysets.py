@@ -8,9 +8,8 @@ from typing import Any
 from asgiref.sync import sync_to_async
 from django.db import router
 from django.db.models import Exists, Model, OuterRef, Q, QuerySet
-from django.db.models.functions import Now
 
-from stator.models import ids_of, move_rows, tokens_of
+from stator.models import Now, ids_of, move_rows, tokens_of
 from tasks.conf import load_settings
 from tasks.exceptions import TaskError
 from tasks.queue.eligibility import attempts_left, with_metadata

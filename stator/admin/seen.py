@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from django.db.models import BigIntegerField, Case, Model, QuerySet, Value, When
-from django.db.models.functions import Now
 from django.http import HttpRequest
 
 from stator.admin.fields import can_be_key
+from stator.rows.clock import Now
 from stator.rows.column_guard import M
 from stator.texts import escape
 

@@ -14,11 +14,11 @@ from stator.explain.sentences import counted
 from stator.models import StatorModel
 from stator.rows.indexes import line_of_all
 from stator.worker.startup import (
-    LOCAL_CLOCK,
     OTHER_PACKAGE,
     OTHER_REMEDY,
+    WRONG_CLOCK,
     clock_remedy,
-    has_local_clock,
+    has_wrong_clock,
     is_replica,
     migrated_by_another,
 )
@@ -93,12 +93,12 @@ def check_primary(models: list[type[StatorModel]], alias: str) -> Iterator[check
 
 
 def check_clock(models: list[type[StatorModel]], alias: str) -> Iterator[checks.CheckMessage]:
-    """E305: the clock of MariaDB or MySQL is in a local time zone."""
+    """E305: the clock of MariaDB or MySQL is in another time zone than the columns."""
     written = any(router.db_for_write(model) == alias for model in models)
-    if written and has_local_clock(connections[alias]):
+    if written and has_wrong_clock(connections[alias]):
         remedy = clock_remedy(alias)
         yield checks.Error(
-            f"Database {alias!r}: {LOCAL_CLOCK}.", hint=f"{remedy[:1].upper()}{remedy[1:]}.", id="stator.E305"
+            f"Database {alias!r}: {WRONG_CLOCK}.", hint=f"{remedy[:1].upper()}{remedy[1:]}.", id="stator.E305"
         )
 
 

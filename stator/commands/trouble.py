@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from django.db.models import DurationField, ExpressionWrapper, F, Model, QuerySet
-from django.db.models.functions import Now
 
 from stator.commands.figures import failing_pks
 from stator.explain.troubles import Trouble
 from stator.overview.depths import COUNTED, depths, resting_unknown
 from stator.querysets import OperatorQuerySet
 from stator.rows import columns
+from stator.rows.clock import Now
 from stator.rows.indexes import line_of_all, place_in_line
 from stator.texts import escape
 

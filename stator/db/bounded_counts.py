@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 from django.db import connections
 from django.db.models import DateTimeField, Expression, Model, Q, QuerySet, Value
 from django.db.models.expressions import Case, Combinable, F, RawSQL, TemporalSubtraction, When
-from django.db.models.functions import Now
 
 from stator.db.values import Params
+from stator.rows.clock import Now
 from stator.rows.indexes import place_in_line
 
 # Rows of one kind, with the columns that are counted.

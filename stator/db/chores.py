@@ -9,7 +9,6 @@ from functools import partial
 
 from django.db.models import Model, QuerySet, signals
 from django.db.models.deletion import get_candidate_relations_to_delete
-from django.db.models.functions import Now
 
 from stator.db.interface import Moves, Operations
 from stator.db.refusals import DELETE, MARK_READY, unless_refused
@@ -17,6 +16,7 @@ from stator.db.repeat import retrying
 from stator.db.transactions import lock_parts
 from stator.graph import State
 from stator.rows import columns
+from stator.rows.clock import Now
 from stator.rows.indexes import place_in_line
 from stator.rows.reports import Report
 from stator.rows.waits import waiting

@@ -21,12 +21,12 @@ from django.db.models import (
     UUIDField,
 )
 from django.db.models.expressions import Col, RawSQL
-from django.db.models.functions import Now
 from django.db.models.sql import UpdateQuery
 
 from stator.db.instances import Converter
 from stator.db.interface import Batch, Claim
 from stator.db.values import Pk, Row
+from stator.rows.clock import Now
 from stator.rows.columns import Changes
 from stator.rows.meta import options_of
 from stator.statements import Parameter, Place, Statement

@@ -5,7 +5,6 @@ from itertools import chain, groupby
 from uuid import UUID
 
 from django.db.models import F, Model, Q, QuerySet
-from django.db.models.functions import Now
 
 from stator.db.history import keep_lost, keep_quarantine
 from stator.db.interface import Claim, Operations
@@ -14,6 +13,7 @@ from stator.db.repeat import retried
 from stator.db.transactions import lock_parts
 from stator.db.values import Pk
 from stator.rows import columns
+from stator.rows.clock import Now
 from stator.rows.workers import worker_of
 
 

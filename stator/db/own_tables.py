@@ -7,12 +7,12 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from django.db.models import DurationField, ExpressionWrapper, QuerySet
-from django.db.models.functions import Now
 from django.utils import timezone
 
 from stator.db.interface import Operations
 from stator.db.repeat import retrying
 from stator.rows import columns
+from stator.rows.clock import Now
 from stator.rows.indexes import place_in_line
 from stator.rows.pauses import Pause
 from stator.rows.reports import History, Report

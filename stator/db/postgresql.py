@@ -10,7 +10,7 @@ from uuid import UUID
 from django.db import connections
 from django.db.models import BooleanField, DurationField, F, Model, QuerySet
 from django.db.models.expressions import RawSQL
-from django.db.models.functions import Coalesce, Now
+from django.db.models.functions import Coalesce
 
 from stator import signals
 from stator.db import claims, records, sql, transactions
@@ -26,6 +26,7 @@ from stator.db.values import Instance, Params, Pk, Row
 from stator.graph import State
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
 from stator.rows import columns
+from stator.rows.clock import Now
 from stator.rows.meta import AttemptRecords
 from stator.rows.waits import wake
 from stator.signals import Move

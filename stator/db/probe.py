@@ -7,11 +7,11 @@ from functools import lru_cache
 from typing import Any
 
 from django.db.models import BigIntegerField, DurationField, ExpressionWrapper, F, Func, Model, Q, QuerySet
-from django.db.models.functions import Now
 
 from stator.db.interface import Operations
 from stator.db.refusals import MARK_READY, REAP
 from stator.db.rows import Crashes
+from stator.rows.clock import Now
 from stator.rows.columns import after, come_due
 from stator.rows.pauses import Pause, Pauses
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Case, DateTimeField, Expression, ExpressionWrapper, F, Model, Q, QuerySet, When
-from django.db.models.functions import Greatest, Least, Now
+from django.db.models.functions import Greatest, Least
 
 from stator.capabilities import Capabilities, capabilities_of
 from stator.conf import Settings
@@ -16,6 +16,7 @@ from stator.db.locks import Locks
 from stator.db.refusals import CLAIM, Refusals
 from stator.graph import State
 from stator.rows import columns
+from stator.rows.clock import Now
 from stator.rows.meta import graph_of, options_of
 from stator.rows.pauses import Pauses
 from stator.rows.waits import waiters_of, waits_of

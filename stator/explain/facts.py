@@ -9,11 +9,11 @@ from typing import Any
 
 from django.db import router
 from django.db.models import Exists, F, Model, OuterRef, Q, QuerySet, Subquery
-from django.db.models.functions import Now
 
 from stator.conf import Settings, load_settings
 from stator.graph.failures import lease_lost
 from stator.graph.states import State
+from stator.rows.clock import Now
 from stator.rows.columns import FRAMEWORK_COLUMNS, parked_from
 from stator.rows.endings import processes_of
 from stator.rows.indexes import place_in_line

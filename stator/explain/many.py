@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 from django.db.models import Count, Exists, Model, OuterRef, Q, QuerySet
-from django.db.models.functions import Now
 
 from stator.conf import Settings, load_settings
 from stator.graph.states import State
+from stator.rows.clock import Now
 from stator.rows.columns import parked
 from stator.rows.meta import graph_of
 from stator.rows.pauses import Pauses, read_pauses

@@ -6,12 +6,13 @@ from typing import Any
 
 from django.db import router
 from django.db.models import Case, CharField, Count, Exists, Model, OuterRef, Q, QuerySet, Value, When
-from django.db.models.functions import Coalesce, Now
+from django.db.models.functions import Coalesce
 
 from stator.explain import sentences
 from stator.explain.facts import Facts, gather
 from stator.explain.many import Many
 from stator.explain.sentences import Said
+from stator.rows.clock import Now
 from stator.rows.meta import graph_of, options_of, owner_of
 from stator.rows.reports import reports_of
 from stator.rows.waits import waiting

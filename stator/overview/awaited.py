@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from django.db.models import Model
-from django.db.models.functions import Now
 
 from stator.graph import State
 from stator.querysets import OperatorQuerySet
 from stator.rows import columns
+from stator.rows.clock import Now
 from stator.rows.meta import graph_of
 from stator.rows.waits import Wait, waits_of
 

@@ -10,7 +10,6 @@ from operator import or_
 from uuid import UUID
 
 from django.db.models import DurationField, ExpressionWrapper, F, Q
-from django.db.models.functions import Now
 
 from stator.conf import load_settings
 from stator.db.bounded_counts import Question, Tally, by_state, in_all, question, tally
@@ -18,6 +17,7 @@ from stator.graph import State
 from stator.models import StatorModel
 from stator.querysets import OperatorQuerySet
 from stator.rows import columns
+from stator.rows.clock import Now
 from stator.rows.indexes import line_of_all
 
 # Rows are counted up to this number, for each state and for ready rows.

@@ -6,10 +6,10 @@ from datetime import datetime
 
 from django.core.exceptions import ValidationError
 from django.db.models import DurationField, ExpressionWrapper, F
-from django.db.models.functions import Now
 
 from stator.conf import load_settings
 from stator.querysets import OperatorQuerySet
+from stator.rows.clock import Now
 from stator.rows.reports import Report
 
 # The number of latest errors that are grouped.

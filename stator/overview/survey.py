@@ -3,8 +3,6 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from django.db.models.functions import Now
-
 from stator.explain.notices import Notice, notices_of
 from stator.explain.troubles import Trouble, own_troubles
 from stator.graph import State
@@ -14,6 +12,7 @@ from stator.overview.crew import Crew, crew
 from stator.overview.depths import Depths, depths
 from stator.overview.errors import Group, groups
 from stator.querysets import OperatorQuerySet
+from stator.rows.clock import Now
 from stator.rows.pauses import MOST_PAUSES, Pause
 from stator.rows.versions import Difference, Fleet, differences
 

@@ -87,7 +87,7 @@ class GuardedQuerySet(QuerySet[M]):
 
     def _batched_insert(self, objs: list[M], fields: Sequence[Field], *args: object, **kwargs: object) -> object:
         if hasattr(self.model, "state_graph"):
-            fields = fields_sent(self.model, objs, fields)
+            fields = fields_sent(self.model, objs, fields, self.db)
         return super()._batched_insert(objs, fields, *args, **kwargs)  # type: ignore[misc]
 
 

@@ -15,9 +15,9 @@ from django.db.models import (
     Value,
     When,
 )
-from django.db.models.functions import Now
 
 from stator.graph.states import State
+from stator.rows.clock import Now
 
 FRAMEWORK_COLUMNS = frozenset(
     {

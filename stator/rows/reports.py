@@ -4,9 +4,10 @@ from collections.abc import Iterable
 
 from django.db import connections, models
 from django.db.models import Expression, Model, OuterRef, QuerySet, Value
-from django.db.models.functions import Cast, Concat, Now, Substr
+from django.db.models.functions import Cast, Concat, Substr
 
 from stator.graph.failures import Failure, bounded
+from stator.rows.clock import Now
 
 REASON_LENGTH = 500
 

@@ -5,9 +5,9 @@ from datetime import timedelta
 
 from django.db.models import Case, Model, QuerySet, Value, When
 from django.db.models.fields import DateTimeField
-from django.db.models.functions import Now
 
 from stator.rows import columns
+from stator.rows.clock import Now
 from stator.rows.meta import graph_of
 from stator.rows.transitions import write_by_hand
 

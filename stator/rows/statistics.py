@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from django.db import models
 from django.db.models import DurationField, ExpressionWrapper, F, Max, Min, Q, QuerySet, Sum, Value
 from django.db.models.expressions import Combinable
-from django.db.models.functions import Coalesce, Greatest, Now
+from django.db.models.functions import Coalesce, Greatest
 from django.utils import timezone
 
 from stator.graph.durations import seconds_of
 from stator.rows import columns
+from stator.rows.clock import Now
 from stator.rows.meta import owner_of
 from stator.rows.reports import conflict_target
 

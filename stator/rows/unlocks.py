@@ -8,11 +8,11 @@ from typing import Any
 from django.apps import apps
 from django.db import transaction
 from django.db.models import Model, QuerySet
-from django.db.models.functions import Now
 
 from stator.conf import load_settings
 from stator.graph.durations import span
 from stator.rows import columns
+from stator.rows.clock import Now
 from stator.rows.meta import home_of, owner_of
 from stator.rows.pauses import pause_objects
 from stator.rows.transitions import write_by_hand, written_to

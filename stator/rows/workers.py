@@ -21,9 +21,9 @@ from django.db.models import (
     Value,
     When,
 )
-from django.db.models.functions import Now
 
 from stator.rows import columns
+from stator.rows.clock import Now
 
 # Seconds without a heartbeat, by the database's clock, after which a worker counts as dead.
 WORKER_ALIVE = 30.0

@@ -9,11 +9,10 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from django.db.models.functions import Now
-
 from stator import __version__
 from stator.db.interface import Operations
 from stator.db.locks import Locks
+from stator.rows.clock import Now
 from stator.rows.endings import replaced
 from stator.rows.versions import graphs_published
 from stator.rows.workers import WORKER_BEAT, Worker, name_of

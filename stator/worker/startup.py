@@ -5,6 +5,7 @@ import random
 import threading
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from django.db import DatabaseError, InterfaceError, connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -17,6 +18,7 @@ from stator.db.drivers import REMEDY, unsupported_driver
 from stator.db.files import missing_file
 from stator.db.retry import is_outage
 from stator.db.schema import lack_of
+from stator.rows.clock import stored_zone
 from stator.rows.concurrency_limits import Limit
 from stator.rows.meta import graph_of
 from stator.rows.pauses import Pause
@@ -43,7 +45,7 @@ YOUNGEST = 10_000
 # The app label and first migration that another package shares with ours.
 FIRST = ("stator", "0001_initial")
 OTHER_PACKAGE = "the recorded migrations of the app stator belong to another package with that name"
-LOCAL_CLOCK = "its clock is not in UTC, so times in its rows would be off by hours"
+WRONG_CLOCK = "its clock is not in the time zone of its columns, so times in its rows would be off by hours"
 OTHER_REMEDY = (
     "reinstall that package, remove the migrations that were made with this one, and run manage.py migrate stator zero"
 )
@@ -114,8 +116,8 @@ def _check(alias: str, models: Sequence[type[Model]]) -> dict[type[Model], str]:
         if is_replica(connection):
             sign = capabilities_of(connection).replica_sign
             raise Unusable(f"database {alias!r} is a read replica ({sign}); point it at the primary")
-        if has_local_clock(connection):
-            raise Unusable(f"database {alias!r}: {LOCAL_CLOCK}; {clock_remedy(alias)}")
+        if has_wrong_clock(connection):
+            raise Unusable(f"database {alias!r}: {WRONG_CLOCK}; {clock_remedy(alias)}")
         tables = set(connection.introspection.table_names(cursor))
         if migrated_by_another(connection, tables):
             raise Unusable(f"database {alias!r}: {OTHER_PACKAGE}; {OTHER_REMEDY}")
@@ -141,19 +143,22 @@ def is_replica(connection: BaseDatabaseWrapper) -> bool:
         return bool(cursor.fetchone()[0])
 
 
-def has_local_clock(connection: BaseDatabaseWrapper) -> bool:
-    """Return whether the clock of a session is in a time zone that is not always UTC."""
+def has_wrong_clock(connection: BaseDatabaseWrapper) -> bool:
+    """Return whether the clock of a session is in another time zone than the columns, in winter or in summer."""
     if not capabilities_of(connection).clock_in_zone_of_session:
         return False
+    zone = stored_zone(connection)
+    wanted = [datetime(2025, month, 1, tzinfo=UTC).astimezone(zone).replace(tzinfo=None) for month in (1, 7)]
     with connection.cursor() as cursor:
-        # In winter and in summer.
-        cursor.execute("SELECT FROM_UNIXTIME(1735689600) = '2025-01-01' AND FROM_UNIXTIME(1751328000) = '2025-07-01'")
+        cursor.execute("SELECT FROM_UNIXTIME(1735689600) = %s AND FROM_UNIXTIME(1751328000) = %s", wanted)
         return not cursor.fetchone()[0]
 
 
 def clock_remedy(alias: str) -> str:
-    """Return how to have the clock of a session in UTC."""
-    return f"""set DATABASES[{alias!r}]["OPTIONS"]["init_command"] = "SET time_zone = '+00:00'\""""
+    """Return how to have the clock of a session in the zone of the columns."""
+    zone = stored_zone(connections[alias])
+    name = "+00:00" if zone is UTC or str(zone) == "UTC" else str(zone)
+    return f"""set DATABASES[{alias!r}]["OPTIONS"]["init_command"] = "SET time_zone = '{name}'\""""
 
 
 def migrated_by_another(connection: BaseDatabaseWrapper, tables: set[str]) -> bool:

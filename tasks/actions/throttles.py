@@ -11,8 +11,8 @@ from uuid import UUID
 from django.apps import apps
 from django.db import models
 from django.db.models import Exists, F, OuterRef
-from django.db.models.functions import Now
 
+from stator.models import Now
 from tasks.actions.frequency import KEY_LENGTH, Frequency
 
 # Tries if another worker changes the row at the same time; then the attempt is put off.

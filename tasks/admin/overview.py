@@ -19,13 +19,14 @@ from django.db.models import (
     Subquery,
 )  # fmt: skip
 from django.db.models.expressions import Combinable
-from django.db.models.functions import Coalesce, Now
+from django.db.models.functions import Coalesce
 from django.http import HttpRequest
 from django.urls import reverse
 
 from stator.admin import Cell, Section
 from stator.capabilities import capabilities_of
 from stator.graph.durations import span
+from stator.models import Now
 from tasks.models import Claimant, Queue, Task
 from tasks.queue.claimants import CLAIMANT_ALIVE
 from tasks.queue.expressions import Later, for_each

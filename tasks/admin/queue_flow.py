@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from django.db.models import Q, QuerySet
-from django.db.models.functions import Now
 from django.utils import timezone
 
 from stator.admin.charts import HOUR, Chart, Point, chart, flows
 from stator.graph.durations import span
+from stator.models import Now
 from tasks.datetimes import aware
 from tasks.models import Queue, Task
 from tasks.querysets import TERMINAL
@@ -68,18 +68,18 @@ def _last_hour(queue: Queue, using: str) -> QueueFlow:
     """
     tasks: QuerySet[Task] = QuerySet(Task, using=using).filter(whole=None, retention=None)
     [read] = QuerySet(Queue, using=using).filter(pk=queue.pk).values_list(Now())
-    now = timezone.localtime(aware(read[0], using))
+    now = timezone.localtime(aware(read[0]))
     ended = tasks.filter(queue=queue.pk, state__in=TERMINAL, state_changed__gte=Later(-60.0 * MINUTES))
     rows = list(ended.order_by("state_changed").values_list("state", "state_changed", "created")[: MOST + 1])
     going = _published(tasks, queue.pk)
     if len(rows) > MOST:
         return QueueFlow(HOUR)
     minutes = [now - timedelta(minutes=back) for back in range(MINUTES - 1, -1, -1)]
-    dead = [aware(changed, using) for state, changed, _ in rows if state == "errored"]
-    ends = [aware(changed, using) for _, changed, _ in rows]
+    dead = [aware(changed) for state, changed, _ in rows if state == "errored"]
+    ends = [aware(changed) for _, changed, _ in rows]
     # A clock that was set back, or a program that writes columns, may have a task end before it was published.
     made = [min(created, changed) for _, changed, created in rows]
-    begun = None if going is None else [aware(moment, using) for moment in [*going, *made]]
+    begun = None if going is None else [aware(moment) for moment in [*going, *made]]
     still = None if begun is None else chart(_open(minutes, begun, ends))
     return QueueFlow(HOUR, chart(_ended(minutes, ends, dead)), still)
 

@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
-from django.db.models.functions import Now
 from django.utils import timezone
 
 from stator.admin.row_summary import NONE, lease
 from stator.graph.durations import span
+from stator.models import Now
 from tasks.models import Run, Task
 from tasks.querysets import TERMINAL
 from tasks.queue.attempt_counts import attempts_of

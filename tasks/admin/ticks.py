@@ -26,10 +26,9 @@ def next_ticks(schedule: Schedule) -> list[datetime]:
     """Return when the next ticks are due, without jitter from the second one on; none if it is paused or has ended."""
     if not schedule.enabled or schedule.removed or schedule.planned is None or schedule.nominal is None:
         return []
-    using = str(schedule._state.db)
-    tick = Planned(aware(schedule.nominal, using), aware(schedule.planned, using))
+    tick = Planned(aware(schedule.nominal), aware(schedule.planned))
     due, chance, timetable = [tick.at], random.Random(0), schedule.timetable
-    until = aware(schedule.until, using) if schedule.until else None
+    until = aware(schedule.until) if schedule.until else None
     while len(due) < SHOWN:
         following = timetable.following(tick, chance)
         if following is None:

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sized
 from contextlib import suppress
 
 from asgiref.sync import sync_to_async
-from django.db.models.functions import Now
 from django.http import HttpResponse
 from ninja import Router
 
+from stator.models import Now
 from tasks.api.access import CLAIM, ApiRequest, queue_of, still_usable, task_of
 from tasks.api.answers import answer, claims_out, task_out
 from tasks.api.documents import refusals

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from django.db.models import BigIntegerField, CharField, Exists, Model, OuterRef, QuerySet, Subquery
-from django.db.models.functions import Now
 
 from stator.claims import first_of_each
+from stator.models import Now
 from stator.statements import Parameter
 from tasks.api.bodies import is_storable
 from tasks.models import Queue, Run, Task

@@ -10,8 +10,9 @@ import time
 from dataclasses import dataclass
 
 from django.db.models import Case, F, Q, Value, When
-from django.db.models.functions import Now, TruncMinute
+from django.db.models.functions import TruncMinute
 
+from stator.models import Now
 from tasks.api.errors import TooMany
 from tasks.queue.consumers import Consumer
 from tasks.sharding.task_ids import home

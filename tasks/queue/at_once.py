@@ -10,10 +10,10 @@ from functools import partial
 from typing import Any
 
 from django.db.models import BigIntegerField, CharField, FloatField, JSONField, Q, QuerySet, UUIDField
-from django.db.models.functions import Now
 
 from stator import claims
 from stator.claims import Records, Row, Shape
+from stator.models import Now
 from stator.statements import Parameter
 from tasks.actions.registry import declared, registry
 from tasks.conf import Settings

@@ -1,7 +1,8 @@
 """Claimants: the named workers that ask a queue for work."""
 
 from django.db import models
-from django.db.models.functions import Now
+
+from stator.models import Now
 
 # A named worker that has not asked for work for this many seconds counts as gone.
 CLAIMANT_ALIVE = 60.0

@@ -13,11 +13,11 @@ from uuid import UUID
 from asgiref.sync import sync_to_async
 from django.db import DatabaseError, IntegrityError, connections
 from django.db.models import F, QuerySet, Sum
-from django.db.models.functions import Now
 
 from stator import claims
 from stator.claims import Failure, bounded, describe
 from stator.exceptions import LeaseLost
+from stator.models import Now
 from tasks.actions.registry import Action, declared
 from tasks.actions.throttles import ActionSlot
 from tasks.client.consuming import beat_after

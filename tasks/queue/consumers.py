@@ -9,8 +9,8 @@ from django.core.exceptions import ValidationError
 from django.core.validators import MinValueValidator, RegexValidator
 from django.db import models
 from django.db.models import Q
-from django.db.models.functions import Now
 
+from stator.models import Now
 from tasks.datetimes import moment_problem
 
 PREFIX_BYTES, SECRET_BYTES = 6, 32

@@ -20,11 +20,12 @@ from django.db.models import (
     Value,
 )
 from django.db.models.expressions import Combinable, Expression
-from django.db.models.functions import Cast, Now
+from django.db.models.functions import Cast
 from django.db.models.lookups import IsNull
 from django.db.models.sql.compiler import SQLCompiler
 
 from stator.capabilities import capabilities_of
+from stator.models import Now
 
 # The most queries that one statement unites.
 UNITED = 100

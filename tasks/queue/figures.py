@@ -8,8 +8,9 @@ from typing import Any
 from django.db import InterfaceError, OperationalError, connections
 from django.db.models import OuterRef, QuerySet
 from django.db.models.expressions import Combinable
-from django.db.models.functions import Coalesce, Now
+from django.db.models.functions import Coalesce
 
+from stator.models import Now
 from tasks.models import Queue, Task
 from tasks.queue.expressions import CountOf, FirstOf, for_each
 from tasks.sharding.replicas import rest

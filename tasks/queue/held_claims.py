@@ -6,10 +6,10 @@ from typing import Any
 from uuid import UUID
 
 from django.db.models import OuterRef, QuerySet, Subquery
-from django.db.models.functions import Now
 
 from stator import claims
 from stator.exceptions import LeaseLost
+from stator.models import Now
 from tasks.conf import load_settings
 from tasks.messages import check_json, is_same_json
 from tasks.queue import at_once

@@ -2,8 +2,8 @@
 
 from django.apps import apps
 from django.db.models import Model, Q, QuerySet
-from django.db.models.functions import Now
 
+from stator.models import Now
 from tasks.queue.expressions import Later
 
 # Seconds after which a due tick is late; seconds within which schedules with a late tick are attempted again; and the

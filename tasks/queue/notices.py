@@ -7,9 +7,8 @@ from typing import Any
 from django.apps import apps
 from django.db.models import Case, IntegerField, OuterRef, Q, QuerySet, Subquery, Value, When
 from django.db.models.expressions import Combinable
-from django.db.models.functions import Now
 
-from stator.models import Notice
+from stator.models import Notice, Now
 from tasks.queue.eligibility import names_nobody
 from tasks.queue.expressions import for_each
 from tasks.queue.serving import Service, services_of

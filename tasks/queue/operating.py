@@ -12,9 +12,9 @@ from typing import Any
 from django.core.management.base import CommandError
 from django.db import connections
 from django.db.models import QuerySet
-from django.db.models.functions import Now
 
 from stator.graph.durations import span
+from stator.models import Now
 from stator.texts import escape
 from tasks.exceptions import TaskError
 from tasks.models import Queue, Task

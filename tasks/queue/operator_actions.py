@@ -7,9 +7,8 @@ from typing import Any
 
 from django.db import transaction
 from django.db.models import Count, Q, QuerySet
-from django.db.models.functions import Now
 
-from stator.models import move_rows
+from stator.models import Now, move_rows
 from tasks.exceptions import MoveRefused
 from tasks.queue import runs
 

@@ -10,10 +10,10 @@ from operator import or_
 
 from django.apps import apps
 from django.db.models import Count, F, OuterRef, Q, QuerySet, Subquery, Value
-from django.db.models.functions import Coalesce, Now, StrIndex
+from django.db.models.functions import Coalesce, StrIndex
 from django.db.models.lookups import Exact, GreaterThan, GreaterThanOrEqual
 
-from stator.models import Worker, name_of, tokens_of
+from stator.models import Now, Worker, name_of, tokens_of
 from tasks.actions.registry import DJANGO, registry
 from tasks.conf import Settings, load_settings
 from tasks.messages import worker_digits

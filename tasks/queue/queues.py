@@ -10,9 +10,9 @@ from asgiref.sync import sync_to_async
 from django.core.exceptions import ValidationError
 from django.db import connections, models, transaction
 from django.db.models import Exists, Q, QuerySet, Value
-from django.db.models.functions import Now
 from django.utils import timezone
 
+from stator.models import Now
 from tasks.conf import LONGEST
 from tasks.datetimes import moment_problem, stored
 from tasks.exceptions import TaskError

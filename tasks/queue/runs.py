@@ -13,11 +13,10 @@ from uuid import UUID
 from django.apps import apps
 from django.db import connections
 from django.db.models import QuerySet
-from django.db.models.functions import Now
 
 from stator.graph.failures import bounded
 from stator.graph.outcomes import Moved, Outcome
-from stator.models import AttemptRecords, name_of, names_of, worker_of
+from stator.models import AttemptRecords, Now, name_of, names_of, worker_of
 
 REASON_LENGTH = 8000
 

@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 
 from django.db.models import Model, OuterRef, QuerySet
 from django.db.models.expressions import Combinable
-from django.db.models.functions import Now
 from django.utils import timezone
 
-from stator.models import Depth, Stats
+from stator.models import Depth, Now, Stats
 from tasks.models import Queue, Task
 from tasks.querysets import TERMINAL
 from tasks.queue.expressions import CountOf, FirstOf, for_each

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django.db.models import Q, QuerySet
-from django.db.models.functions import Now
 
-from stator.models import Worker
+from stator.models import Now, Worker
 from stator.signals import on_heartbeat
 from tasks.actions.registry import DJANGO, registry
 from tasks.queue.claimants import CLAIMANT_ALIVE, MOST_CLAIMANTS, Claimant

@@ -9,10 +9,10 @@ from typing import Any
 from django.apps import apps
 from django.db.models import DateTimeField, IntegerField, OuterRef, Q, QuerySet, Subquery
 from django.db.models.expressions import Combinable
-from django.db.models.functions import Coalesce, Now
+from django.db.models.functions import Coalesce
 
 from stator.graph.durations import span
-from stator.models import Remedy, Trouble
+from stator.models import Now, Remedy, Trouble
 from tasks.queue.expressions import for_each
 from tasks.queue.late_ticks import late_schedules, publishes_nothing
 

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 from django.db.models import QuerySet
-from django.db.models.functions import Now
 
 from stator.graph.durations import span
+from stator.models import Now
 from tasks.datetimes import aware
 from tasks.queue.operating import Told, table, wrong
 from tasks.schedules.schedules import Schedule, ScheduleQuerySet
@@ -58,13 +58,12 @@ def _change(rows: ScheduleQuerySet, change: str) -> int:
 
 
 def _as_json(schedule: Any) -> dict[str, Any]:
-    using = schedule._state.db
     moments = {name: getattr(schedule, name) for name in ("planned", "fired", "until")}
     return {
         "name": schedule.name, "entity": schedule.entity, "action": schedule.action, "period": schedule.period,
         "cron": schedule.cron, "zone": schedule.zone, "enabled": schedule.enabled, "removed": schedule.removed,
         "tick_index": schedule.tick_index, "dropped": schedule.dropped,
-        **{name: aware(moment, using).isoformat() if moment else None for name, moment in moments.items()},
+        **{name: aware(moment).isoformat() if moment else None for name, moment in moments.items()},
     }  # fmt: skip
 
 

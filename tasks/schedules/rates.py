@@ -3,8 +3,8 @@
 from datetime import datetime, timedelta
 
 from django.db import models
-from django.db.models.functions import Now
 
+from stator.models import Now
 from tasks.datetimes import aware, stored
 
 # A row that was not used for this long has no effect, and is deleted.
@@ -53,8 +53,8 @@ def lock_rates(using: str, keys: set[str]) -> tuple[dict[str, Rate], datetime]:
         rates.bulk_create(new, ignore_conflicts=True)
     found = list(wanted.annotate(now=Now()))
     for rate in found:
-        rate.free_at, rate.line_until = aware(rate.free_at, using), aware(rate.line_until, using)
-    return {rate.key: rate for rate in found}, aware(found[0].now, using)
+        rate.free_at, rate.line_until = aware(rate.free_at), aware(rate.line_until)
+    return {rate.key: rate for rate in found}, aware(found[0].now)
 
 
 def keep_rates(using: str, rates: dict[str, Rate]) -> None:

@@ -6,12 +6,11 @@ from typing import Any, ClassVar
 from django.core.exceptions import ObjectDoesNotExist, ValidationError
 from django.db import models, router, transaction
 from django.db.models import F, Q, QuerySet
-from django.db.models.functions import Now
 
 from stator.exceptions import TryAgainLater
 from stator.graph import State, StateGraph
 from stator.graph.backoff import Backoff
-from stator.models import StateField, StatorModel
+from stator.models import Now, StateField, StatorModel
 from tasks.actions.registry import DJANGO
 from tasks.conf import LONGEST, Settings, load_settings, read_settings
 from tasks.datetimes import moment_problem

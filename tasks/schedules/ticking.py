@@ -10,10 +10,10 @@ from typing import Any, Protocol, TypeVar
 
 from django.db.models import QuerySet
 from django.db.models.base import ModelState
-from django.db.models.functions import Now
 from django.utils.timezone import is_naive, make_aware
 
 from stator.exceptions import TryAgainLater
+from stator.models import Now
 from tasks.datetimes import aware, stored
 from tasks.exceptions import QueuePaused, UnknownAction
 from tasks.querysets import TERMINAL
@@ -133,7 +133,7 @@ def tick(schedules: list[Any]) -> dict[Any, str | TryAgainLater]:
     rows: QuerySet[Any] = QuerySet(type(schedules[0]), using=using)
     # The claimed rows may have been edited since; read them again now that they are locked.
     locked = rows.filter(pk__in=[schedule.pk for schedule in schedules]).select_related("queue")
-    current = [_with_zones(row, using) for row in locked.annotate(now=Now())]
+    current = [_with_zones(row) for row in locked.annotate(now=Now())]
     clock = Clock(current[0].now, time.monotonic())
     rates: dict[str, Rate] = {}
     if keys := {row.rate_key for row in current if row.rate_limit}:
@@ -149,10 +149,10 @@ def tick(schedules: list[Any]) -> dict[Any, str | TryAgainLater]:
     return {row: _result(step, clock) for row, step in steps}
 
 
-def _with_zones(row: ScheduleT, using: str) -> ScheduleT:
+def _with_zones(row: ScheduleT) -> ScheduleT:
     for name in ("now", *MOMENTS):
         if (moment := getattr(row, name)) is not None:
-            setattr(row, name, aware(moment, using))
+            setattr(row, name, aware(moment))
     # Entered by people, who mean the site's zone.
     if row.until is not None and is_naive(row.until):
         row.until = make_aware(row.until)

@@ -7,10 +7,9 @@ from typing import Protocol, cast
 
 from django.apps import apps
 from django.db.models import Model, QuerySet
-from django.db.models.functions import Now
 
 from stator.graph.durations import span
-from stator.models import Remedy, Trouble
+from stator.models import Now, Remedy, Trouble
 from tasks.querysets import TERMINAL
 from tasks.queue.late_ticks import late_schedules, publishes_nothing
 

@@ -13,8 +13,8 @@ from django.core import checks
 from django.core.exceptions import ValidationError
 from django.db import DatabaseError, InterfaceError, OperationalError, ProgrammingError, connections, transaction
 from django.db.models import Model, Q, QuerySet
-from django.db.models.functions import Now
 
+from stator.models import Now
 from tasks.exceptions import ShardUnavailable, TaskError
 from tasks.sharding.task_ids import SpreadQueue, home, number_from
 

@@ -203,7 +203,7 @@ def _as_json(consumer: Consumer) -> ConsumerJson:
 
 
 def _moment(moment: datetime | None) -> str | None:
-    return aware(moment, router.db_for_write(Consumer)).astimezone(UTC).isoformat() if moment else None
+    return aware(moment).astimezone(UTC).isoformat() if moment else None
 
 
 def _line(told: ConsumerJson) -> str:

@@ -1,0 +1,103 @@
+"""Times in columns without a zone: those of the database and those of Python are in the same one."""
+
+from datetime import timedelta
+
+import pytest
+from django.db import connection, connections
+from django.utils import timezone
+
+from stator.models import History, Pause, Report, Stats
+from stator.rows.clock import Now, seconds_ahead
+from stator.testing import drain
+from stator.worker.startup import clock_remedy
+from tests.stator.making import put, raw
+from tests.testapp.basic import Step
+from tests.testapp.operators import Parcel
+
+pytestmark = pytest.mark.django_db
+ZONES = ["UTC", "America/St_Johns", "Australia/Sydney", "Pacific/Pago_Pago"]
+
+
+@pytest.fixture(params=ZONES)
+def naive(settings, request):
+    """A site without time zones."""
+    settings.USE_TZ = False
+    settings.TIME_ZONE = request.param
+    assert timezone.is_naive(timezone.now())
+    return request.param
+
+
+@pytest.fixture(params=ZONES)
+def kept_in(settings, request):
+    """A site with time zones, whose database is in one of its own."""
+    if connection.vendor == "mysql":
+        pytest.skip("its session would have to be in that zone, too")
+    before = connection.settings_dict["TIME_ZONE"]
+    set_zone(request.param)
+    yield request.param
+    set_zone(before)
+
+
+def set_zone(name):
+    database = connections["default"]
+    database.settings_dict["TIME_ZONE"] = name
+    for cached in ("timezone", "timezone_name"):
+        database.__dict__.pop(cached, None)
+    database.ensure_timezone()
+
+
+def check():
+    """An object that is due in an hour, its age, and whatever else the database says of the time."""
+    early = Parcel.objects.create()
+    bulk, late = Parcel.objects.bulk_create([Parcel(), Parcel(state_next_attempt=timezone.now() + timedelta(hours=1))])
+    soon = Parcel.objects.create(state_next_attempt=timezone.now() - timedelta(seconds=5))
+    for parcel in (early, bulk, late):
+        assert 0 <= raw(Parcel).get(pk=parcel.pk).state_age < 60
+        assert 0 <= parcel.state_age < 60
+    assert set(Parcel.stator.ready()) == {early, bulk, soon}
+    assert set(Parcel.objects.filter(state_changed__gte=timezone.now() - timedelta(minutes=1))) == set(
+        Parcel.objects.all()
+    )
+    assert 3500 < next(r for r in late.explain() if r.code == "not_due").numbers["next_attempt_in"] <= 3600
+    drain(Parcel)
+    assert raw(Parcel).get(pk=late.pk).state == "packed"
+    assert not raw(Parcel).filter(state="packed").exclude(pk=late.pk).exists()
+    early.refresh_from_db()
+    assert 0 <= early.state_age < 60
+    Parcel.stator.pause(seconds=3600)
+    pause = Pause.objects.get()
+    raw(Parcel).filter(pk=late.pk).update(state_next_attempt=None)
+    put(Step)
+    Step.stator.move("done", actor="ada")
+    moments = {
+        "pause": pause.until - timedelta(hours=1), "created": pause.created, "history": History.objects.latest("pk").at,
+        "now": Parcel.objects.values_list(Now(), flat=True)[0],
+    }  # fmt: skip
+    for name, moment in moments.items():
+        assert abs((timezone.now() - moment).total_seconds()) < 60, name
+    # Of the month: hours are whole ones of UTC, and some zones are half an hour off.
+    assert Stats.get_for_model(Parcel).most_recent_handled()[2] >= 3
+
+
+def test_site_without_time_zones(naive):
+    if connection.vendor == "mysql" and seconds_ahead(connection):
+        pytest.skip("its session has to be in that zone, too, as E305 says")
+    check()
+
+
+def test_database_in_a_zone_of_its_own(kept_in):
+    check()
+
+
+def test_report_of_an_error(naive):
+    if connection.vendor == "mysql" and seconds_ahead(connection):
+        pytest.skip("the same")
+    Parcel.objects.create(orders="fail", address="no number")
+    drain(Parcel)
+    assert abs((timezone.now() - Report.objects.get().at).total_seconds()) < 60
+
+
+def test_remedy_names_the_zone(settings):
+    assert clock_remedy("default").endswith("'+00:00'\"")
+    settings.USE_TZ, settings.TIME_ZONE = False, "Australia/Sydney"
+    assert clock_remedy("default").endswith("'Australia/Sydney'\"")
