@@ -1,5 +1,6 @@
 """The base of management commands: an error is one line and an exit code, and a closed output is no traceback."""
 
+import io
 import json
 import os
 import sys
@@ -29,9 +30,11 @@ class TerminalCommand(BaseCommand):
         """Call ``act``; report an error by one line and an exit code."""
         if self.is_on_its_own and sys.stdout is None:
             raise CommandError("standard output is closed", returncode=UNWRITTEN)
+        if self.is_on_its_own and isinstance(sys.stdout, io.TextIOWrapper):
+            # A terminal or pipe whose encoding lacks a character gets its escape, as standard error always does.
+            sys.stdout.reconfigure(errors="backslashreplace")
         try:
-            _check_texts(options)
-            self.act(options)
+            self.act(_read(options))
         except (BadInput, ImproperlyConfigured) as error:
             raise CommandError(escape(str(error)), returncode=BAD) from error
         except CommandError as error:
@@ -104,12 +107,22 @@ class SubcommandParser(CommandParser):
         return given, [each for each in rest if each.startswith("-")]
 
 
-def _check_texts(options: Mapping[str, object]) -> None:
-    """Refuse arguments that are not UTF-8: Python turns such bytes into surrogates, which databases do not accept."""
-    for value in options.values():
-        for text in value if isinstance(value, list) else [value]:
-            if isinstance(text, str) and any("\ud800" <= each <= "\udfff" for each in text):
-                raise BadInput(f"{text!r} is not UTF-8")
+def _read(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options with their texts read as UTF-8, whatever the encoding of the terminal; refuse other bytes."""
+    return {
+        name: [_text(each) for each in value] if isinstance(value, list) else _text(value)
+        for name, value in options.items()
+    }
+
+
+def _text(value: Any) -> Any:
+    # Python turns bytes that it cannot read into surrogates, which databases do not accept.
+    if not isinstance(value, str) or not any("\ud800" <= each <= "\udfff" for each in value):
+        return value
+    try:
+        return os.fsencode(value).decode()
+    except UnicodeError:
+        raise BadInput(f"{value!r} is not UTF-8") from None
 
 
 def _drop_output() -> None:

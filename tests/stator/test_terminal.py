@@ -1,5 +1,6 @@
 """Commands end in one line with an exit code of their own, whatever becomes of their arguments and their reader."""
 
+import json
 import os
 import subprocess
 import sys
@@ -8,9 +9,13 @@ import tempfile
 import pytest
 
 from stator.commands import status
+from stator.testing import drain
+from tasks.models import Queue
 from tasks.queue import operating
 from tests.commanding import refused, run
 from tests.processes import environment_for_subprocess
+from tests.stator.making import ago, change
+from tests.testapp.basic import Poll
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -130,3 +135,44 @@ def test_database_that_refuses_connections_is_not_said_to_lack_tables(arguments)
     assert lines[0].startswith("CommandError: the database cannot be used: connection failed")
     assert lines[0].endswith("; try manage.py stator doctor")
     assert "hunter2" not in lines[0]
+
+
+SCRIPT = """
+import json
+import sys
+
+from django.core.management import execute_from_command_line
+
+codes = []
+for given in json.loads(sys.argv[1]):
+    try:
+        execute_from_command_line(["manage.py", *given])
+        codes.append(0)
+    except SystemExit as end:
+        codes.append(end.code)
+sys.stdout.flush()
+print(json.dumps(codes), file=sys.stderr)
+"""
+WORD = "größe"
+SPOKEN = [
+    ["stator", "status"], ["stator", "errors"], ["stator", "explain", "testapp.Poll"], ["stator", "workers"],
+    ["stator", "graph", "testapp.Poll"], ["stator", "doctor"], ["tasks", "queue", "create", WORD], ["tasks", "queues"],
+]  # fmt: skip
+
+
+def test_commands_write_and_read_any_text_on_an_ascii_terminal():
+    poll = Poll.objects.create(reason=f"{WORD} \N{RIGHTWARDS ARROW} end")
+    drain(Poll)
+    change(poll, state_ready=False, state_next_attempt=ago(-600))
+    asked = [[*given, str(poll.pk)] if "explain" in given else given for given in SPOKEN]
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, json.dumps(asked, ensure_ascii=False).encode()],
+        env=environment_for_subprocess(**ascii_only), capture_output=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    codes = dict(zip(map(tuple, SPOKEN), json.loads(done.stderr.splitlines()[-1]), strict=True))
+    del codes["stator", "doctor"]
+    assert set(codes.values()) == {0}, (codes, done.stderr)
+    assert f"{WORD} \N{RIGHTWARDS ARROW} end".encode("ascii", "backslashreplace") in done.stdout, done.stdout.decode()
+    assert Queue.objects.filter(name=WORD).exists()
