@@ -130,7 +130,7 @@ def _no_handler(row: Any, rows: QuerySet[Any]) -> Any:
         # The actions of the workers decide, not those of this code: see :mod:`tasks.queue.unserved`.
         return None
     try:
-        find(row.action, row.queue.name)
+        find(row.action, row.queue.name, row.data)
     except NoHandler:
         sentence = f"No handler: this code has no action {row.action!r} for queue {row.queue.name}."
         return Reason("no_handler", sentence, {"action": row.action})

@@ -8,6 +8,7 @@ from tasks.models import Claimant, Queue, Task
 from tests.stator.making import ago, change
 from tests.tasks.making import claim_one, fresh, make_queue, make_task
 from tests.tasks.queue.processes import live_process
+from tests.testapp.tasks import add
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -100,6 +101,13 @@ def test_action_that_no_code_has_is_reported_where_this_code_runs_it(queue):
     assert "no_handler" not in codes(task)
     Queue.objects.update(actions_elsewhere=False)
     assert said(task, "no_handler").numbers == {"action": "unheard of"}
+
+
+def test_task_of_djangos_framework_has_its_handler_here_whether_a_worker_runs_or_not(queue):
+    task = Task.objects.get(pk=int(add.enqueue(1, 2).id.partition("-")[0]))
+    assert "no_handler" not in codes(task)
+    Task.objects.filter(pk=task.pk).update(action="django:tests.testapp.tasks.unheard_of")
+    assert said(fresh(task), "no_handler").numbers == {"action": "django:tests.testapp.tasks.unheard_of"}
 
 
 def test_shared_task_tells_of_its_parts(queue):
