@@ -23,6 +23,7 @@ from stator.models import StatorModel
 from stator.querysets import OperatorQuerySet
 from stator.rows import columns
 from stator.rows.indexes import place_in_line
+from stator.rows.meta import options_of
 from stator.rows.pauses import check_where, try_where
 from stator.rows.waits import waiting
 
@@ -229,6 +230,8 @@ def _without_handler(model: type[StatorModel], rows: OperatorQuerySet) -> list[d
         ):
             if seconds:
                 past = resting.filter(state_changed__lte=columns.after(-seconds))
+                if what == "deleted" and (name := options_of(model).delete_manager):
+                    past = past.filter(pk__in=getattr(model, name).using(rows.db).values("pk"))
                 found.append((state.name, what, to, past))
     counted = [(source, what, to, bounded(past.distinct())) for source, what, to, past in found]
     return [{"from": source, "what": what, "to": to, "count": count} for source, what, to, count in counted if count]

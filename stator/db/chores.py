@@ -129,7 +129,8 @@ def delete_due(operations: Operations, limit: int) -> int:
     deleted = 0
     for state in operations.graph.states.values():
         if state.delete_after:
-            old = _resting(operations, state).filter(state_changed__lte=columns.after(-state.delete_after))
+            old = _resting(operations, state, deletable(operations))
+            old = old.filter(state_changed__lte=columns.after(-state.delete_after))
             delete = partial(_delete_some, operations)
             deleted += sum(unless_refused(operations, DELETE, [old], limit, delete, errors=Exception))
     return deleted
@@ -149,8 +150,17 @@ def _is_heard(model: type[Model], seen: set[type[Model]]) -> bool:
     return any(_is_heard(each, seen) for each in related - seen if each)
 
 
-def _resting(operations: Operations, state: State) -> QuerySet[Model]:
-    return operations.rows.filter(state_ready=False, state_claim=None, state=state.name)
+def _resting(operations: Operations, state: State, rows: QuerySet[Model] | None = None) -> QuerySet[Model]:
+    rows = operations.rows if rows is None else rows
+    return rows.filter(state_ready=False, state_claim=None, state=state.name)
+
+
+def deletable(operations: Operations) -> QuerySet[Model]:
+    """Return the rows that ``delete_after`` may delete: all, or those of the model's ``delete_manager``."""
+    if not operations.options.delete_manager:
+        return operations.rows
+    rows: QuerySet[Model] = getattr(operations.model, operations.options.delete_manager).using(operations.alias)
+    return rows
 
 
 def _total(parts: list[Moves]) -> Moves:
@@ -165,7 +175,7 @@ def _delete_some(operations: Operations, parts: list[QuerySet[Model]], limit: in
         if not pks:
             return 0
         operations.hurry()
-        operations.rows.filter(pk__in=pks).delete()
+        deletable(operations).filter(pk__in=pks).delete()
         reports = Report.objects.using(operations.alias).filter(model_label=operations.label)
         reports.filter(object_pk__in=[str(pk) for pk in pks]).delete()
     return len(pks)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
 from django.db import router
 from django.db.models import Expression, Field, FloatField, IntegerField, JSONField, Model, Q
+from django.db.models.manager import BaseManager
 
 from stator.graph.graphs import StateGraph
 from stator.graph.states import State
@@ -67,6 +68,8 @@ class ModelOptions:
     longer than ``MAX_RUNTIME`` and ``LEASE``. ``heartbeat``: name of a field with the
     seconds after which a worker renews the lease, if that is sooner than after a third of the lease. A worker looks for
     leases to renew four times a second.
+
+    ``delete_manager``: name of a manager. ``delete_after`` deletes only rows that it finds, and by its ``delete()``.
     """
 
     history: bool = False
@@ -86,6 +89,7 @@ class ModelOptions:
     reaped: Callable[..., object] | None = None
     versions: Callable[[str], Iterable[Any]] | None = None
     troubles: Callable[[str], Iterable[Any]] | None = None
+    delete_manager: str | None = None
 
 
 def graph_of(model: type[Model]) -> type[StateGraph]:
@@ -173,6 +177,11 @@ def _wrong_finder(model: type[Model], value: object) -> str:
 
 def _wrong_hook(model: type[Model], value: object) -> str:
     return "" if callable(value) else "must be a function"
+
+
+def _wrong_manager(model: type[Model], value: object) -> str:
+    is_manager = isinstance(value, str) and isinstance(getattr(model, value, None), BaseManager)
+    return "" if is_manager else "must be the name of a manager of the model"
 
 
 def _wrong_flag(model: type[Model], value: object) -> str:
@@ -267,4 +276,5 @@ _CHECKS: dict[str, Callable[[type[Model], object], str]] = {
     "reaped": _wrong_hook,
     "versions": _wrong_finder,
     "troubles": _wrong_finder,
+    "delete_manager": _wrong_manager,
 }

@@ -121,6 +121,28 @@ class Visible(models.Manager):
         return super().get_queryset().filter(hidden=False)
 
 
+class KeptQuerySet(models.QuerySet):
+    def delete(self):
+        return self.update(deleted=True), {}
+
+
+class KeptManager(models.Manager.from_queryset(KeptQuerySet)):  # type: ignore[misc]
+    """Deletes softly, and hides what is deleted."""
+
+    def get_queryset(self):
+        return super().get_queryset().filter(deleted=False)
+
+
+class Scrap(StatorModel):
+    state = StateField(RestGraph)
+    deleted = models.BooleanField(default=False)
+
+    objects = KeptManager()
+
+    class StatorMeta:
+        delete_manager = "objects"
+
+
 class PageQuerySet(models.QuerySet):
     def about(self, word):
         return self.filter(title__contains=word)

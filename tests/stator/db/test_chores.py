@@ -9,7 +9,7 @@ from stator.models import Report, Stats
 from stator.signals import transitioned
 from tests.stator.db.calling import take, work
 from tests.stator.making import ago, at_once, change, claim_all, locked_elsewhere, put, raw, row
-from tests.testapp.basic import Diary, Rest, RestGraph, Step, StepGraph
+from tests.testapp.basic import Diary, Rest, RestGraph, Scrap, Step, StepGraph
 
 pytestmark = pytest.mark.usefixtures("transactional_db")
 
@@ -127,6 +127,14 @@ def test_rows_are_deleted_once_they_have_stayed_long_enough(operations):
     assert not raw(Step).filter(pk=old.pk).exists()
     assert raw(Step).count() == 2
     assert [report.model_label for report in Report.objects.all()] == ["testapp.line"]
+
+
+def test_rows_of_a_model_that_deletes_softly_are_deleted_by_its_manager_once(make):
+    old, young = put(Scrap, state_changed=ago(61)), put(Scrap, state_changed=ago(59))
+    made = make(Scrap)
+    assert chores.delete_due(made, 10) == 1
+    assert chores.delete_due(made, 10) == 0
+    assert dict(raw(Scrap).values_list("pk", "deleted")) == {old.pk: True, young.pk: False}
 
 
 def test_row_that_is_leased_is_never_deleted(operations):
