@@ -1,5 +1,6 @@
 """What ``manage.py makemigrations`` adds to Django's own changes: for states that go, and for tables in use."""
 
+import sys
 from collections.abc import Iterator, Sequence
 from typing import cast
 
@@ -55,6 +56,13 @@ class BatchWriter(MigrationWriter):
         return text if self.migration.atomic else text.replace(CLASS, CLASS + NOT_ATOMIC, 1)
 
 
+LOSS = (
+    "WARNING: {label}: this migration removes {names} and adds an empty state, so every row begins in the initial "
+    "state. To keep the values, first rename the field in a migration of its own: "
+    'migrations.RenameField("{model}", "{first}", "state"). See docs/how-to/from-django-fsm.rst.\n'
+)
+
+
 class StateChanges(MigrationAutodetector):
     """An autodetector that adds an operation on the rows for each name that a graph no longer has.
 
@@ -91,6 +99,8 @@ class StateChanges(MigrationAutodetector):
                 for app, name in sorted(self.to_state.models)
                 if app == app_label and self._is_adopted(app, name)
             }
+            for name, model in adoptions.items():
+                self._warn_of_loss(app_label, name, model)
             for migration in found if adoptions else ():
                 vars(migration)["operations"] = self._adopt(app_label, adoptions, migration.operations)
             self.migrations[app_label] = [part for migration in found for part in _parts(migration)]
@@ -104,6 +114,16 @@ class StateChanges(MigrationAutodetector):
             and "state_claim" in model.fields
             and "state_claim" not in former.fields
         )
+
+    def _warn_of_loss(self, app_label: str, model_name: str, model: ModelState) -> None:
+        """Warn if ``state`` is added while a column with choices goes: Django sees no rename between such fields."""
+        former, place = self.from_state.models[app_label, model_name].fields, (app_label, model_name)
+        renamed = {new: old for (*where, new), old in self.renamed_fields.items() if tuple(where) == place}
+        stays = {*model.fields, *renamed.values()}
+        lost = [name for name, field in former.items() if name not in stays and _chooses(field)]
+        if lost and "state" not in former and "state" not in renamed:
+            label = f"{app_label}.{model.name}"
+            sys.stderr.write(LOSS.format(label=label, model=model_name, names=" and ".join(lost), first=lost[0]))
 
     def _adopt(
         self, app_label: str, adoptions: dict[str, ModelState], operations: Sequence[Operation]
@@ -119,6 +139,11 @@ class StateChanges(MigrationAutodetector):
         for name, own in found.items():
             others += _adoption(adoptions[name], self.from_state.models[app_label, name], own)
         return others
+
+
+def _chooses(field: Field) -> bool:
+    """Return whether a field probably holds a status: it has choices, or is one of django-fsm."""
+    return bool(field.choices) or "fsm" in type(field).__module__
 
 
 def _changes(model_name: str, former: Field, graph: type[StateGraph]) -> list[RowOperation]:

@@ -194,3 +194,53 @@ def test_commands_work_beside_an_app_with_a_migrate_of_its_own(tmp_path):
         project.manage("check")
         project.manage("makemigrations", "--check", "--dry-run")
         project.manage("migrate")
+
+
+STATUS = """
+from django.db import models
+
+class Article(models.Model):
+    {name} = models.CharField(max_length=20, default="draft", choices=[("draft", "Draft"), ("public", "Public")])
+    kind = models.CharField(max_length=20, default="a", choices=[("a", "A")])
+"""
+ADOPTED = """
+from django.db import models
+from stator.graph import State, StateGraph
+from stator.models import StateField, StatorModel
+
+class ArticleGraph(StateGraph):
+    draft = State(externally_progressed=True)
+    public = State()
+    draft.transitions_to(public)
+
+class Article(StatorModel):
+    state = StateField(ArticleGraph)
+    kind = models.CharField(max_length=20, default="a", choices=[("a", "A")])
+"""
+RENAME = """
+from django.db import migrations
+
+class Migration(migrations.Migration):
+    dependencies = [("shop", "0001_initial")]
+    operations = [migrations.RenameField("article", "status", "state")]
+"""
+
+
+def test_column_with_choices_is_not_lost_without_a_word(tmp_path):
+    with temporary_project(tmp_path) as project:
+        project.begin("shop")
+        project.write("shop/models.py", STATUS.format(name="status"))
+        project.manage("makemigrations", "shop")
+        project.manage("migrate")
+        project.execute("INSERT INTO shop_article (status, kind) VALUES ('public', 'a')")
+
+        project.write("shop/models.py", ADOPTED)
+        printed = project.manage("makemigrations", "--dry-run", "shop")
+        assert "WARNING: shop.Article: this migration removes status and adds an empty state" in printed
+        assert 'migrations.RenameField("article", "status", "state")' in printed
+
+        project.write("shop/migrations/0002_state.py", RENAME)
+        assert "WARNING" not in project.manage("makemigrations", "shop", "-n", "adopt")
+        project.manage("migrate")
+        project.manage("makemigrations", "--check", "--dry-run")
+        assert project.execute("SELECT state, kind FROM shop_article") == [("public", "a")]
