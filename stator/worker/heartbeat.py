@@ -6,7 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 
-from django.db import DatabaseError, InterfaceError, connections
+from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from stator.db.interface import Claim, Operations
@@ -171,7 +171,7 @@ class Heartbeat:
     def _reach(self, step: Callable[[], None]) -> None:
         try:
             step()
-        except (DatabaseError, InterfaceError) as error:
+        except Exception as error:  # noqa: BLE001 - without this thread, the worker would lose every lease it takes
             # The leases run on; the worker ends attempts past their deadline.
             fields = {"error": type(error).__name__, "message_text": one_line(error)}
             logger.warning("stator.heartbeat_failed", extra=fields)

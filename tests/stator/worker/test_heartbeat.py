@@ -97,9 +97,10 @@ def test_database_that_is_away_does_not_keep_leases_of_another_from_being_renewe
     assert claims[0].deadline == before < claims[2].deadline
 
 
-def test_outage_does_not_end_the_thread():
+@pytest.mark.parametrize("error", [OperationalError("down"), TypeError("an argument that this driver does not have")])
+def test_neither_an_outage_nor_any_other_error_ends_the_thread(error):
     def down():
-        raise OperationalError("down")
+        raise error
 
     shown = []
     presence = SimpleNamespace(show=down, leave=lambda: shown.append("left"))

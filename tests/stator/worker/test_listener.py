@@ -58,6 +58,7 @@ def test_error_after_each_connection_is_repeated_with_growing_pauses(monkeypatch
     monkeypatch.setattr(listener, "PING_TIMEOUT", 0.05)
     one = Listener("default", "", lambda label: None)
     one._stopped = waits = Waits()
-    one._work()
+    with one._ear, one._mouth:
+        one._work()
     assert waits == sorted(waits)
     assert waits[-1] > 4 * waits[0]
