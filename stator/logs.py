@@ -163,8 +163,8 @@ def log_start(worker: Any) -> None:
     own = {"worker": worker.id, "worker_name": worker.name, "version": __version__, "pid": os.getpid()}
     logger.info("stator.starting", extra={**own, **fields})
     served: dict[str, list[str]] = {}
-    if worker.queues:
-        logger.info("stator.queues", extra={"queues": list(worker.queues)})
+    if worker.queues or worker.metadata:
+        logger.info("stator.queues", extra={"queues": list(worker.queues), "metadata": dict(worker.metadata)})
     for operations in worker.operations:
         served.setdefault(operations.alias, []).append(operations.label)
     for alias, labels in sorted(served.items()):

@@ -1,6 +1,6 @@
 """StatorRunner: a worker for programs and tests."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from functools import cached_property
 from typing import Any
@@ -44,8 +44,9 @@ class StatorRunner:
     requests: Requests | None = None
     # Options for the isolated processes that ``runstator`` starts; None: this program starts none.
     isolate: dict[str, Any] | None = None
-    # The queues whose tasks it claims; empty: all.
+    # The queues whose tasks it claims, and values that these have in their metadata; empty: all.
     queues: tuple[str, ...] = ()
+    metadata: Mapping[str, object] = {}
     # The name of the worker; empty: the host and the process id.
     name = ""
 
@@ -115,6 +116,7 @@ class StatorRunner:
             requests=self.requests,
             isolate=self.isolate,
             queues=self.queues,
+            metadata=self.metadata,
             name=self.name,
         )
 

@@ -146,13 +146,13 @@ def target_of(model: type[StatorModel], name: str) -> str:
         raise BadInput(str(error)) from error
 
 
-def where_of(pairs: list[str]) -> dict[str, object] | None:
+def where_of(pairs: list[str], option: str = "--where") -> dict[str, object] | None:
     """Return lookups from ``name=value``; a value that is valid JSON is parsed, any other is a text."""
     where = {}
     for pair in pairs:
         name, sign, text = pair.partition("=")
         if not (name and sign):
-            raise BadInput(f"--where {pair!r} must be NAME=VALUE, for instance tenant=3 or name__startswith=A")
+            raise BadInput(f"{option} {pair!r} must be NAME=VALUE, for instance tenant=3")
         where[name] = _value(text)
     return where or None
 

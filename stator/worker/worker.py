@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import nullcontext
 from contextvars import Context
 from functools import partial
@@ -79,9 +79,10 @@ class Worker:
         requests: Requests | None = None,
         isolate: dict[str, object] | None = None,
         queues: tuple[str, ...] = (),
+        metadata: Mapping[str, object] | None = None,
         name: str = "",
     ) -> None:
-        self.settings, self.queues = settings, queues
+        self.settings, self.queues, self.metadata = settings, queues, metadata or {}
         self.id, self.name = new_worker_id(), name or default_name()
         give_name(self.id, self.name)
         self.run_for = run_for

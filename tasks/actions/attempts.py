@@ -39,7 +39,7 @@ from tasks.actions.threads import Threads, contained
 from tasks.actions.values import storable
 from tasks.conf import Settings, load_settings
 from tasks.failures import NoHandler, OutOfAttempts, Throttled, final, remote
-from tasks.queue.process_eligibility import choose_actions, choose_queues, note_rules
+from tasks.queue.process_eligibility import choose, choose_actions, note_rules
 
 __all__ = ["Action", "Context", "NoHandler", "action", "attempt", "backoff_of_attempt", "find", "registry"]
 
@@ -163,11 +163,11 @@ def _note_rules(sender: Any, **kwargs: Any) -> None:
 
 
 def _choose_queues(sender: Any, **kwargs: Any) -> None:
-    """Restrict a worker that was started with ``--queue`` to those queues, before its first claim."""
-    queues = getattr(sender, "queues", ())
-    if not queues:
+    """Restrict a worker to what ``--queue`` and ``--metadata`` say, before its first claim."""
+    queues, metadata = getattr(sender, "queues", ()), getattr(sender, "metadata", {})
+    if not (queues or metadata):
         return
-    choose_queues(sender.id, queues)
+    choose(sender.id, queues, metadata)
     known = set(_model("Queue").objects.filter(name__in=queues).values_list("name", flat=True))
     for name in sorted(set(queues) - known):
         logger.warning("tasks.queue_missing", extra={"queue": name, "remedy": "it is served once it is created"})

@@ -135,6 +135,13 @@ def with_metadata(rows: Any, metadata: Metadata) -> Any:
     return rows
 
 
+def has_metadata(rows: Rows, metadata: dict[str, object]) -> Q:
+    """Return the condition of :func:`with_metadata` for a row of any query on the same table."""
+    if capabilities_of(connections[rows.db]).has_gin:
+        return Q(metadata__contains=metadata)
+    return Q(is_any(with_metadata(rows.filter(pk=OuterRef("pk")), metadata)))
+
+
 def value_is_held(rows: Rows) -> Any:
     """Return whether a task with the same exclusive value runs; the unique index of the constraint is used."""
     every: Rows = QuerySet(rows.model, using=rows.db)

@@ -4,9 +4,10 @@ They apply to all queues at once, in one statement.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache, reduce
 from operator import or_
+from types import MappingProxyType
 
 from django.apps import apps
 from django.db.models import Count, F, OuterRef, Q, QuerySet, Subquery, Value
@@ -24,8 +25,10 @@ from tasks.queue.eligibility import (
     Rows,
     allowed,
     attempts_left,
+    has_metadata,
     names_nobody,
     value_is_held,
+    with_metadata,
 )
 from tasks.queue.expressions import ExactText, Later, is_any
 
@@ -44,7 +47,7 @@ def open_to_process(worker_id: str, held: Q) -> Q:
     is limited to some queues claims only from these. ``held``: paused tasks, which do not block others.
     """
     here = frozenset((name, queue) for name, by_queue in registry.items() for queue in by_queue)
-    rules, chosen = _rules.get(worker_id, ALL_RULES), _chosen.get(worker_id, ())
+    rules, chosen = _rules.get(worker_id, ALL_RULES), _chosen.get(worker_id, ANYTHING)
     return _open_to_process(worker_id, load_settings(), here, held, rules, chosen, _only.get(worker_id))
 
 
@@ -74,13 +77,15 @@ ALL_RULES = frozenset({ONE_EACH, LIMITED, OTHERS})
 _rules: dict[str, frozenset[str]] = {}
 
 
-def choose_queues(worker_id: str, queues: tuple[str, ...]) -> None:
-    """Restrict the worker with this id to tasks of these queues."""
-    _chosen[worker_id] = queues
+def choose(worker_id: str, queues: tuple[str, ...], metadata: Mapping[str, object] = MappingProxyType({})) -> None:
+    """Restrict the worker with this id to tasks of these queues, and with these values in their metadata."""
+    _chosen[worker_id] = queues, tuple(sorted(metadata.items()))
 
 
-# The queues by worker id, without workers that serve all queues.
-_chosen: dict[str, tuple[str, ...]] = {}
+# The queues and the metadata by worker id, without workers that serve all tasks.
+Chosen = tuple[tuple[str, ...], tuple[tuple[str, object], ...]]
+ANYTHING: Chosen = ((), ())
+_chosen: dict[str, Chosen] = {}
 
 
 def choose_actions(worker_id: str, actions: frozenset[str] | None) -> None:
@@ -99,22 +104,27 @@ def _open_to_process(
     actions: frozenset[tuple[str, str]],
     held: Q,
     rules: frozenset[str],
-    chosen: tuple[str, ...],
+    chosen: Chosen,
     only: frozenset[str] | None,
 ) -> Q:
+    queues, metadata = chosen[0], dict(chosen[1])
     rows: Rows = QuerySet(apps.get_model("tasks", "Task"))
     # A task that waits for newer code blocks later ones with its value, unless external programs serve the queue.
     # ``OuterRef``: the earlier task is in the same queue, so the queue is joined only once.
     whole, here = Exact(OuterRef("queue__actions_elsewhere"), Value(False)), _is_here(actions, OuterRef("queue__name"))
     ours = Q(elsewhere_only=False)
     before = rows.filter(~held, ours, Q(whole) | here)
+    if metadata:
+        before = with_metadata(before, metadata)
     served = ours & _is_here(actions, F("queue__name"))
     mine = served_by_process(worker_id, settings, rows, before, rules) & served
     # A queue that is the first to get a rule waits until this worker has read that.
     if LIMITED not in rules:
         mine &= Q(queue__worker_retries=None)
-    if chosen:
-        mine &= Q(queue__name__in=chosen)
+    if queues:
+        mine &= Q(queue__name__in=queues)
+    if metadata:
+        mine &= has_metadata(rows, metadata)
     if only is not None:
         mine &= Q(action__in=sorted(only))
     if ONE_EACH not in rules:

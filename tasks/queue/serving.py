@@ -3,6 +3,8 @@
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from django.db.models import Q, QuerySet
@@ -11,6 +13,7 @@ from stator.models import Now, Worker
 from stator.signals import on_heartbeat
 from tasks.actions.registry import DJANGO, registry
 from tasks.queue.claimants import CLAIMANT_ALIVE, MOST_CLAIMANTS, Claimant
+from tasks.queue.eligibility import has_metadata
 
 # The most actions that a process publishes. A process with more publishes none, and counts as having any action.
 MOST_ACTIONS, MOST_CHARACTERS = 500, 20_000
@@ -34,6 +37,8 @@ def _publish(sender: Any, **kwargs: Any) -> dict[str, Any]:
     published: dict[str, Any] = {}
     if len(sizes) <= MOST_ACTIONS and sum(sizes) <= MOST_CHARACTERS:
         published["actions"] = actions
+    if metadata := getattr(sender, "metadata", None):
+        published["metadata"] = dict(metadata)
     queues = sorted(getattr(sender, "queues", ()))
     if len(queues) <= MOST_PUBLISHED_QUEUES:
         published["queues"] = queues or None
@@ -50,7 +55,7 @@ def registered() -> dict[str, list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A live worker process. ``queues``: those to which it is limited. ``actions``: see :func:`registered`.
+    """A live worker process. ``queues`` and ``metadata``: to which it is limited. ``actions``: see :func:`registered`.
 
     None stands for any: the process is not limited, or does not publish its actions, like those of older releases.
     """
@@ -58,17 +63,19 @@ class Process:
     name: str
     queues: frozenset[str] | None
     actions: Mapping[str, frozenset[str]] | None
+    metadata: Mapping[str, object] = field(default_factory=dict)
 
     @classmethod
     def of(cls, name: str, published: Any) -> "Process":
         """Return the process of a row in the table of workers; values of an unknown form count as any."""
         values = published.get("tasks") if isinstance(published, dict) else None
         values = values if isinstance(values, dict) else {}
-        queues, actions = values.get("queues"), values.get("actions")
+        queues, actions, metadata = values.get("queues"), values.get("actions"), values.get("metadata")
         return cls(
             name,
             frozenset(queues) if isinstance(queues, list) else None,
             {queue: frozenset(names) for queue, names in actions.items()} if isinstance(actions, dict) else None,
+            metadata if isinstance(metadata, dict) else {},
         )
 
     def takes(self, queue: Any) -> bool:
@@ -81,9 +88,18 @@ class Process:
             return None
         return self.actions.get(queue.name, frozenset()) | self.actions.get("", frozenset())
 
+    def matches(self, task: Any) -> bool:
+        """Return whether the metadata of a task has the values to which it is limited."""
+        own = task.metadata
+        # True equals 1 in Python, but not in JSON.
+        return all(
+            name in own and own[name] == value and isinstance(own[name], bool) == isinstance(value, bool)
+            for name, value in self.metadata.items()
+        )
+
     def serves(self, task: Any) -> bool:
         """Return whether it can run a task; every process can run those of Django's framework."""
-        if task.elsewhere_only or not self.takes(task.queue):
+        if task.elsewhere_only or not self.takes(task.queue) or not self.matches(task):
             return False
         names = self.names(task.queue)
         return names is None or task.action in names or task.action.startswith(DJANGO)
@@ -116,12 +132,11 @@ class Service:
         return {process.name for process in self.processes if process.serves(task)}
 
     @property
-    def known(self) -> frozenset[str] | None:
-        """The actions that the processes have for the queue; None for any."""
-        found = [process.names(self.queue) for process in self.taking]
-        if None in found:
-            return None
-        return frozenset().union(*filter(None, found))
+    def offers(self) -> frozenset[tuple[tuple[tuple[str, Any], ...], frozenset[str] | None]]:
+        """What the processes take from the queue: pairs of the metadata, if limited, and the actions; None for any."""
+        return frozenset(
+            (tuple(sorted(process.metadata.items())), process.names(self.queue)) for process in self.taking
+        )
 
 
 def service_of(queue: Any) -> Service:
@@ -156,5 +171,9 @@ def of_processes(service: Service) -> Q | None:
     """Return the condition that a worker process can run a task of the queue; None if none claims from it."""
     if not service.taking:
         return None
-    ours, known = Q(elsewhere_only=False), service.known
-    return ours if known is None else ours & (Q(action__in=sorted(known)) | Q(action__startswith=DJANGO))
+    rows: QuerySet[Any] = QuerySet(service.queue.tasks.model, using=service.queue._state.db)
+    offers = []
+    for metadata, names in service.offers:
+        offer = Q() if names is None else Q(action__in=sorted(names)) | Q(action__startswith=DJANGO)
+        offers.append(offer & has_metadata(rows, dict(metadata)) if metadata else offer)
+    return Q(elsewhere_only=False) & (Q() if Q() in offers else reduce(or_, offers))

@@ -115,6 +115,8 @@ def _action_unserved(task: Any, service: Service) -> Any:
     name, count = service.queue.name, len(service.taking)
     serve = "1 worker process serves" if count == 1 else f"{count} worker processes serve"
     sentence = f"No live worker has action {task.action!r} for queue {name}: {serve} the queue without it"
+    if not all(process.matches(task) for process in service.taking):
+        sentence = f"No live worker takes it from queue {name}: {serve} tasks of other actions or other metadata only"
     numbers = {"action": task.action, "processes": count}
     return Reason("action_unserved", f"{sentence}, {_nor_named(service)}.", numbers, REMEDIES["action"])
 
@@ -185,7 +187,7 @@ def conditions(services: list[Service], using: str) -> dict[str, Q]:
 def _served_by(service: Service) -> Any:
     queue = service.queue
     return (
-        tuple(process.name for process in service.taking), service.known, tuple(service.named), bool(service.asked),
+        tuple(process.name for process in service.taking), service.offers, tuple(service.named), bool(service.asked),
         queue.actions_elsewhere, queue.same_worker_again, queue.worker_retries, known_actions(queue.name),
     )  # fmt: skip
 

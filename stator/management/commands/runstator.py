@@ -12,6 +12,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser, DjangoHelpFormatter
 from django.db import connections
 
+from stator.commands.answer import BadInput
+from stator.commands.arguments import where_of
 from stator.logs import Progress, events_to, log_end
 from stator.models import StatorModel
 from stator.rows.endings import note_replaced
@@ -38,6 +40,7 @@ examples:
   runstator shop.Invoice -c 20         only invoices, at most 20 attempts at once
   runstator -x shop.Import             everything but imports
   runstator tasks.Task --queue mail    only tasks of the queue mail
+  runstator --metadata region=eu       of the tasks only those with this value in their metadata
   runstator --processes 4              four processes; one that ends is replaced
   runstator --name bot                 the name by which tasks choose their workers: worker_ids
   runstator --until-idle               work until nothing is ready, then exit 0
@@ -83,6 +86,13 @@ class Command(BaseCommand):
             help="The worker's name; several processes get it with -1, -2 ... (default: HOST:PID).",
         )
         add("--queue", action="append", default=[], metavar="NAME", help=queue_help)
+        add(
+            "--metadata",
+            action="append",
+            default=[],
+            metavar="NAME=VALUE",
+            help="Claim only tasks whose metadata has this value (JSON, else a text); repeatable.",
+        )
         add("-c", "--concurrency", type=int, metavar="N", help="Attempts at once in one process.")
         add("--concurrency-per-model", type=int, metavar="N", help="Attempts at once of one model in one process.")
         processes_help = "Worker processes under a parent that replaces them (default: one, without a parent)."
@@ -161,6 +171,7 @@ class Command(BaseCommand):
         self._address, self._port = options["metrics_address"], options["metrics_port"]
         models = _chosen(options["model_labels"], options["exclude"])
         _check_queues(options["queue"], models)
+        metadata = _metadata(options["metadata"], models)
         _check_name(options["name"], options["processes"] or 1)
         _check_liveness_file(options["liveness_file"])
         if not self._address.strip():
@@ -181,6 +192,7 @@ class Command(BaseCommand):
             announce=True,
         )
         runner.queues = tuple(dict.fromkeys(options["queue"]))
+        runner.metadata = metadata
         runner.name = options["name"]
         try:
             runner.settings()
@@ -284,6 +296,19 @@ def _check_queues(names: list[str], models: list[type[StatorModel]]) -> None:
     for name in names:
         if not 0 < len(name) <= 100 or "\0" in name or "/" in name:
             raise _bad(f"--queue {name[:40]!r} is not a valid queue name; use 1 to 100 characters other than /")
+
+
+def _metadata(pairs: list[str], models: list[type[StatorModel]]) -> dict[str, object]:
+    try:
+        found = where_of(pairs, "--metadata") or {}
+    except BadInput as error:
+        raise _bad(str(error)) from error
+    if found and not any(model._meta.label == QUEUED for model in models):
+        raise _bad(f"--metadata {pairs[0]!r} needs {QUEUED}, which this worker does not serve; add {QUEUED}")
+    for name, value in found.items():
+        if not isinstance(value, str | int | float | bool):
+            raise _bad(f"--metadata {name}={value!r:.80} must be a text, a number, true or false")
+    return found
 
 
 def _check_name(name: str, processes: int) -> None:

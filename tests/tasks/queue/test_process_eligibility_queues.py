@@ -3,8 +3,11 @@
 import pytest
 from django.core.management import CommandError, call_command
 
+from tasks.models import Task
+from tasks.queue import process_eligibility, unserved
 from tests.processes import wait_until
 from tests.tasks.making import make_queue
+from tests.tasks.queue.processes import operations_of
 from tests.testapp.models import Line
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -65,6 +68,9 @@ def test_queue_that_is_not_there_is_a_warning_and_served_once_it_is(worker_proce
         (["-x", "tasks.Task", "--queue", "a"], "which this worker does not serve; add tasks.Task"),
         (["--queue", ""], "is not a valid queue name; use 1 to 100 characters"),
         (["--queue", "a" * 101], "is not a valid queue name; use 1 to 100 characters"),
+        (["--metadata", "region"], "--metadata 'region' must be NAME=VALUE"),
+        (["--metadata", "region=[1]"], "must be a text, a number, true or false"),
+        (["testapp.Line", "--metadata", "a=b"], "which this worker does not serve; add tasks.Task"),
         (["--queue", "a/b"], "is not a valid queue name; use 1 to 100 characters other than /"),
     ],
 )
@@ -73,3 +79,28 @@ def test_nonsense_is_refused_in_one_line(arguments, told):
         call_command("runstator", *arguments)
     assert caught.value.returncode == 2
     assert "\n" not in str(caught.value)
+
+
+def test_worker_claims_only_tasks_with_its_metadata(worker_process):
+    queue = make_queue(actions_elsewhere=False)
+    values = [{"region": "eu", "gold": True}, {"region": "eu"}, {"region": "us", "gold": True}, {"gold": 1}, {}]
+    tasks = {str(number): queue.publish("echo", metadata=values[number]).task for number in range(5)}
+    with worker_process("tasks.Task", "--metadata", "region=eu", "--metadata", "gold=true") as worker:
+        wait_until(lambda: statuses(tasks)["0"] == "completed", message=worker.output)
+        behind = queue.publish("echo", metadata=values[0]).task
+        wait_until(lambda: statuses({"": behind})[""] == "completed", message=worker.output)
+        said = {reason.code: reason.sentence for reason in tasks["1"].explain()}
+        assert "tasks of other actions or other metadata only" in said["action_unserved"]
+        found = Task.objects.filter(unserved.reasons("default")["action_unserved"], state="pending")
+        assert sorted(found.values_list("pk", flat=True)) == sorted(tasks[number].pk for number in "1234")
+    assert [statuses(tasks)[str(number)] for number in range(5)] == ["completed", *["pending"] * 4]
+
+
+def test_task_of_other_metadata_does_not_block_its_value():
+    queue = make_queue("films", exclusive_key="title", actions_elsewhere=False)
+    queue.publish("echo", metadata={"title": "a", "region": "us"}, priority=1)
+    second = queue.publish("echo", metadata={"title": "a", "region": "eu"}, priority=2).task
+    operations = operations_of("w1")
+    process_eligibility.choose(operations.worker_id, (), {"region": "eu"})
+    [claim] = operations.claim([Task.state_graph.states["pending"]], 5)
+    assert claim.pk == second.pk
