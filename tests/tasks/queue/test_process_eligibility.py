@@ -400,3 +400,17 @@ def test_named_worker_from_which_a_task_is_taken_may_have_it_again_once_it_is_al
     change(task, worker_ids=["w1"])
     assert fresh(task).rejected_by == []
     assert claim_one(queue, "w1").task == task
+
+
+def test_strict_queue_gives_no_worker_of_any_kind_a_task_again():
+    queue = make_queue(worker_retries=0, actions_elsewhere=False, max_attempts=20)
+    task = queue.publish("break").task
+    assert process("w1", rounds=2) == [1, 0]
+    pass_time(60)
+    # A long time later, and for a program of the same name.
+    assert process("w1") == 0
+    assert queue.claim(worker="w1") == []
+    claim_one(queue, "bot-1").fail("no")
+    assert queue.claim(worker="bot-1") == []
+    assert process("bot-1") == 0
+    assert (process("w2"), fresh(task).attempts) == (1, 3)
