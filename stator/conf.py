@@ -127,6 +127,7 @@ class Settings(CheckedSettings):
     ALLOW_QUERY_TOKEN: bool = setting(False, "Whether the token may also be given as ?token=.", kind=bool)
     HTTP_RUN_FOR: float = setting(2.0, "How long one request to the HTTP runner works.", 0.1)
     ADMIN: bool = setting(True, "Whether the admin shows models that the project does not register.", kind=bool)
+    SCHEMAS: Any = setting((), "The schemas of PostgreSQL in which workers work, or a function for them.", kind=tuple)  # noqa: RUF009
     TRACING: bool = setting(False, "Whether workers create an OpenTelemetry span for each attempt.", kind=bool)
 
     @property
@@ -209,6 +210,9 @@ def _wrong_value(name: str, value: Any, metadata: Mapping[str, Any]) -> Iterator
         yield f"{name} must be a string, not {type(value).__name__}"
     elif kind is list:
         yield from _wrong_secrets(name, value)
+    elif kind is tuple:
+        if not callable(value) and wrong_schemas(value):
+            yield f"{name}={value!r} must be a list of names of schemas, or a function that returns one"
     elif kind in (int, float) and not _is_number(kind, value):
         yield f"{name}={value!r} must be {'a whole number' if kind is int else 'a number'}"
     elif least is not None and value < least:
@@ -223,6 +227,11 @@ def _wrong_secrets(name: str, value: object) -> Iterator[str]:
         # The value is a secret and stays out of the message.
         wrong = f"{name} must be a string of at least 32 bytes, or a list of them"
         yield f"{wrong}; make one with secrets.token_urlsafe(32)"
+
+
+def wrong_schemas(value: object) -> bool:
+    """Return whether a value is no list of names of schemas."""
+    return not isinstance(value, list | tuple) or not all(isinstance(name, str) and name for name in value)
 
 
 def _has_tracing() -> bool:

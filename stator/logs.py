@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, TextIO
 
 from stator import __version__
@@ -27,6 +28,10 @@ LOGGED_AT_START = (
     "CONCURRENCY", "CONCURRENCY_PER_MODEL", "THREADS", "LEASE", "REAP_INTERVAL", "POLL_INTERVAL", "SCHEDULE_INTERVAL",
     "SHUTDOWN_TIMEOUT", "MAX_RUNTIME",
 )  # fmt: skip
+
+
+# The schema of PostgreSQL with which the code of this context works; "" for none. Each event gets it as a field.
+SCHEMA: ContextVar[str] = ContextVar("stator_schema", default="")
 
 
 class LineFormatter(logging.Formatter):
@@ -162,13 +167,13 @@ def log_start(worker: Any) -> None:
     fields = {name.lower(): getattr(settings, name) for name in LOGGED_AT_START}
     own = {"worker": worker.id, "worker_name": worker.name, "version": __version__, "pid": os.getpid()}
     logger.info("stator.starting", extra={**own, **fields})
-    served: dict[str, list[str]] = {}
+    served: dict[Any, list[str]] = {}
     if worker.queues or worker.metadata:
         logger.info("stator.queues", extra={"queues": list(worker.queues), "metadata": dict(worker.metadata)})
     for operations in worker.operations:
-        served.setdefault(operations.alias, []).append(operations.label)
-    for alias, labels in sorted(served.items()):
-        logger.info("stator.serving", extra={"database": alias, "models": sorted(labels)})
+        served.setdefault(operations.place, []).append(operations.label)
+    for place, labels in sorted(served.items()):
+        logger.info("stator.serving", extra={**place.fields(), "models": sorted(labels)})
 
 
 def log_ready(seconds: float) -> None:
@@ -191,4 +196,6 @@ def _stack(formatter: logging.Formatter, record: logging.LogRecord) -> str:
 
 
 def _fields(record: logging.LogRecord) -> dict[str, object]:
-    return {name: value for name, value in vars(record).items() if name not in _STANDARD}
+    fields = {name: value for name, value in vars(record).items() if name not in _STANDARD}
+    schema = SCHEMA.get()
+    return {"schema": schema, **fields} if schema else fields

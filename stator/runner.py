@@ -1,12 +1,13 @@
 """StatorRunner: a worker for programs and tests."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import copy_context
 from functools import cached_property
 from typing import Any
 
 from asgiref.sync import async_to_sync
 from django.db import router
+from django.db.models import Model
 
 from stator.conf import Settings, load_settings
 from stator.db import chores, operations_for
@@ -19,6 +20,7 @@ from stator.models import StatorModel
 from stator.rows.meta import home_of, managed, owner_of
 from stator.rows.statistics import Stats
 from stator.rows.workers import give_name
+from stator.schemas import in_schema
 from stator.signals import on_schedule
 from stator.worker.announcements import send_moves, tell
 from stator.worker.attempts import calls_of, grouped
@@ -26,7 +28,9 @@ from stator.worker.dispatcher import lanes_of
 from stator.worker.endpoint import Endpoint
 from stator.worker.executor import attempt_async, attempt_sync
 from stator.worker.health import Health
+from stator.worker.scheduler import send_in_schemas
 from stator.worker.shutdown import Requests
+from stator.worker.startup import Schemas, models_by_schema
 from stator.worker.summary import Summary
 from stator.worker.worker import Worker
 
@@ -47,6 +51,10 @@ class StatorRunner:
     # The queues whose tasks it claims, and values that these have in their metadata; empty: all.
     queues: tuple[str, ...] = ()
     metadata: Mapping[str, object] = {}
+    # The schemas of PostgreSQL in which it works; None: those of the setting.
+    schemas: Sequence[str] | None = None
+    # The models that it serves in each schema, once ``runstator`` has looked.
+    served: Mapping[str, Sequence[type[Model]]] | None = None
     # The name of the worker; empty: the host and the process id.
     name = ""
 
@@ -105,6 +113,7 @@ class StatorRunner:
             self.models,
             self.settings(),
             alias=self.database,
+            schemas=self.models_by_schema(),
             run_for=self.run_for,
             until_idle=self.until_idle,
             liveness_file=self.liveness_file,
@@ -119,6 +128,16 @@ class StatorRunner:
             metadata=self.metadata,
             name=self.name,
         )
+
+    def models_by_schema(self) -> Mapping[str, Sequence[type[Model]]]:
+        """Return the models that it serves in each schema; all under "" if it works in none in particular."""
+        return self.served or models_by_schema(self.models, self.database, self.chosen_schemas)
+
+    @property
+    def chosen_schemas(self) -> Schemas:
+        """The schemas in which it works, or a function that returns them."""
+        schemas: Schemas = self.settings().SCHEMAS if self.schemas is None else self.schemas
+        return schemas
 
     def settings(self) -> Settings:
         """Return the project's settings, overridden by the arguments of this runner."""
@@ -146,12 +165,15 @@ class StatorRunner:
             # Without a name, each cycle counts as another worker, so that limits per worker do not stop a test.
             give_name(worker_id, self.name)
         databases = {alias for model in self.models for alias in self.databases_of(model)}
-        on_schedule.send(self, databases=sorted(databases))
+        served = self.models_by_schema()
+        send_in_schemas(served, on_schedule, self, databases=sorted(databases))
         attempts: list[list[Claim]] = []
-        for model in self.models:
-            operations = operations_for(model, settings, worker_id, self.database)
-            _do_chores(operations)
-            attempts += grouped(_claim_all(operations))
+        for schema, models in served.items():
+            with in_schema(schema):
+                for model in models:
+                    operations = operations_for(model, settings, worker_id, self.database, schema)
+                    _do_chores(operations)
+                    attempts += grouped(_claim_all(operations))
         for claims in attempts:
             _attempt(claims)
             label = claims[0].operations.label
@@ -196,6 +218,11 @@ def _claim_all(operations: Operations) -> list[Claim]:
 
 
 def _attempt(claims: list[Claim]) -> list[Ended]:
+    with claims[0].operations.in_schema():
+        return _attempt_there(claims)
+
+
+def _attempt_there(claims: list[Claim]) -> list[Ended]:
     calls = calls_of(claims[0].operations.settings)
     with contained(claims[0].operations):
         attempt = async_to_sync(attempt_async) if claims[0].state.is_async else attempt_sync

@@ -9,10 +9,11 @@ from typing import Any, ClassVar, NoReturn
 
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import DatabaseError, InterfaceError
+from django.db import DEFAULT_DB_ALIAS, DatabaseError, InterfaceError, connections
 
 from stator.commands.answer import BadInput
 from stator.commands.watching import unusable
+from stator.schemas import has_schema, in_schema
 from stator.texts import escape
 
 BAD, UNWRITTEN, UNUSABLE, INTERRUPTED = 2, 74, 75, 130
@@ -34,7 +35,9 @@ class TerminalCommand(BaseCommand):
             # A terminal or pipe whose encoding lacks a character gets its escape, as standard error always does.
             sys.stdout.reconfigure(errors="backslashreplace")
         try:
-            self.act(_read(options))
+            given = _read(options)
+            with in_schema(_schema_of(given)):
+                self.act(given)
         except (BadInput, ImproperlyConfigured) as error:
             raise CommandError(escape(str(error)), returncode=BAD) from error
         except CommandError as error:
@@ -72,6 +75,7 @@ class TerminalCommand(BaseCommand):
         """Add a subcommand with ``--json`` to a group of argparse, and return its parser."""
         part: CommandParser = group.add_parser(name, help=help_text, description=help_text)
         part.add_argument("--json", action="store_true", help="Print one JSON document.")
+        part.add_argument("--schema", metavar="NAME", help="Work in this schema of PostgreSQL.")
         self.one_line_errors(part)
         return part
 
@@ -123,6 +127,13 @@ def _text(value: Any) -> Any:
         return os.fsencode(value).decode()
     except UnicodeError:
         raise BadInput(f"{value!r} is not UTF-8") from None
+
+
+def _schema_of(options: Mapping[str, Any]) -> str:
+    name, alias = options.get("schema") or "", options.get("database") or DEFAULT_DB_ALIAS
+    if name and alias in connections and not has_schema(name, alias):
+        raise BadInput(f"--schema {name!r} is not in database {alias!r}; create it and run its migrations")
+    return name
 
 
 def _drop_output() -> None:

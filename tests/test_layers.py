@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent
 # A module imports its own floor and lower ones. A package stands for all modules in it.
 FLOORS = {
     0: "capabilities exceptions exposition graph logs texts",
-    1: "conf explain fields migration_operations models querysets rows signals statements strict_fence",
+    1: "conf explain fields migration_operations models querysets rows schemas signals statements strict_fence",
     2: "adoption db",
     3: "claims runner worker",
     4: "admin admin_site apps checks commands management metrics overview pytest_plugin terminal testing "
@@ -55,6 +55,7 @@ WITH_SQL = {
     "db": "the statements on rows",
     "rows.column_guard": "asks the server what time it is",
     "migration_operations": "drops a trigger",
+    "schemas": "asks the server for its schemas and their tables",
     "strict_fence": "makes a trigger",
     "worker.startup": "looks at tables before anything is claimed",
     "rows.wakeup": "NOTIFY",

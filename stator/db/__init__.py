@@ -14,9 +14,11 @@ VENDORS = {"postgresql": "stator.db.postgresql", "sqlite": "stator.db.sqlite", "
 PORTABLE = "stator.db.portable"
 
 
-def operations_for(model: type[Model], settings: Settings, worker_id: str, alias: str | None = None) -> Operations:
+def operations_for(
+    model: type[Model], settings: Settings, worker_id: str, alias: str | None = None, schema: str = ""
+) -> Operations:
     """Return the operations on a model in the given database, by default the one that the routers choose for writes."""
     alias = alias or router.db_for_write(model)
     vendor = VENDORS.get(connections[alias].vendor, PORTABLE)
     parts_of: Callable[[Operations], Parts] = import_module(vendor).parts_of
-    return Operations(model, alias, settings, worker_id, parts_of)
+    return Operations(model, alias, settings, worker_id, parts_of, schema)

@@ -443,8 +443,9 @@ class Operations(Rows):
         settings: Settings,
         worker_id: str,
         parts_of: "Callable[[Operations], Parts]",
+        schema: str = "",
     ) -> None:
-        super().__init__(model, alias, settings, worker_id)
+        super().__init__(model, alias, settings, worker_id, schema)
         self._parts_of = parts_of
         # Whether its worker was asked to stop, and begins nothing more.
         self.stopping = False
@@ -472,7 +473,8 @@ class Operations(Rows):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle without the state: a handler may pickle its instance, and with it the claim and these operations."""
-        return type(self), (self.model, self.alias, self.settings, self.worker_id, self._parts_of)
+        given = self.model, self.alias, self.settings, self.worker_id, self._parts_of, self.schema
+        return type(self), given
 
     @property
     def longest_wait(self) -> float:

@@ -123,6 +123,10 @@ class Limited(Protocol):
     locks: Locks
 
     @property
+    def place(self) -> tuple[str, str]:
+        """The database, and the schema in it if a worker works in schemas."""
+
+    @property
     def capabilities(self) -> Capabilities:
         """What the database can do."""
 
@@ -136,11 +140,11 @@ Member = TypeVar("Member", bound=Limited)
 
 def limit_waits(group: Iterable[Limited]) -> None:
     """Limit how long the statements of a worker's operations wait for locks."""
-    shared: dict[tuple[str, str], Locks] = {}
+    shared: dict[tuple[tuple[str, str], str], Locks] = {}
     for operations in group:
         label = operations.label if operations.capabilities.locks_tables else f"database {operations.alias!r}"
         locks = Locks(label, operations.longest_wait)
-        operations.locks = shared.setdefault((operations.alias, label), locks)
+        operations.locks = shared.setdefault((operations.place, label), locks)
 
 
 def together(group: list[Member], step: str, act: Callable[..., object]) -> None:

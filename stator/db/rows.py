@@ -1,9 +1,11 @@
 """The rows of one model in one database: what a worker knows of them, and querysets."""
 
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from enum import Enum
 from functools import cached_property
+from typing import NamedTuple
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -20,6 +22,7 @@ from stator.rows.clock import Now
 from stator.rows.meta import graph_of, options_of
 from stator.rows.pauses import Pauses
 from stator.rows.waits import waiters_of, waits_of
+from stator.schemas import in_schema
 
 # Seconds by which a clock may be set back without ending leases that are being renewed.
 CLOCK_SLACK = 5.0
@@ -41,12 +44,25 @@ class Crashes(Enum):
     MANY = "many"
 
 
+class Place(NamedTuple):
+    """A database and, if a worker works in schemas, one of them; else ""."""
+
+    alias: str
+    schema: str = ""
+
+    def fields(self) -> dict[str, str]:
+        """Return the place as fields of a log event."""
+        return {"database": self.alias, **({"schema": self.schema} if self.schema else {})}
+
+
 class Rows:
     """The rows of one managed model in one database; all databases have this in common."""
 
-    def __init__(self, model: type[Model], alias: str, settings: Settings, worker_id: str) -> None:
+    def __init__(self, model: type[Model], alias: str, settings: Settings, worker_id: str, schema: str = "") -> None:
         self.model = model
         self.alias = alias
+        # Of PostgreSQL, if the worker has one or several.
+        self.schema = schema
         self.settings = settings
         self.worker_id = worker_id
         self.label: str = model._meta.label_lower
@@ -63,6 +79,15 @@ class Rows:
         self.locks = Locks(self.label)
         # As the latest poll found them; None before the first.
         self.pauses: Pauses | None = None
+
+    @property
+    def place(self) -> Place:
+        """Where the rows are."""
+        return Place(self.alias, self.schema)
+
+    def in_schema(self) -> AbstractContextManager[None]:
+        """Return a context in which statements find the rows, and handlers what belongs to them."""
+        return in_schema(self.schema)
 
     @property
     def connection(self) -> BaseDatabaseWrapper:

@@ -6,6 +6,7 @@ from django.db.models import Model
 
 from stator.db.retry import is_of_schema
 from stator.rows.columns import FRAMEWORK_COLUMNS
+from stator.schemas import current_schema, named
 
 # From the catalog: a statement on the table itself would wait while a migration locks it.
 COLUMNS = """
@@ -29,7 +30,7 @@ def _lack_of(model: type[Model], alias: str) -> str:
     connection, table = connections[alias], model._meta.db_table
     there = _columns_of(connection, table)
     if not there:
-        return f"database {alias!r} has no table {table} of {model._meta.label}; run manage.py migrate"
+        return f"{named(alias)} has no table {table} of {model._meta.label}; run manage.py migrate"
     wanted = {str(field.column): field.name for field in model._meta.local_concrete_fields}
     missing = sorted(column for column in wanted if _folded(connection, column) not in there)
     if not missing:
@@ -38,7 +39,7 @@ def _lack_of(model: type[Model], alias: str) -> str:
     is_ours = any(wanted[column] in (*FRAMEWORK_COLUMNS, "state") for column in missing)
     remedy = "run manage.py makemigrations and migrate" if is_ours else "run manage.py migrate"
     lacks = f"lacks column{'s' if len(missing) > 1 else ''} {', '.join(missing)}"
-    return f"table {table} of {model._meta.label} in database {alias!r} {lacks}; {remedy}"
+    return f"table {table} of {model._meta.label} in {named(alias)} {lacks}; {remedy}"
 
 
 def _columns_of(connection: BaseDatabaseWrapper, table: str) -> set[str]:
@@ -67,6 +68,10 @@ def index_names(connection: BaseDatabaseWrapper) -> set[str] | None:
     """Return the names of the valid indexes in a database; None if this is not known of its vendor."""
     if connection.vendor not in INDEXES:
         return None
+    schema = current_schema()
     with connection.cursor() as cursor:
-        cursor.execute(INDEXES[connection.vendor])
+        cursor.execute(
+            INDEXES[connection.vendor] + (" AND relnamespace = to_regnamespace(%s)" if schema else ""),
+            [connection.ops.quote_name(schema)] if schema else None,
+        )
         return {name for (name,) in cursor.fetchall()}

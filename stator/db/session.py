@@ -18,6 +18,7 @@ from psycopg.types.datetime import TimestamptzLoader
 
 from stator.db.retry import is_lock_timeout, is_of_a_plan, is_outage
 from stator.db.values import Params, Row
+from stator.schemas import current_schema, prepares_cursors
 from stator.statements import Place, Statement
 
 
@@ -33,6 +34,9 @@ def _send(connection: BaseDatabaseWrapper, statement: str, params: Params) -> li
     connection.ensure_connection()
     # Otherwise a write after an error that a handler caught would seem to succeed and be rolled back.
     connection.validate_no_broken_transaction()
+    if prepares_cursors(connection):
+        # Ours is no cursor of Django's, so what those set before a statement would be missing.
+        connection.cursor().close()
     with connection.wrap_database_errors, _beginning(connection.connection) as begin:
         cursor = _cursor_of(connection)
         cursor.execute(begin + statement, params)
@@ -171,8 +175,9 @@ class Session:
         [(pid, self.isolation, *usual)] = send(connection, WHO, [])
         self.usual = dict(zip(OWN_SETTINGS, usual, strict=True))
         self.prepares = self.direct = pid == connection.connection.info.backend_pid
-        self._uses: Counter[str] = Counter()
-        self._texts: dict[str, str] = {}
+        self._uses: Counter[tuple[str, str]] = Counter()
+        # By schema too: a plan is of the tables that one schema has.
+        self._texts: dict[tuple[str, str], str] = {}
         # If the session turns out to be shared, its prepared statements must not be taken for ours.
         self._prefix = f"stator_{os.urandom(6).hex()}"
         self._names = count()
@@ -193,17 +198,18 @@ class Session:
         Parsing and planning are half of the server's cost for a claim or a record of a few rows. ``restore``: reset the
         settings that the statement changes for the rest of the transaction. ``last``: commit the transaction instead.
         """
-        text = self._text(statement) if often and self.prepares else statement
+        key = current_schema(), statement
+        text = self._text(*key) if often and self.prepares else statement
         after = "; COMMIT" if last else self._restoring(planner + text) if restore else ""
         try:
             return send(connection, planner + text + after, params)
         except DatabaseError as error:
             if text.startswith("PREPARE") and is_lock_timeout(error):
                 # The statement is correct, but perhaps was not prepared, so it gets another name the next time.
-                del self._texts[statement]
+                del self._texts[key]
             elif text.startswith("PREPARE"):
                 # Whatever the reason, send it unprepared from now on.
-                self._texts[statement] = statement
+                self._texts[key] = statement
             elif is_of_a_plan(error):
                 self.prepares = False
             else:
@@ -216,19 +222,22 @@ class Session:
         """Return the text that resets the settings with which a text begins."""
         return "".join(f"; {LOCAL}{name} = '{was}'" for name, was in self.usual.items() if f"{LOCAL}{name} " in text)
 
-    def _text(self, statement: str) -> str:
+    def _text(self, schema: str, statement: str) -> str:
         """Return the text to send, with the same parameters: the statement itself, or the call of its prepared form."""
-        if known := self._texts.get(statement):
+        key = schema, statement
+        if known := self._texts.get(key):
             return known
-        self._uses[statement] += 1
-        if self._uses[statement] <= USES or len(self._texts) >= MOST_PREPARED:
+        if len(self._texts) >= MOST_PREPARED:
+            return statement
+        self._uses[key] += 1
+        if self._uses[key] <= USES:
             return statement
         # A new name each time: the server keeps a prepared statement even if its transaction fails.
         name = f"{self._prefix}_{next(self._names)}"
         first, *others = statement.split("%s")
         numbered = first + "".join(f"${number}{part}" for number, part in enumerate(others, start=1))
-        self._texts[statement] = f"{GENERIC}EXECUTE {name}({', '.join(['%s'] * len(others))})"
-        return f"PREPARE {name} AS {numbered}; {self._texts[statement]}"
+        self._texts[key] = f"{GENERIC}EXECUTE {name}({', '.join(['%s'] * len(others))})"
+        return f"PREPARE {name} AS {numbered}; {self._texts[key]}"
 
 
 _sessions: WeakKeyDictionary[Connection, Session] = WeakKeyDictionary()

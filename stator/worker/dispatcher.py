@@ -8,7 +8,7 @@ from uuid import UUID
 
 from stator.db.interface import Claim, Operations, new_token
 from stator.db.retry import is_lock_timeout
-from stator.db.rows import Crashes
+from stator.db.rows import Crashes, Place
 from stator.graph import State
 from stator.worker.alone import Drained
 from stator.worker.attempts import Attempts
@@ -137,10 +137,11 @@ class Dispatcher:
         self._line_of_crashed = list(lanes)
         self._claiming = False
 
-    def wake(self, label: str | None = None, names: set[str] | None = None) -> None:
-        """Note that there may be ready rows: of one model, of some of its states, or of all models."""
+    def wake(self, label: str | None = None, names: set[str] | None = None, place: Place | None = None) -> None:
+        """Note that there may be ready rows: of one model, of some of its states, in one place, or of all models."""
         for lane in self.lanes:
-            if (label is None or lane.operations.label == label) and (names is None or names & lane.names):
+            is_there = place is None or lane.operations.place == place
+            if is_there and (label is None or lane.operations.label == label) and (names is None or names & lane.names):
                 lane.hungry = True
         self.woken.set()
 
@@ -247,7 +248,8 @@ class Dispatcher:
         token = new_token(operations.worker_id)
         self._claiming = True
         try:
-            claims = await self._run(operations.claim, lane.states, limit, token=token, crashes=crashes)
+            with operations.in_schema():
+                claims = await self._run(operations.claim, lane.states, limit, token=token, crashes=crashes)
         except BaseException as error:
             if is_lock_timeout(error):
                 operations.locks.note(lane.step)
@@ -268,7 +270,7 @@ class Dispatcher:
         for doubt in list(self.doubtful):
             operations, token = doubt
             if operations.alias not in outages and not operations.lacking and operations.locks.allow(HAND_BACK):
-                with outages.noted(operations.alias), operations.locks.tried(HAND_BACK):
+                with outages.noted(operations.alias), operations.locks.tried(HAND_BACK), operations.in_schema():
                     await self._run(operations.release_token, token)
                     self.doubtful.remove(doubt)
 

@@ -67,7 +67,11 @@ class Calls(NamedTuple):
 
 def attempt_sync(claims: list[Claim], calls: Calls | None = None) -> Attempted:
     """Run a synchronous handler in the calling thread, each call in a copy of its context."""
-    calls = calls or PLAIN
+    with claims[0].operations.in_schema():
+        return _attempt_sync(claims, calls or PLAIN)
+
+
+def _attempt_sync(claims: list[Claim], calls: Calls) -> Attempted:
     if not claims[0].may_begin:
         return _unbegun(claims)
     if claims[0].state.atomic:
@@ -82,7 +86,11 @@ def attempt_sync(claims: list[Claim], calls: Calls | None = None) -> Attempted:
 
 async def attempt_async(claims: list[Claim], calls: Calls | None = None) -> Attempted:
     """Run an asynchronous handler on the event loop."""
-    calls = calls or PLAIN
+    with claims[0].operations.in_schema():
+        return await _attempt_async(claims, calls or PLAIN)
+
+
+async def _attempt_async(claims: list[Claim], calls: Calls) -> Attempted:
     if not claims[0].may_begin:
         return _unbegun(claims)
     context = copy_context()

@@ -106,7 +106,8 @@ class Heartbeat:
 
     def _renew(self, operations: Operations, claims: list[Claim], wait: float) -> None:
         sent = time.monotonic()
-        ended = operations.renew(claims, wait=wait)
+        with operations.in_schema():
+            ended = operations.renew(claims, wait=wait)
         for claim in claims:
             if id(claim) in ended:
                 claim.taken_back = claim.ended_in_time
@@ -127,7 +128,7 @@ class Heartbeat:
             if now - since < self._patience:
                 continue
             for operations, claims in _by_model(unrecorded[alias]).items():
-                with outages.noted(alias), operations.locks.tried(RENEW):
+                with outages.noted(alias), operations.locks.tried(RENEW), operations.in_schema():
                     # The next beat releases the rest.
                     some = claims[: operations.settings.BATCH_SIZE]
                     operations.record([(claim, UNRECORDED) for claim in some])

@@ -12,10 +12,12 @@ from typing import Any
 from stator import __version__
 from stator.db.interface import Operations
 from stator.db.locks import Locks
+from stator.db.rows import Place
 from stator.rows.clock import Now
 from stator.rows.endings import replaced
 from stator.rows.versions import graphs_published
 from stator.rows.workers import WORKER_BEAT, Worker, name_of
+from stator.schemas import in_schema
 from stator.signals import on_heartbeat, send_contained
 from stator.worker.outage import Outages
 
@@ -31,7 +33,7 @@ SHOW = "show"
 
 
 class Presence:
-    """One row in each database of the process.
+    """One row in each database, or schema, of the process.
 
     ``figures`` returns how much it runs, has handled and has lost. ``published``
     returns what apps publish about it; that is written only when it changes.
@@ -45,18 +47,18 @@ class Presence:
         published: Callable[[], dict[str, Any]] = dict,
     ) -> None:
         self._id = worker_id
-        self._by_alias: dict[str, list[Operations]] = defaultdict(list)
+        self._by_place: dict[Place, list[Operations]] = defaultdict(list)
         for part in operations:
-            self._by_alias[part.alias].append(part)
+            self._by_place[part.place].append(part)
         self._locks = Locks(Worker._meta.label_lower)
         self._figures = figures
         self._published = published
-        # By database, as it was last written.
-        self._written: dict[str, dict[str, Any]] = {}
+        # As it was last written.
+        self._written: dict[Place, dict[str, Any]] = {}
         self._shown = float("-inf")
 
     def show(self) -> None:
-        """Refresh the heartbeat of the rows unless that was done lately; one UPDATE per database."""
+        """Refresh the heartbeat of the rows unless that was done lately; one UPDATE for each."""
         now = time.monotonic()
         if now - self._shown < WORKER_BEAT or not self._locks.allow(SHOW):
             return
@@ -70,17 +72,17 @@ class Presence:
 
     def _refresh(self, **moments: Now) -> None:
         outages, published = Outages(), self._published()
-        for alias, group in self._by_alias.items():
+        for place, group in self._by_place.items():
             labels = sorted(operations.label for operations in group if not operations.lacking)
-            with outages.noted(alias), self._locks.tried(SHOW):
+            with outages.noted(place.alias), self._locks.tried(SHOW), in_schema(place.schema):
                 with group[0].transaction():
-                    rows = Worker.objects.using(alias)
-                    changed = {} if self._written.get(alias) == published else {"published": published}
+                    rows = Worker.objects.using(place.alias)
+                    changed = {} if self._written.get(place) == published else {"published": published}
                     if not rows.filter(pk=self._id).update(models=labels, **changed, **moments, **self._figures()):
                         # The first time, or the row was pruned while the process was cut off.
-                        rows.bulk_create([self._row(alias, labels, published)], ignore_conflicts=True)
+                        rows.bulk_create([self._row(place.alias, labels, published)], ignore_conflicts=True)
                 # After the commit: what was rolled back is written again.
-                self._written[alias] = published
+                self._written[place] = published
         outages.raise_first()
 
     def _row(self, alias: str, labels: list[str], published: dict[str, Any]) -> Worker:

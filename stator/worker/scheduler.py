@@ -4,16 +4,19 @@ import asyncio
 import random
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from django.db.models import Model
+from django.dispatch import Signal
 
 from stator import signals
 from stator.conf import Settings
 from stator.db.interface import Operations
 from stator.db.locks import together
 from stator.db.probe import Work, look
+from stator.db.rows import Place
+from stator.schemas import current_schema, in_schema
 from stator.worker.dispatcher import Lane
 from stator.worker.duties import MARK_READY, PASS, PRUNE, REAP, SAMPLE, START, Duty, perform
 from stator.worker.outage import Outages
@@ -56,12 +59,12 @@ class Scheduler:
         self._preparing: asyncio.Future[None] | None = None
         self._lanes = lanes
         self._operations = operations
-        self._by_alias: dict[str, list[Operations]] = defaultdict(list)
+        self._by_place: dict[Place, list[Operations]] = defaultdict(list)
         for part in operations:
-            self._by_alias[part.alias].append(part)
+            self._by_place[part.place].append(part)
         self._reaped: dict[Operations, float] = {}
-        # When the latest complete pass over a database began.
-        self._passed: dict[str, float] = {}
+        # When the latest complete pass over a database, or a schema of it, began.
+        self._passed: dict[Place, float] = {}
         # Duties of a pass that timed out waiting for a lock.
         self._owed: dict[tuple[Duty, Operations], None] = {}
         self._delay = self._least = FIRST_LOOK
@@ -72,11 +75,17 @@ class Scheduler:
     @property
     def databases(self) -> list[str]:
         """The aliases of the databases that the process works on."""
-        return sorted(self._by_alias)
+        return sorted({place.alias for place in self._by_place})
+
+    @property
+    def schemas(self) -> list[str]:
+        """The schemas that the process works in; an empty name stands for none in particular."""
+        return list(dict.fromkeys(place.schema for place in self._by_place)) or [""]
 
     def databases_of(self, model: type[Model]) -> list[str]:
         """Return the aliases in which the process works on a model; for receivers of ``on_schedule``."""
-        return sorted({operations.alias for operations in self._operations if operations.model is model})
+        there = [each for each in self._operations if each.schema == current_schema() and each.model is model]
+        return sorted({operations.alias for operations in there})
 
     def soon(self, *, at_once: bool = False) -> None:
         """Poll again shortly: rows may have arrived unseen during what was just done.
@@ -117,7 +126,7 @@ class Scheduler:
         """
         outages = Outages()
         if not self.passes:
-            await self.perform_pass(list(self._by_alias), outages)
+            await self.perform_pass(list(self._by_place), outages)
         began = time.monotonic()
         work = await self._run(self.look, outages)
         # Waiting for a lock of others costs the database nothing.
@@ -132,36 +141,36 @@ class Scheduler:
             if operations.alias not in outages:
                 with outages.noted(operations.alias):
                     await self._do(operations, found)
-        for alias in self._by_alias if self._owed else ():
-            await self._do_owed(alias, outages)
+        for place in self._by_place if self._owed else ():
+            await self._do_owed(place, outages)
         if any(lane.wanted for lane in self._lanes):
             wake()
         # After the poll: reaping must not wait for a pass, however long that takes.
-        if aliases := [alias for alias in self._by_alias if alias not in outages and self._wants_pass(alias)]:
-            await self.perform_pass(aliases, outages)
+        if places := [place for place in self._by_place if place.alias not in outages and self._wants_pass(place)]:
+            await self.perform_pass(places, outages)
         outages.raise_first()
 
     def look(self, outages: Outages) -> dict[Operations, Work]:
-        """Return what each model has to do, with one statement per database."""
+        """Return what each model has to do, with one statement per database or schema."""
         found: dict[Operations, Work] = {}
-        for alias in self._by_alias:
-            if alias not in outages and (group := self._served(alias)):
-                with outages.noted(alias):
+        for place in self._by_place:
+            if place.alias not in outages and (group := self._served(place)):
+                with outages.noted(place.alias), in_schema(place.schema):
                     together(group, LOOK, lambda *part: found.update(look(*part)))
         return found
 
-    async def perform_pass(self, aliases: list[str], outages: Outages) -> None:
-        """Do the duties of a scheduling pass in some databases: those of each model, then those of all together."""
+    async def perform_pass(self, places: list[Place], outages: Outages) -> None:
+        """Do the duties of a scheduling pass in some places: those of each model, then those of all together."""
         began = time.monotonic()
         await self._send_scheduled()
-        for alias in aliases:
-            await self._pass_over(alias, outages)
-            if alias not in outages:
+        for place in places:
+            await self._pass_over(place, outages)
+            if place.alias not in outages:
                 # Only now, so that a pass that an outage interrupted is repeated together with the duties of the start.
-                self._passed[alias] = began
+                self._passed[place] = began
             else:
-                self._owed = {owed: None for owed in self._owed if owed[1].alias != alias}
-        self.passes += any(alias not in outages for alias in aliases)
+                self._owed = {owed: None for owed in self._owed if owed[1].place != place}
+        self.passes += any(place.alias not in outages for place in places)
 
     async def _send_scheduled(self) -> None:
         """Call the project's receivers; one that waits for a lock delays the pass only for a moment."""
@@ -171,34 +180,34 @@ class Scheduler:
             self._preparing = None
             done.pop().result()
 
-    async def _pass_over(self, alias: str, outages: Outages) -> None:
-        models, first = self._served(alias), alias not in self._passed
+    async def _pass_over(self, place: Place, outages: Outages) -> None:
+        models, first, alias = self._served(place), place not in self._passed, place.alias
         if not models:
             return
         for operations in models:
             wanted = (duty for duty in ((*START, *PASS) if first else PASS) if duty.needed(operations))
             self._owed |= dict.fromkeys((duty, operations) for duty in wanted)
-        await self._do_owed(alias, outages)
+        await self._do_owed(place, outages)
         if alias not in outages:
-            with outages.noted(alias):
+            with outages.noted(alias), in_schema(place.schema):
                 await self._run(together, models, SAMPLE.name, partial(perform, SAMPLE, stopped=lambda: self.stopped))
         if alias not in outages and (first or self.passes % PRUNE.every == 0):
             with outages.noted(alias):
                 await self._perform(PRUNE, models[0])
 
-    async def _do_owed(self, alias: str, outages: Outages) -> None:
+    async def _do_owed(self, place: Place, outages: Outages) -> None:
         """Do the remaining duties of passes; a lock on one model does not block the others."""
         for duty, operations in list(self._owed):
-            if operations.alias == alias and alias not in outages and not operations.lacking:
-                with outages.noted(alias):
+            if operations.place == place and place.alias not in outages and not operations.lacking:
+                with outages.noted(place.alias):
                     await self._perform(duty, operations)
 
-    def _served(self, alias: str) -> list[Operations]:
-        """Return the models of a database that are served."""
-        return [operations for operations in self._by_alias[alias] if not operations.lacking]
+    def _served(self, place: Place) -> list[Operations]:
+        """Return the models of a place that are served."""
+        return [operations for operations in self._by_place[place] if not operations.lacking]
 
-    def _wants_pass(self, alias: str) -> bool:
-        passed = self._passed.get(alias, float("-inf"))
+    def _wants_pass(self, place: Place) -> bool:
+        passed = self._passed.get(place, float("-inf"))
         return time.monotonic() - passed >= self._settings.SCHEDULE_INTERVAL
 
     async def _do(self, operations: Operations, found: Work) -> None:
@@ -217,7 +226,7 @@ class Scheduler:
     async def _perform(self, duty: Duty, operations: Operations) -> None:
         """Do a duty, unless it has just timed out waiting for a lock."""
         if operations.locks.allow(duty.name):
-            with operations.locks.tried(duty.name):
+            with operations.locks.tried(duty.name), operations.in_schema():
                 await self._run(perform, duty, operations, stopped=lambda: self.stopped)
             self._owed.pop((duty, operations), None)
 
@@ -232,4 +241,11 @@ class Scheduler:
 
 def send_scheduled(scheduler: Scheduler) -> None:
     """Let the project refresh what it keeps in memory; errors of receivers are raised."""
-    signals.on_schedule.send(scheduler, databases=scheduler.databases)
+    send_in_schemas(scheduler.schemas, signals.on_schedule, scheduler, databases=scheduler.databases)
+
+
+def send_in_schemas(schemas: Iterable[str], signal: Signal, sender: object, **values: object) -> None:
+    """Send a signal in each schema, once if there are none."""
+    for schema in schemas:
+        with in_schema(schema):
+            signal.send(sender, **values)

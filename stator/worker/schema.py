@@ -64,7 +64,8 @@ def _lacks(group: Iterable[Operations]) -> dict[Operations, str]:
         if operations.alias in away:
             continue
         try:
-            found[operations] = lack_of(operations.model, operations.alias)
+            with operations.in_schema():
+                found[operations] = lack_of(operations.model, operations.alias)
         except (DatabaseError, InterfaceError):
             # The worker's own statements meet this error as well; they wait for the database or end the worker.
             away.add(operations.alias)
@@ -72,7 +73,7 @@ def _lacks(group: Iterable[Operations]) -> dict[Operations, str]:
 
 
 def _log(operations: Operations) -> None:
-    fields = {"model": operations.label, "database": operations.alias}
+    fields = {"model": operations.label, **operations.place.fields()}
     if operations.lacking:
         logger.error("stator.model_left_out", extra={**fields, "why": operations.lacking})
     else:

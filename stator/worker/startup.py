@@ -1,11 +1,14 @@
 """Checks of databases and tables before a process claims anything; also sets its garbage collector."""
 
 import gc
+import logging
 import random
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
+from typing import TypeVar
 
 from django.db import DatabaseError, InterfaceError, connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -14,6 +17,7 @@ from django.db.migrations.recorder import MigrationRecorder
 from django.db.models import Model
 
 from stator.capabilities import capabilities_of
+from stator.conf import wrong_schemas
 from stator.db.drivers import REMEDY, unsupported_driver
 from stator.db.files import missing_file
 from stator.db.retry import is_outage
@@ -25,7 +29,15 @@ from stator.rows.pauses import Pause
 from stator.rows.reports import History, Report
 from stator.rows.statistics import Depth, Stats
 from stator.rows.workers import Worker
+from stator.schemas import in_schema, tables_in
 from stator.texts import one_line
+
+logger = logging.getLogger("stator.worker")
+
+Result = TypeVar("Result")
+
+# The names of schemas, or a function that returns them.
+Schemas = Sequence[str] | Callable[[], Sequence[str]]
 
 # Seconds, jittered, between checks of a database that cannot be used: it may be starting too, or has just cut our
 # connection. Connecting cannot distinguish that from a wrong name, so a wrong name is reported after all these pauses.
@@ -67,43 +79,101 @@ def collect_rarely() -> None:
         gc.set_threshold(YOUNGEST, *older)
 
 
-def check_database(models: Sequence[type[Model]], alias: str | None = None) -> None:
+def check_database(
+    models: Sequence[type[Model]], alias: str | None = None, schemas: Schemas = ()
+) -> dict[str, list[type[Model]]]:
     """Raise :class:`Unusable` if a database is out of reach, a replica, or lacks grants or tables of the framework.
 
-    Also raised if no model has a complete table; the message then has one line for each.
+    Also raised if no model has a complete table; the message then has one line for each. Return the models by schema:
+    those whose table is in it; all models under "" if there are no schemas.
     """
-    lacking = lacks_in(models, alias)
-    if models and len(lacking) == len(models):
-        raise Unusable("\n".join(lacking.values()))
+    served = models_by_schema(models, alias, schemas)
+    lacking = [lack for schema, group in served.items() for lack in _lacks(schema, group, alias)]
+    if models and len(lacking) == sum(map(len, served.values())):
+        raise Unusable("\n".join(lacking))
+    return served
+
+
+def _lacks(schema: str, models: Sequence[type[Model]], alias: str | None) -> list[str]:
+    with in_schema(schema):
+        return list(lacks_in(models, alias).values())
 
 
 def lacks_in(models: Sequence[type[Model]], alias: str | None = None) -> dict[type[Model], str]:
     """Return one line for each model whose table lacks something; raise problems that concern all models."""
     lacking: dict[type[Model], str] = {}
-    by_alias: dict[str, list[type[Model]]] = {}
-    for model in models:
-        by_alias.setdefault(alias or router.db_for_write(model), []).append(model)
-    for name, group in by_alias.items():
-        try:
-            lacking |= _check_patiently(name, group)
-        except (DatabaseError, InterfaceError) as error:
-            text = one_line(error)
-            raise Unusable(f"database {name!r} cannot be used: {text}; check DATABASES[{name!r}]") from error
+    for name, group in _by_alias(models, alias).items():
+        lacking |= _patiently(name, partial(_check, name, group))
     return lacking
 
 
-def _check_patiently(alias: str, models: Sequence[type[Model]]) -> dict[type[Model], str]:
+def models_by_schema(
+    models: Sequence[type[Model]], alias: str | None, schemas: Schemas
+) -> dict[str, list[type[Model]]]:
+    """Return the models whose table is in each schema; a schema without those, or without our own, is left out."""
+    names = list(dict.fromkeys(_listed(schemas)))
+    if not schemas:
+        return {"": list(models)}
+    served, left_out = dict[str, list[type[Model]]](), dict[str, str]()
+    for name, group in _by_alias(models, alias).items():
+        if connections[name].vendor != "postgresql":
+            raise Unusable(f"database {name!r} has no schemas of PostgreSQL; start a worker without --schema for it")
+        there = _patiently(name, partial(tables_in, names, [*group, *OWN], name))
+        for schema in names:
+            if not (own := [model for model in group if (schema, model._meta.db_table) in there]):
+                left_out[schema] = f"schema {schema!r} of database {name!r} has no table of a managed model"
+            elif absent := [model for model in OWN if (schema, model._meta.db_table) not in there]:
+                lacks = f"schema {schema!r} of database {name!r} lacks the table {absent[0]._meta.db_table}"
+                left_out[schema] = f"{lacks}; the app stator belongs to the apps of each schema"
+            else:
+                served.setdefault(schema, []).extend(own)
+    for schema, why in left_out.items():
+        if schema not in served and served:
+            logger.warning("stator.schema_left_out", extra={"why": why})
+    if not served:
+        raise Unusable("\n".join(f"{why}; run its migrations" for why in left_out.values()) or "there are no schemas")
+    return served
+
+
+def _listed(schemas: Schemas) -> Sequence[str]:
+    if not callable(schemas):
+        return schemas
+    try:
+        found = list(schemas())
+    except (DatabaseError, InterfaceError) as error:
+        raise Unusable(f"the function in STATOR['SCHEMAS'] failed: {one_line(error)}") from error
+    if wrong_schemas(found):
+        raise Unusable(f"the function in STATOR['SCHEMAS'] returned {found!r}; return a list of names of schemas")
+    return found
+
+
+def _by_alias(models: Sequence[type[Model]], alias: str | None) -> dict[str, list[type[Model]]]:
+    by_alias: dict[str, list[type[Model]]] = {}
+    for model in models:
+        by_alias.setdefault(alias or router.db_for_write(model), []).append(model)
+    return by_alias
+
+
+def _patiently(alias: str, look: Callable[[], Result]) -> Result:
+    try:
+        return _again_and_again(alias, look)
+    except (DatabaseError, InterfaceError) as error:
+        text = one_line(error)
+        raise Unusable(f"database {alias!r} cannot be used: {text}; check DATABASES[{alias!r}]") from error
+
+
+def _again_and_again(alias: str, look: Callable[[], Result]) -> Result:
     end = time.monotonic() + sum(PAUSES)
     for pause in PAUSES:
         try:
-            return _check(alias, models)
+            return look()
         except (DatabaseError, InterfaceError) as error:
             connections[alias].close_if_unusable_or_obsolete()
             # After the end, the connection is so slow that one check took all the time.
             if not is_outage(error) or time.monotonic() > end:
                 raise
         threading.Event().wait(pause * random.uniform(0.5, 1.0))
-    return _check(alias, models)
+    return look()
 
 
 def _check(alias: str, models: Sequence[type[Model]]) -> dict[type[Model], str]:

@@ -55,7 +55,7 @@ class DatabaseThread:
         """Call ``function`` in this thread; return its result or raise its error."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Result] = loop.create_future()
-        self._queue.put((loop, future, function, args, kwargs))
+        self._queue.put((loop, future, copy_context(), function, args, kwargs))
         return await future
 
     def is_connected(self, alias: str) -> bool:
@@ -79,14 +79,15 @@ class DatabaseThread:
             # The first statement meets the same error and reports it.
             run_in_thread(open_connection, alias)
         while (call := self._queue.get()) is not STOP:
-            loop, future, function, args, kwargs = call
+            loop, future, context, function, args, kwargs = call
             if self._handlers:
                 check_rested_connections()
-            result, error = run_in_thread(function, *args, **kwargs)
+            # The caller's, which may be that of a schema.
+            result, error = context.run(run_in_thread, function, *args, **kwargs)
             # Receivers of signals run here as well.
             clean_connections()
             _resolve_soon(loop, future, result, error)
-            del call, future, result, error
+            del call, future, context, result, error
         connections.close_all()
 
 
@@ -112,7 +113,8 @@ class DatabaseThreads:
         """
         operations: Any = args[0]
         spare = not self.records.is_connected(operations.alias) and self.claims.is_connected(operations.alias)
-        return await (self.claims if spare else self.records).run(function, *args, **kwargs)
+        with operations.in_schema():
+            return await (self.claims if spare else self.records).run(function, *args, **kwargs)
 
     async def prepare(self, function: Callable[Params, Result], *args: Params.args, **kwargs: Params.kwargs) -> Result:
         """Call receivers in a thread of their own, which closes its connections afterwards."""

@@ -35,7 +35,7 @@ from stator.worker.measures import Measures
 from stator.worker.outage import repeat
 from stator.worker.presence import Presence, published_by
 from stator.worker.recorder import Recorder
-from stator.worker.scheduler import Scheduler
+from stator.worker.scheduler import Scheduler, send_in_schemas
 from stator.worker.schema import Schema
 from stator.worker.shutdown import Requests, close, stop_on_signals
 from stator.worker.summary import Summary
@@ -52,11 +52,12 @@ MENDED_EVERY = 5.0
 class Worker:
     """One worker process: claims rows of the given models, attempts them and records the outcomes.
 
-    ``run_for``: stop after so many seconds; 0 for never. ``until_idle``: stop once nothing is ready or running.
-    ``watch``: end the process when the loop freezes. ``announce``: log its start, the models it serves, and its end.
-    ``heed_signals=False``: leave signals to the program that runs it. ``requests``: see ``StopSignals``. ``isolate``:
-    options of the processes for objects that lost many leases. Without them, such an object waits until nothing else
-    runs here. ``name``: by default the host and the process. The worker runs in the thread that calls :meth:`run`.
+    ``schemas``: the models by schema of PostgreSQL, if it works in schemas. ``run_for``: stop after so many
+    seconds; 0 for never. ``until_idle``: stop once nothing is ready or running. ``watch``: end the process when the
+    loop freezes. ``announce``: log its start, the models it serves, and its end. ``heed_signals=False``: leave
+    signals to the program that runs it. ``requests``: see ``StopSignals``. ``isolate``: options of the processes
+    for objects that lost many leases. Without them, such an object waits until nothing else runs here. ``name``: by
+    default the host and the process. The worker runs in the thread that calls :meth:`run`.
     """
 
     # Seconds from the start to the end of the first poll.
@@ -68,6 +69,7 @@ class Worker:
         settings: Settings,
         *,
         alias: str | None = None,
+        schemas: Mapping[str, Sequence[type[Model]]] | None = None,
         run_for: float = 0.0,
         until_idle: bool = False,
         liveness_file: str | None = None,
@@ -87,7 +89,12 @@ class Worker:
         give_name(self.id, self.name)
         self.run_for = run_for
         self.until_idle = until_idle
-        self.operations = [operations_for(model, settings, self.id, alias) for model in models]
+        served = {"": models} if schemas is None else schemas
+        self.operations = [
+            operations_for(model, settings, self.id, alias, schema)
+            for schema, group in served.items()
+            for model in group
+        ]
         limit_waits(self.operations)
         self.started = time.monotonic()
         self._liveness_file = liveness_file
@@ -175,8 +182,9 @@ class Worker:
         self.health.watch("handlers", self.attempts.trouble)
         self.alone = Drained(self.attempts.begin, self._is_empty)
         if self._isolate is not None:
+            options = {**self._isolate, "schemas": list(dict.fromkeys(each.schema for each in self.operations)) or [""]}
             self.alone = Isolation(
-                self.attempts.begin, self._is_empty, self._isolate, self._ended, self._isolated,
+                self.attempts.begin, self._is_empty, options, self._ended, self._isolated,
                 self._process_waits,
             )  # fmt: skip
         self.dispatcher = Dispatcher(
@@ -262,7 +270,8 @@ class Worker:
 
     async def _schedule_loop(self) -> None:
         await self._reach(self.schema.examine)
-        await self._reach(lambda: self._threads.duties.run(signals.on_start.send, self))
+        schemas = self.scheduler.schemas
+        await self._reach(lambda: self._threads.duties.run(send_in_schemas, schemas, signals.on_start, self))
         self._begun.set()
         while not self._is_stopping:
             await self._reach(self._tick)
@@ -373,10 +382,10 @@ class Worker:
         self.dispatcher.woken.set()
 
     def _moved_on(self, operations: Operations, names: set[str]) -> None:
-        self.dispatcher.wake(operations.label, names)
+        self.dispatcher.wake(operations.label, names, operations.place)
         for wait in waiters_of(operations.model):
             if names.intersection(wait.until):
-                self.dispatcher.wake(wait.model._meta.label_lower)
+                self.dispatcher.wake(wait.model._meta.label_lower, place=operations.place)
 
     def _process_waits(self) -> None:
         self.dispatcher.woken.set()

@@ -157,6 +157,9 @@ def _note_rules(sender: Any, **kwargs: Any) -> None:
     # A runner that is not a worker, such as that of an isolated attempt, claims nothing.
     if not hasattr(sender, "id"):
         return
+    # Each schema has queues of its own: all rules are in force.
+    if any(operations.schema for operations in sender.operations):
+        return
     # The heartbeat itself reports that a database cannot be reached.
     with suppress(Error):
         note_rules(sender.id, {operations.alias for operations in sender.operations if operations.label == LABEL})

@@ -11,6 +11,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from stator import signals
 from stator.models import move_rows
+from stator.schemas import current_schema
 from stator.signals import Move
 from tasks.actions import throttles
 from tasks.dead_letters import send_notices
@@ -77,8 +78,8 @@ def _on_moves(
 
 
 def _on_schedule(sender: Any, **kwargs: Any) -> None:
-    # Even a worker that serves no tasks does these chores, in the home database.
-    for using in worked_in(sender, Task) or [home()]:
+    # Even a worker that serves no tasks does these chores, in the home database; a schema may be without tasks.
+    for using in worked_in(sender, Task) or [home()] * (not current_schema()):
         Task.objects.using(using).end_exhausted()
         end_parts(using)
         send_notices(using)

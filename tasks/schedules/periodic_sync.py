@@ -9,6 +9,7 @@ from django.db import OperationalError, ProgrammingError, router
 from django.utils.module_loading import autodiscover_modules
 
 from stator import signals
+from stator.schemas import current_schema
 from tasks.schedules.periodic import Periodic, registry
 from tasks.schedules.rates import prune_rates
 from tasks.schedules.schedules import LEASE, Schedule
@@ -143,7 +144,10 @@ def _declare(using: str, known: Periodic, entity: str) -> None:
 
 
 def _on_start(sender: object, **kwargs: object) -> None:
-    sync()
+    schema, served = current_schema(), getattr(sender, "operations", ())
+    # A schema may be without the tables of this app.
+    if not schema or any(each.schema == schema and each.model is Schedule for each in served):
+        sync()
 
 
 def _on_schedule(sender: object, **kwargs: object) -> None:

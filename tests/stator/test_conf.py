@@ -45,6 +45,8 @@ BAD_VALUES = [
     ({"TOKEN": [b"x" * 40]}, "TOKEN must be a string of at least 32 bytes"),
     ({"ALLOW_QUERY_TOKEN": None}, "ALLOW_QUERY_TOKEN=None must be True or False"),
     ({"ADMIN": "no"}, "ADMIN='no' must be True or False"),
+    ({"SCHEMAS": "acme"}, "SCHEMAS='acme' must be a list of names of schemas, or a function that returns one"),
+    ({"SCHEMAS": ["acme", 7]}, "SCHEMAS=['acme', 7] must be a list of names of schemas"),
     ({"TRACING": 1}, "TRACING=1 must be True or False"),
     ({"HTTP_RUN_FOR": -1}, "HTTP_RUN_FOR=-1 must be at least 0.1"),
 ]

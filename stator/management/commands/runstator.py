@@ -43,6 +43,7 @@ examples:
   runstator --metadata region=eu       of the tasks only those with this value in their metadata
   runstator --processes 4              four processes; one that ends is replaced
   runstator --name bot                 the name by which tasks choose their workers: worker_ids
+  runstator --schema acme --schema bolt     two schemas of PostgreSQL, one for each tenant
   runstator --until-idle               work until nothing is ready, then exit 0
 
 signals:  SIGTERM or SIGINT stops gracefully, a second one stops at once; with --processes send it to the parent.
@@ -98,6 +99,8 @@ class Command(BaseCommand):
         processes_help = "Worker processes under a parent that replaces them (default: one, without a parent)."
         add("--processes", type=int, metavar="N", help=processes_help)
         add("--database", metavar="ALIAS", help="Work in this database instead of where the routers write each model.")
+        schema_help = "Work in this schema of PostgreSQL; repeatable (default: the setting SCHEMAS)."
+        add("--schema", action="append", default=[], metavar="NAME", help=schema_help)
         add("-s", "--schedule-interval", type=float, metavar="SECONDS", help="Interval of scheduling passes.")
         add(
             "-r", "--run-for", type=float, default=0.0, metavar="SECONDS", help="Stop after this long (default: never)."
@@ -194,6 +197,7 @@ class Command(BaseCommand):
         runner.queues = tuple(dict.fromkeys(options["queue"]))
         runner.metadata = metadata
         runner.name = options["name"]
+        runner.schemas = options["schema"] or None
         try:
             runner.settings()
         except ImproperlyConfigured as error:
@@ -202,7 +206,8 @@ class Command(BaseCommand):
 
     def _work(self, runner: StatorRunner, number: int = 0) -> int:
         try:
-            check_database(runner.models, runner.database)
+            # As it is now: a later look may find another one, or no database.
+            runner.served = check_database(runner.models, runner.database, runner.chosen_schemas)
             return self._serve(runner, number)
         except Unusable as error:
             for line in str(error).splitlines():

@@ -1,6 +1,7 @@
 """``python -m stator.worker.isolated FD OPTIONS``: reads requests from standard input, one line of JSON each.
 
-``FD`` is one end of a pipe; the other end closes with the worker. ``OPTIONS`` is JSON: ``json_logs``, ``database``.
+``FD`` is one end of a pipe; the other end closes with the worker. ``OPTIONS`` is JSON: ``json_logs``,
+``database``, ``schemas``.
 """
 
 import asyncio
@@ -32,7 +33,7 @@ def main() -> None:
     logged = import_module("stator.logs").events_to(sys.stderr, options["json_logs"])
     with logged, import_module("stator.db.files").watched_files():
         serve = import_module("stator.worker.isolated.attempts").serve
-        asyncio.run(serve(sys.stdin, answers, options["database"]))
+        asyncio.run(serve(sys.stdin, answers, options["database"], options["schemas"]))
 
 
 if __name__ == "__main__":

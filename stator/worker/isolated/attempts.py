@@ -27,6 +27,7 @@ from stator.worker.executor import STOPPED, Attempted, attempt_async, attempt_sy
 from stator.worker.isolated.messages import Answer, Request
 from stator.worker.outage import reach
 from stator.worker.recorder import Recorder
+from stator.worker.scheduler import send_in_schemas
 from stator.worker.schema import Schema
 from stator.worker.threads import DatabaseThread, database_thread_for_handlers
 from stator.worker.watchdog import Watchdog
@@ -36,8 +37,11 @@ Result = TypeVar("Result")
 Say = Callable[[Answer], None]
 
 
-async def serve(requests: TextIO, answers: TextIO, database: str | None) -> None:
-    """Attempt the requested objects until the requests end; ``database``: the only one of the worker, if it has one."""
+async def serve(requests: TextIO, answers: TextIO, database: str | None, schemas: list[str]) -> None:
+    """Attempt the requested objects until the requests end.
+
+    ``database``: the only one of the worker, if it has one. ``schemas``: those in which the worker works.
+    """
     lock = threading.Lock()
 
     def say(said: Answer) -> None:
@@ -55,7 +59,7 @@ async def serve(requests: TextIO, answers: TextIO, database: str | None) -> None
     try:
         async with database_thread_for_handlers():
             project = StatorRunner(database=database)
-            await _reach(lambda: thread.run(_tell_project, project), Schema([], thread.run))
+            await _reach(lambda: thread.run(_tell_project, project, schemas), Schema([], thread.run))
             say({"ready": True})
             await _attempt_all(reader, thread, say)
     finally:
@@ -89,11 +93,11 @@ async def _tick(watchdog: Watchdog) -> None:
         await asyncio.sleep(0.1)
 
 
-def _tell_project(runner: StatorRunner) -> None:
+def _tell_project(runner: StatorRunner, schemas: list[str]) -> None:
     """Send the signals of a worker's start and first pass, so that handlers find what the project keeps in memory."""
-    signals.on_start.send(runner)
+    send_in_schemas(schemas, signals.on_start, runner)
     databases = {alias for model in runner.models for alias in runner.databases_of(model)}
-    signals.on_schedule.send(runner, databases=sorted(databases))
+    send_in_schemas(schemas, signals.on_schedule, runner, databases=sorted(databases))
 
 
 class Attempt:
@@ -102,7 +106,8 @@ class Attempt:
     def __init__(self, request: Request, say: Say) -> None:
         self._settings = load_settings()
         model = apps.get_model(request["model"])
-        self._operations = operations_for(model, self._settings, request["worker"], request["using"])
+        place = request["using"], request["schema"]
+        self._operations = operations_for(model, self._settings, request["worker"], *place)
         self._token = UUID(request["token"])
         self._say = say
         self._claim: Held | None = None
@@ -110,6 +115,10 @@ class Attempt:
 
     async def answer(self, thread: DatabaseThread) -> Answer:
         """Make the attempt and record its outcome; return the answer."""
+        with self._operations.in_schema():
+            return await self._answer(thread)
+
+    async def _answer(self, thread: DatabaseThread) -> Answer:
         try:
             claim = await thread.run(adopt, Held, self._operations, self._token)
         except Exception as error:
@@ -133,8 +142,9 @@ class Attempt:
         outcome = self._claim.unfinished(STOPPED) if self._claim else Released()
         # The other thread may run the handler.
         thread = DatabaseThread("stator-hand-back")
-        if claim := await thread.run(adopt, Claim, self._operations, self._token):
-            await self._record(Attempted([(claim, outcome)]), thread)
+        with self._operations.in_schema():
+            if claim := await thread.run(adopt, Claim, self._operations, self._token):
+                await self._record(Attempted([(claim, outcome)]), thread)
 
     async def _record(self, attempted: Attempted, thread: DatabaseThread) -> Answer:
         """Record the outcome of an attempt; wait as long as its database is unreachable."""

@@ -4,11 +4,12 @@ from typing import TypedDict
 
 
 class Request(TypedDict):
-    """The row to attempt: its model, the token of its claim, its database, and the worker that claimed it."""
+    """The row to attempt: its model, the token of its claim, where it is, and the worker that claimed it."""
 
     model: str
     token: str
     using: str
+    schema: str
     worker: str
 
 

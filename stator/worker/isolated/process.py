@@ -73,7 +73,7 @@ class Process:
         operations = claim.operations
         request: Request = {
             "model": operations.label, "token": claim.token.hex, "using": operations.alias,
-            "worker": operations.worker_id,
+            "schema": operations.schema, "worker": operations.worker_id,
         }  # fmt: skip
         claim.started = time.monotonic()
         try:

@@ -10,7 +10,7 @@ from django.db import OperationalError
 from stator.conf import Settings
 from stator.db.interface import Claim
 from stator.db.locks import WAIT, Locks
-from stator.db.rows import Crashes
+from stator.db.rows import Crashes, Rows
 from stator.graph import State, StateGraph
 from stator.graph.outcomes import Moved
 
@@ -57,7 +57,8 @@ class FakeClaim:
 class FakeOperations:
     """Rows in a list: each claim takes the first; outcomes are kept."""
 
-    graph, alias, worker_id, lacking = WorkGraph, "default", "0" * 12, ""
+    graph, alias, worker_id, lacking, schema = WorkGraph, "default", "0" * 12, "", ""
+    place, in_schema = Rows.place, Rows.in_schema
     stopping = False
     waking = frozenset({"called", "awaited"})
     # Objects of the model wait for others, so no duty is left out.

@@ -8,6 +8,7 @@ from django.db import OperationalError
 
 from stator.conf import Settings
 from stator.db.probe import Work
+from stator.db.rows import Place
 from stator.worker import scheduler as module
 from stator.worker.dispatcher import Lane
 from stator.worker.duties import PASS, PRUNE, PRUNED_EVERY, SAMPLE, START
@@ -137,7 +138,7 @@ async def test_what_is_old_is_pruned_at_the_first_pass_and_then_at_each_so_many(
     monkeypatch.setattr(module, "perform", lambda duty, *models, stopped: duties.append((scheduler.passes, duty)))
     scheduler = Scheduler([FakeOperations()], [], Settings(), at_once)
     for _ in range(2 * PRUNED_EVERY):
-        await scheduler.perform_pass(["default"], Outages())
+        await scheduler.perform_pass([Place("default")], Outages())
     assert [number for number, duty in duties if duty is PRUNE] == [0, PRUNED_EVERY]
     assert {number for number, _ in duties} == set(range(2 * PRUNED_EVERY))
 
@@ -296,11 +297,11 @@ async def test_receiver_that_does_not_return_holds_up_no_pass_and_is_not_called_
 
     database.scheduler._prepare = prepare
     for _ in range(2):
-        await database.scheduler.perform_pass(["default"], Outages())
+        await database.scheduler.perform_pass([Place("default")], Outages())
     assert (len(called), database.scheduler.passes) == (1, 2)
     go_on.set()
     with pytest.raises(ValueError, match="no such setting"):
-        await database.scheduler.perform_pass(["default"], Outages())
+        await database.scheduler.perform_pass([Place("default")], Outages())
     with pytest.raises(ValueError, match="no such setting"):
-        await database.scheduler.perform_pass(["default"], Outages())
+        await database.scheduler.perform_pass([Place("default")], Outages())
     assert len(called) == 2

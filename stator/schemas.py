@@ -1,0 +1,160 @@
+"""The schema of PostgreSQL in which the statements of a context find their tables first: one schema for each tenant.
+
+Workers, handlers and commands work with one ``search_path`` after another on the same connections.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+from django.apps import apps
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
+from django.db.models import Model
+
+from stator.logs import SCHEMA
+
+# libpq's numbers, spelled out because psycopg is optional.
+IDLE, IN_ERROR = 0, 3
+
+TABLES = """
+SELECT nspname, relname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+WHERE relkind IN ('r', 'p') AND nspname = ANY(%s) AND relname = ANY(%s)
+"""
+
+
+def current_schema() -> str:
+    """Return the schema that :func:`in_schema` chose for this context; "" outside of it."""
+    return SCHEMA.get()
+
+
+@contextmanager
+def in_schema(name: str) -> Iterator[None]:
+    """Let the statements of this context find tables in a schema first, and then where they usually do.
+
+    "" changes nothing. The tenant of django-tenants and the schema of django-pgschemas are set as well.
+    """
+    if not name:
+        yield
+        return
+    connection_created.connect(_follow, dispatch_uid="stator.schemas")
+    for connection in connections.all(initialized_only=True):
+        # The code that ran before may have set another schema by itself.
+        vars(connection).pop(NOTED, None)
+        _follow(connection)
+    token = SCHEMA.set(name)
+    try:
+        with _activated(name):
+            yield
+    finally:
+        SCHEMA.reset(token)
+
+
+def prepares_cursors(connection: BaseDatabaseWrapper) -> bool:
+    """Return whether the session is prepared, for instance its ``search_path``, when Django makes a cursor."""
+    return "_cursor" in vars(connection) or is_prepared_by_backend(connection)
+
+
+def is_prepared_by_backend(connection: BaseDatabaseWrapper) -> bool:
+    """Return the same of a connection whose backend does that, as those of django-tenants and django-pgschemas do."""
+    return getattr(type(connection), "_cursor", None) is not vars(BaseDatabaseWrapper)["_cursor"]
+
+
+def has_schema(name: str, alias: str) -> bool:
+    """Return whether a database has a schema with this name; databases of other vendors have none."""
+    connection = connections[alias]
+    if connection.vendor != "postgresql":
+        return False
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", [name])
+        return cursor.fetchone() is not None
+
+
+def named(alias: str) -> str:
+    """Return a database, and the schema of this context, for messages."""
+    schema = SCHEMA.get()
+    return f"schema {schema!r} of database {alias!r}" if schema else f"database {alias!r}"
+
+
+def tables_in(schemas: Sequence[str], models: Iterable[type[Model]], alias: str) -> set[tuple[str, str]]:
+    """Return the pairs of a schema and a table of the models that exist."""
+    tables = [model._meta.db_table for model in models]
+    with connections[alias].cursor() as cursor:
+        cursor.execute(TABLES, [list(schemas), tables])
+        return set(cursor.fetchall())
+
+
+def _activated(name: str) -> AbstractContextManager[object]:
+    if not apps.is_installed("django_pgschemas"):
+        return nullcontext()
+    schema: AbstractContextManager[object] = import_module("django_pgschemas.schema").Schema.create(name)
+    return schema
+
+
+def _follow(connection: BaseDatabaseWrapper, **kwargs: object) -> None:
+    """Make a connection set the schema of the context whenever it makes a cursor."""
+    if connection.vendor != "postgresql":
+        return
+    attributes = vars(connection)
+    if "_cursor" not in attributes:
+        attributes["_cursor"] = partial(_cursor, connection, getattr(connection, "_cursor"))  # noqa: B009 - private
+    if "signal" in kwargs:
+        # The cursor that opened the connection is being made.
+        _settle(connection)
+
+
+def _cursor(connection: BaseDatabaseWrapper, make: Callable[..., Any], name: str | None = None) -> Any:
+    if connection.connection is not None:
+        _settle(connection)
+    return make(name)
+
+
+# The attributes of a connection of django-tenants: the schema that was set last, and the tenant before the first.
+NOTED, BEFORE = "stator_schema", "stator_tenant_before"
+
+
+def _settle(connection: Any) -> None:
+    wanted = SCHEMA.get()
+    if hasattr(connection, "set_schema"):
+        _set_tenant(connection, wanted)
+    elif not is_prepared_by_backend(connection):
+        _set_path(connection.connection, wanted)
+
+
+def _set_tenant(connection: Any, wanted: str) -> None:
+    """Set the tenant of django-tenants, but only when another one is wanted: a handler may choose one by itself."""
+    attributes = vars(connection)
+    if wanted == attributes.get(NOTED, ""):
+        return
+    attributes[NOTED] = wanted
+    before = attributes.setdefault(BEFORE, connection.tenant)
+    if wanted:
+        connection.set_schema(wanted)
+    else:
+        connection.set_tenant(attributes.pop(BEFORE, before))
+
+
+# The attributes of psycopg's connection: the schema of its session, None if a rollback may undo it, and the usual path.
+PLACED, USUAL = "stator_schema", "stator_usual_path"
+
+
+def _set_path(driver: Any, wanted: str) -> None:
+    """Set the path of a session, which several connections of Django may use one after the other through a pool.
+
+    By libpq, because psycopg would begin the transaction first, and a rollback would undo it. If that fails, so does
+    the statement that is about to follow.
+    """
+    attributes, libpq = vars(driver), driver.pgconn
+    if attributes.get(PLACED, "") == wanted or libpq.transaction_status == IN_ERROR:
+        return
+    if USUAL not in attributes:
+        attributes[USUAL] = libpq.exec_(b"SHOW search_path").get_value(0, 0)
+    usual = attributes[USUAL] or b""
+    # Quoted as an identifier; the path itself is a parameter.
+    own = wanted.replace('"', '""')
+    path = f'"{own}", '.encode() + usual if wanted else usual
+    libpq.exec_params(b"SELECT set_config('search_path', $1, false)", [path])
+    attributes[PLACED] = wanted if libpq.transaction_status == IDLE else None

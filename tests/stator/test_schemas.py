@@ -1,0 +1,186 @@
+"""One schema of PostgreSQL for each tenant: workers, handlers and commands work in the right one."""
+
+import json
+
+import pytest
+from django.db import connections, transaction
+
+from stator.conf import load_settings
+from stator.db import operations_for
+from stator.db.session import send
+from stator.schemas import current_schema, in_schema, is_prepared_by_backend
+from tests.projects import temporary_project
+from tests.stator.parcels import MODELS, judge
+from tests.testapp.basic import Step
+
+pytestmark = pytest.mark.postgresql
+
+FURTHER = """
+import json, os
+INSTALLED_APPS += ["tasks"]
+DATABASES["default"]["OPTIONS"] = {"options": f"-c search_path={os.environ.get('SEARCH_PATH', 'public')}"}
+STATOR = {"SCHEMAS": lambda: os.environ.get("SCHEMAS", "").split()} if "SCHEMAS" in os.environ else {}
+"""
+
+SCHEMAS = ("acme", "bolt")
+EACH = 12
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """A project with its tables in three schemas; those of one managed model are in "public" alone."""
+    with temporary_project(tmp_path_factory.mktemp("site")) as made, pytest.MonkeyPatch.context() as environment:
+        made.begin("shop", further=FURTHER)
+        made.write("shop/models.py", MODELS)
+        made.manage("makemigrations", "shop")
+        for schema in ("public", *SCHEMAS):
+            made.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
+            environment.setenv("SEARCH_PATH", schema)
+            made.manage("migrate")
+        environment.undo()
+        for schema in SCHEMAS:
+            made.execute(f"DROP TABLE {schema}.shop_shared")
+        yield made
+
+
+@pytest.fixture
+def parcels(project):
+    """The project, with objects that have the same keys in all schemas."""
+    for schema in ("public", *SCHEMAS):
+        for table in ("shop_note", "shop_parcel", "stator_worker"):
+            project.execute(f"TRUNCATE {schema}.{table} RESTART IDENTITY")
+        for number in range(EACH):
+            values = f"('{schema} {number}', 'packed', true)"
+            project.execute(f"INSERT INTO {schema}.shop_parcel (name, state, state_ready) VALUES {values}")
+    return project
+
+
+def states(project, schema):
+    return dict(project.execute(f"SELECT state, count(*) FROM {schema}.shop_parcel GROUP BY state"))
+
+
+def notes(project, schema):
+    return project.execute(f"SELECT text, schema FROM {schema}.shop_note")
+
+
+def events(printed, name):
+    lines = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
+    return [line for line in lines if line["event"] == name]
+
+
+def test_one_worker_serves_several_schemas_and_each_handler_is_in_its_own(parcels):
+    # Such an object is attempted in a process of its own.
+    parcels.execute("UPDATE acme.shop_parcel SET state_crashes = 2 WHERE id = 1")
+    printed = parcels.manage("runstator", "--until-idle", "--json-logs", "--schema", "acme", "--schema", "bolt")
+    assert states(parcels, "public") == {"packed": EACH}
+    assert notes(parcels, "public") == []
+    for schema in SCHEMAS:
+        assert states(parcels, schema) == {"sent": EACH}
+        judge(schema, EACH, notes(parcels, schema))
+        [(models,)] = parcels.execute(f"SELECT models::text FROM {schema}.stator_worker")
+        assert "shop.parcel" in models
+    served = {each["schema"]: set(each["models"]) for each in events(printed, "stator.serving")}
+    # "public" has the table of the other model, and is not among the schemas.
+    assert served == {name: {"shop.parcel", "tasks.schedule", "tasks.task"} for name in SCHEMAS}
+
+
+def test_setting_names_the_schemas_and_those_that_lack_tables_are_left_out(parcels, monkeypatch):
+    parcels.execute("CREATE SCHEMA IF NOT EXISTS empty")
+    monkeypatch.setenv("SCHEMAS", "bolt empty")
+    printed = parcels.manage("runstator", "--until-idle", "--json-logs")
+    assert states(parcels, "bolt") == {"sent": EACH}
+    assert states(parcels, "acme") == states(parcels, "public") == {"packed": EACH}
+    [left_out] = events(printed, "stator.schema_left_out")
+    assert left_out["why"] == "schema 'empty' of database 'default' has no table of a managed model"
+
+
+def test_schema_without_tables_of_the_framework_is_refused(parcels):
+    parcels.execute("CREATE SCHEMA IF NOT EXISTS half")
+    parcels.execute("CREATE TABLE half.shop_parcel (LIKE public.shop_parcel INCLUDING ALL)")
+    refused = parcels.manage("runstator", "--until-idle", "--schema", "half", code=75)
+    assert "schema 'half' of database 'default' lacks the table stator_" in refused
+    assert "the app stator belongs to the apps of each schema" in refused
+
+
+def test_commands_work_in_a_schema(parcels):
+    asked = json.loads(
+        parcels.manage("stator", "move", "shop.Parcel", "sent", "1", "--reason", "lost", "--schema", "acme", "--json")
+    )
+    assert asked["moved"] == 1
+    assert states(parcels, "acme") == {"packed": EACH - 1, "sent": 1}
+    assert states(parcels, "public") == states(parcels, "bolt") == {"packed": EACH}
+    shown = json.loads(parcels.manage("stator", "status", "shop.Parcel", "--schema", "acme", "--json"))
+    assert shown["models"][0]["states"]["sent"] == 1
+    assert "terminal" in parcels.manage("stator", "explain", "shop.Parcel", "1", "--schema", "acme", "--json")
+    assert "terminal" not in parcels.manage("stator", "explain", "shop.Parcel", "1", "--schema", "bolt", "--json")
+    # An index of the same name in another schema does not count.
+    own = "SELECT indexname FROM pg_indexes WHERE schemaname = 'bolt' AND tablename = 'shop_parcel'"
+    index = next(name for (name,) in parcels.execute(own) if name.startswith("st_ready"))
+    parcels.execute(f"DROP INDEX bolt.{index}")
+    assert index in parcels.manage("stator", "doctor", "--schema", "bolt", code=1)
+    unknown = parcels.manage("stator", "status", "--schema", "nope", code=2)
+    assert "--schema 'nope' is not in database 'default'; create it and run its migrations" in unknown
+
+
+def path():
+    with connections["default"].cursor() as cursor:
+        cursor.execute("SHOW search_path")
+        return cursor.fetchone()[0]
+
+
+@pytest.mark.django_db(transaction=True)
+class TestPaths:
+    def test_path_is_set_for_the_block_and_as_before_afterwards(self):
+        usual = path()
+        with in_schema("acme"):
+            assert (path(), current_schema()) == (f'"acme", {usual}', "acme")
+            with in_schema('bo"lt'):
+                assert path() == f'"bo""lt", {usual}'
+            assert path() == f'"acme", {usual}'
+        assert (path(), current_schema()) == (usual, "")
+
+    def test_rollback_does_not_change_the_path(self):
+        usual = path()
+        with in_schema("acme"):
+            with pytest.raises(LookupError), transaction.atomic():
+                assert path() == f'"acme", {usual}'
+                raise LookupError
+            assert path() == f'"acme", {usual}'
+            with transaction.atomic():
+                with pytest.raises(LookupError), transaction.atomic(), in_schema("bolt"):
+                    assert path() == f'"bolt", {usual}'
+                    raise LookupError
+                assert path() == f'"acme", {usual}'
+        assert path() == usual
+
+    def test_connection_that_is_opened_again_is_in_the_schema(self):
+        with in_schema("acme"):
+            connections["default"].close()
+            assert path().startswith('"acme"')
+
+    def test_own_statements_are_in_the_schema_too(self):
+        with in_schema("acme"):
+            [(found,)] = send(connections["default"], "SHOW search_path", [])
+        assert found.startswith('"acme"')
+
+    def test_own_statements_are_where_the_backend_sets_the_path_at_each_cursor(self):
+        """As the backends of django-tenants and django-pgschemas do it."""
+        connection = connections["default"]
+        kind = type(connection)
+
+        def _cursor(self, name=None):
+            cursor = super(kind, self)._cursor(name)
+            if name is None:
+                cursor.execute("SET search_path = bolt")
+            return cursor
+
+        vars(connection).pop("_cursor", None)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(kind, "_cursor", _cursor, raising=False)
+            assert is_prepared_by_backend(connection)
+            operations = operations_for(Step, load_settings(), "0" * 12)
+            [(found,)] = operations.fetch("SHOW search_path", [])
+            # With its session, which has the path.
+            connection.close()
+        vars(connection).pop("_cursor", None)
+        assert found == "bolt"
