@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import Any
 
-import django
 from django.contrib import admin
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied
@@ -185,6 +184,4 @@ class StatorAdmin(AnyAddressAdmin):
         obj = kwargs.get("obj") or (args[3] if len(args) > 3 else None)
         if obj is not None:
             context |= self.live_context(request, obj) | {"stator_live": self.live_template}
-            # From Django 6.1 on an object's tools are beside the title, before the content.
-            context["stator_within_tools"] = django.VERSION < (6, 1)
         return super().render_change_form(request, context, *args, **kwargs)
