@@ -27,7 +27,7 @@ def seconds_ahead(connection: BaseDatabaseWrapper) -> int:
 
 # Migrations go on naming Django's.
 @deconstructible(path="django.db.models.functions.datetime.Now")
-class Now(functions.Now):
+class Now(functions.Now):  # noqa: TID251
     """Django's ``Now()``, which on SQLite is in UTC even where all other times are in another zone."""
 
     def as_sqlite(self, compiler: SQLCompiler, connection: Any, **context: Any) -> tuple[str, tuple[Any, ...]]:

@@ -141,6 +141,15 @@ def test_text_that_only_spells_a_nul_comes_back_as_it_was(queue):
     assert (claim.task.data, fresh(task).data, fresh(task).result) == (spelled, spelled, spelled)
 
 
+@pytest.mark.parametrize(("given", "kept"), [(1e22, int), (1e15, float), (0.5, float), (-2e16, int), (10**20, int)])
+def test_number_keeps_its_value_and_on_postgresql_not_always_its_type(queue, given, kept):
+    task = queue.publish("a", [given], metadata={"n": given}).task
+    claim_one(queue).resolve({"n": given})
+    found = fresh(task)
+    for value in (found.data[0], found.metadata["n"], found.result["n"]):
+        assert (value, type(value)) == (given, kept if connection.vendor == "postgresql" else type(given))
+
+
 # Who holds no more
 
 
