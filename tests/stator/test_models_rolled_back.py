@@ -53,7 +53,8 @@ def in_an_inner_block(write: Any, step: Any) -> None:
 
 def to_a_savepoint(write: Any, step: Any) -> None:
     with transaction.atomic():
-        savepoint = transaction.savepoint()
+        # By the name that Django has had for it since 6.1.
+        savepoint = getattr(transaction, "savepoint_create", transaction.savepoint)()
         write(step)
         transaction.savepoint_rollback(savepoint)
 
