@@ -62,6 +62,11 @@ class Attempt:
         self.task: asyncio.Task[None] | None = None
         self.cancelled_at: float | None = None
 
+    @property
+    def kind(self) -> tuple[str, bool]:
+        """The model, and whether its code runs on the loop: attempts of one kind take about equally long."""
+        return self.label, self.is_async and not self.calls
+
 
 def grouped(claims: list[Claim]) -> Iterator[list[Claim]]:
     """Yield the claims of each attempt: one, or up to ``batch`` claims of one state."""
@@ -253,10 +258,9 @@ class Attempts:
     def _line_up(self, attempts: list[Attempt]) -> None:
         """Give each attempt a place and a turn; those claimed ahead wait for both behind the others."""
         room = self._room
-        kinds = {(attempt.label, attempt.is_async) for attempt in attempts}
-        short = {kind: room.are_short(*kind) for kind in kinds}
+        short = {kind: room.are_short(*kind) for kind in {attempt.kind for attempt in attempts}}
         for attempt in attempts:
-            is_ahead = short[attempt.label, attempt.is_async] and not attempt.claims[0].state.batch
+            is_ahead = short[attempt.kind] and not attempt.claims[0].state.batch
             if not attempt.is_async:
                 room.thread_freed = room.thread_freed if room.threaded else time.monotonic()
                 attempt.placed = not is_ahead
@@ -294,25 +298,25 @@ class Attempts:
         """Release claims made ahead that could not begin, because something takes longer than before."""
         late: list[list[Claim]] = []
         for label, line in list(self._ahead.items()):
-            if self._is_late(line[0].claims, now, self._began):
+            if self._is_late(line[0], now, self._began):
                 late += [attempt.claims for attempt in self._ahead.pop(label)]
         if self._room.threaded > self._room.threads:
             in_time: list[list[Claim]] = []
             for claims in self._threads.take_back():
-                (late if self._is_late(claims, now, self._room.thread_freed) else in_time).append(claims)
+                is_late = self._is_late(self._attempts[id(claims[0])], now, self._room.thread_freed)
+                (late if is_late else in_time).append(claims)
             self._threads.submit(in_time)
         for claims in late:
-            self._room.took(claims[0].operations.label, claims[0].state.is_async, PATIENCE)
+            self._room.took(*self._attempts[id(claims[0])].kind, PATIENCE)
         self._release(late)
         for label, threads in self._room.call_threads.items():
             if self._room.calling[label] > threads.free_of_stuck and threads.hand_back(now - PATIENCE):
                 self._room.took(label, False, PATIENCE)
 
-    def _is_late(self, claims: list[Claim], now: float, moved: float) -> bool:
-        """Return whether attempts have waited too long: they are no longer short, or none has begun since ``moved``."""
-        label, is_async = claims[0].operations.label, claims[0].state.is_async
-        has_waited = now - claims[0].claimed > PATIENCE
-        return has_waited and (now - moved > PATIENCE or not self._room.are_short(label, is_async))
+    def _is_late(self, attempt: Attempt, now: float, moved: float) -> bool:
+        """Return whether an attempt has waited too long: it is no longer short, or none has begun since ``moved``."""
+        has_waited = now - attempt.claims[0].claimed > PATIENCE
+        return has_waited and (now - moved > PATIENCE or not self._room.are_short(*attempt.kind))
 
     def _release(self, waiting: list[list[Claim]]) -> None:
         for claims in waiting:

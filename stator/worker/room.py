@@ -10,6 +10,8 @@ from stator.db.interface import Claim
 # Seconds of work per place for which short attempts are claimed ahead, at most so many for each place; and the longest
 # that are short.
 AHEAD, MOST_AHEAD = 0.05, 49
+# The same for calls in threads, of which each takes several turns of the loop besides.
+CALLS_AHEAD = 0.1
 SHORT = 0.1
 
 # A handler that is new or was slow gets nothing claimed ahead until the average of its run times has come down.
@@ -69,9 +71,10 @@ class Room:
 
         ``waiting``: attempts on the loop that have no place yet. ``without_threads``: rows that need no thread.
         """
-        room = self._on_the_loop(label, batch, waiting) if is_async else self._in_threads(label, batch)
         threads = self.call_threads.get(label)
-        if threads and threads.are_expected and not without_threads:
+        calls = is_async and threads is not None and threads.are_expected and not without_threads
+        room = self._on_the_loop(label, batch, waiting, calls=calls) if is_async else self._in_threads(label, batch)
+        if threads and calls:
             room = min(room, self._worth(label, threads.free_of_stuck, self.calling[label]))
         if self._settings.CONCURRENCY_PER_MODEL:
             room = min(room, self._settings.CONCURRENCY_PER_MODEL - self._per_model[label])
@@ -90,12 +93,13 @@ class Room:
         return self._settings.THREADS - len(self.stuck)
 
     def ahead(self, label: str, is_async: bool, places: int) -> int:
-        """Return how many attempts of a model may wait for so many places: as many as begin within ``AHEAD`` seconds.
+        """Return how many attempts of a model may wait for so many places: as many as begin within a moment.
 
         For attempts that are not short it is none.
         """
         seconds = self._runtimes.get((label, is_async), NEW)
-        return int(places * min(MOST_AHEAD, AHEAD / max(seconds, 1e-6))) if seconds <= SHORT else 0
+        moment = CALLS_AHEAD if label in self.call_threads and not is_async else AHEAD
+        return int(places * min(MOST_AHEAD, moment / max(seconds, 1e-6))) if seconds <= SHORT else 0
 
     def are_short(self, label: str, is_async: bool) -> bool:
         """Return whether the attempts of a model are known to be short."""
@@ -107,21 +111,22 @@ class Room:
         self._runtimes[key] = max(seconds, OLD_PART * self._runtimes.get(key, NEW) + NEW_PART * seconds)
 
     def surplus(self, label: str) -> int:
-        """Return how many attempts wait for a thread that would not begin soon."""
-        threads = self.call_threads[label].free_of_stuck
-        return max(0, self.calling[label] - threads - self.ahead(label, False, threads))
+        """Return how many attempts wait for a thread that would not begin soon; short ones wait for a while."""
+        return (
+            0 if self.are_short(label, False) else max(0, self.calling[label] - self.call_threads[label].free_of_stuck)
+        )
 
     def enter(self, label: str, count: int) -> None:
         """Note that attempts of a model are claimed or, with a negative number, over."""
         self._per_model[label] += count
 
-    def _on_the_loop(self, label: str, batch: int, waiting: int) -> int:
+    def _on_the_loop(self, label: str, batch: int, waiting: int, *, calls: bool) -> int:
         places = self._settings.CONCURRENCY
         free = places - self.placed - min(self.threaded, self.threads)
-        if batch > 1 or not self.are_short(label, True) or free <= 0:
+        if batch > 1 or not self.are_short(label, not calls) or free <= 0:
             return free
         # Enough for two claims, so that the next is in progress while the attempts of one run.
-        most = min(places + self.ahead(label, True, places), max(places, 2 * self._settings.BATCH_SIZE))
+        most = min(places + self.ahead(label, not calls, places), max(places, 2 * self._settings.BATCH_SIZE))
         return most - waiting if waiting <= most // 2 else 0
 
     def _in_threads(self, label: str, batch: int) -> int:
