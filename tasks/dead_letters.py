@@ -8,13 +8,14 @@ from datetime import datetime
 from typing import Any
 
 from django.core.mail import mail_admins
-from django.db.models import Max, QuerySet
+from django.db.models import OuterRef, QuerySet, Subquery
 from django.utils.module_loading import import_string
 
 from stator.claims import bounded
 from stator.models import History, Now, Report, names_of, worker_of
 from tasks.conf import load_settings
 from tasks.models import Run, Task
+from tasks.queue import runs
 from tasks.queue.expressions import Later
 
 logger = logging.getLogger("tasks.dead_letters")
@@ -25,7 +26,7 @@ AGAIN = 600.0
 # The most notices that one call sends; the rest are for the next.
 MOST = 100
 
-# In a letter: the most characters of data, the most errors for each part, and the most characters of an error.
+# In a letter: the most characters of data, the most attempts, the latest, and the most characters of an error.
 DATA_LENGTH, ERRORS, ERROR_LENGTH = 20_000, 200, 2_000
 
 # When, which worker, and its error.
@@ -108,9 +109,9 @@ def _errors_in(attempts: list[Attempt]) -> list[str]:
 
 def _attempts(task: Task) -> list[Attempt]:
     """Return the attempts, in order; the error of an attempt that succeeded or still runs is empty."""
-    runs, errors = _latest(task)
-    known = {worker_of(run.token) for run in runs}
-    attempts = [(run.claimed, run.worker, _error_of(run)) for run in runs]
+    latest, errors = _latest(task)
+    known = {worker_of(run.token) for run in latest}
+    attempts = [(run.claimed, run.worker, _error_of(run)) for run in latest]
     # The history also has failures without a run, which no worker's attempt ended.
     others = [error for error in errors if error[1] not in known]
     names = names_of({worker for _, worker, _ in others}, str(task._state.db)) if others else {}
@@ -120,27 +121,27 @@ def _attempts(task: Task) -> list[Attempt]:
 
 def _latest(task: Task) -> tuple[list[Run], list[Attempt]]:
     """Return the runs and recorded errors of a task, or of its parts, since it was published or requeued."""
-    runs: list[Run] = []
-    errors: list[Attempt] = []
-    for each in task.parts.all() if task.worker_count > 1 else [task]:
-        stay = each.runs.aggregate(stay=Max("version"))["stay"]
-        runs.extend(each.runs.filter(version=stay).select_related("task").order_by("pk")[:ERRORS])
-        errors.extend(_errors(each))
-    return runs, errors
+    stays = runs.of_task(task).filter(task=OuterRef("task")).order_by("-version").exclude(version=None)
+    latest = runs.of_task(task).filter(version=Subquery(stays.values("version")[:1])).select_related("task")
+    each = task.parts.all() if task.worker_count > 1 else [task]
+    return list(latest.order_by("-pk")[:ERRORS]), _errors({str(one.pk): one.state_version for one in each}, task)
 
 
-def _errors(task: Task) -> list[Attempt]:
-    """Return the errors in the task's history and latest report."""
-    of_task = {"model_label": Task._meta.label_lower, "object_pk": str(task.pk)}
+def _errors(versions: dict[str, int], task: Task) -> list[Attempt]:
+    """Return the errors in the history and the latest reports of tasks, which are given with their versions."""
+    of_these = {"model_label": Task._meta.label_lower, "object_pk__in": list(versions)}
     using = task._state.db
     # The history has a move with the version after it, and the errors before the move with the version before it.
-    rows = History.objects.using(using).filter(**of_task, version__gte=task.state_version - 1).exclude(error="")
-    found = [(row.at, row.worker, row.error) for row in rows.order_by("pk")[:ERRORS]]
-    last = Report.objects.using(using).filter(**of_task).exclude(error="").first()
+    rows = History.objects.using(using).filter(**of_these).exclude(error="").order_by("-pk")[:ERRORS]
+    found = [row for row in rows if row.version >= versions[row.object_pk] - 1]
+    known = {(row.object_pk, row.error) for row in found}
+    reports = Report.objects.using(using).filter(**of_these).exclude(error="")[:ERRORS]
     # The row of a move may lack the error that caused the move.
-    if last is not None and f"{last.error}: {last.message}" not in [error for _, _, error in found]:
-        found.append((last.at, last.worker, f"{last.error}: {last.message}"))
-    return found
+    return [(row.at, row.worker, row.error) for row in found] + [
+        (row.at, row.worker, f"{row.error}: {row.message}")
+        for row in reports
+        if (row.object_pk, f"{row.error}: {row.message}") not in known
+    ]
 
 
 def _error_of(run: Run) -> str:

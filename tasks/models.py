@@ -7,7 +7,7 @@ from uuid import UUID
 from asgiref.sync import sync_to_async
 from django.core.exceptions import ValidationError
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
 from django.utils import timezone
 
 from stator.models import Now, Reason, StateField, StatorModel, name_of, worker_of
@@ -199,10 +199,11 @@ class Task(StatorModel):
 
     @property
     def attempts(self) -> int:
-        """The number of claims since the task was published or requeued; it stays after the task has ended."""
-        if self.state not in TERMINAL:
-            return int(self.state_attempts)
-        return attempts_of([self], self._state.db).get(self.pk, 0)
+        """The number of claims since the task was published or requeued; it stays after the task has ended.
+
+        A shared task has the attempts of its parts.
+        """
+        return attempts_of([self], self._state.db)[self.pk]
 
     @property
     def claimant(self) -> str | None:
@@ -219,9 +220,9 @@ class Task(StatorModel):
 
     @property
     def rejected_by(self) -> list[str]:
-        """The names of the workers that gave up or lost the task, in order."""
-        runs = self.runs.exclude(outcome__in=["succeeded", "waited"]).exclude(token=self.state_claim or UUID(int=0))
-        return list(dict.fromkeys(runs.order_by("pk").values_list("worker", flat=True)))
+        """The names of the workers that gave up or lost the task, or parts of a shared one, in order."""
+        ended = runs.of_task(self).exclude(outcome__in=["succeeded", "waited"]).exclude(token=F("task__state_claim"))
+        return list(dict.fromkeys(ended.order_by("pk").values_list("worker", flat=True)))
 
     @property
     def results(self) -> list[Any]:

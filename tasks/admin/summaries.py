@@ -10,7 +10,6 @@ from stator.admin.row_summary import NONE, lease
 from stator.graph.durations import span
 from stator.models import Now
 from tasks.models import Run, Task
-from tasks.querysets import TERMINAL
 from tasks.queue.attempt_counts import attempts_of
 
 
@@ -23,14 +22,14 @@ class SummarizedTask(Protocol):
 
 
 def summarize(tasks: Iterable[Any], using: str) -> None:
-    """Set ``shown_status``, ``shown_attempts`` and ``shown_holder`` on each task: at most four statements."""
+    """Set ``shown_status``, ``shown_attempts`` and ``shown_holder`` on each task: at most five statements."""
     rows = [*tasks]
     shared = _of_parts([task.pk for task in rows if task.state == "shared"], using)
-    attempts = attempts_of([task for task in rows if task.state in TERMINAL], using)
+    attempts = attempts_of(rows, using)
     holders = _holders([task for task in rows if task.state_claim], using)
     for task in rows:
         task.shown_status = shared.get(task.pk, "invisible") if task.state == "shared" else task.status
-        task.shown_attempts = attempts.get(task.pk, 0) if task.state in TERMINAL else task.state_attempts
+        task.shown_attempts = attempts[task.pk]
         worker = holders.get(task.pk)
         task.shown_holder = f"{worker}, {_left(task)}" if worker else lease(task)
 

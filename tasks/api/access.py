@@ -17,7 +17,7 @@ from tasks.api.lookups import Found, look_up
 from tasks.api.rate_limits import rates
 from tasks.conf import load_settings
 from tasks.models import Queue, Run, Task
-from tasks.querysets import TERMINAL, TaskQuerySet
+from tasks.querysets import TaskQuerySet
 from tasks.queue.attempt_counts import attempts_of
 from tasks.queue.consumers import Consumer, Verb, is_of, prefix_of
 from tasks.sharding.task_ids import database_of, home
@@ -129,11 +129,10 @@ def tasks_of(consumer: Consumer, using: str) -> TaskQuerySet:
 
 
 def count_attempts(tasks: list[Any], using: str) -> None:
-    """Set ``counted``, the number of attempts, on the ended tasks among these, with one lookup for all of them."""
-    ended = [task for task in tasks if task.state in TERMINAL]
-    counted = attempts_of(ended, using)
-    for task in ended:
-        task.counted = counted.get(task.pk, 0)
+    """Set ``counted``, the number of attempts, on each of these tasks, with one lookup for all of them."""
+    counted = attempts_of(tasks, using)
+    for task in tasks:
+        task.counted = counted[task.pk]
 
 
 def look_up_claimants(tasks: list[Any], using: str) -> None:

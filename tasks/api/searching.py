@@ -19,6 +19,7 @@ from tasks.messages import check_metadata
 from tasks.models import Queue, Task
 from tasks.querysets import TaskQuerySet
 from tasks.queue.consumers import Consumer
+from tasks.queue.runs import of_task
 from tasks.sharding.task_ids import home, in_order
 
 router = Router(tags=["searching"])
@@ -90,7 +91,7 @@ def search(request: ApiRequest, filters: Query[Filters]) -> dict[str, object]:
 def show(request: ApiRequest, pk: int) -> Task:
     """Return a task with its latest runs, the newest first, the workers that rejected it, and its errors."""
     task: Any = task_of(request.auth, pk)
-    task.latest_runs = list(task.runs.order_by("-pk")[:MOST_RUNS])
+    task.latest_runs = list(of_task(task).select_related("task").order_by("-pk")[:MOST_RUNS])
     task.errors = errors_of(task)
     return task
 

@@ -1,5 +1,6 @@
-"""Attempt counts of ended tasks; the count in a task's own row is reset when it ends."""
+"""Attempt counts of tasks; the count in a task's own row is reset when it ends, and that of a shared task stays 0."""
 
+from collections.abc import Collection
 from typing import Any
 
 from django.db.models import Count, F, QuerySet
@@ -7,8 +8,25 @@ from django.db.models import Count, F, QuerySet
 from stator.models import History
 from tasks.querysets import TERMINAL
 
+# The columns of parts from which their attempts are counted.
+OF_PARTS = ("whole", "worker_count", "state", "state_version", "state_attempts")
 
-def attempts_of(ended: list[Any], using: str | None) -> dict[Any, int]:
+
+def attempts_of(tasks: Collection[Any], using: str | None) -> dict[int, int]:
+    """Return the attempts of each task since it was published or requeued; of a shared task, those of its parts."""
+    wholes = [task.pk for task in tasks if task.worker_count > 1]
+    parts: list[Any] = []
+    if wholes:
+        rows: QuerySet[Any] = QuerySet(type(next(iter(tasks))), using=using)
+        parts = list(rows.filter(whole__in=wholes).only(*OF_PARTS))
+    ended = _of_ended([task for task in (*tasks, *parts) if task.state in TERMINAL and task.worker_count == 1], using)
+    counted = {task.pk: ended.get(task.pk, task.state_attempts) for task in tasks}
+    for part in parts:
+        counted[part.whole_id] += ended.get(part.pk, part.state_attempts)
+    return counted
+
+
+def _of_ended(ended: list[Any], using: str | None) -> dict[int, int]:
     """Return the attempts that tasks had when they ended: from the history, else from their runs."""
     if not ended:
         return {}

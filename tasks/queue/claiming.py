@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
-from django.db import DatabaseError, IntegrityError, connections
+from django.db import DatabaseError, IntegrityError
 from django.db.models import F, QuerySet, Sum
 
 from stator import claims
@@ -314,7 +314,7 @@ def _claim(
     put_off: list[claims.Claim] = []
 
     def note(found: list[claims.Claim]) -> list[claims.Claim]:
-        kept = _without_second_parts(model, using, worker, found)
+        kept = _without_second_parts(queue, worker, found)
         put_off[:] = _put_off(queue, kept)
         kept = [claim for claim in kept if claim not in put_off]
         runs.note(model.runs.rel.related_model, kept, worker, lease, using)
@@ -371,17 +371,18 @@ def _key_of(action: Action, task: Any) -> str | None:
         return None
 
 
-def _without_second_parts(model: Any, using: str, worker: str, found: list[claims.Claim]) -> list[claims.Claim]:
-    """Drop claims on parts of a shared task of which the worker holds another part, even by a concurrent claim."""
+def _without_second_parts(queue: Any, worker: str, found: list[claims.Claim]) -> list[claims.Claim]:
+    """Drop claims on parts of a shared task of which the worker holds another part, even by a concurrent claim.
+
+    The shared task is not locked: others lock its parts after it.
+    """
     wholes = {claim.instance.whole_id for claim in found} - {None}
     if not wholes:
         return found
-    rows: QuerySet[Any] = QuerySet(model, using=using)
     # A concurrent claim for the same worker waits here, and then sees what was claimed.
-    no_key = connections[using].features.has_select_for_no_key_update
-    list(rows.filter(pk__in=wholes).order_by("pk").select_for_update(no_key=no_key).values_list("pk"))
+    queue.lock_worker(worker)
     tokens = {claim.token for claim in found}
-    runs: QuerySet[Any] = QuerySet(model.runs.rel.related_model, using=using)
+    runs: QuerySet[Any] = QuerySet(queue.tasks.model.runs.rel.related_model, using=queue._state.db)
     held = runs.filter(worker=worker, task__whole__in=wholes, task__state_claim=F("token")).exclude(token__in=tokens)
     taken = set(held.values_list("task__whole", flat=True))
     kept = []

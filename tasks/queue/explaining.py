@@ -12,6 +12,7 @@ from tasks.actions.registry import declared, find
 from tasks.conf import load_settings
 from tasks.failures import NoHandler, last_line
 from tasks.queue.eligibility import attempts_left, names_nobody
+from tasks.queue.runs import of_task
 from tasks.queue.serving import service_of
 from tasks.queue.unserved import TROUBLE, reason_of, some
 
@@ -58,10 +59,7 @@ def _beside(row: Any) -> Iterator[Any]:
 
 def last_error(task: Any) -> str:
     """Return the error of the last failed run, of a shared task that of any part; empty if there is none."""
-    runs: QuerySet[Any] = QuerySet(type(task).runs.rel.related_model, using=task._state.db)
-    # One of two queries instead of an OR, for which a database would read all runs.
-    own = runs.filter(task__whole=task.pk) if task.worker_count > 1 else runs.filter(task=task.pk)
-    own = own.filter(outcome="failed").exclude(reason="")
+    own = of_task(task).filter(outcome="failed").exclude(reason="")
     if run := own.order_by("-pk").first():
         return last_line(run.reason)
     reports = Report.objects.using(task._state.db).filter(model_label=task._meta.label_lower, object_pk=str(task.pk))

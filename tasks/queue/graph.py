@@ -15,10 +15,10 @@ from tasks.actions.attempts import attempt, backoff_of_attempt
 class TaskGraph(StateGraph):
     """The graph of all tasks, whether a worker process or an external program runs them.
 
-    A ``shared`` task is run by several workers, each once. Its parts are tasks of their own, and it ends with them. By
-    hand a waiting or running task can be made to begin again (``pending``); no other move is made by hand, because in
-    any other state a task counts as done or dead. Workers end tasks. Operators use ``cancel()`` and ``requeue()``,
-    which refuse moves that the status does not allow.
+    A ``shared`` task is run by several workers, each once. Its parts are tasks of their own, and it ends with the last
+    of them: completed if all are, else errored. By hand a waiting or running task can be made to begin again
+    (``pending``); no other move is made by hand, because in any other state a task counts as done or dead. Workers end
+    tasks. Operators use ``cancel()`` and ``requeue()``, which refuse moves that the status does not allow.
     """
 
     # The number of attempts of each task is limited, so a limit on lost leases (quarantine) would add nothing.
@@ -34,8 +34,8 @@ class TaskGraph(StateGraph):
     pending.transitions_to(shared)
     # :mod:`tasks.queue.shared_tasks` makes these moves as soon as a part ends. If its process dies first, these rules
     # make them.
-    shared.when(Q(parts__state="errored")).to(errored)
     shared.when(Q(parts__state="canceled")).to(canceled)
+    shared.when(~Q(parts__state__in=["pending", "canceled"]) & Q(parts__state="errored")).to(errored)
     shared.when(~Q(parts__state__in=["pending", "errored", "canceled"])).to(completed)
 
     @classmethod

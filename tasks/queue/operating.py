@@ -127,7 +127,7 @@ def list_dead(options: dict[str, Any]) -> Told:
         latest = dead.select_related("queue").annotate(read_at=Now()).order_by("-state_next_attempt", "-state_changed")
         letters = list(latest[: limit - len(data)])
         attempts = attempts_of(letters, alias)
-        data += [_letter(task, attempts.get(task.pk, 0)) for task in letters]
+        data += [_letter(task, attempts[task.pk]) for task in letters]
     if not data:
         return data, ["There are no dead letters."]
     more = [f"There may be more; raise --limit {limit}."] * (len(data) == limit)

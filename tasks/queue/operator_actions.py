@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import transaction
+from django.db import connections, transaction
 from django.db.models import Count, Q, QuerySet
 
 from stator.models import Now, move_rows
@@ -37,17 +37,35 @@ def cancel(task: Any, *, actor: str, reason: str, running: bool) -> None:
 def cancel_many(rows: Any, pks: Sequence[Any], *, actor: str, reason: str, running: bool) -> int:
     """Cancel those of the tasks with these keys that may be canceled; return how many."""
     canceled = 0
-    for batch in _batches(pks):
+    for batch in _batches(rows, pks):
         with transaction.atomic(using=rows.db):
-            held = _held(rows, batch) if running else []
-            meant = rows.filter(pk__in=batch).with_status(*_cancelable(running))
+            # As in each statement of workers, a task is locked before its runs, or they would wait for each other.
+            lock_with_parts(rows.filter(pk__in=batch))
+            meant = list(rows.filter(pk__in=batch).with_status(*_cancelable(running)).values_list("pk", flat=True))
+            parts = _plain(rows).filter(whole__in=meant, state="pending")
+            ending = [*meant, *parts.values_list("pk", flat=True)]
+            claimed = _plain(rows).filter(pk__in=ending, state_claim__isnull=False)
             if running:
-                runs.reaped(rows.filter(Q(pk__in=batch) | Q(whole__in=batch), state_claim__isnull=False))
-            canceled += move_rows(meant, "canceled", actor=actor, reason=reason)
-            _runs(rows).filter(Q(task__in=batch) | Q(task__whole__in=batch), token__in=held, ended=None).update(
-                ended=Now(), outcome="canceled", reason=reason or "canceled by others"
-            )
+                runs.reaped(claimed)
+                _runs(rows).filter(task__in=ending, token__in=claimed.values("state_claim"), ended=None).update(
+                    ended=Now(), outcome="canceled", reason=reason or "canceled by others"
+                )
+            canceled += move_rows(_plain(rows).filter(pk__in=meant), "canceled", actor=actor, reason=reason)
+            move_rows(parts, "canceled", actor=actor, reason=reason)
     return canceled
+
+
+def lock_with_parts(rows: QuerySet[Any]) -> None:
+    """Lock tasks and then their parts, each in the order of their keys, until the transaction ends.
+
+    All that write both do so. A worker locks the parts that it claims or ends, and no shared task.
+    """
+    no_key = connections[rows.db].features.has_select_for_no_key_update
+    locked = list(rows.order_by("pk").select_for_update(no_key=no_key).values_list("pk", "worker_count"))
+    shared = [pk for pk, workers in locked if workers > 1]
+    if shared:
+        parts = _plain(rows).filter(whole__in=shared).order_by("pk")
+        list(parts.select_for_update(no_key=no_key).values_list("pk"))
 
 
 def requeue(task: Any, *, actor: str, reason: str) -> None:
@@ -72,7 +90,7 @@ def requeue_many(
     ``per_minute``: how many become due per minute, the first at once; None: all become due at once.
     """
     count, begun, last = 0, None, None
-    for batch in _batches(pks):
+    for batch in _batches(rows, pks):
         with transaction.atomic(using=rows.db):
             dead = rows.filter(pk__in=batch).dead_letters().order_by("pk").select_for_update()
             found = {pk: (workers, now) for pk, workers, now in dead.values_list("pk", "worker_count", Now())}
@@ -143,7 +161,7 @@ def _forget_failures(task: Any) -> None:
     """Stop counting the claims so far, as attempts and against their workers."""
     waiting: QuerySet[Any] = QuerySet(type(task), using=task._state.db)
     waiting = waiting.filter(Q(pk=task.pk) | Q(whole=task.pk), state="pending", state_claim=None)
-    pks = list(waiting.select_for_update().values_list("pk", flat=True))
+    pks = list(waiting.values_list("pk", flat=True))
     waiting.filter(pk__in=pks).update(state_attempts=0, state_failures=0)
     _runs(_rows(task)).filter(task__in=pks).exclude(outcome="succeeded").update(version=None)
 
@@ -170,17 +188,25 @@ def _being_deleted(rows: Any, shared: dict[int, int]) -> set[int]:
     return {pk for pk, workers in shared.items() if left.get(pk, 0) < workers}
 
 
-def _held(rows: Any, pks: Sequence[Any]) -> list[Any]:
-    claimed = _plain(rows).filter(Q(pk__in=pks) | Q(whole__in=pks), state_claim__isnull=False)
-    return list(claimed.values_list("state_claim", flat=True).distinct())
-
-
 def _cancelable(running: bool) -> tuple[str, ...]:
     return ("invisible", "pending", "running") if running else ("invisible", "pending")
 
 
-def _batches(pks: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    return (pks[start : start + BATCH] for start in range(0, len(pks), BATCH))
+def _batches(rows: Any, pks: Sequence[Any]) -> Iterator[list[Any]]:
+    """Yield the keys in batches of some rows, which parts count towards."""
+    batch: list[Any] = []
+    size = 0
+    for start in range(0, len(pks), BATCH):
+        some = pks[start : start + BATCH]
+        workers = dict(_plain(rows).filter(pk__in=some).values_list("pk", "worker_count"))
+        for pk in some:
+            if batch and size + workers.get(pk, 1) > BATCH:
+                yield batch
+                batch, size = [], 0
+            batch.append(pk)
+            size += workers.get(pk, 1)
+    if batch:
+        yield batch
 
 
 def _status(task: Any) -> str:

@@ -18,7 +18,7 @@ from tasks.messages import Message, checked_message, exclusive_value, message_of
 from tasks.queue import actions as queue_actions
 from tasks.queue import at_once
 from tasks.queue.expressions import Later
-from tasks.queue.operator_actions import clear
+from tasks.queue.operator_actions import clear, lock_with_parts
 from tasks.sharding import shards
 
 # A try fails when another publisher has just published one of the same keys.
@@ -212,6 +212,7 @@ def _row(queue: Any, message: Message, settings: Any, listed: frozenset[str] | N
         **(dict.fromkeys(CREATED, queue.read_at) if "read_at" in queue.__dict__ else {}),
         **({"state_ready": False, "state_next_attempt": Later(delay)} if delay else {}),
     )
+    row.has_count = "worker_count" in message.given
     row.given = [name for name in PARAMETERS if DECIDED_BY.get(name, name) in message.given]
     return row
 
@@ -262,7 +263,7 @@ def _publish(queue: Any, rows: list[Any], manner: Manner, *, over_http: bool) ->
     first = {row.key: row for row in reversed(rows) if row.key is not None}
     new = [row for row in rows if row.key is None or (row.key not in there and first[row.key] is row)]
     insert_with_keys(new, using)
-    parts = [part for row in new if row.worker_count > 1 for part in _parts(row)]
+    parts = [part for row in new if row.worker_count > 1 for part in _parts(row, row.worker_count)]
     model.objects.using(using).bulk_create(parts, batch_size=BATCH)
     every: QuerySet[Any] = QuerySet(model, using=using)
     written = every.in_bulk([row.pk for row in new])
@@ -278,21 +279,23 @@ def _publish(queue: Any, rows: list[Any], manner: Manner, *, over_http: bool) ->
     ]
 
 
-def _parts(whole: Any) -> list[Any]:
-    """Return the parts of a shared task, one for each worker."""
+def _parts(whole: Any, count: int) -> list[Any]:
+    """Return so many new parts of a shared task, each for one worker."""
     copied = {name: getattr(whole, name) for name in PARAMETERS}
-    due = {name: getattr(whole, name) for name in ("state_ready", "state_next_attempt", "created", "state_changed")}
-    return [type(whole)(queue=whole.queue, whole=whole, **copied, **due) for _ in range(whole.worker_count)]
+    times = {name: getattr(whole, name) for name in ("state_next_attempt", "created", "state_changed")}
+    # The shared task itself is never ready.
+    is_due = whole.state_next_attempt is None
+    return [type(whole)(queue=whole.queue, whole=whole, state_ready=is_due, **copied, **times) for _ in range(count)]
 
 
 def _found(queue: Any, keys: list[str], *, lock: bool) -> dict[str, Any]:
-    """Return the tasks with these keys and their parts; ``lock`` locks the tasks, because they may be changed."""
+    """Return the tasks with these keys and their parts; ``lock`` locks both, because they may be changed."""
     if not keys:
         return {}
     rows: QuerySet[Any] = QuerySet(queue.tasks.model, using=queue._state.db)
     found = rows.filter(queue=queue, key__in=keys).order_by("pk")
     if lock:
-        found = found.select_for_update()
+        lock_with_parts(found)
     return {task.key: task for task in found.prefetch_related("parts")}
 
 
@@ -317,19 +320,21 @@ def _outcome(task: Any) -> PublishOutcome:
 
 
 def _update(queue: Any, pairs: list[tuple[Any, Any]]) -> None:
-    """Update waiting tasks and their parts with the parameters that were given; the number of workers stays."""
+    """Update waiting tasks and their parts with the parameters that were given."""
     changed = []
     for task, row in pairs:
+        if row.has_count and row.worker_count != task.worker_count:
+            _resize(task, row.worker_count)
         if wrong := _too_few(row.worker_ids if "worker_ids" in row.given else [], task):
             raise PublishRefused(wrong)
         for each in (task, *task.parts.all()):
             for name in row.given:
                 setattr(each, name, getattr(row, name))
             changed.append(each)
-    if not changed:
-        return
-    rows: QuerySet[Any] = QuerySet(queue.tasks.model, using=queue._state.db)
-    rows.bulk_update(changed, sorted({name for _, row in pairs for name in row.given}), batch_size=BATCH)
+    names = sorted({"worker_count" for _, row in pairs if row.has_count}.union(*(row.given for _, row in pairs)))
+    if names:
+        rows: QuerySet[Any] = QuerySet(queue.tasks.model, using=queue._state.db)
+        rows.bulk_update(changed, names, batch_size=BATCH)
 
 
 def change(task: Any, given: dict[str, Any]) -> None:
@@ -343,7 +348,8 @@ def change(task: Any, given: dict[str, Any]) -> None:
         values["worker_ids"] = list(message.worker_ids)
     rows: QuerySet[Any] = QuerySet(model, using=using)
     with transaction.atomic(using=using):
-        row = rows.select_for_update().filter(pk=task.pk).first()
+        lock_with_parts(rows.filter(pk=task.pk))
+        row = rows.filter(pk=task.pk).first()
         if row is None or row.state not in ("pending", "shared"):
             raise MoveRefused(
                 f"task {task.pk} is {row.status if row else 'gone'}; only a task that has not ended can be changed"
@@ -362,3 +368,23 @@ def _too_few(names: list[str], task: Any) -> str:
     if not 0 < len(set(names)) < task.worker_count:
         return ""
     return f"task {task.pk} is for {task.worker_count} workers, but worker_ids names fewer; name more or none"
+
+
+def _resize(task: Any, workers: int) -> None:
+    """Give a waiting shared task so many workers: add parts, or delete some that wait."""
+    if 1 in (workers, task.worker_count):
+        raise PublishRefused(
+            f"task {task.pk} has worker_count={task.worker_count}, which cannot become {workers}: "
+            "one stays one, and several stay several; cancel the task and publish it under another key"
+        )
+    parts = list(task.parts.all())
+    new = _parts(task, max(0, workers - len(parts)))
+    waiting = [part.pk for part in parts if part.state == "pending"]
+    surplus = waiting[-(len(parts) - workers) :] if workers < len(parts) else []
+    if len(parts) - len(surplus) > workers:
+        raise PublishRefused(f"worker_count={workers} is too few for task {task.pk}: more of its parts have ended")
+    rows: QuerySet[Any] = QuerySet(type(task), using=task._state.db)
+    rows.filter(pk__in=surplus).delete()
+    rows.bulk_create(new, batch_size=BATCH)
+    task.worker_count = workers
+    task._prefetched_objects_cache = {"parts": rows.filter(whole=task.pk)}

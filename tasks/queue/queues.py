@@ -374,9 +374,12 @@ class Queue(models.Model):
 
     def lock(self) -> None:
         """Lock the row until the transaction ends, so that claims which lock it too wait."""
-        row = self._row
-        no_key = connections[row.db].features.has_select_for_no_key_update
-        row.select_for_update(no_key=no_key).values_list("pk").get()
+        _lock(self._row)
+
+    def lock_worker(self, worker: str) -> None:
+        """Lock the row of a worker that :meth:`note_worker` has noted, until the transaction ends."""
+        seen: QuerySet[Claimant] = QuerySet(Claimant, using=self._state.db)
+        _lock(seen.filter(queue=self.pk, worker=worker))
 
     def note_worker(self, worker: str) -> None:
         """Record that a worker asks for work, unless that was recorded within the last 10 s."""
@@ -410,3 +413,8 @@ class Queue(models.Model):
         for name, value in rows.values(*values).get().items():
             setattr(self, name, value)
         self._mirror([])
+
+
+def _lock(row: QuerySet[Any]) -> None:
+    no_key = connections[row.db].features.has_select_for_no_key_update
+    list(row.select_for_update(no_key=no_key).values_list("pk"))

@@ -83,6 +83,12 @@ def reaped(rows: QuerySet[Any], why: str = "") -> None:
     _every(model, using).bulk_create(runs, ignore_conflicts=True)
 
 
+def of_task(task: Any) -> QuerySet[Any]:
+    """Return the runs of a task, or of the parts of a shared one."""
+    every = _every(type(task).runs.rel.related_model, task._state.db)
+    return every.filter(task__whole=task.pk) if task.worker_count > 1 else every.filter(task=task.pk)
+
+
 def _copy(model: Any, pks: Iterable[Any], copied: dict[str, str], given: dict[str, object], using: str) -> None:
     """Insert a run for each task, with some columns copied from its row."""
     connection, task, places = connections[using], model._meta.get_field("task").related_model._meta, list(pks)

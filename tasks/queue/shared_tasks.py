@@ -7,7 +7,7 @@ transitions and the workers' scheduling pass make up for it.
 from collections.abc import Mapping
 from typing import Any
 
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Exists, OuterRef, QuerySet
 
 from stator import signals
 from stator.models import move_rows
@@ -25,8 +25,6 @@ from tasks.sharding.task_ids import home, worked_in
 # Keys per statement.
 BATCH = 500
 
-ENDED_EARLY = ("errored", "canceled")
-
 
 def connect() -> None:
     """Connect the receivers for moves of tasks, and for the scheduling pass of workers."""
@@ -35,28 +33,31 @@ def connect() -> None:
 
 
 def settle(using: str, parts: list[Any]) -> None:
-    """End the shared tasks of these parts, if all their parts have ended or one has ended without success."""
+    """End the shared tasks of these parts, if one of their parts was canceled or all have ended.
+
+    A part without success does not end the others: whoever runs one may still succeed.
+    """
     rows: QuerySet[Any] = QuerySet(Task, using=using)
     of_parts = rows.filter(is_one_of(rows, parts), whole__isnull=False, whole__state="shared")
     wholes = rows.filter(pk__in=list(of_parts.values_list("whole", flat=True).distinct()), state="shared")
     if not wholes:
         return
     each = rows.filter(whole=OuterRef("pk"))
-    open_or_ended_early = each.filter(~Q(state="completed"))
-    for state in ENDED_EARLY:
-        move_rows(wholes.filter(Exists(each.filter(state=state))), state, reason="by a part")
-    move_rows(wholes.filter(~Exists(open_or_ended_early)), "completed", reason="all parts did")
+    ended = wholes.filter(~Exists(each.filter(state="pending")))
+    move_rows(wholes.filter(Exists(each.filter(state="canceled"))), "canceled", reason="by a part")
+    move_rows(ended.filter(Exists(each.filter(state="errored"))), "errored", reason="too few parts succeeded")
+    move_rows(ended.filter(~Exists(each.exclude(state="completed"))), "completed", reason="all parts did")
 
 
 def end_parts(using: str, wholes: list[Any] | None = None) -> None:
-    """Cancel the open parts of shared tasks that ended without success; workers lose their claims on them.
+    """Cancel the open parts of shared tasks that were canceled; workers lose their claims on them.
 
     ``wholes``: only of these tasks. Index ``tasks_task_open_part``.
     """
     rows: QuerySet[Any] = QuerySet(Task, using=using)
     which = {"whole__isnull": False} if wholes is None else {"whole__in": wholes}
-    left = rows.filter(**which, whole__state__in=ENDED_EARLY, state="pending")
-    move_rows(left, "canceled", reason="the shared task has ended")
+    left = rows.filter(**which, whole__state="canceled", state="pending")
+    move_rows(left, "canceled", reason="the shared task was canceled")
 
 
 def _on_moves(
@@ -65,7 +66,7 @@ def _on_moves(
     # Whether a task is a part never changes, so a claimed instance can tell.
     alone = {pk for pk, task in (instances or {}).items() if task.whole_id is None}
     ended = [move.pk for move in moves if move.source == "pending" and move.pk not in alone]
-    wholes = [move.pk for move in moves if move.source == "shared" and move.to in ENDED_EARLY]
+    wholes = [move.pk for move in moves if move.source == "shared" and move.to == "canceled"]
     errored = [move.pk for move in moves if move.to == "errored"]
     for start in range(0, len(moves), BATCH):
         part = slice(start, start + BATCH)

@@ -80,10 +80,12 @@ def test_told_again_when_it_was_requeued_and_died_again_with_its_new_errors_alon
 
 def test_shared_task_has_one_notice_with_the_errors_of_its_parts(queue):
     task = queue.publish("resize", worker_count=3, max_attempts=1).task
-    _, failing = claim_one(queue, "bot-1"), claim_one(queue, "bot-2")
-    failing.fail("no")
+    for number in range(3):
+        assert letters == []
+        claim_one(queue, f"bot-{number}").fail("no")
     assert [letter.id for letter in letters] == [task.pk]
-    assert letters[0].errors[1] == "bot-2: tasks.Failed: no"
+    assert letters[0].errors == [f"bot-{number}: tasks.Failed: no" for number in range(3)]
+    assert letters[0].attempts == 3
 
 
 def test_parts_that_succeeded_are_not_among_the_errors(queue):

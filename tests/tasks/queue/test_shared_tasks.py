@@ -1,16 +1,22 @@
 """Tasks for several workers: each runs a part, once; the whole ends with its parts."""
 
+import random
+from contextlib import suppress
+from functools import partial
+
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from stator.exceptions import LeaseLost
+from stator.graph.outcomes import Moved
 from stator.runner import StatorRunner
 from tasks.exceptions import MoveRefused, PublishRefused
 from tasks.models import Run, Task
 from tasks.queue.shared_tasks import end_parts, settle
-from tests.stator.making import change, raw
+from tests.stator.making import begun_beside, change, raw
 from tests.tasks.making import claim_one, fresh, make_queue, race
+from tests.tasks.queue.processes import operations_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -65,14 +71,38 @@ def test_part_that_is_given_up_is_for_another_worker(queue, whole):
     assert fresh(whole).status == "completed"
 
 
-def test_whole_is_errored_with_a_part_and_who_runs_another_loses_it(queue, whole):
-    losing, failing = claim_one(queue, "bot-0"), claim_one(queue, "bot-1")
-    change(failing.task, state_attempts=99)
-    failing.fail("no")
+def fail_for_good(claim):
+    change(claim.task, state_attempts=99)
+    claim.fail("no")
+
+
+def test_failure_of_one_part_ends_no_other_and_whoever_runs_one_may_succeed(queue, whole):
+    running, failing = claim_one(queue, "bot-0"), claim_one(queue, "bot-1")
+    fail_for_good(failing)
+    assert fresh(whole).status == "running"
+    running.heartbeat()
+    running.resolve("done")
+    assert (fresh(whole).status, fresh(whole).results) == ("pending", ["done"])
+    claim_one(queue, "bot-2").resolve("too")
+    assert (fresh(whole).status, fresh(whole).results) == ("errored", ["done", "too"])
+
+
+def test_whole_is_errored_when_all_its_parts_are(queue, whole):
+    claims = [claim_one(queue, f"bot-{number}") for number in range(3)]
+    for claim in claims:
+        assert fresh(whole).status == "running"
+        fail_for_good(claim)
     assert fresh(whole).status == "errored"
-    assert sorted(part.status for part in whole.parts.all()) == ["canceled", "canceled", "errored"]
-    with pytest.raises(Exception, match="the task is canceled"):
-        losing.heartbeat()
+
+
+def test_whole_has_the_attempts_of_its_parts_and_the_workers_that_gave_them_up(queue, whole):
+    claim_one(queue, "bot-0").resolve()
+    claim_one(queue, "bot-1").release("no")
+    claims = [claim_one(queue, "bot-2"), claim_one(queue, "bot-3")]
+    assert (fresh(whole).attempts, fresh(whole).rejected_by) == (4, ["bot-1"])
+    claims[0].fail("no")
+    claims[1].cancel()
+    assert (fresh(whole).attempts, fresh(whole).rejected_by) == (4, ["bot-1", "bot-2", "bot-3"])
 
 
 def test_canceling_the_whole_cancels_its_parts(queue, whole):
@@ -101,11 +131,11 @@ def test_part_that_its_worker_cancels_cancels_the_whole(queue, whole):
 
 def test_requeued_whole_runs_again_but_for_what_is_done(queue, whole):
     claim_one(queue, "bot-0").resolve()
-    failing = claim_one(queue, "bot-1")
-    change(failing.task, state_attempts=99)
-    failing.fail("no")
+    failing = [claim_one(queue, "bot-1"), claim_one(queue, "bot-2")]
+    for claim in failing:
+        fail_for_good(claim)
     with pytest.raises(MoveRefused, match="requeue that task"):
-        failing.task.requeue()
+        failing[0].task.requeue()
     fresh(whole).requeue()
     assert fresh(whole).status == "pending"
     assert queue.claim(worker="bot-0") == []
@@ -129,6 +159,28 @@ def test_parameters_of_the_parts_are_updated_with_the_whole(queue, whole):
     assert {(part.action, part.data["image"]) for part in whole.parts.all()} == {("other", 8)}
 
 
+def test_number_of_workers_is_updated_with_the_key(queue, whole):
+    claim_one(queue, "bot-0").resolve()
+    assert queue.publish("resize", key="k", worker_count=5, update=True).task.worker_count == 5
+    assert (fresh(whole).worker_count, whole.parts.count()) == (5, 5)
+    assert {(part.data["image"], part.metadata["a"]) for part in whole.parts.all()} == {(7, 1)}
+    queue.publish("resize", key="k", worker_count=2, update=True)
+    claim_one(queue, "bot-1").resolve()
+    assert (fresh(whole).status, whole.parts.count()) == ("completed", 2)
+
+
+@pytest.mark.parametrize(("workers", "said"), [(1, "cannot become 1"), (2, "more of its parts have ended")])
+def test_number_of_workers_that_a_shared_task_cannot_have_any_more_is_refused(queue, whole, workers, said):
+    for number in range(2):
+        claim_one(queue, f"bot-{number}").resolve()
+    fail_for_good(claim_one(queue, "bot-2"))
+    queue.publish("resize", key="k", worker_count=4, clear_failed=True, update=True)
+    claim_one(queue, "bot-3").resolve()
+    with pytest.raises(PublishRefused, match=said):
+        queue.publish("resize", key="k", worker_count=workers, update=True)
+    assert (fresh(whole).worker_count, whole.parts.count()) == (4, 4)
+
+
 def test_more_workers_than_it_names_cannot_run_it(queue):
     with pytest.raises(PublishRefused, match="worker_ids names fewer"):
         queue.publish("a", worker_ids=["bot-1"], worker_count=2)
@@ -136,7 +188,8 @@ def test_more_workers_than_it_names_cannot_run_it(queue):
 
 @pytest.mark.parametrize(
     ("parts", "status"),
-    [(["completed"] * 3, "completed"), (["completed", "errored", "pending"], "errored"),
+    [(["completed"] * 3, "completed"), (["completed", "errored", "errored"], "errored"),
+     (["completed", "errored", "pending"], "pending"), (["errored", "errored", "errored"], "errored"),
      (["completed", "canceled", "pending"], "canceled"), (["completed", "completed", "pending"], "pending")],
 )  # fmt: skip
 def test_workers_end_a_whole_whose_parts_ended_while_a_process_died(queue, whole, parts, status):
@@ -149,10 +202,9 @@ def test_workers_end_a_whole_whose_parts_ended_while_a_process_died(queue, whole
     assert {part.status for part in whole.parts.all()} <= {"completed", "errored", "canceled", status}
 
 
-@pytest.mark.parametrize("state", ["errored", "canceled"])
-def test_workers_end_the_parts_of_a_whole_that_ended_while_a_process_died(queue, whole, state):
+def test_workers_end_the_parts_of_a_whole_that_was_canceled_while_a_process_died(queue, whole):
     running = claim_one(queue)
-    change(whole, state=state)
+    change(whole, state="canceled")
     StatorRunner([Task]).run_single_cycle()
     assert {part.status for part in whole.parts.all()} == {"canceled"}
     with pytest.raises(LeaseLost):
@@ -167,7 +219,7 @@ def test_parts_that_wait_are_looked_for_in_their_index(queue, whole):
     with connection.cursor() as cursor, CaptureQueriesContext(connection) as queries:
         cursor.execute("ANALYZE tasks_task")
         end_parts("default")
-        [asked] = {query["sql"] for query in queries if "'errored'" in query["sql"]}
+        [asked] = {query["sql"] for query in queries if "'canceled'" in query["sql"]}
         cursor.execute(f"EXPLAIN {asked}")
         plan = "\n".join(line for (line,) in cursor.fetchall())
     assert "tasks_task_open_part" in plan, plan
@@ -196,6 +248,73 @@ def test_worker_that_asks_several_times_at_once_gets_one_part(queue):
         claims = [claim for found in race(4, lambda name: queue.claim(worker="one", limit=4)) for claim in found]
         assert len({claim.task.whole_id for claim in claims}) == len(claims) == 1
         claims[0].task.whole.cancel(running=True)
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize("worker_count", [1, 3])
+def test_cancel_waits_for_a_worker_process_that_ends_the_task_and_holds_nothing_that_it_needs(queue, worker_count):
+    task = queue.publish("echo", worker_count=worker_count).task
+    operations = operations_of("w1")
+    [claim] = operations.claim([Task.state_graph.pending], 1)
+    with transaction.atomic():
+        raw(Task).select_for_update().get(pk=claim.pk)
+        canceled = begun_beside(lambda: task.cancel("no", running=True))
+        # What a worker process does once it has locked the row.
+        operations.recorded("default", [(claim, Moved(Task.state_graph.completed))])
+    assert canceled.result(30) is None
+    assert fresh(task).status == "canceled"
+    assert not raw(Task).exclude(state_claim=None).exists()
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize("change_it", [
+    lambda queue, task: queue.publish("resize", key="k", update=True, clear_failed=True),
+    lambda queue, task: task.cancel("no", running=True),
+    lambda queue, task: task.cancel("no"),
+])  # fmt: skip
+def test_who_claims_a_part_needs_nothing_that_a_change_of_the_whole_holds(queue, whole, change_it):
+    with transaction.atomic():
+        # As a claim does that is about to take the parts.
+        list(raw(Task).filter(whole=whole).order_by("pk").select_for_update())
+        changed = begun_beside(lambda: change_it(queue, whole))
+        [claim] = queue.claim(worker="bot-1")
+    with suppress(MoveRefused):
+        changed.result(30)
+    assert (claim.lost, fresh(whole).status) in [(False, "running"), (False, "canceled")]
+
+
+@pytest.mark.postgresql
+def test_many_who_cancel_claim_end_requeue_and_publish_again_never_wait_for_each_other_in_a_circle(queue):
+    """Every shared task is written by all of them; a deadlock would be the error of one."""
+    rounds = range(3)
+
+    def claiming(name):
+        for _ in rounds:
+            for claim in queue.claim(worker=name, limit=4):
+                with suppress(LeaseLost):
+                    random.choice([claim.resolve, claim.release, claim.cancel, partial(claim.fail, "no")])()
+
+    def canceling(name):
+        for _ in rounds:
+            Task.objects.filter(whole=None).cancel(name, running=True)
+
+    def publishing(name):
+        for number in rounds:
+            given = {"action": "resize", "worker_count": 3, "metadata": {name: number}}
+            many = [{**given, "key": key} for key in random.sample("abcdef", 6)]
+            queue.publish_many(many, update=True, clear_failed=True, clear_succeeded=True)
+
+    def processing(name):
+        for _ in rounds:
+            operations = operations_of(name)
+            found = operations.claim([Task.state_graph.pending], 5)
+            operations.record([(claim, Moved(Task.state_graph.completed)) for claim in found])
+
+    work = [claiming, canceling, canceling, publishing, publishing, processing]
+    race(len(work), lambda name: work[int(name.removeprefix("bot-"))](name))
+    Task.objects.filter(whole=None).cancel(running=True)
+    assert not raw(Task).filter(state__in=["pending", "shared"]).exists()
+    assert not raw(Task).exclude(state_claim=None).exists()
 
 
 def test_whether_tasks_that_ended_are_parts_is_asked_once_for_many():
