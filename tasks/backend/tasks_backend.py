@@ -7,7 +7,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from importlib import import_module
@@ -373,13 +373,19 @@ def _result_of(row: Row) -> TaskResult:
 
 def _may_import(name: str) -> bool:
     belongs = (config.name for config in apps.get_app_configs())
-    listed = (
-        module
-        for backend in task_backends.all()
-        if isinstance(backend, StatorBackend)
-        for module in backend.own_options.modules
+    return any(name == package or name.startswith(f"{package}.") for package in belongs) or any(
+        name in backend.own_options.modules for backend in _usable_backends()
     )
-    return any(name == package or name.startswith(f"{package}.") for package in belongs) or name in listed
+
+
+def _usable_backends() -> Iterator[StatorBackend]:
+    for alias in task_backends.settings:
+        try:
+            backend = task_backends[alias]
+        except Exception:  # noqa: BLE001 - of another alias: Django's check tells it, and whoever uses that alias
+            continue
+        if isinstance(backend, StatorBackend) and not backend._problem:
+            yield backend
 
 
 def _call(given: object) -> Call:

@@ -6,16 +6,17 @@ from importlib import import_module
 from typing import Any
 
 import pytest
+from django.test import override_settings
 
 from stator.models import Report
 from stator.testing import drain
 from tasks.backend import framework
-from tasks.backend.framework import TaskResultDoesNotExist, task_backends
+from tasks.backend.framework import TaskResultDoesNotExist, TaskResultStatus, task_backends
 from tasks.backend.tasks_backend import resolve
 from tasks.exceptions import PublishRefused
 from tasks.failures import NoHandler
 from tasks.models import Queue, Task
-from tests.tasks.backend.making import backend
+from tests.tasks.backend.making import BACKEND, backend, done
 from tests.tasks.making import IMPOSSIBLE_NAMES
 from tests.testapp import tasks as examples
 
@@ -110,6 +111,20 @@ class TestPaths:
         finally:
             del sys.modules["tests.tasks.elsewhere"]
         assert Task.objects.count() == 1
+
+    @pytest.mark.parametrize("broken", [
+        {"BACKEND": "does.not.exist"}, {"BACKEND": 7}, {"BACKEND": BACKEND, "OPTIONS": {"nonsense": 1}},
+    ])  # fmt: skip
+    def test_an_alias_that_is_broken_breaks_no_other(self, broken: dict[str, object]) -> None:
+        good = {"BACKEND": BACKEND, "QUEUES": [], "OPTIONS": {"modules": ["tests.tasks.elsewhere"]}}
+        try:
+            with override_settings(TASKS={"broken": broken, "default": good}):
+                result = import_module("tests.tasks.elsewhere").far.enqueue()
+                assert task_backends["default"].check() == []
+                del sys.modules["tests.tasks.elsewhere"]
+                assert done(result).status == TaskResultStatus.SUCCESSFUL
+        finally:
+            sys.modules.pop("tests.tasks.elsewhere", None)
 
     def test_one_that_its_module_has_under_another_name_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
         renamed = framework.task(examples.no_task)
