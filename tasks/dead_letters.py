@@ -3,13 +3,14 @@
 import json
 import logging
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from django.core.mail import mail_admins
 from django.db.models import OuterRef, QuerySet, Subquery
 from django.utils.module_loading import import_string
+from django.views.debug import get_default_exception_reporter_filter
 
 from stator.claims import bounded
 from stator.models import History, Now, Report, names_of, worker_of
@@ -35,15 +36,20 @@ Attempt = tuple[datetime, str, str]
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A task that ended without success, the workers that had it, and every error as ``worker: message``."""
+    """A task that ended without success, the workers that had it, and every error as ``worker: message``.
+
+    ``is_logged``: its last attempt failed with an error, which ``stator.attempt_failed`` has logged.
+    """
 
     id: int
     queue: str
     action: str
-    data: Any
+    # Not in the text of the letter, which reports of errors contain.
+    data: Any = field(repr=False)
     attempts: int
     workers: list[str]
-    errors: list[str]
+    errors: list[str] = field(repr=False)
+    is_logged: bool = False
 
     def __str__(self) -> str:
         return f"task {self.id} ({self.action}) of queue {self.queue}"
@@ -65,12 +71,17 @@ def send_notices(using: str, pks: list[int] | None = None) -> int:
 
 
 def mail_administrators(letter: DeadLetter) -> None:
-    """Send a mail to ``ADMINS`` and log an error; the default of ``NOTIFY``."""
-    logger.error(
+    """Send a mail to ``ADMINS`` and log it; the default of ``NOTIFY``.
+
+    The log has neither data nor errors, and a second record at the level error only if the first is missing. The mail
+    masks the data as Django's reports of errors mask settings.
+    """
+    logger.log(
+        logging.WARNING if letter.is_logged else logging.ERROR,
         "tasks.dead_letter",
         extra={
-            "task": letter.id, "queue": letter.queue, "action": letter.action, "data": _text(letter.data),
-            "attempts": letter.attempts, "workers": letter.workers, "errors": letter.errors,
+            "task": letter.id, "queue": letter.queue, "action": letter.action, "attempts": letter.attempts,
+            "workers": letter.workers,
         },
     )  # fmt: skip
     lines = [
@@ -95,6 +106,7 @@ def letter_of(task: Task) -> DeadLetter:
         attempts=len(attempts),
         workers=list(dict.fromkeys(worker for _, worker, _ in attempts)),
         errors=_errors_in(attempts),
+        is_logged=runs.of_task(task).order_by("-pk").values_list("outcome", flat=True).first() == "failed",
     )
 
 
@@ -167,4 +179,5 @@ def _send(using: str, pk: int) -> bool:
 
 
 def _text(data: object) -> str:
-    return bounded(json.dumps(data, ensure_ascii=False), DATA_LENGTH)
+    masked = get_default_exception_reporter_filter().cleanse_setting("", data)
+    return bounded(json.dumps(masked, ensure_ascii=False), DATA_LENGTH)

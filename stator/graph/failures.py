@@ -29,11 +29,19 @@ class Failure:
     fingerprint: str
     deliberate: bool = False
     error: BaseException | None = field(default=None, compare=False, repr=False)
+    _copies: list[Exception | None] = field(default_factory=list, init=False, compare=False, repr=False)
 
     @property
     def loggable(self) -> BaseException | None:
-        """The exception to log, or a copy with the same name where messages need masking or a cut."""
-        return self.error if self.error is None or _is_harmless(self.error) else _stand_in(self.error, MOST_CAUSES)
+        """The exception to log, or a copy with the same name where messages need masking or a cut.
+
+        It is the same each time: who collects errors takes it for one.
+        """
+        if self.error is None or _is_harmless(self.error):
+            return self.error
+        if not self._copies:
+            self._copies.append(_stand_in(self.error, MOST_CAUSES))
+        return self._copies[0]
 
 
 def describe(error: BaseException) -> Failure:
