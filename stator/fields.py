@@ -248,7 +248,21 @@ class ChangedField(_Plain, models.DateTimeField):
         # A save never writes this column, and an insert takes the database's time, so neither reads the attribute.
         if not add:
             return None
-        return model_instance.__dict__.get(self.attname) or super().pre_save(model_instance, add)
+        return _spelled_out(model_instance.__dict__.get(self.attname) or super().pre_save(model_instance, add))
+
+
+class MomentField(_Plain, models.DateTimeField):
+    """A time that an insert takes from the database's clock unless it is given."""
+
+    plain = models.DateTimeField
+
+    def pre_save(self, model_instance: models.Model, add: bool) -> object:
+        return _spelled_out(super().pre_save(model_instance, add))
+
+
+def _spelled_out(value: object) -> object:
+    """Return the expression of a default: Django 6 would leave it to that of the table, which is in UTC on SQLite."""
+    return value.get_source_expressions()[0] if isinstance(value, DatabaseDefault) else value
 
 
 def fields_sent(

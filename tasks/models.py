@@ -10,6 +10,7 @@ from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
 
+from stator.fields import MomentField
 from stator.models import Now, Reason, StateField, StatorModel, name_of, worker_of
 from tasks.actions.throttles import ActionRate, ActionSlot
 from tasks.indexes import MetadataIndex
@@ -76,9 +77,9 @@ class Task(StatorModel):
     # Most tasks are no parts, so the index of the parts leaves them out.
     whole = models.ForeignKey("self", models.CASCADE, null=True, editable=False, related_name="parts", db_index=False)
     result = models.JSONField(null=True, editable=False)
-    created = models.DateTimeField(db_default=Now(), editable=False)
+    created = MomentField(db_default=Now(), editable=False)
     # When the notice of an errored task is sent at the earliest; null after it was sent.
-    notice_due = models.DateTimeField(db_default=Now(), null=True, editable=False)
+    notice_due = MomentField(db_default=Now(), null=True, editable=False)
 
     state = StateField(TaskGraph)
 
@@ -297,7 +298,7 @@ class Run(models.Model):
     version = models.BigIntegerField(null=True)
     worker = models.CharField(max_length=100)
     token = models.UUIDField()
-    claimed = models.DateTimeField(db_default=Now())
+    claimed = MomentField(db_default=Now())
     lease_until = models.DateTimeField()
     # The lease in seconds that the worker asked for last, and that its heartbeats renew; null if it never asked.
     lease = models.FloatField(null=True)

@@ -9,6 +9,7 @@ from django.core.exceptions import EmptyResultSet, FieldError, ValidationError
 from django.db import DataError, NotSupportedError, ProgrammingError, models, transaction
 from django.db.models import Model, Q, QuerySet
 
+from stator.fields import MomentField
 from stator.graph.options import is_seconds
 from stator.graph.states import State
 from stator.rows import columns
@@ -60,7 +61,7 @@ class Pause(models.Model):
     where = models.JSONField(default=dict, blank=True)
     reason = models.CharField(max_length=REASON_LENGTH, blank=True)
     actor = models.CharField(max_length=150, blank=True)
-    created = models.DateTimeField(db_default=Now())
+    created = MomentField(db_default=Now())
     until = models.DateTimeField(null=True, blank=True)
 
     objects = PauseQuerySet.as_manager()

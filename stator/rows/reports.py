@@ -6,6 +6,7 @@ from django.db import connections, models
 from django.db.models import Expression, Model, OuterRef, QuerySet, Value
 from django.db.models.functions import Cast, Concat, Substr
 
+from stator.fields import MomentField
 from stator.graph.failures import Failure, bounded
 from stator.rows.clock import Now
 
@@ -21,7 +22,7 @@ class Report(models.Model):
     model_label = models.CharField(max_length=200)
     object_pk = models.CharField(max_length=KEY_LENGTH)
     state = models.CharField(max_length=100)
-    at = models.DateTimeField(db_default=Now())
+    at = MomentField(db_default=Now())
     error = models.CharField(max_length=200, blank=True, help_text="Type of the exception; empty for a reason to wait.")
     message = models.TextField(blank=True)
     traceback = models.TextField(blank=True)
@@ -56,7 +57,7 @@ class History(models.Model):
 
     model_label = models.CharField(max_length=200)
     object_pk = models.CharField(max_length=KEY_LENGTH)
-    at = models.DateTimeField(db_default=Now())
+    at = MomentField(db_default=Now())
     version = models.BigIntegerField()
     kind = models.CharField(max_length=8, choices=Kind, default=Kind.HAND)
     source = models.CharField(max_length=100)

@@ -22,6 +22,7 @@ from django.db.models import (
     When,
 )
 
+from stator.fields import MomentField
 from stator.rows import columns
 from stator.rows.clock import Now
 
@@ -72,8 +73,8 @@ class Worker(Model):
     version = CharField(max_length=50)
     models = JSONField(default=list, help_text="Labels of the models it works on in this database.")
     database = CharField(max_length=100)
-    started = DateTimeField(db_default=Now())
-    heartbeat = DateTimeField(db_default=Now())
+    started = MomentField(db_default=Now())
+    heartbeat = MomentField(db_default=Now())
     stopped = DateTimeField(null=True, blank=True)
     running = PositiveIntegerField(default=0)
     handled = BigIntegerField(default=0)

@@ -12,6 +12,7 @@ from django.apps import apps
 from django.db import models
 from django.db.models import Exists, F, OuterRef
 
+from stator.fields import MomentField
 from stator.models import Now
 from tasks.actions.frequency import KEY_LENGTH, Frequency
 
@@ -72,7 +73,7 @@ class ActionSlot(models.Model):
     number = models.PositiveIntegerField()
     task = models.BigIntegerField()
     token = models.UUIDField()
-    taken = models.DateTimeField(db_default=Now(), db_index=True)
+    taken = MomentField(db_default=Now(), db_index=True)
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["key", "number"], name="tasks_actionslot_one_per_number")]

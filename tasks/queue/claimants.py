@@ -2,6 +2,7 @@
 
 from django.db import models
 
+from stator.fields import MomentField
 from stator.models import Now
 
 # A named worker that has not asked for work for this many seconds counts as gone.
@@ -17,7 +18,7 @@ class Claimant(models.Model):
 
     queue = models.ForeignKey("tasks.Queue", models.CASCADE, related_name="claimants")
     worker = models.CharField(max_length=100)
-    seen = models.DateTimeField(db_default=Now())
+    seen = MomentField(db_default=Now())
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["queue", "worker"], name="tasks_claimant_once")]

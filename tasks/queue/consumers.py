@@ -10,6 +10,7 @@ from django.core.validators import MinValueValidator, RegexValidator
 from django.db import models
 from django.db.models import Q
 
+from stator.fields import MomentField
 from stator.models import Now
 from tasks.datetimes import moment_problem
 
@@ -70,7 +71,7 @@ class Consumer(models.Model):
     used_minute = models.DateTimeField(null=True, editable=False)
     used_count = models.PositiveIntegerField(default=0, editable=False)
     used_rows = models.PositiveIntegerField(default=0, db_default=0, editable=False)
-    created = models.DateTimeField(db_default=Now(), editable=False)
+    created = MomentField(db_default=Now(), editable=False)
 
     objects: ClassVar[Any] = ConsumerQuerySet.as_manager()
 

@@ -12,6 +12,7 @@ from django.db import connections, models, transaction
 from django.db.models import Exists, Q, QuerySet, Value
 from django.utils import timezone
 
+from stator.fields import MomentField
 from stator.models import Now
 from tasks.conf import LONGEST
 from tasks.datetimes import moment_problem, stored
@@ -75,7 +76,7 @@ class Queue(models.Model):
     pause_reason = models.CharField(max_length=200, blank=True)
     pause_author = models.CharField(max_length=150, blank=True)
     pause_until = models.DateTimeField(null=True, blank=True)
-    created = models.DateTimeField(db_default=Now(), editable=False)
+    created = MomentField(db_default=Now(), editable=False)
 
     _made_as: tuple[Any, Any, Any]
     # For a request over HTTP: whether it is among the queues of the request's token.

@@ -8,6 +8,7 @@ from django.db import models, router, transaction
 from django.db.models import F, Q, QuerySet
 
 from stator.exceptions import TryAgainLater
+from stator.fields import MomentField
 from stator.graph import State, StateGraph
 from stator.graph.backoff import Backoff
 from stator.models import Now, StateField, StatorModel
@@ -184,7 +185,7 @@ class Schedule(StatorModel):
     fired = models.DateTimeField(null=True, editable=False)
     fired_for = models.DateTimeField(null=True, editable=False)
     dropped = models.BigIntegerField(default=0, editable=False)
-    created = models.DateTimeField(db_default=Now(), editable=False)
+    created = MomentField(db_default=Now(), editable=False)
 
     state = StateField(ScheduleGraph)
 
