@@ -13,6 +13,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 logger = logging.getLogger("tasks.consume")
@@ -35,16 +36,18 @@ class StopSignals:
 
     def __init__(self, stop: Callable[[], None]) -> None:
         self._stop = stop
-        self._pid = os.getpid()
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> None:
+        _watch_forks()
+        _heeding.add(self)
         for number in (signal.SIGTERM, signal.SIGINT) if _is_main_thread() else ():
             # A program that is started with nohup, or in the background, ignores some.
             if signal.getsignal(number) not in (None, signal.SIG_IGN):
                 self._before[number] = signal.signal(number, self._on_signal)
 
     def __exit__(self, *error: object) -> None:
+        _heeding.discard(self)
         while self._before and _is_main_thread():
             number, handler = self._before.popitem()
             if signal.getsignal(number) == self._on_signal:
@@ -52,11 +55,17 @@ class StopSignals:
 
     def _on_signal(self, number: int, frame: Any) -> None:
         self.__exit__()
-        if os.getpid() == self._pid:
-            self._stop()
-        else:
-            # A forked child of the program, for instance of multiprocessing: the signal means the child alone.
-            os.kill(os.getpid(), number)
+        self._stop()
+
+
+# Those that handle signals now. A forked child of the program, as multiprocessing makes them, handles them as before.
+_heeding: set[StopSignals] = set()
+
+
+@cache
+def _watch_forks() -> None:
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=lambda: [each.__exit__() for each in list(_heeding)])
 
 
 class Loop:
