@@ -106,6 +106,8 @@ class StatorModel(models.Model):
     state: Any
     # The same as ``owner_of(model)``, for each insert.
     _state_owner: ClassVar[type[models.Model]]
+    # What a rollback may undo: the version of the latest move, or None for changes of watched fields alone.
+    _uncommitted: int | None
 
     class Meta:
         abstract = True
@@ -182,8 +184,9 @@ class StatorModel(models.Model):
         # Django also calls this to load a deferred column, when an assigned state may not be saved yet.
         if fields is None or "state" in fields:
             self._loaded_state = self.__dict__.get("state", DEFERRED)
-            if self.__dict__.get("_uncommitted") != self.__dict__.get("state_version"):
-                self.__dict__.pop("_uncommitted", None)
+            if self.__dict__.get("_uncommitted") not in (None, self.__dict__.get("state_version")):
+                # What is in memory is no longer that move.
+                self._uncommitted = None
         if options_of(type(self)).reconcile_on:
             loaded = watched_values(self)
             wanted = loaded if fields is None else watched_fields(type(self), fields)

@@ -36,7 +36,7 @@ def project_with(tmp_path: Path) -> Any:
             commands = []
             for block in blocks_of(PAGE):
                 path, _, wanted = block.caption.partition(", with ")
-                if block.language == "python" and wanted in ("", package):
+                if path.startswith("shop/") and wanted in ("", package):
                     project.write(path, block.text)
                 elif wanted == package:
                     commands += [command for command, _ in block.commands()]

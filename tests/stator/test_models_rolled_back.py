@@ -193,11 +193,16 @@ def change_domain_in_bulk(site: Any) -> None:
     Site.objects.bulk_update([site], ["domain"])
 
 
+def change_domain_and_refresh(site: Any) -> None:
+    change_domain(site)
+    site.refresh_from_db()
+
+
 def settled_site() -> Any:
     return put(Site, state="serving", state_ready=False, domain="a.example")
 
 
-each_change = pytest.mark.parametrize("change", [change_domain, change_domain_in_bulk])
+each_change = pytest.mark.parametrize("change", [change_domain, change_domain_in_bulk, change_domain_and_refresh])
 
 
 @pytest.mark.parametrize("undo", [to_a_savepoint, without_autocommit])
