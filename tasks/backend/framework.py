@@ -1,6 +1,7 @@
 """Imports of Django's Tasks framework: ``django.tasks`` from Django 6.0 on, the package ``django-tasks`` before."""
 
 import logging
+import sys
 from collections.abc import Callable
 from weakref import ref
 
@@ -25,9 +26,15 @@ except ImportError:
 
 __all__ = [
     "BaseTaskBackend", "Task", "TaskContext", "TaskError", "TaskException", "TaskResult", "TaskResultDoesNotExist",
-    "TaskResultStatus", "is_heard", "is_received", "normalize_json", "send_finished", "task", "task_backends",
-    "task_enqueued", "task_finished", "task_started",
+    "TaskResultStatus", "is_heard", "is_received", "no_result", "normalize_json", "send", "send_finished", "task",
+    "task_backends", "task_enqueued", "task_finished", "task_started",
 ]  # fmt: skip
+
+
+# The package, its signals, and the modules whose receivers only log.
+PACKAGE = "django_tasks"
+NAMES = ("task_enqueued", "task_started", "task_finished")
+OWN = ("django.tasks.signals", f"{PACKAGE}.signals")
 
 
 def is_heard(signal: Signal, level: int = logging.INFO) -> bool:
@@ -36,17 +43,50 @@ def is_heard(signal: Signal, level: int = logging.INFO) -> bool:
 
 
 def is_received(signal: Signal) -> bool:
-    """Return whether the signal has receivers other than the framework's own, which logs."""
+    """Return whether the signal has receivers other than the framework's own, which logs; in either world."""
+    return _is_received(signal) or bool(_twins(signal))
+
+
+def send(signal: Signal, sender: type, result: TaskResult) -> None:
+    """Send a signal, also that of the package ``django-tasks`` if a project uses it beside ``django.tasks``."""
+    for each in (signal, *_twins(signal)):
+        each.send(sender, task_result=result)
+
+
+def no_result(message: str) -> TaskResultDoesNotExist:
+    """Return the error for a result that does not exist, as both worlds know it if both are used."""
+    other = sys.modules.get(f"{PACKAGE}.exceptions")
+    kind = TaskResultDoesNotExist if other is None else other.TaskResultDoesNotExist
+    if kind is TaskResultDoesNotExist:
+        return TaskResultDoesNotExist(message)
+    of_both: type[TaskResultDoesNotExist] = type(kind.__name__, (TaskResultDoesNotExist, kind), {})
+    return of_both(message)
+
+
+def _is_received(signal: Signal) -> bool:
     receivers = [each() if isinstance(each, ref) else each for _, each, *_ in signal.receivers]
-    return any(getattr(each, "__module__", "") != signals.__name__ for each in receivers)
+    return any(getattr(each, "__module__", "") not in OWN for each in receivers)
+
+
+def _twins(signal: Signal) -> list[Signal]:
+    """Return the package's signal of the same name, if that is another one and has receivers."""
+    package = sys.modules.get(f"{PACKAGE}.signals")
+    if package is None or package is signals:
+        return []
+    twins = [getattr(package, name) for name in NAMES if getattr(signals, name) is signal]
+    return [twin for twin in twins if _is_received(twin)]
 
 
 def send_finished(result: TaskResult, error: BaseException | None) -> list[tuple[Callable[..., object], object]]:
     """Send ``task_finished`` as the framework does: while ``error`` is handled, so that its log has the traceback."""
-    sender = type(task_backends[result.backend])
     if error is None:
-        return send_contained(task_finished, sender, task_result=result)
+        return _send_finished(result)
     try:
         raise error
     except BaseException:  # noqa: BLE001 - the error ended an attempt and is recorded already
-        return send_contained(task_finished, sender, task_result=result)
+        return _send_finished(result)
+
+
+def _send_finished(result: TaskResult) -> list[tuple[Callable[..., object], object]]:
+    sender, wanted = type(task_backends[result.backend]), (task_finished, *_twins(task_finished))
+    return [answer for signal in wanted for answer in send_contained(signal, sender, task_result=result)]

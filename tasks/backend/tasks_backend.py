@@ -29,10 +29,11 @@ from tasks.backend.framework import (
     Task,
     TaskContext,
     TaskResult,
-    TaskResultDoesNotExist,
     is_heard,
     is_received,
+    no_result,
     normalize_json,
+    send,
     send_finished,
     task_backends,
     task_enqueued,
@@ -144,7 +145,7 @@ class StatorBackend(BaseTaskBackend):
         ]
         if is_heard(task_enqueued, logging.DEBUG):
             for result in results:
-                task_enqueued.send(type(self), task_result=result)
+                send(task_enqueued, type(self), result)
         return results
 
     def _data(self, task: Task, args: list[Any], kwargs: dict[str, Any], nonce: str) -> dict[str, Any]:
@@ -162,7 +163,7 @@ class StatorBackend(BaseTaskBackend):
         # If the task's function is gone, there is no result either.
         results = results_of([row], resolve) if row is not None else []
         if not results or (results[0].backend, results[0].id) != (self.alias, given):
-            raise TaskResultDoesNotExist(f"there is no result {given[:64]!r}")
+            raise no_result(f"there is no result {given[:64]!r}")
         return results[0]
 
     def check(self, **kwargs: object) -> list[checks.CheckMessage]:
@@ -257,7 +258,7 @@ class DjangoAction(Action):
 
     def _started(self, context: Context) -> None:
         result = _result_of(context.task)
-        task_started.send(type(task_backends[result.backend]), task_result=result)
+        send(task_started, type(task_backends[result.backend]), result)
 
 
 # Actions built in this process, by backend and path: the task, the backend's settings and the action.

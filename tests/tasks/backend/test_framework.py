@@ -1,8 +1,10 @@
 """Signals and log lines of Django's framework."""
 
+from importlib import import_module
 from traceback import format_exception
 from typing import Any
 
+import django
 import pytest
 from django.db import connection
 
@@ -85,3 +87,16 @@ class TestSignals:
         with Heard(framework.task_finished) as told:
             task_of(examples.add.enqueue(1)).cancel()
         assert [status for *_, status in told] == [TaskResultStatus.FAILED]
+
+
+@pytest.mark.skipif(django.VERSION < (6, 0), reason="django.tasks does not exist")
+def test_project_that_uses_the_package_beside_django_hears_its_signals_and_catches_its_errors() -> None:
+    package, signals = import_module("django_tasks"), import_module("django_tasks.signals")
+    missing = import_module("django_tasks.exceptions").TaskResultDoesNotExist
+    with Heard(signals.task_enqueued, signals.task_started, signals.task_finished) as told:
+        done(examples.add.enqueue(1))
+        done(examples.go_wrong.enqueue("wrong"))
+    assert [status for *_, status in told] == ["READY", "RUNNING", "SUCCESSFUL", "READY", "RUNNING", "FAILED"]
+    for kind in (missing, framework.TaskResultDoesNotExist):
+        with pytest.raises(kind):
+            package.task_backends["default"].get_result("1")
