@@ -65,7 +65,12 @@ _heeding: set[StopSignals] = set()
 @cache
 def _watch_forks() -> None:
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=lambda: [each.__exit__() for each in list(_heeding)])
+        os.register_at_fork(after_in_child=_in_child)
+
+
+def _in_child() -> None:
+    for each in list(_heeding):
+        each.__exit__()
 
 
 class Loop:
