@@ -94,7 +94,7 @@ def test_list_takes_a_fixed_number_of_statements(admin_client: Client, url: str,
 @pytest.mark.parametrize(
     ("model", "columns", "page", "number"),
     [
-        (Task, {"state": "pending", "state_ready": True}, "change", 21),
+        (Task, {"state": "pending", "state_ready": True}, "change", 22),
         (Task, {"state": "pending", "state_claim__isnull": False}, "change", 17),
         (Task, {"state": "shared"}, "change", 18),
         (Task, {"state": "completed"}, "change", 16),
