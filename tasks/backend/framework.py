@@ -59,7 +59,9 @@ def no_result(message: str) -> TaskResultDoesNotExist:
     kind = TaskResultDoesNotExist if other is None else other.TaskResultDoesNotExist
     if kind is TaskResultDoesNotExist:
         return TaskResultDoesNotExist(message)
-    of_both: type[TaskResultDoesNotExist] = type(kind.__name__, (TaskResultDoesNotExist, kind), {})
+    of_both: type[TaskResultDoesNotExist] = type(
+        kind.__name__, (TaskResultDoesNotExist, kind), {"__module__": TaskResultDoesNotExist.__module__}
+    )
     return of_both(message)
 
 
