@@ -20,6 +20,7 @@ from tasks.actions.registry import Action, Context, registry
 from tasks.models import Queue, Task
 from tests.commanding import asked
 from tests.queries import sent
+from tests.stator.making import change
 from tests.tasks.actions.making import make, ran, report
 from tests.testapp import actions as examples
 
@@ -230,7 +231,7 @@ class TestErrors:
 
     def test_a_result_of_before_does_not_stay(self) -> None:
         task = ran("echo", 5)
-        task.transition_perform("pending")
+        change(task, state="pending", state_ready=True)
         Task.objects.update(action="write", data={"name": "again"})
         drain(Task)
         task.refresh_from_db()
