@@ -205,7 +205,7 @@ class TestWorking:
         alive = tmp_path / "alive"
         call_command(
             "runstator", "-x", "testapp.SyncLine", "-c", "3", "--concurrency-per-model", "2", "-s", "10", "-r", "60",
-            "--until-idle", "--liveness-file", str(alive), "--shutdown-timeout", "5", "--json-logs", "--processes", "1",
+            "--until-idle", "--liveness-file", str(alive), "--shutdown-timeout", "5", "--json-logs",
             "--database", "default",
         )  # fmt: skip
         assert raw(Line).get().state == "last"
