@@ -26,6 +26,8 @@ class Capabilities:
     has_plpgsql: bool = False
     # Indexes can be built while others write to the table, and changes of tables can be rolled back.
     builds_concurrently: bool = False
+    # Schemas, and a ``search_path`` that says in which of them tables are found.
+    has_schemas: bool = False
     # Storage parameters of tables and indexes, such as the fill factor.
     has_storage_parameters: bool = False
     # GIN indexes, which find JSON by its content.
@@ -70,7 +72,8 @@ POSTGRESQL = Capabilities(
     name="postgresql",
     notifies=True, has_plpgsql=True, has_storage_parameters=True, has_gin=True, has_arrays=True,
     has_outer_references=True, inserts_from_json=True, writes_in_with=True, has_sequences=True,
-    builds_concurrently=True, reports_transaction_status=True, reports_privileges=True, has_monitoring_views=True,
+    builds_concurrently=True, has_schemas=True,
+    reports_transaction_status=True, reports_privileges=True, has_monitoring_views=True,
     replica_query="SELECT pg_is_in_recovery()", replica_sign="in recovery",
     has_clock_timestamp=True, accepts_aware_moments=True,
 )  # fmt: skip

@@ -15,6 +15,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 from django.db.models import Model
 
+from stator.capabilities import capabilities_of
 from stator.logs import SCHEMA
 
 # libpq's numbers, spelled out because psycopg is optional.
@@ -66,7 +67,7 @@ def is_prepared_by_backend(connection: BaseDatabaseWrapper) -> bool:
 def has_schema(name: str, alias: str) -> bool:
     """Return whether a database has a schema with this name; databases of other vendors have none."""
     connection = connections[alias]
-    if connection.vendor != "postgresql":
+    if not capabilities_of(connection).has_schemas:
         return False
     with connection.cursor() as cursor:
         cursor.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", [name])
@@ -96,7 +97,7 @@ def _activated(name: str) -> AbstractContextManager[object]:
 
 def _follow(connection: BaseDatabaseWrapper, **kwargs: object) -> None:
     """Make a connection set the schema of the context whenever it makes a cursor."""
-    if connection.vendor != "postgresql":
+    if not capabilities_of(connection).has_schemas:
         return
     attributes = vars(connection)
     if "_cursor" not in attributes:

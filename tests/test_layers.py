@@ -74,6 +74,7 @@ ASKS_THE_TIME = {
     "admin": "shows ages to people",
     "fields": "whether a start that was given has come; a claim asks the database again",
     "models": "state_age, for people",
+    "rows.clock": "how far a zone is ahead of UTC, for times that the database tells",
     "rows.statistics": "the hour and the minute that are counted",
     "testing": "is the clock of tests",
 }
@@ -318,8 +319,9 @@ def test_question_for_the_vendor_is_seen_outside_of_db(name):
 
 def test_tasks_builds_on_what_the_framework_offers_to_everybody():
     public = {"graph", "fields", "models", "signals", "exceptions", "admin", "testing", "runner", "claims"}
-    # How settings are declared and checked, how commands end, safe text, what a database can do, kept statements.
-    public |= {"conf", "terminal", "texts", "capabilities", "statements"}
+    # How settings are declared and checked, how commands end, safe text, what a database can do, kept
+    # statements, the schema of a context.
+    public |= {"conf", "terminal", "texts", "capabilities", "schemas", "statements"}
     # How any pool of threads leaves its connections, and how processes end with the one that started them.
     modules_of_worker = {"stator.worker.connections", "stator.worker.supervisor"}
     for path in modules("tasks"):

@@ -116,7 +116,7 @@ def models_by_schema(
         return {"": list(models)}
     served, left_out = dict[str, list[type[Model]]](), dict[str, str]()
     for name, group in _by_alias(models, alias).items():
-        if connections[name].vendor != "postgresql":
+        if not capabilities_of(connections[name]).has_schemas:
             raise Unusable(f"database {name!r} has no schemas of PostgreSQL; start a worker without --schema for it")
         there = _patiently(name, partial(tables_in, names, [*group, *OWN], name))
         for schema in names:

@@ -84,7 +84,11 @@ def options_of(parser: Any, above: str = "") -> Iterator[tuple[str, set[str]]]:
 def test_every_subcommand_and_its_options_are_named(app: str) -> None:
     text = section(f"manage.py {app}")
     parser = load_command_class(app, app).create_parser("manage.py", app)
-    common = {action for each in parser._actions for action in each.option_strings} | {"--json", "--database"}
+    common = {action for each in parser._actions for action in each.option_strings} | {
+        "--json",
+        "--database",
+        "--schema",
+    }
     # Those of tokens are on the page of the HTTP API.
     found = {name: options for name, options in options_of(parser) if not name.startswith("token ")}
     assert len(found) > 8
