@@ -72,6 +72,7 @@ def test_dead_letters_are_listed_with_their_last_errors_the_latest_first(queue):
 
 def test_shared_dead_letter_tells_the_error_of_a_part(queue):
     queue.publish("resize", worker_count=2, max_attempts=1)
+    claim_one(queue, "bot-2").resolve()
     claim_one(queue).fail("disk is full")
     (one,) = asked("dead")
     assert one["error"] == "tasks.Failed: disk is full"
