@@ -129,7 +129,7 @@ def test_shared_dead_letter_is_requeued_with_its_parts_and_a_part_is_not_alone(d
     whole = queue.publish("resize", worker_count=2).task
     part = whole.parts.first()
     with django_capture_on_commit_callbacks(execute=True):
-        move_rows(queue.tasks.filter(pk=part.pk), "errored")
+        move_rows(whole.parts.all(), "errored")
     assert fresh(whole).status == "errored"
     assert queue.tasks.filter(pk=part.pk).requeue().count == 0
     done = queue.tasks.requeue(per_minute=60)
