@@ -302,7 +302,7 @@ class Run(models.Model):
     lease_until = models.DateTimeField()
     # The lease in seconds that the worker asked for last, and that its heartbeats renew; null if it never asked.
     lease = models.FloatField(null=True)
-    # The errors in this claim after which the worker tried again, or gave up.
+    # The errors in this claim after which the worker tried again, or gave up; a process writes them at its end.
     unexpected_errors = models.PositiveIntegerField(default=0, db_default=0)
     ended = models.DateTimeField(null=True)
     outcome = models.CharField(max_length=10, choices=Outcome, blank=True)

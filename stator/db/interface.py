@@ -36,6 +36,7 @@ from stator.statements import Statement
 NOT_ZERO = 1 << 56
 # Where an instance keeps its row's place from the claim statement to its claim.
 PLACE = "_stator_place"
+NO_NOTES: Mapping[str, object] = {}
 
 
 class Claim:
@@ -46,13 +47,14 @@ class Claim:
     ``attempted``: the database's time of the claim. ``place``: where in its table the claim has put the row, if known.
     ``unreadable``: the error of the project's code when the instance was made, with which the attempt fails.
     ``heartbeat``: seconds after which the lease is renewed. ``started``: when the project's code was called, 0 before.
-    ``taken_back``: a renewal was refused within the lease.
+    ``taken_back``: a renewal was refused within the lease. ``notes``: values of the program for its record of this
+    attempt; if there are any, the model's option ``recorded`` writes it.
     """
 
     __slots__ = (
         "age", "attempt", "attempted", "cancelled_for", "claimed", "deadline", "failures", "finished", "heartbeat",
-        "instance", "lease", "max_runtime", "operations", "pk", "place", "started", "state", "taken_back", "token",
-        "unreadable", "version",
+        "instance", "lease", "max_runtime", "notes", "operations", "pk", "place", "started", "state", "taken_back",
+        "token", "unreadable", "version",
     )  # fmt: skip
 
     def __init__(self, operations: "Operations", instance: Any, state: State, token: UUID, claimed: float) -> None:
@@ -80,6 +82,7 @@ class Claim:
         self.started = self.finished = 0.0
         self.cancelled_for: str | None = None
         self.taken_back = False
+        self.notes: Mapping[str, object] = NO_NOTES
 
     def __repr__(self) -> str:
         return f"<Claim {self.operations.label} {self.pk} in {self.state.name}, attempt {self.attempt}>"

@@ -269,7 +269,9 @@ class Records(records.Records):
         """Return whether the recording statement writes the program's records of the attempts: those of moves."""
         operations = self._operations
         made = operations.recorded and operations.options.attempts
-        return bool(made and self._kept_with(batch) and batch.saves == self._saved_with(batch))
+        if not made or any(claim.notes for claim in batch.claims):
+            return False
+        return self._kept_with(batch) and batch.saves == self._saved_with(batch)
 
     def _given(self, attempts: AttemptRecords) -> list[Statement]:
         fields = attempts.model._meta

@@ -60,7 +60,8 @@ class ModelOptions:
     just written; the second gets a queryset of rows whose leases have run out, before these are ended, or of rows that
     ``holdable`` takes from a worker, and then as ``why`` a text. ``attempts``: a function of a worker's id and a
     database's alias. It returns the :class:`AttemptRecords` that ``recorded`` would write for moves without an error; a
-    database that can write them together with the outcomes does so, and ``recorded`` is not called for these.
+    database that can write them together with the outcomes does so, and ``recorded`` is not called for these. Claims
+    with ``notes`` go to ``recorded`` in any case, with all others of their batch.
 
     ``lease_end``: a function of the seconds for which a claim of a worker usually holds, and of an expression of the
     moment at which the attempt began. It returns an expression of the moment at which a lease that is taken or renewed

@@ -329,6 +329,7 @@ async def _retried(found: Action, context: Context, settings: Settings, beginnin
             failed = error
             if most:
                 most = await sync_to_async(_most_retries)(found, context)
+                context.claim.notes = {**context.claim.notes, "unexpected_errors": tried + 1}
             if tried >= most:
                 raise
             logger.warning(

@@ -51,7 +51,7 @@ def recorded(using: str, ended: list[tuple[Any, Outcome]]) -> None:
         claims = list(same)
         given = {
             "worker": worker, "token": claims[0].token, "version": key[1], "claimed": claims[0].attempted,
-            "lease_until": _lease_end(claims[0]), **SUCCEEDED,
+            "lease_until": _lease_end(claims[0]), **SUCCEEDED, **claims[0].notes,
         }  # fmt: skip
         _copy(model, [claim.pk for claim in claims], COMPLETED, given, using)
     others = [_run(model, worker, *each) for each in ended if not _is_success(each[1])]
@@ -108,10 +108,10 @@ def _copy(model: Any, pks: Iterable[Any], copied: dict[str, str], given: dict[st
 def _run(model: Any, worker: str, claim: Any, outcome: Outcome) -> Any:
     failure = outcome.failure
     reason = (failure.traceback or f"{failure.kind}: {failure.message}") if failure else outcome.reason
+    came = {"outcome": "failed" if failure else "waited", "reason": bounded(reason, REASON_LENGTH), **claim.notes}
     return model(
         task_id=claim.pk, version=claim.version, worker=worker, token=claim.token, claimed=claim.attempted,
-        lease_until=_lease_end(claim), ended=Now(), outcome="failed" if failure else "waited",
-        reason=bounded(reason, REASON_LENGTH),
+        lease_until=_lease_end(claim), ended=Now(), **came,
     )  # fmt: skip
 
 
@@ -119,8 +119,8 @@ def _is_success(outcome: Outcome) -> bool:
     return outcome.failure is None and isinstance(outcome, Moved)
 
 
-def _alike(claim: Any) -> tuple[UUID, int, float]:
-    return claim.token, claim.version, claim.deadline
+def _alike(claim: Any) -> tuple[UUID, int, float, tuple[tuple[str, Any], ...]]:
+    return claim.token, claim.version, claim.deadline, tuple(sorted(claim.notes.items()))
 
 
 def _lease_end(claim: Any) -> datetime:

@@ -211,6 +211,11 @@ class TestErrors:
         task = ran("flaky", {"times": times})
         assert (task.state, examples.seen, task.state_failures) == (state, ["flaky"] * 3, int(times == 3))
 
+    @pytest.mark.parametrize(("times", "outcome"), [(0, "succeeded"), (2, "succeeded"), (3, "failed")])
+    def test_unexpected_errors_are_counted_in_the_run_whatever_becomes_of_it(self, times: int, outcome: str) -> None:
+        run = ran("flaky", {"times": times}).runs.get()
+        assert (run.outcome, run.unexpected_errors, run.result) == (outcome, times, times + 1 if times < 3 else None)
+
     @pytest.mark.parametrize(("own", "calls"), [(0, 1), (1, 2), (4, 5), (None, 3)])
     def test_number_of_retries_of_the_task_replaces_that_of_the_action(self, own: int | None, calls: int) -> None:
         ran("flaky", {"times": 100}, max_unexpected_retries=own)

@@ -57,6 +57,21 @@ def test_batch_is_recorded_with_its_runs_by_one_statement(count):
     assert Run.objects.filter(worker="w1", outcome="succeeded").count() == 50
 
 
+def test_batch_is_recorded_with_what_some_of_its_attempts_have_noted():
+    queue = make_queue(actions_elsewhere=False)
+    queue.publish_many([{"action": "echo", "data": number} for number in range(4)])
+    operations = operations_of("w1")
+    claims = operations.claim(list(operations.graph.automatic_states), 10)
+    for claim, errors in zip(claims, (0, 2, 0, 1), strict=True):
+        if errors:
+            claim.notes = {"unexpected_errors": errors}
+    done = Moved(operations.graph.states["completed"])
+    operations.record([(claim, replace(done, values={"result": [claim.pk]})) for claim in claims])
+    runs = Run.objects.order_by("task").values_list("task", "outcome", "result", "unexpected_errors")
+    told = zip(sorted(claim.pk for claim in claims), (0, 2, 0, 1), strict=True)
+    assert list(runs) == [(pk, "succeeded", [pk], errors) for pk, errors in told]
+
+
 def test_run_has_the_lease_and_the_token_of_its_claim():
     publish("echo")
     operations = operations_of("w1")
