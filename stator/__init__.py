@@ -26,4 +26,4 @@ __all__ = [
     "__version__",
 ]
 
-__version__ = "1.0"
+__version__ = "1.1.dev0"
