@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.postgresql]
 CREATE, DROP = (
     block.text.replace("shop_site", "testapp_site")
     for block in blocks_of(DOCS / "how-to/raw-sql.rst")
-    if block.language == "sql"
+    if block.language == "postgresql"
 )
 
 
