@@ -2,8 +2,9 @@
 
 from stator.exceptions import Fail, TryAgainLater
 from tasks.actions.registry import Context, action
+from tasks.failures import Cancel, Release
 
 # Imported here, because a later first import of this submodule would replace the function of the same name.
 from tasks.periodic import Tick, periodic
 
-__all__ = ["Context", "Fail", "Tick", "TryAgainLater", "action", "periodic"]
+__all__ = ["Cancel", "Context", "Fail", "Release", "Tick", "TryAgainLater", "action", "periodic"]

@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 
-from stator.exceptions import Fail, NotBegun, StatorError
+from stator.exceptions import Fail, NotBegun, StatorError, TryAgainLater
 from stator.graph.tracebacks import RemoteTraceback
 
 # The most characters of an error on one line.
@@ -23,6 +23,28 @@ class OutOfAttempts(StatorError):
 
 class IsolationError(StatorError):
     """The process of an isolated action ended without an answer."""
+
+
+class Release(TryAgainLater):
+    """An action gives its task up for another worker, which is no error: the task is due after its back-off.
+
+    The attempt counts, and this worker has rejected the task.
+    """
+
+    outcome = "released"
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(None, reason)
+
+
+class Cancel(Fail):
+    """An action cancels its task, which need not be done at all."""
+
+    outcome = "canceled"
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 class Throttled(NotBegun):

@@ -20,6 +20,7 @@ from django.utils.module_loading import autodiscover_modules
 
 from stator.exceptions import AttemptTimedOut, Fail, LeaseLost, NotBegun, TryAgainLater, passable
 from stator.graph.backoff import Backoff, delay_after
+from stator.graph.failures import bounded, text_of
 from stator.graph.tracebacks import RemoteTraceback
 from stator.signals import on_heartbeat, on_start
 from tasks.actions.isolation import Child
@@ -38,8 +39,9 @@ from tasks.actions.registry import (
 from tasks.actions.threads import Threads, contained
 from tasks.actions.values import storable
 from tasks.conf import Settings, load_settings
-from tasks.failures import NoHandler, OutOfAttempts, Throttled, final, remote
+from tasks.failures import Cancel, NoHandler, OutOfAttempts, Release, Throttled, final, remote
 from tasks.queue.process_eligibility import choose, choose_actions, note_rules
+from tasks.queue.runs import REASON_LENGTH
 
 __all__ = ["Action", "Context", "NoHandler", "action", "attempt", "backoff_of_attempt", "find", "registry"]
 
@@ -213,7 +215,13 @@ async def attempt(task: Any) -> str:
         seconds = task.timeout or found.timeout or queue.timeout or settings.TIMEOUT
         beginning = _Beginning(task.stator, seconds)
         await beginning.limited(_carry_out(found, task, settings, beginning))
+    except Cancel as end:
+        _note_end(task.stator, end)
+        return "canceled"
     except TryAgainLater as later:
+        if isinstance(later, Release):
+            _note_end(task.stator, later)
+            later.after = delay_after(backoff, task.stator.attempt, 1.0)
         if task.stator.attempt < most:
             raise
         error: BaseException = OutOfAttempts(
@@ -235,6 +243,12 @@ async def attempt(task: Any) -> str:
     # Set only on failure: an attempt whose context has changed needs an asyncio task of its own.
     _backoff.set(backoff)
     raise error
+
+
+def _note_end(claim: Any, end: Release | Cancel) -> None:
+    """Have the attempt recorded as one whose action gave its task up."""
+    reason = bounded(text_of(end.reason), REASON_LENGTH)
+    claim.notes = {**claim.notes, "outcome": end.outcome, "reason": reason}
 
 
 def _is_cancelled() -> bool:
@@ -402,6 +416,8 @@ async def _isolated(context: Context, settings: Settings, beginning: _Beginning)
         return answer["value"]
     if "not_begun" in answer:
         raise NotBegun(answer["not_begun"], answer["reason"])
+    if "outcome" in answer:
+        raise {end.outcome: end for end in (Release, Cancel)}[answer["outcome"]](answer["reason"])
     if "after" in answer:
         raise TryAgainLater(answer["after"], answer["reason"])
     cause = RemoteTraceback(answer["traceback"], answer["fingerprint"])

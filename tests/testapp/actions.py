@@ -222,6 +222,10 @@ def alone(context: tasks.Context, do: str = "", path: str = "") -> Any:
         raise tasks.Fail("never")
     if do == "later":
         raise tasks.TryAgainLater(7, "not yet")
+    if do == "release":
+        raise tasks.Release("not here")
+    if do == "cancel":
+        raise tasks.Cancel("not here")
     if do == "print":
         print("x" * 100_000)
     if do == "huge":

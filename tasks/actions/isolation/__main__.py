@@ -13,13 +13,14 @@ import django
 from django.db import DatabaseError, InterfaceError, connections
 
 from stator.exceptions import NotBegun, TryAgainLater
-from stator.graph.failures import describe
+from stator.graph.failures import describe, text_of
 from stator.worker.supervisor import end_with, handlers_for_children
 from tasks.actions.isolation import START_AGAIN
 from tasks.actions.isolation.surroundings import take_over, take_over_settings
 from tasks.actions.registry import Context, find
 from tasks.actions.values import storable
 from tasks.conf import load_settings
+from tasks.failures import Cancel, Release
 
 
 def main() -> None:
@@ -60,6 +61,8 @@ def answer_to(request: dict[str, Any]) -> dict[str, Any]:
         return {"value": carry_out(request)}
     except NotBegun as error:
         return {"not_begun": error.after, "reason": error.reason}
+    except (Release, Cancel) as end:
+        return {"outcome": end.outcome, "reason": text_of(end.reason)}
     except TryAgainLater as later:
         return {"after": later.after, "reason": str(later.reason)}
     except BaseException as error:  # noqa: BLE001 - whatever it raises is the answer

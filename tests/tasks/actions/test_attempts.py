@@ -12,6 +12,7 @@ from django.db.models.functions import Now
 from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
+import tasks
 from stator.models import History
 from stator.runner import StatorRunner
 from stator.testing import Moved, Waiting, advance, attempt, drain
@@ -241,6 +242,43 @@ class TestErrors:
         drain(Task)
         task.refresh_from_db()
         assert (task.state, task.result) == ("completed", None)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+class TestGivingUp:
+    def give_up(self, monkeypatch: pytest.MonkeyPatch, is_async: bool, end: BaseException, **options: Any) -> None:
+        def call() -> None:
+            examples.seen.append("given up")
+            if len(examples.seen) <= options.get("local_retries", 0):
+                raise examples.Odd("first")
+            raise end
+
+        async def acall() -> None:
+            call()
+
+        action = Action(name="give-it-up", function=acall if is_async else call, local_delay=0.001, **options)
+        monkeypatch.setitem(registry, "give-it-up", {"": action})
+
+    def test_action_releases_its_task_for_another_worker(self, monkeypatch: pytest.MonkeyPatch, is_async: bool) -> None:
+        self.give_up(monkeypatch, is_async, tasks.Release("no\x00space here"), backoff=30)
+        task = ran("give-it-up", max_attempts=2)
+        assert (task.status, task.state_failures, task.attempts) == ("invisible", 0, 1)
+        assert task.rejected_by == [task.runs.get().worker]
+        advance(45, Task)
+        drain(Task)
+        task.refresh_from_db()
+        assert (task.status, task.attempts, len(examples.seen)) == ("errored", 2, 2)
+        assert list(task.runs.values_list("outcome", "reason")) == [("released", "no\ufffdspace here")] * 2
+
+    def test_action_cancels_its_task(self, monkeypatch: pytest.MonkeyPatch, is_async: bool) -> None:
+        self.give_up(monkeypatch, is_async, tasks.Cancel("done before"), local_retries=1)
+        other = make("echo", 5)
+        task = ran("give-it-up")
+        run = task.runs.get()
+        assert (task.status, task.result, task.state_failures) == ("canceled", None, 0)
+        assert (run.outcome, run.reason, run.unexpected_errors) == ("canceled", "done before", 1)
+        assert run.ended == task.state_changed
+        assert (other.runs.get().outcome, other.runs.get().result) == ("succeeded", [5])
 
 
 class TestFence:

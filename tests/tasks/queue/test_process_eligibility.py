@@ -7,8 +7,10 @@ import pytest
 from django.test import override_settings
 from django.utils import timezone
 
+import tasks
 from stator.exceptions import LeaseLost
 from stator.models import Worker
+from tasks.actions.registry import Action, registry
 from tasks.models import Run, Task
 from tasks.queue import process_eligibility
 from tasks.queue.process_eligibility import choose_actions
@@ -35,6 +37,19 @@ def test_process_that_failed_does_not_get_the_task_again():
     assert fresh(task).rejected_by == ["w1"]
     assert process("w2") == 1
     assert fresh(task).rejected_by == ["w1", "w2"]
+
+
+def test_process_that_released_a_task_leaves_it_to_others(monkeypatch):
+    def release():
+        raise tasks.Release("not here")
+
+    monkeypatch.setitem(registry, "release", {"": Action(name="release", function=release)})
+    task = publish("release")
+    assert process("w1") == 1
+    pass_time(3600)
+    assert process("w1") == 0
+    assert (fresh(task).status, fresh(task).rejected_by) == ("pending", ["w1"])
+    assert process("w2") == 1
 
 
 def test_retries_let_it_have_the_task_so_often():

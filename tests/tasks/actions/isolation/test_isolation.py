@@ -72,6 +72,14 @@ class TestAnswers:
         assert (task.state, report(task).error, report(task).message) == ("errored", "stator.exceptions.Fail", "never")
         assert attempt(make("later")) == Waiting(7, None, "not yet")
 
+    @pytest.mark.parametrize(
+        ("do", "status", "outcome"), [("release", "invisible", "released"), ("cancel", "canceled", "canceled")]
+    )
+    def test_it_gives_up_its_task(self, do: str, status: str, outcome: str) -> None:
+        task = ran(do)
+        run = task.runs.get()
+        assert (task.status, run.outcome, run.reason) == (status, outcome, "not here")
+
     def test_after_its_attempts_it_is_errored_as_any_other(self) -> None:
         task = ran("raise", max_attempts=1)
         assert (task.state, report(task).error) == ("errored", "tests.testapp.actions.Odd")
