@@ -82,11 +82,12 @@ def test_only_what_a_killed_process_had_begun_is_lost(worker_process: Any, naps:
         wait_until(lambda: len(naps.begun) >= THREADS, message=first.output)
         first.kill()
         first.wait()
-    lost = {each.task for each in naps.begun} - in_state("completed")
+    begun = {each.task for each in naps.begun}
     with worker_process("tasks.Task", STATOR_LEASE="3", **QUICKLY) as second:
-        wait_until(lambda: len(in_state("completed")) == 30 - len(lost), message=second.output)
-    Task.objects.end_exhausted()
-    assert in_state("errored") == lost
+        # The leases of the killed process may last longer than the work of the other.
+        wait_until(lambda: Task.objects.end_exhausted() == 0 and not in_state("pending"), message=second.output)
+    lost = in_state("errored")
+    assert lost <= begun
     assert len(lost) <= THREADS
     assert max(Counter(each.task for each in naps.begun).values()) == 1
 
