@@ -58,8 +58,8 @@ BAD_ARGUMENTS = [
     ([], {"processes": 0}, "--processes 0 must be from 1 to 256"),
     ([], {"processes": -1}, "--processes -1 must be from 1 to 256"),
     ([], {"processes": 10**9}, "--processes 1000000000 must be from 1 to 256"),
-    ([], {"name": "-w"}, "--name '-w' must be a name of 1 to 100 letters"),
-    ([], {"name": "w" * 101}, "must be a name of 1 to 100 letters"),
+    ([], {"name": "a\tb"}, "must be a text of 1 to 100 printable characters"),
+    ([], {"name": "w" * 101}, "must be a text of 1 to 100 printable characters"),
     ([], {"name": "w" * 98, "processes": 10}, "with the suffix -10"),
     ([], {"run_for": -1.0}, "--run-for -1.0 must be a number of seconds, at least 0"),
     ([], {"run_for": NAN}, "--run-for nan must be a number of seconds"),
@@ -269,7 +269,7 @@ class TestWorking:
         assert (events[0], events[-1]) == ("stator.starting", "stator.ended")
 
     def test_program_that_calls_it_is_not_ended_where_the_database_cannot_be_used(self, monkeypatch):
-        def refuse(models, alias):
+        def refuse(models, alias, schemas):
             raise Unusable("database 'default' is away; look for it")
 
         monkeypatch.setattr(runstator, "check_database", refuse)
@@ -298,7 +298,7 @@ def test_all_models_are_chosen_unless_some_are_named():
 
 
 def test_unusable_database_is_one_line(monkeypatch, capsys):
-    def refuse(models, alias):
+    def refuse(models, alias, schemas):
         raise Unusable("database 'default' is a read replica (in recovery); point it at the primary")
 
     monkeypatch.setattr(runstator, "check_database", refuse)
