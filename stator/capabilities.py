@@ -34,6 +34,8 @@ class Capabilities:
     has_gin: bool = False
     # JSON's true and false are equal to the texts "true" and "false" when values in JSON are compared.
     takes_booleans_for_texts: bool = False
+    # Values in JSON are compared as texts; ``JSON_CONTAINS`` tells types apart.
+    compares_json_as_text: bool = False
     # Arrays, which pass many keys as one parameter.
     has_arrays: bool = False
     # A table in FROM may be a query that refers to the row of the query around it.
@@ -85,7 +87,7 @@ SQLITE = Capabilities(
 # MariaDB too.
 MYSQL = Capabilities(
     name="mysql",
-    needs_generated_columns=True, clock_in_zone_of_session=True,
+    needs_generated_columns=True, compares_json_as_text=True, clock_in_zone_of_session=True,
     replica_query="SELECT @@global.read_only", replica_sign="read_only is on",
 )  # fmt: skip
 

@@ -125,11 +125,15 @@ def with_metadata(rows: Any, metadata: Metadata) -> Any:
     if isinstance(metadata, Parameter) or (able := capabilities_of(connections[rows.db])).has_gin:
         return rows.filter(metadata__contains=metadata)
     for number, (name, value) in enumerate(metadata.items()):
+        path = Value(f"$.{json.dumps(name)}")
+        if able.compares_json_as_text and isinstance(value, bool | int | float | str):
+            given = Value(json.dumps(value))
+            rows = rows.filter(Func("metadata", given, path, function="JSON_CONTAINS", output_field=BooleanField()))
+            continue
         # Not lookups such as metadata__name: the name may be any text, even that of a lookup.
         rows = rows.alias(**{f"tasks_value_{number}": KeyTransform(name, "metadata")})
         rows = rows.filter(**{f"tasks_value_{number}": value})
         if able.takes_booleans_for_texts and (isinstance(value, bool) or value in ("true", "false")):
-            path = Value(f"$.{json.dumps(name)}")
             kind = Func("metadata", path, function="JSON_TYPE", output_field=TextField())
             rows = rows.filter(Exact(kind, Value(str(value).lower() if isinstance(value, bool) else "text")))
     return rows

@@ -1,5 +1,6 @@
 """Query expressions that Django's ORM does not have for every database."""
 
+import json
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
@@ -109,8 +110,13 @@ class Names(Func):
 
     def as_mysql(self, compiler: Any, connection: Any, **context: Any) -> Any:
         """Return the SQL for MySQL and MariaDB."""
-        template = "JSON_CONTAINS(%(expressions)s))"
-        return super().as_sql(compiler, connection, template=template, arg_joiner=", JSON_QUOTE(", **context)
+        template, named = "JSON_CONTAINS(%(expressions)s)", self.source_expressions[1]
+        if not isinstance(named, Value):
+            return super().as_sql(compiler, connection, template=f"{template})", arg_joiner=", JSON_QUOTE(", **context)
+        # As Django writes it: MariaDB compares characters and their escapes as they stand.
+        quoted = self.copy()
+        quoted.source_expressions[1] = Value(json.dumps(named.value))
+        return super(Names, quoted).as_sql(compiler, connection, template=template, arg_joiner=", ", **context)
 
 
 class Later(Func):

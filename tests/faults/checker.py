@@ -225,6 +225,7 @@ def atomic_effects_are_accepted(case: Case) -> None:
 
 def holders_alone_write(case: Case) -> None:
     """I4."""
+    started = {effect.claim for effect in case.effects}
     for step in case.steps:
         by_holder = step.event.actor == step.holder
         if step.kind in (Kind.WAIT, Kind.RELEASE) and not by_holder:
@@ -232,7 +233,8 @@ def holders_alone_write(case: Case) -> None:
         if step.kind is Kind.MOVE and step.holder and not (by_holder or case.by_operator(step)):
             case.object_to("I4", f"{step.event.actor} moved what {step.holder} held")
         # Its holder unlocks a row if it gives up an attempt that had begun, which counts.
-        if step.kind is Kind.UNLOCK and not (by_holder or case.by_operator(step)):
+        gives_up = by_holder and (step.event.old.claim in started or not case.rules.started)
+        if step.kind is Kind.UNLOCK and not (gives_up or case.by_operator(step)):
             case.object_to("I4", f"{step.event.actor} ended the claim of {step.holder}")
 
 
