@@ -40,7 +40,8 @@ class Threads:
         self.count = count
         self._queue: SimpleQueue[_Call] = SimpleQueue()
         self._lock = threading.Lock()
-        self._alive = self._idle = self._given_up = 0
+        # ``_queued`` counts calls until their threads have noted them: the queue is shorter a moment before that.
+        self._alive = self._idle = self._queued = self._given_up = 0
         # Calls that may be handed back.
         self._waiting: dict[int, _Call] = {}
         self._exhausted_since = 0.0
@@ -79,7 +80,8 @@ class Threads:
             if not must_begin:
                 self._waiting[id(call)] = call
             self._queue.put(call)
-            if self._idle < self._queue.qsize():
+            self._queued += 1
+            if self._idle < self._queued:
                 self._start_thread()
         try:
             return await call.future
@@ -117,6 +119,7 @@ class Threads:
         call = self._queue.get()
         with self._lock:
             self._idle -= 1
+            self._queued -= 1
             if call.given_up:
                 return True
             self._waiting.pop(id(call), None)
