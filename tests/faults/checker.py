@@ -48,6 +48,8 @@ class Rules:
     due_slack: float | None = None
     atomic: frozenset[str] = frozenset()
     started: bool = True
+    # Whether the start is written before anything else of an attempt can happen, as in the simulation.
+    start_is_first: bool = False
     quiet: bool = True
     operators: frozenset[str] = frozenset({"operator"})
     longest_lease: float | None = None
@@ -233,7 +235,7 @@ def holders_alone_write(case: Case) -> None:
         if step.kind is Kind.MOVE and step.holder and not (by_holder or case.by_operator(step)):
             case.object_to("I4", f"{step.event.actor} moved what {step.holder} held")
         # Its holder unlocks a row if it gives up an attempt that had begun, which counts.
-        gives_up = by_holder and (step.event.old.claim in started or not case.rules.started)
+        gives_up = by_holder and (step.event.old.claim in started or not case.rules.start_is_first)
         if step.kind is Kind.UNLOCK and not (gives_up or case.by_operator(step)):
             case.object_to("I4", f"{step.event.actor} ended the claim of {step.holder}")
 

@@ -245,10 +245,10 @@ def test_commits_since_a_backup_that_is_restored_are_made_again_and_their_holder
     backup.rename(file)
     gate.touch()
 
-    workers.until(lambda: logged(worker, "stator.lease_lost"))
+    workers.until(lambda: logged(worker, "stator.claim_ended"))
     # That of the backup is still held by its worker, whose outcome is written to it.
     finish(workers, watched)
-    assert [line["pk"] for line in logged(worker, "stator.lease_lost")] == [str(lost.pk)]
+    assert [line["pk"] for line in logged(worker, "stator.claim_ended")] == [str(lost.pk)]
     assert Effect.objects.filter(object_pk=str(held.pk), state="fresh").count() == 1
     assert not Job.objects.filter(pk=lost.pk).exists()
 

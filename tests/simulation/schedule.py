@@ -32,6 +32,7 @@ OPERATOR, CHORES = "operator", "chores"
 ROUNDS = 6
 
 RULES = Rules(
+    start_is_first=True,
     edges=frozenset(NEXT.items()),
     terminal=frozenset({"done"}),
     initial="fresh",
