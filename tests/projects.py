@@ -125,6 +125,22 @@ class Project:
         return {**kept, "PYTHONPATH": str(settings.BASE_DIR)}
 
 
+# What the pages of the admin need.
+ADMIN_SETTINGS = """
+MIDDLEWARE = [
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+]
+TEMPLATES = [{
+    "BACKEND": "django.template.backends.django.DjangoTemplates", "APP_DIRS": True, "OPTIONS": {"context_processors": [
+        "django.template.context_processors.request", "django.contrib.auth.context_processors.auth",
+        "django.contrib.messages.context_processors.messages",
+    ]},
+}]
+"""
+
+
 @contextmanager
 def temporary_project(folder: Path) -> Iterator[Project]:
     """A project without files, with an empty database of the vendor that is tested now."""

@@ -14,7 +14,7 @@ from django.template import engines
 from django.test import override_settings
 
 from tests.processes import free_port, wait_until
-from tests.projects import Project, temporary_project
+from tests.projects import ADMIN_SETTINGS, Project, temporary_project
 
 SETTINGS = """
 ROOT_URLCONF = "urls"
@@ -23,17 +23,6 @@ INSTALLED_APPS = [
     THEME, *INSTALLED_APPS, "django.contrib.sessions", "django.contrib.messages", "django.contrib.staticfiles",
     "django.contrib.admin",
 ]
-MIDDLEWARE = [
-    "django.contrib.sessions.middleware.SessionMiddleware",
-    "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "django.contrib.messages.middleware.MessageMiddleware",
-]
-TEMPLATES = [{
-    "BACKEND": "django.template.backends.django.DjangoTemplates", "APP_DIRS": True, "OPTIONS": {"context_processors": [
-        "django.template.context_processors.request", "django.contrib.auth.context_processors.auth",
-        "django.contrib.messages.context_processors.messages",
-    ]},
-}]
 """
 
 URLS = """
@@ -112,7 +101,7 @@ def test_panel_needs_one_block_of_a_theme() -> None:
 def test_object_is_shown_in_a_theme(theme: str, window: Any, tmp_path: Any) -> None:
     pytest.importorskip(theme)
     with temporary_project(tmp_path) as project:
-        project.begin("shop", further=f"THEME = {theme!r}\n{SETTINGS}")
+        project.begin("shop", further=f"THEME = {theme!r}\n{SETTINGS}{ADMIN_SETTINGS}")
         for name, text in (("urls.py", URLS), ("shop/models.py", MODELS), ("shop/admin.py", ADMIN)):
             project.write(name, text)
         project.manage("makemigrations", "shop")

@@ -20,7 +20,7 @@ from tests.faults.fleet import logged
 from tests.faults.proxy import Proxy
 from tests.faults.servers import NO_TEST_DATABASES, OPTIONS, address_of, default_database_on, url_through
 from tests.processes import wait_until
-from tests.testapp.faults import Effect, Job, ThreadJob
+from tests.testapp.faults import Effect, Event, Job, ThreadJob
 
 pytestmark = [pytest.mark.fault, pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
 
@@ -185,12 +185,22 @@ def test_work_that_was_begun_on_an_old_primary_that_came_back_is_refused_on_the_
 
 
 def lead(workers, proxy, server):
-    """Have the address of the workers lead to a server, and wait until they have done something there."""
+    """Have the address of the workers lead to a server, and wait until each worker has recorded an outcome there.
+
+    A worker whose connection breaks while it records cannot tell its outcome from another claim's on the same key,
+    state and version, and reports neither as refused.
+    """
     proxy.lead_to(*address_of(server))
     proxy.cut()
     with default_database_on(server):
-        job = ThreadJob.objects.create()
-        workers.until(lambda: ThreadJob.objects.filter(pk=job.pk, state="done").exists())
+        known = max(Event.objects.values_list("pk", flat=True), default=0)
+        done = Event.objects.filter(pk__gt=known, label="testapp.threadjob", new__state="done")
+
+        def has_each_recorded():
+            ThreadJob.objects.create()
+            return {actor.partition(":")[0] for actor in done.values_list("actor", flat=True)} == set(workers.alive)
+
+        workers.until(has_each_recorded)
 
 
 def begin(workers, pks, gate):
