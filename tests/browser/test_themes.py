@@ -122,6 +122,8 @@ def look(project: Project, window: Any) -> None:
         window.find_element("name", "username").send_keys("ada")
         window.find_element("name", "password").send_keys("x")
         window.find_element("css selector", "form [type=submit]").click()
+        # A click returns before the form is sent.
+        wait_until(lambda: "/login/" not in window.current_url)
         window.get(f"{address}/admin/shop/invoice/1/change/")
         assert len(window.find_elements("css selector", ".stator-live")) == 1
         assert window.find_elements("css selector", "form form, form .stator-live") == []
