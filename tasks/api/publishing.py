@@ -13,7 +13,7 @@ from tasks.api.answers import answer, published_out
 from tasks.api.documents import refusals
 from tasks.api.rate_limits import row_rates
 from tasks.api.schemas import (
-    Manner,
+    OnExistingKeyIn,
     PublishedManyOut,
     PublishedOut,
     PublishIn,
@@ -32,7 +32,7 @@ from tasks.queue.publishing import Published
 
 router = Router(tags=["publishing"])
 
-MANNER = set(Manner.model_fields)
+ON_EXISTING = set(OnExistingKeyIn.model_fields)
 
 
 @router.post(
@@ -110,9 +110,9 @@ def requeue(request: ApiRequest, pk: int) -> Task:
     return task_of(request.auth, pk)
 
 
-def _publish(consumer: Consumer, queue: str, tasks: Sequence[TaskIn], manner: Manner) -> list[Published]:
-    messages = [task.dict(exclude_unset=True, exclude=MANNER) for task in tasks]
-    options = publishing.Manner(**{name: getattr(manner, name) for name in MANNER})
+def _publish(consumer: Consumer, queue: str, tasks: Sequence[TaskIn], on_existing: OnExistingKeyIn) -> list[Published]:
+    messages = [task.dict(exclude_unset=True, exclude=ON_EXISTING) for task in tasks]
+    options = publishing.OnExistingKey(**{name: getattr(on_existing, name) for name in ON_EXISTING})
     found = queue_of(consumer, queue)
     results = publishing.publish(found, messages, options, over_http=True, admit=partial(_take_rows, consumer))
     # Each answer needs the task's parts and attempts: read them once for all tasks.

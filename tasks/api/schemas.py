@@ -87,7 +87,7 @@ class TaskChange(Body):
     retention: SecondsOrNone | None = Field(None, description="Once it has ended.", examples=[86400])
 
 
-class Manner(Body):
+class OnExistingKeyIn(Body):
     """What to do if the queue already has a task with this key."""
 
     update: bool = Field(False, description="Write the given parameters into a waiting task.", examples=[False])
@@ -99,11 +99,11 @@ class Manner(Body):
     )
 
 
-class PublishIn(TaskIn, Manner):
+class PublishIn(TaskIn, OnExistingKeyIn):
     """A task to publish."""
 
 
-class PublishManyIn(Manner):
+class PublishManyIn(OnExistingKeyIn):
     """Tasks to publish, all or none of them."""
 
     tasks: list[TaskIn] = Field(

@@ -83,13 +83,13 @@ class Client:
         body = {"action": action, **({} if data is ... else {"data": data}), **options}
         return self._call("POST", f"queues/{_quote(queue)}/tasks", body, again=_may_repeat([options], options))
 
-    def publish_many(self, queue: str, tasks: list[dict[str, Any]], **manner: bool) -> list[Any]:
+    def publish_many(self, queue: str, tasks: list[dict[str, Any]], **on_existing: bool) -> list[Any]:
         """Publish tasks, each a dictionary of arguments of :meth:`publish`; return one result for each, in order.
 
-        ``manner``: ``update``, ``clear_failed`` and ``clear_succeeded``, for all of them.
+        ``on_existing``: ``update``, ``clear_failed`` and ``clear_succeeded``, for all of them.
         """
-        path, body = f"queues/{_quote(queue)}/tasks/bulk", {"tasks": tasks, **manner}
-        return list(self._call("POST", path, body, again=_may_repeat(tasks, manner))["results"])
+        path, body = f"queues/{_quote(queue)}/tasks/bulk", {"tasks": tasks, **on_existing}
+        return list(self._call("POST", path, body, again=_may_repeat(tasks, on_existing))["results"])
 
     def claim(self, queue: str, *, worker: str, wait: float = 0.0, **options: Any) -> list["Claim"]:
         """Claim up to ``limit`` tasks (one by default), waiting up to ``wait`` seconds for the first."""
@@ -473,8 +473,8 @@ def _error_of(response: urllib.error.HTTPError) -> Exception:
     return ApiError(response.code, code, detail)
 
 
-def _may_repeat(tasks: Iterable[Mapping[str, object]], manner: Mapping[str, object]) -> bool:
-    clears = manner.get("clear_failed") or manner.get("clear_succeeded")
+def _may_repeat(tasks: Iterable[Mapping[str, object]], on_existing: Mapping[str, object]) -> bool:
+    clears = on_existing.get("clear_failed") or on_existing.get("clear_succeeded")
     return not clears and all(task.get("key") is not None for task in tasks)
 
 

@@ -24,7 +24,7 @@ from tasks.client.consuming import beat_after
 from tasks.conf import load_settings
 from tasks.exceptions import TaskError
 from tasks.messages import check_json, check_lease, check_metadata, check_worker, worker_digits
-from tasks.queue import at_once, runs
+from tasks.queue import runs, single_statement
 from tasks.queue.eligibility import allowed, attempts_left, in_line, lease_end, picker, renewed_end
 from tasks.sharding import shards
 
@@ -98,7 +98,7 @@ class TaskClaim:
         settings, longest = load_settings(), claims.longest_lease(type(self.task), using=self._using)
         check_lease(lease, longest)
         sent = time.monotonic()
-        if not unexpected and (renewed := at_once.hold(self._claim, self.worker, lease, settings)):
+        if not unexpected and (renewed := single_statement.hold(self._claim, self.worker, lease, settings)):
             self._note_hold(sent, *renewed)
             return
         queues: QuerySet[Any] = QuerySet(type(self.task).queue.field.related_model, using=self._using)
@@ -110,7 +110,7 @@ class TaskClaim:
                 raise LeaseLost(f"task {self.task.pk} is for other workers now than {self.worker}")
             raise self._lost()
         held = self._rows.filter(pk=self.task.pk, state_claim=self.token)
-        for row in held.values_list(Now(), "state_locked_until", *at_once.FOLLOWED):
+        for row in held.values_list(Now(), "state_locked_until", *single_statement.FOLLOWED):
             counted = {"unexpected_errors": F("unexpected_errors") + 1} if unexpected else {}
             self._run.update(lease_until=row[1], **({} if lease is None else {"lease": lease}), **counted)
             if unexpected:
@@ -120,7 +120,7 @@ class TaskClaim:
         raise self._lost()
 
     def _note_hold(self, sent: float, now: datetime, until: datetime, *followed: float | None) -> None:
-        for name, value in zip(at_once.FOLLOWED, followed, strict=True):
+        for name, value in zip(single_statement.FOLLOWED, followed, strict=True):
             setattr(self.task, name, value)
         self.lease, self._since = (until - now).total_seconds(), sent
         if self.lease <= 0:
@@ -132,7 +132,7 @@ class TaskClaim:
         settings = load_settings()
         check_json("result", result, settings.PAYLOAD_LIMIT, settings.PAYLOAD_DEPTH)
         values = {"result": result}
-        if at_once.end([(self._claim, values)], "completed", "succeeded"):
+        if single_statement.end([(self._claim, values)], "completed", "succeeded"):
             self.ended = True
             return
         self._end("succeeded", "", lambda then: claims.move(self._claim, "completed", values=values, then=then), result)
@@ -150,14 +150,14 @@ class TaskClaim:
     def cancel(self, reason: str = "") -> None:
         """Cancel the task: it need not be done at all."""
         told = bounded(str(reason), runs.REASON_LENGTH)
-        if at_once.end([(self._claim, None)], "canceled", "canceled", told):
+        if single_statement.end([(self._claim, None)], "canceled", "canceled", told):
             self.ended = True
             return
         self._end("canceled", told, lambda then: claims.move(self._claim, "canceled", then=then))
 
     def hand_back(self) -> None:
         """Return a task that was not begun, as if it had never been claimed: no attempt counts, and no rejection."""
-        if at_once.hand_back(self._claim):
+        if single_statement.hand_back(self._claim):
             self.ended, self.left = True, {"state_ready": True, "state_attempts": self.attempt - 1}
             return
         self._write(lambda: claims.release(self._claim, then=self._forget_run))
@@ -213,7 +213,7 @@ class TaskClaim:
         self._run.delete()
 
     def _give_up(self, outcome: str, reason: str, failure: Failure | None) -> None:
-        if due := at_once.give_up(self._claim, outcome, reason, failure, load_settings()):
+        if due := single_statement.give_up(self._claim, outcome, reason, failure, load_settings()):
             self.ended, self.left = True, {"state_ready": True, "state_next_attempt": due}
             return
         mine = self._rows.filter(pk=self.task.pk, state_claim=self.token)
@@ -263,7 +263,7 @@ def claim(queue: Any, worker: str, limit: int, lease: float | None, metadata: di
     check_metadata({} if metadata is None else metadata, settings.METADATA_LIMIT)
     if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= settings.CLAIM_LIMIT:
         raise TaskError(f"limit={limit!r} must be a whole number from 1 to {settings.CLAIM_LIMIT}")
-    held, seen = at_once.claim(queue, worker, worker_digits(worker), limit, lease, metadata, settings)
+    held, seen = single_statement.claim(queue, worker, worker_digits(worker), limit, lease, metadata, settings)
     if held:
         if not seen:
             queue.note_worker(worker)

@@ -12,7 +12,7 @@ from stator.exceptions import LeaseLost
 from stator.models import Now
 from tasks.conf import load_settings
 from tasks.messages import check_json, is_same_json
-from tasks.queue import at_once
+from tasks.queue import single_statement
 from tasks.queue.claiming import TaskClaim
 
 
@@ -96,7 +96,7 @@ def resolve_many(results: Mapping[TaskClaim, Any]) -> list[TaskClaim]:
     lost = [
         by_claim[claim]
         for each in ends.values()
-        if not at_once.end(each, "completed", "succeeded")
+        if not single_statement.end(each, "completed", "succeeded")
         for claim in claims.move_many(each, "completed", then=note)
     ]
     for held in results:

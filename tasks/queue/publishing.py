@@ -16,7 +16,7 @@ from tasks.exceptions import MoveRefused, PublishRefused, QueuePaused, TaskError
 from tasks.inserts import BATCH, insert_with_keys
 from tasks.messages import Message, checked_message, exclusive_value, message_of
 from tasks.queue import actions as queue_actions
-from tasks.queue import at_once
+from tasks.queue import single_statement
 from tasks.queue.expressions import Later
 from tasks.queue.operator_actions import clear, lock_with_parts
 from tasks.sharding import shards
@@ -63,7 +63,7 @@ class Published:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manner:
+class OnExistingKey:
     """Options for keys that exist already.
 
     ``update``: write the given parameters into a waiting task. ``clear_failed`` and ``clear_succeeded``: forget the
@@ -83,7 +83,7 @@ class Manner:
 def publish(
     queue: Any,
     given: Iterable[dict[str, Any]],
-    manner: Manner,
+    on_existing: OnExistingKey,
     *,
     known_only: bool = False,
     over_http: bool = False,
@@ -99,8 +99,8 @@ def publish(
     messages = [message_of(_dictionary(each), settings, lease) for each in _bounded(given, settings.PUBLISH_LIMIT)]
     rows = sum(message.rows for message in messages)
     bound_rows(rows, settings.PUBLISH_LIMIT)
-    if rows == len(messages) and not manner.changes:
-        tasks, admitted = _at_once(queue, messages, settings, known_only, over_http, admit)
+    if rows == len(messages) and not on_existing.changes:
+        tasks, admitted = _in_one_statement(queue, messages, settings, known_only, over_http, admit)
         if tasks:
             return [Published(task, PublishOutcome.INSERTED) for task in tasks]
         admit = _admitted if admitted else admit
@@ -109,13 +109,13 @@ def publish(
     admit(rows)
     # From the home database: copies may be out of date.
     listed = frozenset(queue.http_actions) if over_http else None
-    write = partial(_into, manner=manner, settings=settings, listed=listed)
+    write = partial(_into, on_existing=on_existing, settings=settings, listed=listed)
     if not queue.databases:
         return write(queue, messages)
-    return shards.publish(queue, messages, write, update=manner.update)
+    return shards.publish(queue, messages, write, update=on_existing.update)
 
 
-def _at_once(
+def _in_one_statement(
     queue: Any,
     messages: list[Message],
     settings: Settings,
@@ -144,7 +144,7 @@ def _at_once(
     keys = [message.key for message in messages if message.key is not None]
     if len(messages) > 1 and keys and _found(queue, keys, lock=False):
         return [], True
-    return at_once.publish(queue, rows, over_http=over_http), True
+    return single_statement.publish(queue, rows, over_http=over_http), True
 
 
 def _admitted(rows: int) -> None:
@@ -160,7 +160,7 @@ def bound_rows(rows: int, most: int) -> None:
 
 
 def _into(
-    queue: Any, messages: list[Message], manner: Manner, settings: Settings, listed: frozenset[str] | None
+    queue: Any, messages: list[Message], on_existing: OnExistingKey, settings: Settings, listed: frozenset[str] | None
 ) -> list[Published]:
     """Publish into this copy's database. ``listed``: over HTTP, the actions that the queue lists; else None."""
     # Built first, so that a message without a value of the exclusive key is refused before anything is written.
@@ -168,7 +168,7 @@ def _into(
     for attempt in range(1, TRIES + 1):
         try:
             with transaction.atomic(using=queue._state.db):
-                return _publish(queue, rows, manner, over_http=listed is not None)
+                return _publish(queue, rows, on_existing, over_http=listed is not None)
         except DatabaseError as error:
             if attempt == TRIES or not (isinstance(error, IntegrityError) or is_retryable(error)):
                 raise
@@ -252,13 +252,13 @@ def _declared_attempts(queue: Any, name: str) -> int | None:
     return found.max_attempts if found else None
 
 
-def _publish(queue: Any, rows: list[Any], manner: Manner, *, over_http: bool) -> list[Published]:
+def _publish(queue: Any, rows: list[Any], on_existing: OnExistingKey, *, over_http: bool) -> list[Published]:
     """Publish within a transaction; ``IntegrityError`` if another publisher was first with one of the keys."""
     model, using = queue.tasks.model, queue._state.db
-    there = _found(queue, [row.key for row in rows if row.key is not None], lock=manner.changes)
-    if over_http and manner.changes:
+    there = _found(queue, [row.key for row in rows if row.key is not None], lock=on_existing.changes)
+    if over_http and on_existing.changes:
         queue_actions.refuse_to_change_over_http(queue, there.values())
-    told = _matched(queue, rows, there, manner)
+    told = _matched(queue, rows, there, on_existing)
     # Of several messages with one key, only the first is published.
     first = {row.key: row for row in reversed(rows) if row.key is not None}
     new = [row for row in rows if row.key is None or (row.key not in there and first[row.key] is row)]
@@ -299,16 +299,18 @@ def _found(queue: Any, keys: list[str], *, lock: bool) -> dict[str, Any]:
     return {task.key: task for task in found.prefetch_related("parts")}
 
 
-def _matched(queue: Any, rows: list[Any], there: dict[str, Any], manner: Manner) -> dict[str, Published]:
+def _matched(queue: Any, rows: list[Any], there: dict[str, Any], on_existing: OnExistingKey) -> dict[str, Published]:
     """Return the outcomes for keys that exist already."""
     wanted = {row.key: row for row in reversed(rows) if row.key in there}
-    if manner.clear_failed or manner.clear_succeeded:
+    if on_existing.clear_failed or on_existing.clear_succeeded:
         changed = [
-            task for task in there.values() if clear(task, failed=manner.clear_failed, succeeded=manner.clear_succeeded)
+            task
+            for task in there.values()
+            if clear(task, failed=on_existing.clear_failed, succeeded=on_existing.clear_succeeded)
         ]
         there |= _found(queue, [task.key for task in changed], lock=False)
     told = {key: _outcome(task) for key, task in there.items()}
-    if manner.update:
+    if on_existing.update:
         _update(queue, [(there[key], row) for key, row in wanted.items() if told[key] == PublishOutcome.MATCHED])
     return {key: Published(there[key], outcome) for key, outcome in told.items()}
 

@@ -21,7 +21,7 @@ from tasks.queue import consuming, held_claims, publishing, rules
 from tasks.queue.claimants import CLAIMANT_ALIVE, MOST_CLAIMANTS, SEEN_EVERY, Claimant
 from tasks.queue.claiming import TaskClaim
 from tasks.queue.expressions import Later
-from tasks.queue.publishing import Manner, Published
+from tasks.queue.publishing import OnExistingKey, Published
 from tasks.sharding import replicas, shards
 from tasks.sharding.task_ids import home, settle
 
@@ -186,9 +186,9 @@ class Queue(models.Model):
         ``clear_succeeded`` let the workers that failed, or succeeded, run it again. ``known_only``: refuse an action
         that this code does not register.
         """
-        manner = Manner(update=update, clear_failed=clear_failed, clear_succeeded=clear_succeeded)
+        on_existing = OnExistingKey(update=update, clear_failed=clear_failed, clear_succeeded=clear_succeeded)
         message = {"action": action, **({} if data is ... else {"data": data}), **options}
-        return publishing.publish(self, [message], manner, known_only=known_only)[0]
+        return publishing.publish(self, [message], on_existing, known_only=known_only)[0]
 
     def publish_many(
         self,
@@ -200,8 +200,8 @@ class Queue(models.Model):
         known_only: bool = False,
     ) -> list[Published]:
         """Publish tasks, each a dictionary of arguments of :meth:`publish`, in few statements: all or none."""
-        manner = Manner(update=update, clear_failed=clear_failed, clear_succeeded=clear_succeeded)
-        return publishing.publish(self, tasks, manner, known_only=known_only)
+        on_existing = OnExistingKey(update=update, clear_failed=clear_failed, clear_succeeded=clear_succeeded)
+        return publishing.publish(self, tasks, on_existing, known_only=known_only)
 
     async def apublish(self, action: str, data: Any = ..., **options: Any) -> Published:
         """Run :meth:`publish` from async code."""

@@ -69,7 +69,7 @@ def claim(
     limited = frozenset(
         name for name in registry if (action := declared(name, queue.name)) is not None and action.throttled
     )
-    any_queue = Alike(queue, CLAIMING)
+    any_queue = QueueTemplate(queue, CLAIMING)
     found, seen = claims.claim_at_once(
         model,
         (any_queue.key, settings, limit, lease is None, not metadata, limited),
@@ -148,7 +148,7 @@ def publish(queue: Any, rows: list[dict[str, object]], *, over_http: bool) -> li
 
     A value of ``state_next_attempt`` is the seconds until then.
     """
-    any_queue = Alike(queue, PUBLISHING_OVER_HTTP if over_http else PUBLISHING)
+    any_queue = QueueTemplate(queue, PUBLISHING_OVER_HTTP if over_http else PUBLISHING)
     for row in rows:
         row["queue_id"] = queue.pk
     ready = [row for row in rows if row.get("state_ready", True)]
@@ -171,7 +171,7 @@ def publish(queue: Any, rows: list[dict[str, object]], *, over_http: bool) -> li
     return list(tasks)
 
 
-class Alike:
+class QueueTemplate:
     """A queue for statements that all queues with rules of the same kind share: its values are parameters.
 
     ``names``: what the statement depends on. ``key``: equal for queues that share statements.
@@ -204,7 +204,7 @@ def _place_in_line(claim: claims.Claim) -> tuple[int, bool, int]:
 
 def _shape(
     model: Any,
-    queue: Alike,
+    queue: QueueTemplate,
     limit: int,
     has_lease: bool,
     metadata: Parameter | None,

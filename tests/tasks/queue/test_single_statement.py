@@ -11,7 +11,7 @@ from stator.models import History, Report, Stats
 from stator.rows import wakeup
 from tasks.exceptions import QueuePaused, TaskError, UnknownAction
 from tasks.models import Queue, Run, Task
-from tasks.queue import at_once
+from tasks.queue import single_statement
 from tests.tasks.counting import count
 from tests.tasks.making import claim_one, claimed, fresh, make_queue, pass_time
 
@@ -98,7 +98,7 @@ def test_attempt_that_ends_in_one_statement_leaves_what_several_leave(monkeypatc
         left.append(left_by(task))
         Task.objects.filter(pk=task.pk).delete()
         for name in ("give_up", "hand_back"):
-            monkeypatch.setattr(at_once, name, lambda *arguments: False)
+            monkeypatch.setattr(single_statement, name, lambda *arguments: False)
     assert left[0] == left[1]
     assert left[0]["task"]["state_claim"] is None
 
