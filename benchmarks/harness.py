@@ -36,12 +36,12 @@ def database(kind: str = "postgresql") -> Iterator[None]:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="stator-bench-"))
             os.environ["DATABASE_URL"] = f"sqlite:///{folder}/bench.sqlite3"
         elif kind == "mariadb":
-            from project import mariadb
+            from tests.servers import mariadb
 
             os.environ["DATABASE_URL"] = stack.enter_context(mariadb.temporary_server(MARIADB)).url()
         elif not os.environ.get("DATABASE_URL"):
-            from project.postgres import temporary_server
-            from project.postgres.programs import given_programs
+            from tests.servers.postgres import temporary_server
+            from tests.servers.postgres.programs import given_programs
 
             server = stack.enter_context(temporary_server({} if given_programs() else SERVER))
             server.create_database("stator")

@@ -15,8 +15,8 @@ from benchmarks.harness import arguments, database, make_tables
 from benchmarks.report import Target, measure, show
 from benchmarks.sets import transition
 from benchmarks.throughput import worker
-from project.mariadb import MariaDBError
-from project.mariadb.server import find_program
+from tests.servers.mariadb import MariaDBError
+from tests.servers.mariadb.server import find_program
 
 ASYNC, SYNC, BATCH, MATCH = "async", "sync", "batch of 500", "SQL transition"
 TARGETS = {"mariadb": {ASYNC: (Target(5_000),), MATCH: (Target(20_000),)}, "postgresql": {}}

@@ -221,14 +221,14 @@ def test_mariadb_that_cannot_be_used_ends_the_run_as_if_it_were_missing(
         python = machine.path / "programs" / "python"
         (machine.path / "bin" / "setup").write_text(f"#!/bin/sh\n[ $# = 0 ] || exit 1\necho {python}\n")
     else:
-        machine.has("python", 'case "$*" in *project.mariadb*) exit 2 ;; esac')
+        machine.has("python", 'case "$*" in *tests.servers.mariadb*) exit 2 ;; esac')
     done = machine.run("tests", DB="mariadb")
     assert (done.returncode, "tests on MariaDB" in done.stdout) == (2, False)
     assert f"bin/test: {told}" in done.stderr
 
 
 def test_mysql_that_does_not_start_ends_the_run(machine: Machine) -> None:
-    machine.has("python", 'case "$*" in *project.mysql*) exit 2 ;; esac')
+    machine.has("python", 'case "$*" in *tests.servers.mysql*) exit 2 ;; esac')
     done = machine.run("tests", DB="mysql")
     assert (done.returncode, "tests on MySQL" in done.stdout) == (2, False)
     assert "bin/test: MySQL does not start here (see above)" in done.stderr

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from project.server_user import DATABASE
 from tests.faults.fleet import Fleet
 from tests.faults.servers import default_database_on, new_server, variables_for
 from tests.faults.watch import Watch
 from tests.processes import environment_for_subprocess
+from tests.servers.user import DATABASE
 from tests.testapp.faults import Effect, Event, Job, ThreadJob
 
 

@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 from django.db import OperationalError, connection
 from django.utils.timezone import is_naive, make_aware
 
-from project import mariadb, mysql, postgres
-from project.postgres.programs import version_of_programs
-from project.server_user import DATABASE
 from tests.projects import is_mariadb
+from tests.servers import mariadb, mysql, postgres
+from tests.servers.postgres.programs import version_of_programs
+from tests.servers.user import DATABASE
 
 if connection.vendor == "mysql":
     import MySQLdb as Database

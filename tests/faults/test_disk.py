@@ -15,9 +15,9 @@ import pytest
 from django.db import OperationalError, connection
 from django.utils import timezone
 
-from project.server_user import give_to_server, open_place
 from tests.faults.fleet import logged
 from tests.projects import is_mariadb
+from tests.servers.user import give_to_server, open_place
 from tests.testapp import faults
 from tests.testapp.faults import Job
 

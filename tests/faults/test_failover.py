@@ -13,13 +13,13 @@ import psycopg
 import pytest
 from django.db import connection
 
-from project.postgres import temporary_server
-from project.server_user import give_to_server, open_place
 from stator.models import Worker
 from tests.faults.fleet import logged
 from tests.faults.proxy import Proxy
 from tests.faults.servers import NO_TEST_DATABASES, OPTIONS, address_of, default_database_on, url_through
 from tests.processes import wait_until
+from tests.servers.postgres import temporary_server
+from tests.servers.user import give_to_server, open_place
 from tests.testapp.faults import Effect, Event, Job, ThreadJob
 
 pytestmark = [pytest.mark.fault, pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]

@@ -12,11 +12,11 @@ from urllib.parse import urlsplit
 import pytest
 from django.db import connection, connections
 
-from project.server_user import as_server, give_to_server, open_place
 from stator.db.session import session_of
 from tests.faults.fleet import CROWDED, logged
 from tests.faults.test_wakeup import delay_of
 from tests.processes import wait_until
+from tests.servers.user import as_server, give_to_server, open_place
 from tests.testapp.faults import Effect, Job, ThreadJob
 from tests.testapp.harmed import Booking
 

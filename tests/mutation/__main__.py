@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 
-from project.postgres import PostgresError, temporary_server
 from tests.mutation.mutant import Mutant
 from tests.mutation.mutants import MUTANTS
+from tests.servers.postgres import PostgresError, temporary_server
 
 ROOT = Path(__file__).parent.parent.parent
 

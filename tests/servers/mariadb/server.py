@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 import psutil
 
-from project.server_user import (
+from tests.servers.user import (
     ADDRESS,
     DATABASE,
     ServerError,
@@ -74,7 +74,7 @@ class Server:
     """
 
     # What differs on MySQL.
-    package: ClassVar[str] = "project.mariadb"
+    package: ClassVar[str] = "tests.servers.mariadb"
     error: ClassVar[type[ServerError]] = MariaDBError
     server_program: ClassVar[str] = "mariadbd"
     client_program: ClassVar[str] = "mariadb"

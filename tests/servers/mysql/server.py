@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any, ClassVar
 
-from project import mariadb
-from project.mariadb.server import FOLDERS, ROUNDS
-from project.server_user import ServerError
+from tests.servers import mariadb
+from tests.servers.mariadb.server import FOLDERS, ROUNDS
+from tests.servers.user import ServerError
 
 # Executed on each start. A new server has a user root without a password.
 SETUP = """
@@ -32,7 +32,7 @@ class Server(mariadb.Server):
     are looked for on ``PATH`` otherwise.
     """
 
-    package: ClassVar[str] = "project.mysql"
+    package: ClassVar[str] = "tests.servers.mysql"
     error: ClassVar[type[ServerError]] = MySQLError
     server_program: ClassVar[str] = "mysqld"
     client_program: ClassVar[str] = "mysql"

@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from project import mariadb, mysql
-from project.mariadb import Server
-from project.server_user import ServerError, as_server
 from tests.projects import is_mariadb
+from tests.servers import mariadb, mysql
+from tests.servers.mariadb import Server
+from tests.servers.user import ServerError, as_server
 
 pytestmark = pytest.mark.mariadb
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
 
-from project.server_user import DATABASE, ServerError
+from tests.servers.user import DATABASE, ServerError
 
 
 class Server(Protocol):

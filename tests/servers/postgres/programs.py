@@ -12,7 +12,7 @@ import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
-from project.server_user import ServerError, open_place, open_to_server
+from tests.servers.user import ServerError, open_place, open_to_server
 
 
 class PostgresError(ServerError):

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from project.postgres import PostgresError, Server, temporary_server
-from project.postgres.programs import find_programs
-from project.server_user import as_server
+from tests.servers.postgres import PostgresError, Server, temporary_server
+from tests.servers.postgres.programs import find_programs
+from tests.servers.user import as_server
 
 pytestmark = pytest.mark.postgresql
 

@@ -17,8 +17,8 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from project.postgres.programs import PostgresError, find_programs, given_programs
-from project.server_user import (
+from tests.servers.postgres.programs import PostgresError, find_programs, given_programs
+from tests.servers.user import (
     ADDRESS,
     DATABASE,
     as_server,
@@ -88,7 +88,7 @@ class Server:
         if not path.exists():
             raise PostgresError(
                 f"{self.data_dir} has no password file: an earlier version made it, and let every local user in; "
-                f"delete it with: python -m project.postgres stop --remove {shlex.quote(str(self.given_dir))}"
+                f"delete it with: python -m tests.servers.postgres stop --remove {shlex.quote(str(self.given_dir))}"
             )
         return path.read_text()
 
@@ -167,7 +167,7 @@ class Server:
     def _running_port(self) -> int:
         if not self.pid:
             raise PostgresError(
-                f"no server runs in {self.given_dir}; start it with: python -m project.postgres start DIR"
+                f"no server runs in {self.given_dir}; start it with: python -m tests.servers.postgres start DIR"
             )
         return int(self._status()[3])
 

@@ -1,4 +1,4 @@
-"""``python -m project.postgres.distribution``: print the folder of the programs of this machine's own PostgreSQL.
+"""``python -m tests.servers.postgres.distribution``: print the folder of the programs of this machine's own PostgreSQL.
 
 That is the one of the distribution's package, with the compiler and the defaults that its users have. The embedded
 server has no compiler.
@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from project.postgres.programs import PostgresError, given_programs
+from tests.servers.postgres.programs import PostgresError, given_programs
 
 # Where Debian and its relatives have each version; elsewhere pg_config says it.
 DEBIAN = Path("/usr/lib/postgresql")

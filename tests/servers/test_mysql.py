@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from project.mysql import MySQLError
-from project.mysql.server import find_program
+from tests.servers.mysql import MySQLError
+from tests.servers.mysql.server import find_program
 
 
 @pytest.fixture
