@@ -1,23 +1,14 @@
 """Capabilities of each vendor; an unknown one has only those that every database has."""
 
-import ast
 from dataclasses import fields
 from importlib import import_module
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from django.db import connection
 
-from stator import capabilities
 from stator.capabilities import KNOWN, Capabilities, capabilities_of
-from stator.db import VENDORS
-from stator.db.schema import INDEXES, index_names
-
-
-def test_every_vendor_with_statements_of_its_own_is_known():
-    assert set(KNOWN) == set(VENDORS) == set(INDEXES)
-    assert [KNOWN[vendor].name for vendor in KNOWN] == list(KNOWN)
+from stator.db.schema import index_names
 
 
 def test_this_database_is_known():
@@ -31,26 +22,6 @@ def test_database_of_an_unknown_vendor_can_do_what_every_database_can():
         "concurrent_writers",
         "locks_tables",
     ]
-
-
-def test_every_capability_differs_between_known_databases():
-    for field in fields(Capabilities):
-        assert len({getattr(known, field.name) for known in KNOWN.values()}) > 1, field.name
-
-
-def test_every_capability_has_one_line_about_it():
-    source = Path(capabilities.__file__).read_text()
-    lines = source.splitlines()
-    [body] = [node.body for node in ast.parse(source).body if isinstance(node, ast.ClassDef)]
-    attributes = [node.lineno for node in body if isinstance(node, ast.AnnAssign)]
-    assert len(attributes) == len(fields(Capabilities))
-    assert all(lines[number - 2].strip().startswith("# ") for number in attributes)
-
-
-@pytest.mark.parametrize("vendor", VENDORS)
-def test_capabilities_cannot_be_changed(vendor):
-    with pytest.raises(AttributeError):
-        KNOWN[vendor].notifies = not KNOWN[vendor].notifies
 
 
 def test_indexes_of_an_unknown_vendor_are_not_asked_for():

@@ -5,7 +5,6 @@ import pickle
 import uuid
 
 import pytest
-from django.apps import apps
 from django.test.utils import isolate_apps
 
 from stator.db.interface import new_token
@@ -14,7 +13,7 @@ from stator.models import StatorModel
 from stator.rows.columns import FRAMEWORK_COLUMNS
 from tests.stator.holding import claimed
 from tests.stator.making import ago, put, row
-from tests.testapp.basic import DeedGraph, Page, PageGraph, Rest, Step, StepGraph
+from tests.testapp.basic import Page, PageGraph, Step, StepGraph
 from tests.testapp.keys import BigKeyed, BigProxy, Branch, Heir, IntKeyed
 from tests.testapp.models import Line, LineGraph
 
@@ -81,11 +80,6 @@ def test_objects_can_be_copied_and_pickled():
         assert twin.state == PageGraph.review
         twin.save()
     assert row(page).state == "review"
-
-
-def test_parents_and_relations_may_hold_managed_objects():
-    assert Rest._meta.get_field("diary").related_model is apps.get_model("testapp.Diary")
-    assert DeedGraph.initial_state == "called"
 
 
 def test_columns_of_the_framework_are_as_promised():

@@ -5,7 +5,6 @@ from xml.etree import ElementTree
 import pytest
 
 from stator.commands import graph
-from stator.graph import drawing
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -14,7 +13,3 @@ def test_svg_of_hostile_names_stays_well_formed():
     node = {"name": "a", "label": "<b>&", "count": None, "initial": True, "terminal": True, "external": False}
     drawn = ElementTree.fromstring(graph.svg('<i>"', [node], []))
     assert [text.text for text in drawn.iter("{http://www.w3.org/2000/svg}text")] == ["<b>&"]
-
-
-def test_every_kind_of_edge_has_a_name():
-    assert set(drawing.KINDS) == {"transitions_to", "times_out_to", "fails_to", "when"}

@@ -65,14 +65,6 @@ def test_every_kind_of_edge_leads_somewhere():
     ]
 
 
-def test_terminal_and_external_states_are_not_automatic():
-    assert Parcel.arrived.terminal
-    assert not Parcel.arrived.automatic
-    assert Parcel.arrived.externally_progressed
-    assert not Parcel.lost.terminal
-    assert not Parcel.lost.automatic
-
-
 def test_state_equals_prints_and_hashes_like_its_name():
     state = Parcel.packed
     assert state == "packed"
@@ -127,19 +119,6 @@ def test_handler_may_be_an_object_whose_call_is_a_coroutine():
     assert Called.opened.is_async
 
 
-def test_handler_may_be_a_static_method():
-    class Static(StateGraph):
-        opened = State(try_interval=1)
-        closed = State()
-        opened.transitions_to(closed)
-
-        @staticmethod
-        def handle_opened(instance):
-            return "closed"
-
-    assert Static.opened.handler(None) == "closed"
-
-
 def test_other_attributes_annotations_and_methods_are_fine():
     assert Parcel.carrier == "post"
     assert Parcel.weigh(None) == 3
@@ -179,15 +158,6 @@ def test_subclass_replaces_a_state_and_keeps_its_edges():
     assert Patient.sent.try_interval == 600
     assert names(Patient.sent.children) == {"arrived", "lost", "returned"}
     assert Parcel.sent.try_interval == 60
-
-
-def test_subclass_of_a_subclass_sees_both():
-    class Grandchild(InsuredParcel):
-        extra = State()
-        InsuredParcel.insured.transitions_to(extra)
-
-    assert names(Grandchild.insured.children) == {"refunded", "returned", "extra"}
-    assert names(Grandchild.packed.children) == {"sent"}
 
 
 def test_subclass_leads_on_from_what_was_terminal():

@@ -7,8 +7,6 @@ import pytest
 from stator.exceptions import GraphError
 from stator.graph.backoff import Backoff
 from stator.graph.graphs import State, StateGraph
-from stator.graph.options import OPTIONS
-from stator.graph.states import NAMES
 
 
 def option(**options):
@@ -67,14 +65,6 @@ def test_wrong_option_names_graph_state_option_value_and_what_is_wanted(options,
     with pytest.raises(GraphError, match=re.escape(f"Optional.opened: {name}={value!r} must be ")) as caught:
         option(**options)
     assert wanted in str(caught.value)
-
-
-def test_every_option_has_a_test_of_a_wrong_value():
-    assert {name for options, _ in BAD_OPTIONS for name in options} == set(OPTIONS)
-
-
-def test_every_option_of_a_state_is_checked():
-    assert set(OPTIONS) == set(NAMES)
 
 
 def test_unknown_option_names_the_nearest():

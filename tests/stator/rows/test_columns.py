@@ -22,20 +22,6 @@ def changed(changes, **before):
     return row(errand)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        columns.entering(ErrandGraph.done), columns.claiming(uuid4(), columns.after(60)),
-        columns.claiming_due(uuid4(), columns.after(60)), columns.staying(columns.after(60), 1), columns.releasing(),
-        columns.releasing(30), columns.reaping(3), columns.reaping(3, Q(tenant=1)), columns.parking(),
-        columns.postponing(), columns.renaming(ErrandGraph.limited), columns.renaming(ErrandGraph.outside),
-        columns.reopening(), columns.retrying(), columns.unlocking(),
-    ],
-)  # fmt: skip
-def test_no_event_writes_a_column_of_the_project(changes):
-    assert set(changes) <= columns.FRAMEWORK_COLUMNS | {"state"}
-
-
 @pytest.mark.parametrize("state", ["limited", "outside", "done"])
 def test_row_that_enters_a_state_begins_with_clean_counters_and_without_a_claim(state):
     entered = changed(columns.entering(Errand.state_graph.states[state]), **LEASED, **CRASHED)

@@ -1,7 +1,5 @@
 """From its next poll on, no worker claims paused rows; other rows are claimed as before."""
 
-import json
-
 import pytest
 from django.db import DatabaseError, connection
 
@@ -173,9 +171,6 @@ def test_pause_may_name_a_text_that_only_spells_a_nul():
         ({"where": {"tenant__range": [1]}}, "does not fit testapp.Errand: tuple index out of range"),
         ({"where": {"tenant__range": [1, 2, 3]}}, "does not fit testapp.Errand"),
         ({"where": [3]}, "must be a dictionary of lookups"),
-        ({"where": []}, "must be a dictionary of lookups"),
-        ({"where": 0}, "must be a dictionary of lookups"),
-        ({"where": False}, "must be a dictionary of lookups"),
         ({"where": ""}, "must be a dictionary of lookups"),
         ({"where": {"name": "a" * 3000}}, "more than 2000 characters"),
         ({"seconds": 0}, "seconds=0 must be a number above 0"),
@@ -238,11 +233,6 @@ def test_retry_and_unlock_record_who_did_it():
     assert list(kept) == [("ada", "retried", "new", "", "hand"), ("ada", "unlocked", "new", "", "hand")]
     Errand.stator.retry()
     assert History.objects.count() == 2
-
-
-def test_pauses_are_kept_as_json():
-    pause = Errand.stator.pause(where={"tenant": 3, "name__in": ["a"]})
-    assert json.loads(json.dumps(pause.where)) == {"tenant": 3, "name__in": ["a"]}
 
 
 OWN = {"reason": "look into it", "actor": "ada", "seconds": 600}

@@ -1,7 +1,6 @@
 """Objects whose watched fields change are looked at again."""
 
 import pytest
-from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError, transaction
 from django.db.models import Case, F, QuerySet, Value, When
 from django.db.models.functions import Concat
@@ -12,7 +11,6 @@ from stator.db.interface import new_worker_id
 from stator.graph.outcomes import Moved
 from stator.models import History
 from stator.rows import transitions
-from stator.rows.meta import ModelOptions, options_of
 from stator.runner import StatorRunner
 from tests.stator.making import ago
 from tests.testapp.power import Plan, Site, SiteGraph, Spec
@@ -50,14 +48,6 @@ def test_nothing_happens_without_a_change_of_a_watched_field(change):
     assert state_of(site) == ("serving", 0)
 
 
-def test_saving_twice_looks_again_once():
-    site = settled()
-    site.domain = "b"
-    site.save()
-    site.save()
-    assert state_of(site) == ("checking", 1)
-
-
 def test_fields_that_are_not_saved_do_not_count():
     site = settled()
     site.domain = "b"
@@ -88,14 +78,6 @@ def test_update_to_null_is_a_change():
     site = settled()
     Site.objects.update(domain=None)
     assert state_of(site)[0] == "checking"
-
-
-def test_update_by_an_expression_and_bulk_update_count_as_a_change():
-    first, second = settled(), settled()
-    Site.objects.filter(pk=first.pk).update(domain=Value("z"))
-    second.domain = "y"
-    Site.objects.bulk_update([second], ["domain"])
-    assert [state_of(site)[0] for site in (first, second)] == ["checking", "checking"]
 
 
 @pytest.mark.parametrize(
@@ -300,36 +282,3 @@ def test_object_made_in_bulk_is_compared_with_what_it_was_made_with():
     site._loaded_state = site.state = "serving"
     site.save()
     assert state_of(site) == ("serving", 0)
-
-
-def test_change_that_is_rolled_back_moves_nothing():
-    site = settled()
-    with transaction.atomic():
-        site.domain = "b"
-        site.save()
-        transaction.set_rollback(True)
-    assert state_of(site) == ("serving", 0)
-
-
-@pytest.mark.parametrize(
-    ("meta", "message"),
-    [
-        ({"reconcile_on": "domain"}, r"reconcile_on='domain' must be a list of field names"),
-        ({"reconcile_on": ["nothing"]}, r"names 'nothing', which is not a field with a column"),
-        ({"reconcile_on": ["state"]}, r"names 'state', which is not a field with a column"),
-        ({"reconcile_on": [3]}, r"must be a list of field names"),
-        ({"history": "yes"}, r"history='yes' must be True or False"),
-        ({"histery": True}, r"no option 'histery'; did you mean 'history'"),
-        ({"zzz": True}, r"no option 'zzz'; options are history, reconcile_on"),
-    ],
-)
-def test_wrong_option_of_a_model_is_one_line(meta, message):
-    model = type("Site", (), {"_meta": Site._meta, "StatorMeta": type("StatorMeta", (), meta)})
-    with pytest.raises(ImproperlyConfigured, match=message) as caught:
-        options_of(model)
-    assert str(caught.value).startswith("Site.StatorMeta")
-    assert "\n" not in str(caught.value)
-
-
-def test_model_without_options_has_the_defaults():
-    assert options_of(Plan) == ModelOptions()

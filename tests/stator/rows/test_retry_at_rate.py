@@ -33,12 +33,6 @@ class TestRetrySpread:
         assert [round(seconds_until_due(one), -1) for one in rows] == [0, 10, 20, 30]
         assert {(row(one).state_failures, row(one).state_ready) for one in rows} == {(0, False)}
 
-    def test_as_many_as_the_rate_says_are_due_within_a_minute(self):
-        pks = [failed().pk for _ in range(30)]
-        retry(*pks, per_minute=10)
-        due = [seconds_until_due(one) for one in raw(Parcel)]
-        assert [sum(start <= seconds < start + 60 for seconds in due) for start in (-1, 59, 119)] == [10, 10, 10]
-
     def test_rate_holds_over_pages_and_statements(self):
         pks = [failed().pk for _ in range(AT_ONCE + 20)]
         retry_spread(raw(Parcel), [pks[:15], pks[15:]], per_minute=60, most=1000, actor="anna")

@@ -46,11 +46,6 @@ def test_day_is_that_of_the_time_zone():
     assert handled() == (0, 10, 11)
 
 
-def test_nothing_is_nothing():
-    assert handled() == (0, 0, 0)
-    assert Stats.get_for_model(Line).most_recent_queued() == 0
-
-
 def test_counts_of_one_edge_are_added_up():
     for _ in range(3):
         Stats.add("default", "testapp.line", "first", "second", shard=1, handled=5, failed=2)
@@ -97,8 +92,3 @@ def test_child_and_proxy_have_the_figures_of_their_parent():
     add(NOON, 5, label="testapp.bigkeyed")
     assert handled(BigKeyed) == handled(Branch) == handled(BigProxy)
     assert handled(Branch)[0] == 5
-
-
-def test_rows_print_what_they_are():
-    assert str(add(NOON, 1, to="second")) == "testapp.line first -> second at 2026-03-15 12:00"
-    assert str(add(NOON, 1)) == "testapp.line first -> stayed at 2026-03-15 12:00"

@@ -1,23 +1,20 @@
 """Moves by hand of many objects: which, in what order, in what transactions, and what is told of them."""
 
-import re
-
 import pytest
 from asgiref.sync import async_to_sync
-from django.db import IntegrityError, connection, transaction
+from django.db import connection, transaction
 from django.db.models import Count, Q
 from django.test.utils import CaptureQueriesContext
 
 from stator.exceptions import ProtectedState
 from stator.models import History, StatorModel, move_rows
 from stator.rows import transitions
-from stator.rows.meta import named_state
 from stator.runner import StatorRunner
 from stator.signals import became_ready, transitioned
 from stator.testing import attempt
 from tests.stator.making import ago, at_once, begun_beside, claim_all, operations_of, put, raw, row
 from tests.testapp.basic import Author, Page, PageGraph, Step, StepGraph
-from tests.testapp.keys import BigKeyed, BigProxy, Branch, TextKeyed
+from tests.testapp.keys import BigKeyed, BigProxy, Branch
 from tests.testapp.models import SyncLine
 from tests.testapp.waiting import Build, BuildGraph
 
@@ -112,12 +109,6 @@ def test_unknown_state_is_refused_before_anything_is_read(django_assert_num_quer
         Page.transition_perform_queryset(Page.objects.all(), "nowhere")
 
 
-def test_another_graphs_state_counts_by_its_name():
-    assert named_state(Page, "review") is PageGraph.review
-    with pytest.raises(ValueError, match="'last' is not a state of PageGraph"):
-        named_state(Page, SyncLine.state_graph.last)
-
-
 def test_move_ends_every_claim():
     made = pages(3)
     claims = claim_all(operations_of(Page))
@@ -140,16 +131,6 @@ def test_moves_are_sent_after_the_commit(listen, django_capture_on_commit_callba
         Page.transition_perform_queryset(Page.objects.order_by("pk"), "review")
         assert listen == []
     assert listen == [(Page, [(page.pk, "draft", "review") for page in made], "default")]
-
-
-def test_moves_that_are_rolled_back_are_not_sent(listen, django_capture_on_commit_callbacks):
-    (page,) = pages(1)
-    with django_capture_on_commit_callbacks(execute=True), pytest.raises(IntegrityError), transaction.atomic():
-        page.transition_perform("review")
-        raise IntegrityError
-    assert listen == []
-    assert row(page).state == "draft"
-    assert not History.objects.exists()
 
 
 def test_workers_are_woken_where_the_new_state_is_attempted(django_capture_on_commit_callbacks):
@@ -181,25 +162,6 @@ def test_children_and_proxies_move_their_parents_row(listen, django_capture_on_c
     assert (row(branch).state, row(branch).state_version) == ("first", 3)
     assert {sender for sender, *_ in listen} == {BigKeyed}
     assert set(History.objects.values_list("model_label", flat=True)) == {"testapp.bigkeyed"}
-
-
-def test_keys_of_text_are_moved_in_batches_too(monkeypatch):
-    monkeypatch.setattr(transitions, "BATCH", 2)
-    slugs = ["a", "B", "é", "日本", "'; DROP TABLE x; --", '"', "%s", "z" * 255]
-    for slug in slugs:
-        TextKeyed.objects.create(slug=slug)
-    assert TextKeyed.transition_perform_queryset(TextKeyed.objects.all(), "second") == len(slugs)
-    assert set(History.objects.values_list("object_pk", flat=True)) == set(slugs)
-
-
-@pytest.mark.postgresql
-def test_rows_are_locked_in_the_order_of_their_keys():
-    # SQLite has no locks on rows.
-    pages(3)
-    with CaptureQueriesContext(connection) as queries:
-        Page.transition_perform_queryset(Page.objects.order_by("-title"), "review")
-    (lock,) = [query["sql"] for query in queries if "FOR NO KEY UPDATE" in query["sql"]]
-    assert re.search(r'ORDER BY ("testapp_page"."id"|1) ASC FOR NO KEY UPDATE', lock)
 
 
 @pytest.mark.usefixtures("transactional_db")

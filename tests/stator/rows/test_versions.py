@@ -2,13 +2,12 @@
 
 import pytest
 
-from stator.db.interface import new_token
 from stator.explain import explain_counts
 from stator.graph import State, StateGraph
 from stator.graph.fingerprints import fingerprints
 from stator.models import Worker
 from stator.rows import versions
-from stator.rows.versions import Fleet, differences, graphs_published
+from stator.rows.versions import differences, graphs_published
 from stator.worker.presence import published_by
 from tests.commanding import asked, run
 from tests.stator.making import ago, change, operations_of, put, raw
@@ -142,13 +141,6 @@ def test_object_in_a_state_of_newer_workers_waits_for_them():
     assert explain_counts(Errand.objects.all()) == {"unknown_state": 1}
 
 
-def test_held_object_in_a_state_of_newer_workers_takes_five_statements(django_assert_max_num_queries):
-    worker = live(3, NewerGraph)
-    errand = of_another("checked", state_claim=new_token(worker.pk), state_locked_until=ago(-60))
-    with django_assert_max_num_queries(5):
-        assert [reason.code for reason in errand.explain()] == ["other_version", "leased"]
-
-
 def test_former_name_of_a_state_is_moved_here_whatever_others_know():
     class FormerGraph(ErrandGraph):
         former = State()
@@ -183,11 +175,3 @@ def test_states_that_nobody_knows_are_still_a_warning():
     of_another("mislaid")
     [found] = [each for each in asked("stator", "doctor")["findings"] if each["check"] == "states"]
     assert (found["level"], "'mislaid'" in found["message"], "'checked'" in found["message"]) == ("warn", True, False)
-
-
-def test_states_that_others_know_are_told_for_each_model():
-    live(3, NewerGraph)
-    live(4, OlderGraph)
-    of_another("posted")
-    assert Fleet.of("default").knowing(Errand) == {"checked": ["oak/3"], "posted": ["oak/4"]}
-    assert Fleet.of("default").knowing(Step) == {}

@@ -4,14 +4,12 @@ import signal
 from datetime import timedelta
 
 import pytest
-from django.db import connections
 from django.db.models.functions import Now
-from django.utils import timezone
 
 from stator.db import own_tables
-from stator.db.interface import new_token, new_worker_id
+from stator.db.interface import new_worker_id
 from stator.models import Worker
-from stator.rows.workers import WORKER_ALIVE, live_workers, name_of, worker_of
+from stator.rows.workers import WORKER_ALIVE, live_workers, name_of
 from stator.runner import StatorRunner
 from stator.worker.presence import Presence
 from tests.processes import wait_until
@@ -28,27 +26,11 @@ def presence():
     return Presence(new_worker_id(), [operations_of(Errand)], lambda: dict(FIGURES))
 
 
-def test_token_tells_its_worker():
-    worker = new_worker_id()
-    assert worker_of(new_token(worker)) == worker
-
-
 def test_worker_whose_row_comes_after_its_first_claim_has_its_name_then():
     worker = new_worker_id()
     assert name_of(worker, "default") == worker
     Worker.objects.create(id=worker, name="bot-1", host="h", pid=1, version="1", models=[])
     assert name_of(worker, "default") == "bot-1"
-
-
-def test_row_of_an_older_release_publishes_nothing():
-    """It inserts rows without the column."""
-    names = ["id", "host", "pid", "version", "models", "database", "started", "heartbeat", "running", "handled", "lost"]
-    columns = ", ".join(map(connections["default"].ops.quote_name, names))
-    values = "'a', 'h', 1, '1', '[]', 'default', %s, %s, 0, 0, 0"
-    now = timezone.now()
-    with connections["default"].cursor() as cursor:
-        cursor.execute(f"INSERT INTO stator_worker ({columns}) VALUES ({values})", [now, now])
-    assert Worker.objects.get().published == {}
 
 
 def test_silent_worker_is_taken_for_dead(presence):
