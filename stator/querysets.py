@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, overload
+from typing import Any, overload
 from uuid import UUID
 
+from asgiref.sync import sync_to_async
 from django.db.models import Count, Exists, Manager, Model, Q
 
 from stator.conf import load_settings
@@ -142,13 +143,16 @@ class OperatorQuerySet(GuardedQuerySet[M]):
         return Q(state_crashes__gt=0, state_crashes__gte=load_settings().MAX_CRASHES)
 
 
-class HeldClaim(Protocol):
+class HeldClaim:
     """``instance.stator`` during an attempt: the claim on the object.
 
     ``attempt``: the number of this attempt in this state. ``failures``: errors in a row so far. ``version``: how often
     the object has moved. ``age``: seconds since it entered the state.
     """
 
+    __slots__ = ()
+
+    operations: Any
     pk: Any
     state: State
     token: UUID
@@ -163,21 +167,27 @@ class HeldClaim(Protocol):
 
         Pass it to external services.
         """
+        return f"{self.operations.label}:{self.pk}:{self.version}:{self.state.name}"
 
     def preparing(self) -> AbstractContextManager[None]:
         """Return a context for preparing the work; if the database fails inside, the attempt is not counted."""
+        raise NotImplementedError
 
     def still_mine(self) -> bool:
         """Ask the database whether the claim still holds the row and its lease has not run out."""
+        raise NotImplementedError
 
     async def astill_mine(self) -> bool:
         """Run :meth:`still_mine` in a thread, for async code."""
+        return await sync_to_async(self.still_mine)()
 
     def extend(self, seconds: float) -> bool:
         """Let the lease and the attempt end ``seconds`` from now; return False if the claim has ended."""
+        raise NotImplementedError
 
     async def aextend(self, seconds: float) -> bool:
         """Run :meth:`extend` in a thread, for async code."""
+        return await sync_to_async(self.extend)(seconds)
 
 
 # Any, because type checkers do not know a class that is made by a call.

@@ -1,36 +1,40 @@
 """The database interface of a model: what it is given, what it returns, and its parts.
 
-``Operations`` are composed of four parts, each behind a protocol; a vendor replaces those that it can improve. What
-all databases have in common is in ``Rows``.
+``Operations`` are composed of four parts, each a class that is correct on every database; a vendor overrides those that
+it can improve. What all databases have in common is in ``Rows``.
 """
 
 import os
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
-from asgiref.sync import sync_to_async
-from django.db.models import Model, QuerySet
+from django.db.models import Model
 
 from stator.conf import Settings
 from stator.db.instances import UNREADABLE
 from stator.db.preparing import PREPARING, Preparing
 from stator.db.repeat import retried
-from stator.db.rows import Crashes, Rows
-from stator.db.values import Params, Pk, Row
+from stator.db.rows import Rows
+from stator.db.values import Pk
 from stator.graph import State
 from stator.graph.failures import Failure
 from stator.graph.options import is_seconds
 from stator.graph.outcomes import Moved, Outcome, Released
-from stator.rows import columns
+from stator.querysets import HeldClaim
 from stator.rows.pauses import Pause, read_pauses
 from stator.signals import Move
-from stator.statements import Statement
+
+if TYPE_CHECKING:
+    # A claim refers to its operations, whose parts make and end claims; at run time the parts are given.
+    from stator.db.claims import Claims
+    from stator.db.leases import Leases
+    from stator.db.records import Records
+    from stator.db.transactions import Transactions
 
 # MariaDB refuses a UUID of version 6 to 8 if all bits after its variant, in the ninth byte, are zero.
 NOT_ZERO = 1 << 56
@@ -39,7 +43,7 @@ PLACE = "_stator_place"
 NO_NOTES: Mapping[str, object] = {}
 
 
-class Claim:
+class Claim(HeldClaim):
     """One row that one worker holds for one attempt.
 
     Times are monotonic seconds of this process. ``deadline``: when the worker must have stopped unless the lease is
@@ -102,11 +106,6 @@ class Claim:
         return self.finished - self.started if self.started and self.finished else None
 
     @property
-    def idempotency_key(self) -> str:
-        """Equal for every attempt in this stay in the state, new on re-entry: pass it to external services."""
-        return f"{self.operations.label}:{self.pk}:{self.version}:{self.state.name}"
-
-    @property
     def may_begin(self) -> bool:
         """Whether the project's code may be called: the lease is not nearly over, and the worker is not stopping.
 
@@ -119,19 +118,12 @@ class Claim:
         return Released(reason=reason, begun=True) if self.started else Released()
 
     def preparing(self) -> Preparing:
-        """Return a context for preparing the work: if the database fails in it, the attempt did not take place."""
         return PREPARING
 
     def still_mine(self) -> bool:
-        """Return whether the claim stands and its lease has not run out, according to the database."""
         return self.operations.holds(self)
 
-    async def astill_mine(self) -> bool:
-        """Run :meth:`still_mine` in a thread, for async code."""
-        return await sync_to_async(self.still_mine)()
-
     def extend(self, seconds: float) -> bool:
-        """Hold the row, and let the attempt run, for ``seconds`` from now; return False if the claim has ended."""
         if not is_seconds(seconds):
             raise ValueError(f"extend() takes a number of seconds above 0, not {seconds!r}")
         now = time.monotonic()
@@ -149,10 +141,6 @@ class Claim:
         """Note an extended lease: let the attempt run for ``seconds`` from the monotonic time ``now``."""
         self.max_runtime = max(self.max_runtime, now - (self.started or now) + seconds)
         self.deadline = now + 0.8 * min(seconds, self.operations.longest_lease)
-
-    async def aextend(self, seconds: float) -> bool:
-        """Run :meth:`extend` in a thread, for async code."""
-        return await sync_to_async(self.extend)(seconds)
 
 
 def new_worker_id() -> str:
@@ -303,134 +291,13 @@ def _one_per_row(group: list[Ended]) -> Iterator[list[Ended]]:
         group = [ended for ended in group if latest[ended[0].pk] is not ended]
 
 
-class Transactions(Protocol):
-    """Transactions, statements in them, and locks on rows until their end."""
-
-    @property
-    def longest_wait(self) -> float:
-        """Seconds for which a worker's statement may wait for a lock of others."""
-
-    def transaction(self, *, wait: float | None = None) -> AbstractContextManager[object]:
-        """Return a short transaction for our own writes; ``wait``: seconds that it waits for a lock, if fewer."""
-
-    def reading(self) -> AbstractContextManager[object]:
-        """Return a context for a query with the lock timeout of :meth:`transaction`; no transaction without one."""
-
-    def handler_transaction(self) -> AbstractContextManager[object]:
-        """Return the transaction of a handler whose state is ``atomic``; the handler has no lock timeout."""
-
-    def hurry(self) -> None:
-        """Limit how long the rest of a handler's transaction waits for locks."""
-
-    def fetch(
-        self, statement: str, params: Params, planner: str = ..., *, often: bool = False, last: bool = False
-    ) -> list[Row]:
-        """Return the rows of one statement.
-
-        ``planner``: settings that are sent ahead of it. ``often``: it is sent again and again. ``last``: it commits the
-        handler's transaction. They are for PostgreSQL.
-        """
-
-    def lock(
-        self,
-        rows: QuerySet[Model],
-        limit: int,
-        *,
-        in_order: bool = False,
-        among: QuerySet[Model] | None = None,
-    ) -> list[Pk]:
-        """Lock up to ``limit`` rows, skipping those locked by others; return their primary keys.
-
-        ``in_order``: the rows are many, and an index has them in the wanted order. ``among``: rows that an index has in
-        that order; ``sought`` filters them, and may match few or many.
-        """
-
-    def keep(self, rows: QuerySet[Model]) -> set[Pk]:
-        """Lock rows of any model until the transaction ends; return the keys of rows that nobody else is changing."""
-
-    def lock_claimed(self, claims: list[Claim]) -> list[Claim]:
-        """Lock rows until the end of the transaction; return the claims that stand."""
-
-
-class Leases(Protocol):
-    """The ends of claims: put off, found, or enforced."""
-
-    def holds(self, claim: Claim) -> bool:
-        """Return whether a claim stands and its lease has not run out."""
-
-    def extend(self, claim: Claim, seconds: float) -> bool:
-        """Set the lease of one claim to end ``seconds`` from now; return False if the claim has ended."""
-
-    def renew(self, claims: list[Claim], *, wait: float | None = None) -> set[int]:
-        """Extend the leases of claims that stand; return the ``id()`` of claims that have ended.
-
-        ``wait``: seconds that it waits for a lock, if fewer than usual.
-        """
-
-    def reap(self, limit: int) -> list[tuple[Pk, str]]:
-        """End the leases that ran out, counting a crash for each; return ``(pk, worker id)`` of the rows."""
-
-
-class Claims(Protocol):
-    """The statements that claim ready rows, and that undo a claim."""
-
-    def claim(
-        self, states: list[State], limit: int, *, token: UUID | None = None, crashes: Crashes = Crashes.NONE
-    ) -> list[Claim]:
-        """Claim up to ``limit`` ready rows in the order of their turn; rows that lost leases by age alone.
-
-        A state with limited ``concurrency`` is claimed by itself. Paused rows are not claimed.
-        """
-
-    def release_token(self, token: UUID) -> int:
-        """Release the rows of a claim statement whose answer never arrived; return how many."""
-
-
-class Records(Protocol):
-    """The statements that write what came of attempts, and that move rows without one."""
-
-    def record(self, ended: list[Ended], *, again: bool = False, last: bool = False) -> Written:
-        """Record outcomes whose claims stand, with reports and statistics, in one transaction for each kind.
-
-        ``again``: an earlier try got no answer, so outcomes that are found written count as accepted. ``last``: it may
-        commit the handler's transaction.
-        """
-
-    def record_batch(self, batch: Batch, *, again: bool = False, last: bool = False) -> Written:
-        """Call :meth:`record` for outcomes of one kind: in one transaction or not at all."""
-
-    def record_noted(
-        self, batch: Batch, noted: Statement, values: Mapping[str, object], only: Statement | None = None
-    ) -> Written | None:
-        """Record outcomes and change the program's records of the claims, by ``done``, in one statement.
-
-        Only while the leases last, and under the condition ``only``. None, and nothing is written, if that is not so
-        or takes more statements.
-        """
-
-    def move_rows(
-        self,
-        rows: QuerySet[Model],
-        source: str,
-        to: State,
-        limit: int,
-        *,
-        reason: str = "",
-        changes: columns.Changes | None = None,
-    ) -> Moves:
-        """Move up to ``limit`` unclaimed rows without a handler, with history and statistics, in one transaction.
-
-        ``changes``: the columns that change, unless the rows enter ``to`` as by any other move.
-        """
-
-
 class Parts(NamedTuple):
     """The parts of the operations on one model."""
 
-    transactions: Transactions
-    leases: Leases
-    claims: Claims
-    records: Records
+    transactions: "Transactions"
+    leases: "Leases"
+    claims: "Claims"
+    records: "Records"
 
 
 class Operations(Rows):
@@ -454,7 +321,7 @@ class Operations(Rows):
         self.stopping = False
         self.transactions, self.leases, self.claims, self.records = parts_of(self)
         transactions, leases, claims, records = self.transactions, self.leases, self.claims, self.records
-        # Bound once, so that a call costs one lookup; protocols say what each of them does.
+        # Bound once, so that a call costs one lookup.
         self.transaction = transactions.transaction
         self.reading = transactions.reading
         self.handler_transaction = transactions.handler_transaction

@@ -63,7 +63,11 @@ class Records:
     def record_noted(
         self, batch: Batch, noted: Statement, values: Mapping[str, object], only: Statement | None = None
     ) -> Written | None:
-        """Return None: here that takes more than one statement."""
+        """Record outcomes and change the program's records of the claims, by ``done``, in one statement.
+
+        Only while the leases last, and under the condition ``only``. None, and nothing is written, if that is not so
+        or takes more statements, as it always does here.
+        """
         return None
 
     def _found_written(self, batch: Batch, accepted: Collection[Pk]) -> set[Pk]:

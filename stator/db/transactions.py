@@ -24,7 +24,11 @@ class Transactions:
     def fetch(
         self, statement: str, params: Params, planner: str = "", *, often: bool = False, last: bool = False
     ) -> list[Row]:
-        """Return the rows of one statement."""
+        """Return the rows of one statement.
+
+        ``planner``: settings that are sent ahead of it. ``often``: it is sent again and again. ``last``: it commits the
+        handler's transaction. They are for PostgreSQL.
+        """
         with self._operations.connection.cursor() as cursor:
             cursor.execute(statement, params)
             return list(cursor.fetchall())

@@ -32,7 +32,7 @@ MUTANTS = [
     ),
     Mutant(
         "the idempotency key outlives a state",
-        INTERFACE,
+        "stator/querysets.py",
         "{self.pk}:{self.version}:",
         "{self.pk}:",
         of_claims("idempotency_key_is_stable_over_retries_and_new_on_re_entry"),
