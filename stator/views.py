@@ -13,10 +13,10 @@ from django.views import View
 from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_safe
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 
 from stator.conf import Settings, read_settings
-from stator.exposition import CONTENT_TYPE, exposed
-from stator.metrics import metrics
+from stator.metrics import SiteMetrics
 from stator.models import StatorModel, Worker
 from stator.rows.meta import managed
 from stator.runner import StatorRunner
@@ -111,7 +111,7 @@ def show_metrics(request: HttpRequest) -> HttpResponse:
     settings, problems = read_settings()
     if problems or not is_authorised(request, settings):
         raise Http404
-    return HttpResponse(exposed(metrics()), content_type=CONTENT_TYPE)
+    return HttpResponse(generate_latest(SiteMetrics()), content_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 
 @never_cache

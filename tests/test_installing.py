@@ -103,11 +103,11 @@ def test_no_extra_is_empty():
 
 
 # Security rule S14: what comes with an installation, and each of them between two versions.
-RUNTIME = {"django", "cronsim"}
+RUNTIME = {"django", "cronsim", "prometheus-client"}
 OPTIONAL = {"django-ninja", "django-tasks", "hypothesis", "mysqlclient", "opentelemetry-api", "psycopg"}
 # Of modules that are imported, what brings them: Django itself brings asgiref.
 BROUGHT = {"asgiref": "django", "ninja": "django-ninja", "django_tasks": "django-tasks", "pytest": "pytest"}
-BROUGHT |= {"opentelemetry": "opentelemetry-api", "pydantic": "django-ninja"}
+BROUGHT |= {"prometheus_client": "prometheus-client", "opentelemetry": "opentelemetry-api", "pydantic": "django-ninja"}
 
 
 def test_installation_brings_the_named_few_and_nothing_else():

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parent.parent
 
 # A module imports its own floor and lower ones. A package stands for all modules in it.
 FLOORS = {
-    0: "capabilities exceptions exposition graph logs texts",
+    0: "capabilities exceptions graph logs texts",
     1: "conf explain fields migration_operations models querysets rows schemas signals statements strict_fence",
     2: "adoption db",
     3: "claims runner worker",

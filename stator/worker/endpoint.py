@@ -9,8 +9,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from typing import Any
 
-from stator.exposition import CONTENT_TYPE, exposed
-from stator.worker.measures import metrics_of
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+
+from stator.worker.measures import WorkerMetrics
 
 logger = logging.getLogger("stator.worker")
 
@@ -71,20 +72,19 @@ class _Handler(BaseHTTPRequestHandler):
         worker = self.server.worker
         match self.path.partition("?")[0]:
             case "/metrics":
-                self._answer(200, exposed(metrics_of(worker)), CONTENT_TYPE)
+                self._answer(200, generate_latest(WorkerMetrics(worker)), CONTENT_TYPE_PLAIN_0_0_4)
             case "/health":
                 self._tell("alive" if worker.watchdog.sees_life and not worker.health.trouble() else "")
             case "/ready":
                 well = "ready" if worker.is_ready and worker.watchdog.sees_life else ""
                 self._tell(well, [f"left out: {operations.lacking}" for operations in worker.schema.left_out])
             case _:
-                self._answer(404, "not found; use /metrics, /health or /ready\n")
+                self._answer(404, b"not found; use /metrics, /health or /ready\n")
 
     def _tell(self, well: str, further: Sequence[str] = ()) -> None:
-        self._answer(200 if well else 503, "".join(f"{line}\n" for line in (well or "not", *further)))
+        self._answer(200 if well else 503, "".join(f"{line}\n" for line in (well or "not", *further)).encode())
 
-    def _answer(self, status: int, text: str, content_type: str = "text/plain; charset=utf-8") -> None:
-        body = text.encode(errors="replace")
+    def _answer(self, status: int, body: bytes, content_type: str = "text/plain; charset=utf-8") -> None:
         self.send_response(status)
         self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))

@@ -3,19 +3,21 @@
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from itertools import accumulate
 from typing import Any
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from stator import __version__
 from stator.db.interface import Claim
-from stator.exposition import Labels, Metric
 from stator.graph.outcomes import Moved, Outcome, Released
 
 # Upper limits of a histogram's buckets in seconds, from a statement to the longest handlers.
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 
 
-class Histogram:
-    """Durations in buckets. One thread adds to it; others may read."""
+class Durations:
+    """Durations in buckets. One thread adds to it without a lock; others may read."""
 
     def __init__(self) -> None:
         self.counts = [0] * (len(BUCKETS) + 1)
@@ -26,14 +28,10 @@ class Histogram:
         self.counts[bisect_left(BUCKETS, seconds)] += 1
         self.sum += seconds
 
-    def samples(self, name: str, labels: Labels = ()) -> Iterator[tuple[str, Labels, float]]:
-        """Yield the cumulative buckets, the count and the sum."""
-        total = 0
-        for end, count in zip((*BUCKETS, None), self.counts.copy(), strict=True):
-            total += count
-            yield f"{name}_bucket", (*labels, ("le", "+Inf" if end is None else f"{end:g}")), total
-        yield f"{name}_count", labels, total
-        yield f"{name}_sum", labels, self.sum
+    def buckets(self) -> list[tuple[str, float]]:
+        """Return how many durations were no longer than the limit of each bucket."""
+        limits = [*(f"{limit:g}" for limit in BUCKETS), "+Inf"]
+        return list(zip(limits, accumulate(self.counts.copy()), strict=True))
 
 
 class Measures:
@@ -41,9 +39,9 @@ class Measures:
 
     def __init__(self) -> None:
         self.attempts: Counter[tuple[str, str]] = Counter()
-        self.run_times: dict[str, Histogram] = defaultdict(Histogram)
+        self.run_times: dict[str, Durations] = defaultdict(Durations)
         # Durations of the statements that claim and of those that record.
-        self.times = {"claim": Histogram(), "record": Histogram()}
+        self.times = {"claim": Durations(), "record": Durations()}
         # Steps of the worker that did not reach the database at their latest try.
         self.unreachable: set[Callable[[], object]] = set()
 
@@ -58,35 +56,40 @@ class Measures:
             self.run_times[label].add(seconds)
 
 
-def metrics_of(worker: Any) -> Iterator[Metric]:
-    """Yield the metrics of a running worker."""
-    measures, recorder = worker.measures, worker.recorder
-    labelled = {"worker": worker.id, "version": __version__}
-    yield Metric.of("stator_worker_info", "gauge", "This worker.", {tuple(labelled.items()): 1})
-    yield Metric.of(
-        "stator_worker_running", "gauge", "Attempts that are running now.", {(): len(worker.attempts.running)}
-    )
-    attempts = _counted(measures.attempts, "outcome")
-    yield Metric.of("stator_worker_attempts_total", "counter", "Ended attempts by outcome.", attempts)
-    moves = _counted(recorder.moved, "state")
-    yield Metric.of("stator_worker_moves_total", "counter", "Moves into each state.", moves)
-    lost, claimed = recorder.lost, worker.dispatcher.claimed
-    yield Metric.of("stator_worker_lost_leases_total", "counter", "Outcomes refused after the lease ended.", {(): lost})
-    yield Metric.of("stator_worker_claimed_total", "counter", "Claimed objects.", {(): claimed})
-    yield _histogram("stator_worker_run_seconds", "How long attempts ran.", _by_model(measures.run_times.copy()))
-    yield _histogram("stator_worker_claim_seconds", "How long each claim took.", {(): measures.times["claim"]})
-    yield _histogram("stator_worker_record_seconds", "How long writing a batch took.", {(): measures.times["record"]})
+class WorkerMetrics:
+    """A collector of the metrics of a running worker."""
+
+    def __init__(self, worker: Any) -> None:
+        self._worker = worker
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics as they are now."""
+        worker = self._worker
+        measures, recorder = worker.measures, worker.recorder
+        info = GaugeMetricFamily("stator_worker_info", "This worker.", labels=["worker", "version"])
+        info.add_metric([worker.id, __version__], 1)
+        yield info
+        running = len(worker.attempts.running)
+        yield GaugeMetricFamily("stator_worker_running", "Attempts that are running now.", running)
+        yield _counted("stator_worker_attempts_total", "Ended attempts by outcome.", "outcome", measures.attempts)
+        yield _counted("stator_worker_moves_total", "Moves into each state.", "state", recorder.moved)
+        lost, claimed = recorder.lost, worker.dispatcher.claimed
+        yield CounterMetricFamily("stator_worker_lost_leases_total", "Outcomes refused after the lease ended.", lost)
+        yield CounterMetricFamily("stator_worker_claimed_total", "Claimed objects.", claimed)
+        run_times = HistogramMetricFamily("stator_worker_run_seconds", "How long attempts ran.", labels=["model"])
+        for label, times in measures.run_times.copy().items():
+            run_times.add_metric([label], times.buckets(), times.sum)
+        yield run_times
+        yield _timed("stator_worker_claim_seconds", "How long each claim took.", measures.times["claim"])
+        yield _timed("stator_worker_record_seconds", "How long writing a batch took.", measures.times["record"])
 
 
-def _by_model(times: dict[str, Histogram]) -> dict[Labels, Histogram]:
-    return {(("model", label),): histogram for label, histogram in times.items()}
+def _counted(name: str, help_text: str, by: str, counts: Counter[tuple[str, str]]) -> Metric:
+    family = CounterMetricFamily(name, help_text, labels=["model", by])
+    for (label, value), count in counts.copy().items():
+        family.add_metric([str(label), str(value)], count)
+    return family
 
 
-def _counted(counts: Counter[tuple[str, str]], name: str) -> dict[Labels, float]:
-    """Return counts by model and one other label."""
-    return {(("model", str(label)), (name, str(value))): count for (label, value), count in counts.copy().items()}
-
-
-def _histogram(name: str, help_text: str, parts: dict[Labels, Histogram]) -> Metric:
-    samples = [sample for labels, histogram in parts.items() for sample in histogram.samples(name, labels)]
-    return Metric(name, "histogram", help_text, tuple(samples))
+def _timed(name: str, help_text: str, times: Durations) -> Metric:
+    return HistogramMetricFamily(name, help_text, times.buckets(), times.sum)

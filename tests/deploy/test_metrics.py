@@ -7,10 +7,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from prometheus_client import generate_latest
 
-from stator.exposition import exposed
-from stator.metrics import HELP
-from stator.worker.measures import Measures, metrics_of
+from stator.metrics import GAUGES
+from stator.worker.measures import Measures, WorkerMetrics
 
 ROOT = Path(__file__).parents[2]
 DASHBOARD = ROOT / "deploy/grafana/stator.json"
@@ -26,8 +26,8 @@ def known() -> set[str]:
         id="a", measures=measures, attempts=SimpleNamespace(running={}), dispatcher=SimpleNamespace(claimed=1),
         recorder=SimpleNamespace(moved={("app.model", "done"): 1}, lost=0),
     )  # fmt: skip
-    text = exposed(metrics_of(worker))
-    return set(HELP) | set(re.findall(r"^(stator_\w+)", text, re.MULTILINE))
+    text = generate_latest(WorkerMetrics(worker)).decode()
+    return set(GAUGES) | set(re.findall(r"^(stator_\w+)", text, re.MULTILINE))
 
 
 def expressions(path: Path) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from stator.metrics import HELP
+from stator.metrics import GAUGES
 from stator.models import Worker
 from tests.stator.making import ago, change, put
 from tests.testapp.operators import Parcel
@@ -22,10 +22,11 @@ def token(settings: Any) -> None:
     settings.STATOR = {"TOKEN": TOKEN}
 
 
-def figures(client: Client) -> dict[str, str]:
+def figures(client: Client) -> dict[str, float]:
     response = client.get(METRICS, headers={"Authorization": f"Bearer {TOKEN}"})
     assert response["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
-    return dict(line.rsplit(" ", 1) for line in response.text.splitlines() if not line.startswith("#"))
+    lines = (line.rsplit(" ", 1) for line in response.text.splitlines() if not line.startswith("#"))
+    return {name: float(value) for name, value in lines}
 
 
 @pytest.mark.usefixtures("token")
@@ -37,34 +38,34 @@ class TestMetrics:
         found = figures(client)
         of = '{model="testapp.parcel"}'
         assert {name: found[f"{name}{of}"] for name in ("stator_ready", "stator_stuck", "stator_quarantined")} == {
-            "stator_ready": "1",
-            "stator_stuck": "1",
-            "stator_quarantined": "1",
+            "stator_ready": 1,
+            "stator_stuck": 1,
+            "stator_quarantined": 1,
         }
-        assert found[f"stator_unknown{of}"] == "0"
+        assert found[f"stator_unknown{of}"] == 0
         change(put(Parcel, state_ready=False), state="gone")
-        assert figures(client)[f"stator_unknown{of}"] == "1"
-        assert 8000 <= float(found[f"stator_oldest_ready_seconds{of}"]) < 8010
-        assert found['stator_objects{model="testapp.parcel",state="packed"}'] == "2"
-        assert found['stator_objects{model="testapp.parcel",state="sent"}'] == "1"
-        assert found['stator_oldest_ready_seconds{model="testapp.letter"}'] == "0"
+        assert figures(client)[f"stator_unknown{of}"] == 1
+        assert 8000 <= found[f"stator_oldest_ready_seconds{of}"] < 8010
+        assert found['stator_objects{model="testapp.parcel",state="packed"}'] == 2
+        assert found['stator_objects{model="testapp.parcel",state="sent"}'] == 1
+        assert found['stator_oldest_ready_seconds{model="testapp.letter"}'] == 0
 
     def test_metrics_have_figures_of_workers(self, client: Client) -> None:
         given = {"host": "h", "pid": 1, "version": "1", "database": "default"}
         Worker.objects.create(id="a", lost=2, **given)
         Worker.objects.create(id="b", lost=3, heartbeat=ago(500), **given)
         found = figures(client)
-        assert found['stator_workers{database="default",status="alive"}'] == "1"
-        assert found['stator_workers{database="default",status="gone"}'] == "1"
-        assert found['stator_workers{database="default",status="stopped"}'] == "0"
-        assert found['stator_lost_leases{database="default"}'] == "5"
+        assert found['stator_workers{database="default",status="alive"}'] == 1
+        assert found['stator_workers{database="default",status="gone"}'] == 1
+        assert found['stator_workers{database="default",status="stopped"}'] == 0
+        assert found['stator_lost_leases{database="default"}'] == 5
 
     @pytest.mark.postgresql
     def test_of_the_oldest_transaction(self, client: Client) -> None:
-        assert float(figures(client)['stator_oldest_transaction_seconds{database="default"}']) >= 0
+        assert figures(client)['stator_oldest_transaction_seconds{database="default"}'] >= 0
 
     def test_are_all_explained(self, client: Client) -> None:
-        assert {re.match(r"\w+", name)[0] for name in figures(client)} <= set(HELP)  # type: ignore[index]
+        assert {re.match(r"\w+", name)[0] for name in figures(client)} <= set(GAUGES)  # type: ignore[index]
 
     @pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer wrong"}, {"Authorization": TOKEN}])
     def test_need_the_token(self, client: Client, headers: dict[str, str]) -> None:

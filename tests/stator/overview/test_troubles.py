@@ -11,7 +11,7 @@ from django.core.management import call_command
 
 from stator.explain.troubles import Trouble
 from stator.graph import State
-from stator.metrics import metrics
+from stator.metrics import SiteMetrics
 from stator.models import Pause, Worker
 from stator.overview.survey import survey
 from stator.overview.troubles import troubles, troubles_in
@@ -293,7 +293,7 @@ def test_no_place_says_that_all_is_well(code: str, columns: dict[str, Any], serv
     page = admin_client.get("/admin/stator/overview/").text
     assert f'data-stator-code="{code}"' in page
     assert "No problems" not in page
-    [metric] = [metric for metric in metrics() if metric.name == "stator_troubles"]
+    [metric] = [metric for metric in SiteMetrics().collect() if metric.name == "stator_troubles"]
     assert f'code="{code}"' in str(metric) or f"'{code}'" in str(metric)
 
 

@@ -5,9 +5,9 @@ from html import unescape
 
 import pytest
 from django.contrib.auth.models import Permission
+from prometheus_client import generate_latest
 
-from stator.exposition import exposed
-from stator.metrics import metrics
+from stator.metrics import SiteMetrics
 from tasks.models import Claimant, Queue, Task
 from tasks.queue.notices import notices
 from tests.commanding import asked, run
@@ -118,10 +118,10 @@ class TestOperators:
     def test_metric_counts_what_nobody_serves(self, queue):
         live_process()
         queue.publish_many([{"action": "typo"}, {"action": "typo"}, {"action": "echo"}])
-        text = exposed(metrics())
-        assert 'stator_unserved{model="tasks.task",group="encode",reason="action_unserved"} 2\n' in text
+        text = generate_latest(SiteMetrics()).decode()
+        assert 'stator_unserved{group="encode",model="tasks.task",reason="action_unserved"} 2.0\n' in text
         Task.objects.all().delete()
-        assert "stator_unserved{" not in exposed(metrics())
+        assert "stator_unserved{" not in generate_latest(SiteMetrics()).decode()
 
     def test_overview_names_the_queue_and_the_remedy(self, queue, admin_client):
         live_process()
