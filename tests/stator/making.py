@@ -6,7 +6,6 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
-from uuid import UUID
 
 import pytest
 from django.db import connection, connections, transaction
@@ -67,10 +66,6 @@ def expire(*instances: Any) -> None:
         change(instance, state_locked_until=ago(1))
 
 
-def settings_with(**values: Any) -> Settings:
-    return Settings(**values)
-
-
 def operations_of(model: Any, implementation: str = "vendor", /, alias: str = "default", **settings: Any) -> Any:
     """The operations of a worker of its own on a model: the vendor's, or the portable ones."""
     if implementation == "portable":
@@ -86,10 +81,6 @@ def automatic(operations: Any) -> list[Any]:
 
 def claim_all(operations: Any, limit: int = 100) -> list[Any]:
     return operations.claim(automatic(operations), limit)
-
-
-def token_of(instance: Any) -> UUID | None:
-    return row(instance).state_claim
 
 
 def at_once(*functions: Callable[[], Any]) -> list[Any]:

@@ -5,7 +5,6 @@ from datetime import timedelta
 import pytest
 from django.core.exceptions import FieldError, ValidationError
 from django.db import connection, migrations, models, transaction
-from django.db.migrations.autodetector import MigrationAutodetector
 from django.db.migrations.state import ModelState, ProjectState
 from django.forms import modelform_factory
 from django.test.utils import isolate_apps
@@ -15,7 +14,7 @@ from stator.db.interface import new_token
 from stator.fields import StateField
 from stator.models import StatorModel
 from tests.stator.making import ago, change, claim_all, operations_of, put, raw, row
-from tests.testapp.basic import Page, Poll, Rest, Step, StepGraph
+from tests.testapp.basic import Step, StepGraph
 from tests.testapp.models import Line, LineGraph
 
 pytestmark = pytest.mark.django_db
@@ -45,10 +44,6 @@ def test_row_born_in_a_state_with_a_first_delay_is_due_after_its_interval(state)
 def test_row_born_where_nothing_is_attempted_is_never_ready(state):
     found = row(Step.objects.create(state=state))
     assert (found.state, found.state_ready, found.state_next_attempt) == (str(state), False, None)
-
-
-def test_row_born_in_a_terminal_initial_state_is_not_ready():
-    assert not row(Rest.objects.create()).state_ready
 
 
 @pytest.mark.parametrize(
@@ -215,29 +210,6 @@ def test_options_of_the_field_reach_migrations():
     assert field.clone().graph is LineGraph
 
 
-@isolate_apps("tests.testapp")
-def test_model_state_matches_the_migration_of_a_plain_field():
-    class Old(models.Model):
-        state = models.CharField(choices=sorted(LineGraph.choices), default="first", editable=False, max_length=100)
-
-        class Meta:
-            app_label = "testapp"
-
-    class New(models.Model):
-        state = StateField(LineGraph)
-
-        class Meta:
-            app_label = "testapp"
-            db_table = "testapp_old"
-
-    before, after = ProjectState(), ProjectState()
-    before.add_model(ModelState.from_model(Old))
-    renamed = ModelState.from_model(New)
-    renamed.name, renamed.options = "Old", {"indexes": [], "constraints": []}
-    after.add_model(renamed)
-    assert MigrationAutodetector(before, after)._detect_changes() == {}
-
-
 def test_field_takes_the_options_that_old_migrations_pass():
     field = StateField(choices=[("x", "x")], default="outdated", graph=LineGraph, max_length=100)
     assert field.get_default() == "first"
@@ -251,16 +223,6 @@ def test_field_takes_the_options_that_old_migrations_pass():
 def test_field_without_a_graph_is_refused(graph):
     with pytest.raises(TypeError, match=r"StateField\(\) takes a StateGraph subclass, not "):
         StateField(graph)
-
-
-def test_choices_are_the_states():
-    assert Poll._meta.get_field("state").choices == [("watched", "watched"), ("ended", "ended")]
-    assert Poll(state="watched").get_state_display() == "watched"
-
-
-def test_object_in_a_state_of_either_spelling_is_valid():
-    Page(title="x").full_clean(exclude=["author"])
-    Page(title="x", state=Page.state_graph.review).full_clean(exclude=["author"])
 
 
 def test_unknown_state_is_no_valid_value():
@@ -306,10 +268,3 @@ def test_editable_state_is_checked_by_forms():
     assert "is not one of the available choices" in form({"state": "nowhere"}).errors["state"][0]
     with pytest.raises(FieldError, match="non-editable"):
         modelform_factory(Step, fields=["state"])
-
-
-def test_to_python_turns_a_state_into_its_name():
-    field = Line._meta.get_field("state")
-    assert field.to_python(LineGraph.first) == "first"
-    assert type(field.to_python(LineGraph.first)) is str
-    assert field.to_python(None) is None

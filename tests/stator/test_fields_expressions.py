@@ -73,12 +73,6 @@ def test_column_is_read_across_relations_and_from_the_parent_of_a_child(name):
     assert Rollout.objects.filter(**{f"build__{name}__isnull": rollout.state_attempted is not None}).count() <= 1
 
 
-def test_texts_are_joined_with_the_state():
-    Step.objects.create(name="a")
-    assert Step.objects.annotate(told=Concat("name", Value(" is "), "state")).get().told == "a is new"
-    assert Step.objects.annotate(told=Concat("state", Value(": "), "name")).get().told == "new: a"
-
-
 @columns
 def test_field_is_plain_once_it_is_copied(name):
     field = Step._meta.get_field(name)

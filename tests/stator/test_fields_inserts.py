@@ -127,13 +127,6 @@ def test_child_is_created_to_start_later_as_its_parent_is():
     assert (found.state_ready, found.state_next_attempt) == (False, due)
 
 
-def test_only_who_starts_later_names_it():
-    with CaptureQueriesContext(connection) as queries:
-        Step.objects.create(state_next_attempt=ago(-60))
-        Step.objects.create()
-    assert named(queries) == [{"state_ready", "state_next_attempt"}, set()]
-
-
 def test_of_many_that_differ_each_has_its_own():
     steps = [Step(), Step(state="done"), Step(state_changed=LONG_AGO), Step(state_next_attempt=ago(-60))]
     with CaptureQueriesContext(connection) as queries:
@@ -143,20 +136,6 @@ def test_of_many_that_differ_each_has_its_own():
     assert (new.state_ready, done.state_ready) == (True, False)
     assert (old.state_changed, new.state_next_attempt) == (LONG_AGO, None)
     assert (later.state_ready, later.state_next_attempt) == (False, steps[3].state_next_attempt)
-
-
-def test_copy_begins_anew():
-    first = Page.objects.create(title="a", state="review")
-    raw(Page).filter(pk=first.pk).update(state_version=7, state_attempts=3, state_changed=LONG_AGO, state_ready=False)
-    copied = Page.objects.get(pk=first.pk)
-    copied.title, copied.pk = "b", None
-    copied._state.adding = True
-    with CaptureQueriesContext(connection) as queries:
-        copied.save()
-    assert named(queries) in ([set()], [{"state_changed"}])
-    found = row(copied)
-    assert (found.state, found.state_version, found.state_attempts, found.state_ready) == ("review", 0, 0, True)
-    assert found.state_changed > LONG_AGO
 
 
 def test_insert_into_an_unmanaged_table_names_every_column(monkeypatch):

@@ -155,12 +155,6 @@ def test_rows_are_moved_by_hand_in_every_manner(model, make):
 
 @pytest.mark.django_db
 @every_kind
-def test_database_of_the_model_is_found_usable(model, make):
-    check_database([OWNERS.get(model, model)])
-
-
-@pytest.mark.django_db
-@every_kind
 def test_idempotency_key_and_labels_name_the_object(model, make):
     (instance,) = made(make, 1)
     (claim,) = claim_all(operations_of(OWNERS.get(model, model)))
@@ -220,11 +214,6 @@ class TestOtherDatabase:
         assert History.objects.using("other").count() == 4
         assert not History.objects.using("default").exists()
         assert row(twin).state_version == 0
-
-    def test_two_databases_do_not_see_each_others_rows(self):
-        put(UuidKeyed, "other")
-        assert claim_all(operations_of(UuidKeyed)) == []
-        assert len(claim_all(operations_of(UuidKeyed, alias="other"))) == 1
 
 
 # Names of tables that Django itself takes on one database only

@@ -15,7 +15,6 @@ from stator.logs import (
     Progress,
     TerminalFormatter,
     describe,
-    escape,
     events_to,
 )
 
@@ -60,11 +59,6 @@ def test_json_takes_values_that_json_does_not_know():
     assert json.loads(JsonFormatter().format(record_of(pk=object(), seen={1, 2}.__class__)))["pk"].startswith("<object")
 
 
-def test_traceback_is_part_of_the_event():
-    assert "ValueError: gone" in LineFormatter().format(record_of(exc_info=raised("gone")))
-    assert "ValueError: gone" in json.loads(JsonFormatter().format(record_of(exc_info=raised("gone"))))["traceback"]
-
-
 def test_terminal_gets_the_traceback_on_lines_of_its_own():
     record = record_of(exc_info=raised("gone"), pk=7)
     first, *others = TerminalFormatter().format(record).removeprefix(CLEAR_LINE).split("\n")
@@ -87,11 +81,6 @@ def test_no_line_of_a_traceback_on_a_terminal_looks_like_an_event(text):
     shown.encode()
 
 
-def test_event_without_an_error_is_one_line_on_a_terminal():
-    record = record_of(pk=7)
-    assert TerminalFormatter().format(record) == CLEAR_LINE + LineFormatter().format(record)
-
-
 @pytest.mark.parametrize(
     "formatter", [LineFormatter(), JsonFormatter(), TerminalFormatter()], ids=["plain", "json", "terminal"]
 )
@@ -104,11 +93,6 @@ def test_traceback_of_an_event_has_a_bound_and_no_credentials(formatter):
 def test_plain_line_lists_several_values_with_commas():
     line = LineFormatter().format(record_of("stator.serving", models=["shop.invoice", "shop.order"]))
     assert line.endswith(" stator.serving models=shop.invoice,shop.order")
-
-
-def test_escape_leaves_other_text_alone():
-    assert escape("é 日本 \\ % 🎉") == "é 日本 \\ % 🎉"
-    assert escape("a\nb") == "a\\nb"
 
 
 def test_events_of_workers_alone_go_to_the_stream_and_only_meanwhile():
@@ -207,10 +191,6 @@ class Terminal(io.StringIO):
 def test_progress_line_tells_attempts_rate_and_states():
     worker = worker_with(1200, {("shop.invoice", "paid"): 900, ("shop.invoice", "sent\x1b"): 300})
     assert describe(worker, 55.4) == "1,200 attempts  55/s  running 1  failed 2  | paid 900  sent\\x1b 300"
-
-
-def test_progress_line_of_a_single_attempt_without_a_move():
-    assert describe(worker_with(1, {}), 2) == "1 attempt  2/s  running 1  failed 2"
 
 
 def test_events_on_a_terminal_replace_the_progress_line(configure):

@@ -2,7 +2,7 @@
 
 import pytest
 from django.apps import apps
-from django.db import DatabaseError, connection, transaction
+from django.db import connection
 from django.db.migrations.state import ProjectState
 from django.db.migrations.writer import OperationWriter
 
@@ -72,12 +72,6 @@ def test_storage_parameters_of_the_index_of_the_key():
     migrate(both)
     migrate(both, backwards=True)
     assert (storage(), storage(key)) == (set(), set())
-
-
-@on_postgresql
-def test_storage_parameter_that_nobody_knows_is_refused_by_the_database():
-    with pytest.raises(DatabaseError, match='unrecognized parameter "fill"'), transaction.atomic():
-        migrate(StorageParameters("Site", {"fill": 50}))
 
 
 def test_storage_parameters_are_written_into_a_migration():

@@ -6,7 +6,6 @@ from django.contrib.auth.models import Permission
 from django.contrib.contenttypes.models import ContentType
 from django.db import connection
 from django.db.migrations.state import ProjectState
-from django.db.migrations.writer import OperationWriter
 from django.utils import timezone
 
 from stator.migration_operations import RenameRecords, RenameState
@@ -83,11 +82,6 @@ class TestRecords:
     def test_wrong_label_is_one_line(self):
         with pytest.raises(ValueError, match=r"'Invoice' is not a label such as 'shop\.Invoice'"):
             RenameRecords("Invoice", "billing.Invoice")
-
-    def test_migrations_name_it(self):
-        operation = RenameRecords("shop.Invoice", "billing.Invoice")
-        assert "old='shop.Invoice'" in OperationWriter(operation, indentation=0).serialize()[0]
-        assert operation.describe() == "Give what Stator recorded of shop.Invoice to billing.Invoice"
 
 
 CODE = """

@@ -1,15 +1,12 @@
 """Moving objects by hand: what is written, by whom and why, and what is refused."""
 
-from datetime import timedelta
-
 import pytest
 from asgiref.sync import async_to_sync
-from django.utils import timezone
 
 from stator.models import History, StatorModel
 from tests.stator.holding import claimed, framework
-from tests.stator.making import ago, change, put, raw, row
-from tests.testapp.basic import Page, PageGraph, Step, StepGraph
+from tests.stator.making import ago, change, raw, row
+from tests.testapp.basic import Page, PageGraph
 
 pytestmark = pytest.mark.django_db
 
@@ -33,14 +30,6 @@ def test_transition_perform_can_be_called_unbound():
     StatorModel.transition_perform(page, "published")
     Page.transition_perform(page, PageGraph.review)
     assert (row(page).state, row(page).state_version) == ("review", 2)
-
-
-def test_transition_perform_ends_the_claim():
-    page = Page.objects.create(title="a")
-    claim = claimed(page).stator
-    Page.objects.get().transition_perform("review")
-    assert not claim.still_mine()
-    assert framework(page) | ENDED == framework(page)
 
 
 def test_transition_perform_keeps_unsaved_changes_of_other_fields():
@@ -81,27 +70,11 @@ def test_versions_have_no_gaps():
     assert row(page).state_version == 5
 
 
-def test_unknown_state_is_refused_with_the_names_there_are():
-    page = Page.objects.create(title="a")
-    with pytest.raises(
-        ValueError, match="'nowhere' is not a state of PageGraph; its states are draft, review, published"
-    ):
-        page.transition_perform("nowhere")
-    assert row(page).state_version == 0
-
-
 def test_moving_what_is_gone_does_nothing():
     page = Page.objects.create(title="a")
     raw(Page).all().delete()
     page.transition_perform("review")
     assert not History.objects.exists()
-
-
-def test_entering_a_state_with_a_first_delay_by_hand_waits():
-    step = put(Step)
-    step.transition_perform(StepGraph.late)
-    assert not step.state_ready
-    assert timedelta(seconds=55) < step.state_next_attempt - timezone.now() < timedelta(seconds=65)
 
 
 @async_to_sync

@@ -130,16 +130,6 @@ def test_move_that_was_committed_is_not_made_again(moves):
     assert (found.name, found.state, found.state_version) == ("b", ("done", "failed")[moves - 1], 1 + moves)
 
 
-def test_move_that_goes_on_in_the_same_transaction_is_not_made_again():
-    step = put(Step)
-    with transaction.atomic():
-        save(step)
-        move_rows(raw(Step).filter(pk=step.pk), "done")
-        step.name = "b"
-        step.save()
-    assert (row(step).name, row(step).state) == ("b", "done")
-
-
 def test_refreshed_object_does_not_move_by_itself():
     step = put(Step)
     in_a_transaction(save, step)

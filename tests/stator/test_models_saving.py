@@ -3,7 +3,6 @@
 import pickle
 
 import pytest
-from django.core import serializers
 from django.db import connection, transaction
 from django.db.models.expressions import DatabaseDefault
 from django.db.models.functions import Coalesce, Now
@@ -96,16 +95,6 @@ def test_refused_holder_never_becomes_valid_again():
     assert second.still_mine()
 
 
-def test_late_handler_cannot_save_its_object():
-    page = Page.objects.create(title="a")
-    late = claimed(page)
-    reclaimed(page)
-    late.title = "late"
-    with pytest.raises(LeaseLost), transaction.atomic():
-        late.save()
-    assert row(page).title == "a"
-
-
 def test_handler_that_holds_its_claim_saves_as_usual():
     page = claimed(Page.objects.create(title="a"))
     page.title = "b"
@@ -137,13 +126,6 @@ def test_handler_that_moves_its_object_by_saving_ends_its_claim():
     assert page.stator is None
 
 
-@pytest.mark.parametrize("age", ["stale", "current"])
-def test_deleting_a_claimed_object_works_and_its_claim_is_over(age):
-    stale, current = stale_and_current()
-    (stale if age == "stale" else current).delete()
-    assert not raw(Page).exists()
-
-
 def test_handler_may_delete_its_object():
     page = claimed(Page.objects.create(title="a"))
     claim = page.stator
@@ -157,24 +139,6 @@ def test_row_that_is_gone_is_not_brought_back_by_a_handler():
     with pytest.raises(LeaseLost), transaction.atomic():
         page.save()
     assert not raw(Page).exists()
-
-
-def test_refreshing_shows_the_columns_as_they_are():
-    page = Page.objects.create(title="a")
-    claimed(page)
-    page.refresh_from_db()
-    assert page.state_claim is not None
-    page.save()
-    assert row(page).state_claim == page.state_claim
-
-
-def test_get_or_create_and_update_or_create_work():
-    page, made = Page.objects.get_or_create(title="a", defaults={"state": PageGraph.review})
-    assert made
-    assert row(page).state == "review"
-    page, made = Page.objects.update_or_create(title="a", defaults={"state": PageGraph.published, "hidden": True})
-    assert not made
-    assert (row(page).state, row(page).hidden, row(page).state_version) == ("published", True, 1)
 
 
 def test_deferred_columns_are_left_alone():
@@ -202,15 +166,6 @@ def test_saving_with_select_on_save_works():
     assert (row(page).title, row(page).state, row(page).state_version) == ("b", "review", 1)
 
 
-def test_fixture_of_a_row_can_be_loaded():
-    page = Page.objects.create(title="a", state="review")
-    text = serializers.serialize("json", [page])
-    raw(Page).all().delete()
-    for loaded in serializers.deserialize("json", text):
-        loaded.save()
-    assert (row(page).state, row(page).title) == ("review", "a")
-
-
 # Assigning state
 
 
@@ -225,14 +180,6 @@ def test_assigning_state_and_saving_moves_the_object(state, fields):
     assert (found.state, found.state_version, found.state_ready, found.state_claim) == ("published", 1, False, None)
     assert not claim.still_mine()
     assert [(h.source, h.to, h.version) for h in History.objects.all()] == [("draft", "published", 1)]
-
-
-def test_saving_twice_moves_once():
-    page = Page.objects.create(title="a")
-    page.state = "review"
-    page.save()
-    page.save()
-    assert row(page).state_version == 1
 
 
 def test_saving_without_the_state_among_the_fields_does_not_move():
@@ -313,14 +260,6 @@ def test_moments_mix_with_others_in_expressions():
 
 
 @pytest.mark.postgresql
-def test_insert_reads_back_nothing_but_the_key():
-    with CaptureQueriesContext(connection) as queries:
-        Page.objects.create(title="a")
-    [insert] = [query["sql"] for query in queries if query["sql"].startswith("INSERT")]
-    assert insert.endswith('RETURNING "testapp_page"."id"')
-
-
-@pytest.mark.postgresql
 def test_of_many_that_have_their_moment_the_database_is_not_asked_for_it(django_assert_num_queries):
     moment = timezone.now()
     with django_assert_num_queries(1):
@@ -364,10 +303,3 @@ def test_assigning_an_unknown_state_is_refused_and_nothing_is_written():
     with pytest.raises(ValueError, match="'nowhere' is not a state of PageGraph; its"), transaction.atomic():
         page.save()
     assert (row(page).state, row(page).title) == ("draft", "a")
-
-
-def test_assigned_state_becomes_its_name_when_saved():
-    page = Page.objects.create(title="a")
-    page.state = PageGraph.review
-    page.save()
-    assert type(page.state) is str

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stator import pytest_plugin, testing
+from stator import pytest_plugin
 from stator.runner import StatorRunner
 from tests.testapp.models import Line, SyncLine
 from tests.testapp.operators import Parcel
@@ -20,12 +20,6 @@ stator_drain = pytest_plugin.stator_drain
 stator_attempt = pytest_plugin.stator_attempt
 stator_advance = pytest_plugin.stator_advance
 stator_runner = pytest_plugin.stator_runner
-
-
-def test_fixtures_are_the_functions_of_the_test_kit(
-    stator_drain: Any, stator_attempt: Any, stator_advance: Any
-) -> None:
-    assert (stator_drain, stator_attempt, stator_advance) == (testing.drain, testing.attempt, testing.advance)
 
 
 @pytest.mark.django_db

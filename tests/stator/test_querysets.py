@@ -1,7 +1,6 @@
 """Queries and actions of operators through ``Model.stator``."""
 
 import pytest
-from django.db import connection, router
 from django.test import override_settings
 
 from stator.graph.failures import describe
@@ -9,7 +8,7 @@ from stator.models import History, Report
 from stator.rows.reports import failure_report, keep_reports
 from tests.stator.making import LEASED, ago, put, raw, row
 from tests.testapp.basic import Page, Step, StepGraph
-from tests.testapp.keys import BigKeyed, BigProxy, Branch, TextKeyed, UuidKeyed
+from tests.testapp.keys import BigProxy, Branch, TextKeyed, UuidKeyed
 
 pytestmark = pytest.mark.django_db
 
@@ -140,15 +139,3 @@ def test_hidden_object_can_be_moved_and_saved():
     page.save()
     page.transition_perform("published")
     assert (row(page).state, row(page).state_version) == ("published", 2)
-
-
-def test_operators_manager_works_on_the_database_it_is_told(page):
-    assert Page.stator.using(router.db_for_read(Page)).leased().count() == 1
-    assert connection.alias == "default"
-
-
-def test_big_keyed_child_and_parent_are_one_row():
-    branch = Branch.objects.create()
-    assert BigKeyed.stator.filter(pk=branch.pk).move("second") == 1
-    assert Branch.stator.in_state("second").retry() == 1
-    assert row(branch).state == "second"

@@ -145,21 +145,12 @@ class TestSingleCycle:
         put(Step, state_crashes=2)
         assert StatorRunner([Step]).run_single_cycle() == 2
 
-    def test_scheduling_hook_is_called(self):
-        runner = StatorRunner([Line])
-        with hearing(on_schedule) as heard:
-            runner.run_single_cycle()
-        assert heard == [(runner, {"databases": ["default"]})]
-
     @pytest.mark.django_db(databases=["default", "other"])
     def test_scheduling_hook_is_told_the_databases(self):
         runner = StatorRunner([Line], database="other")
         with hearing(on_schedule) as heard:
             runner.run_single_cycle()
         assert heard == [(runner, {"databases": ["other"]})]
-
-    def test_without_models_nothing_happens(self):
-        assert StatorRunner([]).run_single_cycle() == 0
 
 
 # A runner and what it is given
@@ -278,11 +269,6 @@ class TestWorker:
 
         summary = StatorRunner([Line], progress=stop).run()
         assert (summary.ended, summary.forced) == (ended, ended == "forced")
-
-    def test_model_that_nothing_attempts_can_be_run(self):
-        put(Rest, state_changed=ago(61))
-        work(Rest)
-        assert not raw(Rest).exists()
 
     def test_what_is_old_is_pruned_once_for_each_database(self, monkeypatch):
         asked = []

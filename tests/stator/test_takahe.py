@@ -7,21 +7,17 @@ import threading
 import time
 
 import pytest
-from asgiref.sync import async_to_sync
 from django.apps import apps
-from django.conf import settings
 from django.core.management import call_command
 from django.db import connection, migrations, models
 from django.db.migrations.state import ProjectState
-from django.test import override_settings
 
 import stator.exceptions
 import stator.graph
 import stator.models
 import stator.runner
-from stator.exceptions import TryAgainLater
 from stator.graph import State, StateGraph
-from stator.models import StateField, StatorModel, Stats
+from stator.models import StateField, Stats
 from stator.runner import StatorRunner
 from stator.signals import on_schedule, on_start
 from tests.stator.making import ago, change, put, raw, row
@@ -64,12 +60,6 @@ def test_names_are_where_they_were():
         assert hasattr(stator.models, name)
 
 
-def test_no_settings_are_required():
-    with override_settings():
-        del settings.STATOR
-        StatorRunner([Post]).settings()
-
-
 # What it declares
 
 
@@ -90,29 +80,6 @@ def test_every_option_of_a_state_is_taken_by_its_name():
     assert Everything.start.handler.__name__ == "work"
 
 
-def test_timeouts_are_given_by_position_or_by_name():
-    class Positional(StateGraph):
-        start = State(externally_progressed=True)
-        end = State()
-        start.times_out_to(end, 5)
-
-    assert Positional.start.timeout_value == 5
-    assert FanOutStates.new.timeout_value == 86400 * 3
-    assert FanOutStates.new.timeout_state is FanOutStates.failed
-
-
-@pytest.mark.parametrize("count", [0, 2])
-def test_graph_without_exactly_one_initial_state_is_a_value_error(count):
-    with pytest.raises(ValueError, match="initial state"):
-        if count:
-            type("Two", (StateGraph,), {"one": State(), "two": State()})
-        else:
-            one, two = State(externally_progressed=True), State(externally_progressed=True)
-            one.transitions_to(two)
-            two.transitions_to(one)
-            type("None", (StateGraph,), {"one": one, "two": two})
-
-
 def test_graphs_of_such_a_project_are_legal():
     assert PostStates.initial_state == "new"
     assert PostStates.fanned_out.externally_progressed
@@ -124,36 +91,6 @@ def test_graphs_of_such_a_project_are_legal():
     assert PostStates.choices[0] == ("new", "new")
     assert PostStates.new.try_interval == 300
     assert PostStates.new.handler == PostStates.handle_new
-
-
-def test_old_migration_makes_a_table_that_works():
-    """Its migrations name our field, with all that it once took."""
-    operation = migrations.CreateModel(
-        name="OldPost",
-        fields=[
-            ("id", models.BigAutoField(primary_key=True, serialize=False)),
-            ("state_ready", models.BooleanField(default=True)),
-            ("state_changed", models.DateTimeField(auto_now_add=True)),
-            ("state_attempted", models.DateTimeField(blank=True, null=True)),
-            ("state_locked_until", models.DateTimeField(blank=True, null=True)),
-            (
-                "state",
-                StateField(
-                    choices=[("new", "new"), ("fanned_out", "fanned_out")],
-                    default="new",
-                    graph=PostStates,
-                    max_length=100,
-                ),
-            ),
-        ],
-        options={"abstract": False},
-    )
-    state = ProjectState()
-    operation.state_forwards("testapp", state)
-    old = state.apps.get_model("testapp", "OldPost")
-    assert old._meta.get_field("state").default == "new"
-    assert old(state=PostStates.fanned_out).state == "fanned_out"
-    assert StateField(PostStates).deconstruct()[1] == "django.db.models.CharField"
 
 
 @pytest.mark.usefixtures("transactional_db")
@@ -168,15 +105,6 @@ def test_old_migration_is_applied():
     assert type(made).objects.filter(state__in=[PostStates.edited]).exists()
     with connection.schema_editor(atomic=connection.features.can_rollback_ddl) as editor:
         operation.database_backwards("testapp", editor, after, before)
-
-
-def test_subclasses_are_listed_in_the_order_of_their_definition():
-    assert [model for model in StatorModel.subclasses if model in MODELS] == MODELS
-
-
-def test_columns_keep_their_names():
-    names = {field.name for field in Post._meta.fields}
-    assert names >= {"state", "state_ready", "state_changed", "state_attempted", "state_locked_until"}
 
 
 # What it does with objects
@@ -206,59 +134,6 @@ class TestObjects:
         assert FanOut.objects.exclude(post__state__in=[PostStates.fanned_out]).count() == 0
         assert Post.objects.filter(fan_outs__state=FanOutStates.new).get() == post
         assert post.fan_outs.filter(state=FanOutStates.new).update(state=FanOutStates.skipped) == 1
-
-    @pytest.mark.parametrize("state", [PostStates.deleted, "deleted"])
-    def test_object_is_moved_bound_unbound_by_queryset_by_manager_and_by_saving(self, state):
-        post = Post.objects.create()
-        for move in (
-            lambda: post.transition_perform(state),
-            lambda: Post.transition_perform(post, state),
-            lambda: StatorModel.transition_perform(post, state),
-            lambda: Post.transition_perform_queryset(Post.objects.filter(pk=post.pk), state),
-            lambda: Post.transition_perform_queryset(Post.objects, state),
-            lambda: Post.transition_perform_queryset(Post.objects.all()[:5], state),
-            lambda: self.assign(post, state),
-        ):
-            Post.transition_perform(post, "new")
-            change(post, state_attempted=ago(5), state_failures=3)
-            post.refresh_from_db()
-            move()
-            found = row(post)
-            assert (found.state, found.state_ready, found.state_attempted) == ("deleted", True, None)
-            assert found.state_locked_until is None
-            assert found.state_age < 60
-
-    def assign(self, post, state):
-        post.state = state
-        post.save()
-
-    def test_moves_are_there_for_async_code(self):
-        post = Post.objects.create()
-
-        @async_to_sync
-        async def move():
-            await post.atransition_perform(PostStates.edited)
-            await Post.atransition_perform_queryset(Post.objects.all(), PostStates.deleted)
-
-        move()
-        assert row(post).state == "deleted"
-
-    def test_age_and_graph_are_known(self):
-        post = put(Post, state_changed=ago(60))
-        assert 59 < post.state_age < 90
-        assert post.state_graph is Post.state_graph is PostStates
-
-    def test_new_objects_are_ready_unless_their_state_says_otherwise(self):
-        assert row(Post.objects.create()).state_ready
-        assert not row(Domain.objects.create(state=DomainStates.updated)).state_ready
-
-    def test_saving_does_not_disturb_the_state(self):
-        post = Post.objects.create()
-        stale = Post.objects.get()
-        post.transition_perform(PostStates.fanned_out)
-        stale.content = "edited"
-        stale.save()
-        assert (row(post).state, row(post).content) == ("fanned_out", "edited")
 
 
 # What it runs
@@ -299,42 +174,6 @@ class TestSingleCycle:
         change(domain, state_next_attempt=ago(1))
         runner.run_single_cycle()
         assert row(domain).state == "outdated"
-
-    def test_deletions_are_done(self, runner):
-        post = put(Post, state="deleted_fanned_out", state_changed=ago(86400 * 7 + 1))
-        kept = put(Post, state="deleted_fanned_out", state_changed=ago(86400 * 6))
-        runner.run_single_cycle()
-        assert list(raw(Post).all()) == [kept]
-        assert post != kept
-
-    def test_it_runs_in_the_callers_thread_and_transaction_and_does_not_sleep(self, runner, monkeypatch):
-        seen = []
-        monkeypatch.setattr(time, "sleep", pytest.fail)
-        monkeypatch.setattr(
-            PinStates, "check", lambda instance: seen.append((threading.current_thread(), connection.in_atomic_block))
-        )
-        Pin.objects.create()
-        runner.run_single_cycle()
-        assert seen == [(threading.current_thread(), True)]
-
-    def test_errors_of_handlers_are_contained(self, runner, monkeypatch):
-        def fail(instance):
-            raise TypeError("in a handler")
-
-        monkeypatch.setattr(PinStates, "check", fail)
-        pin, post = Pin.objects.create(), Post.objects.create()
-        runner.run_single_cycle()
-        assert row(pin).state_failures == 1
-        assert row(post).state == "fanned_out"
-
-    def test_what_was_handled_is_counted(self, runner):
-        Post.objects.create()
-        runner.run_single_cycle()
-        assert sum(runner.handled.values()) == 1
-
-
-def test_try_again_later_is_raised_without_arguments():
-    assert TryAgainLater().after is None
 
 
 @pytest.mark.usefixtures("transactional_db")
@@ -386,16 +225,6 @@ class TestWorker:
             on_start.disconnect(load)
         assert begun == [1]
         assert raw(Post).get().state == "fanned_out"
-
-    @override_settings(STATOR_CONCURRENCY=7, STATOR_CONCURRENCY_PER_MODEL=3, STATOR_TOKEN="t" * 40)
-    def test_settings_under_their_old_names_are_honoured(self):
-        settings = StatorRunner(MODELS).settings()
-        assert (settings.CONCURRENCY, settings.CONCURRENCY_PER_MODEL, settings.TOKEN) == (7, 3, "t" * 40)
-
-    def test_runner_takes_its_arguments_by_position(self):
-        runner = StatorRunner(MODELS, 10, 5, None, 30, 60, 300, 0.2)
-        assert (runner.concurrency, runner.lock_expiry, runner.run_for) == (10, 300, 0.2)
-        runner.run()
 
 
 HOOKS = {"start": on_start, "schedule": on_schedule}

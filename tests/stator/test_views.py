@@ -103,29 +103,15 @@ class TestToken:
         assert post(client, "").status_code == 404
         assert untouched()
 
-    def test_a_short_token_is_no_token(self, client: Client, settings: Any) -> None:
-        settings.STATOR = {"TOKEN": "short"}
-        assert post(client, "short").status_code == 404
-        assert untouched()
-
     def test_tokens_are_rotated_by_a_list(self, client: Client, settings: Any) -> None:
         settings.STATOR = {**settings.STATOR, "TOKEN": [TOKEN, FORMER]}
         assert [post(client, token).status_code for token in (TOKEN, FORMER, "x" * 40)] == [200, 200, 404]
-
-    def test_the_setting_of_takahe_is_honoured(self, client: Client, settings: Any) -> None:
-        settings.STATOR = {}
-        settings.STATOR_TOKEN = FORMER
-        assert post(client, FORMER).status_code == 200
 
     def test_a_token_may_be_unicode(self, client: Client, settings: Any) -> None:
         snowman = "\u2603" * 20
         settings.STATOR = {**settings.STATOR, "TOKEN": snowman}
         as_servers_read_it = snowman.encode().decode("latin-1")
         assert post(client, as_servers_read_it).status_code == 200
-
-    def test_many_wrong_tokens_claim_nothing(self, client: Client) -> None:
-        assert {post(client, secrets.token_hex(20)).status_code for _ in range(300)} == {404}
-        assert untouched()
 
     @pytest.mark.parametrize("method", ["get", "post"])
     def test_the_query_string_counts_only_where_it_is_allowed(self, client: Client, settings: Any, method: str) -> None:
@@ -191,15 +177,6 @@ class TestRun:
             post(client)
         monkeypatch.undo()
         assert post(client).status_code == 200
-
-    def test_runs_in_any_thread(self, client: Client) -> None:
-        Line.objects.create()
-        answers: list[Any] = []
-        thread = threading.Thread(target=lambda: answers.append(post(client).status_code))
-        thread.start()
-        thread.join(30)
-        assert answers == [200]
-        assert Line.objects.get().state == "last"
 
 
 def test_runs_under_asgi() -> None:

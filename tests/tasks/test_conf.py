@@ -21,12 +21,6 @@ def test_guide_has_every_setting_with_its_default():
     assert {name: told[name] for name in others} == {name: str(defaults[name]).removesuffix(".0") for name in others}
 
 
-def test_nothing_has_to_be_set(settings):
-    settings.STATOR_TASKS = {}
-    assert (load_settings().LEASE, load_settings().MAX_ATTEMPTS, load_settings().TIMEOUT) == (60, 5, None)
-    assert check_settings() == []
-
-
 @pytest.mark.parametrize(
     ("given", "told"),
     [

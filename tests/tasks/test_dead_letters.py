@@ -90,14 +90,6 @@ def test_shared_task_has_one_notice_with_the_errors_of_its_parts(queue):
     assert letters[0].attempts == 3
 
 
-def test_parts_that_succeeded_are_not_among_the_errors(queue):
-    queue.publish("resize", worker_count=2, max_attempts=1)
-    good, failing = claim_one(queue, "bot-1"), claim_one(queue, "bot-2")
-    good.resolve()
-    failing.fail("no")
-    assert (letters[0].workers, letters[0].errors) == (["bot-1", "bot-2"], ["bot-2: tasks.Failed: no"])
-
-
 def test_notice_that_cannot_be_sent_is_sent_later(queue, settings):
     settings.STATOR_TASKS = {"NOTIFY": f"{__name__}.refuse"}
     task = make_task(queue, "errored")

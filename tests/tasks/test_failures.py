@@ -15,11 +15,6 @@ def test_final_error_keeps_the_original_as_its_cause_with_its_traceback():
     assert (ended.__cause__, ended.__traceback__, str(ended)) == (original, traceback, "")
 
 
-def test_error_that_is_final_already_stays_the_same():
-    error = Fail("no such street")
-    assert final(error) is error
-
-
 def test_error_of_another_process_has_its_type_and_its_traceback():
     told = RemoteTraceback("Traceback of the process\nthere.Broken: no")
     error = remote("there", "Outer.Broken", "no", told)

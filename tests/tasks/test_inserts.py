@@ -24,11 +24,6 @@ def test_rows_have_the_keys_of_what_was_inserted(returning):
     assert [(row.pk, row.data) for row in rows] == list(Task.objects.order_by("pk").values_list("pk", "data"))
 
 
-def test_nothing_is_inserted_of_nothing(returning, django_assert_num_queries):
-    with django_assert_num_queries(0):
-        insert_with_keys([], "default")
-
-
 def test_tasks_and_parts_are_published(returning):
     queue = make_queue()
     messages = [{"action": "resize", "data": 1}, {"action": "resize", "data": 2, "worker_count": 2}]

@@ -1,9 +1,8 @@
 """What a task, a claim and a shard show of themselves."""
 
 import pytest
-from django.core.exceptions import ValidationError
 
-from tasks.models import Run, Shard, Task
+from tasks.models import Run
 from tests.stator.making import expire
 from tests.tasks.making import STATUSES, claim_one, fresh, make_queue, make_task
 
@@ -54,15 +53,3 @@ def test_results_are_those_of_completed_parts(queue):
         claim_one(queue, worker).resolve(worker)
     assert fresh(single).results == [{"ok": 1}]
     assert sorted(fresh(whole).results) == ["bot-1", "bot-2"]
-
-
-def test_task_for_no_worker_is_invalid():
-    with pytest.raises(ValidationError, match="must be at least 1, got 0"):
-        Task(worker_count=0).clean()
-
-
-def test_names_of_objects(queue):
-    task = queue.publish("resize").task
-    claim_one(queue)
-    assert (str(task), str(Run.objects.get())) == (f"resize {task.pk}", f"{task.pk} by bot-1")
-    assert str(Shard(number=1, alias="other")) == "other"

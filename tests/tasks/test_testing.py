@@ -8,7 +8,7 @@ from stator.testing import drain
 from tasks.models import Schedule, Task
 from tasks.testing import advance
 from tests.stator.making import row
-from tests.tasks.making import claimed, fresh, make_queue
+from tests.tasks.making import claimed, make_queue
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -39,10 +39,3 @@ def test_task_that_is_not_due_comes_due():
     assert claimed(queue) == []
     advance(3600)
     assert claimed(queue) == ["transcode"]
-
-
-def test_time_passes_for_the_models_that_are_named_and_for_every_schedule(schedule):
-    task = make_queue("other").publish("resize", invisible_for=3600).task
-    advance(3600, Schedule)
-    assert fresh(task).status == "invisible"
-    assert schedule.planned - row(schedule).planned == timedelta(seconds=3600)

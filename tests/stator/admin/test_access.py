@@ -131,9 +131,6 @@ class TestPermissions:
         assert Letter.stator.in_state("posted").exists() is (done and what in ("other: move", "other: bulk move"))
         assert not Pause.objects.exists()
 
-    def test_each_request_has_its_answers(self) -> None:
-        assert set(REQUESTS) == set(ANSWERS)
-
     @pytest.mark.parametrize(
         ("given", "seen", "retried", "moved"),
         [

@@ -7,10 +7,9 @@ import pytest
 from django.contrib import admin
 from django.test import Client
 
-from stator.admin import StatorAdmin, actions, bulk
+from stator.admin import StatorAdmin, actions
 from stator.models import History
 from stator.rows import columns
-from stator.testing import attempt
 from tests.stator.admin.conftest import Replace
 from tests.stator.admin.requests import LIST, MOVE, act, claim, move, set_columns
 from tests.testapp.operators import Parcel
@@ -19,15 +18,6 @@ pytestmark = pytest.mark.django_db
 
 
 class TestActs:
-    def test_retry_makes_rows_ready(self, admin_client: Client) -> None:
-        parcels = [Parcel.objects.create(orders="fail") for _ in range(2)]
-        for parcel in parcels:
-            attempt(parcel)
-        response = act(admin_client, "stator_retry", *parcels)
-        assert response.status_code == 302
-        assert "2 parcels are due now" in admin_client.get(LIST).content.decode()
-        assert Parcel.stator.ready().filter(state_failures=0).count() == 2
-
     def test_unlock_ends_the_claim(self, admin_client: Client) -> None:
         parcel = Parcel.objects.create()
         held = claim(Parcel)
@@ -46,15 +36,6 @@ class TestActs:
         assert all(f"parcel to no. {number} (packed)" in text for number in range(3))
         assert re.findall(r'<option value="(\w*)"', text) == ["", *Parcel.state_graph.states]
         assert set(Parcel.objects.values_list("state", flat=True)) == {"packed"}
-
-    def test_numbers_are_grouped_and_those_counted_to_a_limit_say_so(
-        self, admin_client: Client, monkeypatch: Any
-    ) -> None:
-        Parcel.objects.bulk_create(Parcel() for _ in range(1234))
-        across = {"action": "stator_move", "select_across": "1", "_selected_action": [Parcel.objects.earliest("pk").pk]}
-        assert "<p>1,234 parcels will be" in admin_client.post(LIST, across).content.decode()
-        monkeypatch.setattr(bulk, "COUNTED", 1100)
-        assert "<p>more than 1,100 parcels will be" in admin_client.post(LIST, across).content.decode()
 
     def test_moving_records_who_did_it_and_why(self, admin_client: Client) -> None:
         parcel = Parcel.objects.create()

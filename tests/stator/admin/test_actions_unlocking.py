@@ -41,15 +41,6 @@ def test_tells_before_that_a_live_worker_runs_it(admin_client: Client) -> None:
     assert held.still_mine()
 
 
-def test_unlocked_without_a_pause_it_is_claimed_anew(admin_client: Client) -> None:
-    parcel, held = held_by_a_worker()
-    told = confirm(admin_client, act(admin_client, "stator_unlock", parcel), parcel)
-    assert "1 parcel unlocked." in told
-    assert not held.still_mine()
-    assert claim(Parcel).pk == parcel.pk
-    assert not Pause.objects.exists()
-
-
 def test_unlocked_and_paused_no_worker_claims_it(admin_client: Client) -> None:
     parcel, held = held_by_a_worker()
     asked = act(admin_client, "stator_unlock", parcel)
@@ -71,12 +62,6 @@ def test_claim_of_another_worker_since_is_left_alone(admin_client: Client) -> No
     told = confirm(admin_client, asked, parcel)
     assert f"0 parcels unlocked. 1 parcel was not changed (since you were asked: {parcel.pk} was claimed anew)" in told
     assert later.still_mine()
-
-
-def test_worker_that_is_silent_is_said_to_be_so(admin_client: Client) -> None:
-    parcel, _ = held_by_a_worker(heartbeat=columns.after(-420))
-    text = act(admin_client, "stator_unlock", parcel).content.decode()
-    assert "silent for 7 m and probably dead; its lease has" in text
 
 
 def test_worker_that_stopped_and_whose_lease_is_over_is_not_asked_about(admin_client: Client) -> None:

@@ -39,9 +39,3 @@ class TestRegistration:
             assert admin_client.post(f"{url}{pk}/change/", {}).status_code == 403
             assert admin_client.get(f"{url}add/").status_code == 403
             assert admin_client.post(f"{url}{pk}/delete/", {"post": "yes"}).status_code == 403
-
-    def test_reports_are_found_by_model(self, admin_client: Client) -> None:
-        attempt(Parcel.objects.create(orders="never"))
-        found = admin_client.get("/admin/stator/report/", {"q": "testapp.parcel"}).content.decode()
-        assert "no such street" in found
-        assert "no such street" not in admin_client.get("/admin/stator/report/", {"q": "testapp"}).content.decode()

@@ -6,16 +6,13 @@ from html import unescape
 from typing import Any
 
 import pytest
-from django.db import connection
 from django.test import Client
-from django.test.utils import CaptureQueriesContext
 
 from stator.admin import StatorAdmin, bulk
 from stator.admin.seen import see
 from stator.models import History, Pause
-from tests.queries import sent
 from tests.stator.admin.conftest import Replace
-from tests.stator.admin.requests import LIST, MOVE, act, claim, confirm, page_of, set_columns
+from tests.stator.admin.requests import LIST, MOVE, act, claim, confirm, set_columns
 from tests.testapp.operators import Letter, Parcel
 
 pytestmark = pytest.mark.django_db
@@ -70,21 +67,6 @@ class TestParts:
         assert Parcel.stator.ready().count() == 5
         assert History.objects.filter(actor="admin", reason="retried").count() == 5
 
-    def test_exactly_as_many_as_are_done_at_once_need_one_request(self, admin_client: Client) -> None:
-        failing(2)
-        data = {"action": "stator_retry", "index": "0", "_selected_action": "0", "select_across": "1"}
-        assert list(pages(admin_client, FAILING, data)) == []
-        assert said(admin_client) == "2 parcels are due now. 2 are not attempted yet: 2 without a live worker."
-
-    def test_state_and_reason_go_along(self, admin_client: Client) -> None:
-        failing(3)
-        shown = see(Parcel.stator.failed(), 100).as_text()
-        chosen = {**MOVE, "_selected_action": "0", "select_across": "1", "stator_seen": shown}
-        texts = list(pages(admin_client, FAILING, chosen))
-        assert len(texts) == 1
-        assert Parcel.stator.in_state("delivered").count() == 3
-        assert set(History.objects.values_list("actor", "reason")) == {("admin", "because")}
-
     def test_rows_that_are_left_alone_are_counted_over_all_parts(self, admin_client: Client) -> None:
         parcels = failing(5)
         for parcel in parcels[::2]:
@@ -109,15 +91,6 @@ class TestParts:
         data = {"action": "stator_retry", "index": "0", "_selected_action": "0", "select_across": "1"}
         assert admin_client.post(LIST, {**data, **forged}).status_code == 400
         assert Parcel.stator.failed().count() == 1
-
-    def test_part_reads_no_more_than_its_rows(self, admin_client: Client) -> None:
-        failing(5)
-        data = {"action": "stator_retry", "index": "0", "_selected_action": "0", "select_across": "1"}
-        with CaptureQueriesContext(connection) as queries:
-            admin_client.post(LIST, data)
-        reads = [sql for sql in sent(queries) if 'FROM "testapp_parcel"' in sql]
-        assert reads
-        assert all("LIMIT" in sql or '"id" <=' in sql or '"id" IN (' in sql for sql in reads), reads
 
     def test_rows_are_asked_about_where_the_project_decides(self, admin_client: Client, replace: Replace) -> None:
         class Own(StatorAdmin):
@@ -159,14 +132,6 @@ class TestCounts:
         text = act(admin_client, "stator_move", *parcels).content.decode()
         assert re.findall(r"<tr><td>(\w+)</td><td>(\d+)</td></tr>", text) == [("packed", "2"), ("sent", "1")]
 
-    def test_page_that_asks_counts_no_further_than_it_must(self, admin_client: Client, monkeypatch: Any) -> None:
-        monkeypatch.setattr(bulk, "COUNTED", 3)
-        failing(5)
-        with CaptureQueriesContext(connection) as queries:
-            text = act(admin_client, "stator_move", url=LIST, select_across="1", _selected_action="0").content.decode()
-        assert "more than 3 parcels" in text
-        assert any('"testapp_parcel"."state"' in sql and "LIMIT 4" in sql for sql in sent(queries))
-
 
 class TestPauses:
     def pause(self, client: Client, *parcels: Parcel, **data: str) -> Any:
@@ -200,15 +165,6 @@ class TestPauses:
             ("sent", "{}"), ("", str({"pk__in": [two.pk]})),
         }  # fmt: skip
 
-    def test_object_of_two_pauses_is_one_that_resumes(self, admin_client: Client) -> None:
-        [parcel] = failing(1)
-        for _ in range(2):
-            self.pause(admin_client, parcel)
-        assert Pause.objects.active().count() == 2
-        act(admin_client, "stator_resume", parcel)
-        assert said(admin_client) == "1 parcel resumed."
-        assert not Pause.objects.active().exists()
-
     def test_refuses_more_than_a_pause_names(self, admin_client: Client, monkeypatch: Any) -> None:
         monkeypatch.setattr("stator.admin.actions.MOST_OBJECTS", 2)
         self.pause(admin_client, *failing(3))
@@ -222,12 +178,6 @@ class TestPauses:
         assert response.status_code == 200
         assert "errorlist" in response.content.decode()
         assert not Pause.objects.exists()
-
-    def test_leads_back_to_the_page_of_the_object(self, admin_client: Client) -> None:
-        [parcel] = failing(1)
-        assert self.pause(admin_client, parcel, stator_object="1")["Location"] == page_of(parcel)
-        assert act(admin_client, "stator_resume", parcel, stator_object="1")["Location"] == page_of(parcel)
-        assert not Pause.objects.active().exists()
 
     def test_keys_too_long_for_a_pause_are_refused_in_one_line(self, admin_client: Client) -> None:
         letters = [Letter.objects.create(number=f"{number}{'x' * 90}") for number in range(30)]
@@ -252,29 +202,3 @@ class TestList:
         text = admin_client.get(LIST).content.decode()
         assert '<span class="stator-badge stator-failing">packed</span>' in text
         assert re.search(r'<span class="stator-late" title="stuck: expected within 1 h">\d+ d', text)
-
-    def test_offers_stuck_only_where_the_graph_expects_something(self, admin_client: Client) -> None:
-        assert "?condition=stuck" in admin_client.get(LIST).content.decode()
-        other = admin_client.get("/admin/testapp/letter/").content.decode()
-        assert "?condition=overdue" in other
-        assert "?condition=stuck" not in other
-
-    @pytest.mark.parametrize("lookup", [{}, {"condition": "failing"}, {"condition": "overdue"}, {"o": "2"}])
-    def test_takes_as_many_statements_whatever_there_is_to_show(self, admin_client: Client, lookup: Any) -> None:
-        def count() -> int:
-            with CaptureQueriesContext(connection) as queries:
-                assert admin_client.get(LIST, lookup).status_code == 200
-            return len(queries)
-
-        failing(1)
-        count()
-        few = count()
-        failing(60)
-        Parcel.objects.bulk_create(Parcel() for _ in range(60))
-        for _ in range(10):
-            Pause.objects.create(model_label="testapp.parcel", state="sent")
-        # Session and user, pauses, workers, a bounded count, the rows; the number of those where they are many. What
-        # is in a condition is looked for part by part; of what nothing is, no rows are read.
-        asked = {"failing": 7, "overdue": 10}.get(lookup.get("condition"), 6)
-        assert few == asked
-        assert count() == (7 if "condition" not in lookup else asked)

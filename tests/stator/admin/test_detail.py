@@ -10,8 +10,6 @@ from django.test.utils import CaptureQueriesContext
 
 from stator.admin import StatorAdmin
 from stator.explain.reasons import REASONS
-from stator.models import History, Pause
-from stator.rows import columns
 from stator.testing import attempt
 from tests.stator.admin.conftest import Login, Replace
 from tests.stator.admin.requests import LIST, live, page_of, part, set_columns
@@ -43,12 +41,6 @@ class TestWhy:
         assert codes(part(whole, "why")) == codes(part(live(admin_client, parcel), "why")) == ["external", "no_worker"]
         assert whole.count("data-stator-live=") == 1
 
-    def test_tells_of_a_row_that_is_there_too_long(self, admin_client: Client) -> None:
-        parcel = Parcel.objects.create()
-        assert "stuck" not in live(admin_client, parcel)
-        set_columns(parcel, state_changed=columns.after(-7200))
-        assert "stuck: expected within 1 h" in live(admin_client, parcel)
-
     def test_row_that_is_gone_is_not_found(self, admin_client: Client) -> None:
         assert admin_client.get(f"{LIST}99/stator/").status_code == 404
         assert admin_client.get(f"{LIST}nonsense/stator/").status_code == 404
@@ -78,10 +70,6 @@ class TestButtons:
     def test_offers_the_moves_of_the_graph_then_any_other(self, admin_client: Client) -> None:
         assert self.moves(live(admin_client, Parcel.objects.create())) == ["stamped", "returned", ""]
 
-    def test_offers_no_state_that_only_the_framework_enters(self, admin_client: Client, monkeypatch: Any) -> None:
-        monkeypatch.setattr(Parcel.state_graph.returned, "enter_by_hand", False)
-        assert self.moves(live(admin_client, Parcel.objects.create())) == ["stamped", ""]
-
     def test_offers_any_state_to_a_row_in_an_unknown_one(self, admin_client: Client) -> None:
         parcel = Parcel.objects.create()
         set_columns(parcel, state="gone")
@@ -91,14 +79,6 @@ class TestButtons:
         parcel = Parcel.objects.create()
         assert self.moves(live(login("change_parcel"), parcel)) == []
         assert self.moves(live(login("view_parcel", "force_parcel"), parcel)) == ["stamped", "returned", ""]
-
-    def test_button_asks_with_its_state_chosen(self, admin_client: Client) -> None:
-        parcel = Parcel.objects.create()
-        data = {"action": "stator_move", "index": "0", "_selected_action": parcel.pk, "stator_object": "1"}
-        text = admin_client.post(LIST, {**data, "state": "returned"}).content.decode()
-        assert '<option value="returned" selected>' in text
-        parcel.refresh_from_db()
-        assert parcel.state == "packed"
 
     def test_quarantine_is_released_and_not_retried(self, admin_client: Client) -> None:
         parcel = Parcel.objects.create()
@@ -113,32 +93,9 @@ class TestButtons:
         assert re.findall(r'name="action" value="(\w+)"', text) == ["stator_retry", "stator_resume", "stator_move"]
         assert 'href="/admin/stator/pause/?q=testapp.parcel"' in text
 
-    def test_row_at_rest_is_offered_moves_alone(self, admin_client: Client) -> None:
-        parcel = Parcel.objects.create()
-        set_columns(parcel, state="delivered", state_ready=False)
-        assert re.findall(r'name="action" value="(\w+)"', live(admin_client, parcel)) == ["stator_move"]
-
 
 def count_of(client: Client, url: str) -> int:
     client.get(url)
     with CaptureQueriesContext(connection) as queries:
         assert client.get(url).status_code == 200
     return len(queries)
-
-
-@pytest.mark.parametrize("whole", [True, False], ids=["page", "live part"])
-def test_page_takes_as_many_statements_whatever_there_is_to_tell(admin_client: Client, whole: bool) -> None:
-    parcel = Parcel.objects.create(orders="fail")
-    url = page_of(parcel) if whole else f"{LIST}{parcel.pk}/stator/"
-    # Session and user, the row, report and history, workers, pauses, and up to five of explain().
-    assert count_of(admin_client, url) == 11
-    History.objects.bulk_create(
-        History(model_label="testapp.parcel", object_pk=str(parcel.pk), version=number, source="packed", to="stamped")
-        for number in range(200)
-    )
-    Parcel.objects.bulk_create(Parcel() for _ in range(200))
-    for _ in range(20):
-        Pause.objects.create(model_label="testapp.line")
-    assert count_of(admin_client, url) == 11
-    attempt(parcel)
-    assert count_of(admin_client, url) <= 11

@@ -5,9 +5,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from django.db import connection
 from django.test import Client
-from django.test.utils import CaptureQueriesContext
 
 from stator.admin import filters
 from stator.admin.filters import CONDITIONS
@@ -54,26 +52,6 @@ def test_list_has_the_rows_that_are_meant(admin_client: Client, parcels: int, mo
             assert 0 < len(meant) < parcels
             assert listed(admin_client, f"{LIST}?condition={name}") == meant, name
             assert listed(admin_client, f"{LIST}?condition={name}&state=packed") == meant & packed, name
-
-
-def test_list_takes_as_many_statements_with_many_rows_as_with_few(admin_client: Client, parcels: int) -> None:
-    taken: dict[str, list[int]] = {name: [] for name in CONDITIONS}
-    for _ in ("many", "one"):
-        for name, counts in taken.items():
-            with CaptureQueriesContext(connection) as asked:
-                admin_client.get(f"{LIST}?condition={name}")
-            counts.append(len(asked))
-        raw(Parcel).filter(pk__gt=raw(Parcel).order_by("pk").values("pk")[:1]).delete()
-    assert all(many <= few + 2 for many, few in taken.values()), taken
-
-
-def test_search_for_few_rows_ends_where_there_are_many(parcels: int, monkeypatch: Any) -> None:
-    monkeypatch.setattr(filters, "FEW", 10)
-    rows = OperatorQuerySet(Parcel)
-    with CaptureQueriesContext(connection) as asked:
-        assert filters.few_keys(iter([rows.in_state("lost"), rows.in_state("sent")])) is None
-    assert len(asked) == 1
-    assert "LIMIT 11" in asked[0]["sql"]
 
 
 @pytest.mark.postgresql

@@ -12,10 +12,8 @@ from django.test.utils import CaptureQueriesContext
 from stator.admin import StatorAdmin, listing
 from stator.db.interface import new_token, new_worker_id
 from stator.rows import columns
-from stator.testing import advance, attempt
 from tests.queries import sent
 from tests.stator.admin.requests import LIST, claim, set_columns
-from tests.testapp.models import Line
 from tests.testapp.operators import Parcel
 
 pytestmark = pytest.mark.django_db
@@ -43,20 +41,6 @@ class TestList:
         set_columns(Parcel.objects.create(), **written)
         assert f'<td class="field-stator_next">{words}</td>' in admin_client.get(LIST).content.decode()
 
-    def test_says_for_how_long_a_row_waits(self, admin_client: Client) -> None:
-        attempt(Parcel.objects.create(orders="later"))
-        advance(3600 * 5, Line)
-        text = admin_client.get(LIST).content.decode()
-        assert re.search(r'field-stator_next">in (29|30) s<', text)
-        assert re.search(r'field-stator_age">\d s<', text)
-        assert 'field-stator_attempts">1<' in text
-
-    def test_says_that_a_lease_ran_out(self, admin_client: Client) -> None:
-        Parcel.objects.create()
-        claim(Parcel)
-        advance(100)
-        assert re.search(r"worker [0-9a-f]{12}, ran out 4\d s ago", admin_client.get(LIST).content.decode())
-
     @pytest.mark.parametrize(
         "condition", ["ready", "leased", "failing", "quarantined", "stuck", "overdue", "unknown", "nonsense"]
     )
@@ -76,11 +60,6 @@ class TestList:
         expected = {"ready": {"ready", "overdue"}, "failing": {"failing", "quarantined"}, "nonsense": set(rows)}
         assert found == expected.get(condition, {condition})
 
-    def test_filters_by_state(self, admin_client: Client) -> None:
-        Parcel.objects.create(address="here")
-        assert "parcel to here" in admin_client.get(LIST, {"state__exact": "packed"}).content.decode()
-        assert "parcel to here" not in admin_client.get(LIST, {"state__exact": "sent"}).content.decode()
-
     def test_every_column_sorts(self, admin_client: Client) -> None:
         Parcel.objects.create()
         for number in range(1, 8):
@@ -97,22 +76,6 @@ class TestList:
         assert counts
         assert all("LIMIT 4" in sql for sql in counts)
 
-    def test_few_rows_are_read_once_and_not_counted(self, admin_client: Client) -> None:
-        Parcel.objects.bulk_create([Parcel(orders="wait") for _ in range(5)])
-        with CaptureQueriesContext(connection) as queries:
-            text = admin_client.get(LIST, {"orders": "wait"}).content.decode()
-        assert "5 parcels" in text
-        assert len([sql for sql in sent(queries) if 'FROM "testapp_parcel" WHERE' in sql]) == 1
-
-    def test_pages_follow_each_other(self, admin_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(StatorAdmin, "list_per_page", 2)
-        Parcel.objects.bulk_create([Parcel(address=f"no. {number}") for number in range(5)])
-        shown = [
-            re.findall(r">parcel to (no\. \d)<", admin_client.get(LIST, {"p": page}).content.decode())
-            for page in ("1", "2", "3")
-        ]
-        assert shown == [["no. 4", "no. 3"], ["no. 2", "no. 1"], ["no. 0"]]
-
     def test_large_tables_are_not_sorted_by_columns_without_an_index(
         self, admin_client: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -125,11 +88,6 @@ class TestList:
         orders = [sql.partition("ORDER BY")[2] for sql in sent(queries) if 'FROM "testapp_parcel"' in sql]
         assert orders
         assert not any("state" in order for order in orders)
-
-    def test_facets_cannot_be_asked_for(self, admin_client: Client) -> None:
-        with CaptureQueriesContext(connection) as queries:
-            admin_client.get(LIST, {"_facets": "True"})
-        assert not [query for query in queries if "FILTER (WHERE" in query["sql"]]
 
     def test_what_a_filter_finds_is_sorted_even_in_a_large_table(
         self, admin_client: Client, monkeypatch: pytest.MonkeyPatch

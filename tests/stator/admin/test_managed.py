@@ -3,10 +3,8 @@
 import re
 
 import pytest
-from django.contrib import admin
 from django.test import Client
 
-from stator.admin import StatorAdmin
 from tests.testapp.waiting import Build, Rollout
 
 pytestmark = pytest.mark.django_db
@@ -22,12 +20,6 @@ class TestRelations:
         )
         assert "<option" not in text
         assert len(text) < 60_000
-
-    def test_the_project_may_offer_a_choice(self) -> None:
-        class Choosing(StatorAdmin):
-            radio_fields = {"build": admin.VERTICAL}
-
-        assert Choosing(Rollout, admin.AdminSite()).raw_id_fields == ("after",)
 
 
 def test_state_that_other_forms_may_edit_is_moved_only_by_the_action(

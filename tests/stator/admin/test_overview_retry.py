@@ -9,8 +9,8 @@ from django.test import Client
 
 from stator.admin import overview as module
 from stator.models import History
-from tests.stator.admin.overviews import PARCELS, failing, retry
-from tests.stator.making import ago, change, raw, row
+from tests.stator.admin.overviews import failing, retry
+from tests.stator.making import ago, raw, row
 from tests.testapp.operators import Parcel
 
 pytestmark = pytest.mark.django_db
@@ -42,10 +42,6 @@ class TestRetry:
         retry(operator)
         assert raw(Parcel).filter(state_failures=0).count() == 3
 
-    def test_of_what_fails_no_more_says_so(self, operator: Client) -> None:
-        change(failing(), state_failures=0)
-        assert "No parcels with this error can be retried now." in said(operator.get(retry(operator).url))
-
     @pytest.mark.parametrize(
         ("data", "message"),
         [
@@ -63,6 +59,3 @@ class TestRetry:
         answer = said(operator.get(retry(operator, **data).url))
         assert f"Nothing was retried: {message}" in answer
         assert row(parcel).state_failures == 1
-
-    def test_keeps_to_the_page_it_came_from(self, operator: Client) -> None:
-        assert retry(operator).url == PARCELS

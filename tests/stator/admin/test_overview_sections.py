@@ -25,13 +25,3 @@ class TestSections:
     def test_nothing_for_who_may_not_see_it(self, viewer: Client, own_sections: list[Any]) -> None:
         add_section(lambda request: None)
         assert text_of(viewer)
-
-    def test_empty_one_says_so(self, viewer: Client, own_sections: list[Any]) -> None:
-        add_section(lambda request: Section("disks", "Disks", ("What",), empty="There are no disks."))
-        assert "There are no disks." in text_of(viewer)
-
-    def test_is_added_once(self, own_sections: list[Any]) -> None:
-        def section(request: Any) -> None: ...
-
-        add_section(add_section(section))
-        assert own_sections == [section]

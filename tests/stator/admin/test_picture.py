@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from stator.admin import picture
 from tests.stator.admin.requests import live, part, set_columns
 from tests.testapp.operators import Parcel
 
@@ -36,12 +35,6 @@ class TestGraph:
         set_columns(parcel, state="gone away")
         text = part(live(admin_client, parcel), "graph")
         assert re.search(r"stator-box stator-unknown stator-here[^\n]*>gone away<", text)
-
-    def test_graph_of_very_many_states_is_not_drawn(self, admin_client: Client, monkeypatch: Any) -> None:
-        monkeypatch.setattr(picture, "MOST_STATES", 4)
-        text = live(admin_client, Parcel.objects.create())
-        assert "<svg" not in text
-        assert "too many states" in text
 
     def test_numbers_are_those_of_svg_in_any_language(self, admin_client: Client, settings: Any) -> None:
         settings.LANGUAGE_CODE = "de"

@@ -37,19 +37,6 @@ def test_all_of_an_object_is_found_however_old(admin_client: Client, events: lis
     assert listed(admin_client, f"{REPORTS}?q=testapp.parcel+a+key") == {report.pk}
 
 
-def test_reports_are_as_new_as_what_they_say(admin_client: Client, db: None, monkeypatch: Any) -> None:
-    monkeypatch.setattr(read_only, "SEARCHED", 1)
-    reports = [
-        Report.objects.create(model_label="testapp.parcel", object_pk=key, state="packed", error="ValueError")
-        for key in "123"
-    ]
-    for report, year in zip(reports, (2026, 2025, 2024), strict=True):
-        Report.objects.filter(pk=report.pk).update(at=f"{year}-01-01T00:00Z")
-    found = listed(admin_client, f"{REPORTS}?q=ValueError")
-    assert reports[0].pk in found
-    assert reports[2].pk not in found
-
-
 def test_large_tables_come_in_one_order(admin_client: Client, events: list[History], monkeypatch: Any) -> None:
     page = admin_client.get(f"{HISTORY}?o=4").content.decode()
     assert "sortable" in page

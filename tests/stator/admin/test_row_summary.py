@@ -1,7 +1,6 @@
 """The page of one object."""
 
 import re
-from typing import Any
 
 import pytest
 from django.test import Client
@@ -9,7 +8,7 @@ from django.test import Client
 from stator.rows import columns
 from stator.testing import attempt
 from tests.stator.admin.conftest import Login
-from tests.stator.admin.requests import LIST, act, claim, page_of
+from tests.stator.admin.requests import act, page_of
 from tests.testapp.operators import Letter, Parcel
 
 pytestmark = pytest.mark.django_db
@@ -20,11 +19,6 @@ class TestPage:
         parcel = Parcel.objects.create()
         text = admin_client.get(page_of(parcel)).content.decode()
         assert all(f"field-{name}" in text for name in columns.FRAMEWORK_COLUMNS)
-
-    def test_the_form_to_add_shows_none(self, admin_client: Client) -> None:
-        text = admin_client.get(f"{LIST}add/").content.decode()
-        assert "address" in text
-        assert "state_" not in text
 
     def test_shows_the_report_and_the_moves_by_hand(self, admin_client: Client) -> None:
         parcel = Parcel.objects.create(orders="never")
@@ -55,19 +49,8 @@ class TestPage:
         text = login(*given).get(page_of(Parcel.objects.create())).content.decode()
         assert re.findall(r'name="action" value="(\w+)"', text) == buttons
 
-    def test_offers_to_unlock_what_is_held(self, admin_client: Client) -> None:
-        parcel = Parcel.objects.create()
-        claim(Parcel)
-        text = admin_client.get(page_of(parcel)).content.decode()
-        assert re.findall(r'name="action" value="(\w+)"', text) == ["stator_unlock", "stator_pause", "stator_move"]
-
     def test_an_action_leads_back_to_it(self, admin_client: Client) -> None:
         letter = Letter.objects.create(number="a/b_c")
         response = act(admin_client, "stator_retry", letter, url="/admin/testapp/letter/", stator_object="1")
         assert response["Location"] == "/admin/testapp/letter/a_2Fb_5Fc/change/"
         assert admin_client.get(response["Location"]).status_code == 200
-
-    def test_shows_numbers_with_separators_and_still_acts_on_the_row(self, admin_client: Client, settings: Any) -> None:
-        settings.USE_THOUSAND_SEPARATOR = True
-        parcel = Parcel.objects.create(pk=1234567)
-        assert 'name="_selected_action" value="1234567"' in admin_client.get(page_of(parcel)).content.decode()

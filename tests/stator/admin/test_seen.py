@@ -29,15 +29,6 @@ def test_object_that_moved_since_it_was_shown_is_left_alone_and_named(admin_clie
     assert f"1 parcel moved to delivered. 1 parcel was not changed (since you were asked: {one.pk} is in sent" in told
 
 
-def test_object_that_came_back_is_left_alone_too(admin_client: Client) -> None:
-    parcel = Parcel.objects.create()
-    asked = act(admin_client, "stator_move", parcel)
-    for state in ("sent", "packed"):
-        parcel.transition_perform(state)
-    assert "0 parcels moved to delivered. 1 parcel was not changed" in confirmed(admin_client, asked, parcel)
-    assert row(parcel).state == "packed"
-
-
 def test_object_that_left_the_filter_or_is_gone_is_named(admin_client: Client) -> None:
     one, gone, url = Parcel.objects.create(), Parcel.objects.create(), f"{LIST}?state__exact=packed"
     pk = gone.pk

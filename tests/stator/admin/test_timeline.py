@@ -8,7 +8,7 @@ from django.test import Client
 from stator.models import History, Report, Worker
 from stator.testing import attempt
 from tests.stator.admin.conftest import Login
-from tests.stator.admin.requests import LIST, claim, live, page_of, part, set_columns
+from tests.stator.admin.requests import claim, live, part, set_columns
 from tests.stator.making import ago, expire, put
 from tests.testapp.operators import Parcel
 from tests.testapp.power import Order
@@ -45,14 +45,6 @@ class TestTimeline:
         assert re.search(r"1 m \d+ s ago", text)
         assert "StatorMeta.history" not in text
 
-    def test_tells_who_retried(self, admin_client: Client) -> None:
-        parcel = Parcel.objects.create(orders="fail")
-        attempt(parcel)
-        data = {"action": "stator_retry", "index": "0", "_selected_action": parcel.pk, "stator_object": "1"}
-        assert admin_client.post(LIST, data)["Location"] == page_of(parcel)
-        text = part(live(admin_client, parcel), "past")
-        assert re.search(r'stator-what">Retried</span> <span class="stator-who">by admin<', text)
-
     def test_says_what_is_not_kept(self, admin_client: Client) -> None:
         text = part(live(admin_client, Parcel.objects.create()), "past")
         assert "No event is recorded yet" in text
@@ -67,13 +59,6 @@ class TestTimeline:
         assert "no van today" in text
         assert "12 times in a row" in text
         assert "failed" not in text
-
-    def test_tells_that_a_worker_is_at_it(self, admin_client: Client) -> None:
-        parcel = Parcel.objects.create()
-        held = claim(Parcel)
-        text = part(live(admin_client, parcel), "past")
-        assert "Attempt 1 in packed began" in text
-        assert f"worker {held.operations.worker_id}" in text
 
     def test_traceback_is_folded_and_once(self, login: Login) -> None:
         order = Order.objects.create(amount=101)

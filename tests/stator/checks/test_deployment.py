@@ -28,10 +28,6 @@ def test_transactions_around_requests_are_a_warning(monkeypatch: pytest.MonkeyPa
     assert (found(), found(deploy=False)) == (["stator.W402"], [])
 
 
-def test_site_of_this_repository_has_none() -> None:
-    assert found() == []
-
-
 @pytest.mark.postgresql
 def test_read_replica_is_an_error_for_checks_and_workers() -> None:
     """A real one is refused in ``faults/test_failover.py``."""

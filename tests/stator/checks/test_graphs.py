@@ -7,7 +7,6 @@ import pytest
 
 from stator.checks import graphs
 from stator.graph import State, StateGraph
-from tests.testapp.operators import EagerGraph, ParcelGraph
 
 
 def handler(cls: Any, row: Any) -> None: ...
@@ -35,9 +34,6 @@ def found(look: Any, made: type[StateGraph]) -> list[str]:
 
 
 class TestGraphs:
-    def test_a_good_graph_passes_all(self) -> None:
-        assert [ids for look in graphs.LOOKS for ids in look(ParcelGraph)] == []
-
     def test_messages_have_numbers_and_hints(self) -> None:
         class Model:
             state_graph = graph(a=(a := State(try_interval=1, max_failures=3)), b=(b := State()), _edge=chain(a, b))
@@ -69,9 +65,6 @@ class TestGraphs:
             "ThatGraph.c leads to no terminal or external state: its objects are attempted for ever.",
         ]
 
-    def test_a_loop_that_is_the_whole_graph_is_meant(self) -> None:
-        assert found(graphs.dead_end, EagerGraph) == []
-
     def test_a_loop_in_which_objects_rest_is_no_dead_end(self) -> None:
         a, b = State(try_interval=1, force_initial=True), State(externally_progressed=True)
         chain(a, b, a)
@@ -93,11 +86,6 @@ class TestGraphs:
             "ThatGraph.other is part of a loop without delay.",
         ]
         assert found(graphs.busy_loop, graph(one=one, other=other)) == (expected if warned else [])
-
-    def test_a_state_that_leads_to_itself_is_a_loop(self) -> None:
-        one, end = State(try_interval=0.2), State()
-        chain(one, one, end)
-        assert found(graphs.busy_loop, graph(one=one, end=end)) == ["ThatGraph.one is part of a loop without delay."]
 
     def test_a_hasty_chain_is_no_loop(self) -> None:
         states = {name: State(try_interval=0.1) for name in "abc"} | {"d": State()}

@@ -12,10 +12,6 @@ def ids(found: Any) -> list[str]:
 
 
 class TestSettings:
-    def test_of_a_working_project_are_fine(self, settings: Any) -> None:
-        settings.STATOR = {"LEASE": 60, "TOKEN": ["x" * 32]}
-        assert ids(check_settings()) == []
-
     @pytest.mark.parametrize(
         ("given", "message", "hint"),
         [
@@ -43,14 +39,3 @@ class TestSettings:
             "stator.W002", "STATOR_CONCURRENCY_PER_MODEL=4 limits how many objects of a model are attempted at once."
         )  # fmt: skip
         assert warning.hint.endswith("write STATOR = {'CONCURRENCY_PER_MODEL': 4}.")
-
-    @pytest.mark.parametrize(
-        ("given", "most"), [({}, 0), ({}, None), ({}, 100), ({"CONCURRENCY": 4}, 4), ({"CONCURRENCY_PER_MODEL": 5}, 4)]
-    )
-    def test_that_means_the_same_is_fine(self, settings: Any, given: Any, most: int | None) -> None:
-        settings.STATOR, settings.STATOR_CONCURRENCY_PER_MODEL = given, most
-        assert ids(check_settings()) == []
-
-    def test_every_problem_is_named(self, settings: Any) -> None:
-        settings.STATOR = {"THREADS": 0, "CONCURRENCY": 0}
-        assert ids(check_settings()) == ["stator.E001", "stator.E001"]

@@ -22,7 +22,7 @@ from stator.checks.tables import (
 )
 from stator.graph import State, StateGraph
 from stator.models import StateField, StatorModel
-from tests.testapp.keys import BigKeyed, Branch, Heir, OneToOneKeyed, TextKeyed, UuidKeyed
+from tests.testapp.keys import BigKeyed, Branch, Heir
 from tests.testapp.operators import Parcel, ParcelGraph
 
 
@@ -199,9 +199,6 @@ class TestTables:
         [error] = check_saved_fields(Saving)
         assert error.id == "stator.E105"
         assert error.msg == f"SavingGraph.new saves {name!r}; Saving has no such column to save."
-
-    def test_keys_that_reports_can_name_are_not(self) -> None:
-        assert [ids(check_key_length(model)) for model in (Parcel, TextKeyed, UuidKeyed, OneToOneKeyed)] == [[]] * 4
 
     def test_lost_indexes_are_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
         assert ids(check_indexes(Parcel)) == []

@@ -27,12 +27,6 @@ def test_rows_are_counted_up_to_one_more_than_the_bound(monkeypatch, django_asse
     assert (count, figures.shown(count), figures.shown(2)) == (3, "2+", "2")
 
 
-def test_rows_that_failed_are_counted():
-    failed(5)
-    put(Errand)
-    assert figures.failing(Errand.stator.all()) == 1
-
-
 def test_keys_of_failing_rows_come_the_latest_first(monkeypatch):
     monkeypatch.setattr(figures, "CHUNK", 2)
     keys = [failed(seconds) for seconds in (50, 10, 30)]

@@ -30,12 +30,6 @@ def test_graph_with_counts():
     assert answer["text"].startswith('digraph "Errand" {')
 
 
-def test_graph_as_dot():
-    text = run("graph", LABEL, "--format", "dot")
-    assert '    "outside" -> "done" [label="timeout 3 d", style=dashed];' in text
-    assert text.count("{") == text.count("}") == 1
-
-
 def test_graph_as_svg_has_every_state_and_edge():
     drawn = ElementTree.fromstring(run("graph", LABEL, "--format", "svg", "--counts"))
     texts = [text.text for text in drawn.iter("{http://www.w3.org/2000/svg}text")]

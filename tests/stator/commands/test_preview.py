@@ -5,7 +5,7 @@ import sys
 
 import pytest
 from django.core.management import CommandError
-from django.db import IntegrityError, connection, transaction
+from django.db import connection, transaction
 
 from stator.commands import preview
 from stator.exceptions import TryAgainLater
@@ -15,7 +15,7 @@ from tests.stator.commands.previewing import HELD, deed, outcomes, refused, run
 from tests.stator.making import put, raw
 from tests.testapp.basic import Author, Deed, DeedGraph, Page
 from tests.testapp.operators import Letter, LetterGraph, Parcel
-from tests.testapp.power import Crate, CrateGraph, Freight, Measure, MeasureGraph, Transfer, Written
+from tests.testapp.power import Crate, CrateGraph, Measure, MeasureGraph, Transfer, Written
 
 pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "other"])
 
@@ -62,12 +62,6 @@ def test_people_get_a_table_and_a_warning(capsys):
     error = capsys.readouterr().err
     assert "are rolled back; mail, HTTP calls and other effects are not" in error
     assert error.count("\n") == 1
-
-
-def test_where_nothing_is_due_nothing_is_run_and_nobody_is_warned(asked, capsys):
-    put(Parcel, state="sent")
-    assert asked("testapp.Parcel")["attempted"] == 0
-    assert capsys.readouterr().err == ""
 
 
 def test_it_tells_what_a_worker_then_does(asked):
@@ -158,18 +152,6 @@ def test_bad_object_does_not_spoil_its_batch(asked, monkeypatch):
     }
 
 
-def test_async_and_atomic_batches(asked):
-    for weight in (1, 1, -1):
-        put(Freight, state="loaded", weight=weight)
-    for _ in range(4):
-        put(Freight)
-    assert outcomes(asked("testapp.Freight")) == {
-        ("loading", "moves", "loaded", "", ""): 4,
-        ("loaded", "moves", "gone", "", ""): 2,
-        ("loaded", "fails", "loaded", "ValueError", "weight"): 1,
-    }
-
-
 def test_error_of_the_database_does_not_spoil_the_next(asked, monkeypatch):
     def twice(row):
         Page.objects.create(title="taken")
@@ -180,18 +162,6 @@ def test_error_of_the_database_does_not_spoil_the_next(asked, monkeypatch):
     monkeypatch.setitem(DeedGraph.deeds, "other", lambda row: "done")
     found = {tuple(each["examples"]): (each["what"], each["error"]) for each in asked("testapp.Deed")["outcomes"]}
     assert found == {(str(first.pk),): ("fails", "django.db.utils.IntegrityError"), (str(second.pk),): ("moves", "")}
-
-
-def test_handler_that_goes_on_after_an_error_of_the_database_is_believed(asked, monkeypatch):
-    def goes_on(row):
-        try:
-            Page.objects.create(title="taken")
-        except IntegrityError:
-            return "done"
-
-    put(Page, title="taken", state="published")
-    deed(monkeypatch, goes_on)
-    assert outcomes(asked("testapp.Deed")) == {("called", "moves", "done", "", ""): 1}
 
 
 def test_outcome_that_the_database_would_refuse_is_an_error(asked, monkeypatch):

@@ -3,9 +3,9 @@
 import pytest
 
 from stator.models import Pause
-from tests.stator.commands.previewing import HELD, outcomes, run
+from tests.stator.commands.previewing import HELD, run
 from tests.stator.making import ago, change, locked_elsewhere, put
-from tests.testapp.basic import Author, Page, Step
+from tests.testapp.basic import Step
 from tests.testapp.operators import Parcel
 from tests.testapp.power import Customer, Order
 from tests.testapp.waiting import Build, Rollout
@@ -63,12 +63,6 @@ def test_state_and_lookups_choose(asked):
     assert both["attempted"] == 0
 
 
-def test_lookup_that_finds_an_object_twice_attempts_it_once(asked):
-    page = put(Page, title="p")
-    page.readers.set([put(Author, name="Ann"), put(Author, name="Anna")])
-    assert asked("testapp.Page", "--where", "readers__name__startswith=Ann")["attempted"] == 1
-
-
 def test_limit_is_shared_by_the_states(asked):
     for _ in range(5):
         put(Parcel)
@@ -120,9 +114,3 @@ def test_late_object_times_out(asked):
     put(Rollout, state_changed=ago(8000), build=None)
     # Its handler moves it; a move is no timeout.
     assert {each["what"] for each in asked("testapp.Rollout")["outcomes"]} == {"moves"}
-
-
-def test_late_object_that_would_wait_times_out(asked, monkeypatch):
-    monkeypatch.setattr(Rollout.state_graph, "handle_new", classmethod(lambda cls, row: None))
-    put(Rollout, state_changed=ago(8000))
-    assert outcomes(asked("testapp.Rollout")) == {("new", "times out", "stale", "", ""): 1}

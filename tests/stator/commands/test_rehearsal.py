@@ -11,7 +11,7 @@ from tests import commanding
 from tests.stator.commands.previewing import deed, everything, outcomes, run
 from tests.stator.making import put
 from tests.testapp.basic import Deed, DeedGraph, Page, PageGraph
-from tests.testapp.power import Crate, CrateGraph, Written
+from tests.testapp.power import Written
 
 pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "other"])
 
@@ -69,22 +69,6 @@ def test_what_was_found_until_a_handler_takes_too_long_is_told_and_what_was_not_
     assert lines[-1].startswith("Not tried: 1 in called, 1 in awaited. Raise --timeout")
 
 
-def test_what_was_found_of_a_batch_is_told_as_well(monkeypatch):
-    def sort(cls, crates):
-        if len(crates) > 1:
-            raise ValueError("one of them is bad")
-        if crates[0].deed == "hang":
-            stuck(crates[0])
-        return cls.sent
-
-    monkeypatch.setattr(CrateGraph, "handle_sorting", classmethod(sort))
-    crates = [put(Crate, deed=what) for what in ("", "hang", "")]
-    document = given_up("testapp.Crate", "--timeout", "0.2")
-    assert outcomes(document) == {("sorting", "moves", "sent", "", ""): 1}
-    assert document["gave_up"]["objects"] == [str(crates[1].pk)]
-    assert document["not_tried"] == {"sorting": 1}
-
-
 @pytest.mark.postgresql
 def test_statement_that_takes_too_long_is_cancelled(monkeypatch):
     deed(monkeypatch, stuck_in_the_database)
@@ -102,12 +86,6 @@ def test_async_handler_that_takes_too_long(monkeypatch):
     before = everything()
     assert given_up("testapp.Page", "--timeout", "0.2")["gave_up"]["state"] == "draft"
     assert everything() == before
-
-
-def test_max_runtime_of_the_state_counts_where_nothing_is_said(monkeypatch):
-    deed(monkeypatch, stuck)
-    monkeypatch.setattr(DeedGraph.called, "max_runtime", 0.1)
-    assert given_up("testapp.Deed")["gave_up"]["seconds"] == 0.1
 
 
 def test_alarm_of_the_program_around_it_is_kept(asked, monkeypatch):

@@ -3,7 +3,7 @@
 import pytest
 
 from stator.models import Pause
-from tests.stator.commands.errands import LABEL, asked, refused, run
+from tests.stator.commands.errands import LABEL, asked, run
 from tests.testapp.explained import Errand
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -21,11 +21,3 @@ def test_without_a_state_all_pauses_of_the_model_end():
         Errand.stator.pause(state)
     assert run("resume", LABEL) == f"2 pauses of {LABEL} ended.\n"
     assert not Pause.objects.active().exists()
-
-
-def test_where_nothing_is_paused_nothing_ends():
-    assert run("resume", LABEL) == f"0 pauses of {LABEL} ended.\n"
-
-
-def test_unknown_state_is_refused():
-    assert "'nowhere' is not a state of ErrandGraph" in refused("resume", LABEL, "--state", "nowhere")

@@ -5,11 +5,10 @@ import re
 import pytest
 
 from stator.commands import status
-from stator.models import History, Stats, Worker
-from stator.rows.statistics import Stay
+from stator.models import History, Worker
 from tests.stator.commands.errands import LABEL, asked, held, run
-from tests.stator.making import ago, change, put
-from tests.testapp.explained import Errand, ErrandGraph
+from tests.stator.making import ago, put
+from tests.testapp.explained import Errand
 from tests.testapp.power import OrderGraph
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -56,24 +55,6 @@ def test_status_of_all_models_takes_a_bounded_number_of_rows(monkeypatch):
     lines = run("status").splitlines()
     assert lines[1].split()[0] == LABEL
     assert lines[2].endswith("models without objects not listed")
-
-
-def test_status_counts_what_is_stuck_and_what_is_in_unknown_states(monkeypatch):
-    monkeypatch.setattr(ErrandGraph.new, "expect_within", 3600)
-    put(Errand, state_changed=ago(7200))
-    change(put(Errand), state="mislaid")
-    (figures,) = asked("status", LABEL)["models"]
-    assert (figures["stuck"], figures["unknown"]) == (1, 1)
-
-
-def test_status_tells_the_time_in_states_by_edge_as_json():
-    assert asked("status", LABEL)["models"][0]["time_in_state"] == []
-    for to, seconds, longest in (("done", 30.0, 20.0), ("failed", 5.0, 5.0)):
-        Stats.add("default", "testapp.errand", "new", to, shard=1, handled=2, stays=[Stay(seconds, longest)])
-    assert asked("status", LABEL)["models"][0]["time_in_state"] == [
-        {"from": "new", "to": "done", "moves": 2, "average": 15.0, "longest": 20.0},
-        {"from": "new", "to": "failed", "moves": 2, "average": 2.5, "longest": 5.0},
-    ]
 
 
 def test_status_tells_how_long_moved_objects_had_been_in_their_states(monkeypatch):

@@ -14,13 +14,6 @@ def found(limit=10):
     return [(one.what, one.pk) for one in troubled(Errand.stator.all(), limit)]
 
 
-def test_healthy_objects_are_no_trouble():
-    put(Errand)
-    put(Errand, state="done")
-    put(Errand, **held())
-    assert found() == []
-
-
 def test_those_that_only_people_can_help_come_first(monkeypatch):
     monkeypatch.setattr(ErrandGraph.outside, "expect_within", 60)
     overdue = put(Errand, state_ready=False, state_next_attempt=ago(600))
@@ -37,8 +30,3 @@ def test_no_more_are_returned_than_were_asked_for():
     for _ in range(3):
         put(Errand, state_ready=False, state_crashes=9)
     assert len(found(2)) == 2
-
-
-def test_object_with_two_troubles_is_named_once():
-    errand = put(Errand, state_ready=False, state_crashes=9, state_next_attempt=ago(600))
-    assert found() == [("quarantined", errand.pk)]

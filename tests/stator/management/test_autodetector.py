@@ -2,14 +2,13 @@
 
 import re
 
-from django.core.management.commands import makemigrations, migrate
 from django.db import models
 from django.db.migrations import AlterField, AlterModelOptions, Migration, RenameModel
 from django.db.migrations.state import ModelState, ProjectState
 from django.test.utils import isolate_apps
 
 from stator.graph import State, StateGraph
-from stator.management.autodetector import BatchWriter, StateChanges, _parts, connect
+from stator.management.autodetector import StateChanges, _parts
 from stator.migration_operations import RemapState, RenameState
 from stator.models import StateField
 from tests.projects import temporary_project
@@ -61,10 +60,6 @@ class TestAutodetector:
         (operation,) = changes(before, graph_of(["draft", "public"]))
         assert type(operation).__name__ == "AlterField"
 
-    def test_added_state_alters_the_field_only(self):
-        (operation,) = changes(recorded("draft", "public"), graph_of(["draft", "public", "gone"]))
-        assert type(operation).__name__ == "AlterField"
-
     def test_order_of_states_changes_nothing(self):
         assert changes(recorded("draft", "a", "b"), graph_of(["draft", "b", "a"])) == []
 
@@ -95,23 +90,6 @@ class TestAutodetector:
         assert split(rename) == [(False, [rename])]
         assert split(before, other) == [(True, [before, other])]
         assert split() == [(True, [])]
-
-    def test_file_says_whether_it_is_atomic(self):
-        migration = Migration("0002_rows", "testapp")
-        migration.operations = [RemapState("draft", "a")]
-        assert "atomic" not in makemigrations.MigrationWriter(migration).as_string()
-        migration.atomic = False
-        names: dict = {}
-        exec(makemigrations.MigrationWriter(migration).as_string(), names)
-        assert names["Migration"].atomic is False
-        assert names["Migration"].operations[0].deconstruct() == ("RemapState", ["draft", "a", None], {})
-
-    def test_commands_of_django_have_it_once(self):
-        connect()
-        assert makemigrations.Command.autodetector is migrate.Command.autodetector
-        assert issubclass(makemigrations.Command.autodetector, StateChanges)
-        assert makemigrations.Command.autodetector.__mro__.count(StateChanges) == 1
-        assert makemigrations.MigrationWriter.__mro__.count(BatchWriter) == 1
 
 
 CODE = """

@@ -9,9 +9,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from stator.models import History, move_rows
-from tasks import querysets
 from tasks.models import Run, Task
-from tasks.queue import operator_actions
 from tasks.queue.publishing import CHANGEABLE
 from tests.tasks.admin.pages import CONFIRMED, act, make_all, make_dead, page, seen_in, text_of
 from tests.tasks.making import STATUSES, claim_one, fresh, make_queue, make_task, pass_time
@@ -68,16 +66,6 @@ def test_running_task_is_canceled_where_that_is_said(admin_client):
     assert (run.outcome, run.reason) == ("canceled", "runs wild")
 
 
-def test_many_are_canceled_in_batches(admin_client, monkeypatch):
-    monkeypatch.setattr(operator_actions, "BATCH", 7)
-    queue = make_queue()
-    queue.publish_many([{"action": "resize", "worker_count": 2} for _ in range(20)])
-    first = queue.tasks.first()
-    text = text_of(act(admin_client, "task_cancel", first, select_across="1", reason="all"))
-    assert re.search(r"\d+ tasks canceled", text)
-    assert set(queue.tasks.values_list("state", flat=True)) == {"canceled"}
-
-
 def test_dead_letters_are_requeued_at_once(admin_client):
     tasks = make_all(make_queue())
     asked = text_of(act(admin_client, "task_requeue", *tasks.values(), confirmed=False))
@@ -113,17 +101,6 @@ def test_a_thousand_are_requeued_at_a_rate(admin_client):
     assert History.objects.filter(actor="admin", reason="slowly", to="pending").count() == 1000
 
 
-def test_most_urgent_comes_first_when_requeued_at_a_rate():
-    queue = make_queue()
-    for priority in (5, 1, 3):
-        queue.publish("resize", key=str(priority), priority=priority)
-    move_rows(queue.tasks.all(), "errored")
-    done = queue.tasks.requeue("mended", actor="ann", per_minute=6)
-    due = {task.priority: task.state_next_attempt for task in queue.tasks.all()}
-    assert (due[3] - due[1], due[5] - due[3]) == (timedelta(seconds=10), timedelta(seconds=10))
-    assert (done.count, done.last_due) == (3, due[5])
-
-
 def test_shared_dead_letter_is_requeued_with_its_parts_and_a_part_is_not_alone(django_capture_on_commit_callbacks):
     queue = make_queue()
     whole = queue.publish("resize", worker_count=2).task
@@ -139,21 +116,6 @@ def test_shared_dead_letter_is_requeued_with_its_parts_and_a_part_is_not_alone(d
     assert {each.state_next_attempt for each in whole.parts.all()} == {done.last_due}
 
 
-def test_number_of_tasks_beyond_the_limit_is_shown(admin_client, monkeypatch):
-    monkeypatch.setattr(querysets, "MOST", 3)
-    make_dead(make_queue(), 5)
-    text = text_of(act(admin_client, "task_requeue", Task.objects.first(), select_across="1"))
-    assert "3 tasks requeued. There are more: repeat the action after these are done." in text
-
-
-@pytest.mark.parametrize("rate", ["0", "-1", "nan", "1e400", "often"])
-def test_rate_that_is_none_is_an_error_of_the_form(admin_client, rate):
-    make_dead(make_queue(), 1)
-    text = text_of(act(admin_client, "task_requeue", Task.objects.get(), per_minute=rate))
-    assert "Nothing was changed" in text
-    assert Task.objects.get().state == "errored"
-
-
 def test_actions_are_offered_where_they_do_something(admin_client):
     tasks = make_all(make_queue())
     for status, task in tasks.items():
@@ -162,14 +124,6 @@ def test_actions_are_offered_where_they_do_something(admin_client):
         assert ("task_requeue" in offered) is (status == "errored")
         assert ("stator_unlock" in offered) is (status == "running")
         assert ("stator_retry" in offered) is (status in ("pending", "invisible"))
-
-
-def test_retry_and_unlock_come_from_the_framework(admin_client):
-    queue = make_queue()
-    late, held = make_task(queue, "invisible"), make_task(queue, "running")
-    assert "1 task is due now" in text_of(act(admin_client, "stator_retry", late))
-    assert "1 task unlocked" in text_of(act(admin_client, "stator_unlock", held))
-    assert (fresh(late).status, fresh(held).status) == ("pending", "pending")
 
 
 def test_no_move_by_hand_takes_a_task_out_of_its_end(admin_client):

@@ -3,21 +3,17 @@
 from urllib.parse import quote
 
 import pytest
-from django.contrib import admin
 from django.db import models
 from django.urls import reverse
 
 from stator.models import Depth, History, Pause, Report, Stats, Worker
 from tasks.models import Consumer, Queue, Run, Schedule, Task
-from tests.stator.making import ago, row
-from tests.tasks.making import make_queue
 from tests.testapp.keys import CodeKeyed, TextKeyed, UuidKeyed
 from tests.testapp.operators import Parcel
 
 pytestmark = pytest.mark.django_db
 
 LISTED = (Stats, Depth, Report, History, Pause, Worker, Queue, Task, Run, Schedule, Consumer, Parcel, TextKeyed)
-KEYED = (Worker, TextKeyed, CodeKeyed, Parcel, Queue, Pause)
 DIGITS = "9" * 30
 
 
@@ -69,22 +65,3 @@ def test_page_of_a_key_with_a_nul_is_that_of_none(admin_client, model, page):
 def test_action_on_an_impossible_key_changes_nothing(admin_client, model, act, key):
     answer = admin_client.post(url_of(model), {"action": act, "index": "0", "_selected_action": [key]}, follow=True)
     assert answer.status_code == 200
-
-
-def test_action_on_keys_of_which_some_are_impossible_changes_the_others(admin_client):
-    pause = Pause.objects.create(model_label="testapp.parcel", until=ago(-100))
-    posted = {"action": "stator_end", "index": "0", "_selected_action": ["nope", pause.pk, DIGITS]}
-    assert "1 pause resumed." in admin_client.post(url_of(Pause), posted, follow=True).content.decode()
-    assert row(pause).until <= ago(0)
-
-
-def test_consumer_of_queues_that_cannot_be_is_an_error_of_the_form(admin_client):
-    posted = {"name": "new", "requests_per_minute": "60", "queues": [make_queue().pk, DIGITS]}
-    response = admin_client.post(url_of(Consumer, "add"), posted)
-    assert "queues" in response.context["adminform"].form.errors
-    assert not Consumer.objects.exists()
-
-
-def test_every_list_is_asked():
-    ours = {model for model in admin.site._registry if model._meta.app_label in ("stator", "tasks")}
-    assert {model.__name__ for model in ours - {*LISTED}} == {"Overview"}

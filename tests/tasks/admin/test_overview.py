@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission, User
-from django.db import connection
 from django.test import Client
 
-from stator.capabilities import capabilities_of
 from tasks.admin import overview
 from tasks.models import Queue, Task
 from tests.stator.making import ago, raw
@@ -63,23 +61,6 @@ def test_paused_queues_come_first_with_who_and_why() -> None:
     assert "<b>strike" not in client.get(URL).text
 
 
-def test_pause_that_is_over_is_not_shown() -> None:
-    queue_with("zebra", 0).pause(claim=True, until=ago(10))
-    assert "paused" not in section(client_with("view_queue"))
-
-
-def test_tasks_that_are_not_due_do_not_wait() -> None:
-    queue_with("encode", 2, state_ready=False, state_next_attempt=ago(-500))
-    assert re.search(r"encode 0 — 0 0", section(client_with("view_queue")))
-
-
-def test_counting_ends_at_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(overview, "COUNTED", 2)
-    queue_with("encode", 5)
-    assert [queue.waiting for queue in overview._first("default")] == [3]
-    assert "encode 2+" in section(client_with("view_queue"))
-
-
 def test_long_lists_end_at_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(overview, "SHOWN", 2)
     for name in "abc":
@@ -100,14 +81,3 @@ def test_leads_to_the_tasks_for_who_may_view_them() -> None:
 def test_is_not_for_everybody() -> None:
     queue_with("encode", 1)
     assert section(client_with()) == ""
-
-
-def test_takes_few_statements_whatever_there_is(django_assert_num_queries: Any, rf: Any, admin_user: User) -> None:
-    request = rf.get("/")
-    request.user = admin_user
-    for name in "abcdef":
-        queue_with(name, 3)
-    # On MariaDB the waiting tasks are counted by one more statement.
-    number = 3 if capabilities_of(connection).has_outer_references else 4
-    with django_assert_num_queries(number):
-        overview.section_of_queues(request)

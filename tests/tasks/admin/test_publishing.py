@@ -7,9 +7,8 @@ from django.contrib.admin.models import LogEntry
 from django.utils.html import escape
 
 from tasks.models import Task
-from tests.tasks.admin.pages import ADD_TASK, EVIL, TASKS, page, publish, text_of
-from tests.tasks.making import make_queue, make_task
-from tests.testapp import tasks as examples
+from tests.tasks.admin.pages import ADD_TASK, EVIL, publish, text_of
+from tests.tasks.making import make_queue
 
 pytestmark = pytest.mark.django_db
 
@@ -92,15 +91,3 @@ def test_refusals_of_the_queue_are_errors_of_the_form(admin_client):
     assert "accepts no tasks now: paused by ann (full)" in text_of(publish(admin_client, queue))
     assert not Task.objects.exists()
     assert not LogEntry.objects.exists()
-
-
-def test_priority_of_a_task_of_djangos_framework_is_djangos(admin_client):
-    for priority in (20, -5):
-        examples.add.using(priority=priority).enqueue(1)
-    make_task(make_queue(), priority=1661990400000)
-    text = text_of(admin_client.get(TASKS, {"o": "9"}))
-    found = re.findall(r'field-shown_priority">([^<]*)<', text)
-    assert found == ["20", "1661990400000", "-5"], "the most urgent first"
-    for task, shown in zip(Task.objects.order_by("priority"), found, strict=True):
-        text = text_of(admin_client.get(page(task)))
-        assert re.search(rf'field-shown_priority.*?"readonly">{shown}<', text, re.DOTALL)

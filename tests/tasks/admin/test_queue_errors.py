@@ -3,7 +3,6 @@
 import pytest
 
 from stator.models import Report
-from tasks.admin import queue_errors
 from tests.tasks.admin.pages import TASKS, make_dead, page, text_of
 from tests.tasks.making import make_queue
 
@@ -27,11 +26,3 @@ def test_page_of_a_queue_has_dead_letters_by_error_and_requeues_those_of_one(adm
     asked = admin_client.post(TASKS, {"action": "task_requeue", "_selected_action": chosen})
     assert "2 dead letters will be requeued" in text_of(asked)
     assert "Per minute" in text_of(asked)
-
-
-def test_page_of_a_queue_reads_a_bounded_number_of_dead_letters(admin_client, monkeypatch):
-    monkeypatch.setattr(queue_errors, "READ", 2)
-    queue = make_queue("mail")
-    make_dead(queue, 3)
-    [group] = admin_client.get(page(queue)).context["queue_dead"]
-    assert len(group.pks) == 2

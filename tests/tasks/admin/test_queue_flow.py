@@ -2,7 +2,6 @@
 
 import pytest
 
-from tasks.admin import queue_flow
 from tasks.admin.queue_flow import flow_of
 from tasks.queue.samples import sample
 from tests.stator.making import ago, change
@@ -30,19 +29,6 @@ def test_page_of_a_queue_charts_its_last_hour(admin_client):
     text = text_of(admin_client.get(page(queue)))
     assert "Tasks that ended: 3 in all" in text
     assert "Tasks that had not ended: 3 now, 3 at most" in text
-
-
-def test_busy_queue_is_charted_by_its_samples(admin_client, monkeypatch):
-    queue = make_queue("flow")
-    for number in range(3):
-        make_task(queue, key=f"open-{number}")
-    monkeypatch.setattr(queue_flow, "MOST", 1)
-    sample("default")
-    found = flow_of(queue)
-    assert (found.open, found.waiting.latest, found.waiting.most) == (None, 3, 3)
-    text = text_of(admin_client.get(page(queue)))
-    assert "Tasks that waited for a worker: 3 at most" in text
-    assert "sample the queue each minute" in text
 
 
 @pytest.mark.parametrize("period", ["day", "month"])

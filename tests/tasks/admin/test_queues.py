@@ -7,9 +7,8 @@ import pytest
 from django.contrib.admin.models import LogEntry
 
 from tasks.models import Queue
-from tasks.queue import figures
-from tests.stator.making import ago, change, row
-from tests.tasks.admin.pages import ADD_QUEUE, QUEUES, TASKS, act, make_all, make_dead, page, statements, text_of
+from tests.stator.making import ago, change
+from tests.tasks.admin.pages import ADD_QUEUE, QUEUES, TASKS, act, make_all, make_dead, page, text_of
 from tests.tasks.making import make_queue, make_task
 
 pytestmark = pytest.mark.django_db
@@ -33,39 +32,6 @@ def test_list_of_queues_shows_how_deep_they_are(admin_client):
     assert shown["third"] == ["0", "\N{EM DASH}", "0", "2", "0"]
     assert "claiming paused by ann until " in rows["other"]
     assert "(deploying)" in rows["other"]
-
-
-def test_depth_is_counted_no_further_than_it_must(admin_client, monkeypatch):
-    monkeypatch.setattr(figures, "MOST", 3)
-    deep, other = make_queue("deep"), make_queue("other")
-    deep.publish_many([{"action": "resize"} for _ in range(9)])
-    deep.publish_many([{"action": "resize", "invisible_for": 60} for _ in range(9)])
-    other.publish_many([{"action": "resize"} for _ in range(3)])
-    found = figures.figures_of([deep, other], "default")
-    assert (found[deep.pk].waiting, found[other.pk].waiting) == ("3+", "3")
-    assert (found[deep.pk].later, found[deep.pk].dead) == ("3+", "0")
-
-
-def test_list_of_queues_takes_the_same_statements_however_many_there_are(admin_client):
-    make_all(make_queue("one"))
-    few = statements(admin_client, QUEUES)
-    for number in range(5):
-        make_all(make_queue(f"queue-{number}"))
-    many = statements(admin_client, QUEUES)
-    assert len(many) == len(few) <= 12
-    assert all("LIMIT" in sql for sql in many if 'FROM "tasks_task"' in sql)
-
-
-def test_figures_lead_to_the_tasks_that_they_count(admin_client):
-    queue = make_queue()
-    make_all(queue)
-    make_all(make_queue("other"))
-    link = re.search(
-        rf'href="([^"]*queue__id__exact={queue.pk}&amp;status=errored)"', text_of(admin_client.get(QUEUES))
-    )
-    text = text_of(admin_client.get(link[1].replace("&amp;", "&")))
-    assert set(re.findall(r"key-of-(\w+)", text)) == {"errored"}
-    assert "1 task" in text
 
 
 QUEUE = {"name": "new", "kind": "simple", "exclusive_key": "", "worker_retries": "0", "actions_elsewhere": "on"}
@@ -133,13 +99,6 @@ def test_queue_is_paused_with_reason_and_end_and_resumed(admin_client):
     assert told[0] == "Paused claiming for 10 m. deploying"
     assert told[1].startswith("Resumed. It was claiming paused by admin until")
     assert len(told) == 2
-
-
-@pytest.mark.parametrize("given", [{}, {"claim": "on", "seconds": "0"}, {"claim": "on", "seconds": "9999999 d"}])
-def test_pause_of_nothing_or_for_no_time_is_an_error_of_the_form(admin_client, given):
-    queue = make_queue()
-    assert "Nothing was changed" in text_of(act(admin_client, "queue_pause", queue, **given))
-    assert not row(queue).claim_paused
 
 
 def test_page_of_a_queue_shows_its_workers_and_its_figures(admin_client):

@@ -6,7 +6,7 @@ from django.contrib.auth.models import Permission, User
 from django.urls import reverse
 
 from stator.testing import drain
-from tasks.models import Queue, Schedule
+from tasks.models import Schedule
 from tasks.testing import advance
 from tests.stator.making import row
 from tests.tasks.admin.schedules import LIST, act, page
@@ -54,16 +54,6 @@ def test_form_refuses_what_cannot_work(admin_client, schedule, field, value):
     assert Schedule.objects.count() == 1
 
 
-def test_form_refuses_an_action_that_the_queue_would_refuse(admin_client):
-    queue = Queue.objects.create(name="encode")
-    posted = new(queue.pk) | {"cron": "0 * * * *"}
-    posted |= {"metadata": "{}", "action": "rezise"}
-    response = admin_client.post(reverse("admin:tasks_schedule_add"), posted)
-    assert "did you mean 'resize'?" in response.context["adminform"].form.errors["action"][0]
-    assert admin_client.post(reverse("admin:tasks_schedule_add"), posted | {"action": "resize"}).status_code == 302
-    assert Schedule.objects.get().action == "resize"
-
-
 def test_run_now_pause_and_resume(admin_client, schedule):
     act(admin_client, "pause", schedule)
     drain(Schedule)
@@ -77,29 +67,6 @@ def test_run_now_pause_and_resume(admin_client, schedule):
     assert row(schedule).tick_index == 1
     told = [entry.get_change_message() for entry in LogEntry.objects.order_by("pk")]
     assert told == ["Paused.", "Run now.", "Resumed.", "Run now."]
-
-
-def test_schedule_is_not_moved_to_paused_which_would_be_undone_at_once(admin_client, schedule):
-    asked = act(admin_client, "stator_move", schedule).content.decode()
-    assert '<option value="ended"' in asked
-    assert '<option value="paused"' not in asked
-
-
-@pytest.mark.parametrize("text", ["9" * 5000, "[" * 99_999, '"\\ud800"', '{"a": NaN}'], ids=range(4))
-@pytest.mark.parametrize("field", ["data", "metadata"])
-def test_json_that_cannot_be_stored_is_an_error_of_the_form(admin_client, schedule, field, text):
-    posted = new(schedule.queue_id)
-    posted |= {"cron": "0 * * * *", "metadata": "{}", field: text}
-    response = admin_client.post(reverse("admin:tasks_schedule_add"), posted)
-    assert list(response.context["adminform"].form.errors) == [field]
-    assert Schedule.objects.count() == 1
-
-
-def test_no_metadata_is_an_empty_object(admin_client, schedule):
-    posted = new(schedule.queue_id)
-    response = admin_client.post(reverse("admin:tasks_schedule_add"), posted | {"cron": "0 * * * *", "metadata": ""})
-    assert response.status_code == 302
-    assert Schedule.objects.get(name="new").metadata == {}
 
 
 @pytest.mark.parametrize(("name", "enabled"), [("pause", True), ("resume", False), ("run_now", True)])

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from tests.stator.making import ago, change
-from tests.tasks.admin.pages import TASKS, make_all, page, statements, text_of
-from tests.tasks.making import STATUSES, claim_one, make_queue, make_task
+from tests.tasks.admin.pages import TASKS, make_all, page, text_of
+from tests.tasks.making import STATUSES, claim_one, make_queue
 
 pytestmark = pytest.mark.django_db
 
@@ -22,12 +22,6 @@ def test_list_shows_each_status_who_holds_it_and_how_often_it_was_tried(admin_cl
     assert re.search(r"maker, lease ran out 1 m 4\d s ago", text_of(admin_client.get(TASKS)))
 
 
-def test_list_says_which_worker_process_has_a_task(admin_client):
-    task = make_task(make_queue())
-    change(task, state_claim="0123456789ab00000000000000000001", state_locked_until=ago(-50), state_attempted=ago(1))
-    assert "worker 0123456789ab, " in text_of(admin_client.get(TASKS))
-
-
 def test_status_of_a_shared_task_is_that_of_its_parts(admin_client):
     queue = make_queue()
     whole = queue.publish("resize", worker_count=2).task
@@ -41,19 +35,3 @@ def test_status_of_a_shared_task_is_that_of_its_parts(admin_client):
     assert f"It is a part of task {whole.pk}." in text_of(admin_client.get(page(whole.parts.first())))
     assert text.count(badge("running")) == 1
     assert '<span class="stator-badge stator-external">running</span>' in text
-
-
-def test_list_takes_the_same_statements_however_many_tasks_there_are(admin_client, monkeypatch):
-    queue = make_queue(same_worker_again=True)
-    make_all(queue)
-    queue.publish("resize", worker_count=2)
-    few = statements(admin_client, TASKS)
-    for number in range(10):
-        queue.publish("resize", worker_count=2, priority=0)
-        claim_one(queue, f"bot-{number}").resolve()
-        make_task(queue, "canceled")
-    many = statements(admin_client, TASKS)
-    assert len(many) == len(few) <= 14
-    counts = [sql for sql in many if "COUNT(*)" in sql.split("FROM")[0] and "tasks_task" in sql]
-    assert counts
-    assert all("LIMIT 10001" in sql for sql in counts)

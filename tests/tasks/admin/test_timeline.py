@@ -33,17 +33,6 @@ def test_page_of_a_task_tells_what_happened_to_it_the_latest_first(admin_client,
     assert re.search(rf"{header}\s+File .*in test_page_of", text)
 
 
-def test_page_of_a_task_says_each_thing_once(admin_client):
-    queue = make_queue(max_attempts=1)
-    task = make_task(queue)
-    claim_one(queue).fail("no such image")
-    text = text_of(admin_client.get(page(task)))
-    assert text.count('class="stator-reasons"') == text.count('class="stator-timeline"') == 1
-    assert text.count('data-stator-live="') == text.count("What happened") == text.count("Where it is") == 1
-    assert text.count("by worker bot-1") == 3, "the claim, its end, and the move that came of it"
-    assert text.count('value="task_requeue"') == 1
-
-
 def test_tracebacks_are_for_those_who_may_see_them(client):
     queue = make_queue()
     task = make_task(queue)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.client import ApiError, Client, LeaseLost
+from tasks.client import Client, LeaseLost
 from tasks.client import __file__ as installed
 from tests.processes import wait_until
 from tests.tasks.client.test_client import DROPPED, LOST, answers, server
@@ -135,12 +135,6 @@ def test_loop_outlasts_an_outage(client, server, away):
     for _ in loop:
         loop.stop()
     assert [path for path, _ in asked(server)] == [*["queues/encode/claims"] * 3, "tasks/1/claim/resolve"]
-
-
-def test_refusal_ends_the_loop(client, server):
-    answers(server, (401, {"error": "unauthorized", "detail": "no token"}))
-    with pytest.raises(ApiError, match="no token"):
-        list(client.consume("encode", worker="bot-1"))
 
 
 def test_server_that_does_not_wait_is_not_asked_all_the_time(client, server):

@@ -7,7 +7,6 @@ import pytest
 
 from stator.exceptions import TryAgainLater
 from stator.models import Report
-from stator.testing import drain
 from tasks import periodic
 from tasks.models import Schedule
 from tasks.schedules.periodic_sync import sync
@@ -95,14 +94,6 @@ class TestCalls:
         assert "no periodic function flush" in Report.objects.get().message
         declare(calls, every=86400.0)
         go(60)
-        assert [index for index, _ in calls] == [0]
-
-    def test_run_now_calls_it(self, calls):
-        declare(calls, every=86400.0)
-        sync()
-        go()
-        Schedule.objects.get().run_now()
-        drain(Schedule)
         assert [index for index, _ in calls] == [0]
 
 

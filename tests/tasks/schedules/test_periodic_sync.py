@@ -9,8 +9,6 @@ from django.conf import settings
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
 
-from stator.runner import StatorRunner
-from stator.signals import on_start
 from stator.testing import drain
 from tasks import periodic
 from tasks.models import Queue, Schedule
@@ -33,12 +31,6 @@ class TestSync:
         assert Schedule.objects.values().get() == before
         wanted = {"cron": "*/5 * * * *", "zone": "Europe/Berlin", "jitter": 10, "missed": "skip", "deadline": 60}
         assert wanted.items() <= before.items()
-
-    def test_zone_is_that_of_the_project_by_default(self, calls, settings):
-        settings.TIME_ZONE = "Asia/Tokyo"
-        declare(calls, every=None, cron="0 9 * * *")
-        sync()
-        assert Schedule.objects.get().zone == "Asia/Tokyo"
 
     def test_each_entity_has_a_schedule_of_its_own(self, calls, registry, caplog):
         @periodic(every=60.0, name="flush", entity=("north", "south"))
@@ -119,17 +111,6 @@ class TestSync:
         assert (schedule.removed, schedule.state, [index for index, _ in calls]) == (False, "waiting", [0])
         assert [record.names for record in caplog.records if record.msg == "tasks.functions_back"] == [["flush"]]
 
-    def test_schedule_that_waits_to_call_a_function_that_is_gone_pauses_too(self, calls, registry):
-        declare(calls)
-        sync()
-        go()
-        registry.clear()
-        go(60)
-        assert Schedule.objects.get().state == "calling"
-        sync()
-        drain(Schedule)
-        assert Schedule.objects.get().state == "paused"
-
     def test_schedules_of_people_are_left_alone(self, calls):
         queue = Queue.objects.create(name="ticks", actions_elsewhere=True)
         mine = Schedule.objects.create(name="mine", queue=queue, action="act", period=60.0)
@@ -142,11 +123,6 @@ class TestSync:
         declare(calls)
         with pytest.raises(ImproperlyConfigured, match=r"^@periodic flush: schedule \d+ has that name"):
             sync()
-
-    def test_is_done_when_a_worker_starts(self, calls):
-        declare(calls)
-        on_start.send(StatorRunner([Schedule]))
-        assert Schedule.objects.get().name == "flush"
 
 
 def test_workers_that_start_at_once_make_one_schedule(transactional_db, calls):
@@ -177,11 +153,6 @@ def test_check_finds_what_cannot_work(calls, options, code, words):
     if code == "tasks.E101":
         with pytest.raises(ImproperlyConfigured, match="@periodic flush: "):
             sync()
-
-
-def test_check_has_nothing_to_say_of_what_works(calls):
-    declare(calls, jitter=15)
-    assert list(check_functions()) == []
 
 
 @pytest.mark.django_db

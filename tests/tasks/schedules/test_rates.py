@@ -58,11 +58,6 @@ def test_place_that_nobody_takes_is_lost_and_nothing_else():
     assert rate.admit(after(5), 1.0, None) is None
 
 
-def test_fewer_than_one_a_second():
-    rate = fresh()
-    assert [rate.admit(NOON, 0.1, None), rate.admit(NOON, 0.1, None)] == [None, after(10)]
-
-
 @pytest.mark.django_db
 class TestSchedules:
     @pytest.fixture

@@ -48,14 +48,6 @@ class TestChanges:
         go(20)
         assert ticks_of(schedule) == [0]
 
-    def test_update_of_many_takes_effect_at_once(self, queue):
-        first, second = schedule_of(queue, period=86400.0), schedule_of(queue, period=86400.0)
-        go()
-        assert Schedule.objects.filter(period=86400.0).update(period=20.0) == 2
-        go()
-        for schedule in (first, second):
-            assert 18 < seconds_until(row(schedule).planned) <= 20
-
     def test_tick_that_was_due_before_the_change_still_fires(self, queue):
         schedule = schedule_of(queue)
         go()
@@ -192,10 +184,6 @@ class TestWhatCannotWork:
         go(60)
         assert Task.objects.get().exclusive_value == "a"
 
-    def test_reference_to_no_queue_is_refused_as_such(self, queue):
-        with pytest.raises(ValidationError, match="queue instance with id 0 "):
-            Schedule(name="a", queue_id=0, action="act", period=60.0).full_clean()
-
     def test_lease_must_be_shorter_than_the_period(self, queue):
         with pytest.raises(ValidationError, match="more than a lease of 10 s apart"):
             Schedule(name="a", queue=queue, action="act", period=10.0).full_clean()
@@ -208,12 +196,6 @@ class TestWhatCannotWork:
         assert row(bad).state_failures == 1
         assert "nonsense" in Report.objects.get(object_pk=str(bad.pk)).message
         assert row(good).planned is not None
-
-    def test_database_refuses_two_timetables_and_none(self, queue):
-        schedule = schedule_of(queue)
-        for values in ({"cron": "* * * * *"}, {"period": None}):
-            with pytest.raises(IntegrityError), transaction.atomic():
-                QuerySet(Schedule).filter(pk=schedule.pk).update(**values)
 
     def test_one_entity_has_one_schedule_of_a_name(self, queue):
         schedule_of(queue, name="flush", entity="a")

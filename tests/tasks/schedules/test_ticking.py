@@ -49,15 +49,6 @@ class TestTicks:
         assert row(schedule).nominal - first == timedelta(seconds=120 - 135)
         assert ticks_of(schedule) == [0, 1]
 
-    def test_cron_ticks_in_its_zone(self, queue):
-        schedule = schedule_of(queue, period=None, cron="0 9 * * *", zone="Asia/Kolkata")
-        go()
-        planned = row(schedule).planned
-        assert (planned.hour, planned.minute, planned.second) == (3, 30, 0)
-        go(seconds_until(planned) + 1)
-        assert ticks_of(schedule) == [0]
-        assert planned_times(Task.objects.all())[0] == row(schedule).fired_for
-
     def test_nothing_fires_before_its_time_even_when_it_is_retried(self, queue):
         schedule = schedule_of(queue)
         go()
@@ -107,14 +98,6 @@ class TestTicks:
         assert (ticks_of(schedule), found.asked) == ([0, 1], False)
         assert 86395 < seconds_until(found.planned) <= 86400
 
-    def test_run_now_is_a_tick_more_than_the_last_one(self, queue):
-        schedule = schedule_of(queue, until=now() + timedelta(seconds=90))
-        go()
-        advance(61)
-        assert schedule.run_now()
-        drain(Schedule)
-        assert (ticks_of(schedule), row(schedule).state) == ([0, 1], "ended")
-
     def test_queue_that_takes_nothing_holds_the_tick(self, queue):
         schedule = schedule_of(queue)
         go()
@@ -163,14 +146,6 @@ class TestMissed:
         assert ticks_of(schedule) == list(range(len(fired)))
         assert found.dropped == dropped
         assert 25 < seconds_until(found.planned) <= 30
-
-    def test_skip_lets_a_tick_go_that_is_a_minute_late(self, queue):
-        schedule = schedule_of(queue, missed="skip", period=3600.0)
-        go()
-        go(3600 + 61)
-        assert (ticks_of(schedule), row(schedule).dropped) == ([], 1)
-        go(3600 - 61 + 30)
-        assert (ticks_of(schedule), row(schedule).dropped) == ([0], 1)
 
 
 class TestCrash:

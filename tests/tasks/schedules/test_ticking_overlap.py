@@ -6,10 +6,8 @@ from django.core.exceptions import ValidationError
 from tasks.models import Schedule, Task
 from tasks.schedules.schedules import _tick_lease
 from tests.stator.making import row
-from tests.tasks.making import make_queue
 from tests.tasks.schedules.making import go
 from tests.tasks.sharding.conftest import all_awake
-from tests.tasks.sharding.databases import BOTH
 
 __all__ = ["all_awake"]
 
@@ -98,13 +96,6 @@ def test_tick_that_was_asked_for_waits_as_well(queue):
     assert (fired(schedule), row(schedule).asked, row(schedule).dropped) == (2, False, 0)
 
 
-def test_schedule_that_drops_its_last_tick_has_ended(queue):
-    schedule = ticking(queue, overlap="skip")
-    Schedule.objects.update(until=row(schedule).planned)
-    go(60)
-    assert (fired(schedule), row(schedule).state) == (1, "ended")
-
-
 def test_schedules_of_one_key_wait_for_the_task_they_share(queue):
     schedules = [schedule_of(queue, entity=entity, task_key="shared-{tick}") for entity in ("a", "b")]
     go()
@@ -121,17 +112,6 @@ def test_entities_do_not_wait_for_each_other(queue):
     claim.resolve()
     go(60)
     assert [fired(schedule) for schedule in schedules] == [2, 1]
-
-
-@pytest.mark.django_db(transaction=True, databases=["default", "other"])
-def test_task_may_be_in_another_database():
-    queue = make_queue(databases=BOTH)
-    schedules = [schedule_of(queue, entity=str(n)) for n in range(8)]
-    go()
-    go(60)
-    assert {copy._state.db: bool(copy.tasks.count()) for copy in queue.copies()} == {"default": True, "other": True}
-    go(60)
-    assert {fired(schedule) for schedule in schedules} == {1}
 
 
 def test_tasks_carry_what_the_schedule_says(queue):

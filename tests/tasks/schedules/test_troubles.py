@@ -67,11 +67,3 @@ def test_tick_that_waits_for_the_task_of_the_tick_before_names_that_task(queue):
     assert trouble.command == f"manage.py tasks cancel {task.pk} --running"
     task.cancel()
     assert by_code()["schedule_late"].sentence.startswith("1 schedule has not fired")
-
-
-def test_leap_day_is_no_wrong_due_time(queue):
-    schedule = Schedule.objects.create(name="leap", queue=queue, action="mail", cron="0 0 29 2 *")
-    change(schedule, state_ready=False, state_next_attempt=ago(-3 * 365 * 86400))
-    assert found() == []
-    change(queue.publish("mail").task, state_ready=False, state_next_attempt=ago(-3 * 365 * 86400))
-    assert set(by_code()) == {"far_future"}

@@ -12,14 +12,11 @@ from django.test import override_settings
 
 from stator import __version__
 from stator.management.commands import runstator
-from stator.management.commands.runstator import Command
 from stator.models import StatorModel
-from stator.rows.meta import managed
 from stator.worker.startup import Unusable
-from tests.processes import environment_for_subprocess, settings_module
+from tests.processes import environment_for_subprocess
 from tests.stator.making import put, raw
-from tests.testapp.keys import BigKeyed
-from tests.testapp.models import Line, SyncLine
+from tests.testapp.models import Line
 
 NAN, INFINITY = float("nan"), float("inf")
 
@@ -108,12 +105,6 @@ def test_bad_settings_are_refused_in_one_line():
     assert caught.value.returncode == 2
 
 
-def test_setting_that_is_wrong_itself_is_not_blamed_on_the_option():
-    with override_settings(STATOR={"SCHEDULE_INTERVAL": -1}), pytest.raises(CommandError) as caught:
-        call_command("runstator", "testapp.Line", "-s", "5")
-    assert str(caught.value) == "STATOR setting: SCHEDULE_INTERVAL=-1 must be at least 0.05"
-
-
 def test_excluding_everything_is_refused():
     labels = [model._meta.label for model in StatorModel.subclasses]
     with pytest.raises(CommandError, match="no models are left to work on"):
@@ -194,12 +185,6 @@ def test_help_shows_examples_signals_and_exit_codes():
 
 @pytest.mark.usefixtures("transactional_db")
 class TestWorking:
-    def test_models_that_are_named_are_worked_on_until_idle(self):
-        put(Line), put(SyncLine)
-        call_command("runstator", "testapp.Line", "testapp.line", "--until-idle")
-        assert raw(Line).get().state == "last"
-        assert raw(SyncLine).get().state == "first"
-
     def test_every_option_is_taken(self, tmp_path):
         put(Line)
         alive = tmp_path / "alive"
@@ -210,11 +195,6 @@ class TestWorking:
         )  # fmt: skip
         assert raw(Line).get().state == "last"
         assert alive.read_text().strip().isdigit()
-
-    def test_label_of_a_child_means_its_parents_rows(self):
-        put(BigKeyed)
-        call_command("runstator", "testapp.Branch", "--until-idle")
-        assert raw(BigKeyed).get().state == "last"
 
     def test_real_process_says_what_it_serves_and_how_when_it_is_ready_and_why_it_ends(self):
         put(Line)
@@ -241,19 +221,6 @@ class TestWorking:
         assert names == ["stator.starting", "stator.serving", "stator.stopping", "stator.ended"]
         assert events[1]["models"] == ["testapp.line"]
         assert (events[-1]["ended"], events[-1]["handled"]) == ("time over", 0)
-
-    def test_project_that_configures_no_logging_gets_the_same_line(self, tmp_path):
-        done = run("testapp.Line", "--until-idle", **settings_module(tmp_path, "LOGGING = {}\nDEBUG = False"))
-        assert done.returncode == 0
-        names = [line.split()[3] for line in done.stderr.splitlines()]
-        assert names == ["stator.starting", "stator.serving", "stator.ready", "stator.stopping", "stator.ended"]
-
-    def test_project_that_configures_logging_has_it_its_way(self, tmp_path):
-        logging = LOGGED.format(path=str(tmp_path / "log"))
-        done = run("testapp.Line", "--until-idle", **settings_module(tmp_path, logging))
-        assert (done.returncode, done.stderr, done.stdout) == (0, "", "")
-        names = ["stator.starting", "stator.serving", "stator.ready", "stator.stopping", "stator.ended"]
-        assert (tmp_path / "log").read_text().splitlines() == [f"mine {name}" for name in names]
 
     @pytest.mark.parametrize("where", ["the option", "the stream of the process"])
     def test_program_that_calls_it_may_have_the_errors_elsewhere(self, monkeypatch, where):
@@ -289,21 +256,3 @@ LOGGING = {{
     "loggers": {{"stator": {{"handlers": ["file"], "level": "INFO"}}}},
 }}
 """
-
-
-def test_all_models_are_chosen_unless_some_are_named():
-    assert runstator._chosen([], []) == managed(StatorModel.subclasses)
-    assert Line not in runstator._chosen([], ["testapp.Line"])
-    assert runstator._chosen(["testapp.Line", "testapp.LINE"], []) == [Line]
-
-
-def test_unusable_database_is_one_line(monkeypatch, capsys):
-    def refuse(models, alias, schemas):
-        raise Unusable("database 'default' is a read replica (in recovery); point it at the primary")
-
-    monkeypatch.setattr(runstator, "check_database", refuse)
-    command = Command()
-    runner = command._runner(vars(command.create_parser("manage.py", "runstator").parse_args([])))
-    assert command._work(runner) == 75
-    expected = "runstator: database 'default' is a read replica (in recovery); point it at the primary\n"
-    assert capsys.readouterr().err == expected

@@ -6,13 +6,11 @@ import sys
 from contextlib import redirect_stderr
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import call_command
 
 from stator.commands import SUBCOMMANDS
 from tests.processes import environment_for_subprocess
-from tests.stator.commands.errands import LABEL, run
-from tests.stator.making import put
-from tests.testapp.explained import Errand
+from tests.stator.commands.errands import LABEL
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -51,10 +49,3 @@ def test_every_subcommand_has_help(subprocess_environment):
             call_command("stator", name, "--help", stdout=out)
         assert ended.value.code == 0
         assert module.HELP
-
-
-def test_options_may_come_between_arguments():
-    errand, other = put(Errand), put(Errand)
-    assert run("move", LABEL, "--reason", "asked for", "done", errand.pk, other.pk) == "2 of 2 moved to done.\n"
-    with pytest.raises(CommandError, match="unrecognized arguments: --reson"):
-        run("retry", LABEL, "--reson", "asked for", errand.pk)

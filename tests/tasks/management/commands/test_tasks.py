@@ -95,13 +95,6 @@ def test_bad_input_gets_one_line_and_makes_nothing(arguments, message):
     assert message in refused("create", *arguments)
 
 
-def test_names_are_taken_once():
-    run("create", "bot-1", "--all-queues", "--verb", "query")
-    with pytest.raises(CommandError, match="already exists"):
-        run("create", "bot-1", "--all-queues", "--verb", "query")
-    assert Consumer.objects.count() == 1
-
-
 def test_list_shows_no_token():
     assert "There are no consumers" in run("list")
     token = run("create", "bot-1", "--queue", "encode", "--verb", "claim").strip()
