@@ -98,11 +98,5 @@ def make_group(name: str) -> None:
     Group.objects.create(name=name)
 
 
-@task()
-def bad_result() -> object:
-    """Return what is no JSON."""
-    return object()
-
-
 def no_task() -> None:
     """Not decorated."""

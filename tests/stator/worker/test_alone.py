@@ -45,20 +45,6 @@ def test_others_wait_for_the_process_to_become_empty_and_then_for_the_object(clo
     assert not alone.needs_room(False)
 
 
-def test_other_claims_ask_from_the_first_object_until_none_is_wanted_or_runs(clock):
-    within = Within()
-    alone, asked = within.alone, []
-    for is_wanted, begins in ((False, False), (True, False), (False, True), (False, False)):
-        if begins:
-            alone.begin([FakeClaim(FakeOperations())])
-        alone.needs_room(is_wanted)
-        asked.append(alone.engaged)
-        within.runs = within.runs if begins else 0
-    assert asked == [False, True, True, True]
-    assert not alone.needs_room(False)
-    assert not alone.engaged
-
-
 @pytest.mark.parametrize("empties", [False, True], ids=["never empty", "the object runs for long"])
 def test_others_never_wait_longer_than_they_go_on_before_and_after(clock, empties):
     within = Within()
@@ -72,18 +58,6 @@ def test_others_never_wait_longer_than_they_go_on_before_and_after(clock, emptie
     turns = "".join("w" if waits else "." for waits in waited)
     assert "w" * 6 not in turns
     assert "." * 5 in turns
-
-
-def test_nothing_is_attempted_alone_while_others_have_their_time(clock):
-    within = Within()
-    alone, within.runs = within.alone, 1
-    assert alone.needs_room(True)
-    clock.now += PATIENCE
-    assert not alone.needs_room(True)
-    within.runs = 0
-    assert not alone.has_room()
-    clock.now += PATIENCE
-    assert alone.has_room()
 
 
 class FakeProcess:
@@ -162,24 +136,6 @@ async def test_each_object_has_a_process_of_its_own_which_takes_the_next_when_it
     assert processes.made[0].asked == [claims[0], third]
     assert set(apart.alone.running) == {id(claims[1]), id(third)}
     assert len(processes.made) == AT_ONCE
-    await apart.alone.close()
-    assert all(process.killed for process in processes.made)
-
-
-@on_loop
-async def test_object_is_claimed_once_a_process_waits_for_it(processes):
-    apart = Apart()
-    assert not apart.alone.has_room()
-    assert not processes.made
-    assert not apart.alone.has_room(make=True)
-    assert not apart.alone.has_room(make=True)
-    await until(lambda: apart.woken)
-    [process] = processes.made
-    assert apart.alone.has_room()
-    apart.alone.begin([FakeClaim(FakeOperations())])
-    assert not apart.alone.has_room(make=True), "the only process is taken"
-    await until(lambda: process.asked and len(apart.woken) == 2)
-    assert len(processes.made) == 2
     await apart.alone.close()
     assert all(process.killed for process in processes.made)
 

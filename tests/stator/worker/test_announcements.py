@@ -63,12 +63,6 @@ def test_failure_on_purpose_is_a_warning_and_any_other_an_error(operations, capl
     assert (line.message, line.levelno, line.pk, line.message_text) == ("stator.attempt_failed", level, "7", "no")
 
 
-def test_nothing_is_sent_where_nothing_was_written(operations, caplog):
-    with hearing(signals.transitioned) as moved, hearing(signals.failed) as failed, hearing(signals.lease_lost) as lost:
-        tell(operations, Written())
-    assert [moved, failed, lost, caplog.records] == [[], [], [], []]
-
-
 def test_receiver_that_raises_is_logged_and_the_others_are_called(operations, caplog):
     def bad(sender, **values):
         raise RuntimeError("no")

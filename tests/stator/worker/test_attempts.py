@@ -42,49 +42,6 @@ def forever():
 
 
 @on_loop
-async def test_room_is_what_concurrency_leaves():
-    async with Ran(CONCURRENCY=5) as ran:
-        operations = FakeOperations()
-        assert ran.attempts.room("app.model", True) == 5
-        claims = [FakeClaim(operations, "awaited", forever) for _ in range(3)]
-        ran.attempts.begin(claims)
-        assert ran.attempts.room("app.model", True) == 2
-        assert set(ran.attempts.running) == {id(claim) for claim in claims}
-        ran.attempts.release_all()
-        assert ran.attempts.room("app.model", True) == 5
-
-
-@on_loop
-async def test_room_of_one_model_may_be_smaller_and_leaves_the_others_theirs():
-    async with Ran(CONCURRENCY=10, CONCURRENCY_PER_MODEL=2) as ran:
-        busy = FakeOperations("app.busy")
-        ran.attempts.begin([FakeClaim(busy, "awaited", forever) for _ in range(2)])
-        assert ran.attempts.room("app.busy", True) == 0
-        assert ran.attempts.room("app.other", True) == 2
-
-
-@on_loop
-async def test_room_is_never_more_than_one_statement_claims():
-    async with Ran(CONCURRENCY=5000, BATCH_SIZE=100) as ran:
-        assert ran.attempts.room("app.model", True) == 100
-
-
-@on_loop
-async def test_sync_handlers_have_room_in_threads_and_a_little_ahead():
-    gate = threading.Event()
-    async with Ran(THREADS=2) as ran:
-        claims = [FakeClaim(FakeOperations(), "called", lambda: gate.wait(10) and "done") for _ in range(2)]
-        assert ran.attempts.room("app.model", False) >= 2
-        ran.attempts.begin(claims)
-        await until(lambda: all(claim.started for claim in claims))
-        assert ran.attempts.room("app.model", False) == 0
-        assert ran.attempts.room("app.model", True) > 0
-        gate.set()
-        await until(lambda: len(ran.outcomes) == 2)
-        assert {outcome for _, outcome in ran.outcomes} == {Moved(WorkGraph.done)}
-
-
-@on_loop
 async def test_async_and_sync_attempts_end_with_their_outcome():
     async def act():
         return "done"
@@ -327,30 +284,6 @@ async def test_what_waits_for_threads_that_are_held_is_handed_back_in_time():
         assert ran.attempts.room("app.model", False) == 2
 
 
-@pytest.mark.parametrize(("state", "is_async"), [("awaited", True), ("called", False)])
-@on_loop
-async def test_what_waits_for_attempts_that_are_not_short_any_more_is_handed_back_though_some_begin(state, is_async):
-    gate, opened = threading.Event(), asyncio.Event()
-    act = opened.wait if is_async else lambda: gate.wait(10) and "done"
-    async with Ran(CONCURRENCY=2, THREADS=2) as ran:
-        make_short(ran.attempts, is_async=is_async)
-        claims = [FakeClaim(FakeOperations(), state, act) for _ in range(5)]
-        ran.attempts.begin(claims)
-        await until(lambda: claims[0].started and claims[1].started)
-        ran.attempts._room.took("app.model", is_async, module.PATIENCE)
-        ran.attempts.sweep()
-        assert not ran.outcomes, "they have not waited for long"
-        for claim in claims[2:4]:
-            claim.claimed -= 2 * module.PATIENCE
-        ran.attempts.sweep()
-        ran.attempts.sweep()
-        given_back = claims[2:] if is_async else claims[2:4]
-        assert ran.outcomes == [(claim, Released()) for claim in given_back]
-        gate.set()
-        opened.set()
-        await until(lambda: len(ran.outcomes) == 5)
-
-
 # Asynchronous attempts that share a task.
 
 LEFT = ContextVar("LEFT", default="nothing")
@@ -423,20 +356,6 @@ async def test_handler_that_cancels_its_own_task_does_not_cancel_the_next():
         await until(lambda: len(ran.outcomes) == 3)
         assert [outcome for _, outcome in ran.outcomes] == [Moved(WorkGraph.done)] * 3
     assert cancelled == [0, 0, 0]
-
-
-@on_loop
-async def test_attempts_that_have_not_begun_are_handed_back():
-    async def act():
-        return "done"
-
-    async with Ran() as ran:
-        ran.attempts.begin([FakeClaim(FakeOperations(), "awaited", act) for _ in range(3)])
-        ran.attempts.hand_back()
-        assert [outcome for _, outcome in ran.outcomes] == [Released()] * 3
-        await asyncio.sleep(0)
-        assert len(ran.outcomes) == 3
-        assert not ran.attempts.running
 
 
 @on_loop

@@ -190,22 +190,6 @@ def test_session_that_the_server_ended_during_a_rest_fails_no_handler(monkeypatc
     in_thread(work)
 
 
-@pytest.mark.postgresql
-@pytest.mark.django_db(transaction=True)
-def test_connection_that_does_not_rest_is_not_checked():
-    def work():
-        own_connections()
-        Line.objects.exists()
-        kept = connection.connection
-        clean_connections()
-        check_rested_connections()
-        assert connection.health_check_done
-        assert connection.connection is kept
-        connections.close_all()
-
-    in_thread(work)
-
-
 @pytest.fixture
 def pooled(monkeypatch):
     """Django takes connections from a pool of one."""

@@ -3,7 +3,6 @@
 import pytest
 from django.db import OperationalError
 
-from stator.db.locks import FIRST_PAUSE, LONGEST_PAUSE, PROBE, WAIT
 from stator.db.rows import Crashes
 from stator.worker import dispatcher as module
 from stator.worker.dispatcher import Dispatcher, Lane, lanes_of
@@ -48,11 +47,6 @@ def dispatcher_of(*operations, room=10, alone=None, most_crashed=5, run=at_once,
     lanes = [next(lane for lane in lanes_of(one) if one.state in lane.names) for one in operations]
     room = Room(room)
     return Dispatcher(lanes, room, run, alone or Alone(), most_crashed, [room.running], **further), room
-
-
-def test_sync_and_async_handlers_of_a_model_have_lanes_of_their_own():
-    lanes = list(lanes_of(FakeOperations()))
-    assert sorted((lane.is_async, lane.names) for lane in lanes) == [(False, {"called"}), (True, {"awaited"})]
 
 
 @on_loop
@@ -124,13 +118,6 @@ async def test_lane_that_gave_less_than_asked_for_is_left_until_it_is_woken():
 
 
 @on_loop
-async def test_lane_that_gave_all_that_was_asked_for_stays_hungry():
-    dispatcher, _ = dispatcher_of(FakeOperations(ready=20))
-    await dispatcher.claim()
-    assert dispatcher.hungry
-
-
-@on_loop
 async def test_backlog_is_taken_in_whole_batches_once_it_has_shown_itself():
     operations = FakeOperations(ready=20_000)
     dispatcher, room = dispatcher_of(operations, room=2000)
@@ -161,19 +148,6 @@ async def test_batch_of_a_handler_is_claimed_as_a_whole():
     lane = Lane(operations, [operations.state], is_async=True, batch=300)
     dispatcher = Dispatcher([lane], Room(500), at_once, Alone(), 5, [])
     assert await dispatcher.claim() == 300
-
-
-@on_loop
-async def test_waking_one_model_leaves_the_others_asleep():
-    models = [FakeOperations(f"app.{name}") for name in "ab"]
-    dispatcher, _ = dispatcher_of(*models)
-    await dispatcher.claim()
-    dispatcher.wake("app.b")
-    assert [lane.hungry for lane in dispatcher.lanes] == [False, True]
-    dispatcher.wake("app.a", {"awaited"})
-    assert [lane.hungry for lane in dispatcher.lanes] == [False, True]
-    dispatcher.wake()
-    assert all(lane.hungry for lane in dispatcher.lanes)
 
 
 @on_loop
@@ -248,20 +222,6 @@ async def test_locked_model_keeps_no_rows_of_another_from_being_claimed(monkeypa
 
 
 @on_loop
-async def test_locked_model_is_asked_less_often_each_time_and_for_a_shorter_while():
-    locked = FakeOperations()
-    assert locked.locks.wait == WAIT
-    pauses = []
-    for _ in range(8):
-        with pytest.raises(OperationalError), locked.locks.tried("claim"):
-            raise lock_timeout()
-        pauses.append(locked.locks.pause("claim"))
-    assert pauses[0] <= FIRST_PAUSE
-    assert 0.4 * LONGEST_PAUSE < pauses[-1] <= LONGEST_PAUSE
-    assert locked.locks.wait == PROBE
-
-
-@on_loop
 async def test_nothing_is_claimed_before_it_could_be_recorded_and_renewed():
     operations, ready, asked = FakeOperations(ready=5), False, []
 
@@ -274,40 +234,6 @@ async def test_nothing_is_claimed_before_it_could_be_recorded_and_renewed():
     ready = True
     assert await dispatcher.claim() == 5
     assert asked == ["default"]
-
-
-@on_loop
-async def test_database_without_a_connection_to_record_keeps_no_rows_of_another_from_being_claimed():
-    cut, other = elsewhere(FakeOperations("app.cut", ready=5)), FakeOperations("app.other", ready=5)
-
-    async def connect(alias):
-        raise OperationalError("too many connections")
-
-    dispatcher, _ = dispatcher_of(cut, other, ready=lambda alias: alias == "default", connect=connect)
-    with pytest.raises(OperationalError, match="too many"):
-        await dispatcher.claim()
-    assert (cut.ready, other.ready) == (5, 0)
-
-
-@on_loop
-async def test_suspect_of_a_database_that_is_away_holds_up_no_other_database(monkeypatch):
-    away, other = elsewhere(FakeOperations("app.away")), FakeOperations("app.other", ready=5)
-    dispatcher, room = dispatcher_of(away, other, alone=Alone(places=1))
-    dispatcher.lanes[0].suspect = True
-    for name in ("claim", "release_token"):
-        monkeypatch.setattr(away, name, down)
-    for _ in range(2):
-        with pytest.raises(OperationalError, match="down"):
-            await dispatcher.claim()
-    assert len(room.begun) == 5
-
-
-@on_loop
-async def test_outcomes_that_wait_keep_only_their_own_database_from_being_claimed():
-    behind, other = elsewhere(FakeOperations("app.behind", ready=5)), FakeOperations("app.other", ready=5)
-    dispatcher, _ = dispatcher_of(behind, other, behind=lambda operations: operations is behind)
-    assert await dispatcher.claim() == 5
-    assert (behind.ready, other.ready) == (5, 0)
 
 
 @on_loop
@@ -347,19 +273,6 @@ async def test_one_process_holds_few_rows_that_lost_a_lease_at_a_time():
 
 
 @on_loop
-async def test_claim_of_rows_that_lost_a_lease_which_fails_is_made_again(monkeypatch):
-    operations = FakeOperations(crashed=2)
-    dispatcher, room = dispatcher_of(operations)
-    dispatcher.lanes[0].crashed = True
-    monkeypatch.setattr(operations, "claim", down)
-    with pytest.raises(OperationalError, match="down"):
-        await dispatcher.claim()
-    monkeypatch.undo()
-    assert await dispatcher.claim() == 2
-    assert len(room.begun) == 2
-
-
-@on_loop
 async def test_suspects_are_claimed_for_places_of_their_own_while_others_go_on():
     operations, alone = FakeOperations(ready=50, suspects=3), Alone(places=2)
     dispatcher, room = dispatcher_of(operations, alone=alone)
@@ -378,17 +291,6 @@ async def test_suspects_are_claimed_for_places_of_their_own_while_others_go_on()
 
 
 @on_loop
-async def test_nothing_else_is_claimed_while_a_suspect_needs_the_room():
-    operations, alone = FakeOperations(ready=50, suspects=1), Alone(waits=True)
-    dispatcher, _ = dispatcher_of(operations, alone=alone)
-    dispatcher.lanes[0].suspect = True
-    assert await dispatcher.claim() == 0
-    assert operations.asked == []
-    alone.waits = False
-    assert await dispatcher.claim() == 10
-
-
-@on_loop
 async def test_nothing_else_is_claimed_while_a_suspect_runs_alone():
     operations, alone = FakeOperations(ready=50), Alone()
     alone.engaged = True
@@ -397,30 +299,6 @@ async def test_nothing_else_is_claimed_while_a_suspect_runs_alone():
     assert await dispatcher.claim() == 0
     alone.engaged = False
     assert await dispatcher.claim() == 10
-
-
-@on_loop
-async def test_lane_without_a_suspect_does_not_stand_before_one_that_has():
-    """A look tells that a model has some, and not in which of its lanes."""
-    first, second = FakeOperations(suspects=0), FakeOperations(suspects=2)
-    dispatcher, _ = dispatcher_of(first, second, alone=Alone(places=1), room=0)
-    for lane in dispatcher.lanes:
-        lane.suspect = True
-    assert await dispatcher.claim() == 1
-    assert (first.asked, second.asked) == ([(1, Crashes.MANY)], [(1, Crashes.MANY)])
-    assert [lane.more_suspects for lane in dispatcher.lanes] == [False, True]
-
-
-@on_loop
-async def test_lanes_with_suspects_take_turns():
-    first, second, alone = FakeOperations(suspects=5), FakeOperations(suspects=5), Alone(places=1)
-    dispatcher, _ = dispatcher_of(first, second, alone=alone, room=0)
-    for lane in dispatcher.lanes:
-        lane.suspect = True
-    for places in (1, 2, 3, 4):
-        alone.places = places
-        await dispatcher.claim()
-    assert [claim.operations for claim in alone.begun] == [first, second, first, second]
 
 
 @on_loop

@@ -6,7 +6,7 @@ import pytest
 
 from stator.capabilities import POSTGRESQL, SQLITE
 from stator.worker import duties
-from stator.worker.duties import PASS, Duty, perform
+from stator.worker.duties import Duty, perform
 
 
 def model_on(capabilities):
@@ -45,7 +45,3 @@ def test_no_part_is_begun_after_a_stop():
     left, chore = parts(2, 2, 1)
     perform(Duty("rename", chore, limit=2), model_on(POSTGRESQL), stopped=lambda: len(left) < 2)
     assert left == [1]
-
-
-def test_renames_give_way():
-    assert [duty.name for duty in PASS if duty.gives_way] == ["rename"]

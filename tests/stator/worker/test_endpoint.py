@@ -79,9 +79,6 @@ class TestProbes:
         stub.health.watch("handlers", lambda patience: "held")
         assert get(stub.port, "/health") == (503, "not\n")
 
-    def test_other_addresses_are_not_there(self, stub: Any) -> None:
-        assert get(stub.port, "/etc/passwd")[0] == 404
-
     def test_client_that_says_nothing_keeps_nobody_else_waiting(self, stub: Any) -> None:
         with socket.create_connection((LOCAL, stub.port)):
             assert get(stub.port, "/health")[0] == 200

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from stator.graph.outcomes import Moved, Released, Waiting
+from stator.graph.outcomes import Released, Waiting
 from stator.worker.executor import STOPPED, attempt_async, attempt_sync, timed_out
-from tests.stator.worker.fakes import FakeClaim, FakeOperations, WorkGraph
+from tests.stator.worker.fakes import FakeClaim, FakeOperations
 
 
 def outcome_of(act, state="called", **attributes):
@@ -38,10 +38,6 @@ def test_any_exception_becomes_an_outcome(state, error):
     assert type(error).__name__ in outcome.failure.kind
 
 
-def test_returned_state_is_a_move():
-    assert outcome_of(lambda: WorkGraph.done) == Moved(WorkGraph.done)
-
-
 def test_result_whose_methods_raise_becomes_an_error():
     class Odd(str):
         __hash__ = None
@@ -64,12 +60,3 @@ def test_cancelled_attempt_is_released_or_timed_out(why, released):
 def test_timeout_of_an_attempt_names_its_limit():
     outcome = timed_out(FakeClaim(FakeOperations(), max_runtime=2.5))
     assert outcome.failure.message == "the attempt ran longer than max_runtime=2.5 s and was ended"
-
-
-def test_handler_finds_its_claim_on_the_object():
-    claim = FakeClaim(FakeOperations())
-    seen = []
-    claim.instance.act = lambda: seen.append(claim.instance.stator)
-    attempt_sync([claim])
-    assert seen == [claim]
-    assert claim.started

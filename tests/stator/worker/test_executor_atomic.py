@@ -95,23 +95,6 @@ def test_atomic_handler_may_lock_the_rows_that_it_goes_through():
     assert (transfer.state, transfer.touched) == ("done", 5)
 
 
-@pytest.mark.postgresql
-def test_atomic_attempt_begins_with_its_lock_and_commits_with_its_record(tmp_path):
-    made = operations_for(Transfer, Settings(), new_worker_id())
-    Transfer.objects.bulk_create(Transfer() for _ in range(10))
-    for _ in range(9):
-        assert attempted(claimed(made)) == ("done", 0, 1)
-    last = claimed(made)
-    begun, insert, update, committed = queries(tmp_path / "protocol", lambda: attempt_sync([last]))
-    assert begun.startswith("BEGIN; SET LOCAL ")
-    assert "EXECUTE stator_" in begun
-    assert insert.startswith('INSERT INTO "testapp_written"')
-    assert update.startswith('UPDATE "testapp_transfer"')
-    assert "EXECUTE stator_" in committed
-    assert committed.endswith("; COMMIT")
-    assert Transfer.objects.get(pk=last.pk).state == "done"
-
-
 def queries(path, work):
     """The texts that the connection sends to the server during some work, one for each round trip."""
     server = connection.connection.pgconn

@@ -65,17 +65,6 @@ def test_any_error_of_a_handler_is_recorded_and_the_worker_lives(deeds, state):
         assert expected in report.error or "Unicode" in report.error, report.error
 
 
-@pytest.mark.usefixtures("transactional_db")
-def test_recursion_without_end_is_an_error_like_any_other(deeds):
-    def recurse(instance):
-        return recurse(instance)
-
-    deeds["recurse"] = recurse
-    Deed.objects.create(deed="recurse")
-    assert work(Deed).failed == 1
-    assert Report.objects.get().error == "RecursionError"
-
-
 async def lose():
     """Have the connection of asynchronous handlers ended by the server."""
     await sync_to_async(lambda: connection.cursor().execute("SELECT pg_terminate_backend(pg_backend_pid())"))()
@@ -116,23 +105,6 @@ def test_connection_that_an_asynchronous_handler_loses_is_closed_whatever_it_mak
     work(Deed, concurrency=1)
     assert row(lost).state == "awaited"
     assert {row(deed).state for deed in others} == {"done"}
-
-
-@pytest.mark.usefixtures("transactional_db")
-def test_queries_of_asynchronous_handlers_that_debug_collects_are_forgotten(monkeypatch, settings):
-    async def handle(instance):
-        # In one call: between two the worker may forget what the first one asked.
-        assert await sync_to_async(lambda: Author.objects.count() is not None and len(connection.queries_log))()
-        while await sync_to_async(lambda: len(connection.queries_log))():
-            await asyncio.sleep(0.01)
-        return "done"
-
-    settings.DEBUG = True
-    monkeypatch.setattr(DeedGraph, "handle_awaited", handle)
-    monkeypatch.setattr(worker_module, "MENDED_EVERY", 0.1)
-    deed = put(Deed, deed="", state="awaited")
-    work(Deed, run_for=20, shutdown_timeout=3)
-    assert row(deed).state == "done"
 
 
 @pytest.mark.postgresql
@@ -202,15 +174,6 @@ class TestResults:
         assert "an object of type coroutine" in Report.objects.first().message
 
     @pytest.mark.parametrize("state", ["called", "awaited"])
-    def test_none_waits_one_interval(self, deeds, state):
-        deeds["none"] = lambda instance: None
-        deed = Deed.objects.create(deed="none", state=state)
-        assert work(Deed).failed == 0
-        found = row(deed)
-        assert (found.state, found.state_failures, found.state_attempts) == (state, 0, 1)
-        assert 55 < (found.state_next_attempt - found.state_attempted).total_seconds() < 65
-
-    @pytest.mark.parametrize("state", ["called", "awaited"])
     def test_state_and_name_move(self, deeds, state):
         deeds["state"], deeds["name"] = lambda instance: DeedGraph.done, lambda instance: "done"
         made = [Deed.objects.create(deed=name, state=state) for name in ("state", "name")]
@@ -263,27 +226,6 @@ class TestResults:
         assert (found.state_failures, found.state_ready) == (0, False)
         assert 3 < (found.state_next_attempt - found.state_attempted).total_seconds() < 8
         assert (Report.objects.get().error, Report.objects.get().message) == ("", "DNS not propagated\ufffd")
-
-    def test_try_again_later_passes_through_except_exception(self, deeds):
-        def careful(instance):
-            try:
-                raise TryAgainLater(after=9)
-            except Exception:
-                return "done"
-
-        deeds["careful"] = careful
-        deed = Deed.objects.create(deed="careful")
-        work(Deed)
-        assert row(deed).state == "called"
-
-    def test_fail_without_an_edge_is_an_error(self, deeds):
-        def fail(instance):
-            raise Fail("never")
-
-        deeds["fail"] = fail
-        Deed.objects.create(deed="fail")
-        assert work(Deed).failed == 1
-        assert Report.objects.get().error == "stator.exceptions.Fail"
 
     def test_back_off_that_raises_is_an_error_and_does_not_end_the_worker(self, deeds, monkeypatch):
         monkeypatch.setattr(DeedGraph.called, "backoff", lambda failures: 1 / 0)

@@ -19,10 +19,3 @@ def test_first_part_with_trouble_is_named_and_gets_the_patience():
     assert health.trouble() == "All threads are stuck."
     health.trouble(0.5)
     assert asked == [PATIENCE, 0.5]
-
-
-def test_part_that_is_watched_again_under_its_name_takes_the_place_of_the_earlier():
-    health = Health()
-    health.watch("loop", lambda patience: "The loop is stuck.")
-    health.watch("loop", lambda patience: "")
-    assert health.trouble() == ""

@@ -32,28 +32,8 @@ def test_lease_is_renewed_once_a_third_of_it_is_over(age, renewed):
     assert bool(claim.operations.renewed) is renewed
 
 
-def test_renewing_moves_the_deadline_of_the_worker():
-    claim = claim_of_age(30)
-    beat(claim)
-    assert 47 < claim.deadline - time.monotonic() <= 48
-
-
-def test_claims_of_one_model_are_renewed_together():
-    operations, other = FakeOperations(), FakeOperations()
-    claims = [claim_of_age(30, operations) for _ in range(3)]
-    beat(*claims, claim_of_age(30, other))
-    assert operations.renewed == [claims]
-    assert len(other.renewed) == 1
-
-
 def test_attempt_past_its_time_is_renewed_no_more():
     claim = claim_of_age(30, max_runtime=5.0, started=time.monotonic() - 6)
-    beat(claim)
-    assert claim.operations.renewed == []
-
-
-def test_attempt_that_lost_its_lease_is_renewed_no_more():
-    claim = claim_of_age(30, cancelled_for="lease")
     beat(claim)
     assert claim.operations.renewed == []
 

@@ -2,7 +2,6 @@
 
 import os
 from datetime import timedelta
-from types import SimpleNamespace
 
 import pytest
 from django.db import OperationalError, connections
@@ -53,14 +52,6 @@ def test_further_words_are_one_update_and_rare(presence, django_assert_num_queri
     assert (Worker.objects.live().count(), Worker.objects.get().handled) == (1, 9)
 
 
-def test_row_that_was_pruned_is_written_again(presence):
-    presence.show()
-    raw(Worker).all().delete()
-    presence._shown -= 11
-    presence.show()
-    assert Worker.objects.live().count() == 1
-
-
 @pytest.mark.django_db(transaction=True, databases=["default", "other"])
 def test_database_that_is_away_keeps_no_word_from_another():
     def down(*args):
@@ -85,17 +76,6 @@ def test_what_apps_publish_is_written_when_it_changes(statements_of_show):
     published["colors"] = ["blue"]
     assert "published" in statements_of_show(presence)
     assert Worker.objects.get().published == {"colors": ["blue"]}
-
-
-def test_what_was_rolled_back_is_published_again(statements_of_show, monkeypatch):
-    presence = Presence(new_worker_id(), [operations_of(Errand)], lambda: dict(FIGURES), lambda: {"color": "red"})
-    with monkeypatch.context() as patched:
-        patched.setattr(connections["default"], "_commit", refuse)
-        with pytest.raises(OperationalError):
-            presence.show()
-    assert not Worker.objects.exists()
-    assert "published" in statements_of_show(presence)
-    assert Worker.objects.get().published == {"color": "red"}
 
 
 def refuse():
@@ -155,13 +135,3 @@ def test_heartbeat_survives_a_database_that_is_away(presence, monkeypatch, caplo
     heartbeat.stop(5)
     event = next(record for record in caplog.records if record.msg == "stator.heartbeat_failed")
     assert (event.error, event.message_text) == ("OperationalError", "the disk is full")
-
-
-class Listening:
-    def __init__(self, **troubles):
-        self.listeners = [SimpleNamespace(alias=alias, trouble=trouble) for alias, trouble in troubles.items()]
-
-
-def test_worker_without_notifications_publishes_why():
-    assert published_by(Listening(default="refused", other=""))["deaf"] == {"default": "refused"}
-    assert "deaf" not in published_by(Listening(other=""))

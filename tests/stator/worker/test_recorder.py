@@ -155,14 +155,6 @@ async def test_claims_that_have_ended_are_let_go_and_leases_that_ran_out_are_cou
 
 
 @on_loop
-async def test_states_that_became_ready_wake_their_lane(writing):
-    writing, operations = writing(), FakeOperations()
-    writing.add(Moved(WorkGraph.awaited), DONE, operations=operations)
-    await writing.recorder.flush()
-    assert [names for _, names in writing.woken if names] == [{"awaited"}]
-
-
-@on_loop
 async def test_what_comes_in_during_a_write_is_the_next_batch(writing):
     writing = writing()
     writing.add(DONE)
@@ -180,20 +172,6 @@ async def test_what_comes_in_during_a_write_is_the_next_batch(writing):
     assert await flushing == 1
     assert writing.recorder.came.is_set()
     assert await writing.recorder.flush() == 1
-
-
-@on_loop
-async def test_what_came_in_during_an_outage_is_written_with_what_could_not_be(writing):
-    writing = writing()
-    writing.answers = [OperationalError("gone")]
-    writing.add(DONE)
-    with pytest.raises(OperationalError):
-        await writing.recorder.flush()
-    writing.add(DONE, DONE)
-
-    assert await writing.recorder.flush() == 3
-
-    assert not writing.recorder.held
 
 
 @on_loop
@@ -215,15 +193,6 @@ async def test_database_that_is_away_keeps_no_outcome_of_another_from_being_writ
 
 
 @on_loop
-async def test_outcomes_of_a_database_that_is_away_do_not_keep_another_from_being_claimed(writing):
-    writing = writing(size=1)
-    away = elsewhere(FakeOperations())
-    writing.add(*[DONE] * module.MOST_BATCHES, operations=away)
-    assert writing.recorder.is_behind(away)
-    assert not writing.recorder.is_behind(FakeOperations())
-
-
-@on_loop
 async def test_is_behind_while_several_batches_wait_or_are_being_written(writing):
     writing = writing(size=2)
     writing.add(*[DONE] * (2 * module.MOST_BATCHES - 1))
@@ -238,24 +207,6 @@ async def test_is_behind_while_several_batches_wait_or_are_being_written(writing
     writing.add(DONE, DONE)
     assert writing.recorder.is_behind(FakeOperations())
     await writing.recorder.flush()
-    assert not writing.recorder.is_behind(FakeOperations())
-
-
-@on_loop
-async def test_each_batch_that_is_written_lets_claims_go_on(writing):
-    writing, operations = writing(size=2), FakeOperations()
-    writing.add(*[DONE] * 6, operations=operations)
-    await writing.recorder.flush()
-    assert writing.woken == [(operations, set())] * 3
-
-
-@on_loop
-async def test_outcomes_whose_rows_are_locked_do_not_keep_others_from_being_claimed(writing):
-    writing = writing(size=1)
-    claims = writing.add(*[DONE] * 2 * module.MOST_BATCHES)
-    writing.answers = [Written(deferred=[(claim, DONE)]) for claim in claims]
-    await writing.recorder.flush()
-    assert len(writing.recorder.held) == len(claims)
     assert not writing.recorder.is_behind(FakeOperations())
 
 
@@ -283,28 +234,3 @@ async def test_outcomes_of_a_locked_model_are_written_soon_after_without_being_a
     assert await writing.recorder.flush() == 1
     assert not writing.recorder.held
     assert not writing.recorder.is_behind(locked)
-
-
-@on_loop
-async def test_outcomes_of_a_locked_model_do_not_keep_others_from_being_claimed(writing):
-    writing, locked, other = writing(size=1), FakeOperations("app.locked"), FakeOperations("app.other")
-    writing.answers = [lock_timeout()]
-    writing.add(*[DONE] * 2 * module.MOST_BATCHES, operations=locked)
-    assert writing.recorder.is_behind(other)
-    await writing.recorder.flush()
-    assert not writing.recorder.is_behind(other)
-
-
-@on_loop
-async def test_claims_that_cannot_be_recorded_are_told_by_database_until_they_can(writing):
-    writing = writing()
-    writing.answers = [OperationalError("too many connections")]
-    held = writing.add(DONE, DONE)
-    assert writing.recorder.unrecorded() == {}
-    with pytest.raises(OperationalError):
-        await writing.recorder.flush()
-    assert writing.recorder.unrecorded() == {"default": held}
-    writing.recorder.forget({id(held[0])})
-    assert writing.recorder.unrecorded() == {"default": held[1:]}
-    await writing.recorder.flush()
-    assert writing.recorder.unrecorded() == {}

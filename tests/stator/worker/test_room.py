@@ -40,18 +40,6 @@ def test_one_slow_attempt_counts_at_once_and_short_ones_bit_by_bit():
     assert room.ahead("app.model", False, 10) == room.ahead("app.other", True, 10) == 0
 
 
-def test_two_claims_are_ahead_at_most_and_each_is_worth_its_statement():
-    room = room_of(CONCURRENCY=100, BATCH_SIZE=500)
-    make_short(room)
-    assert [room.rows("app.model", True, 1, waiting) for waiting in (0, 500, 501, 1000)] == [500, 500, 0, 0]
-
-
-def test_no_more_is_ahead_than_the_places_can_do_soon():
-    room = room_of(CONCURRENCY=2, BATCH_SIZE=500)
-    make_short(room, seconds=AHEAD / 10)
-    assert room.rows("app.model", True, 1, 0) == 2 + 19
-
-
 def test_nothing_is_claimed_ahead_while_no_place_is_free():
     room = room_of(CONCURRENCY=2)
     make_short(room)
@@ -85,14 +73,6 @@ def test_short_attempts_in_threads_are_claimed_ahead_of_all_that_are_not_stuck()
     assert room.rows("app.slow", False, 1, 0) == 2
     room.threaded += 1
     assert room.rows("app.slow", False, 1, 0) == 1
-
-
-def test_batches_are_claimed_for_places_alone():
-    room = room_of(CONCURRENCY=3, THREADS=2, BATCH_SIZE=1000)
-    make_short(room)
-    make_short(room, is_async=False)
-    assert room.rows("app.model", True, 10, 500) == 30
-    assert room.rows("app.model", False, 10, 0) == 20
 
 
 def test_no_more_of_a_model_is_claimed_than_its_own_limit():
@@ -139,25 +119,3 @@ def test_handlers_that_need_threads_have_the_room_of_these():
     assert room.rows("app.model", True, 1, 0, without_threads=True) == 100
     threads.are_expected = False
     assert room.rows("app.model", True, 1, 0) == 100
-
-
-def test_calls_are_claimed_ahead_as_far_as_they_begin_soon():
-    room = room_of(CONCURRENCY=20)
-    room.call_threads["app.model"] = Threads(10)
-    make_short(room, is_async=False, seconds=0.99 * SHORT)
-    assert room.rows("app.model", True, 1, 0) == 20
-    room.calling["app.model"] = 16
-    assert room.rows("app.model", True, 1, 0) == 0, "it would not be worth a statement"
-    room.calling["app.model"] = 15
-    assert room.rows("app.model", True, 1, 0) == 5
-    room.took("app.model", False, 1.0)
-    assert (room.rows("app.model", True, 1, 0), room.surplus("app.model")) == (0, 5)
-
-
-def test_short_calls_are_claimed_in_batches_whatever_the_places_of_the_loop():
-    room = room_of(CONCURRENCY=20)
-    room.call_threads["app.model"] = Threads(10)
-    make_short(room, is_async=False, seconds=0.0001)
-    assert room.rows("app.model", True, 1, 0) == 500
-    room.calling["app.model"] = 300
-    assert (room.rows("app.model", True, 1, 0), room.surplus("app.model")) == (0, 0)

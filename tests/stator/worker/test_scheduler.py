@@ -99,13 +99,6 @@ async def test_sleeps_exactly_until_the_next_row_comes_due(pauses):
 
 
 @on_loop
-async def test_rows_that_come_due_one_after_another_do_not_keep_it_looking(pauses):
-    scheduler = Looking()
-    scheduler.found = Work(next_due=0.0001)
-    assert await idle(scheduler, pauses) == FIRST_LOOK
-
-
-@on_loop
 async def test_looks_that_take_long_take_a_part_of_the_time(monkeypatch, pauses):
     clock, takes = [100.0], [0.5]
 
@@ -206,16 +199,6 @@ async def test_database_that_is_away_holds_up_no_poll_and_no_duty_of_another(mon
     assert done["default"] == []
 
 
-@on_loop
-async def test_only_database_that_is_away_is_waited_for(monkeypatch):
-    databases = Databases(monkeypatch)
-    databases.away = "default"
-    only = Scheduler(databases.operations[1:], databases.lanes[1:], Settings(), at_once)
-    with pytest.raises(OperationalError, match="away"):
-        await only.tick(lambda: None)
-    assert only.passes == 0
-
-
 class OneDatabase(Databases):
     """Three models in one, of which some may be locked by others."""
 
@@ -261,28 +244,6 @@ async def test_locked_model_keeps_no_look_and_no_duty_from_others_of_its_databas
     assert database.of[locked] == [*START, *PASS]
     assert len(database.of[others[0]]) <= len([*START, *PASS, SAMPLE, PRUNE])
     assert database.scheduled == 1
-
-
-@on_loop
-async def test_tables_of_the_framework_that_are_locked_are_waited_for_once_and_not_once_for_each_model(monkeypatch):
-    database, pruned = OneDatabase(monkeypatch), []
-
-    def perform(duty, *models, stopped):
-        if duty is PRUNE:
-            pruned.append(models)
-            raise lock_timeout()
-
-    monkeypatch.setattr(module, "perform", perform)
-    await database.tick()
-    assert len(pruned) == 1
-
-
-@on_loop
-async def test_looks_that_wait_for_a_lock_do_not_pass_for_slow_ones(monkeypatch):
-    database = OneDatabase(monkeypatch)
-    database.locked = {database.operations[0]}
-    await database.tick()
-    assert database.scheduler._least == FIRST_LOOK
 
 
 @on_loop

@@ -4,19 +4,16 @@ import time
 
 import pytest
 from asgiref.sync import async_to_sync
-from django.db import OperationalError, ProgrammingError
+from django.db import OperationalError
 
 from stator.graph.outcomes import Waiting
-from stator.models import Stats, Worker
+from stator.models import Worker
 from stator.runner import StatorRunner
-from stator.worker import executor as executor_module
 from stator.worker import schema as module
 from stator.worker.executor import UNFIT, attempt_async, attempt_sync
-from stator.worker.outage import Outages
 from stator.worker.presence import Presence
 from stator.worker.recorder import Recorder
 from stator.worker.startup import Unusable
-from stator.worker.threads import DatabaseThreads
 from tests.stator.making import claim_all, operations_of, put, raw, row
 from tests.stator.worker.fakes import FakeClaim
 from tests.stator.worker.lacking import error_of, run, wait_for, without
@@ -50,11 +47,6 @@ class TestSchema:
         schema._next = time.monotonic()
         wait_for(schema.look_again)
         assert schema.left_out == []
-
-    def test_complete_tables_are_not_read_again(self, schema, django_assert_num_queries):
-        wait_for(schema.examine)
-        with django_assert_num_queries(0):
-            wait_for(schema.look_again)
 
     def test_no_model_that_is_left_ends_the_worker_with_a_line_for_each(self, schema):
         with without(Line, "name"), without(SyncLine, "state"), pytest.raises(Unusable) as caught:
@@ -94,14 +86,6 @@ class TestAttempts:
         assert isinstance(outcome, Waiting)
         assert "absent" in outcome.failure.message
 
-    @pytest.mark.parametrize("state", ["called", "awaited"])
-    def test_table_that_cannot_be_read_says_nothing(self, state, monkeypatch):
-        def away(model, alias):
-            raise OperationalError("server closed the connection unexpectedly")
-
-        monkeypatch.setattr(executor_module, "lack_of", away)
-        assert "absent" in self.outcome_of(state, error_of()).failure.message
-
     def test_atomic_attempt_is_released_too(self):
         transfer, operations = put(Transfer), operations_of(Transfer)
         claims = claim_all(operations)
@@ -139,16 +123,6 @@ class TestRecords:
         rows = raw(Measure).values_list("state", "state_ready", "state_claim", "state_attempts", "state_failures")
         assert set(rows) == {("new", True, None, 1, 0)}
 
-    def test_so_they_are_by_the_threads_of_a_worker(self):
-        ended = self.attempted()
-        threads = DatabaseThreads([ended[0][0].operations])
-        try:
-            with without(Measure, "label"):
-                self.flush(ended, threads.record)
-        finally:
-            threads.stop(10)
-        assert set(raw(Measure).values_list("state", "state_claim", "state_failures")) == {("new", None, 0)}
-
     def test_leases_of_rows_that_cannot_even_be_released_run_out(self, caplog):
         ended = self.attempted()
         with without(Measure, "state_claim"):
@@ -157,12 +131,6 @@ class TestRecords:
         assert (recorder.failed, recorder.lost) == (0, 0)
         assert raw(Measure).filter(state="new", state_claim__isnull=False, state_failures=0).count() == 3
         assert caplog.records == []
-
-    def test_outcomes_are_refused_as_ever_where_another_table_lacks_something(self, caplog):
-        ended = self.attempted(1)
-        with without(Stats, "handled"):
-            self.flush(ended)
-        assert {record.getMessage() for record in caplog.records} == {"stator.record_refused"}
 
 
 class TestWorker:
@@ -186,10 +154,3 @@ class TestWorker:
         pair[0].lacking = "table testapp_line lacks column name"
         presence.leave()
         assert Worker.objects.get().models == ["testapp.syncline"]
-
-
-def test_errors_of_another_kind_are_as_they_were(pair):
-    outages = Outages()
-    with pytest.raises(ProgrammingError), outages.noted("default"):
-        raise ProgrammingError("permission denied for table testapp_line")
-    outages.raise_first()

@@ -9,10 +9,10 @@ from opentelemetry import trace
 from opentelemetry.trace import SpanKind, StatusCode
 
 from stator.exceptions import TryAgainLater
-from stator.graph.outcomes import Moved, Released
+from stator.graph.outcomes import Moved
 from stator.worker import attempts as slots_module
 from stator.worker.attempts import Attempts, calls_of
-from stator.worker.executor import PLAIN, attempt_async
+from stator.worker.executor import attempt_async
 from tests.stator.worker.fakes import FakeClaim, FakeOperations, WorkGraph, on_loop, until
 from tests.stator.worker.spans import ON, attempt, either_way
 
@@ -85,23 +85,6 @@ def test_error_is_an_event_in_the_words_in_which_it_is_kept(spans, is_async):
     assert (span.attributes["stator.outcome"], span.attributes["error.type"]) == ("failed", "ConnectionError")
     assert span.attributes["stator.delay"] == outcome.delay
     assert "hunter2" not in span.to_json()
-
-
-@either_way
-def test_error_is_recorded_the_same_without_spans(spans, is_async):
-    """Its traceback, too, and the fingerprint by which errors are grouped."""
-
-    def act():
-        raise ValueError("no")
-
-    assert attempt(act, is_async)[1].failure == attempt(act, is_async, calls=PLAIN)[1].failure
-    assert len(spans.all()) == 1
-
-
-@either_way
-def test_attempt_that_comes_too_late_has_no_span(spans, is_async):
-    assert attempt(pytest.fail, is_async, deadline=0.0)[1] == Released()
-    assert spans.all() == []
 
 
 @on_loop
@@ -186,33 +169,6 @@ def test_async_handlers_that_take_turns_have_each_their_own(spans):
     assert {span.parent.span_id for span in spans.named("in a thread")} == {span.context.span_id for span in children}
 
 
-def test_async_handlers_that_do_not_suspend_still_share_a_task(spans, monkeypatch):
-    # On a crowded machine they take longer than a task may.
-    monkeypatch.setattr(slots_module, "SLICE", 60.0)
-    tasks = set()
-
-    async def act():
-        tasks.add(asyncio.current_task())
-        return "done"
-
-    @on_loop
-    async def attempt_all():
-        ended = []
-        attempts = Attempts(ON, lambda *pair: ended.append(pair), lambda *recorded: None)
-        attempts.begin([FakeClaim(FakeOperations(), "awaited", act) for _ in range(20)])
-        await until(lambda: len(ended) == 20)
-
-    attempt_all()
-    assert (len(spans.all()), len(tasks)) == (20, 1)
-
-
-def test_attempt_within_another_span_is_its_child(spans):
-    with spans.tracer.start_as_current_span("request") as request:
-        attempt(lambda: "done")
-        assert trace.get_current_span() is request
-    assert spans.named("attempt app.model.called")[0].parent.span_id == request.context.span_id
-
-
 # Handlers that do not return
 
 
@@ -261,13 +217,3 @@ async def test_span_of_an_async_handler_that_is_abandoned_ends_then_and_once(spa
     for _ in range(10):
         await asyncio.sleep(0)
     assert spans.one().attributes["stator.outcome"] == "failed"
-
-
-@on_loop
-async def test_span_of_what_still_runs_when_the_worker_leaves_says_released(spans):
-    attempts = Attempts(ON, lambda *pair: None, lambda *recorded: None)
-    claim = FakeClaim(FakeOperations(), "awaited", asyncio.Event().wait)
-    attempts.begin([claim])
-    await until(lambda: claim.started)
-    attempts.release_all()
-    assert spans.one().attributes["stator.outcome"] == "released"

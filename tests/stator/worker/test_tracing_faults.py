@@ -6,17 +6,11 @@ import threading
 import time
 
 import pytest
-from django.test import override_settings
 from opentelemetry import trace
 from opentelemetry.sdk.trace import SpanProcessor
-from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
-from stator.checks import settings_checks
-from stator.conf import Settings, load_settings
 from stator.graph.outcomes import Moved
 from stator.worker import tracing
-from stator.worker.attempts import calls_of
-from stator.worker.executor import PLAIN
 from tests.stator.worker.fakes import WorkGraph
 from tests.stator.worker.spans import attempt, either_way
 from tests.testapp.models import Line, SyncLine
@@ -76,19 +70,6 @@ def test_exporter_that_fails_at_the_end_is_logged_only(provide, monkeypatch, cap
     assert caplog.messages == ["stator.tracing_failed"]
 
 
-def test_span_that_is_not_sampled_gets_no_attributes(provide, monkeypatch):
-    spans = provide(sampler=ALWAYS_OFF)
-    told = []
-    monkeypatch.setattr(tracing, "_tell", lambda *arguments: told.append(arguments))
-    assert attempt(lambda: "done")[1] == Moved(WorkGraph.done)
-    assert (spans.all(), told) == ([], [])
-
-
-def test_handlers_are_called_without_a_detour_where_nobody_traces():
-    assert calls_of(Settings()) is PLAIN
-    assert not Settings().TRACING
-
-
 def python(code, environment):
     command = [sys.executable, "-c", code]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
@@ -127,9 +108,3 @@ def test_missing_package_is_one_line_and_a_worker_that_does_not_start(subprocess
     checked = python(MISSING.replace("ARGUMENT", "check"), environment)
     assert "(stator.E001) STATOR setting: TRACING needs opentelemetry-api, which is not installed." in checked.stderr
     assert f"HINT: {remedy}." in checked.stderr
-
-
-@override_settings(STATOR={"TRACING": True})
-def test_package_that_is_there_is_nothing_to_complain_of():
-    assert load_settings().TRACING
-    assert not [message for message in settings_checks() if "TRACING" in message.msg]

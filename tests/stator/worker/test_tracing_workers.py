@@ -4,26 +4,22 @@ import json
 import threading
 
 import pytest
-from django.db import OperationalError
 from opentelemetry import trace
 from opentelemetry.trace import SpanKind, StatusCode
 
 from stator.db import operations_for
 from stator.db.interface import new_worker_id
-from stator.models import Report
 from stator.runner import StatorRunner
-from stator.worker import tracing
 from stator.worker.attempts import calls_of
 from stator.worker.executor import attempt_sync
 from tasks.models import Queue, Task
 from tests.processes import wait_until
-from tests.stator.making import ago, change
+from tests.stator.making import change
 from tests.stator.running import work
 from tests.stator.worker.spans import ON
 from tests.testapp import actions
-from tests.testapp.basic import Deed, Step
 from tests.testapp.models import Line, SyncLine
-from tests.testapp.power import Crate, Freight, Order, Transfer
+from tests.testapp.power import Crate, Order, Transfer
 
 
 @pytest.fixture
@@ -46,15 +42,6 @@ class TestWorkers:
             assert {span.attributes["stator.outcome"] for span in made} == {"moved"}
         assert len(spans.all()) == 8
 
-    def test_error_in_the_report_is_that_of_the_span(self, spans, traced, deeds):
-        deeds["fail"] = raising_for_objects(OSError("token=abc was refused"))
-        deed = Deed.objects.create(deed="fail")
-        work(Deed)
-        span, report = spans.one(), Report.objects.get(object_pk=str(deed.pk))
-        (event,) = span.events
-        assert event.attributes["exception.message"] == report.message == "token=*** was refused"
-        assert event.attributes["exception.stacktrace"] == report.traceback
-
     def test_error_that_moves_the_object_tells_where(self, spans, traced):
         transfer = Transfer.objects.create(deed="raise")
         change(transfer, state_failures=2)
@@ -72,24 +59,6 @@ class TestWorkers:
         assert (span.attributes["stator.outcome"], span.attributes["stator.next_state"]) == ("moved", "sent")
         assert not {"stator.pk", "messaging.message.id", "stator.claim"} & set(span.attributes)
 
-    def test_batch_of_many_names_so_many_keys(self, spans, traced, monkeypatch):
-        monkeypatch.setattr(tracing, "MOST_KEYS", 2)
-        Crate.objects.bulk_create(Crate() for _ in range(4))
-        work(Crate)
-        assert (len(spans.one().attributes["stator.pks"]), spans.one().attributes["stator.outcome"]) == (2, "moved")
-
-    def test_batch_with_different_answers_counts_them(self, spans, traced):
-        lost, _, torn, _ = [Crate.objects.create(deed=deed) for deed in ("lose", "send", "error", "wait")]
-        work(Crate)
-        span = spans.one()
-        assert span.attributes["stator.outcome"] == "mixed"
-        counts = {word: span.attributes[f"stator.outcomes.{word}"] for word in ("moved", "failed", "waits")}
-        assert counts == {"moved": 2, "failed": 1, "waits": 1}
-        assert span.attributes["error.type"] == "OSError"
-        assert "stator.next_state" not in span.attributes
-        (event,) = span.events
-        assert event.attributes["stator.pks"] == (str(torn.pk),)
-
     @pytest.mark.parametrize("deed", ["raise", "stranger"])
     def test_batch_that_fails_has_a_span_and_then_each_of_its_objects(self, spans, traced, deed):
         crates = [Crate.objects.create(deed=deed), Crate.objects.create(), Crate.objects.create()]
@@ -102,16 +71,6 @@ class TestWorkers:
         assert pks == [(str(crate.pk),) for crate in crates]
         assert [span.attributes["stator.outcome"] for span in singles] == ["failed", "moved", "moved"]
         assert all(span.parent is None and span.start_time >= whole.end_time for span in singles)
-
-    def test_asynchronous_and_atomic_batches_too(self, spans, traced):
-        good, bad = Freight.objects.create(), Freight.objects.create(weight=-1)
-        work(Freight)
-        (loading,) = spans.named("attempt testapp.freight.loading")
-        assert (loading.attributes["stator.outcome"], loading.attributes["stator.next_state"]) == ("moved", "loaded")
-        whole, *singles = spans.named("attempt testapp.freight.loaded")
-        assert (whole.attributes["stator.outcome"], whole.attributes["error.type"]) == ("failed", "ValueError")
-        outcomes = {span.attributes["stator.pks"]: span.attributes["stator.outcome"] for span in singles}
-        assert outcomes == {(str(good.pk),): "moved", (str(bad.pk),): "failed"}
 
     def test_atomic_attempt_has_a_span_and_one_whose_claim_has_ended_says_so(self, spans):
         transfer = Transfer.objects.create()
@@ -126,17 +85,6 @@ class TestWorkers:
         assert lost.attributes["stator.claim"] != moved.attributes["stator.claim"] == again.token.hex
         assert moved.attributes["stator.pk"] == str(transfer.pk)
 
-    def test_atomic_attempt_that_cannot_begin_says_so(self, spans, monkeypatch):
-        def away(claims):
-            raise OperationalError("the connection is closed")
-
-        Transfer.objects.create()
-        operations = operations_for(Transfer, ON, new_worker_id())
-        claims = operations.claim(list(Transfer.state_graph.automatic_states), 1)
-        monkeypatch.setattr(operations, "lock_claimed", away)
-        attempt_sync(claims, calls_of(ON))
-        assert spans.one().attributes["stator.outcome"] == "released"
-
     def test_statement_that_moves_rows_without_a_handler_has_a_span_where_it_moved_any(self, spans, traced):
         for amount in (200, 300, 1):
             Order.objects.create(amount=amount)
@@ -146,12 +94,6 @@ class TestWorkers:
         assert (span.attributes["stator.next_state"], span.attributes["stator.reason"]) == ("working", "condition met")
         assert span.end_time > span.start_time
         assert span.kind is SpanKind.CONSUMER
-
-    def test_timeout_has_a_span_in_a_single_cycle_as_well(self, spans, traced):
-        change(Step.objects.create(), state="outside", state_ready=False, state_changed=ago(7300))
-        StatorRunner([Step]).run_single_cycle()
-        (span,) = spans.named("move testapp.step.outside")
-        assert (span.attributes["stator.next_state"], span.attributes["stator.reason"]) == ("failed", "timed out")
 
     def test_attempts_of_a_single_cycle_have_spans_below_that_of_the_caller(self, spans, traced):
         Line.objects.create()
@@ -175,13 +117,6 @@ class TestWorkers:
         ((thread, span_id),) = found
         assert (span_id, span.attributes["stator.next_state"]) == (span.context.span_id, "completed")
         assert thread.startswith("tasks-action")
-
-
-def raising_for_objects(error):
-    def act(instance):
-        raise error
-
-    return act
 
 
 # Real worker processes, with the settings of the guide

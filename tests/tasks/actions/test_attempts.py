@@ -1,22 +1,18 @@
 """Actions are attempted: what they are given, and what is made of how they end."""
 
-import asyncio
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from asgiref.sync import async_to_sync
-from django.db import OperationalError, connection
+from django.db import connection
 from django.db.models import QuerySet
 from django.db.models.functions import Now
-from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
 import tasks
 from stator.models import History
 from stator.runner import StatorRunner
 from stator.testing import Moved, Waiting, advance, attempt, drain
-from tasks.actions import attempts as actions
 from tasks.actions.registry import Action, Context, registry
 from tasks.models import Queue, Task
 from tests.commanding import asked
@@ -69,47 +65,6 @@ class TestArguments:
         assert (task.state, report(task).error) == ("pending", "TypeError")
 
 
-class OfQueue:
-    """A task that says how often its queue was asked for, and is refused at first so many times."""
-
-    def __init__(self, operations: Any, refused: int = 0) -> None:
-        self.stator, self.queue_id = SimpleNamespace(operations=operations), 7
-        self.asked, self.refused = 0, refused
-
-    @property
-    def queue(self) -> str:
-        self.asked += 1
-        if self.asked <= self.refused:
-            raise OperationalError("away")
-        return "queue"
-
-
-class TestQueueOfAttempts:
-    def ask(self, task: Any, times: int) -> list[Any]:
-        async def together() -> list[Any]:
-            return await asyncio.gather(*(actions._queue_of(task) for _ in range(times)), return_exceptions=True)
-
-        return async_to_sync(together)()
-
-    def test_of_many_that_begin_together_one_asks_for_it(self) -> None:
-        task = OfQueue(operations := TestQueueOfAttempts())
-        assert self.ask(task, 20) == ["queue"] * 20
-        assert self.ask(OfQueue(operations), 2) == ["queue"] * 2
-        assert task.asked == 1
-
-    def test_where_it_could_not_be_had_the_next_one_asks(self) -> None:
-        task = OfQueue(operations := TestQueueOfAttempts(), refused=2)
-        told = self.ask(task, 5)
-        assert [type(each) for each in told] == [OperationalError, OperationalError, str, str, str]
-        assert (self.ask(task, 1), task.asked, operations) == (["queue"], 3, operations)
-
-    def test_it_is_asked_for_again_after_a_while(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        task = OfQueue(operations := TestQueueOfAttempts())
-        monkeypatch.setattr(actions, "QUEUE_CACHE", -1.0)
-        assert [self.ask(task, 1), self.ask(task, 1), operations] == [["queue"], ["queue"], operations]
-        assert task.asked == 2
-
-
 class TestErrors:
     def test_an_error_is_recorded_and_the_task_is_retried_after_the_back_off_of_its_action(self) -> None:
         task = ran("break")
@@ -117,11 +72,6 @@ class TestErrors:
         assert (report(task).error, report(task).message) == ("tests.testapp.actions.Odd", "no")
         left = (task.state_next_attempt - Task.objects.annotate(now=Now()).get().now).total_seconds()
         assert 3 < left <= 40
-
-    def test_a_number_is_a_back_off_too(self) -> None:
-        outcome = attempt(make("resize", {"picture": 7}))
-        assert isinstance(outcome, Waiting)
-        assert outcome.delay == 30
 
     def test_after_its_attempts_it_is_errored_with_the_error_as_it_was(self) -> None:
         task = make("break", {"message": "never"})
@@ -153,29 +103,9 @@ class TestErrors:
             advance(3600, Task)
         assert [Task.objects.get(pk=task.pk).state for task in tasks_of_it] == ["errored", "pending", "pending"]
 
-    @override_settings(STATOR_TASKS={"MAX_ATTEMPTS": 1})
-    def test_the_setting_is_what_is_left(self) -> None:
-        assert ran("unstorable").state == "errored"
-
     def test_fail_fails_at_once(self) -> None:
         task = ran("give-up")
         assert (task.state, report(task).error) == ("errored", "stator.exceptions.Fail")
-
-    def test_what_would_end_a_process_is_an_error(self) -> None:
-        task = ran("leave")
-        assert (task.state, report(task).error) == ("pending", "SystemExit")
-
-    def test_a_result_that_is_no_json_is_an_error(self) -> None:
-        task = ran("unstorable")
-        assert (task.state, task.result) == ("pending", None)
-        assert (
-            report(task).message
-            == "the result cannot be stored as JSON: Object of type object is not JSON serializable"
-        )
-
-    @override_settings(STATOR_TASKS={"PAYLOAD_LIMIT": 10})
-    def test_a_result_that_is_too_long_is_an_error(self) -> None:
-        assert "the result has" in report(ran("echo", "x" * 20)).message
 
     def test_later_is_no_error_but_ends_with_the_attempts(self) -> None:
         task = make("later")
@@ -230,10 +160,6 @@ class TestErrors:
     def test_a_task_that_holds_the_loop_for_too_long_fails(self) -> None:
         task = ran("deaf", 0.2, timeout=0.1)
         assert (task.state, report(task).error) == ("pending", "stator.exceptions.AttemptTimedOut")
-
-    def test_its_own_time_limit_comes_before_that_of_its_action(self) -> None:
-        task = ran("slow", timeout=0.05)
-        assert "timeout of 0.05 s" in report(task).message
 
     def test_a_result_of_before_does_not_stay(self) -> None:
         task = ran("echo", 5)

@@ -21,12 +21,6 @@ class TestRegistering:
         assert find("resize", "any").function is examples.resize
         assert "resize" in actions.registry
 
-    def test_the_function_stays_what_it_was(self) -> None:
-        assert examples.resize(3) == {"image": 3, "width": 100}
-
-    def test_the_same_function_may_come_again_as_when_its_module_is_loaded_again(self) -> None:
-        assert tasks.action("resize", backoff=30)(examples.resize) is examples.resize
-
     @pytest.mark.parametrize("name", ["", "two words", "django:os.system", "x" * 201, None, "a\n"])
     def test_bad_names_are_refused(self, name: Any) -> None:
         with pytest.raises(ValueError, match="is not a valid name for an action"):

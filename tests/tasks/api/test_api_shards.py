@@ -1,7 +1,6 @@
 """The HTTP API with queues in several databases: numbers of tasks alone tell programs' requests where to go."""
 
 import pytest
-from django.db import connections
 from django.db.models import prefetch_related_objects
 
 from tasks.api.access import parts
@@ -15,7 +14,7 @@ from tests.tasks.api.test_waiting import waiting as while_waiting
 from tests.tasks.making import make_queue
 from tests.tasks.serving import token
 from tests.tasks.sharding.conftest import all_awake
-from tests.tasks.sharding.databases import BOTH, away, copy_of, every, publish_into, values_of
+from tests.tasks.sharding.databases import BOTH, away, every, publish_into, values_of
 
 __all__ = ["all_awake"]
 
@@ -70,14 +69,6 @@ def test_task_of_another_database_is_canceled_and_requeued(call, given, queue):
     assert call("POST", f"tasks/{dead.pk}/requeue", None, given)[1]["status"] == "pending"
 
 
-def test_bulk_goes_to_both(call, given):
-    tasks = [{"action": "resize", "worker_count": 1 + number % 2} for number in range(8)]
-    status, found = call("POST", "queues/encode/tasks/bulk", {"tasks": tasks}, given)
-    assert status == 200
-    assert {each["task"]["status"] for each in found["results"]} == {"pending"}
-    assert {each["task"]["id"] >> BITS for each in found["results"]} == {0, 1}
-
-
 def test_parts_are_looked_for_in_the_database_of_each(queue):
     publish_into(queue, "default", worker_count=2)
     publish_into(queue, "other", worker_count=3)
@@ -119,13 +110,6 @@ def test_queue_that_is_in_the_other_database_by_itself_is_nobodys(call, queue):
     assert call("GET", f"tasks/{7 << BITS}", None, everything)[0] == 404
 
 
-def test_configuration_and_pauses_reach_the_copies(call, given, queue):
-    assert call("PATCH", "queues/encode", {"lease": 9}, given)[0] == 200
-    assert call("PUT", "queues/encode/pause", {"claim": True, "reason": "full"}, given)[0] == 200
-    assert (copy_of(queue).lease, copy_of(queue).pause_reason) == (9, "full")
-    assert call("POST", "queues/encode/claims", {"worker": "bot-1"}, given)[1]["claims"] == []
-
-
 def test_database_that_is_away_is_answered_with_503(call, given, queue):
     task = publish_into(queue, "other")
     (key,) = values_of("other")
@@ -150,11 +134,3 @@ def test_waiting_claim_is_woken_by_any_database(queue, given, monkeypatch, alias
         task = publish_into(queue, alias)
     assert [claim["task"]["id"] for claim in request.claims] == [task.pk]
     assert request.seconds < 5
-
-
-def test_waiting_claim_is_woken_although_one_database_is_away(queue, given, monkeypatch):
-    with away("other"):
-        assert waiting.with_ready({queue.pk}) == set()
-        publish_into(queue, "default")
-        assert waiting.with_ready({queue.pk}) == {queue.pk}
-    assert not connections["other"].in_atomic_block

@@ -9,7 +9,7 @@ from tests.stator.making import ago, raw
 from tests.tasks.making import make_queue
 from tests.tasks.serving import NOBODYS, token
 from tests.tasks.sharding.conftest import all_awake
-from tests.tasks.sharding.databases import BOTH, away, every
+from tests.tasks.sharding.databases import BOTH, every
 
 __all__ = ["all_awake"]
 
@@ -86,13 +86,6 @@ def test_who_lost_the_answer_is_answered_as_at_first(call, queue, given):
     assert sorted(task.result["n"] for task in every()) == [0, 1, 2]
 
 
-def test_result_that_is_read_otherwise_than_it_was_written_is_the_same(call, queue, given):
-    body = ends(held(queue, 1), result={"size": 1e23})
-    first = outcomes(call("POST", PATH, body, given))
-    assert outcomes(call("POST", PATH, body, given)) == first
-    assert [told for _, told in first] == ["completed"]
-
-
 def test_token_is_that_of_the_very_task(call, queue, given):
     mine, theirs = held(queue, 1, "bot-1"), held(queue, 1, "bot-2")
     for wrong in (NOBODYS, str(theirs[0].token)):
@@ -152,15 +145,6 @@ def test_it_takes_as_many_statements_for_many_as_for_few(call, given):
             assert {told for _, told in outcomes(call("POST", PATH, ends(claims), given))} == {"completed"}
         counts.append(len(sent))
     assert counts[2] <= counts[1] + 2 < 40
-
-
-def test_database_that_is_away_is_answered_and_tried_again(call, given):
-    queue = make_queue(databases=BOTH)
-    claims = held(queue, 4)
-    with away("other"):
-        assert call("POST", PATH, ends(claims), given)[0] == 503
-    assert [told for _, told in outcomes(call("POST", PATH, ends(claims), given))] == ["completed"] * 4
-    assert raw(Task, "other").filter(state="completed").count() == 2
 
 
 def test_many_fail_each_with_its_own_error(call, queue, given):

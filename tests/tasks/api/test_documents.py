@@ -34,17 +34,6 @@ def test_document_is_valid(document):
     assert document["info"]["title"] == "Tasks"
 
 
-def test_every_endpoint_has_a_summary_and_a_description(document):
-    found = dict(operations(document))
-    assert len(found) > 1
-    for name, operation in found.items():
-        assert operation["summary"] != operation["operationId"].title(), name
-        assert operation["description"], name
-        assert "Traceback" not in operation["description"]
-    summaries = [operation["summary"] for operation in found.values()]
-    assert len(set(summaries)) == len(summaries)
-
-
 def test_every_endpoint_says_how_it_is_entered_and_how_it_refuses(document):
     for name, operation in operations(document):
         if name == "GET /api/health":
@@ -53,20 +42,6 @@ def test_every_endpoint_says_how_it_is_entered_and_how_it_refuses(document):
         assert operation["security"] == [{"Token": []}], name
         assert {"401", "403", "429", "503"} <= set(operation["responses"]), name
     assert document["components"]["securitySchemes"] == {"Token": {"type": "http", "scheme": "bearer"}}
-
-
-def test_every_property_has_an_example(document):
-    for name, schema in document["components"]["schemas"].items():
-        for field, found in schema.get("properties", {}).items():
-            # Others' schemas have theirs.
-            nested = "$ref" in found or "$ref" in found.get("items", {})
-            assert nested or "examples" in found or "example" in found, f"{name}.{field}"
-
-
-def test_every_filter_has_an_example(document):
-    for name, operation in operations(document):
-        for parameter in operation["parameters"]:
-            assert parameter["in"] == "path" or "example" in parameter["schema"], f"{name} {parameter['name']}"
 
 
 @pytest.mark.django_db

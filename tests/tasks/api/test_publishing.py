@@ -81,11 +81,6 @@ class TestPublishing:
         assert (status, found["error"], Task.objects.exists()) == (422, "invalid", False)
         assert "enqueue it there" in found["detail"]
 
-    def test_exclusive_queue_wants_its_key(self, call):
-        Queue.objects.create(name="alone", kind="exclusive", exclusive_key="title", actions_elsewhere=True)
-        assert call("POST", "queues/alone/tasks", {"action": "a"}, token())[0] == 422
-        assert not Task.objects.exists()
-
     def test_running_task_is_changed_and_its_holder_follows(self, call, scene):
         given, held = token(), scene.path("tasks/{held}")
         status, found = call(
@@ -107,29 +102,6 @@ class TestPublishing:
         assert call("POST", f"tasks/{scene.held.pk}/cancel", None, given)[0] == 409
         assert call("POST", f"tasks/{scene.held.pk}/requeue", None, given)[0] == 409
         scene.claim.verify()
-
-    def test_attempts_are_those_of_the_task(self, call, queue):
-        Queue.objects.update(same_worker_again=True)
-        task, given = queue.publish("resize", key="k", max_attempts=2).task, token()
-
-        def attempts():
-            told = {
-                call("GET", f"tasks/{task.pk}", None, given)[1]["attempts"],
-                call("GET", "tasks", None, given)[1]["tasks"][0]["attempts"],
-                call("POST", "queues/encode/tasks", {"action": "resize", "key": "k"}, given)[1]["task"]["attempts"],
-            }
-            assert told == {Task.objects.get().attempts}
-            return told.pop()
-
-        assert attempts() == 0
-        for _ in range(2):
-            queue.claim(worker="bot-1")[0].fail("no")
-        assert attempts() == 2
-        assert call("POST", f"tasks/{task.pk}/requeue", None, given)[1]["attempts"] == attempts() == 0
-        [claim] = queue.claim(worker="bot-1")
-        assert attempts() == 1
-        claim.resolve()
-        assert attempts() == 1
 
     def test_attempts_of_an_action_in_python_are_shown_as_well(self, call, queue):
         task, given = queue.publish("echo", 7).task, token()

@@ -3,7 +3,6 @@
 import pytest
 from django.core.exceptions import ValidationError
 from django.db import connection
-from django.urls import reverse
 
 import tasks
 from stator.models import Worker
@@ -13,7 +12,7 @@ from tasks.api import queues as module
 from tasks.api.rate_limits import rates
 from tasks.models import Queue, Task
 from tasks.queue.serving import service_of
-from tests.tasks.making import fresh, make_queue
+from tests.tasks.making import fresh
 from tests.tasks.serving import token
 
 pytestmark = pytest.mark.django_db
@@ -246,26 +245,3 @@ class TestConfiguring:
                 [False] * 5,
             )
         assert Queue.objects.get().http_actions == []
-
-
-def test_it_holds_up_no_task_of_python_of_the_same_value(ask, register):
-    queue = make_queue("films", exclusive_key="title")
-    assert ask("queues/films/tasks", {"action": "cut", "metadata": {"title": "abc"}, "priority": 1})[0] == 201
-    register("cut")
-    register("delete")
-    queue.publish("delete", {"account": 7}, metadata={"title": "abc"}, priority=2)
-    drain(Task)
-    assert deleted == [{"account": 7}]
-
-
-def test_form_of_a_queue_has_the_list(admin_client):
-    body = {"name": "new", "kind": "simple", "exclusive_key": "", "worker_retries": "0"}
-    add = reverse("admin:tasks_queue_add")
-    refused = admin_client.post(add, body | {"http_actions": '["two words"]'})
-    assert "is not the name of an action" in refused.context["adminform"].form.errors["http_actions"][0]
-    assert admin_client.post(add, body | {"http_actions": '["resize"]'}).status_code == 302
-    assert (Queue.objects.get().http_actions, Queue.objects.get().actions_elsewhere) == (["resize"], False)
-    change = reverse("admin:tasks_queue_change", args=[Queue.objects.get().pk])
-    body = {"worker_retries": "0", "initial-http_actions": '["resize"]', "http_actions": ""}
-    assert admin_client.post(change, body).status_code == 302
-    assert Queue.objects.get().http_actions == []

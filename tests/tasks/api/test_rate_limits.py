@@ -59,23 +59,6 @@ def test_over_several_processes_never_more(consumer):
     assert 100 - 2 * 100 // 20 <= count <= 100
 
 
-def test_threads_of_one_process_waste_nothing(consumer):
-    rates, counts = Rates(), []
-
-    def work():
-        try:
-            counts.append(allowed(rates, consumer, 40, 20))
-        finally:
-            connections.close_all()
-
-    threads = [threading.Thread(target=work) for _ in range(5)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sum(counts) == 40
-
-
 def test_threads_that_ask_at_once_take_one_block(consumer):
     rates, start, counts = Rates(), threading.Barrier(8), []
 
@@ -94,14 +77,6 @@ def test_threads_that_ask_at_once_take_one_block(consumer):
     assert counts == [1] * 8
     consumer.refresh_from_db()
     assert consumer.used_count == 400 // module.BLOCKS
-
-
-def test_rest_of_a_block_that_is_too_small_is_not_lost(consumer):
-    rates = Rates()
-    rates.take(consumer, 40)
-    # One is left of the first block of two, and five are more than that.
-    rates.take(consumer, 40, 5)
-    assert allowed(rates, consumer, 40, 60) == 34
 
 
 def test_writes_are_few_and_refusals_cost_nothing(consumer):
@@ -123,15 +98,6 @@ def test_refusal_says_when_the_minute_ends(consumer):
         rates.take(consumer, 1)
     assert refused.value.status == 429
     assert 29 <= int(refused.value.headers["Retry-After"]) <= 30
-
-
-def test_consumers_do_not_share(consumer):
-    other = Consumer(name="other")
-    other.issue()
-    other.save()
-    rates = Rates()
-    assert allowed(rates, consumer, 3, 5) == 3
-    assert allowed(rates, other, 3, 5) == 3
 
 
 def test_a_new_minute_begins_anew(consumer, monkeypatch):
@@ -217,21 +183,7 @@ class TestPublishing:
         assert answer.json()["detail"] == told
         assert publish(999)[0].status_code == 201
 
-    def test_one_request_writes_as_many_rows_as_one_call_in_python(self, publish, settings):
-        settings.STATOR_TASKS = {"PUBLISH_LIMIT": 20}
-        assert publish(9, 9)[0].status_code == 200
-        answer, code = publish(9, 9, 1)
-        assert (answer.status_code, code) == (422, "invalid")
-        assert answer.json()["detail"].startswith("21 rows are too many for one call; the maximum is 20 ")
-
     def test_setting_is_for_tokens_without_a_limit_of_their_own(self, publish, settings):
         settings.STATOR_TASKS = {"API_ROWS_PER_MINUTE": 10}
         assert publish(9)[0].status_code == 201
         assert publish(1)[1] == "rate_limited"
-
-    def test_what_is_refused_otherwise_does_not_count(self, publish):
-        queue = Queue.objects.get()
-        queue.pause(publish=True)
-        assert [publish(9, rows_per_minute=10)[1] for _ in range(3)] == ["paused"] * 3
-        queue.resume()
-        assert publish(9)[0].status_code == 201

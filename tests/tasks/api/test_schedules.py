@@ -74,13 +74,6 @@ def test_what_cannot_work_is_refused(call, queue, given, changes):
     assert not Schedule.objects.exists()
 
 
-def test_one_for_each_name_and_entity(call, queue, given):
-    assert call("POST", "schedules", BODY, given)[0] == 201
-    status, found = call("POST", "schedules", BODY, given)
-    assert (status, found["error"]) == (409, "exists")
-    assert call("POST", "schedules", {**BODY, "entity": "shop-8"}, given)[0] == 201
-
-
 def test_actions_that_the_queue_does_not_list_are_not_scheduled_over_http(call, queue, given):
     """Not even unknown ones of a queue for programs elsewhere: the code here may have such an action later."""
     status, found = call("POST", "schedules", {**BODY, "action": "other"}, given)

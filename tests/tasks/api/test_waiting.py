@@ -151,16 +151,6 @@ def test_what_it_may_not_claim_does_not_wake_it_for_long(queue, monkeypatch):
     assert 2 <= len(tried) <= 12
 
 
-def test_it_gets_what_it_may_claim_beside_what_it_may_not(queue):
-    queue.publish("resize", 1, metadata={"title": "other"})
-    request = Waiting(token(), metadata={"title": "mine"})
-    with waiting(request):
-        queue.publish("resize", 2, metadata={"title": "mine"})
-        published = time.monotonic()
-    assert [claim["task"]["data"] for claim in request.claims] == [2]
-    assert request.ended - published < 1.5
-
-
 def test_it_holds_neither_transaction_nor_connection(queue, monkeypatch, settings):
     # Django may use one dictionary for both, so both are put back.
     for of_default in (settings.DATABASES["default"], connection.settings_dict):
@@ -231,14 +221,6 @@ def test_token_that_is_revoked_or_may_claim_no_more_meanwhile_gets_nothing(queue
     assert Task.objects.get().status == "pending"
 
 
-def test_queue_that_is_deleted_meanwhile(queue):
-    request = Waiting(token(), wait=1)
-    with waiting(request):
-        queue.delete()
-        waiters.wake()
-    assert request.answer.status_code == 404
-
-
 def test_paused_queue_hands_out_nothing_until_it_is_resumed(queue):
     queue.pause(claim=True)
     queue.publish("resize", 7)
@@ -266,14 +248,3 @@ def test_thread_that_watches_outlasts_an_outage(queue, monkeypatch):
     with waiting(request):
         queue.publish("resize", 7)
     assert len(request.claims) == 1
-
-
-def test_only_queues_with_something_ready_are_woken(queue):
-    other = Queue.objects.create(name="other")
-    other.publish("resize", invisible_for=60)
-    assert with_ready({queue.pk, other.pk}) == set()
-    queue.publish("resize")
-    assert with_ready({queue.pk, other.pk}) == {queue.pk}
-    assert with_ready({other.pk}) == set()
-    queue.claim(worker="bot-1")
-    assert with_ready({queue.pk}) == set()

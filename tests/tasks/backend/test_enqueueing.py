@@ -1,25 +1,20 @@
 """Tasks of Django's framework come into their queue: which, when they are ready, and in which order they run."""
 
-from datetime import UTC, datetime, timedelta
-from datetime import timezone as dt_timezone
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
 from django.db import connection, transaction
-from django.db.models import QuerySet
 from django.db.models.functions import Now
-from django.test import override_settings
 from django.utils import timezone
 
 from stator.signals import became_ready
 from stator.testing import advance, drain
 from tasks.backend.framework import TaskException, TaskResultDoesNotExist, TaskResultStatus, task_backends
-from tasks.backend.tasks_backend import StatorBackend
 from tasks.exceptions import PublishRefused, QueuePaused
 from tasks.models import Queue, Task
-from tasks.queue.priorities import django_priority
-from tests.tasks.backend.making import backend, done, enqueue_many
+from tests.tasks.backend.making import backend, enqueue_many
 from tests.tasks.making import task_of
 from tests.testapp import tasks as examples
 
@@ -51,11 +46,6 @@ class TestReady:
         task_backends["default"].enqueue_many(late, [(("a",), {}), (("b",), {})])  # type: ignore[attr-defined]
         assert set(Task.objects.values_list("state_ready", flat=True)) == {True}
 
-    def test_the_time_of_a_task_decides_over_how_long_its_queue_hides_tasks(self) -> None:
-        Queue.objects.create(name="default", invisible_for=3600)
-        assert task_of(enqueue("past", run_after=ago(hours=1))).state_ready
-        assert not task_of(enqueue("hidden")).state_ready
-
     @pytest.mark.django_db(transaction=True)
     def test_workers_are_woken_for_it_and_not_for_one_that_comes_later(self) -> None:
         told = []
@@ -86,16 +76,6 @@ class TestIds:
             examples.note.get_result(gone.id)
         assert examples.note.get_result(other.id).args == ["other"]
 
-    def test_nor_is_that_of_a_task_that_was_deleted_or_of_many_that_were_rolled_back(self) -> None:
-        backend: Any = task_backends["default"]
-        with pytest.raises(RuntimeError), transaction.atomic():
-            gone = backend.enqueue_many(examples.note, [((name,), {}) for name in "abc"])
-            raise RuntimeError
-        gone.append(enqueue("deleted"))
-        task_of(gone[-1]).delete()
-        others = [enqueue(name) for name in "defg"]
-        assert not {result.id for result in gone} & {result.id for result in others}
-
     def test_a_task_gets_the_id_under_which_it_was_enqueued_which_has_the_number_of_its_row(self) -> None:
         result = examples.describe.enqueue("note")
         drain(Task)
@@ -103,16 +83,6 @@ class TestIds:
         assert result.return_value["id"] == result.id
         assert result.id.startswith(f"{Task.objects.get().pk}-")
         assert len(result.id) <= 64
-
-    def test_ids_without_that_part_are_those_of_tasks_that_were_enqueued_without(self) -> None:
-        result = enqueue("any")
-        made = task_of(result)
-        for wrong in (str(made.pk), f"{made.pk}-", f"{result.id}0", f"{made.pk}-{'0' * 16}"):
-            with pytest.raises(TaskResultDoesNotExist):
-                examples.note.get_result(wrong)
-        del made.data["nonce"]
-        made.save()
-        assert examples.note.get_result(str(made.pk)).id == str(made.pk)
 
 
 class TestOrder:
@@ -129,37 +99,14 @@ class TestOrder:
         enqueue("ten hours", priority=20, run_after=ago(hours=10))
         assert order() == ["ten hours", "two hours", "now"]
 
-    def test_one_that_was_put_off_stands_in_line_from_its_time_on_and_not_before_those_that_waited_longer(self) -> None:
-        enqueue("put off", run_after=ago(hours=-1))
-        enqueue("enqueued before that time")
-        enqueue("after that time", run_after=ago(hours=-1, seconds=-1))
-        advance(3602, Task)
-        assert order() == ["enqueued before that time", "put off", "after that time"]
-
     def test_of_equal_times_the_first_that_was_enqueued_comes_first(self) -> None:
         moment = ago(hours=1)
         for name in "abcdefgh":
             enqueue(name, run_after=moment)
         assert order() == [*"abcdefgh"]
 
-    @pytest.mark.parametrize("priority", [-100, 0, 7, 100])
-    @pytest.mark.parametrize("year", [1970, 2030, 2287, 8999])
-    def test_the_priority_of_a_task_is_read_back_whatever_its_time(self, year: int, priority: int) -> None:
-        moment = datetime(year, 6, 1, tzinfo=UTC)
-        result = enqueue("any", run_after=moment, priority=priority)
-        assert django_priority(task_of(result).priority) == priority
-        result.refresh()
-        again = examples.note.get_result(result.id)
-        assert (again.task.priority, again.task.run_after) == (priority, moment)
-
 
 class TestEnqueueing:
-    def test_it_supports_all_there_is(self) -> None:
-        backend = task_backends["default"]
-        assert isinstance(backend, StatorBackend)
-        for what in ("defer", "async_task", "get_result", "priority"):
-            assert getattr(backend, f"supports_{what}") is True
-
     def test_a_task_is_ready_once_it_is_enqueued(self) -> None:
         before = timezone.now()
         result = examples.add.enqueue(1, right=2)
@@ -250,16 +197,6 @@ class TestEnqueueing:
             examples.add.enqueue(argument)
         assert not Task.objects.exists()
 
-    @override_settings(STATOR_TASKS={"PAYLOAD_LIMIT": 100})
-    def test_and_of_bounded_length(self) -> None:
-        with pytest.raises(PublishRefused, match="the arguments has"):
-            examples.add.enqueue("x" * 100)
-
-    def test_tuples_come_as_lists(self) -> None:
-        result = examples.add.enqueue((1, 2), right=(3,))
-        assert (result.args, result.kwargs) == ([[1, 2]], {"right": [3]})
-        assert done(result).return_value == [1, 2, 3]
-
     def test_a_paused_queue_takes_nothing(self) -> None:
         Queue.objects.create(name="default", publish_paused=True)
         with pytest.raises(QueuePaused):
@@ -267,22 +204,6 @@ class TestEnqueueing:
         with pytest.raises(QueuePaused):
             enqueue_many([((1,), {}), ((2,), {})])
         assert not Task.objects.exists()
-
-    def test_it_takes_them_from_the_moment_on_that_the_pause_ends_and_none_once_it_is_paused(self) -> None:
-        examples.add.enqueue(1)
-        queue = Queue.objects.get()
-        for seconds, paused in ((-5, False), (3600, True)):
-            QuerySet(Queue).update(publish_paused=True, pause_until=timezone.now() + timedelta(seconds=seconds))
-            if paused:
-                with pytest.raises(QueuePaused):
-                    examples.add.enqueue(2)
-            else:
-                examples.add.enqueue(2)
-        queue.resume()
-        examples.add.enqueue(3)
-        queue.pause(claim=True)
-        examples.add.enqueue(4)
-        assert Task.objects.count() == 4
 
     @pytest.mark.parametrize("own", [60.0, None])
     def test_they_are_invisible_for_as_long_as_the_queue_has_it(self, settings: Any, own: float | None) -> None:
@@ -298,12 +219,6 @@ class TestEnqueueing:
         advance(11, Task)
         assert drain(Task) == 2
 
-    def test_a_queue_may_have_them_visible_at_once_whatever_the_setting(self, settings: Any) -> None:
-        settings.STATOR_TASKS = {"INVISIBLE_FOR": 60.0}
-        Queue.objects.create(name="default", invisible_for=0.0)
-        examples.add.enqueue(1)
-        assert drain(Task) == 1
-
     def test_an_exclusive_queue_takes_none(self) -> None:
         Queue.objects.create(name="default", kind=Queue.Kind.EXCLUSIVE, exclusive_key="title")
         with pytest.raises(PublishRefused, match="default is exclusive by 'title'"):
@@ -311,12 +226,6 @@ class TestEnqueueing:
         with pytest.raises(PublishRefused):
             enqueue_many([((1,), {}), ((2,), {})])
         assert not Task.objects.exists()
-
-    def test_a_queue_that_was_deleted_is_made_anew(self) -> None:
-        examples.add.enqueue(1)
-        Queue.objects.all().delete()
-        examples.add.enqueue(2)
-        assert (Queue.objects.count(), Task.objects.count()) == (1, 1)
 
     @pytest.mark.parametrize(
         "wrong", [{"priority": 101}, {"priority": -101}, {"priority": 1.5}, {"queue_name": "none"}]
@@ -328,9 +237,3 @@ class TestEnqueueing:
     def test_run_after_must_be_aware(self) -> None:
         with pytest.raises(TaskException, match="aware"):
             examples.add.using(run_after=datetime(2030, 1, 1))  # noqa: DTZ001
-
-    def test_run_after_must_be_a_moment_that_can_be_read(self) -> None:
-        far = datetime.max.replace(tzinfo=dt_timezone(timedelta(hours=-5)))
-        with pytest.raises(PublishRefused, match=r"run_after=9999.* between the years 1970 and 9000"):
-            examples.add.using(run_after=far).enqueue(1)
-        assert not Task.objects.exists()

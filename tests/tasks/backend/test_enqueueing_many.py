@@ -5,18 +5,15 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from asgiref.sync import async_to_sync
 from django.db import connection, transaction
 from django.db.models import QuerySet
-from django.test import override_settings
 from django.utils import timezone
 
 from stator.signals import became_ready
 from stator.testing import advance, drain
 from tasks.backend import enqueueing, framework
-from tasks.backend.framework import TaskResultStatus, task_backends
+from tasks.backend.framework import TaskResultStatus
 from tasks.backend.results import number_of
-from tasks.backend.tasks_backend import StatorBackend
 from tasks.exceptions import PublishRefused, QueuePaused
 from tasks.models import Queue, Task
 from tasks.queue.priorities import django_priority
@@ -38,11 +35,6 @@ class TestEnqueueingMany:
         assert {result.status for result in results} == {TaskResultStatus.READY}
         assert [number_of(result) for result in results] == sorted(number_of(result) for result in results)
         assert all(isinstance(result.enqueued_at, datetime) for result in results)
-
-    def test_they_run_in_that_order(self) -> None:
-        enqueue_many([((number,), {}) for number in range(20)])
-        drain(Task)
-        assert examples.calls == [(number, 1) for number in range(20)]
 
     def test_a_few_statements_insert_many(self, django_assert_num_queries: Any) -> None:
         examples.add.enqueue(0)
@@ -96,12 +88,6 @@ class TestEnqueueingMany:
             raise RuntimeError
         assert not Task.objects.exists()
 
-    def test_each_is_told(self) -> None:
-        with Heard(framework.task_enqueued) as told:
-            results = enqueue_many([((number,), {}) for number in range(3)])
-        assert [result for _, _, result, _ in told] == results
-        assert {sender for _, sender, *_ in told} == {StatorBackend}
-
     @pytest.mark.django_db(transaction=True)
     def test_workers_are_woken_once_after_the_commit_unless_they_are_for_later(self) -> None:
         told = []
@@ -123,22 +109,8 @@ class TestEnqueueingMany:
         finally:
             became_ready.disconnect(hear)
 
-    def test_none_is_fine(self) -> None:
-        assert enqueue_many([]) == []
-        assert not Queue.objects.exists()
-
     @pytest.mark.parametrize("call", [1, "ab", ((1,),), ((1,), {}, {}), (1, {}), ((1,), [])])
     def test_what_is_no_call_is_refused_in_one_line(self, call: Any) -> None:
         with pytest.raises(TypeError, match="each call must be a pair"):
             enqueue_many([((1,), {}), call])
         assert not Task.objects.exists()
-
-    @override_settings(STATOR_TASKS={"PUBLISH_LIMIT": 3})
-    def test_and_too_many_are(self) -> None:
-        with pytest.raises(PublishRefused, match="4 tasks are too many for one call; the maximum is 3"):
-            enqueue_many([((1,), {})] * 4)
-
-    def test_async_code_may_do_so_too(self) -> None:
-        backend = task_backends["default"]
-        results = async_to_sync(backend.aenqueue_many)(examples.add, [((1,), {}), ((2,), {})])  # type: ignore[attr-defined]
-        assert [task_of(result).data["args"] for result in results] == [[1], [2]]

@@ -77,11 +77,6 @@ class TestSignals:
             told = "".join(format_exception(event.exc_info[1]))
             assert ", in go_wrong\n" in told
 
-    def test_a_task_that_succeeds_is_logged_without_a_stack(self, caplog: pytest.LogCaptureFixture) -> None:
-        with caplog.at_level("INFO", framework.signals.logger.name):
-            done(examples.add.enqueue(1))
-        assert not [each for each in caplog.records if each.name == framework.signals.logger.name and each.exc_info]
-
     @pytest.mark.django_db(transaction=True)
     def test_task_finished_is_sent_for_a_canceled_task(self) -> None:
         with Heard(framework.task_finished) as told:

@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 from stator import claims
 from stator.models import History, Report
 from stator.testing import drain
-from tasks.backend.framework import TaskResultDoesNotExist, TaskResultStatus
+from tasks.backend.framework import TaskResultStatus
 from tasks.backend.history import with_history
 from tasks.models import Task
 from tests.tasks.backend.making import counts, run
@@ -63,9 +63,3 @@ class TestStatements:
         plan = with_history(QuerySet(Task)).filter(pk=pk).explain()
         assert "stator_history_object" in plan, plan
         assert "stator_report_one_per_object" in plan, plan
-
-    def test_what_is_not_there_takes_one_too(self, django_assert_num_queries: Any) -> None:
-        result = examples.add.enqueue(1)
-        QuerySet(Task).all().delete()
-        with django_assert_num_queries(1), pytest.raises(TaskResultDoesNotExist):
-            result.refresh()

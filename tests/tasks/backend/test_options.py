@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-from stator.graph.backoff import Backoff
 from tasks.backend.framework import task_backends
 from tasks.backend.tasks_backend import Options
 from tasks.models import Task
@@ -55,31 +54,12 @@ class TestOptions:
             assert "\n" not in str(caught.value)
         assert not Task.objects.exists()
 
-    @pytest.mark.parametrize(
-        "options",
-        [
-            {"retention": 0},
-            {"retention": 0.5, "timeout": 60, "isolated": False},
-            {"backoff": 30}, {"backoff": 0}, {"backoff": Backoff(base=2.0)}, {"backoff": float},
-            {"max_attempts": 1_000_000, "concurrency": 1, "local_retries": 0, "local_delay": 0.1},
-        ],
-    )  # fmt: skip
-    def test_values_that_work_are_taken(self, options: dict[str, Any]) -> None:
-        with backend(OPTIONS=options):
-            assert task_backends["default"].check() == []
-            examples.add.enqueue(1)
-
     @pytest.mark.parametrize("name", ["a" * 101, "nul\0", "half\ud800", "", "a/b"])
     def test_an_impossible_name_in_queues_is_found_by_the_check(self, name: str) -> None:
         with backend(QUEUES=["default", name]):
             [error] = task_backends["default"].check()
             assert error.id == "tasks.E202"
             assert "QUEUES" in error.msg
-
-    def test_good_ones_have_nothing_to_tell(self) -> None:
-        assert [
-            problem for alias in ("default", "retrying", "isolated") for problem in task_backends[alias].check()
-        ] == []
 
 
 def test_every_option_is_in_the_guide() -> None:

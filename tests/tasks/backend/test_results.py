@@ -1,7 +1,6 @@
 """Results of Django's framework: whose they are, and what they say of attempts and errors, in one statement."""
 
 import pytest
-from django.db.models import QuerySet
 
 from stator import claims
 from stator.testing import drain
@@ -96,13 +95,6 @@ class TestResults:
         with pytest.raises(TaskException, match="does not match"):
             examples.send.get_result(result.id)
         assert examples.add.get_result(result.id).id == result.id
-
-    def test_attempts_without_a_record_are_counted(self) -> None:
-        result = examples.add.enqueue(1)
-        QuerySet(Task).update(state_attempts=1)
-        drain(Task)
-        result.refresh()
-        assert (result.attempts, result.worker_ids[0]) == (2, "unknown")
 
     def test_a_running_task_says_so(self) -> None:
         from stator import claims

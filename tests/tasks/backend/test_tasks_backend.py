@@ -17,7 +17,7 @@ from tasks.backend.framework import TaskResultDoesNotExist, TaskResultStatus
 from tasks.models import Queue, Task
 from tests.processes import environment_for_subprocess
 from tests.stator.test_testing import run_examples
-from tests.tasks.backend.making import backend, done
+from tests.tasks.backend.making import done
 from tests.tasks.making import task_of
 from tests.testapp import tasks as examples
 
@@ -77,10 +77,6 @@ class TestRunning:
         assert {error.exception_class for error in result.errors} == {ValueError}
         assert "in go_wrong" in result.errors[-1].traceback
 
-    def test_a_value_that_is_no_json_is_an_error(self) -> None:
-        result = done(examples.bad_result.enqueue())
-        assert (result.status, result.errors[0].exception_class) == (TaskResultStatus.FAILED, TypeError)
-
     def test_a_canceled_task_has_failed(self) -> None:
         result = examples.add.enqueue(1)
         task_of(result).cancel()
@@ -94,11 +90,6 @@ class TestRunning:
         assert examples.add.get_result(result.id).task.run_after == when
         advance(3601, Task)
         assert done(result).return_value == 2
-
-    def test_options_are_stored_with_the_row(self) -> None:
-        with backend(OPTIONS={"max_attempts": 7, "timeout": 12.5, "retention": 60}):
-            made = task_of(examples.add.enqueue(1))
-        assert (made.max_attempts, made.timeout, made.retention) == (7, 12.5, 60)
 
 
 @pytest.mark.django_db(transaction=True)

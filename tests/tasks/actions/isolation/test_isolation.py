@@ -63,10 +63,6 @@ class TestAnswers:
         assert (header, last) == ("Traceback (most recent call last):", "tests.testapp.actions.Odd: from afar")
         assert "/tests/testapp/actions.py" in first
 
-    def test_errors_of_one_place_have_one_fingerprint_and_those_of_others_another(self) -> None:
-        prints = [report(ran(do)).fingerprint for do in ("raise", "raise", "raise elsewhere")]
-        assert prints[0] == prints[1] != prints[2]
-
     def test_fail_and_later_mean_there_what_they_mean_here(self) -> None:
         task = ran("fail")
         assert (task.state, report(task).error, report(task).message) == ("errored", "stator.exceptions.Fail", "never")
@@ -79,10 +75,6 @@ class TestAnswers:
         task = ran(do)
         run = task.runs.get()
         assert (task.status, run.outcome, run.reason) == (status, outcome, "not here")
-
-    def test_after_its_attempts_it_is_errored_as_any_other(self) -> None:
-        task = ran("raise", max_attempts=1)
-        assert (task.state, report(task).error) == ("errored", "tests.testapp.actions.Odd")
 
     def test_what_it_prints_is_not_its_answer(self) -> None:
         assert ran("print").state == "completed"
