@@ -12,7 +12,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, InterfaceError, connections
 
 from stator.commands.answer import BadInput
-from stator.commands.watching import unusable
+from stator.graph.failures import bounded
 from stator.schemas import has_schema, in_schema
 from stator.texts import escape
 
@@ -43,7 +43,9 @@ class TerminalCommand(BaseCommand):
         except CommandError as error:
             raise CommandError(escape(str(error)), returncode=error.returncode) from error
         except (DatabaseError, InterfaceError) as error:
-            raise CommandError(f"{unusable(error)}; try manage.py stator doctor", returncode=UNUSABLE) from error
+            text = bounded(" ".join(str(error).split()), 300)
+            message = f"the database cannot be used: {text}; try manage.py stator doctor"
+            raise CommandError(message, returncode=UNUSABLE) from error
         except BrokenPipeError:
             # The reader has closed the pipe.
             _drop_output()

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from stator.commands.answer import Answer, table
-from stator.commands.arguments import Options, database_of, models_of, positive, rows_of
+from stator.commands.arguments import Options, database_of, models_of, rows_of
 from stator.commands.figures import databases_of, failing
 from stator.commands.pause import described
 from stator.commands.trouble import lines_of
@@ -30,20 +30,12 @@ HEADS = ["model", "ready", "oldest", "leased", "failing", "stuck", "quarantined"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the models, and whether to repeat the output."""
+    """Add the models."""
     parser.add_argument("labels", nargs="*", metavar="app.Model", help="Models (default: all managed models).")
-    parser.add_argument(
-        "--watch",
-        action="store_true",
-        help="Refresh until Ctrl-C: in place on a terminal; with --json one document per line. "
-        "If the database goes away, wait for it.",
-    )
-    parser.add_argument("--every", type=float, default=2.0, metavar="SECONDS", help="Interval of --watch (default: 2).")
 
 
 def run(options: Options) -> Answer:
     """Return the numbers of each model and the workers."""
-    positive("--every", options["every"])
     models = models_of(options["labels"])
     aliases = databases_of(models, options)
     models_in = {alias: [model for model in models if database_of(options, model) == alias] for alias in aliases}

@@ -7,7 +7,6 @@ from django.core.management.base import CommandParser
 
 from stator.commands import SUBCOMMANDS
 from stator.commands.arguments import Options, check_database_name
-from stator.commands.watching import watch
 from stator.terminal import SubcommandParser, TerminalCommand
 
 
@@ -31,13 +30,9 @@ class Command(TerminalCommand):
             module.add_arguments(part)
 
     def act(self, options: dict[str, Any]) -> None:
-        """Print the answer, repeatedly with ``--watch``, and exit with its code."""
+        """Print the answer, and exit with its code."""
         check_database_name(options["database"])
-        subcommand, given = SUBCOMMANDS[options["subcommand"]], cast("Options", options)
-        if options.get("watch"):
-            watch(self.stdout, lambda: subcommand.run(given), every=options["every"], as_json=options["json"])
-            return
-        answer = subcommand.run(given)
+        answer = SUBCOMMANDS[options["subcommand"]].run(cast("Options", options))
         self.answer(answer.data, answer.lines, as_json=options["json"])
         if answer.code:
             sys.exit(answer.code)

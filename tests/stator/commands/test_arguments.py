@@ -38,7 +38,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
         (["pause", LABEL, "--for", "nan"], "--for nan must be above 0"),
         (["resume", LABEL, "--state", "nowhere"], "'nowhere' is not a state"),
         (["resume", LABEL, "--where", "tenent=3"], "does not fit testapp.Errand"),
-        (["status", "--watch", "--every", "0"], "--every 0.0 must be above 0"),
         (["status", "nowhere.Nothing"], "is not a model"),
         (["graph", "nowhere"], "is not a model"),
         (["doctor", "--database", "nowhere"], "is not in DATABASES"),
