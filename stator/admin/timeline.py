@@ -9,8 +9,8 @@ from stator.admin.row_summary import holder, seconds_since
 from stator.graph.durations import span
 from stator.graph.failures import lease_lost
 from stator.models import StatorModel
-from stator.rows.endings import processes_of
 from stator.rows.meta import home_of, owner_of
+from stator.rows.process_exits import processes_of
 from stator.rows.reports import History, Report
 
 LATEST = 50

@@ -11,7 +11,7 @@ from stator.commands.figures import databases_of
 from stator.graph.durations import span
 from stator.models import StatorModel
 from stator.overview.crew import death, holding
-from stator.rows.endings import endings_in
+from stator.rows.process_exits import exits_in
 from stator.rows.workers import MOST_WORKERS, Worker
 
 HELP = "List the worker processes of the last day."
@@ -67,7 +67,7 @@ def workers_in(alias: str, models: list[type[StatorModel]]) -> list[Reported]:
     """Return the workers in a database: alive, gone without a stop, or stopped, each with what it holds."""
     rows: Any = Worker.objects.using(alias).with_status().annotate(replaced=F("published__replaced"))
     found = list(rows.defer("published").order_by("-started", "pk")[:MOST_WORKERS])
-    ends = endings_in((worker.host, worker.replaced) for worker in found)
+    ends = exits_in((worker.host, worker.replaced) for worker in found)
     holds = holding(alias, models)
     return [_described(worker, holds[worker.pk], ends.get((worker.host, worker.pid), "")) for worker in found]
 

@@ -15,10 +15,10 @@ from stator.graph.failures import lease_lost
 from stator.graph.states import State
 from stator.rows.clock import Now
 from stator.rows.columns import FRAMEWORK_COLUMNS, parked_from
-from stator.rows.endings import processes_of
 from stator.rows.indexes import place_in_line
 from stator.rows.meta import graph_of, options_of, owner_of
 from stator.rows.pauses import Pause, Pauses, read_pauses
+from stator.rows.process_exits import processes_of
 from stator.rows.reports import History, Report
 from stator.rows.versions import Fleet
 from stator.rows.waits import waits_of

@@ -11,7 +11,7 @@ from stator.graph.durations import span
 from stator.models import StatorModel
 from stator.overview.depths import LEASED, Held
 from stator.querysets import OperatorQuerySet
-from stator.rows.endings import endings_in
+from stator.rows.process_exits import exits_in
 from stator.rows.workers import MOST_WORKERS, Worker, worker_of
 
 # Workers that are shown, live ones first.
@@ -92,7 +92,7 @@ def crew(using: str, held: Iterable[tuple[str, Held]]) -> Crew:
     rows: Any = Worker.objects.using(using)
     read = rows.with_status().annotate(replaced=F("published__replaced"), deaf=F("published__deaf")).defer("published")
     workers = list(read.order_by("status", "-started", "pk")[:MOST_WORKERS])
-    ends = endings_in((worker.host, worker.replaced) for worker in workers)
+    ends = exits_in((worker.host, worker.replaced) for worker in workers)
     found = Crew([_hand(worker, runs, ends.get((worker.host, worker.pid), "")) for worker in workers])
     for worker in workers:
         if worker.status == "alive":

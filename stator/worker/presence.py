@@ -14,7 +14,7 @@ from stator.db.interface import Operations
 from stator.db.locks import Locks
 from stator.db.rows import Place
 from stator.rows.clock import Now
-from stator.rows.endings import replaced
+from stator.rows.process_exits import replaced
 from stator.rows.versions import graphs_published
 from stator.rows.workers import WORKER_BEAT, Worker, name_of
 from stator.schemas import in_schema

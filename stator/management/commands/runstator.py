@@ -16,8 +16,8 @@ from stator.commands.answer import BadInput
 from stator.commands.arguments import where_of
 from stator.logs import Progress, events_to, log_end
 from stator.models import StatorModel
-from stator.rows.endings import note_replaced
 from stator.rows.meta import managed
+from stator.rows.process_exits import note_replaced
 from stator.rows.workers import default_name
 from stator.runner import StatorRunner
 from stator.texts import WORKER_NAME, WORKER_NAME_RULE, escape

@@ -4,7 +4,7 @@ import pytest
 from django.db.models import Q
 
 from stator.models import Worker
-from stator.rows.endings import ending, processes_of
+from stator.rows.process_exits import exit_reason, processes_of
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ from stator.rows.endings import ending, processes_of
     ],
 )
 def test_end_of_a_process_is_told_as_shells_tell_it(exit_code, words):
-    assert ending(exit_code) == words
+    assert exit_reason(exit_code) == words
 
 
 @pytest.mark.django_db

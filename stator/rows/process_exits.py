@@ -10,11 +10,11 @@ from django.db.models import BooleanField, ExpressionWrapper, F, Q
 from stator.rows.workers import MOST_WORKERS, Worker
 
 # By host and process.
-Endings = dict[tuple[str, int], str]
+Exits = dict[tuple[str, int], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class WorkerProcess:
     """The process of a worker. ``ending``: how it ended as a phrase, empty if no other process has published that."""
 
     pid: int
@@ -35,7 +35,7 @@ def replaced() -> dict[str, object]:
     return {"replaced": dict(_replaced)} if _replaced else {}
 
 
-def ending(exit_code: int) -> str:
+def exit_reason(exit_code: int) -> str:
     """Return how a process ended as a phrase; shells and containers show a signal as 128 and its number."""
     if exit_code >= 0:
         return f"exit {exit_code}"
@@ -46,12 +46,12 @@ def ending(exit_code: int) -> str:
     return f"exit {128 - exit_code}, {name}{': out of memory?' if -exit_code == signal.SIGKILL else ''}"
 
 
-def endings_in(published: Iterable[tuple[str, Any]]) -> Endings:
+def exits_in(published: Iterable[tuple[str, Any]]) -> Exits:
     """Return how processes ended, from the host of each worker and what it has published about the one before it."""
-    return {(host, it["pid"]): ending(it["exit_code"]) for host, it in published if isinstance(it, dict)}
+    return {(host, it["pid"]): exit_reason(it["exit_code"]) for host, it in published if isinstance(it, dict)}
 
 
-def processes_of(wanted: Q, using: str | None) -> dict[str, Process]:
+def processes_of(wanted: Q, using: str | None) -> dict[str, WorkerProcess]:
     """Return the processes of the workers that match, by their id; one statement.
 
     Rows of ended workers are deleted after a day, and then their processes are not known any more.
@@ -59,8 +59,8 @@ def processes_of(wanted: Q, using: str | None) -> dict[str, Process]:
     those = Worker.objects.using(using).filter(wanted | Q(published__has_key="replaced"))
     marked = those.annotate(wanted=ExpressionWrapper(wanted, BooleanField()), replaced=F("published__replaced"))
     found = list(marked.order_by("-started").values_list("pk", "pid", "host", "replaced", "wanted")[:MOST_WORKERS])
-    ends = endings_in((host, it) for _, _, host, it, _ in found)
-    return {pk: Process(pid, host, ends.get((host, pid), "")) for pk, pid, host, _, own in found if own}
+    ends = exits_in((host, it) for _, _, host, it, _ in found)
+    return {pk: WorkerProcess(pid, host, ends.get((host, pid), "")) for pk, pid, host, _, own in found if own}
 
 
 _replaced: dict[str, int] = {}
