@@ -45,12 +45,6 @@ def test_kinds_are_cut_off_in_their_own_order() -> None:
     assert [one.count for one in all_of_them] == [2]
 
 
-def test_kinds_without_rows_are_told_of_as_none() -> None:
-    put(Parcel)
-    found = counted(in_all(raw(Parcel).none()), in_all(raw(Parcel).filter(state="sent")), in_all(raw(Parcel)))
-    assert [len(found[number]) for number in range(4)] == [0, 0, 1, 0]
-
-
 def test_more_kinds_than_one_statement_takes(monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Any) -> None:
     """SQLite refuses more than 500 parts of one statement."""
     put(Parcel)

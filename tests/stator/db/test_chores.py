@@ -33,12 +33,6 @@ def test_marking_ready_keeps_the_due_time_so_that_rows_keep_their_place(operatio
     assert row(step).state_next_attempt == moment
 
 
-def test_marking_ready_is_bounded(operations):
-    for _ in range(5):
-        put(Step, state_ready=False)
-    assert [chores.mark_ready(operations, 2) for _ in range(4)] == [2, 2, 1, 0]
-
-
 @pytest.fixture
 def listener():
     """Moves without a handler are listed only for those who listen."""
@@ -106,15 +100,6 @@ def test_row_that_gets_the_new_name_keeps_attempts_and_times(operations, ready):
     assert (after.state, after.state_version) == ("renewed", before.state_version + 1)
     kept = ("state_ready", *times, *counts)
     assert [getattr(after, name) for name in kept] == [getattr(before, name) for name in kept]
-
-
-def test_row_is_not_ready_under_the_new_name_of_a_state_that_nothing_attempts(operations, monkeypatch):
-    step = put(Step)
-    change(step, state="older")
-    renewed = operations.graph.states["renewed"]
-    monkeypatch.setattr(renewed, "externally_progressed", True)
-    assert chores.rename(operations, 10).count == 1
-    assert (row(step).state, row(step).state_ready) == ("renewed", False)
 
 
 def test_rows_are_deleted_once_they_have_stayed_long_enough(operations):
@@ -191,13 +176,6 @@ def test_work_tells_what_there_is_to_do(operations):
     assert work(operations) == Work()
 
 
-def test_work_tells_of_leases_from_before_the_clock_was_set_back(operations):
-    step = put(Step)
-    take(operations, step)
-    change(step, state_locked_until=ago(-86400))
-    assert work(operations) == Work(expired=True)
-
-
 def test_work_tells_how_long_it_is_until_the_next_row_comes_due(make):
     operations = make(POLL_INTERVAL=5.0)
     put(Step, state_ready=False, state_next_attempt=ago(-9))
@@ -223,14 +201,6 @@ def test_look_tells_of_several_models_in_one_statement(make, monkeypatch):
     assert len(asked) == 1
 
 
-def test_look_at_very_many_models_takes_several_statements(make):
-    put(Step)
-    # Of one answer each, four and one for each automatic state: more than a statement of PostgreSQL may give.
-    many = [make(model) for _ in range(150) for model in (Step, Rest)]
-    found = look(*many)
-    assert [found[operations].ready for operations in many] == [True, False] * 150
-
-
 def test_rows_that_nothing_attempts_lose_the_mark_of_readiness(operations):
     outside, ended, due = put(Step, state="outside"), put(Step, state="failed"), put(Step)
     change(outside, state_ready=True, state_changed=ago(7300))
@@ -239,9 +209,3 @@ def test_rows_that_nothing_attempts_lose_the_mark_of_readiness(operations):
     assert chores.settle(operations, 10) == 0
     assert [row(step).state_ready for step in (outside, ended, due)] == [False, False, True]
     assert chores.time_out(operations, 10).count == 1
-
-
-def test_rows_that_are_ready_before_their_time_lose_the_mark_of_readiness(operations):
-    early, due, now = put(Step, state_next_attempt=ago(-60)), put(Step, state_next_attempt=ago(1)), put(Step)
-    assert chores.settle(operations, 10) == 1
-    assert [row(step).state_ready for step in (early, due, now)] == [False, True, True]

@@ -8,7 +8,6 @@ from stator.exceptions import GraphError
 from stator.graph import State, StateGraph
 from stator.models import History, Stats
 from stator.signals import transitioned
-from tests.stator.running import work
 from tests.testapp.power import Customer, Order, OrderGraph
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -61,12 +60,6 @@ def test_sql_transition_leaves_claimed_rows_alone_and_is_bounded(make):
     QuerySet(Order).update(amount=-1)
     assert chores.move_matching(made, 10).count == 0
     assert len(claims) == 5
-
-
-def test_worker_takes_sql_transitions_at_its_scheduling_pass():
-    Order.objects.bulk_create(Order(amount=500) for _ in range(3))
-    work(Order, schedule_interval=0.1)
-    assert Order.stator.counts()["working"] == 3
 
 
 @pytest.mark.parametrize("condition", ["paid", None, 3, ("amount", 3)])

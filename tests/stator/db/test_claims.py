@@ -58,19 +58,6 @@ def test_claim_takes_no_more_than_its_limit_and_the_oldest_first(operations):
     assert claim_all(operations) == []
 
 
-def test_each_claim_statement_has_a_token_of_its_own(operations):
-    put(Step)
-    put(Step)
-    first, second = claim_all(operations, 1), claim_all(operations, 1)
-    assert first[0].token != second[0].token
-
-
-def test_token_may_be_given_so_that_it_is_known_when_the_answer_is_lost(operations):
-    put(Step)
-    token = new_token(operations.worker_id)
-    assert operations.claim(automatic(operations), 5, token=token)[0].token == token
-
-
 def test_row_that_is_claimed_not_ready_or_quarantined_is_not_claimed(operations):
     put(Step, state_claim=new_token(new_worker_id()), state_locked_until=ago(-60))
     put(Step, state_ready=False)
@@ -78,11 +65,6 @@ def test_row_that_is_claimed_not_ready_or_quarantined_is_not_claimed(operations)
     put(Step, state_crashes=7)
     for crashes in Crashes:
         assert operations.claim(automatic(operations), 5, crashes=crashes) == []
-
-
-def test_quarantined_row_is_not_claimed_in_any_manner(operations):
-    put(Step, state_crashes=operations.settings.MAX_CRASHES)
-    assert [operations.claim(automatic(operations), 5, crashes=crashes) for crashes in Crashes] == [[], [], []]
 
 
 @pytest.mark.parametrize("crashes", Crashes)
@@ -106,12 +88,6 @@ def test_row_without_a_due_time_is_claimed_though_its_state_begins_in_the_future
     assert pks(claim_all(operations)) == [step.pk]
 
 
-def test_only_the_states_asked_for_are_claimed(operations):
-    put(Step)
-    slow = put(Step, state="slow")
-    assert pks(operations.claim([StepGraph.slow], 5)) == [slow.pk]
-
-
 def test_state_unknown_to_the_code_is_neither_claimed_nor_marked_nor_timed_out(operations):
     strange = put(Step, state_changed=ago(10**6))
     change(strange, state="of tomorrow")
@@ -124,21 +100,6 @@ def test_state_unknown_to_the_code_is_neither_claimed_nor_marked_nor_timed_out(o
     assert chores.delete_due(operations, 5) == 0
     change(strange, state_ready=True)
     assert row(strange).__dict__ | {"_state": None} == before
-
-
-@pytest.mark.parametrize("state", ["outside", "done", "failed"])
-def test_state_that_nothing_attempts_is_not_claimed(operations, state):
-    put(Step, state=state)
-    assert claim_all(operations) == []
-    assert work(operations) == Work()
-
-
-def test_name_of_a_state_is_only_ever_a_value(operations):
-    hostile = "'; DROP TABLE testapp_step; -- %s {} \" \\"
-    step = put(Step)
-    change(step, state=hostile)
-    assert claim_all(operations) == []
-    assert raw(Step).filter(state=hostile).count() == 1
 
 
 @pytest.mark.parametrize(
@@ -170,11 +131,6 @@ def test_deadline_of_the_worker_is_before_the_end_of_the_lease(operations):
     put(Step)
     (claim,) = claim_all(operations)
     assert claim.claimed + 0.8 * claim.lease == claim.deadline
-
-
-def test_claim_knows_how_long_the_row_has_been_in_its_state(operations):
-    put(Step, state_changed=ago(500))
-    assert 499 < claim_all(operations)[0].age < 510
 
 
 def test_two_workers_never_claim_one_row(make):

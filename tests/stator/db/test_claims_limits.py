@@ -42,12 +42,6 @@ def test_limited_state_is_claimed_up_to_its_limit_over_all_workers(make):
     assert len(second.claim(states, 10)) == 1
 
 
-def test_limited_state_is_drained_all_the_same():
-    Visitor.objects.bulk_create(Visitor() for _ in range(9))
-    work(Visitor)
-    assert Visitor.stator.counts() == {"queued": 0, "through": 9}
-
-
 def test_worker_claims_what_the_model_lets_it_claim(make):
     near, far = Ride.objects.create(), Ride.objects.create(place="far")
     made = make(Ride)

@@ -66,24 +66,6 @@ def test_cursor_that_met_the_other_file_can_still_be_closed(connection, path):
         cursor.execute("SELECT 1")
 
 
-def test_connection_that_was_opened_outside_of_a_worker_is_not_watched(path):
-    connection = connection_to(path)
-    send(connection)
-    with watched_files():
-        path.unlink()
-        assert send(connection) == (0,)
-    connection.close()
-
-
-def test_database_in_memory_has_no_file():
-    connection = connection_to(":memory:")
-    with watched_files():
-        assert send(connection) == (0,)
-    assert missing_file(connection) == ""
-    # Django leaves one in memory open.
-    connection.connection.close()
-
-
 def test_file_that_is_missing_is_told(tmp_path, path):
     assert missing_file(connection_to(path)) == ""
     assert missing_file(connection_to(tmp_path / "none")) == str(tmp_path / "none")

@@ -5,7 +5,6 @@ from django.db import connection, models
 
 from stator.db.generated import OURS, complete, in_columns, present_columns, release
 from stator.rows.indexes import line_of, own_indexes
-from tasks.models import Queue, Task
 from tests.stator.making import claim_all, operations_of, put, raw
 from tests.testapp.basic import Step
 
@@ -23,14 +22,6 @@ def test_every_index_of_a_managed_model_is_there_after_migrate():
     with connection.cursor() as cursor:
         found = set(connection.introspection.get_constraints(cursor, Step._meta.db_table))
     assert {index.name for index in own_indexes(Step)} <= found
-
-
-def test_table_that_is_complete_is_left_alone():
-    assert complete(Step, "default") == complete(Task, "default") == []
-
-
-def test_model_that_is_not_managed_is_left_alone():
-    assert complete(Queue, "default") == []
 
 
 def test_columns_are_not_seen_by_a_project_that_selects_all():

@@ -5,7 +5,7 @@ from django.db.models.signals import post_init
 
 from stator.db.instances import loader_of
 from stator.models import Report
-from stator.runner import StatorRunner, attempt_row
+from stator.runner import StatorRunner
 from tests.stator.making import ago, automatic, operations_of, put, raw
 from tests.testapp.basic import Step, StepGraph
 from tests.testapp.keys import Code, CodeKeyed
@@ -41,10 +41,6 @@ def test_instance_can_be_saved_and_moved_by_hand():
     assert (found.name, found.state, found.state_version) == ("b", "done", 1)
 
 
-def test_model_without_additions_is_made_without_django():
-    assert loader_of(Step) != Step.from_db
-
-
 def test_receiver_of_a_signal_is_called():
     seen = []
 
@@ -72,16 +68,6 @@ def test_rows_of_one_moment_whose_keys_have_no_order_are_claimed():
         put(CodeKeyed, code=Code(key), state_changed=moment)
     operations = operations_of(CodeKeyed)
     assert [str(claim.pk) for claim in operations.claim(automatic(operations), 5)] == sorted(keys)
-
-
-@pytest.mark.postgresql
-def test_rows_whose_keys_have_no_order_in_the_database_either_are_claimed_by_age():
-    operations = operations_of(Step)
-    at = [operations.claims.compiler.names.index(name) for name in ("id", "state_changed")]
-    rows = [[None] * len(operations.claims.compiler.names) for _ in range(3)]
-    for row, key, moment in zip(rows, [{}, {}, {}], [3, 1, 1], strict=True):
-        row[at[0]], row[at[1]] = key, moment
-    assert operations.claims.compiler.in_turn(rows, by_age=True) == [rows[1], rows[2], rows[0]]
 
 
 # Rows that the project cannot read
@@ -156,9 +142,3 @@ def test_object_that_cannot_be_read_spoils_no_other(garbled, model):
     assert StatorRunner([model]).run_single_cycle() == 3
     assert list(raw(model).order_by("pk").values_list("state_failures", flat=True)) == [0, 1, 0]
     assert Report.objects.get().object_pk == str(rows[1].pk)
-
-
-def test_object_that_is_attempted_out_of_turn_fails_as_well(garbled):
-    instance = put(Step, name="garbled")
-    garbled(Step)
-    assert attempt_row(instance).failure.message == "cannot decrypt"

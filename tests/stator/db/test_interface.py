@@ -1,44 +1,20 @@
 """How operations are composed: of which parts, and of whose; how outcomes are grouped."""
 
 import pickle
-from importlib import import_module
 from types import SimpleNamespace
 
-import pytest
 from django.db import connection
 
 from stator.conf import Settings
-from stator.db import VENDORS, operations_for, portable
+from stator.db import VENDORS, operations_for
 from stator.db.interface import Operations, Parts, batches_of, new_token, new_worker_id
 from stator.graph.outcomes import Moved, Waiting
 from tests.testapp.basic import Step, StepGraph
-
-# What each vendor replaces.
-REPLACED = {
-    "postgresql": {"transactions", "claims", "records"},
-    "sqlite": {"transactions"},
-    "mysql": {"transactions"},
-}
 
 
 def parts(parts_of):
     made = Operations(Step, "default", Settings(), new_worker_id(), parts_of)
     return {name: getattr(made, name) for name in Parts._fields}
-
-
-def test_every_vendor_is_listed():
-    assert set(REPLACED) == set(VENDORS)
-
-
-@pytest.mark.parametrize("vendor", VENDORS)
-def test_vendor_replaces_parts_and_none_is_far_from_the_portable_one(vendor):
-    if vendor == "postgresql":
-        pytest.importorskip("psycopg")
-    common, own = parts(portable.parts_of), parts(import_module(VENDORS[vendor]).parts_of)
-    assert {name for name in own if type(own[name]) is not type(common[name])} == REPLACED[vendor]
-    for name in REPLACED[vendor]:
-        assert type(own[name]).__bases__ == (type(common[name]),)
-        assert type(common[name]).__bases__ == (object,)
 
 
 def test_operations_are_pickled_with_their_parts():

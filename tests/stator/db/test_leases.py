@@ -24,16 +24,6 @@ def test_renewed_lease_ends_later(operations):
     assert timedelta(seconds=55) < row(step).state_locked_until - timezone.now() < timedelta(seconds=65)
 
 
-def test_each_lease_is_renewed_by_its_own_length(operations):
-    put(Step, state_changed=ago(1))
-    put(Step, state="slow")
-    claims = claim_all(operations)
-    raw(Step).update(state_locked_until=ago(-5))
-    operations.renew(claims)
-    lengths = [(row(claim.instance).state_locked_until - timezone.now()).total_seconds() for claim in claims]
-    assert lengths == pytest.approx([60, 600], abs=5)
-
-
 def test_renewing_tells_which_claims_have_ended(operations):
     for _ in range(3):
         put(Step)
@@ -95,14 +85,6 @@ def test_lease_extended_for_a_day_is_not_taken_for_a_clock_that_was_set_back(ope
     assert claim.deadline - claim.claimed < (row(step).state_locked_until - timezone.now()).total_seconds()
 
 
-def test_ended_claim_cannot_be_extended(operations):
-    step = put(Step)
-    claim = take(operations, step)
-    step.transition_perform("slow")
-    assert not claim.extend(1000)
-    assert row(step).state_locked_until is None
-
-
 def test_claim_that_others_have_taken_over_is_neither_held_nor_extended(make):
     step, late, other = put(Step), make(), make()
     claim = take(late, step)
@@ -112,10 +94,6 @@ def test_claim_that_others_have_taken_over_is_neither_held_nor_extended(make):
     assert not claim.still_mine()
     assert not claim.extend(100)
     assert second.still_mine()
-
-
-def test_lease_may_last_as_long_as_an_attempt(make):
-    assert make(LEASE=60, MAX_RUNTIME=5000).longest_lease == 5000
 
 
 @pytest.mark.parametrize("seconds", [0, -5, float("nan"), float("inf")])
@@ -139,13 +117,6 @@ def test_reaped_row_is_ready_and_its_crash_counted(operations):
     assert (found.state, found.state_version) == ("new", 0)
     assert operations.reap(10) == []
     assert not claim.still_mine()
-
-
-def test_lease_that_stands_is_not_reaped(operations):
-    step = put(Step)
-    claim = take(operations, step)
-    assert operations.reap(10) == []
-    assert claim.still_mine()
 
 
 def test_reaping_is_bounded_and_begins_with_the_lease_that_ended_first(operations):
@@ -178,12 +149,6 @@ def test_row_that_loses_too_many_leases_is_quarantined_visibly_until_somebody_re
     assert "3 leases in a row ran out" in report.message
     assert Step.stator.filter(pk=step.pk).retry() == 1
     assert take(operations, step)
-
-
-def test_number_of_crashes_allowed_is_a_setting(make):
-    step = put(Step)
-    crash(make(MAX_CRASHES=1), step, Crashes.NONE)
-    assert not row(step).state_ready
 
 
 def test_lease_further_away_than_any_lease_can_be_is_reaped_for_the_clock_was_set_back(operations):

@@ -43,14 +43,6 @@ def test_instances_are_those_of_the_orm_with_annotations():
     assert not same._state.adding
 
 
-def test_each_is_missing_by_itself():
-    queue = make_queue()
-    task = queue.publish("resize").task
-    assert looked_up("missing", name="none", pk=task.pk) == [None, task]
-    assert looked_up("missing", name="encode", pk=0) == [queue, None]
-    assert looked_up("missing", name="none", pk=0) == [None, None]
-
-
 def test_it_is_one_statement_that_is_compiled_once(django_assert_num_queries):
     make_queue()
     built = []

@@ -64,17 +64,6 @@ def test_handler_waits_as_long_as_its_session_and_its_record_in_haste(operations
     assert waits() == usual
 
 
-def test_nothing_is_sent_for_a_limit_that_holds(operations):
-    limit_waits([operations])
-    with operations.transaction():
-        pass
-    session = connection.connection
-    session.query("SET SESSION innodb_lock_wait_timeout = 7")
-    with operations.transaction():
-        assert waits()[0] == 7
-    connection.close()
-
-
 def test_session_that_the_server_has_ended_is_replaced(operations, other_connection):
     """Django replaces a connection only after an error that it has seen."""
     limit_waits([operations])

@@ -11,13 +11,11 @@ from django.db import connection, models
 from django.db.models.functions import Lower
 from django.test.utils import isolate_apps
 
-from stator.db import strategies
 from stator.db.ordering import AGEING, HEAD_EVERY, HEAD_PART, Turn
 from stator.db.rows import Crashes
 from stator.fields import StateField
 from stator.graph.outcomes import Moved
 from stator.models import StatorModel
-from stator.rows.meta import options_of
 from tests.stator.making import ago, at_once, automatic, locked_elsewhere, operations_of, put, raw
 from tests.testapp.fairness import Consignment, Enquiry, Sender, Ticket, TicketGraph
 from tests.testapp.models import Line
@@ -122,16 +120,6 @@ def test_values_take_turns_where_a_claim_is_smaller_than_their_number(make):
     assert [tenants(operations.claim(NEW, 1)) for _ in range(5)] == [{tenant: 1} for tenant in "abcde"]
 
 
-def test_value_that_comes_while_others_are_served_has_its_turn(make):
-    many(Enquiry, 50, tenant="m")
-    operations = make(Enquiry)
-    operations.claim(NEW, 1)
-    many(Enquiry, 1, tenant="a")
-    many(Enquiry, 1, tenant="z")
-    came = tenants(operations.claim(NEW, 1)) + tenants(operations.claim(NEW, 1))
-    assert came == {"a": 1, "z": 1}
-
-
 def test_claim_is_full_while_there_are_rows_whoever_has_them(make):
     random.seed(7)
     counts = {f"t{number}": random.choice([1, 1, 1, 2, 5, 40]) for number in range(60)}
@@ -158,12 +146,6 @@ def test_rows_of_a_value_are_claimed_by_priority_and_now_and_then_by_age(make):
     urgencies = [[claim.instance.urgency for claim in taken] for taken in claims]
     assert all({claim.instance.sender_id for claim in taken} == {one.pk, two.pk} for taken in claims)
     assert urgencies == [[number] * 2 for number in range(AGEING - 1)] + [[2 * AGEING - 1] * 2]
-
-
-def test_claim_brings_the_rows_of_a_value_in_their_order(make):
-    sender = Sender.objects.create()
-    rows = [put(Consignment, sender=sender, urgency=urgency) for urgency in (3, 1, 2)]
-    assert pks(make(Consignment).claim(NEW, 5)) == [rows[1].pk, rows[2].pk, rows[0].pk]
 
 
 def test_limited_state_shares_what_its_limit_leaves(make):
@@ -275,21 +257,7 @@ def test_claim_of_a_hundred_of_a_hundred_thousand_walks_its_index(transactional_
 # What a model that declares none of it has
 
 
-def test_other_models_have_the_claim_and_the_indexes_that_they_had():
-    assert [index.name.split("_")[1] for index in Line._meta.indexes] == ["ready", "rest", "lease", "crash", "fail"]
-    if connection.vendor == "postgresql":
-        statement = operations_of(Line).claims.strategy(strategies.InLine).statements[False, False]
-        assert 'ORDER BY COALESCE(state_next_attempt, state_changed), "testapp_line"."id" LIMIT' in statement
-        assert len(set(operations_of(Line).claims.strategy(strategies.InLine).statements.values())) == 2
-
-
 # Options
-
-
-def test_options_name_fields():
-    assert options_of(Consignment).priority == "urgency"
-    assert options_of(Consignment).fair_by == "sender"
-    assert options_of(Line).priority is options_of(Line).fair_by is None
 
 
 WRONG = {
@@ -362,22 +330,6 @@ def test_line_is_strained_where_a_claim_from_its_head_takes_far_longer():
     turn.end(place, 100.4, 100.41)
     turn.end(place, 100.41, 100.411)
     assert not turn.strained, "some milliseconds may have other reasons"
-
-
-def test_a_claim_that_found_too_few_sends_the_next_back_to_the_head():
-    turn = Turn()
-    turn.end((ago(50), 1), 100.0, 100.01)
-    assert turn.begin(100.02) is not None
-    turn.end(None, 100.02, 100.03)
-    assert turn.begin(100.04) is None
-
-
-@pytest.mark.postgresql
-def test_claim_that_finds_nothing_behind_its_place_looks_before_it(transactional_db):
-    operations, line = operations_of(Line), put(Line)
-    for _ in range(3):
-        assert pks(operations.claim(automatic(operations), 1)) == [line.pk]
-        Line.stator.unlock()
 
 
 @pytest.mark.postgresql

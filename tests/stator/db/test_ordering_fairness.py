@@ -103,13 +103,6 @@ def test_row_that_is_not_urgent_is_served_among_very_many_that_are(monkeypatch, 
     assert seen.index(old) < (AGEING + 1) * 20
 
 
-def test_urgent_rows_come_before_the_others_in_one_cycle(monkeypatch):
-    monkeypatch.setattr(TicketGraph, "seen", seen := [])
-    rows = [put(Ticket, urgency=urgency) for urgency in (5, 2, 9, 1)]
-    StatorRunner([Ticket]).run_single_cycle()
-    assert seen == [rows[3].pk, rows[1].pk, rows[0].pk, rows[2].pk]
-
-
 def test_place_in_line_follows_priority_age_and_key():
     late, first = put(Ticket, urgency=5, state_changed=ago(1)), put(Ticket, urgency=1)
     put(Ticket, urgency=9, state_changed=ago(1000))

@@ -5,8 +5,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from stator.db import own_tables
-from stator.models import Depth, History, Pause, Report, Stats
-from stator.rows.pauses import Pauses, read_pauses
+from stator.models import Depth, History, Report, Stats
 from tests.stator.making import ago, put
 from tests.testapp.basic import Rest, Step
 
@@ -23,15 +22,6 @@ def test_queue_is_sampled_with_the_wait_of_its_oldest_row(operations):
     depth = Depth.objects.get()
     assert (depth.model_label, depth.queued) == ("testapp.step", 2)
     assert 99 < depth.oldest < 120
-
-
-def test_rows_behind_a_pause_are_sampled_too(operations):
-    put(Step)
-    Pause.objects.create(model_label="testapp.step")
-    operations.pauses = Pauses.of("testapp.step", read_pauses(operations.alias))
-    assert not operations.claimable(list(operations.graph.automatic_states)).exists()
-    own_tables.sample_depths(operations, limit=100)
-    assert Depth.objects.get().queued == 1
 
 
 def test_samples_of_all_models_of_a_database_are_kept_by_one_statement(make):

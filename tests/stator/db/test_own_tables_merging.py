@@ -5,7 +5,6 @@ from django.db import connection
 
 from stator.db import own_tables
 from stator.models import Stats
-from stator.overview.flow import flows
 from stator.rows.statistics import MERGED
 from tests.stator.making import ago, at_once, locked_elsewhere, operations_of
 from tests.testapp.basic import Step
@@ -78,16 +77,6 @@ def test_many_shards_are_merged_in_bounded_steps(operations, monkeypatch):
         passes += 1
     assert passes == 4
     assert kept() == [(hour(5), "done", MERGED, 35, 0, 0.0, 0.0)]
-
-
-def test_charts_show_what_they_did_before(operations):
-    add(5, 1, 10, failed=1)
-    add(5, 2, 20)
-    add(3, 2, 5)
-    before = flows("default", [LABEL], ago(0))[LABEL].handled
-    own_tables.merge_stats(operations, 100)
-    assert flows("default", [LABEL], ago(0))[LABEL].handled == before
-    assert sum(point.count for point in before) == 35
 
 
 def test_workers_that_merge_at_once_lose_no_count(operations):

@@ -14,7 +14,6 @@ from stator.overview.flow import flows
 from stator.worker import duties
 from tests.stator.making import ago, at_once, locked_elsewhere, operations_of
 from tests.testapp.basic import Step
-from tests.testapp.keys import UuidKeyed
 
 pytestmark = pytest.mark.usefixtures("transactional_db")
 
@@ -81,17 +80,6 @@ def test_samples_of_the_last_two_days_are_left_alone(operations):
     assert Stats.get_for_model(Step).most_recent_queued() == 7
 
 
-def test_what_is_thinned_is_not_looked_at_again(operations, django_assert_num_queries):
-    samples(hour(5), 3, 5, 4)
-    assert thin_all(operations) == [3]
-    before = kept()
-    # The search for more, in a transaction.
-    with CaptureQueriesContext(connection) as asked:
-        assert own_tables.thin(operations, 1000) == 0
-    assert sum("stator_depth" in each["sql"] for each in asked) == 1
-    assert kept() == before
-
-
 def test_sample_that_comes_late_is_compared_with_what_is_left_of_its_hour(operations):
     start = hour(5)
     samples(start, 3, 50, 4)
@@ -99,13 +87,6 @@ def test_sample_that_comes_late_is_compared_with_what_is_left_of_its_hour(operat
     samples(start + timedelta(minutes=30), 60, 1)
     assert thin_all(operations) == [3]
     assert kept() == [(start + timedelta(minutes=30), 60, 999.0)]
-
-
-def test_pass_looks_at_about_as_many_as_it_may(operations):
-    for back in range(6):
-        samples(hour(5, back), *range(60))
-    assert thin_all(operations, 100) == [120, 120, 120]
-    assert [queued for _, queued, _ in kept()] == [59] * 6
 
 
 @pytest.mark.parametrize("order", [1, -1])
@@ -178,9 +159,3 @@ def test_worker_thins_where_it_prunes_until_nothing_is_left(operations, monkeypa
     samples(hour(500), 1, 2)
     duties.perform(duties.PRUNE, operations, stopped=lambda: False)
     assert [queued for _, queued, _ in kept()] == [59] * 4
-
-
-def test_samples_are_thinned_by_the_worker_of_any_model(make):
-    samples(hour(5), 1, 2)
-    thin_all(make(UuidKeyed))
-    assert [queued for _, queued, _ in kept()] == [2]

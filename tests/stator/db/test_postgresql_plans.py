@@ -215,12 +215,6 @@ def test_pauses_are_counted_by_an_index_alone(operations, monkeypatch):
     assert plan.count("Index Only Scan using stator_pause_in_force on stator_pause") == 2, plan
 
 
-def test_claim_takes_the_oldest_of_a_thousand_ready_rows(operations):
-    claims = operations.claim(automatic(operations), 100)
-    assert len(claims) == 100
-    assert [claim.pk for claim in claims] == sorted(claim.pk for claim in claims)
-
-
 def save(claim):
     claim.instance.stator = claim
     claim.instance.note = "b"

@@ -4,7 +4,7 @@ import pytest
 from django.db import DataError, InterfaceError, OperationalError, ProgrammingError
 
 from stator.db.preparing import LATER, PREPARING, SOON
-from stator.exceptions import LeaseLost, NotBegun, TryAgainLater
+from stator.exceptions import NotBegun
 from stator.graph.outcomes import Moved, Released
 from stator.worker.executor import attempt_sync
 from tests.statements import failing
@@ -29,20 +29,6 @@ def test_error_of_the_database_says_that_the_attempt_did_not_begin(error, longes
         raise error
     assert longest / 2 <= raised.value.after <= longest
     assert raised.value.__cause__ is error
-
-
-def test_error_that_one_of_the_database_caused_says_so_too():
-    with pytest.raises(NotBegun), PREPARING:
-        raise ValueError("the key") from OperationalError("away")
-
-
-@pytest.mark.parametrize("error", [ValueError("odd"), TryAgainLater(), LeaseLost(), KeyboardInterrupt()], ids=repr)
-def test_other_errors_stay_what_they_are(error):
-    error.__context__ = OperationalError("before")
-    error.__context__ = None if isinstance(error, ValueError) else error.__context__
-    with pytest.raises(type(error)) as raised, PREPARING:
-        raise error
-    assert raised.value is error
 
 
 @pytest.mark.django_db(transaction=True)

@@ -7,7 +7,7 @@ import pytest
 from django.db import DatabaseError
 from django.utils import timezone
 
-from stator.db import chores, records
+from stator.db import records
 from stator.db.interface import new_token, new_worker_id
 from stator.db.records import is_written
 from stator.db.rows import Crashes
@@ -36,13 +36,6 @@ def test_recorded_move_enters_the_next_state_with_a_clean_slate(operations):
     assert found.state_changed > step.state_changed
     assert [(move.pk, move.source, move.to) for move in written.moves] == [(step.pk, "new", "slow")]
     assert (written.failures, written.lost, written.deferred) == ([], [], [])
-
-
-@pytest.mark.parametrize(("state", "ready"), [("slow", True), ("late", False), ("outside", False), ("done", False)])
-def test_state_that_is_entered_is_ready_where_it_is_attempted_at_once(operations, state, ready):
-    step = put(Step)
-    record(operations, (take(operations, step), Moved(StepGraph.states[state])))
-    assert row(step).state_ready is ready
 
 
 def test_state_with_a_first_delay_is_due_after_its_interval(operations):
@@ -75,14 +68,6 @@ def test_recorded_failure_counts_and_is_reported(operations):
     assert (report.times, report.worker) == (1, operations.worker_id)
 
 
-def test_move_because_of_a_failure_is_both(operations):
-    step = put(Step)
-    written = record(operations, (take(operations, step), Moved(StepGraph.failed, ERROR)))
-    assert row(step).state == "failed"
-    assert len(written.moves) == len(written.failures) == 1
-    assert Report.objects.get().error == "ValueError"
-
-
 def test_row_that_is_released_until_later_is_due_then_and_the_attempt_is_refunded(operations):
     soon, later = put(Step, state_failures=2, state_crashes=1), put(Step, state_failures=1)
     claims = [claim for crashes in Crashes for claim in operations.claim(automatic(operations), 2, crashes=crashes)]
@@ -98,13 +83,6 @@ def test_row_that_is_released_until_later_is_due_then_and_the_attempt_is_refunde
     assert 55 < (later.state_next_attempt - later.state_attempted).total_seconds() < 120
     assert (written.moves, written.failures, written.lost) == ([], [], [])
     assert Report.objects.get().message == "the database was away"
-
-
-def test_attempt_that_ends_at_all_clears_the_count_of_crashes(operations):
-    step = put(Step, state_crashes=2)
-    (claim,) = operations.claim(automatic(operations), 1, crashes=Crashes.MANY)
-    record(operations, (claim, Waiting(30.0, ERROR)))
-    assert row(step).state_crashes == 0
 
 
 def test_released_row_is_ready_again_and_the_attempt_is_refunded(operations):
@@ -154,15 +132,6 @@ def test_outcome_and_what_is_kept_beside_it_are_written_together_or_not_at_all(o
     assert not Stats.objects.exists()
 
 
-def test_outcomes_of_two_claim_statements_go_into_one_batch(operations):
-    put(Step)
-    put(Step)
-    claims = [*claim_all(operations, 1), *claim_all(operations, 1)]
-    written = record(operations, *((claim, Moved(StepGraph.done)) for claim in claims))
-    assert len(written.moves) == 2
-    assert raw(Step).filter(state="done").count() == 2
-
-
 def test_late_outcome_beside_the_current_one_of_its_row_writes_nothing(operations):
     step = put(Step)
     late = take(operations, step)
@@ -193,16 +162,6 @@ def test_outcome_whose_answer_was_lost_is_found_written_when_it_is_repeated(oper
     # Who does not say that it is repeated has lost the claim.
     assert record(operations, (claim, outcome)).lost == [claim]
     assert raw(Step).filter(pk=step.pk).values().get() == before
-
-
-def test_outcome_that_is_repeated_for_a_row_that_others_have_claimed_since_is_lost(operations):
-    step = put(Step)
-    claim = take(operations, step)
-    expire(step)
-    operations.reap(10)
-    operations.claim(automatic(operations), 1, crashes=Crashes.FEW)
-    for outcome in (Moved(StepGraph.done), Waiting(5.0), Released()):
-        assert operations.record([(claim, outcome)], again=True).lost == [claim]
 
 
 # Fencing
@@ -241,33 +200,10 @@ def test_outcome_after_the_lease_ran_out_but_before_anybody_noticed_is_accepted(
     assert row(step).state == "done"
 
 
-def test_outcome_after_reaping_is_refused(operations):
-    step = put(Step)
-    claim = take(operations, step)
-    expire(step)
-    operations.reap(10)
-    refused(operations, claim)
-
-
 def test_outcome_after_a_move_by_hand_is_refused(operations):
     step = put(Step)
     claim = take(operations, step)
     step.transition_perform("slow")
-    refused(operations, claim)
-
-
-def test_outcome_after_moving_away_and_back_is_refused(operations):
-    step = put(Step)
-    claim = take(operations, step)
-    step.transition_perform("slow")
-    step.transition_perform("new")
-    refused(operations, claim)
-
-
-def test_outcome_of_a_row_whose_state_was_changed_past_us_is_refused(operations):
-    step = put(Step)
-    claim = take(operations, step)
-    change(step, state="slow")
     refused(operations, claim)
 
 
@@ -347,30 +283,10 @@ def test_statistics_sum_up_the_time_in_the_state_that_was_left(operations):
     assert times()["new", "done"][1] == longest
 
 
-def test_time_of_a_refused_outcome_is_not_counted(operations):
-    step = put(Step, state_changed=ago(100))
-    claim = take(operations, step)
-    change(step, state_claim=None, state_ready=True)
-    again = take(operations, step)
-    record(operations, (claim, Moved(StepGraph.done)))
-    assert times() == {}
-    record(operations, (again, Moved(StepGraph.done)))
-    assert times()["new", "done"] == pytest.approx((100, 100), abs=20)
-
-
 def test_time_is_never_less_than_nothing_though_the_clock_was_set_back(operations):
     claim = take(operations, put(Step, state_changed=ago(-100)))
     record(operations, (claim, Moved(StepGraph.done)))
     assert times()["new", "done"] == (0, 0)
-
-
-def test_time_before_a_timeout_is_counted(operations):
-    for age in (7300, 8000):
-        put(Step, state="outside", state_ready=False, state_changed=ago(age))
-    put(Step, state="outside", state_ready=False, state_changed=ago(7100))
-    assert chores.time_out(operations, 10).count == 2
-    seconds, longest = times()["outside", "failed"]
-    assert (seconds, longest) == pytest.approx((15_300, 8000), abs=40)
 
 
 def test_no_count_is_lost_with_several_workers_at_once(make):
@@ -415,14 +331,6 @@ def test_reason_to_wait_is_reported_without_an_error(operations):
     report = Report.objects.get()
     assert (report.error, report.message, report.times, report.traceback) == ("", "DNS not propagated", 2, "")
     assert row(step).state_failures == 0
-
-
-def test_each_object_has_one_report(operations):
-    for _ in range(3):
-        put(Step)
-    claims = claim_all(operations)
-    record(operations, *((claim, Waiting(5.0, ERROR)) for claim in claims))
-    assert set(Report.objects.values_list("object_pk", flat=True)) == {str(claim.pk) for claim in claims}
 
 
 def test_report_of_whatever_was_raised_can_be_kept(operations):

@@ -57,13 +57,6 @@ def test_claim_tells_the_place_of_its_row(claims):
     assert not any(name.startswith("_stator") for name in vars(claims[0].instance))
 
 
-def test_nobody_is_told_a_place_while_dead_versions_can_be_cleared_away(operations, monkeypatch):
-    monkeypatch.setattr(Turn, "strained", False)
-    put(Step)
-    [claim] = operations.claim(automatic(operations), 1)
-    assert claim.place is None
-
-
 def test_index_of_the_key_is_not_read_for_rows_that_are_in_their_place(operations, claims, monkeypatch):
     assert reads(operations, claims, monkeypatch) == {"Tid": True, "Index": False}
 

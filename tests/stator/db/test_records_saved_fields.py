@@ -70,12 +70,3 @@ def test_holder_that_lost_its_claim_saves_nothing(make):
     lost.refresh_from_db()
     assert (kept.size, kept.label, kept.due) == (7, "x", values["due"])
     assert (lost.size, lost.label, lost.due) == (1, "none", None)
-
-
-def test_outcome_without_values_leaves_the_fields_as_they_are(make):
-    made = make(Measure)
-    one, other = Measure.objects.create(), Measure.objects.create()
-    values = {"size": 7, "found": [1], "label": "x", "due": None, "twin": None}
-    by_pk = {claim.pk: claim for claim in made.claim(list(MeasureGraph.automatic_states), 10)}
-    made.record([(by_pk[one.pk], Moved(MeasureGraph.done, values=values)), (by_pk[other.pk], Moved(MeasureGraph.done))])
-    assert set(Measure.objects.values_list("pk", "size", "label")) == {(one.pk, 7, "x"), (other.pk, 1, "none")}

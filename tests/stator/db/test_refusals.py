@@ -5,20 +5,15 @@ from contextlib import contextmanager
 
 import pytest
 from django.db import DataError, IntegrityError, OperationalError, ProgrammingError, connection
-from django.db.models.signals import post_delete, pre_delete
-from django.test.utils import CaptureQueriesContext
+from django.db.models.signals import post_delete
 
 from stator.db import chores, refusals
 from stator.db.interface import new_token, new_worker_id
 from stator.db.probe import Work, look
-from stator.db.rows import Crashes
-from stator.models import Report
 from stator.runner import StatorRunner
-from stator.worker import duties
 from tests.stator.making import ago, automatic, operations_of, put, raw
-from tests.testapp.basic import Diary, Rest, Step, StepGraph
+from tests.testapp.basic import Diary, Rest, Step
 from tests.testapp.fairness import Enquiry, Ticket, TicketGraph
-from tests.testapp.keys import KeyGraph, Plain, UuidKeyed
 from tests.testapp.power import Customer, Order
 
 pytestmark = pytest.mark.usefixtures("transactional_db")
@@ -223,14 +218,6 @@ def test_row_that_cannot_be_claimed_at_the_head_of_the_line_keeps_no_others(make
     assert warnings_of(caplog) == []
 
 
-def test_others_of_a_claim_are_claimed_in_their_order(make):
-    steps = [put(Step, state_changed=ago(100 - number)) for number in range(7)]
-    with refused(Step, steps[0].pk, steps[3].pk):
-        claims = make().claim([StepGraph.new], 9)
-    assert [claim.pk for claim in claims] == [steps[number].pk for number in (1, 2, 4, 5, 6)]
-    assert all(claim.attempt == 1 for claim in claims)
-
-
 @pytest.mark.parametrize("state", ["new", "narrow"])
 def test_claims_warn_of_a_row_that_is_refused_again_and_again(make, state, clock, caplog):
     bad = put(Ticket, state=state, state_crashes=0)
@@ -242,33 +229,6 @@ def test_claims_warn_of_a_row_that_is_refused_again_and_again(make, state, clock
             told.append(len(warnings_of(caplog)))
             clock[0] += 20
     assert told == [0, 0, 1, 2]
-
-
-def test_claim_while_a_row_is_left_alone_is_not_refused_again(make, clock):
-    bad, *others = [put(Step, state_changed=ago(100 - number)) for number in range(4)]
-    operations = make()
-    with refused(Step, bad.pk):
-        operations.claim([StepGraph.new], 1)
-        with CaptureQueriesContext(connection) as queries:
-            assert [claim.pk for claim in operations.claim([StepGraph.new], 9)] == [other.pk for other in others]
-    assert not any("ROLLBACK" in query["sql"] for query in queries)
-
-
-def test_suspect_that_cannot_be_claimed_keeps_no_other(make, clock):
-    bad, other = (put(Step, state_crashes=1, state_changed=ago(age)) for age in (100, 50))
-    operations = make()
-    with refused(Step, bad.pk):
-        came = [operations.claim([StepGraph.new], 1, crashes=Crashes.FEW) for _ in range(2)]
-    assert [claim.pk for claims in came for claim in claims] == [other.pk]
-
-
-def test_keys_of_any_type_are_left_alone(make, clock):
-    bad, other = (put(UuidKeyed, state_changed=ago(age)) for age in (100, 50))
-    operations = make(UuidKeyed)
-    with refused(UuidKeyed, bad.pk):
-        assert [claim.pk for claim in operations.claim([KeyGraph.first], 9)] == [other.pk]
-        assert operations.claim([KeyGraph.first], 9) == []
-        assert look(operations)[operations] == Work()
 
 
 # Deletions
@@ -306,28 +266,3 @@ def test_receivers_of_deletions_may_take_their_time(make, heard):
     put(Rest, state_changed=ago(61))
     assert chores.delete_due(make(Rest), 9) == 1
     assert heard in ([], ["0"])
-
-
-def test_few_are_deleted_at_once_where_receivers_are_called(heard):
-    for _ in range(2 * chores.HEARD_AT_ONCE + 1):
-        put(Rest, state_changed=ago(61))
-    Report.objects.all().delete()
-    operations, left = operations_of(Rest), []
-    while duties.DELETE.call(operations):
-        left.append(raw(Rest).count())
-    assert left == [chores.HEARD_AT_ONCE + 1, 1]
-    assert not raw(Rest).exists()
-
-
-def test_receivers_for_what_is_deleted_as_well_count():
-    def receive(**values):
-        pass
-
-    assert chores.deleted_at_once(Plain, 500) == 500
-    assert chores.deleted_at_once(Rest, 500) == 500
-    pre_delete.connect(receive, sender=Diary)
-    try:
-        assert chores.deleted_at_once(Rest, 500) == chores.HEARD_AT_ONCE
-        assert chores.deleted_at_once(Step, 500) == 500
-    finally:
-        pre_delete.disconnect(receive, sender=Diary)

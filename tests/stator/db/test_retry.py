@@ -108,10 +108,3 @@ LOST = OperationalError("the connection is closed")
 )
 def test_error_of_a_database_is_found_in_whatever_it_comes(error):
     assert is_of_database(error)
-
-
-def test_error_that_has_none_of_a_database_in_it_is_none():
-    circle = raised(ValueError("no"), cause=KeyError("a"))
-    circle.__cause__.__context__ = circle
-    assert not is_of_database(circle)
-    assert not is_of_database(None)

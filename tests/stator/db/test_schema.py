@@ -30,10 +30,6 @@ def family():
         yield Parent, Child
 
 
-def test_complete_table_lacks_nothing():
-    assert lack_of(Line, "default") == ""
-
-
 @pytest.mark.sqlite
 def test_columns_and_tables_of_a_parent_are_among_those_of_the_model(family):
     # On PostgreSQL, Django itself takes the percent sign for a placeholder.

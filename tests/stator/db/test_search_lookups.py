@@ -24,9 +24,3 @@ def test_case_does_not_matter(lookup: str, words: str, found: list[str]) -> None
         Parcel.objects.create(address=address)
     rows = Parcel.objects.filter(**{f"address__stator_{lookup}": words}).order_by("pk")
     assert list(rows.values_list("address", flat=True)) == found
-
-
-def test_number_is_searched_like_a_text() -> None:
-    parcel = Parcel.objects.create()
-    assert Parcel.objects.filter(pk__stator_iexact=str(parcel.pk)).get() == parcel
-    assert not Parcel.objects.filter(pk__stator_icontains="x").exists()

@@ -2,13 +2,11 @@
 
 import pytest
 from django.db import DatabaseError, DataError, connection, transaction
-from django.db.models import IntegerField
 from django.test.utils import CaptureQueriesContext
 
 from stator.db import ordering
 from stator.db.retry import is_retryable
 from stator.graph.outcomes import Moved, Released, Waiting
-from stator.statements import Place, Statement
 from tests.stator.making import automatic, operations_of, put, row
 from tests.testapp.basic import Step, StepGraph
 from tests.testapp.fairness import Ticket, TicketGraph
@@ -17,7 +15,7 @@ pytestmark = [pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
 
 if connection.vendor == "postgresql":
     from stator.db import session
-    from stator.db.session import USES, inlined, send, send_in_passing, session_of
+    from stator.db.session import USES, send_in_passing, session_of
 
 ROUNDS = 8
 
@@ -167,21 +165,6 @@ def test_statement_that_cannot_be_prepared_is_sent_as_it_is(operations):
     assert (prepared(), session_of(connection).prepares) == (0, True)
 
 
-def test_what_is_not_supported_at_all_is_not_repeated(operations):
-    for _ in range(USES + 2):
-        with pytest.raises(DatabaseError) as caught:
-            operations.fetch("SELECT %s UNION SELECT 1 FOR UPDATE", [1], often=True)
-    assert caught.value.__cause__.sqlstate == "0A000"
-    assert not is_retryable(caught.value)
-
-
-def test_error_in_the_statement_itself_is_raised_as_it_is(operations):
-    for _ in range(USES + 2):
-        with pytest.raises(Exception, match="division by zero"):
-            operations.fetch("SELECT 1 / %s", [0], often=True)
-    assert session_of(connection).prepares
-
-
 def test_no_more_than_so_many_are_prepared(operations, monkeypatch):
     monkeypatch.setattr(session, "MOST_PREPARED", 2)
     for number in range(4):
@@ -200,11 +183,6 @@ def test_application_s_own_transaction_is_left_as_it_is(operations):
             assert cursor.fetchone() == ("on",)
 
 
-def test_percent_sign_in_a_statement_stays_one(operations):
-    for _ in range(USES + 2):
-        assert operations.fetch("SELECT 7 %% %s::int", [4], often=True) == [(3,)]
-
-
 def pass_by(times=1):
     for _ in range(times):
         assert send_in_passing(connection, "SELECT 7 %% %s::int", [4]) == [(3,)]
@@ -219,14 +197,6 @@ def test_application_s_statement_is_prepared_once_its_connection_is_kept():
         cursor.execute("DEALLOCATE ALL")
     pass_by(2)
     assert prepared() == 0
-
-
-def test_application_s_statement_in_its_transaction_is_sent_as_it_is():
-    pass_by(3 * USES)
-    with connection.cursor() as cursor:
-        cursor.execute("DEALLOCATE ALL")
-    with transaction.atomic():
-        pass_by()
 
 
 def test_application_s_statement_is_seen_by_who_looks_at_queries():
@@ -244,11 +214,3 @@ def test_error_of_an_application_s_statement_is_django_s():
     for _ in range(3 * USES):
         with pytest.raises(DataError, match="division by zero"):
             send_in_passing(connection, "SELECT 1 / %s::int", [0])
-
-
-def test_constants_are_in_the_text_and_only_places_are_left():
-    place = Place("n", IntegerField())
-    statement = Statement("SELECT %s || '%%s', %s::int, %s", ("50% of 'it'", place, None))
-    found = inlined(connection, statement)
-    assert found.params == (place,)
-    assert send(connection, found.text, found.bind(connection, {"n": 7})) == [("50% of 'it'%s", 7, None)]

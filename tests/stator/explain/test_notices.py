@@ -1,15 +1,9 @@
 """Notices: groups of ready objects that no live worker serves, as the model itself finds them."""
 
-import json
-
 import pytest
 
 from stator.explain.notices import Notice, notices_of
 from tests.testapp.explained import Errand
-
-
-def test_model_without_notices_has_none():
-    assert notices_of(Errand, "default") == []
 
 
 def test_model_finds_its_own_in_the_database_that_is_asked_for(declare):
@@ -23,11 +17,3 @@ def test_model_finds_its_own_in_the_database_that_is_asked_for(declare):
 @pytest.mark.parametrize(("count", "more", "text"), [(3, False, "3"), (1000, True, "1,000+")])
 def test_number_that_may_be_larger_has_a_plus(count, more, text):
     assert Notice("no_worker", "mail", count, "They wait.", more=more).counted == text
-
-
-def test_notice_is_a_document():
-    notice = Notice("no_worker", "mail", 3, "3 wait.", "start one")
-    assert json.loads(json.dumps(notice.as_dict())) == {
-        "code": "no_worker", "group": "mail", "count": 3, "sentence": "3 wait.", "remedy": "start one", "more": False,
-        "served": False,
-    }  # fmt: skip

@@ -7,7 +7,6 @@ from stator.explain.prospects import looked_at, prospects
 from stator.models import Pause, Worker
 from tests.stator.making import put
 from tests.testapp.explained import Errand
-from tests.testapp.waiting import Build, Rollout
 
 pytestmark = pytest.mark.django_db
 
@@ -45,12 +44,6 @@ def test_one_object_gets_the_sentence_of_its_page(crew):
         "It is not attempted yet: Paused by anna: the model, until it is resumed: disk is full. "
         "Ask the person who paused it, then resume."
     )
-
-
-def test_awaited_object_is_named(crew):
-    build = put(Build)
-    put(Rollout, build=build)
-    assert said(Rollout, 1).startswith(f"It is not attempted yet: Waits for testapp.Build {build.pk}, which is in")
 
 
 def test_only_some_of_many_are_looked_at(crew, monkeypatch):

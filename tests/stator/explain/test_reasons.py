@@ -30,14 +30,6 @@ def test_reasons_say_what_to_do():
     assert reason.as_dict()["remedy"] == REMEDIES["no_worker"]
 
 
-def test_expired_pauses_end_by_themselves(crew):
-    errand = put(Errand)
-    pause = Errand.stator.pause(seconds=60)
-    assert first(errand).code == "paused"
-    raw(Pause).filter(pk=pause.pk).update(until=ago(1))
-    assert first(errand).code == "in_line"
-
-
 def test_keys_that_are_no_numbers_are_explained_and_counted(crew):
     keyed = put(UuidKeyed, state_ready=False, state_next_attempt=ago(-60))
     Report.objects.create(

@@ -7,7 +7,6 @@ import pytest
 from django.db.models.functions import Now
 
 from stator.conf import load_settings
-from stator.db.interface import new_worker_id
 from stator.models import History, Report, Worker
 from stator.rows.pauses import pause_objects
 from tests.stator.explain.errands import WORKER, codes, first, held, report
@@ -136,25 +135,11 @@ def test_leased_by_a_worker_that_is_known(crew):
     assert reason.numbers["until"] == pytest.approx(60, abs=5)
 
 
-def test_leased_by_a_worker_of_which_nothing_is_known():
-    other = new_worker_id()
-    reason = first(put(Errand, **held(other)))
-    assert reason.code == "leased"
-    assert f"worker {other} (no other record of it)" in reason.sentence
-
-
 def test_lost_lease_names_the_worker_and_what_comes_next(crew):
     reason = first(put(Errand, **held(seconds=-7)))
     assert reason.code == "lease_lost"
     assert reason.sentence.endswith("ran out 7 s ago; the object is reclaimed within 5 s.")
     assert reason.numbers["within"] == load_settings().REAP_INTERVAL
-
-
-def test_lost_lease_waits_for_a_worker_where_there_is_none():
-    lost, no_worker = put(Errand, **held(seconds=-7)).explain()
-    assert lost.sentence.endswith("ran out 7 s ago; the object is reclaimed once a worker is started.")
-    assert (lost.code, no_worker.code) == ("lease_lost", "no_worker")
-    assert [reason.code for reason in put(Errand, **held(seconds=60)).explain()] == ["leased"]
 
 
 def test_limit_of_the_state(crew):
@@ -175,15 +160,6 @@ def test_place_in_line_is_counted_up_to_a_bound(crew, monkeypatch):
     assert (str(reason), reason.numbers) == ("Ready, with more than 3 objects before it.", {"more_than": 3})
     limited = put(Errand, state="limited")
     assert first(limited).numbers == {"ahead": 0}
-
-
-def test_due_but_not_marked_ready(crew):
-    assert first(put(Errand, state_ready=False, state_next_attempt=ago(1))).code == "due"
-
-
-def test_lost_leases_before_the_quarantine(crew):
-    assert codes(put(Errand, state_crashes=1)) == ["in_line"]
-    assert codes(put(Errand, state_crashes=2)) == ["crashed", "in_line"]
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,9 @@
 """Troubles: what stands still or needs people, one value for each cause."""
 
-import json
-
-from stator.explain.troubles import Remedy, Trouble, own_troubles
+from stator.explain.troubles import Trouble, own_troubles
 from tests.testapp.explained import Errand
 
 TROUBLE = Trouble("stuck", "error", "testapp.Errand", "1 is stuck", "testapp.errand", detail="7")
-
-
-def test_model_without_troubles_of_its_own_has_none():
-    assert own_troubles(Errand, "default") == []
 
 
 def test_model_finds_its_own_in_the_database_that_is_asked_for(declare):
@@ -22,9 +16,3 @@ def test_model_finds_its_own_in_the_database_that_is_asked_for(declare):
 def test_detail_follows_the_sentence_for_people_who_may_see_all_objects():
     assert TROUBLE.text == "1 is stuck: 7"
     assert Trouble("stuck", "error", "testapp.Errand", "1 is stuck").text == "1 is stuck"
-
-
-def test_trouble_is_a_document():
-    remedy = Remedy("Retry", "testapp.errand", "stator_retry", (7,))
-    document = json.loads(json.dumps(Trouble("a", "error", "b", "c", remedies=(remedy,)).as_dict()))
-    assert document["remedies"][0]["pks"] == [7]

@@ -4,13 +4,12 @@ from uuid import uuid4
 
 import pytest
 from django.db import connection
-from django.db.models import Value
 
 from stator.overview import depths as module
 from stator.overview.depths import depths, told
 from stator.querysets import OperatorQuerySet
 from tests.stator.making import ago, change, operations_of, put
-from tests.testapp.operators import Letter, Parcel
+from tests.testapp.operators import Parcel
 
 pytestmark = pytest.mark.django_db
 
@@ -57,10 +56,6 @@ class TestDepths:
         make(*args, state_changed=ago(10))
         assert 1000 <= of().states["packed"].oldest < 1010
 
-    def test_first_in_line_tells_how_long_objects_wait(self):
-        put(Parcel, state_next_attempt=ago(300), state_changed=ago(9000))
-        assert 300 <= of().waited < 310
-
     @pytest.mark.parametrize("make", [put, waiting, held])
     def test_object_that_is_longer_in_its_state_than_expected_is_stuck(self, make):
         args = (Parcel,) if make is put else ()
@@ -71,10 +66,6 @@ class TestDepths:
         [one] = found.stuck
         assert (one.pk, one.state) == (late.pk, "packed")
         assert 2 * HOUR <= one.age < 2 * HOUR + 10
-
-    def test_state_that_expects_nothing_has_no_stuck_objects(self):
-        put(Parcel, state="stamped", state_changed=ago(100 * HOUR))
-        assert of().stuck_count == 0
 
     def test_stuck_objects_are_named_longest_first_and_not_without_end(self):
         for hours in range(2, 10):
@@ -90,14 +81,6 @@ class TestDepths:
         assert found.late == 1
         assert 30 <= found.held[0].late < 40
         assert 20 <= found.held[0].running < 30
-
-    def test_quarantined_objects_are_counted(self):
-        put(Parcel, state_ready=False, state_crashes=3)
-        assert of().quarantined == 1
-
-    def test_claimed_object_in_a_state_that_is_gone_is_shown(self):
-        change(held(), state=Value("smuggled"))
-        assert of().states["smuggled"].leased == 1
 
     def test_counting_ends_and_says_so(self, monkeypatch):
         monkeypatch.setattr(module, "COUNTED", 3)
@@ -122,10 +105,6 @@ class TestDepths:
         change(put(Parcel, state_ready=False), state=f"{name}b")
         assert of().unknown == 3
 
-    def test_nothing_is_nothing(self):
-        found = of()
-        assert (found.ready, found.waited, found.leased, found.quarantined) == (0, None, 0, 0)
-
     def test_takes_one_statement_and_one_where_objects_are_held(self, django_assert_num_queries):
         with django_assert_num_queries(1):
             of()
@@ -138,16 +117,6 @@ class TestDepths:
             held()
         with django_assert_num_queries(2):
             of()
-
-    def test_statement_is_written_anew_where_more_is_expected(self, monkeypatch):
-        put(Parcel, state_changed=ago(HOUR / 2))
-        assert of().stuck_count == 0
-        monkeypatch.setattr(Parcel.state_graph.packed, "expect_within", HOUR / 4)
-        assert of().stuck_count == 1
-
-    def test_other_keys_and_no_expectations(self):
-        put(Letter, number="a/b")
-        assert of(Letter).states["written"].ready == 1
 
 
 class TestHeat:

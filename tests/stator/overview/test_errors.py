@@ -60,10 +60,6 @@ class TestGroups:
         report(row)
         assert groups("default", ROWS)[0][0].failing == [row.pk]
 
-    def test_reasons_to_wait_are_no_errors(self):
-        report(put(Parcel), error="")
-        assert groups("default", ROWS) == ([], False)
-
     def test_keys_that_the_model_cannot_have_any_more_are_left_out(self):
         failing()
         Report.objects.create(model_label="testapp.parcel", object_pk="x-y", error="ValueError", fingerprint="aa")
@@ -78,15 +74,6 @@ class TestGroups:
         found, older = groups("default", ROWS)
         assert ({group.fingerprint for group in found}, older) == ({"bb", "cc"}, True)
 
-    def test_takes_as_many_statements_for_many_as_for_one(self, django_assert_num_queries):
-        failing()
-        with django_assert_num_queries(3):
-            groups("default", ROWS)
-        for number in range(20):
-            failing(f"f{number}")
-        with django_assert_num_queries(3):
-            groups("default", ROWS)
-
 
 class TestFingerprinted:
     def test_gives_what_fails_in_pages(self):
@@ -95,9 +82,3 @@ class TestFingerprinted:
         pages = list(fingerprinted(ROWS["testapp.parcel"], "aa", 2))
         assert [len(page) for page in pages] == [2, 2, 1]
         assert sorted(pk for page in pages for pk in page) == [row.pk for row in rows]
-
-    def test_goes_on_after_objects_that_fail_no_more(self):
-        report(put(Parcel))
-        report(put(Parcel))
-        row = failing()
-        assert [page for page in fingerprinted(ROWS["testapp.parcel"], "aa", 2) if page] == [[row.pk]]

@@ -30,11 +30,6 @@ class TestFlows:
         stats(2, "packed", "stamped", 1000)
         assert flow().edges["packed", "stamped"] == pytest.approx(10 + 0.75 * 100)
 
-    def test_shards_are_summed(self):
-        stats(0, "packed", "stamped", 10, shard=1)
-        stats(0, "packed", "stamped", 20, shard=2)
-        assert flow().edges["packed", "stamped"] == 30
-
     def test_attempts_after_which_objects_stayed_are_no_flow_but_their_errors_count(self):
         stats(0, "packed", "", 10, failed=4)
         found = flow()
@@ -56,13 +51,6 @@ class TestFlows:
         stats(2, "packed", "", 10, failed=4)
         found = flow()
         assert (found.moved, found.stayed, sum(point.bad for point in found.handled)) == (30, 6, 7)
-
-    def test_days_of_the_last_month(self):
-        stats(0, "packed", "stamped", 3)
-        stats(24 * 29, "packed", "stamped", 5)
-        handled = flow(period="month").handled
-        assert len(handled) == 30
-        assert [handled[0].count, handled[-1].count] == [5, 3]
 
     def test_most_that_was_queued_in_an_hour(self):
         for minutes, queued in ((0, 5), (5, 50), (70, 7)):
@@ -88,14 +76,3 @@ class TestFlows:
         Depth.objects.all().delete()
         Depth.objects.create(model_label=LABEL, minute=NOW - timedelta(minutes=6), queued=3)
         assert flow().latest is None
-
-    def test_other_models_are_left_out(self):
-        Stats.objects.create(model_label="testapp.letter", hour=NOW.replace(minute=0), source="a", to="b", handled=9)
-        found = flows("default", [LABEL, "testapp.letter"], NOW)
-        assert (found[LABEL].edges, found["testapp.letter"].edges) == ({}, {("a", "b"): 9})
-
-    def test_takes_four_statements_whatever_there_is(self, django_assert_num_queries):
-        for hour in range(30):
-            stats(hour, "packed", "stamped", 1)
-        with django_assert_num_queries(4):
-            flow()

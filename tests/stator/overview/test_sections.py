@@ -4,7 +4,7 @@ import pytest
 from django.test import RequestFactory
 
 from stator.overview import sections as module
-from stator.overview.sections import LONG, Cell, Section, add_section, sections
+from stator.overview.sections import Section, add_section, sections
 
 
 @pytest.fixture
@@ -33,10 +33,3 @@ def test_function_that_is_added_twice_makes_one_section(added):
 
     assert add_section(section) is section
     assert added == [section]
-
-
-def test_cell_knows_long_texts_and_writes_durations():
-    assert Cell("x" * (LONG + 1)).is_long
-    assert not Cell("x" * LONG).is_long
-    assert Cell.lasting(90, "error") == Cell("1 m 30 s", level="error")
-    assert Cell.lasting(None) == Cell("")

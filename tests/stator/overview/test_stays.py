@@ -3,8 +3,6 @@
 from typing import Any
 
 import pytest
-from django.db import connection
-from django.test.utils import CaptureQueriesContext
 
 from stator.models import History
 from stator.overview import stays as module
@@ -93,14 +91,6 @@ class TestStays:
         found = of_order()["working"]
         assert (found.moves, found.p50, found.p95) == (4, 8, 10)
 
-    def test_takes_one_statement_that_ends_at_a_limit_whatever_the_number_of_models(self) -> None:
-        keep(*range(50))
-        for models, count in (([Parcel], 0), ([Order], 1), ([Order, Parcel], 1)):
-            with CaptureQueriesContext(connection) as queries:
-                stays("default", models)
-            assert len(queries) == count
-        assert f"LIMIT {module.LATEST}" in queries[0]["sql"]
-
 
 class TestWords:
     @pytest.mark.parametrize(
@@ -116,6 +106,3 @@ class TestWords:
     )
     def test_parts_say_less_than_all_and_more_than_none(self, burn: float, words: str) -> None:
         assert Stays("new", 1200, 1, 1, expected=30, burn=burn).cells[4] == f"{words} (more than 30 s)"
-
-    def test_nothing_is_said_where_nothing_is_expected(self) -> None:
-        assert Stays("new", 1200, 1, 1).cells == ("new", "1,200", "1 s", "1 s", "", "", "")

@@ -21,7 +21,7 @@ from tests.queries import unbounded
 from tests.stator.admin.overviews import WORKER, failing, held, worker
 from tests.stator.making import ago, change, put, raw
 from tests.testapp.operators import Parcel, ParcelGraph
-from tests.testapp.waiting import Build, Rollout, RolloutGraph
+from tests.testapp.waiting import Build, Rollout
 
 pytestmark = pytest.mark.django_db
 
@@ -46,12 +46,6 @@ def test_row_that_is_due_and_not_marked_ready_waits_for_a_worker() -> None:
     assert (trouble.code, trouble.command) == ("no_worker", "manage.py runstator")
     assert trouble.sentence.startswith("objects are due, but no live worker serves it")
     assert "the first has waited 1 m 3" in trouble.sentence
-
-
-@pytest.mark.parametrize("columns", [{"state_next_attempt": ago(-500)}, {"state": "sent"}, {"state": "delivered"}])
-def test_row_that_is_not_due_needs_no_worker(columns: dict[str, Any]) -> None:
-    put(Parcel, state_ready=False, **columns)
-    assert found() == []
 
 
 def test_silent_worker_with_what_it_holds() -> None:
@@ -169,14 +163,6 @@ def test_due_in_the_far_future(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found() == []
 
 
-def test_of_many_in_the_far_future_none_is_made_due_by_one_click() -> None:
-    worker()
-    for _ in range(21):
-        put(Parcel, state_ready=False, state_next_attempt=ago(-800 * 86400))
-    [trouble] = found()
-    assert (trouble.count, [remedy.label for remedy in trouble.remedies]) == (21, ["List"])
-
-
 def rollouts(build: Build, age: float, count: int = 2) -> None:
     for _ in range(count):
         change(put(Rollout, build=build, state_changed=ago(age)), **columns.parking())
@@ -208,15 +194,6 @@ def test_waiting_for_an_object_that_has_ended_elsewhere_is_an_error_at_once() ->
     assert (trouble.code, trouble.level) == ("waiting", "error")
     assert trouble.sentence.startswith("1 waits in new for one testapp.Rollout, which ended in stale")
     assert trouble.detail == f"#{done.pk} has to be in done; it does not get further by itself"
-
-
-def test_those_that_wait_are_not_told_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RolloutGraph.new, "expect_within", 3600)
-    worker(models=["testapp.rollout"])
-    rollouts(put(Build, state="checked"), 7200)
-    assert [trouble.code for trouble in waiting()] == ["waiting"]
-    put(Rollout, state_ready=False, state_next_attempt=ago(-60), state_changed=ago(7200))
-    assert [trouble.code for trouble in waiting()] == ["stuck", "waiting"]
 
 
 class NewerGraph(ParcelGraph):
@@ -261,15 +238,6 @@ def test_state_that_live_workers_know_is_a_warning_and_one_that_nobody_knows_an_
     assert [remedy.action for remedy in lost.remedies] == ["stator_move"]
 
 
-def test_doctor_tells_each_difference_and_each_unknown_state_once() -> None:
-    newer()
-    change(put(Parcel), state="mislaid")
-    said = [(one["check"], one["level"]) for one in told("doctor")["findings"]]
-    assert said.count(("versions", "warn")) == 1
-    assert said.count(("states", "warn")) == 1
-    assert "unknown state" not in dict(said)
-
-
 KINDS: list[tuple[str, dict[str, Any], str]] = [
     ("no_worker", {"state_ready": False, "state_next_attempt": ago(90)}, ""),
     ("slow", {"state": "stamped", "state_changed": ago(90)}, WORKER),
@@ -306,15 +274,6 @@ def lines(*arguments: str) -> str:
     with suppress(SystemExit):
         call_command("stator", *arguments, stdout=out)
     return out.getvalue()
-
-
-def test_worker_is_not_found_dead_among_many_live_ones() -> None:
-    Worker.objects.bulk_create(
-        Worker(id=f"{number:012x}", host="h", pid=1, version="1", models=[], database="default") for number in range(60)
-    )
-    worker(started=ago(9000))
-    put(Parcel)
-    assert found() == []
 
 
 def test_takes_bounded_statements(django_assert_max_num_queries: Any) -> None:

@@ -24,8 +24,3 @@ def test_many_are_counted_in_two_statements(queue, django_assert_num_queries):
     with django_assert_num_queries(2):
         counted = attempts_of(tasks, "default")
     assert counted == {task.pk: 1 for task in tasks}
-
-
-def test_nothing_is_asked_for_no_tasks(django_assert_num_queries):
-    with django_assert_num_queries(0):
-        assert attempts_of([], "default") == {}

@@ -41,11 +41,6 @@ def test_claim_takes_no_more_than_its_limit_and_nothing_twice(queue):
     assert queue.claim(worker="d", limit=2) == []
 
 
-def test_claim_is_of_one_queue(queue):
-    make_queue("other").publish("elsewhere")
-    assert claimed(queue) == []
-
-
 def test_metadata_filters_and_the_order_stays(queue):
     for number, title in enumerate(["a", "b", "a", "a"]):
         queue.publish(str(number), priority=-number, metadata={"title": title, "size": number, "raw": number == 3})
@@ -80,14 +75,6 @@ def test_metadata_is_found_in_order_wherever_it_is_in_the_line(queue, monkeypatc
     assert claimed(queue, metadata={"title": "a"}) == ["9"]
     assert claimed(queue, metadata={"title": "c"}) == []
     assert len(claimed(queue, metadata={"title": "b"})) == 8
-
-
-@pytest.mark.parametrize("name", ["a__b", "contains", "a b", "ü", "it's", "in", "x.y"])
-def test_metadata_may_have_any_name(queue, name):
-    queue.publish("it", metadata={name: "ja"})
-    queue.publish("other", metadata={"other": "ja"})
-    assert claimed(queue, metadata={name: "ja"}) == ["it"]
-    assert [task.action for task in Task.objects.with_metadata({name: "ja"})] == ["it"]
 
 
 def test_claim_says_who_has_the_task_since_when_and_until_when(queue):
@@ -132,19 +119,6 @@ def test_worker_needs_a_name(queue, worker):
 
 
 NAMES = ["böt", "机器人 1", 'b"t', "b\\t", "'", "%s", "a?b", "[1]", '","', "true", "1", " x ", "\U0001f916", "a" * 100]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_name_of_a_worker_may_be_any_text(queue, name):
-    queue.publish("resize", worker_ids=NAMES[:1], key="k")
-    queue.publish("resize", worker_ids=[other for other in NAMES if other != name], key="k", update=True)
-    assert queue.claim(worker=name) == []
-    queue.publish("resize", worker_ids=["other", name], key="k", update=True)
-    [claim] = queue.claim(worker=name)
-    claim.heartbeat()
-    assert (claim.task.claimant, [*Task.objects.held_by(name)]) == (name, [claim.task])
-    claim.release()
-    assert fresh(claim.task).rejected_by == [name]
 
 
 NO_NUMBERS = (0, -1, True, "1", float("nan"), float("inf"), 1e9, [])

@@ -22,13 +22,6 @@ def test_create_makes_a_queue_with_its_rules():
     assert (queue.lease, queue.http_actions, queue.actions_elsewhere) == (60, ["resize", "fetch"], False)
 
 
-def test_create_answers_in_json():
-    told = asked("create", "films", "--actions-elsewhere", "--exclusive-key", "title", "--max-attempts", "3")
-    assert (told["queue"], told["exclusive_key"], told["max_attempts"]) == ("films", "title", 3)
-    assert (told["actions_elsewhere"], told["http_actions"], told["lease"]) == (True, [], None)
-    assert Queue.objects.get().exclusive
-
-
 def test_set_changes_what_is_given_and_leaves_the_rest():
     Queue.objects.create(name="encode", actions_elsewhere=True, http_actions=["resize"], lease=60)
     assert asked("set", "encode", "--no-actions-elsewhere", "--worker-retries", "2")["http_actions"] == ["resize"]

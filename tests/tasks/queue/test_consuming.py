@@ -91,18 +91,6 @@ def test_loop_waits_for_a_task_and_is_woken_by_it(queue):
     assert Task.objects.get().status == "completed"
 
 
-def test_loop_that_waits_ends_when_it_is_stopped(queue):
-    loop = queue.consume(worker="bot-1")
-
-    def stop():
-        wait_until(lambda: len(waiters) == 1)
-        loop.stop()
-
-    thread = beside(stop)
-    assert list(loop) == []
-    thread.join()
-
-
 def test_body_that_raises_ends_the_loop_and_releases_its_claim_alone(queue):
     tasks = publish(queue, "abc")
     with pytest.raises(ZeroDivisionError):
@@ -138,19 +126,6 @@ def test_stopped_loop_hands_back_what_it_has_not_begun(queue):
     assert statuses(tasks) == ["completed", "pending", "pending"]
     assert Run.objects.count() == 1
     assert claimed(queue, "bot-1") == ["b", "c"]
-
-
-def test_task_that_is_handed_back_was_never_claimed():
-    queue = make_queue(max_attempts=1)
-    queue.publish("a")
-    for _ in range(3):
-        claim = claim_one(queue)
-        claim.hand_back()
-        assert claim.ended
-        assert (fresh(claim.task).attempts, Run.objects.count()) == (0, 0)
-        with pytest.raises(LeaseLost, match="the task is pending"):
-            claim.resolve()
-    assert claim_one(queue).attempt == 1
 
 
 # Heartbeats
@@ -235,15 +210,6 @@ def test_claim_is_lost_by_the_own_clock_while_the_database_is_away(monkeypatch):
             monkeypatch.setattr(claiming.claims, name, away)
         wait_until(lambda claim=claim: claim.lost)
         loop.stop()
-
-
-def test_claim_that_ended_is_not_lost_by_a_heartbeat_that_comes_late(queue):
-    queue.publish("a")
-    claim = claim_one(queue)
-    claim.resolve()
-    with pytest.raises(LeaseLost):
-        claim.heartbeat()
-    assert (claim.ended, claim.lost) == (True, False)
 
 
 # Calling a function for each task
@@ -359,36 +325,6 @@ def test_errors_are_counted_with_the_task_over_all_claims_of_the_worker():
     assert (claim.task, claim.unexpected_errors) == (other.task, 1)
 
 
-def test_error_that_does_not_come_again_is_forgotten(queue):
-    (task,) = publish(queue, "a")
-    loop = queue.consume(worker="bot-1", local_retries=1, local_delay=0.01)
-    errors = [RuntimeError("once")]
-
-    def work(claim):
-        if errors:
-            raise errors.pop()
-        loop.stop()
-        return "done"
-
-    loop.run(work)
-    assert (fresh(task).status, fresh(task).result, fresh(task).attempts) == ("completed", "done", 1)
-
-
-def test_result_that_cannot_be_stored_fails_the_task_without_another_call(queue):
-    (task,) = publish(queue, "a")
-    loop, made = queue.consume(worker="bot-1", local_retries=3), []
-
-    def work(claim):
-        made.append(claim)
-        loop.stop()
-        return object()
-
-    loop.run(work)
-    assert len(made) == 1
-    assert fresh(task).status == "pending"
-    assert "cannot be stored as JSON" in Run.objects.get().reason
-
-
 # What goes wrong around it
 
 
@@ -414,12 +350,6 @@ def test_loop_outlasts_an_outage_of_the_database(queue, monkeypatch):
         loop.stop()
     assert (fresh(task).status, fresh(task).attempts) == ("completed", 1)
     assert failures["claim"] == failures["move"] == -1
-
-
-@pytest.mark.parametrize("wait", [-1, True, "long", float("nan"), float("inf")], ids=str)
-def test_wait_that_is_no_duration_is_refused(queue, wait):
-    with pytest.raises(TaskError, match="wait="):
-        queue.claim(worker="bot-1", wait=wait)
 
 
 def test_waiting_in_a_transaction_is_refused(queue):
@@ -465,20 +395,6 @@ def test_signal_ends_the_loop_and_the_program_goes_on(queue, number):
     for _ in queue.consume(worker="bot-1"):
         signal.raise_signal(number)
     assert statuses(tasks) == ["completed", "pending"]
-
-
-def test_ignored_signal_stays_ignored(queue):
-    publish(queue, "ab")
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        loop = queue.consume(worker="bot-1")
-        for claim in loop:
-            signal.raise_signal(signal.SIGINT)
-            if claim.task.action == "b":
-                loop.stop()
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert Task.objects.filter(state="completed").count() == 2
 
 
 def test_loop_of_another_thread_leaves_signals_alone(queue):

@@ -2,18 +2,17 @@
 
 import asyncio
 import threading
-from contextlib import aclosing
 
 import pytest
 from asgiref.sync import async_to_sync, sync_to_async
-from django.db import OperationalError, transaction
+from django.db import transaction
 
 from tasks.exceptions import TaskError
-from tasks.models import Queue, Run, Task
+from tasks.models import Run, Task
 from tasks.queue import claiming
 from tasks.queue.waiting import waiters
 from tests.processes import wait_until
-from tests.tasks.making import claimed, fresh, make_queue
+from tests.tasks.making import fresh, make_queue
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -83,19 +82,6 @@ def test_loop_waits_for_a_task_and_is_woken_by_it_and_by_its_end(queue):
 
     run(bot)
     assert Task.objects.get().result == {"ok": True}
-
-
-def test_loop_that_is_closed_releases_what_it_began_and_hands_back_the_rest(queue):
-    tasks = publish(queue, "abc")
-
-    async def bot():
-        async with aclosing(queue.aconsume(worker="bot-1", limit=3).claims()) as claims:
-            async for _ in claims:
-                break
-
-    run(bot)
-    assert statuses(tasks) == ["pending"] * 3
-    assert claimed(queue, "bot-1") == ["b", "c"]
 
 
 def test_function_that_raises_fails_its_task_alone_after_its_local_retries(queue):
@@ -203,26 +189,6 @@ def test_function_is_cancelled_when_its_claim_is_lost_and_the_loop_goes_on():
     assert sorted(Task.objects.values_list("state", flat=True)) == ["canceled", "completed"]
 
 
-def test_loop_outlasts_an_outage_of_the_database(queue, monkeypatch):
-    (task,) = publish(queue, "a")
-    end, failures = claiming.claims.end_at_once, [OperationalError("gone"), OperationalError("gone")]
-
-    def flaky(*args, **kwargs):
-        if failures:
-            raise failures.pop()
-        return end(*args, **kwargs)
-
-    # Every end begins with this, also on a database that cannot do it.
-    monkeypatch.setattr(claiming.claims, "end_at_once", flaky)
-    loop = queue.aconsume(worker="bot-1")
-
-    async def work(claim):
-        loop.stop()
-
-    run(lambda: loop.run(work))
-    assert (fresh(task).status, fresh(task).attempts, failures) == ("completed", 1, [])
-
-
 def test_claim_waits_without_a_thread(queue):
     async def both():
         waiting = asyncio.create_task(queue.aclaim(worker="bot-1", wait=20))
@@ -235,16 +201,3 @@ def test_claim_waits_without_a_thread(queue):
     assert run(both) == "a"
     with transaction.atomic(), pytest.raises(TaskError, match="inside a transaction"):
         run(lambda: queue.aclaim(worker="bot-1", wait=1))
-
-
-def test_changed_lease_is_taken_at_the_next_heartbeat():
-    queue = make_queue(lease=0.6)
-    publish(queue, "a")
-    loop = queue.aconsume(worker="bot-1")
-
-    async def work(claim):
-        await Queue.objects.aupdate(lease=40)
-        await until(lambda: claim.lease > 30)
-        loop.stop()
-
-    run(lambda: loop.run(work))

@@ -55,15 +55,6 @@ def go_on(bot):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_child_that_a_bot_ends_does_not_stop_it(start, kind):
-    queue = make_queue(lease=LEASE)
-    tasks = [queue.publish("child").task for _ in range(2)]
-    bot = start(kind)
-    wait_until(lambda: {fresh(task).state for task in tasks} == {"completed"})
-    assert bot.poll() is None
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_bot_that_is_asked_to_stop_ends_its_task_and_hands_back_the_others(start, kind):
     queue = make_queue(lease=LEASE)
     tasks = [queue.publish("hold").task for _ in range(3)]

@@ -32,12 +32,6 @@ class TestActionsOfQueues:
         task.refresh_from_db()
         assert (task.state, task.result) == ("completed", "here")
 
-    def test_an_action_for_every_queue_is_run_in_a_queue_for_programs_too(self) -> None:
-        task = make("resize", "for-programs", data={"image": 7})
-        assert drain(Task) == 1
-        task.refresh_from_db()
-        assert task.state == "completed"
-
     def test_an_action_that_is_not_here_is_left_to_workers_that_have_it(self) -> None:
         for action in ("only-here", "of a newer release"):
             task = make(action, "ours", elsewhere=False)

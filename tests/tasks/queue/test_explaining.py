@@ -5,7 +5,7 @@ from django.core.management import call_command
 
 from stator.models import Worker
 from tasks.models import Claimant, Queue, Task
-from tests.stator.making import ago, change
+from tests.stator.making import ago
 from tests.tasks.making import claim_one, fresh, make_queue, make_task
 from tests.tasks.queue.processes import live_process
 from tests.testapp.tasks import add
@@ -19,11 +19,6 @@ def codes(task):
 
 def said(task, code):
     return next(reason for reason in fresh(task).explain() if reason.code == code)
-
-
-def test_ended_task_is_terminal(queue):
-    assert codes(make_task(queue, "completed")) == ["terminal"]
-    assert said(make_task(queue, "completed"), "terminal").remedy == ""
 
 
 def test_dead_letter_says_what_went_wrong_and_what_to_do(queue):
@@ -70,12 +65,6 @@ def test_exclusive_value_names_the_task_that_has_it_or_comes_first():
     assert "exclusive_held" not in codes(first)
 
 
-def test_task_without_attempts_says_so(queue):
-    task = make_task(queue)
-    change(task, state_attempts=5)
-    assert said(task, "attempts_used_up").numbers == {"attempts": 5}
-
-
 def test_task_that_every_live_worker_rejected_has_no_eligible_worker(queue):
     task = make_task(queue)
     claim_one(queue, "bot-1").release()
@@ -86,14 +75,6 @@ def test_task_that_every_live_worker_rejected_has_no_eligible_worker(queue):
     assert said(task, "no_eligible_worker").numbers == {"workers": 2}
     Claimant.objects.update(seen=ago(3600))
     assert "no_eligible_worker" not in codes(task)
-
-
-def test_task_for_certain_workers_names_them(queue):
-    task = queue.publish("a", worker_ids=["bot-1"]).task
-    assert "no_eligible_worker" not in codes(task)
-    assert said(task, "only_workers").numbers == {"workers": ["bot-1"]}
-    queue.claim(worker="bot-2")
-    assert {"no_eligible_worker", "only_workers"} <= set(codes(task))
 
 
 def test_action_that_no_code_has_is_reported_where_this_code_runs_it(queue):
@@ -121,13 +102,6 @@ def test_every_task_has_a_reason(queue, status):
     Worker.objects.create(id="0" * 12, host="h", pid=1, version="1", models=["tasks.task"], database="default")
     assert all(reason.sentence for reason in make_task(queue, status).explain())
     assert Task.objects.get().explain()
-
-
-def test_paused_queue_is_counted_as_the_reason_of_its_tasks(queue):
-    make_task(queue)
-    make_task(make_queue(name="other"))
-    queue.pause(claim=True, reason="disk is full")
-    assert Task.stator.explain_counts()["claim_paused"] == 1
 
 
 def test_place_in_line_is_that_in_the_queue_of_the_task(queue):

@@ -7,7 +7,7 @@ from django.db.models import F, OuterRef, Value
 from django.db.models.functions import Now
 
 from tasks.models import Queue, Task
-from tasks.queue.expressions import Later, is_any, is_one_of
+from tasks.queue.expressions import Later, is_any
 from tests.stator.making import raw
 from tests.tasks.making import make_queue
 
@@ -38,11 +38,3 @@ def test_queues_with_any_such_row_are_found(queue):
     rows = raw(Task).filter(queue=OuterRef("pk"))
     assert [found.name for found in Queue.objects.filter(is_any(rows))] == ["encode"]
     assert [found.name for found in Queue.objects.filter(is_any(rows.filter(action="other")[:1]))] == []
-
-
-def test_rows_are_found_by_many_keys(queue):
-    keys = {queue.publish("resize").task.pk for _ in range(3)}
-    wanted = sorted(keys)[:2]
-    found = raw(Task).filter(is_one_of(raw(Task), wanted))
-    assert sorted(found.values_list("pk", flat=True)) == wanted
-    assert not raw(Task).filter(is_one_of(raw(Task), [10**9])).exists()

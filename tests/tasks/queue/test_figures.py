@@ -23,12 +23,6 @@ def test_each_status_is_counted_in_its_queue(queue):
     assert 0 <= found.oldest < 60
 
 
-def test_statements_are_as_many_however_many_queues_there_are(queue, django_assert_num_queries):
-    queues = [queue, *(make_queue(f"q{number}") for number in range(5))]
-    with django_assert_num_queries(4):
-        figures_of(queues, "default")
-
-
 def test_counts_end_at_a_bound_and_say_so(queue, monkeypatch):
     monkeypatch.setattr(module, "MOST", 2)
     for _ in range(4):

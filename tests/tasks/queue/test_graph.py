@@ -103,12 +103,6 @@ def test_ended_task_is_not_moved_by_hand(queue, status, move):
     assert (row(task).state, row(task).state_version) == (before.state, before.state_version)
 
 
-def test_shared_task_is_not_moved_by_hand(queue):
-    task = queue.publish("a", worker_count=2).task
-    with pytest.raises(ProtectedState, match=r"in TaskGraph\.shared"):
-        task.transition_perform("pending")
-
-
 @pytest.mark.parametrize("move", [BY_HAND[name] for name in BY_HAND if name not in ("save", "command for all")])
 @pytest.mark.parametrize("status", ["invisible", "pending", "running"])
 def test_task_that_has_not_ended_can_be_made_to_begin_again(queue, status, move):

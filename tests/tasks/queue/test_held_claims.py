@@ -51,15 +51,6 @@ def test_ended_claims_are_named_among_many_that_are_held(queue):
     assert fresh(put_off).status == "running"
 
 
-def test_results_that_no_json_has_are_refused_before_any_is_written(queue):
-    queue.publish_many({"action": "a"} for _ in range(2))
-    held = queue.claim(worker="bot", limit=2)
-    with pytest.raises(TaskError):
-        queue.resolve_many({held[0]: 1, held[1]: object()})
-    assert {fresh(claim.task).status for claim in held} == {"running"}
-    assert queue.resolve_many({}) == []
-
-
 def test_released_task_is_for_another_worker(queue):
     queue.publish("a")
     claim_one(queue, "bot-1").release("no graphics card")
@@ -105,14 +96,6 @@ def test_worker_may_have_a_task_again_as_often_as_its_retries():
     assert claimed(queue, "bot-2") == ["a"]
 
 
-def test_canceled_by_its_holder(queue):
-    queue.publish("a")
-    claim = claim_one(queue)
-    claim.cancel("not wanted any more")
-    assert fresh(claim.task).status == "canceled"
-    assert (Run.objects.get().outcome, Run.objects.get().reason) == ("canceled", "not wanted any more")
-
-
 @pytest.mark.parametrize("end", ["release", "fail"])
 @pytest.mark.parametrize(("own", "queues", "most"), [(1, 3, 1), (None, 2, 2), (None, None, 5)])
 def test_task_runs_at_most_as_often_as_it_may(end, own, queues, most):
@@ -131,14 +114,6 @@ def test_result_that_cannot_be_stored_is_refused_and_the_claim_stands(queue, res
     with pytest.raises(TaskError, match="result"):
         claim.resolve(result)
     claim.verify()
-
-
-def test_text_that_only_spells_a_nul_comes_back_as_it_was(queue):
-    spelled = {"a\\u0000": ["\\\\u0000", {"\\u0000": "\\"}]}
-    task = queue.publish("a", spelled, metadata={"path": "C:\\u0000"}).task
-    claim = claim_one(queue, metadata={"path": "C:\\u0000"})
-    claim.resolve(spelled)
-    assert (claim.task.data, fresh(task).data, fresh(task).result) == (spelled, spelled, spelled)
 
 
 @pytest.mark.parametrize(("given", "kept"), [(1e22, int), (1e15, float), (0.5, float), (-2e16, int), (10**20, int)])
@@ -229,30 +204,6 @@ def test_heartbeat_follows_the_configuration(queue):
     assert claim.lease == pytest.approx(25, abs=1)
 
 
-def test_heartbeat_keeps_the_lease_that_was_asked_for(queue):
-    queue.publish("a", lease=5)
-    claim = claim_one(queue, lease=600)
-    again = Task.find_claim(claim.task.pk, claim.token)
-    again.heartbeat()
-    assert again.lease == pytest.approx(600, abs=1)
-    again.heartbeat(20)
-    pass_time(15)
-    claim.heartbeat()
-    assert claim.lease == pytest.approx(20, abs=1)
-
-
-def test_heartbeat_beyond_a_timeout_that_was_made_shorter_is_too_late(queue):
-    task = queue.publish("a").task
-    claim = claim_one(queue)
-    pass_time(30)
-    Queue.objects.update(timeout=20)
-    with pytest.raises(LeaseLost, match="its lease ran out"):
-        claim.heartbeat()
-    with pytest.raises(LeaseLost):
-        claim.verify()
-    assert claim_one(queue, "bot-2").task == task
-
-
 def test_worker_that_is_no_longer_allowed_loses_its_task_at_the_next_heartbeat(queue):
     task = queue.publish("a").task
     claim = claim_one(queue)
@@ -261,16 +212,6 @@ def test_worker_that_is_no_longer_allowed_loses_its_task_at_the_next_heartbeat(q
         claim.heartbeat()
     assert fresh(task).status == "pending"
     assert claim_one(queue, "bot-2").attempt == 1
-
-
-def test_claim_is_found_by_its_token(queue):
-    queue.publish("a")
-    claim = claim_one(queue)
-    again = Task.find_claim(claim.task.pk, claim.token)
-    assert (again.worker, again.attempt) == ("bot-1", 1)
-    again.resolve()
-    with pytest.raises(LeaseLost):
-        Task.find_claim(claim.task.pk, claim.token)
 
 
 def test_tasks_that_were_claimed_together_end_each_by_itself(queue):

@@ -1,6 +1,5 @@
 """Notices: queues whose tasks no live worker serves, as every view of operators shows them."""
 
-import re
 from html import unescape
 
 import pytest
@@ -8,10 +7,9 @@ from django.contrib.auth.models import Permission
 from prometheus_client import generate_latest
 
 from stator.metrics import SiteMetrics
-from tasks.models import Claimant, Queue, Task
+from tasks.models import Task
 from tasks.queue.notices import notices
 from tests.commanding import asked, run
-from tests.stator.making import ago
 from tests.tasks.making import claim_one, make_queue
 from tests.tasks.queue.crew import live_process, reasons
 
@@ -21,12 +19,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 class TestNotices:
-    def test_of_queues_without_trouble_there_are_none(self, queue):
-        live_process()
-        queue.publish("echo")
-        make_queue("empty")
-        assert notices("default") == []
-
     def test_each_queue_has_one_with_the_reason_of_its_first_task(self, queue):
         live_process()
         queue.publish_many([{"action": "echo"}, {"action": "typo"}, {"action": "typo"}])
@@ -39,28 +31,12 @@ class TestNotices:
         assert first.remedy
         assert (second.code, second.group, second.count, second.served) == ("named_only", "mail", 1, True)
 
-    def test_without_any_worker_each_queue_of_this_code_has_one(self):
-        make_queue(actions_elsewhere=False).publish("echo", 1)
-        assert [(notice.code, notice.count) for notice in notices("default")] == [("no_worker", 1)]
-
-    def test_paused_queue_has_none(self, queue):
-        queue.publish("typo")
-        queue.pause(claim=True)
-        assert notices("default") == []
-
     def test_no_more_than_the_first_in_line_are_examined(self, queue, monkeypatch):
         monkeypatch.setattr("tasks.queue.notices.FIRST", 3)
         live_process()
         queue.publish_many([{"action": "typo"}] * 5)
         (notice,) = notices("default")
         assert (notice.counted, notice.more) == ("3+", True)
-
-    def test_statements_are_as_many_however_many_queues_there_are(self, django_assert_num_queries):
-        live_process()
-        for name in "abcdef":
-            make_queue(name).publish_many([{"action": "echo"}] * 3)
-        with django_assert_num_queries(4):
-            assert notices("default") == []
 
     def test_task_that_all_live_workers_rejected_is_found(self, queue):
         task = queue.publish("resize").task
@@ -102,19 +78,6 @@ class TestOperators:
         assert found["message"].startswith("tasks.Task, encode: 1 ready. No live worker has action 'typo'")
         assert found["remedy"].startswith("Deploy code that has the action")
 
-    def test_doctor_is_content_where_named_workers_serve(self, queue):
-        queue.publish("resize")
-        assert queue.claim(worker="bot-1", metadata={"none": "such"}) == []
-        assert finding("served")["message"].startswith("tasks.Task, encode: 1 ready. Only named workers serve")
-        assert finding("workers")["level"] == "warn"
-        Claimant.objects.update(seen=ago(7200))
-        assert finding("served", code=1)["message"].endswith("and none is live: bot-1 asked last, 2 h ago")
-
-    def test_doctor_says_once_that_no_worker_is_live(self):
-        make_queue(actions_elsewhere=False).publish("echo", 1)
-        assert finding("no worker", code=1)["level"] == "fail"
-        assert finding("served", code=1)["level"] == "ok"
-
     def test_metric_counts_what_nobody_serves(self, queue):
         live_process()
         queue.publish_many([{"action": "typo"}, {"action": "typo"}, {"action": "echo"}])
@@ -143,27 +106,11 @@ class TestOperators:
         assert "typo" not in text
         assert "encode" not in text
 
-    def test_overview_asks_for_no_runstator_where_named_workers_serve(self, queue, admin_client):
-        queue.publish("resize")
-        assert queue.claim(worker="bot-1", metadata={"none": "such"}) == []
-        assert "start runstator" not in admin_client.get(OVERVIEW).text
-        Claimant.objects.all().delete()
-        Queue.objects.update(actions_elsewhere=False)
-        assert "start runstator" in admin_client.get(OVERVIEW).text
-        Queue.objects.update(actions_elsewhere=True)
-        assert queue.claim(worker="bot-1", metadata={"none": "such"}) == []
-        assert re.search(r"1, asked \d+ m?s ago", admin_client.get(OVERVIEW).text)
-
     def test_list_without_a_worker_process_says_that_programs_may_claim(self, queue, admin_client):
         text = admin_client.get("/admin/tasks/task/").text
         assert (
             "No live worker process serves tasks: start <code>manage.py runstator</code>, unless other programs" in text
         )
-
-    def test_page_of_a_worker_shows_its_actions(self, admin_client):
-        worker = live_process(encode=["resize"])
-        text = unescape(admin_client.get(f"/admin/stator/worker/{worker.pk}/change/").text)
-        assert '"encode": ["resize"]' in text
 
     def test_page_of_the_task_says_so_as_trouble(self, queue, admin_client):
         live_process()

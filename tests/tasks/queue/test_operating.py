@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 from django.db import OperationalError
 
 from stator.models import History
-from tasks.models import Queue, Task
+from tasks.models import Task
 from tasks.queue import operating
 from tests import commanding
 from tests.stator.making import ago, change
@@ -43,16 +43,6 @@ def test_queues_are_listed_with_what_is_in_them(queue):
     assert [one["queue"] for one in asked("queues", "mail")] == ["mail"]
 
 
-def test_pause_that_is_over_is_none(queue):
-    queue.pause(claim=True, seconds=60)
-    Queue.objects.update(pause_until=ago(1))
-    assert asked("queues")[0]["paused"] == []
-
-
-def test_without_queues_it_says_so():
-    assert (run("queues"), asked("queues")) == ("There are no queues.\n", [])
-
-
 def test_dead_letters_are_listed_with_their_last_errors_the_latest_first(queue):
     assert run("dead") == "There are no dead letters.\n"
     first, second = make_task(queue, "errored"), make_task(queue, "errored")
@@ -76,11 +66,6 @@ def test_shared_dead_letter_tells_the_error_of_a_part(queue):
     claim_one(queue).fail("disk is full")
     (one,) = asked("dead")
     assert one["error"] == "tasks.Failed: disk is full"
-
-
-def test_control_characters_do_not_reach_the_terminal(queue):
-    Queue.objects.update(name="\x1b[31mred\u202e")
-    assert "\\x1b[31mred\\u202e" in run("queues")
 
 
 @pytest.mark.django_db(transaction=True, databases=["default", "other"])
@@ -166,11 +151,6 @@ def test_queue_is_paused_and_resumed(queue):
 def test_bad_input_is_refused_in_one_line(queue, arguments, message):
     assert message in refused(*arguments)
     assert not queue.current().claiming_paused
-
-
-def test_too_many_numbers_are_refused(queue, monkeypatch):
-    monkeypatch.setattr(operating, "MOST_NAMED", 2)
-    assert refused("cancel", 1, 2, 3) == "3 are too many; name at most 2 tasks at once"
 
 
 @pytest.mark.parametrize("arguments", [[], ["nothing"], ["cancel"], ["cancel", "x"], ["token"], ["pause"]])

@@ -4,7 +4,6 @@ import os
 import signal
 
 import pytest
-from django.test import override_settings
 from django.utils import timezone
 
 import tasks
@@ -13,7 +12,6 @@ from stator.models import Worker
 from tasks.actions.registry import Action, registry
 from tasks.models import Run, Task
 from tasks.queue import process_eligibility
-from tasks.queue.process_eligibility import choose_actions
 from tests.processes import wait_until
 from tests.stator.making import change
 from tests.tasks.making import claim_one, fresh, make_queue, pass_time
@@ -131,26 +129,6 @@ def test_by_default_a_task_that_failed_here_is_left_to_other_processes_for_some_
     assert fresh(task).rejected_by == ["w1", "w2"]
 
 
-def test_task_that_all_processes_have_had_is_for_any_of_them(monkeypatch):
-    monkeypatch.setattr(process_eligibility, "HANDED_ON", 300.0)
-    publish(queue=make_queue(actions_elsewhere=False, max_attempts=20))
-    live_process("w2")
-    made = []
-    for name in ("w1", "w2", "w1"):
-        made.append(process(name))
-        pass_time(100)
-    assert made == [1, 1, 1]
-
-
-def test_process_without_tasks_is_no_other_one():
-    publish(queue=make_queue(actions_elsewhere=False, max_attempts=20))
-    live_process("w2", models=["testapp.line"])
-    assert process("w1") == 1
-    pass_time(41)
-    change(Task.objects.get(), state_ready=True)
-    assert process("w1") == 1
-
-
 def test_asking_for_another_attempt_later_is_no_rejection():
     task = publish("later")
     process("w1")
@@ -181,18 +159,6 @@ def test_process_loses_a_task_that_is_for_others_now():
     assert operations.renew([claim]) == {id(claim)}
     assert (fresh(task).state_claim, fresh(task).state_attempts) == (None, 1), "the attempt had begun"
     assert (process("w1"), process("w2")) == (0, 1)
-
-
-def test_claims_may_be_restricted_to_some_actions_for_a_while():
-    queue = make_queue(actions_elsewhere=False)
-    for action in ("resize", "fetch"):
-        queue.publish(action)
-    operations = operations_of("w1")
-    pending = [Task.state_graph.pending]
-    choose_actions(operations.worker_id, frozenset({"fetch"}))
-    assert [claim.instance.action for claim in operations.claim(pending, 10)] == ["fetch"]
-    choose_actions(operations.worker_id, None)
-    assert [claim.instance.action for claim in operations.claim(pending, 10)] == ["resize"]
 
 
 def test_running_process_loses_a_task_that_is_for_others_now(worker_process):
@@ -308,13 +274,6 @@ def test_concurrency_of_an_action_binds_named_workers_and_processes_together():
     assert Task.objects.filter(state="completed").count() == 2
 
 
-def test_key_that_fails_stops_no_claim():
-    queue = make_queue(actions_elsewhere=False)
-    queue.publish("single", {"no": "door"})
-    queue.publish("echo")
-    assert len(queue.claim(worker="bot", limit=2)) == 2
-
-
 @pytest.mark.parametrize("rule", [{"one_per_worker": True}, {"worker_retries": 2}])
 def test_rule_that_a_process_has_not_read_yet_is_not_broken(rule):
     operations, pending = operations_of("w1"), [Task.state_graph.states["pending"]]
@@ -354,14 +313,6 @@ def test_process_leases_for_as_long_as_the_task_its_queue_or_the_setting_says(ow
     assert lease - 1 < left.total_seconds() <= lease + 0.01
 
 
-@override_settings(STATOR_TASKS={"LEASE": 8})
-@pytest.mark.parametrize(("of_queue", "lease"), [(None, 8.0), (20.0, 20.0)])
-def test_lease_of_the_queues_settings_is_that_of_processes_too(of_queue, lease):
-    make_queue(actions_elsewhere=False, lease=of_queue).publish("echo")
-    [claim] = operations_of("w1").claim([Task.state_graph.states["pending"]], 1)
-    assert claim.lease == pytest.approx(lease, abs=0.01)
-
-
 @pytest.mark.parametrize(("interval", "beat"), [(None, 20.0), (2.0, 2.0), (50.0, 20.0)])
 def test_process_renews_at_the_interval_of_the_task(interval, beat):
     make_queue(actions_elsewhere=False).publish("echo", heartbeat_interval=interval)
@@ -387,22 +338,6 @@ def test_lease_of_a_process_ends_soon_after_the_timeout_however_often_it_is_rene
     until = fresh(task).state_locked_until
     assert operations.renew([claim]) == set()
     assert (fresh(task).state_locked_until > until) == (timeout is None)
-
-
-def test_timeout_of_the_queue_holds_for_actions_without_their_own():
-    queue = make_queue(actions_elsewhere=False, timeout=10)
-    queue.publish("echo")
-    [claim] = operations_of("w1").claim([Task.state_graph.states["pending"]], 1)
-    assert claim.lease == pytest.approx(15, abs=0.01)
-
-
-def test_held_task_is_found_by_the_name_of_its_process():
-    task = make_queue(actions_elsewhere=False).publish("echo").task
-    operations = operations_of("w1")
-    Worker.objects.create(id=operations.worker_id, name="w1", host="h", pid=1, version="1", models=["tasks.task"])
-    operations.claim([Task.state_graph.states["pending"]], 1)
-    assert list(Task.objects.held_by("w1")) == list(Task.objects.held_by(operations.worker_id)) == [task]
-    assert not Task.objects.held_by("w2")
 
 
 def test_named_worker_from_which_a_task_is_taken_may_have_it_again_once_it_is_allowed():

@@ -4,11 +4,9 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from tasks.models import Task
-from tasks.queue import process_eligibility, unserved
+from tasks.queue import unserved
 from tests.processes import wait_until
 from tests.tasks.making import make_queue
-from tests.tasks.queue.processes import operations_of
-from tests.testapp.models import Line
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -32,25 +30,6 @@ def test_worker_claims_only_from_the_queues_that_it_names(worker_process, tasks)
     with worker_process("tasks.Task", "--until-idle") as worker:
         assert worker.wait() == 0, worker.output()
     assert statuses(tasks)["b"] == "completed"
-
-
-def test_each_of_several_processes_does(worker_process, tasks):
-    with worker_process("tasks.Task", "--queue", "b", "--processes", "2", "--until-idle") as worker:
-        assert worker.wait() == 0, worker.output()
-    assert statuses(tasks) == {"a": "pending", "b": "completed", "c": "pending"}, worker.output()
-
-
-def test_other_models_are_worked_on_unless_models_are_named(worker_process, tasks):
-    row = Line.objects.create()
-    with worker_process("tasks.Task", "--queue", "a", "--until-idle") as worker:
-        assert worker.wait() == 0, worker.output()
-    before = str(row.state)
-    row.refresh_from_db()
-    assert str(row.state) == before
-    with worker_process("--queue", "a", "--until-idle") as worker:
-        assert worker.wait() == 0, worker.output()
-    row.refresh_from_db()
-    assert str(row.state) != before, worker.output()
 
 
 def test_queue_that_is_not_there_is_a_warning_and_served_once_it_is(worker_process, tasks):
@@ -94,13 +73,3 @@ def test_worker_claims_only_tasks_with_its_metadata(worker_process):
         found = Task.objects.filter(unserved.reasons("default")["action_unserved"], state="pending")
         assert sorted(found.values_list("pk", flat=True)) == sorted(tasks[number].pk for number in "1234")
     assert [statuses(tasks)[str(number)] for number in range(5)] == ["completed", *["pending"] * 4]
-
-
-def test_task_of_other_metadata_does_not_block_its_value():
-    queue = make_queue("films", exclusive_key="title", actions_elsewhere=False)
-    queue.publish("echo", metadata={"title": "a", "region": "us"}, priority=1)
-    second = queue.publish("echo", metadata={"title": "a", "region": "eu"}, priority=2).task
-    operations = operations_of("w1")
-    process_eligibility.choose(operations.worker_id, (), {"region": "eu"})
-    [claim] = operations.claim([Task.state_graph.states["pending"]], 5)
-    assert claim.pk == second.pk

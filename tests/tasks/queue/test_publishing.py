@@ -112,21 +112,6 @@ def test_update_changes_only_what_is_given(queue, publish, name):
         assert {each: getattr(task, each) for each in OWN} == OWN | given
 
 
-def test_updates_of_one_call_each_change_what_they_give(queue):
-    queue.publish_many({"action": "resize", "key": key, **OWN} for key in "abc")
-    tasks = [
-        {"action": "resize", "key": "a", "data": 1},
-        {"action": "resize", "key": "b", "timeout": None},
-        {"action": "crop", "key": "c"},
-    ]
-    queue.publish_many(tasks, update=True)
-    found = Task.objects.order_by("key").values_list("action", "data", "timeout", "worker_ids")
-    own = OWN["data"]
-    assert [*found] == [
-        ("resize", 1, 30, ["bot-1"]), ("resize", own, None, ["bot-1"]), ("crop", own, 30, ["bot-1"]),
-    ]  # fmt: skip
-
-
 def test_update_of_a_shared_task_changes_all_parts_and_leaves_it_enough_workers(queue):
     shared = queue.publish("resize", key="k", worker_count=2, worker_ids=["a", "b", "c"], timeout=9).task
     queue.publish("resize", {"image": 8}, key="k", update=True)
@@ -175,12 +160,6 @@ def test_worker_that_failed_may_run_a_waiting_task_again_once_its_failure_is_cle
     assert Run.objects.count() == 2
 
 
-def test_keys_are_those_of_one_queue(queue):
-    assert queue.publish("a", key="k").outcome == "inserted"
-    assert make_queue("other").publish("a", key="k").outcome == "inserted"
-    assert queue.publish("a").outcome == queue.publish("a").outcome == "inserted"
-
-
 def test_bulk_has_the_same_rules_and_answers_in_order(queue):
     waiting, done = make_task(queue, key="waiting"), make_task(queue, "canceled", key="done")
     given = [
@@ -202,15 +181,6 @@ def test_bulk_has_the_same_rules_and_answers_in_order(queue):
     assert Task.objects.count() == 5
 
 
-def test_bulk_updates_in_bulk(queue):
-    queue.publish_many({"action": "a", "key": str(number)} for number in range(20))
-    with CaptureQueriesContext(connection) as queries:
-        published = queue.publish_many(({"action": "b", "key": str(n), "data": n} for n in range(25)), update=True)
-    assert [each.outcome for each in published] == ["matched"] * 20 + ["inserted"] * 5
-    assert sorted(Task.objects.values_list("action", "data")) == sorted(("b", n) for n in range(25))
-    assert len(queries) <= 12
-
-
 def test_bulk_takes_few_statements_however_many_tasks(queue):
     counts = []
     for size in (10, 400):
@@ -227,10 +197,6 @@ def test_bulk_is_all_or_nothing(queue):
     with pytest.raises(PublishRefused, match="priority"):
         queue.publish_many([{"action": "a"}, {"action": "b", "priority": "high"}])
     assert not Task.objects.exists()
-
-
-def test_bulk_of_nothing_is_nothing(queue):
-    assert queue.publish_many([]) == []
 
 
 def test_task_is_there_only_if_the_transaction_of_its_publisher_commits(queue):
@@ -264,16 +230,6 @@ def test_paused_queue_refuses_publishers_and_says_who_and_why(queue):
         Queue.objects.get().publish("a")
     assert str(refused.value) == "queue encode accepts no tasks now: paused by ada (disk is full)"
     assert not Task.objects.exists()
-
-
-def test_stale_queue_object_publishes_by_the_rules_of_now(queue):
-    stale = Queue.objects.get()
-    queue.pause(publish=True)
-    with pytest.raises(QueuePaused):
-        stale.publish("a")
-    queue.delete()
-    with pytest.raises(TaskError, match="queue encode was deleted"):
-        stale.publish("a")
 
 
 def test_exclusive_queue_refuses_a_message_without_its_key():
@@ -316,17 +272,6 @@ def test_refusal_of_an_unknown_action_names_the_remedies(name, remedy):
     assert not Task.objects.exists()
 
 
-@override_settings(STATOR_TASKS={"PUBLISH_LIMIT": 10})
-def test_parts_of_shared_tasks_count_among_those_that_are_published_at_once(queue):
-    with pytest.raises(PublishRefused, match="11 rows are too many for one call; the maximum is 10"):
-        queue.publish("a", worker_count=10)
-    with pytest.raises(PublishRefused, match="11 rows"):
-        queue.publish_many([{"action": "a", "worker_count": 4}, {"action": "b", "worker_count": 5}])
-    assert not Task.objects.exists()
-    queue.publish_many([{"action": "a", "worker_count": 4}] * 2)
-    assert Task.objects.count() == 10
-
-
 def test_async_code_publishes_and_claims(queue):
     async_to_sync(_publish_and_claim)(queue)
     task = Task.objects.get()
@@ -351,16 +296,6 @@ def test_attempts_are_those_of_the_message_the_queue_the_action_and_the_setting_
     assert queue.publish("break").task.max_attempts == 3
     assert queue.publish("echo").task.max_attempts is None
     assert make_queue("strict", max_attempts=1).publish("break").task.max_attempts is None
-
-
-@override_settings(STATOR_TASKS={"MAX_ATTEMPTS": 2})
-def test_attempts_that_an_action_declares_are_given_to_named_workers_too():
-    queue = make_queue(same_worker_again=True)
-    task = queue.publish("break").task
-    for _ in range(3):
-        claim_one(queue).fail("no")
-    assert queue.claim(worker="bot-1") == []
-    assert fresh(task).status == "errored"
 
 
 @pytest.mark.parametrize("status", ["invisible", "pending", "running"])
@@ -388,17 +323,6 @@ def test_holder_follows_a_change_at_its_next_heartbeat(queue):
     with pytest.raises(LeaseLost, match="for other workers now than bot-1"):
         claim.heartbeat()
     assert claim_one(queue, "bot-2").attempt == 1
-
-
-def test_change_of_a_shared_task_is_one_of_its_parts(queue):
-    shared = queue.publish("resize", worker_count=2).task
-    claim = claim_one(queue, "a")
-    shared.change(timeout=9, worker_ids=["a", "b"])
-    assert {(part.timeout, tuple(part.worker_ids)) for part in shared.parts.all()} == {(9, ("a", "b"))}
-    with pytest.raises(MoveRefused, match=f"is a part of task {shared.pk}; change that task"):
-        claim.task.change(timeout=8)
-    with pytest.raises(TaskError, match="is for 2 workers, but worker_ids names fewer"):
-        shared.change(worker_ids=["a"])
 
 
 @pytest.mark.parametrize("status", ["completed", "canceled", "errored"])

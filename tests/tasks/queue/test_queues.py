@@ -1,13 +1,9 @@
 """Queues: what they are made as stays, their settings are checked, and their pauses end."""
 
-from datetime import datetime, timedelta, timezone
-
 import pytest
 from asgiref.sync import async_to_sync
 from django.core.exceptions import ValidationError
 from django.core.management import CommandError, call_command
-from django.db import IntegrityError
-from django.db.models import QuerySet
 
 from tasks.exceptions import TaskError
 from tasks.models import Claimant, Queue
@@ -29,14 +25,6 @@ def test_kind_and_key_stay_as_the_queue_was_made():
     assert (Queue.objects.get().lease, Queue.objects.get().exclusive_key) == (7, "title")
 
 
-@pytest.mark.parametrize(("kind", "key"), [("exclusive", ""), ("simple", "title")])
-def test_exclusive_queue_has_a_key_and_no_other_has(kind, key):
-    with pytest.raises(ValidationError, match="needs a key"):
-        Queue.objects.create(name="q", kind=kind, exclusive_key=key)
-    with pytest.raises(IntegrityError):
-        QuerySet(Queue).bulk_create([Queue(name="q", kind=kind, exclusive_key=key)])
-
-
 @pytest.mark.parametrize(
     "settings",
     [
@@ -54,14 +42,6 @@ def test_settings_that_no_task_could_have_are_refused(settings):
             check()
         assert list(refused.value.message_dict) == [name]
     assert not Queue.objects.exists()
-
-
-def test_saved_queue_is_not_given_what_no_task_could_have():
-    queue = make_queue(lease=7)
-    queue.lease = -5
-    with pytest.raises(ValidationError, match="must be a number of seconds"):
-        queue.save(update_fields=["lease"])
-    assert Queue.objects.get().lease == 7
 
 
 def test_two_pauses_are_apart():
@@ -97,13 +77,6 @@ def test_pause_whose_end_has_come_is_over():
 def test_pause_of_no_length_is_refused(seconds):
     with pytest.raises(TaskError, match="seconds"):
         make_queue().pause(publish=True, seconds=seconds)
-
-
-def test_pause_until_a_moment_that_nobody_can_read_is_refused():
-    queue = make_queue()
-    with pytest.raises(TaskError, match=r"until=9999.* between the years 1970 and 9000"):
-        queue.pause(publish=True, until=datetime.max.replace(tzinfo=timezone(timedelta(hours=-5))))
-    assert Queue.objects.get().pause_until is None
 
 
 def test_workers_that_ask_for_work_are_known():
@@ -161,10 +134,3 @@ class TestImpossibleNames:
                 call_command(*command)
         with pytest.raises(CommandError, match=f"{told}|is not UTF-8"):
             call_command("tasks", "token", "create", "bot", "--verb", "claim", "--queue", name)
-
-
-def test_a_name_of_a_hundred_characters_is_kept():
-    queue = Queue(name="é" * 100)
-    queue.full_clean()
-    queue.save()
-    assert Queue.objects.get().name == "é" * 100

@@ -58,12 +58,6 @@ def test_failed_tasks_are_kept_as_long_as_the_queue_or_the_setting_says(settings
     assert not Task.objects.filter(pk=failed.pk).exists()
 
 
-def test_own_retention_of_a_failed_task_stands_above_that_of_its_queue():
-    task = make_task(make_queue(failed_retention=400), "errored", retention=50)
-    aged(task, 55)
-    assert prune("default") == 1
-
-
 def test_records_of_a_task_are_deleted_with_it():
     queue = make_queue(retention=0)
     queue.publish("other")
@@ -103,27 +97,6 @@ def ended_share(queue, workers, key=None):
     for task in Task.objects.all():
         change(task, state="errored", state_ready=False, state_changed=ago(60))
     return whole
-
-
-def test_parts_of_a_shared_task_are_deleted_in_batches(monkeypatch):
-    monkeypatch.setattr(retention, "BATCH", 4)
-    monkeypatch.setattr(retention, "BATCHES", 2)
-    queue = make_queue(retention=10)
-    whole, other = ended_share(queue, 10), queue.publish("b", worker_count=3).task
-    assert prune("default") == 0
-    assert Task.objects.filter(whole=whole).count() == 2
-    assert Task.objects.filter(whole=other).count() == 3
-    assert prune("default") == 1
-    assert {task.whole_id or task.pk for task in Task.objects.all()} == {other.pk}
-
-
-def test_many_small_shared_tasks_are_deleted_in_one_pass(monkeypatch):
-    monkeypatch.setattr(retention, "BATCH", 3)
-    queue = make_queue(retention=10)
-    for _ in range(5):
-        ended_share(queue, 2)
-    assert prune("default") == 5
-    assert not Task.objects.exists()
 
 
 def test_no_transaction_deletes_more_rows_than_a_batch_of_tasks_and_one_of_parts(monkeypatch):

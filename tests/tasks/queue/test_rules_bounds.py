@@ -3,7 +3,6 @@
 import pytest
 from django.db import models
 
-from stator.graph import State, StateGraph
 from stator.models import History, Report
 from stator.testing import attempt
 from tasks.conf import load_settings
@@ -43,11 +42,6 @@ def test_publication_beyond_a_bound_is_refused_at_once(message):
         queue.publish("resize", **message)
     assert len(str(refused.value)) < 500
     assert not Task.objects.exists()
-
-
-def test_action_name_beyond_its_bound_is_refused():
-    with pytest.raises(PublishRefused):
-        make_queue().publish(HUGE)
 
 
 def test_many_at_once_are_refused():
@@ -91,9 +85,3 @@ def test_reason_and_name_of_a_person_are_cut():
     task.transition_perform("pending", actor=HUGE, reason=HUGE)
     event = History.objects.get(kind="hand")
     assert (len(event.actor), len(event.reason)) == (150, 500)
-
-
-def test_name_of_a_state_is_bounded():
-    name = "s" * 101
-    with pytest.raises(ValueError, match="100"):
-        type("Graph", (StateGraph,), {name: State()})

@@ -11,7 +11,7 @@ from stator.graph.outcomes import Moved
 from tasks.models import Run, Task
 from tests.stator.making import change, expire, raw
 from tests.tasks.counting import count
-from tests.tasks.making import claim_one, fresh, make_queue
+from tests.tasks.making import fresh, make_queue
 from tests.tasks.queue.processes import live_process, operations_of, process, publish
 
 __all__ = ["count"]
@@ -57,21 +57,6 @@ def test_batch_is_recorded_with_its_runs_by_one_statement(count):
     assert Run.objects.filter(worker="w1", outcome="succeeded").count() == 50
 
 
-def test_batch_is_recorded_with_what_some_of_its_attempts_have_noted():
-    queue = make_queue(actions_elsewhere=False)
-    queue.publish_many([{"action": "echo", "data": number} for number in range(4)])
-    operations = operations_of("w1")
-    claims = operations.claim(list(operations.graph.automatic_states), 10)
-    for claim, errors in zip(claims, (0, 2, 0, 1), strict=True):
-        if errors:
-            claim.notes = {"unexpected_errors": errors}
-    done = Moved(operations.graph.states["completed"])
-    operations.record([(claim, replace(done, values={"result": [claim.pk]})) for claim in claims])
-    runs = Run.objects.order_by("task").values_list("task", "outcome", "result", "unexpected_errors")
-    told = zip(sorted(claim.pk for claim in claims), (0, 2, 0, 1), strict=True)
-    assert list(runs) == [(pk, "succeeded", [pk], errors) for pk, errors in told]
-
-
 def test_run_has_the_lease_and_the_token_of_its_claim():
     publish("echo")
     operations = operations_of("w1")
@@ -94,14 +79,6 @@ def test_lost_claim_gets_no_run_from_its_outcome():
     assert not Run.objects.exists()
 
 
-def test_record_of_tasks_that_are_no_parts_asks_for_no_shared_task(count):
-    queue = make_queue(actions_elsewhere=False)
-    queue.publish_many([{"action": "echo", "data": number} for number in range(5)])
-    sent, _ = count(lambda: process("w1"))
-    assert Task.objects.filter(state="completed").count() == 5
-    assert not [each for each in sent if "DISTINCT" in each and "whole_id" in each.partition(" FROM ")[0]]
-
-
 def test_lost_lease_is_a_run_of_the_worker_that_lost_it():
     task = publish("echo")
     lost = live_process("w9")
@@ -113,21 +90,6 @@ def test_lost_lease_is_a_run_of_the_worker_that_lost_it():
     (run,) = Run.objects.all()
     assert (run.worker, run.token, run.outcome, run.ended, run.timed_out) == ("w9", claim.token, "", None, True)
     assert fresh(task).rejected_by == ["w9"]
-
-
-def test_lost_claim_of_a_named_worker_stays_one_run():
-    task = publish("echo")
-    claim_one(task.queue, "bot")
-    expire(task)
-    assert process("w1", rounds=2) == [1, 0]
-    assert sorted(Run.objects.values_list("worker", flat=True)) == ["bot", "w1"]
-
-
-def test_named_ends_are_recorded_once():
-    task = publish("echo")
-    claim_one(task.queue, "bot").resolve()
-    assert list(Run.objects.values_list("worker", "outcome")) == [("bot", "succeeded")]
-    assert raw(Task).get().state == "completed"
 
 
 def test_run_of_a_process_is_kept_when_the_task_is_canceled_or_taken_from_it():

@@ -71,11 +71,3 @@ def test_what_ended_is_counted_anew_each_time_and_the_last_hour_once_it_is_over(
     clock(MINUTE + timedelta(minutes=30))
     sample("default")
     assert ended() == {(label_of("busy"), MINUTE.hour): (5, 1), (label_of("busy"), MINUTE.hour + 1): (1, 1)}
-
-
-def test_statements_do_not_grow_with_the_queues(clock, django_assert_max_num_queries):
-    for number in range(5):
-        fill(make_queue(f"queue-{number}"))
-    with django_assert_max_num_queries(20):
-        assert sample("default")
-    assert len(ended()) == 5

@@ -5,15 +5,13 @@ from contextlib import suppress
 from functools import partial
 
 import pytest
-from django.db import connection, transaction
-from django.test.utils import CaptureQueriesContext
+from django.db import transaction
 
 from stator.exceptions import LeaseLost
 from stator.graph.outcomes import Moved
 from stator.runner import StatorRunner
 from tasks.exceptions import MoveRefused, PublishRefused
 from tasks.models import Run, Task
-from tasks.queue.shared_tasks import end_parts, settle
 from tests.stator.making import begun_beside, change, raw
 from tests.tasks.making import claim_one, fresh, make_queue, race
 from tests.tasks.queue.processes import operations_of
@@ -44,12 +42,6 @@ def test_so_many_workers_run_it_each_once_and_then_it_is_completed(queue, whole)
         claim.resolve(number)
     assert fresh(whole).status == "completed"
     assert fresh(whole).results == [0, 1, 2]
-
-
-def test_worker_that_has_done_its_part_gets_no_other(queue, whole):
-    claim_one(queue).resolve()
-    assert queue.claim(worker="bot-1") == []
-    assert fresh(whole).status == "pending"
 
 
 def test_worker_gets_one_part_even_where_it_may_have_tasks_again():
@@ -144,16 +136,6 @@ def test_requeued_whole_runs_again_but_for_what_is_done(queue, whole):
     assert fresh(whole).status == "completed"
 
 
-def test_published_again_with_its_successes_cleared_it_runs_as_often_again(queue, whole):
-    for number in range(3):
-        claim_one(queue, f"bot-{number}").resolve()
-    assert queue.publish("resize", key="k").outcome == "duplicate"
-    assert queue.publish("resize", key="k", clear_succeeded=True).outcome == "matched"
-    for number in range(3):
-        claim_one(queue, f"bot-{number}").resolve()
-    assert fresh(whole).status == "completed"
-
-
 def test_parameters_of_the_parts_are_updated_with_the_whole(queue, whole):
     queue.publish("other", {"image": 8}, key="k", update=True)
     assert {(part.action, part.data["image"]) for part in whole.parts.all()} == {("other", 8)}
@@ -181,11 +163,6 @@ def test_number_of_workers_that_a_shared_task_cannot_have_any_more_is_refused(qu
     assert (fresh(whole).worker_count, whole.parts.count()) == (4, 4)
 
 
-def test_more_workers_than_it_names_cannot_run_it(queue):
-    with pytest.raises(PublishRefused, match="worker_ids names fewer"):
-        queue.publish("a", worker_ids=["bot-1"], worker_count=2)
-
-
 @pytest.mark.parametrize(
     ("parts", "status"),
     [(["completed"] * 3, "completed"), (["completed", "errored", "errored"], "errored"),
@@ -209,20 +186,6 @@ def test_workers_end_the_parts_of_a_whole_that_was_canceled_while_a_process_died
     assert {part.status for part in whole.parts.all()} == {"canceled"}
     with pytest.raises(LeaseLost):
         running.resolve()
-
-
-@pytest.mark.postgresql
-def test_parts_that_wait_are_looked_for_in_their_index(queue, whole):
-    ended = queue.publish("resize", worker_count=1000).task
-    raw(Task).filter(whole=ended).update(state="completed", state_ready=False)
-    queue.publish_many({"action": "resize"} for _ in range(1000))
-    with connection.cursor() as cursor, CaptureQueriesContext(connection) as queries:
-        cursor.execute("ANALYZE tasks_task")
-        end_parts("default")
-        [asked] = {query["sql"] for query in queries if "'canceled'" in query["sql"]}
-        cursor.execute(f"EXPLAIN {asked}")
-        plan = "\n".join(line for (line,) in cursor.fetchall())
-    assert "tasks_task_open_part" in plan, plan
 
 
 @pytest.mark.postgresql
@@ -315,12 +278,3 @@ def test_many_who_cancel_claim_end_requeue_and_publish_again_never_wait_for_each
     Task.objects.filter(whole=None).cancel(running=True)
     assert not raw(Task).filter(state__in=["pending", "shared"]).exists()
     assert not raw(Task).exclude(state_claim=None).exists()
-
-
-def test_whether_tasks_that_ended_are_parts_is_asked_once_for_many():
-    pks = list(range(1, 301))
-    with CaptureQueriesContext(connection) as queries:
-        settle("default", pks)
-    assert len(queries) == 1
-    if connection.vendor == "postgresql":
-        assert " = ANY('{1,2,3," in queries[0]["sql"]

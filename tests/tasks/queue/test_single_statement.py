@@ -9,7 +9,7 @@ from django.db.models import Sum
 from stator.exceptions import LeaseLost
 from stator.models import History, Report, Stats
 from stator.rows import wakeup
-from tasks.exceptions import QueuePaused, TaskError, UnknownAction
+from tasks.exceptions import QueuePaused
 from tasks.models import Queue, Run, Task
 from tasks.queue import single_statement
 from tests.tasks.counting import count
@@ -138,13 +138,6 @@ def test_claim_by_metadata_in_one_statement_is_of_the_first_that_have_it(monkeyp
     assert warm_queue.claim(worker="bot-1", metadata={"even": "no"}) == []
 
 
-def test_last_attempt_that_fails_errors_the_task(warm_queue):
-    task = warm_queue.publish("a", max_attempts=2).task
-    for state in ("pending", "errored"):
-        claim_one(warm_queue).fail("no such image")
-        assert fresh(task).state == state
-
-
 def test_attempt_of_an_expired_lease_is_not_ended(warm_queue):
     for end in GIVING_UP.values():
         task = warm_queue.publish("a").task
@@ -175,14 +168,6 @@ def test_pause_counts_at_once_and_ends_at_once(warm_queue):
     assert claimed(warm_queue) == ["a", "b"]
 
 
-def test_pause_of_objects_counts_at_once(warm_queue):
-    warm_queue.publish("a")
-    Task.stator.pause(where={"action": "a"})
-    assert claimed(warm_queue) == []
-    Task.stator.resume()
-    assert claimed(warm_queue) == ["a"]
-
-
 def test_new_rules_of_the_queue_count_at_once(warm_queue):
     for action in "abc":
         warm_queue.publish(action)
@@ -193,14 +178,6 @@ def test_new_rules_of_the_queue_count_at_once(warm_queue):
     configure(warm_queue, one_per_worker=False, lease=200)
     claims = warm_queue.claim(worker="bot-1", limit=100)
     assert [(each.task.action, each.lease) for each in claims] == [("b", 200), ("c", 200)]
-
-
-def test_new_rules_for_publishers_count_at_once(warm_queue):
-    configure(warm_queue, invisible_for=60)
-    assert warm_queue.publish("a").task.status == "invisible"
-    configure(warm_queue, invisible_for=None, actions_elsewhere=False)
-    with pytest.raises(UnknownAction):
-        warm_queue.publish("no-such-action")
 
 
 def test_task_that_is_hidden_at_first_is_published_in_one_statement(count, warm_queue):
@@ -235,27 +212,11 @@ def test_what_tasks_share_is_that_of_each(warm_queue, metadata):
     assert (second.metadata, fresh(second).metadata, fresh(first).priority) == (metadata, metadata, 5)
 
 
-def test_queue_that_is_gone_takes_nothing(warm_queue):
-    Queue.objects.filter(pk=warm_queue.pk).delete()
-    with pytest.raises(TaskError):
-        warm_queue.publish("a")
-    with pytest.raises(TaskError):
-        warm_queue.claim(worker="bot-1")
-
-
 def test_task_that_has_come_due_is_claimed_in_its_turn(warm_queue):
     warm_queue.publish("later", priority=1, invisible_for=60)
     warm_queue.publish("now", priority=2)
     pass_time(61)
     assert claim_one(warm_queue).task.action == "later"
-
-
-def test_lease_that_ran_out_is_ended_by_a_claim(warm_queue):
-    warm_queue.publish("first", priority=1)
-    claim_one(warm_queue, lease=30)
-    warm_queue.publish("second", priority=2)
-    pass_time(31)
-    assert claimed(warm_queue, "bot-2") == ["first", "second"]
 
 
 def test_run_has_what_the_claim_has(warm_queue):
@@ -285,13 +246,6 @@ def test_published_task_is_as_the_database_has_it(warm_queue):
     assert Task.objects.filter(key="k").count() == 1
 
 
-def test_result_that_is_null_is_stored_as_null(warm_queue):
-    task = warm_queue.publish("a").task
-    claim_one(warm_queue).resolve(None)
-    assert Task.objects.filter(pk=task.pk, result__isnull=True, data__isnull=True).exists()
-    assert Run.objects.filter(task=task, result__isnull=True, outcome="succeeded").exists()
-
-
 def test_claims_of_many_come_in_the_order_of_their_line(warm_queue):
     for action, options in {"d": {}, "b": {"worker_ids": ["bot-1"]}}.items():
         warm_queue.publish(action, priority=5, **options)
@@ -311,11 +265,3 @@ def test_transaction_of_the_caller_holds_what_one_statement_wrote(warm_queue):
         raise Undo
     assert not Task.objects.filter(action="a").exists()
     assert not Run.objects.filter(task__action="a").exists()
-
-
-def test_secrets_in_a_list_are_no_obstacle(warm_queue, settings):
-    settings.STATOR = {**settings.STATOR, "TOKEN": ["x" * 32, "y" * 32], "LEASE": 45}
-    warm_queue.publish("a")
-    claim = claim_one(warm_queue)
-    claim.resolve()
-    assert claim.task.action == "a"

@@ -1,12 +1,9 @@
 """Troubles of queues: dead letters, and pauses with what waits behind them."""
 
 import re
-from datetime import timedelta
 
 import pytest
-from django.db.models.functions import Now
 
-from tasks.models import Queue
 from tests.commanding import asked, run
 from tests.stator.making import ago, change
 from tests.tasks.troubles import by_code, make_nightly
@@ -55,10 +52,4 @@ def test_paused_queue_is_a_trouble_with_what_waits_behind_it(queue, what):
     # What waits is an effect of the pause of claims, and of nothing else.
     assert ("slow" in by_code()) is not what["claim"]
     queue.resume(author="ada")
-    assert "queue_paused" not in by_code()
-
-
-def test_pause_that_is_over_is_no_trouble(queue):
-    queue.pause(publish=True, claim=True, seconds=60)
-    Queue.objects.filter(pk=queue.pk).update(pause_until=Now() - timedelta(seconds=5))
     assert "queue_paused" not in by_code()

@@ -36,19 +36,6 @@ def test_action_that_no_live_worker_has_is_not_next_in_line(queue, capsys):
     )
 
 
-def test_action_for_another_queue_alone_is_not_served(queue):
-    live_process(mail=["resize"])
-    assert "action_unserved" in reasons(queue.publish("resize").task)
-    assert "action_unserved" not in reasons(make_queue("mail").publish("resize").task)
-
-
-def test_action_that_is_here_and_in_no_live_worker_is_not_served():
-    """The program that explains may have newer code than the workers."""
-    live_process(**{"": ["other"]})
-    task = make_queue(actions_elsewhere=False).publish("echo", 1).task
-    assert list(reasons(task)) == ["action_unserved"]
-
-
 def test_action_that_a_live_worker_has_is_no_trouble_if_it_is_not_here(queue):
     live_process(**{"": ["newer"]})
     task = queue.publish("newer").task
@@ -122,11 +109,6 @@ def test_task_that_a_program_published_is_for_named_workers(queue):
         "Only named workers may run it, those of queue encode, and none is live: none has asked for work yet."
     )
     assert Task.stator.explain_counts() == {"no_named_worker": 1}
-
-
-def test_task_of_this_code_without_any_worker_needs_runstator():
-    task = make_queue(actions_elsewhere=False).publish("echo", 1).task
-    assert list(reasons(task)) == ["no_worker", "in_line"]
 
 
 def test_task_whose_live_workers_all_rejected_it_says_so_with_a_remedy(queue):

@@ -34,17 +34,6 @@ def told():
     return [str(each) for each in differences("default")]
 
 
-def test_fleet_of_one_release_is_no_alarm(django_assert_num_queries):
-    live(1, registered())
-    # Limited by choice, without tasks by choice, of an old release, and with too many actions to publish.
-    live(2, registered(), queues=["mail"])
-    live(3, with_more("newer"), models=["testapp.errand"])
-    live(4, None)
-    Worker.objects.filter(pk=live(5, None).pk).update(published={"tasks": 7})
-    with django_assert_num_queries(1):
-        assert told() == []
-
-
 def test_actions_that_only_some_workers_have_are_named_with_them():
     live(1, registered())
     live(2, with_more("newer"))

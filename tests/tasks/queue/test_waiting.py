@@ -68,14 +68,6 @@ def test_commit_in_this_process_wakes_one_that_waits(queue):
     assert len(waiters) == 0
 
 
-def test_nothing_is_tried_once_the_time_is_over_or_it_is_stopped(queue):
-    def attempt():
-        raise AssertionError("tried")
-
-    assert until_some(attempt, queue, 0)[0] == []
-    assert until_some(attempt, queue, 30, stopped=lambda: True)[0] == []
-
-
 def test_async_code_waits_without_a_thread_and_is_woken_by_another(queue):
     tries = []
 
@@ -94,10 +86,3 @@ def test_async_code_waits_without_a_thread_and_is_woken_by_another(queue):
 
     assert async_to_sync(wait)()[0] == ["task"]
     assert len(tries) == 2
-
-
-def test_wait_that_is_over_says_so():
-    async def wait():
-        return await AsyncWake().wait(0.01)
-
-    assert async_to_sync(wait)() is False

@@ -3,16 +3,14 @@
 import pytest
 from django.core.checks import run_checks
 from django.core.exceptions import ValidationError
-from django.db import transaction
 from django.db.models import QuerySet
 
 from stator import signals
-from tasks.exceptions import TaskError
 from tasks.models import Queue, Task
 from tasks.sharding import replicas
 from tests.stator.making import raw
 from tests.tasks.making import make_queue
-from tests.tasks.sharding.databases import BOTH, away, copy_of, every, publish_into, values_of
+from tests.tasks.sharding.databases import BOTH, away, copy_of, every, publish_into
 
 pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "other"])
 
@@ -24,14 +22,6 @@ class TestCopies:
         queue.lease = 9
         queue.save(update_fields=["lease"])
         assert copy_of(queue).lease == 9
-
-    def test_change_that_is_rolled_back_changes_no_copy(self, queue):
-        with pytest.raises(ZeroDivisionError), transaction.atomic():
-            queue.lease = 9
-            queue.save()
-            queue.pause(claim=True)
-            raise ZeroDivisionError
-        assert (copy_of(queue).lease, copy_of(queue).claim_paused) == (None, False)
 
     def test_copy_is_paused_for_all_and_changed_at_home_alone(self, queue):
         task = publish_into(queue, "other")
@@ -89,11 +79,6 @@ class TestCopies:
         with pytest.raises(ValidationError, match="'other' has tasks of a queue theirs; a database comes to"):
             make_queue("theirs", databases=BOTH)
 
-    def test_database_that_is_away_cannot_come(self):
-        with away("other"), pytest.raises(ValidationError, match="a database cannot be used"):
-            make_queue(databases=BOTH)
-        assert not Queue.objects.exists()
-
     def test_copy_that_missed_a_pause_is_made_equal_by_workers(self, queue, caplog):
         with away("other"):
             queue.pause(claim=True)
@@ -104,13 +89,6 @@ class TestCopies:
         replicas._resting.clear()
         signals.on_schedule.send(None)
         assert copy_of(queue).claim_paused
-
-    def test_queue_without_a_copy_says_what_to_do(self, queue):
-        raw(Queue, "other").delete()
-        with pytest.raises(TaskError, match="no copy in database 'other'; make it with"):
-            publish_into(queue, "other")
-        queue.publish_many([{"action": "a", "key": key} for key in values_of("default", 3)])
-        assert len(queue.claim(worker="bot-1", limit=9)) == 3
 
     def test_deleted_with_its_copies(self, queue):
         queue.publish_many([{"action": "a"}] * 4)

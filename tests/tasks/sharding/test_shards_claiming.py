@@ -6,7 +6,6 @@ import pytest
 from asgiref.sync import async_to_sync
 
 from stator.exceptions import LeaseLost
-from tasks.exceptions import ShardUnavailable
 from tasks.models import Queue, Run, Task
 from tasks.sharding import replicas
 from tests.sizes import size
@@ -53,12 +52,6 @@ class TestClaiming:
         assert [run.outcome for run in raw(Run, "other")] == [found.runs.get().outcome] != [""]
         assert not raw(Run).exists()
 
-    def test_claim_is_found_by_its_number_and_token(self, queue):
-        publish_into(queue, "other")
-        claim = claim_one(queue)
-        Task.find_claim(claim.task.pk, claim.token).resolve(7)
-        assert every()[0].result == 7
-
     def test_many_are_resolved_at_once(self, queue):
         queue.publish_many([{"action": "resize"}] * 6)
         claims = queue.claim(worker="bot-1", limit=6)
@@ -87,17 +80,6 @@ class TestClaiming:
         assert queue.claim(worker="bot-1", limit=10) == []
         replicas._resting.clear()
         assert len(queue.claim(worker="bot-1", limit=10)) == 5
-
-    def test_home_that_is_away_does_not_stop_the_others(self, queue):
-        queue.publish_many([{"action": "resize"}] * 10)
-        with away("default"):
-            claims = queue.claim(worker="bot-1", limit=10)
-            queue.resolve_many(dict.fromkeys(claims))
-        assert Counter(str(task.state) for task in every()) == {"pending": 5, "completed": 5}
-
-    def test_all_databases_that_are_away_are_named(self, queue):
-        with away(*BOTH), pytest.raises(ShardUnavailable, match="cannot be used"):
-            queue.claim(worker="bot-1")
 
     def test_pause_is_heeded_everywhere_and_ends_everywhere(self, queue):
         queue.publish_many([{"action": "resize"}] * 4)

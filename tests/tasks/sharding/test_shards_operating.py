@@ -52,10 +52,6 @@ class TestOperating:
         with away("other"):
             assert "encode in other: copy cannot be checked: OperationalError" in self.run("--repair")
 
-    def test_command_without_such_queues(self):
-        make_queue()
-        assert self.run() == "No queue is spread over several databases.\n"
-
     def test_dead_letters_are_counted_requeued_and_canceled_copy_by_copy(self, queue):
         queue.publish_many([{"action": "a", "max_attempts": 1}] * 6)
         for claim in queue.claim(worker="bot-1", limit=6):
@@ -96,13 +92,6 @@ class TestOperating:
         StatorRunner([Task], until_idle=True, database="other").run()
         result.refresh()
         assert result.return_value == 7
-
-    def test_many_that_are_enqueued_at_once_are_in_one_of_them(self):
-        make_queue("default", databases=["default", "other"])
-        calls = [((number,), {}) for number in range(4)]
-        results = task_backends["default"].enqueue_many(examples.add, calls)
-        assert len({task._state.db for task in every()}) == 1
-        assert [task_backends["default"].get_result(result.id).args for result in results] == [[0], [1], [2], [3]]
 
     def test_admin_tells_which_databases_and_what_is_in_each(self, admin_client, queue):
         for alias in ("default", "other", "other"):

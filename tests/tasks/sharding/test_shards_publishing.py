@@ -24,9 +24,6 @@ class TestPublishing:
         assert all(each.task.queue._state.db == each.task._state.db for each in published)
         assert len(every()) == 10
 
-    def test_single_ones_go_to_both(self, queue):
-        assert {queue.publish("resize").task._state.db for _ in range(40)} == set(BOTH)
-
     def test_key_is_looked_for_where_it_was_put(self, queue):
         keys = [*values_of("default", 3), *values_of("other", 3)]
         first = queue.publish_many({"action": "resize", "key": key} for key in keys)
@@ -68,13 +65,6 @@ class TestPublishing:
             queue.publish("a", key="k", metadata={"title": there}, update=True)
         assert every()[0].exclusive_value == here
 
-    def test_key_is_one_task_within_a_batch_of_several_values(self):
-        queue = exclusive()
-        titles = [*values_of("other"), *values_of("default")]
-        found = queue.publish_many({"action": "a", "key": "k", "metadata": {"title": title}} for title in titles)
-        assert [each.outcome for each in found] == ["inserted", "matched"]
-        assert [task.exclusive_value for task in every()] == titles[:1]
-
     def test_pause_is_heeded(self, queue):
         queue.pause(publish=True, reason="full", author="ann")
         with pytest.raises(QueuePaused, match=r"paused by ann \(full\)"):
@@ -115,10 +105,3 @@ class TestQueuesInOneDatabase:
             assert len([sql for sql in sent if 'FROM "tasks_queue"' in sql]) <= 1
             assert not [sql for sql in sent if "tasks_shard" in sql]
             assert len(there) == 0
-
-    def test_saving_and_pausing_copy_nothing(self):
-        queue = make_queue()
-        queue.lease = 3
-        queue.save()
-        queue.pause(claim=True)
-        assert not raw(Queue, "other").exists()
