@@ -320,54 +320,6 @@ def _with_records(migration: Migration, operation: Operation) -> Iterator[Operat
         yield RenameRecords(*(f"{migration.app_label}.{name}" for name in (operation.old_name, operation.new_name)))
 
 
-class ReconcileTrigger(Operation):
-    """Drop the trigger that this operation of version 1.0 created on PostgreSQL, and its function.
-
-    Migrations that name it stay valid; they create nothing any more.
-    """
-
-    reduces_to_sql = True
-    reversible = True
-
-    def __init__(self, model_name: str, fields: Iterable[str] = (), **options: object) -> None:
-        self.model_name = model_name
-
-    def deconstruct(self) -> tuple[str, list[Any], dict[str, Any]]:
-        return type(self).__name__, [self.model_name], {}
-
-    def state_forwards(self, app_label: str, state: ProjectState) -> None:
-        """Change nothing: Django's models know no triggers."""
-
-    def database_forwards(
-        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
-    ) -> None:
-        """Drop the trigger if it is there; its function has a name from that of the table when it was created."""
-        model, connection = to_state.apps.get_model(app_label, self.model_name), schema_editor.connection
-        if capabilities_of(connection).has_plpgsql and self.allow_migrate_model(connection.alias, model):
-            table = schema_editor.quote_name(model._meta.db_table)
-            name = schema_editor.quote_value(table)
-            schema_editor.execute(
-                f"""DO $stator$ DECLARE made oid; BEGIN
-                SELECT tgfoid INTO made FROM pg_trigger
-                WHERE tgrelid = {name}::regclass AND tgname = 'stator_reconcile';
-                IF FOUND THEN
-                  DROP TRIGGER stator_reconcile ON {table};
-                  EXECUTE 'DROP FUNCTION ' || made::regprocedure;
-                END IF;
-                END $stator$""",  # noqa: S608 - quoted
-                params=None,
-            )
-
-    def database_backwards(
-        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
-    ) -> None:
-        """Change nothing."""
-
-    def describe(self) -> str:
-        """Return a description for people."""
-        return f"Drop the reconcile trigger of {self.model_name}"
-
-
 class StorageParameters(Operation):
     """Set storage parameters of a model's table on PostgreSQL, such as the fill factor and thresholds of autovacuum.
 

@@ -173,7 +173,6 @@ class Migration(migrations.Migration):
                 (
                     "name",
                     models.CharField(
-                        db_default="",
                         default="",
                         help_text="From --name, else the host and the process. A process that replaces another keeps its name.",
                         max_length=100,
@@ -196,7 +195,6 @@ class Migration(migrations.Migration):
                 (
                     "published",
                     models.JSONField(
-                        db_default=models.Value({}, models.JSONField()),
                         default=dict,
                         editable=False,
                         help_text="What apps publish about it, such as the actions it has.",

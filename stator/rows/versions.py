@@ -1,7 +1,6 @@
 """Versions of code in a fleet: the graphs that each live worker runs, compared with each other and with this process.
 
-Workers publish the fingerprints of the graphs that they run. A worker of an older release publishes none, so it is left
-out.
+Workers publish the fingerprints of the graphs that they run.
 """
 
 from collections import defaultdict

@@ -63,9 +63,8 @@ class Worker(Model):
     """A worker process as it last reported itself in one database; all times are the database's."""
 
     id = CharField(primary_key=True, max_length=12)
-    # Empty for workers of older releases.
     name = CharField(
-        max_length=100, default="", db_default="",
+        max_length=100, default="",
         help_text="From --name, else the host and the process. A process that replaces another keeps its name.",
     )  # fmt: skip
     host = CharField(max_length=255)
@@ -79,10 +78,8 @@ class Worker(Model):
     running = PositiveIntegerField(default=0)
     handled = BigIntegerField(default=0)
     lost = BigIntegerField(default=0)
-    # The default of the database is for workers of older releases, which publish nothing.
     published = JSONField(
         default=dict,
-        db_default=Value({}, JSONField()),
         editable=False,
         help_text="What apps publish about it, such as the actions it has.",
     )

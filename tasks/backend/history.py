@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
@@ -21,7 +21,7 @@ RowT = TypeVar("RowT", bound=Model)
 EVENTS, REPORT = "kept_events", "kept_report"
 
 # The columns that are read of an attempt, and of the latest error.
-EVENT = ("at", "version", "to", "worker", "claimed", "duration", "attempts", "error")
+EVENT = ("at", "version", "to", "worker", "claimed", "attempts", "error")
 ERROR = ("error", "message", "traceback")
 
 
@@ -116,7 +116,7 @@ def _named(columns: tuple[str, ...]) -> dict[str, str]:
 def _event(row: Row, values: dict[str, Any]) -> Event:
     using = row._state.db or home()
     at = moment_of_text(values["at"], using)
-    # Rows that an earlier version wrote lack the time of the claim.
+    # A task that is moved by hand may never have been claimed.
     started = values["claimed"] and moment_of_text(values["claimed"], using)
     return Event(
         at=at,
@@ -124,6 +124,6 @@ def _event(row: Row, values: dict[str, Any]) -> Event:
         number=values["attempts"],
         to=values["to"],
         worker=values["worker"],
-        started=started or at - timedelta(seconds=values["duration"] or 0.0),
+        started=started or at,
         error=values["error"],
     )

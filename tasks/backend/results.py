@@ -19,7 +19,7 @@ STATUSES = {
     "errored": TaskResultStatus.FAILED,
 }
 
-# The key of random digits in the data of tasks that are enqueued together; tasks of earlier versions lack it.
+# The key of random digits in the data of tasks that are enqueued together.
 NONCE = "nonce"
 
 # The worker of an attempt without a record: it was lost with its worker, or postponed itself.
@@ -50,7 +50,7 @@ def result_id(pk: int, data: dict[str, Any]) -> str:
     A number alone may be reused: after a rollback SQLite gives the same number again, and a server that takes over
     after a crash may not know the latest numbers.
     """
-    return f"{pk}-{data[NONCE]}" if data.get(NONCE) else str(pk)
+    return f"{pk}-{data[NONCE]}"
 
 
 def number_of(result: TaskResult) -> int:

@@ -57,7 +57,7 @@ def registered() -> dict[str, list[str]]:
 class Process:
     """A live worker process. ``queues`` and ``metadata``: to which it is limited. ``actions``: see :func:`registered`.
 
-    None stands for any: the process is not limited, or does not publish its actions, like those of older releases.
+    None stands for any: the process is not limited, or does not publish its actions, because there are very many.
     """
 
     name: str

@@ -19,7 +19,7 @@ def differences(using: str) -> list[Difference]:
     live = Worker.objects.using(using).live().order_by("-started", "pk")
     rows = live.values_list("host", "pid", "models", F("published__tasks__actions"))[:MOST_PROCESSES]
     for host, pid, models, actions in rows:
-        # A process of an older release, or one with very many actions, publishes none.
+        # A process with very many actions publishes none.
         if LABEL in models and isinstance(actions, dict):
             groups[_names(actions)].append(f"{host}/{pid}")
     here = _names(registered())

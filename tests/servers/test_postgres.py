@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from tests.servers.postgres import PostgresError, Server, temporary_server
+from tests.servers.postgres import Server, temporary_server
 from tests.servers.postgres.programs import find_programs
 from tests.servers.user import as_server
 
@@ -76,11 +76,3 @@ def test_standby_follows_its_primary_with_the_password(server: Server) -> None:
         assert run_as_another_user("-h", "127.0.0.1", "-p", str(standby.port), "-U", "postgres").returncode == 2
         with psycopg.connect(standby.url("postgres")) as connection:
             assert connection.execute("SELECT pg_is_in_recovery()").fetchone() == (True,)
-
-
-def test_folder_of_a_server_without_a_password_is_refused_with_the_remedy(tmp_path: Path) -> None:
-    folder = tmp_path / "data"
-    folder.mkdir()
-    (folder / "PG_VERSION").write_text("18\n")
-    with pytest.raises(PostgresError, match=r"has no password file.* delete it with: .* stop --remove "):
-        Server(folder).start()

@@ -1,4 +1,4 @@
-"""Operations of migrations on tables: storage parameters, and the end of the trigger of version 1.0."""
+"""Operations of migrations on tables: storage parameters."""
 
 import pytest
 from django.apps import apps
@@ -6,7 +6,7 @@ from django.db import connection
 from django.db.migrations.state import ProjectState
 from django.db.migrations.writer import OperationWriter
 
-from stator.migration_operations import ReconcileTrigger, StorageParameters
+from stator.migration_operations import StorageParameters
 from tests.testapp.power import Site
 
 pytestmark = pytest.mark.django_db
@@ -24,25 +24,6 @@ def sql(statement, *params):
     with connection.cursor() as cursor:
         cursor.execute(statement, params)
         return cursor.fetchall() if cursor.description else None
-
-
-@on_postgresql
-def test_trigger_of_version_1_0_is_dropped_with_its_function():
-    sql("CREATE FUNCTION stator_reconcile_0a() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'")
-    sql("CREATE TRIGGER stator_reconcile BEFORE UPDATE ON testapp_site "
-        "FOR EACH ROW EXECUTE FUNCTION stator_reconcile_0a()")  # fmt: skip
-    operation = ReconcileTrigger("Site", ["domain"], initial="checking", settled=["serving"], delay=0, history=True)
-    for _ in range(2):
-        migrate(operation)
-        assert sql("SELECT 1 FROM pg_trigger WHERE tgname = 'stator_reconcile'") == []
-        assert sql("SELECT 1 FROM pg_proc WHERE proname = 'stator_reconcile_0a'") == []
-    migrate(operation, backwards=True)
-
-
-def test_operation_of_version_1_0_stays_in_migrations():
-    text, _ = OperationWriter(ReconcileTrigger("Site", []), indentation=0).serialize()
-    assert "stator.migration_operations.ReconcileTrigger(" in text
-    assert ReconcileTrigger("Site").describe() == "Drop the reconcile trigger of Site"
 
 
 def storage(name=Site._meta.db_table):

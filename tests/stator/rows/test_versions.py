@@ -82,7 +82,7 @@ def test_very_many_states_are_not_published(monkeypatch):
 def test_fleet_of_one_version_is_no_alarm(django_assert_num_queries):
     for number in range(1, 4):
         live(number)
-    # Some run only another model, one is of an older release, and those of other code have ended or are dead.
+    # Some run only another model, one publishes nothing, and those of other code have ended or are dead.
     live(4, NewerGraph, label="testapp.step")
     live(5, None)
     raw(Worker).filter(pk=live(6, NewerGraph).pk).update(stopped=ago(1))

@@ -55,7 +55,6 @@ def test_queue_that_no_live_worker_serves_is_not_next_in_line(queue, capsys):
 
 
 def test_worker_that_publishes_nothing_may_serve_anything(queue):
-    """It runs an older release."""
     live_process()
     Worker.objects.update(published={})
     assert list(reasons(queue.publish("typo").task)) == ["in_line"]
