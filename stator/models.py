@@ -36,8 +36,9 @@ from stator.rows.clock import Now
 from stator.rows.column_guard import guard_managers
 from stator.rows.columns import FRAMEWORK_COLUMNS
 from stator.rows.concurrency_limits import Limit
+from stator.rows.hooks import AttemptRecords, ModelHooks, register_hooks
 from stator.rows.indexes import add_indexes
-from stator.rows.meta import AttemptRecords, home_of, options_of, owner_of
+from stator.rows.meta import home_of, options_of, owner_of
 from stator.rows.pauses import Pause
 from stator.rows.reconcile import look_again, watched_fields, watched_values
 from stator.rows.reports import History, Report
@@ -54,6 +55,7 @@ __all__ = [
     "Difference",
     "History",
     "Limit",
+    "ModelHooks",
     "Notice",
     "Now",
     "Overview",
@@ -74,6 +76,7 @@ __all__ = [
     "move_rows",
     "name_of",
     "names_of",
+    "register_hooks",
     "tokens_of",
     "worker_of",
     "written_to",

@@ -19,6 +19,7 @@ class TasksConfig(AppConfig):
 
 # The modules with a ``connect()``.
 CONNECTED: list[str] = [
+    "hooks",
     "actions.attempts",
     "conf",
     "sharding.replicas",

@@ -16,19 +16,7 @@ from tasks.actions.throttles import ActionRate, ActionSlot
 from tasks.indexes import MetadataIndex
 from tasks.messages import milliseconds
 from tasks.querysets import TERMINAL, TaskQuerySet
-from tasks.queue import (
-    eligibility,
-    explaining,
-    held_claims,
-    notices,
-    operator_actions,
-    process_eligibility,
-    publishing,
-    runs,
-    troubles,
-    unserved,
-    versions,
-)
+from tasks.queue import eligibility, explaining, held_claims, operator_actions, publishing, runs
 from tasks.queue.attempt_counts import attempts_of
 from tasks.queue.claimants import Claimant
 from tasks.queue.claiming import TaskClaim
@@ -91,17 +79,7 @@ class Task(StatorModel):
         history = True
         priority = "priority"
         then = eligibility.names_nobody()
-        lease_end = staticmethod(eligibility.lease_end_in_process)
         heartbeat = "heartbeat_interval"
-        claimable = staticmethod(process_eligibility.open_to_process)
-        holdable = staticmethod(process_eligibility.may_hold)
-        recorded = staticmethod(runs.recorded)
-        attempts = staticmethod(runs.attempts)
-        reaped = staticmethod(runs.reaped)
-        reasons = staticmethod(unserved.reasons)
-        notices = staticmethod(notices.notices)
-        versions = staticmethod(versions.differences)
-        troubles = staticmethod(troubles.troubles)
 
     class Meta:
         constraints = [

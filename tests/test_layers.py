@@ -28,7 +28,7 @@ TASK_FLOORS = {
     "queue.priorities queue.rules queue.runs schedules.periodic schedules.timetable sharding.task_ids",
     1: "actions backend models querysets queue schedules sharding",
     2: "dead_letters queue.figures queue.retention queue.samples queue.shared_tasks testing",
-    3: "actions.isolation.__main__ admin api apps management queue.commands queue.operating schedules.commands",
+    3: "actions.isolation.__main__ admin api apps hooks management queue.commands queue.operating schedules.commands",
 }
 TASK_FLOOR_OF = {name: floor for floor, names in TASK_FLOORS.items() for name in names.split()}
 LOADERS = ("import_module", "import_string", "importlib.import_module")

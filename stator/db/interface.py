@@ -52,7 +52,7 @@ class Claim(HeldClaim):
     ``unreadable``: the error of the project's code when the instance was made, with which the attempt fails.
     ``heartbeat``: seconds after which the lease is renewed. ``started``: when the project's code was called, 0 before.
     ``taken_back``: a renewal was refused within the lease. ``notes``: values of the program for its record of this
-    attempt; if there are any, the model's option ``recorded`` writes it.
+    attempt; if there are any, the model's hook ``recorded`` writes it.
     """
 
     __slots__ = (
@@ -77,7 +77,7 @@ class Claim(HeldClaim):
         self.age: float = (self.attempted - row["state_changed"]).total_seconds()
         self.lease: float = state.lease or operations.settings.LEASE
         self.heartbeat = self.lease / 3
-        if operations.options.lease_end:
+        if operations.hooks.lease_end:
             self.lease = (row["state_locked_until"] - self.attempted).total_seconds()
             self.renew_after(row.get(operations.options.heartbeat or ""))
         self.max_runtime = state.max_runtime or operations.settings.MAX_RUNTIME

@@ -48,7 +48,7 @@ class Leases:
             with operations.transaction(wait=wait):
                 mine = set(operations.lock(fenced.order_by("pk"), len(group)))
                 mine -= self._release_withdrawn(mine)
-                of_rows = operations.options.lease_end
+                of_rows = operations.hooks.lease_end
                 until = operations.lease_end(F("state_attempted")) if of_rows else columns.after(lease)
                 operations.rows.filter(pk__in=mine).update(state_locked_until=until)
                 if of_rows:
@@ -73,14 +73,14 @@ class Leases:
     def _release_withdrawn(self, mine: set[Pk]) -> set[Pk]:
         """Release rows that the model does not let this worker hold any more; return them. They are locked."""
         operations = self._operations
-        if not mine or not operations.options.holdable:
+        if not mine or not operations.hooks.holdable:
             return set()
-        mine_still = operations.options.holdable(operations.worker_id, operations.alias)
+        mine_still = operations.hooks.holdable(operations.worker_id, operations.alias)
         kept = operations.rows.filter(mine_still, pk__in=mine).values_list("pk", flat=True)
         if withdrawn := mine.difference(kept):
             rows = operations.rows.filter(pk__in=withdrawn)
-            if operations.options.reaped:
-                operations.options.reaped(rows, why="no longer allowed")
+            if operations.hooks.reaped:
+                operations.hooks.reaped(rows, "no longer allowed")
             # Leases are renewed of attempts that run, so these have begun.
             rows.update(**columns.releasing(begun=True))
         return withdrawn
@@ -98,8 +98,8 @@ class Leases:
             rows = operations.rows.filter(pk__in=lock_parts(operations, parts, limit))
             held = [(pk, worker_of(token)) for pk, token in rows.values_list("pk", "state_claim")]
             if held:
-                if operations.options.reaped:
-                    operations.options.reaped(rows)
+                if operations.hooks.reaped:
+                    operations.hooks.reaped(rows, "")
                 if operations.options.history:
                     keep_lost(operations.alias, operations.label, rows)
                 rows.update(**columns.reaping(most, self._spared))
@@ -117,7 +117,7 @@ class Leases:
 def _key(claim: Claim) -> tuple[int, float]:
     """Return the key by which claims are grouped for renewal by one ORM update."""
     # Where rows have leases of their own, the statement reads them.
-    return claim.token.int, 0.0 if claim.operations.options.lease_end else claim.lease
+    return claim.token.int, 0.0 if claim.operations.hooks.lease_end else claim.lease
 
 
 def still_claimed(operations: Operations, claims: list[Claim]) -> set[Pk]:

@@ -27,7 +27,7 @@ from stator.graph import State
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
 from stator.rows import columns
 from stator.rows.clock import Now
-from stator.rows.meta import AttemptRecords
+from stator.rows.hooks import AttemptRecords
 from stator.rows.waits import wake
 from stator.signals import Move
 from stator.statements import Statement
@@ -241,7 +241,7 @@ class Records(records.Records):
         tell = batch.moved and operations.options.history and not history
         placed = any(map(_place, batch.claims))
         erred = own and batch.failed and operations.options.history
-        make = operations.options.attempts if self._keeps_attempts(batch) else None
+        make = operations.hooks.attempts if self._keeps_attempts(batch) else None
         attempts = make(operations.worker_id, operations.alias) if make else None
         reported = own and batch.reported
         shape = _Shape(batch.to, saved, placed, history, tell, own, erred, reported, bool(attempts), noted[0], only[0])
@@ -268,7 +268,7 @@ class Records(records.Records):
     def _keeps_attempts(self, batch: Batch) -> bool:
         """Return whether the recording statement writes the program's records of the attempts: those of moves."""
         operations = self._operations
-        made = operations.recorded and operations.options.attempts
+        made = operations.recorded and operations.hooks.attempts
         if not made or any(claim.notes for claim in batch.claims):
             return False
         return self._kept_with(batch) and batch.saves == self._saved_with(batch)

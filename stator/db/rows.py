@@ -19,7 +19,7 @@ from stator.db.refusals import CLAIM, Refusals
 from stator.graph import State
 from stator.rows import columns
 from stator.rows.clock import Now
-from stator.rows.meta import graph_of, options_of
+from stator.rows.meta import graph_of, hooks_of, options_of
 from stator.rows.pauses import Pauses
 from stator.rows.waits import waiters_of, waits_of
 from stator.schemas import in_schema
@@ -69,8 +69,9 @@ class Rows:
         self.pk_name: str = model._meta.pk.attname
         self.graph = graph_of(model)
         self.options = options_of(model)
+        self.hooks = hooks_of(model)
         # Programs that claim rows without a worker keep records of their own.
-        self.recorded = self.options.recorded
+        self.recorded = self.hooks.recorded
         self.waits = waits_of(model)
         self.refusals = Refusals(self.label)
         # What the table lacks, as one line; until that is repaired a worker leaves the model out.
@@ -117,7 +118,7 @@ class Rows:
 
     def shortest_leases(self) -> list[float]:
         """Return the seconds of the leases that a worker may have to renew."""
-        own = [self.shortest_lease] if self.options.lease_end else []
+        own = [self.shortest_lease] if self.hooks.lease_end else []
         return [*own, *(state.lease or self.settings.LEASE for state in self.graph.automatic_states)]
 
     def crashed(self, crashes: Crashes) -> Q:
@@ -148,10 +149,10 @@ class Rows:
     def open_to_me(self) -> Q:
         """Return a filter for the rows that the model lets this worker claim, without those recently refused to it."""
         others = self.refusals.others(CLAIM)
-        if not self.options.claimable:
+        if not self.hooks.claimable:
             return others
         held = (self.pauses or Pauses()).held(self.model, self.graph.automatic_states)
-        found = self.options.claimable(self.worker_id, held)
+        found = self.hooks.claimable(self.worker_id, held)
         # The same object each time, as far as the model returns that: a statement may be kept for it.
         return found & others if others else found
 
@@ -173,9 +174,9 @@ class Rows:
 
         States and rows may have leases of their own.
         """
-        if self.options.lease_end:
+        if self.hooks.lease_end:
             shortest = ExpressionWrapper(since + timedelta(seconds=self.shortest_lease), DateTimeField())
-            of_row = Greatest(self.options.lease_end(self.settings.LEASE, since), shortest)
+            of_row = Greatest(self.hooks.lease_end(self.settings.LEASE, since), shortest)
             return Least(of_row, columns.after(self.longest_lease))
         own = [When(state=state.name, then=columns.after(state.lease or 0)) for state in self._with_own_lease]
         end = columns.after(self.settings.LEASE)

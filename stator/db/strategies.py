@@ -215,7 +215,7 @@ def strategy_for(operations: Operations, crashes: Crashes) -> type[Strategy] | N
     """Return the way to claim rows now; None if the portable statements have to do it."""
     options, fair_by = operations.options, operations.options.fair_by
     partly_paused = operations.pauses and operations.pauses.partial
-    may_be_closed = options.claimable or operations.refusals.refused
+    may_be_closed = operations.hooks.claimable or operations.refusals.refused
     picked = options.then or (may_be_closed and operations.open_to_me())
     if operations.waits or operations.model._meta.parents or partly_paused or (picked and fair_by):
         # Such models have columns in several tables or conditions on other tables.

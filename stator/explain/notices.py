@@ -5,7 +5,7 @@ from typing import Any
 
 from django.db.models import Model
 
-from stator.rows.meta import options_of, owner_of
+from stator.rows.meta import hooks_of, owner_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,6 @@ class Notice:
 
 
 def notices_of(model: type[Model], using: str) -> list[Notice]:
-    """Return the notices of a model in a database; none if its ``StatorMeta`` has no ``notices``."""
-    find = options_of(owner_of(model)).notices
+    """Return the notices of a model in a database; none if it has no such hook."""
+    find = hooks_of(owner_of(model)).notices
     return [] if find is None else list(find(using))

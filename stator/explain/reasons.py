@@ -13,7 +13,7 @@ from stator.explain.facts import Facts, gather
 from stator.explain.many import Many
 from stator.explain.sentences import Said
 from stator.rows.clock import Now
-from stator.rows.meta import graph_of, options_of, owner_of
+from stator.rows.meta import graph_of, hooks_of, owner_of
 from stator.rows.reports import reports_of
 from stator.rows.waits import waiting
 
@@ -209,6 +209,6 @@ def explain_counts(queryset: QuerySet[Model]) -> dict[str, int]:
 def _conditions(many: Many) -> Iterator[tuple[str, Q]]:
     """Yield the codes with their rows; those of the model itself say more than that no worker process is live."""
     for entry in REASONS:
-        if entry.code == "no_worker" and (own := options_of(many.model).reasons):
+        if entry.code == "no_worker" and (own := hooks_of(many.model).reasons):
             yield from own(many.using).items()
         yield entry.code, entry.condition(many)

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.db.models import Model
 
-from stator.rows.meta import options_of, owner_of
+from stator.rows.meta import hooks_of, owner_of
 
 ERROR, WARNING = "error", "warning"
 
@@ -62,6 +62,6 @@ class Trouble:
 
 
 def own_troubles(model: type[Model], using: str) -> list[Trouble]:
-    """Return the troubles that a model finds itself in a database; none without ``troubles`` in its ``StatorMeta``."""
-    find = options_of(owner_of(model)).troubles
+    """Return the troubles that a model finds itself in a database; none if it has no such hook."""
+    find = hooks_of(owner_of(model)).troubles
     return [] if find is None else list(find(using))

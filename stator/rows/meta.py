@@ -1,6 +1,6 @@
 """A model's options in its ``class StatorMeta``, the owner of its columns, and its states by name."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
@@ -8,33 +8,15 @@ from typing import Any, TypeVar, cast
 
 from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
 from django.db import router
-from django.db.models import Expression, Field, FloatField, IntegerField, JSONField, Model, Q
+from django.db.models import Expression, Field, FloatField, IntegerField, JSONField, Model
 from django.db.models.manager import BaseManager
 
 from stator.graph.graphs import StateGraph
 from stator.graph.states import State
 from stator.rows.columns import FRAMEWORK_COLUMNS
+from stator.rows.hooks import DECLARED, NO_HOOKS, ModelHooks, registered_hooks
 
 M = TypeVar("M", bound=Model)
-
-
-@dataclass(frozen=True, slots=True)
-class AttemptRecords:
-    """A program's records of attempts that ended with a move: one row of ``model`` for each.
-
-    ``before`` and ``after``: fields of the record by those of the moved row, as it was and as it is. ``given``: the
-    values of others.
-    """
-
-    model: type[Model]
-    before: Mapping[str, str]
-    after: Mapping[str, str]
-    given: Mapping[str, object]
-
-    @property
-    def names(self) -> list[str]:
-        """The fields of the record that have values."""
-        return [*self.before, *self.after, *self.given]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,29 +28,11 @@ class ModelOptions:
     ``priority``: name of an integer field; ready rows with smaller numbers are claimed sooner. ``then``: an expression
     of the row; of rows with one priority, those with smaller values are claimed sooner. ``fair_by``: name of a field
     whose values take turns. ``waits_for``: names of relations, each with the names of the states of the related
-    object that end the waiting. ``claimable``: a function (a ``staticmethod``) of a worker's id and a ``Q`` of the rows
-    that pauses hold. It returns a ``Q`` of the ready rows that this worker may claim, and is called at each poll and
-    each claim, so it has to be quick. ``reasons``, ``notices``, ``versions`` and ``troubles``: functions of a
-    database's alias. The first returns further reasons of :func:`~stator.explain.explain_counts`: a ``Q`` of rows for
-    each code, which come before ``no_worker``. The second returns :class:`~stator.explain.notices.Notice` objects, the
-    third :class:`~stator.rows.versions.Difference` objects: what, besides the graph, differs between live workers; the
-    fourth :class:`~stator.explain.troubles.Trouble` objects.
+    object that end the waiting.
 
-    ``holdable``: a function of a worker's id and a database's alias. It returns a ``Q`` of the rows that this worker
-    may go on holding; it loses its claims on others at the next heartbeat. ``recorded`` and ``reaped`` are called in
-    the transaction that ends claims of workers. The first gets the alias and a list of ``(Claim, Outcome)`` that were
-    just written; the second gets a queryset of rows whose leases have run out, before these are ended, or of rows that
-    ``holdable`` takes from a worker, and then as ``why`` a text. ``attempts``: a function of a worker's id and a
-    database's alias. It returns the :class:`AttemptRecords` that ``recorded`` would write for moves without an error; a
-    database that can write them together with the outcomes does so, and ``recorded`` is not called for these. Claims
-    with ``notes`` go to ``recorded`` in any case, with all others of their batch.
-
-    ``lease_end``: a function of the seconds for which a claim of a worker usually holds, and of an expression of the
-    moment at which the attempt began. It returns an expression of the moment at which a lease that is taken or renewed
-    now ends, which reads other tables only by subqueries. The claim holds for three seconds at least, and no lease for
-    longer than ``MAX_RUNTIME`` and ``LEASE``. ``heartbeat``: name of a field with the
-    seconds after which a worker renews the lease, if that is sooner than after a third of the lease. A worker looks for
-    leases to renew four times a second.
+    ``heartbeat``: name of a field with the seconds after which a worker renews the lease, if that is sooner than after
+    a third of the lease. A worker looks for leases to renew four times a second. ``hooks``: those options of
+    ``StatorMeta`` that are functions.
 
     ``delete_manager``: name of a manager. ``delete_after`` deletes only rows that it finds, and by its ``delete()``.
     """
@@ -79,18 +43,9 @@ class ModelOptions:
     then: Expression | None = None
     fair_by: str | None = None
     waits_for: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    claimable: Callable[[str, Q], Q] | None = None
-    reasons: Callable[[str], dict[str, Q]] | None = None
-    notices: Callable[[str], Iterable[Any]] | None = None
-    lease_end: Callable[[float, Any], Expression] | None = None
     heartbeat: str | None = None
-    holdable: Callable[[str, str], Q] | None = None
-    recorded: Callable[[str, list[Any]], object] | None = None
-    attempts: Callable[[str, str], AttemptRecords] | None = None
-    reaped: Callable[..., object] | None = None
-    versions: Callable[[str], Iterable[Any]] | None = None
-    troubles: Callable[[str], Iterable[Any]] | None = None
     delete_manager: str | None = None
+    hooks: ModelHooks = NO_HOOKS
 
 
 def graph_of(model: type[Model]) -> type[StateGraph]:
@@ -153,7 +108,13 @@ def options_of(model: type[Model]) -> ModelOptions:
             raise ImproperlyConfigured(f"{model.__name__}.StatorMeta has no option {name!r}; {_remedy(name)}")
         if trouble := _CHECKS[name](model, value):
             raise ImproperlyConfigured(f"{model.__name__}.StatorMeta.{name}={value!r} {trouble}")
-    return ModelOptions(**{name: _kept(value) for name, value in given.items()})
+    hooks = ModelHooks(**{name: given.pop(name) for name in DECLARED if name in given})
+    return ModelOptions(hooks=hooks, **{name: _kept(value) for name, value in given.items()})
+
+
+def hooks_of(model: type[Model]) -> ModelHooks:
+    """Return the hooks of a model: those that an app has registered for it, else those in its ``StatorMeta``."""
+    return registered_hooks(model) or options_of(model).hooks
 
 
 def _kept(value: object) -> Any:
@@ -271,10 +232,6 @@ _CHECKS: dict[str, Callable[[type[Model], object], str]] = {
     "then": _wrong_expression,
     "lease_end": _wrong_hook,
     "heartbeat": _wrong_seconds,
-    "holdable": _wrong_hook,
-    "recorded": _wrong_hook,
-    "attempts": _wrong_hook,
-    "reaped": _wrong_hook,
     "versions": _wrong_finder,
     "troubles": _wrong_finder,
     "delete_manager": _wrong_manager,

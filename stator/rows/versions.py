@@ -12,7 +12,7 @@ from django.db.models import F, Model
 
 from stator.graph.fingerprints import fingerprint, fingerprints
 from stator.graph.graphs import StateGraph
-from stator.rows.meta import graph_of, options_of
+from stator.rows.meta import graph_of, hooks_of
 from stator.rows.workers import MOST_WORKERS, Worker
 
 # The most characters of states that a worker publishes. Beyond that it publishes only the fingerprints of its graphs.
@@ -133,7 +133,7 @@ def differences(models: Iterable[type[Model]], using: str, fleet: Fleet | None =
 def _differences(model: type[Model], fleet: Fleet) -> Iterator[Difference]:
     if sentence := compared(fleet.versions(model), "versions of its graph run", "in options or transitions"):
         yield Difference(str(model._meta.label), sentence)
-    if (find := options_of(model).versions) is not None:
+    if (find := hooks_of(model).versions) is not None:
         yield from find(fleet.using)
 
 

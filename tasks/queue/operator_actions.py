@@ -46,7 +46,7 @@ def cancel_many(rows: Any, pks: Sequence[Any], *, actor: str, reason: str, runni
             ending = [*meant, *parts.values_list("pk", flat=True)]
             claimed = _plain(rows).filter(pk__in=ending, state_claim__isnull=False)
             if running:
-                runs.reaped(claimed)
+                runs.reaped(claimed, "")
                 _runs(rows).filter(task__in=ending, token__in=claimed.values("state_claim"), ended=None).update(
                     ended=Now(), outcome="canceled", reason=reason or "canceled by others"
                 )

@@ -59,10 +59,10 @@ def recorded(using: str, ended: list[tuple[Any, Outcome]]) -> None:
         _every(model, using).bulk_create(others)
 
 
-def reaped(rows: QuerySet[Any], why: str = "") -> None:
+def reaped(rows: QuerySet[Any], why: str) -> None:
     """Record claims of worker processes that are about to be ended by others; named workers recorded theirs before.
 
-    ``why``: why the worker may not hold them any more. Without it, their leases have run out.
+    ``why``: why the worker may not hold them any more; if it is empty, their leases have run out.
     """
     model, using = apps.get_model("tasks", "Run"), str(rows.db)
     lost = list(rows.values_list("pk", "state_version", "state_claim", "state_attempted", "state_locked_until"))

@@ -19,7 +19,6 @@ from tasks.exceptions import TaskError, UnknownAction
 from tasks.messages import BIGINT, exclusive_value, message_of
 from tasks.queue.actions import refuse_unknown
 from tasks.queue.queues import Queue
-from tasks.schedules import troubles
 from tasks.schedules.ticking import ALLOW, DELAY, DROP, PROGRESS, call, tick
 from tasks.schedules.timetable import ALL, ONE, SKIP, Timetable
 from tasks.sharding.task_ids import settle
@@ -190,11 +189,6 @@ class Schedule(StatorModel):
     state = StateField(ScheduleGraph)
 
     objects: ClassVar[Any] = ScheduleQuerySet.as_manager()
-
-    class StatorMeta:
-        """Late ticks are listed among the troubles of the overview, ``doctor`` and ``status``."""
-
-        troubles = staticmethod(troubles.troubles)
 
     class Meta:
         constraints = [

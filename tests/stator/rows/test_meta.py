@@ -75,7 +75,7 @@ def test_options_are_immutable_however_they_are_given(given):
         ("waits_for", {"tenant": ["done"]}, "names 'tenant', which is not a ForeignKey or OneToOneField"),
         ("claimable", 3, "must be a function from the id of a worker and a Q to a Q"),
         ("notices", 3, "must be a function of a database's alias"),
-        ("recorded", 3, "must be a function"),
+        ("lease_end", 3, "must be a function"),
     ],
 )
 def test_wrong_option_is_refused_in_one_line(given, name, value, told):

@@ -1,0 +1,84 @@
+"""Hooks: functions by which an app takes part in claims, leases and records of a model's rows, and in explanations."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Expression, Model, Q, QuerySet
+from django.db.models.expressions import Combinable
+
+from stator.graph.outcomes import Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRecords:
+    """An app's records of attempts that ended with a move: one row of ``model`` for each.
+
+    ``before`` and ``after``: fields of the record by those of the moved row, as it was and as it is. ``given``: the
+    values of others.
+    """
+
+    model: type[Model]
+    before: Mapping[str, str]
+    after: Mapping[str, str]
+    given: Mapping[str, object]
+
+    @property
+    def names(self) -> list[str]:
+        """The fields of the record that have values."""
+        return [*self.before, *self.after, *self.given]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelHooks:
+    """What an app does beside the framework for the rows of one model; each hook is optional.
+
+    ``StatorMeta`` has the first six, as options of the same names. An app with further ones passes all of its hooks to
+    :func:`register_hooks` in the ``ready()`` of its ``AppConfig``.
+    """
+
+    # ``(worker id, Q of the rows that pauses hold)``: a ``Q`` of the ready rows that the worker may claim. It is called
+    # at each poll and each claim, so it has to be quick.
+    claimable: Callable[[str, Q], Q] | None = None
+    # ``(seconds for which a claim usually holds, moment at which the attempt began)``: an expression of the moment at
+    # which a lease ends that is taken or renewed now; it reads other tables only by subqueries. A claim holds for three
+    # seconds at least, and no lease for longer than ``MAX_RUNTIME`` and ``LEASE``.
+    lease_end: Callable[[float, Combinable], Expression] | None = None
+    # ``(alias)``: further reasons of ``explain_counts()``, a ``Q`` of rows for each code, before ``no_worker``.
+    reasons: Callable[[str], dict[str, Q]] | None = None
+    # ``(alias)``: ``stator.models.Notice`` objects.
+    notices: Callable[[str], Iterable[Any]] | None = None
+    # ``(alias)``: ``stator.models.Difference`` objects: what, besides the graph, differs between live workers.
+    versions: Callable[[str], Iterable[Any]] | None = None
+    # ``(alias)``: ``stator.models.Trouble`` objects.
+    troubles: Callable[[str], Iterable[Any]] | None = None
+    # ``(worker id, alias)``: a ``Q`` of the rows that the worker may go on holding; it loses its claims on others at
+    # the next heartbeat.
+    holdable: Callable[[str, str], Q] | None = None
+    # ``(alias, [(Claim, Outcome)])``: called in the transaction that wrote these outcomes.
+    recorded: Callable[[str, list[tuple[Any, Outcome]]], None] | None = None
+    # ``(worker id, alias)``: the records that ``recorded`` would write for moves without an error. A database that can
+    # write them together with the outcomes does so, and does not call ``recorded`` for these. Claims with ``notes`` go
+    # to ``recorded`` in any case, with all others of their batch.
+    attempts: Callable[[str, str], AttemptRecords] | None = None
+    # ``(rows, why)``: called in the transaction that ends the claims on these rows, before it does. ``why`` is empty if
+    # their leases have run out; else it says why ``holdable`` takes them from a worker.
+    reaped: Callable[[QuerySet[Model], str], None] | None = None
+
+
+NO_HOOKS = ModelHooks()
+
+# Options of ``StatorMeta``.
+DECLARED = ("claimable", "lease_end", "reasons", "notices", "versions", "troubles")
+
+_registered: dict[type[Model], ModelHooks] = {}
+
+
+def register_hooks(model: type[Model], hooks: ModelHooks) -> None:
+    """Let a model have these hooks, in place of the functions of its ``StatorMeta``."""
+    _registered[model] = hooks
+
+
+def registered_hooks(model: type[Model]) -> ModelHooks | None:
+    """Return the hooks that were registered for a model; None if there are none."""
+    return _registered.get(model)
