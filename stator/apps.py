@@ -16,7 +16,7 @@ class StatorConfig(AppConfig):
     def ready(self) -> None:
         """Register the system checks, the admin, and what listens to migrations and to commits."""
         for module in (
-            "rows.wakeup", "rows.permissions", "db.generated", "management.autodetector", "migration_operations",
+            "rows.wakeup", "management.permissions", "db.generated", "management.autodetector", "migration_operations",
         ):  # fmt: skip
             import_module(f"stator.{module}").connect()
         import_module("stator.checks").register()

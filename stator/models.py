@@ -17,25 +17,26 @@ from stator.exceptions import LeaseLost
 from stator.explain.notices import Notice
 from stator.explain.reasons import Reason, explain
 from stator.explain.troubles import Remedy, Trouble
-from stator.fields import (
-    BEGUN,
-    UNCOUNTED,
-    ChangedField,
-    ClaimField,
-    CountField,
-    LockedUntilField,
-    NextAttemptField,
-    ReadyField,
-    StateField,
-    VersionField,
-    fields_sent,
-)
 from stator.graph import State, StateGraph
 from stator.querysets import OperatorAccess
 from stator.rows.clock import Now
 from stator.rows.column_guard import guard_managers
 from stator.rows.columns import FRAMEWORK_COLUMNS
 from stator.rows.concurrency_limits import Limit
+from stator.rows.fields import (
+    BEGUN,
+    UNCOUNTED,
+    ChangedField,
+    ClaimField,
+    CountField,
+    LockedUntilField,
+    MomentField,
+    NextAttemptField,
+    ReadyField,
+    StateField,
+    VersionField,
+    fields_sent,
+)
 from stator.rows.hooks import AttemptRecords, ModelHooks, register_hooks
 from stator.rows.indexes import add_indexes
 from stator.rows.meta import home_of, options_of, owner_of
@@ -56,6 +57,7 @@ __all__ = [
     "History",
     "Limit",
     "ModelHooks",
+    "MomentField",
     "Notice",
     "Now",
     "Overview",

@@ -20,10 +20,10 @@ class TasksConfig(AppConfig):
 # The modules with a ``connect()``.
 CONNECTED: list[str] = [
     "hooks",
-    "actions.attempts",
+    "worker.attempts",
     "conf",
     "sharding.replicas",
     "schedules.periodic_sync",
-    "queue.shared_tasks",
+    "chores.shared_tasks",
     "queue.serving",
 ]

@@ -16,6 +16,9 @@ from stator.conf import CheckedSettings, setting
 
 LONGEST = 100 * 365 * 86400.0
 
+# The prefix of actions that are functions of Django's Tasks framework; their path follows it.
+DJANGO = "django:"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(CheckedSettings):

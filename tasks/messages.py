@@ -11,8 +11,7 @@ from hashlib import sha256
 from typing import Any
 
 from stator.texts import WORKER_NAME, WORKER_NAME_RULE, has_nul
-from tasks.actions.registry import DJANGO
-from tasks.conf import LONGEST, Settings
+from tasks.conf import DJANGO, LONGEST, Settings
 from tasks.exceptions import PublishRefused, TaskError
 
 NAME_LENGTH = 200

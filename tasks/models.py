@@ -10,19 +10,19 @@ from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
 
-from stator.fields import MomentField
-from stator.models import Now, Reason, StateField, StatorModel, name_of, worker_of
+from stator.models import MomentField, Now, Reason, StateField, StatorModel, name_of, worker_of
 from tasks.actions.throttles import ActionRate, ActionSlot
+from tasks.graph import TaskGraph
 from tasks.indexes import MetadataIndex
 from tasks.messages import milliseconds
-from tasks.querysets import TERMINAL, TaskQuerySet
+from tasks.querysets import TaskQuerySet
 from tasks.queue import eligibility, explaining, held_claims, operator_actions, publishing, runs
 from tasks.queue.attempt_counts import attempts_of
 from tasks.queue.claimants import Claimant
 from tasks.queue.claiming import TaskClaim
 from tasks.queue.consumers import Consumer
-from tasks.queue.graph import TaskGraph
 from tasks.queue.queues import Queue
+from tasks.queue.rules import TERMINAL
 from tasks.schedules.rates import Rate
 from tasks.schedules.schedules import Schedule
 from tasks.sharding.task_ids import BITS, database_of, settle

@@ -15,9 +15,9 @@ from tasks.exceptions import TaskError
 from tasks.queue.eligibility import attempts_left, with_metadata
 from tasks.queue.expressions import Later
 from tasks.queue.operator_actions import Requeued, cancel_many, requeue_many
+from tasks.queue.rules import TERMINAL
 
 STATUSES = ("invisible", "pending", "running", "completed", "canceled", "errored")
-TERMINAL = ("completed", "canceled", "errored")
 
 # The most tasks that one call cancels or requeues, the most urgent first.
 MOST = 10_000

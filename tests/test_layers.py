@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent
 # A module imports its own floor and lower ones. A package stands for all modules in it.
 FLOORS = {
     0: "capabilities exceptions graph logs texts",
-    1: "conf explain fields migration_operations models querysets rows schemas signals statements strict_fence",
+    1: "conf explain migration_operations models querysets rows schemas signals statements strict_fence",
     2: "adoption db",
     3: "claims runner worker",
     4: "admin admin_site apps checks commands management metrics overview pytest_plugin terminal testing "
@@ -23,12 +23,12 @@ FLOOR_OF = {name: floor for floor, names in FLOORS.items() for name in names.spl
 # The same for tasks: rules and names, rows and what is done with them, what looks after rows, and what people use. A
 # name with a dot is a module that is not on the floor of its package.
 TASK_FLOORS = {
-    0: "client conf exceptions failures indexes inserts messages datetimes periodic actions.registry actions.threads "
-    "actions.frequency actions.values backend.framework queue.actions queue.expressions "
-    "queue.priorities queue.rules queue.runs schedules.periodic schedules.timetable sharding.task_ids",
-    1: "actions backend models querysets queue schedules sharding",
-    2: "dead_letters queue.figures queue.retention queue.samples queue.shared_tasks testing",
-    3: "actions.isolation.__main__ admin api apps hooks management queue.commands queue.operating schedules.commands",
+    0: "client conf exceptions failures indexes inserts messages datetimes periodic actions backend.framework "
+    "queue.actions queue.expressions queue.priorities queue.rules queue.runs schedules.periodic schedules.timetable "
+    "sharding.task_ids",
+    1: "backend graph models querysets queue schedules sharding worker actions.throttles",
+    2: "chores dead_letters queue.figures testing",
+    3: "actions.isolation.__main__ admin api apps commands hooks management",
 }
 TASK_FLOOR_OF = {name: floor for floor, names in TASK_FLOORS.items() for name in names.split()}
 LOADERS = ("import_module", "import_string", "importlib.import_module")
@@ -77,8 +77,8 @@ SQL = re.compile(r"\b(SELECT|INSERT|UPDATE|DELETE|LISTEN|NOTIFY|CREATE|DROP|ALTE
 # Only these ask the clock of the machine what time it is, and none of them decides who holds a row.
 ASKS_THE_TIME = {
     "admin": "shows ages to people",
-    "fields": "whether a start that was given has come; a claim asks the database again",
     "models": "state_age, for people",
+    "rows.fields": "whether a start that was given has come; a claim asks the database again",
     "rows.clock": "how far a zone is ahead of UTC, for times that the database tells",
     "rows.statistics": "the hour and the minute that are counted",
     "testing": "is the clock of tests",
@@ -329,7 +329,7 @@ def test_question_for_the_vendor_is_seen_outside_of_db(name):
 
 
 def test_tasks_builds_on_what_the_framework_offers_to_everybody():
-    public = {"graph", "fields", "models", "signals", "exceptions", "admin", "testing", "runner", "claims"}
+    public = {"graph", "models", "signals", "exceptions", "admin", "testing", "runner", "claims"}
     # How settings are declared and checked, how commands end, safe text, what a database can do, kept
     # statements, the schema of a context.
     public |= {"conf", "terminal", "texts", "capabilities", "schemas", "statements"}

@@ -8,10 +8,10 @@ from django.db.models import Model, Q, QuerySet
 from django.http import HttpRequest
 
 from stator.admin.listing import COUNTED
-from stator.fields import StateField
 from stator.overview.depths import far_future, outside
 from stator.querysets import OVERDUE, OperatorQuerySet
 from stator.rows import columns
+from stator.rows.fields import StateField
 from stator.rows.meta import graph_of
 
 # Up to this many matching rows are listed by key; statements with more keys take longer than they save.

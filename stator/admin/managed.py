@@ -15,9 +15,9 @@ from django.utils.html import format_html
 from stator.admin import actions, detail, row_summary
 from stator.admin.filters import ConditionFilter
 from stator.admin.listing import AnyAddressAdmin, notices
+from stator.management.permissions import force_permission
 from stator.models import StatorModel
 from stator.rows.columns import FRAMEWORK_COLUMNS
-from stator.rows.permissions import force_permission
 
 COLUMNS = (
     "stator_state", "stator_why", "stator_next", "stator_lease", "stator_age", "stator_attempts", "stator_failures",

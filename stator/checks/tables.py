@@ -6,9 +6,9 @@ from django.core import checks
 from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
 from django.db.models import CharField, Model, TextField
 
-from stator.fields import StateField
 from stator.models import StatorModel
 from stator.rows.columns import FRAMEWORK_COLUMNS
+from stator.rows.fields import StateField
 from stator.rows.indexes import own_indexes
 from stator.rows.meta import owner_of
 from stator.rows.reports import KEY_LENGTH

@@ -18,8 +18,8 @@ from django.db.models.signals import post_init, pre_init
 
 from stator.db.values import Instance, Pk, Row
 from stator.exceptions import PROJECT_ERRORS
-from stator.fields import MomentAttribute
 from stator.rows.columns import FRAMEWORK_COLUMNS
+from stator.rows.fields import MomentAttribute
 from stator.rows.meta import options_of
 
 # Where a stand-in keeps the error from the claim statement to its claim.

@@ -14,10 +14,10 @@ from django.db.migrations.writer import MigrationWriter
 from django.db.models import Field
 
 from stator.adoption import AlterTableInUse, KeepDueTimes
-from stator.fields import StateField
 from stator.graph import StateGraph
 from stator.migration_operations import RemapState, RenameState, RowOperation
 from stator.rows.columns import FRAMEWORK_COLUMNS
+from stator.rows.fields import StateField
 
 CLASS = "class Migration(migrations.Migration):\n"
 NOT_ATOMIC = """

@@ -9,8 +9,8 @@ from django.db import models
 from django.db.models import Field, Manager, Model, QuerySet
 
 from stator.exceptions import ProtectedColumn
-from stator.fields import fields_sent
 from stator.rows import columns
+from stator.rows.fields import fields_sent
 from stator.rows.meta import owner_of
 from stator.rows.reconcile import update_and_look_again, watched_fields
 from stator.rows.transitions import move_by_hand

@@ -9,11 +9,11 @@ from django.core.exceptions import EmptyResultSet, FieldError, ValidationError
 from django.db import DataError, NotSupportedError, ProgrammingError, models, transaction
 from django.db.models import Model, Q, QuerySet
 
-from stator.fields import MomentField
 from stator.graph.options import is_seconds
 from stator.graph.states import State
 from stator.rows import columns
 from stator.rows.clock import Now
+from stator.rows.fields import MomentField
 from stator.rows.meta import named_state, owner_of
 from stator.rows.reports import REASON_LENGTH
 from stator.texts import has_nul

@@ -6,9 +6,9 @@ from django.db import connections, models
 from django.db.models import Expression, Model, OuterRef, QuerySet, Value
 from django.db.models.functions import Cast, Concat, Substr
 
-from stator.fields import MomentField
 from stator.graph.failures import Failure, bounded
 from stator.rows.clock import Now
+from stator.rows.fields import MomentField
 
 REASON_LENGTH = 500
 

@@ -18,8 +18,8 @@ from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
 from django.db import connections, router, transaction
 from django.db.models import Exists, ForeignKey, Model, OuterRef, Q, QuerySet, Subquery
 
-from stator.fields import StateField
 from stator.rows import columns
+from stator.rows.fields import StateField
 from stator.rows.meta import field_of, graph_of, options_of, owner_of
 from stator.signals import announce
 

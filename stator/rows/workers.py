@@ -22,9 +22,9 @@ from django.db.models import (
     When,
 )
 
-from stator.fields import MomentField
 from stator.rows import columns
 from stator.rows.clock import Now
+from stator.rows.fields import MomentField
 
 # Seconds without a heartbeat, by the database's clock, after which a worker counts as dead.
 WORKER_ALIVE = 30.0

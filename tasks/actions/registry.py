@@ -13,12 +13,10 @@ from typing import Any
 from stator.exceptions import PROJECT_ERRORS, passable
 from stator.graph.backoff import LONGEST, Backoff
 from tasks.actions.frequency import Frequency, frequency, key_text
+from tasks.conf import DJANGO
 from tasks.failures import NoHandler
 
 NAME = re.compile(r"[\w.-]{1,200}")
-
-# The prefix of actions that are functions of Django's Tasks framework; their path follows it.
-DJANGO = "django:"
 
 # The default back-off after errors.
 BACKOFF = Backoff(base=5.0)

@@ -12,8 +12,7 @@ from django.apps import apps
 from django.db import models
 from django.db.models import Exists, F, OuterRef
 
-from stator.fields import MomentField
-from stator.models import Now
+from stator.models import MomentField, Now
 from tasks.actions.frequency import KEY_LENGTH, Frequency
 
 # Tries if another worker changes the row at the same time; then the attempt is put off.

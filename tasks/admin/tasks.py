@@ -23,9 +23,10 @@ from tasks.admin.publishing import PublishForm
 from tasks.admin.summaries import SummarizedTask, summarize
 from tasks.admin.timeline import MOST, as_text, timeline
 from tasks.models import Queue, Task
-from tasks.querysets import STATUSES, TERMINAL
+from tasks.querysets import STATUSES
 from tasks.queue import unserved
 from tasks.queue.priorities import shown_priority
+from tasks.queue.rules import TERMINAL
 
 FIELDS = (
     ("queue", "action", "key"),

@@ -7,9 +7,9 @@ from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 
-from tasks.actions.registry import DJANGO
 from tasks.backend.framework import Task, TaskError, TaskException, TaskResult, TaskResultStatus
 from tasks.backend.history import Event, Row, events_of, latest_error
+from tasks.conf import DJANGO
 from tasks.failures import NoHandler
 from tasks.queue.priorities import django_priority
 

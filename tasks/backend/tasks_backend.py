@@ -21,7 +21,7 @@ from django.db.models import Model
 
 from stator.graph.failures import Failure
 from stator.signals import Move, transitioned
-from tasks.actions.registry import DJANGO, Action, Context
+from tasks.actions.registry import Action, Context
 from tasks.actions.threads import contained
 from tasks.backend.enqueueing import Enqueued, insert
 from tasks.backend.framework import (
@@ -43,7 +43,7 @@ from tasks.backend.framework import (
 from tasks.backend.history import Row, add_history, with_history
 from tasks.backend.options import Options, problem, shared_options
 from tasks.backend.results import NONCE, STATUSES, has_past, new_result, number_of, results_of
-from tasks.conf import load_settings
+from tasks.conf import DJANGO, load_settings
 from tasks.datetimes import moment_problem
 from tasks.exceptions import PublishRefused, TaskError
 from tasks.failures import NoHandler

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
 
-from tasks.actions.registry import DJANGO, NAME, declared, find, registry
+from tasks.actions.registry import NAME, declared, find, registry
+from tasks.conf import DJANGO
 from tasks.exceptions import ActionNotAllowed, UnknownAction
 from tasks.failures import NoHandler
 

@@ -6,7 +6,7 @@ from typing import Any
 from django.db.models import Count, F, QuerySet
 
 from stator.models import History
-from tasks.querysets import TERMINAL
+from tasks.queue.rules import TERMINAL
 
 # The columns of parts from which their attempts are counted.
 OF_PARTS = ("whole", "worker_count", "state", "state_version", "state_attempts")

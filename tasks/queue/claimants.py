@@ -2,8 +2,7 @@
 
 from django.db import models
 
-from stator.fields import MomentField
-from stator.models import Now
+from stator.models import MomentField, Now
 
 # A named worker that has not asked for work for this many seconds counts as gone.
 CLAIMANT_ALIVE = 60.0

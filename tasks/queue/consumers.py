@@ -10,8 +10,7 @@ from django.core.validators import MinValueValidator, RegexValidator
 from django.db import models
 from django.db.models import Q
 
-from stator.fields import MomentField
-from stator.models import Now
+from stator.models import MomentField, Now
 from tasks.datetimes import moment_problem
 
 PREFIX_BYTES, SECRET_BYTES = 6, 32

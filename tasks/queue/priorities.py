@@ -3,7 +3,7 @@
 import time
 from datetime import datetime
 
-from tasks.actions.registry import DJANGO
+from tasks.conf import DJANGO
 
 # Django's priorities go from -100 to 100, and larger is sooner. Ours are moments in milliseconds, and smaller is
 # sooner. One step of Django's equals more milliseconds than there are until the year 2286, so the step decides before

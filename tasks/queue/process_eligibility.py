@@ -15,8 +15,8 @@ from django.db.models.functions import Coalesce, StrIndex
 from django.db.models.lookups import Exact, GreaterThan, GreaterThanOrEqual
 
 from stator.models import Now, Worker, name_of, tokens_of
-from tasks.actions.registry import DJANGO, registry
-from tasks.conf import Settings, load_settings
+from tasks.actions.registry import registry
+from tasks.conf import DJANGO, Settings, load_settings
 from tasks.messages import worker_digits
 from tasks.queue.eligibility import (
     HAD_PART,

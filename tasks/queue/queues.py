@@ -12,8 +12,7 @@ from django.db import connections, models, transaction
 from django.db.models import Exists, Q, QuerySet, Value
 from django.utils import timezone
 
-from stator.fields import MomentField
-from stator.models import Now
+from stator.models import MomentField, Now
 from tasks.conf import LONGEST
 from tasks.datetimes import moment_problem, stored
 from tasks.exceptions import TaskError

@@ -16,6 +16,9 @@ NAME = RegexValidator(
 
 NAME_LENGTH = 100
 
+# The states in which tasks have ended.
+TERMINAL = ("completed", "canceled", "errored")
+
 # The largest values that every database stores.
 MOST = {"max_attempts": MOST_TRIES, "worker_retries": 32_767}
 

@@ -11,7 +11,8 @@ from django.db.models import Q, QuerySet
 
 from stator.models import Now, Worker
 from stator.signals import on_heartbeat
-from tasks.actions.registry import DJANGO, registry
+from tasks.actions.registry import registry
+from tasks.conf import DJANGO
 from tasks.queue.claimants import CLAIMANT_ALIVE, MOST_CLAIMANTS, Claimant
 from tasks.queue.eligibility import has_metadata
 

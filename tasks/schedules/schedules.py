@@ -8,12 +8,10 @@ from django.db import models, router, transaction
 from django.db.models import F, Q, QuerySet
 
 from stator.exceptions import TryAgainLater
-from stator.fields import MomentField
 from stator.graph import State, StateGraph
 from stator.graph.backoff import Backoff
-from stator.models import Now, StateField, StatorModel
-from tasks.actions.registry import DJANGO
-from tasks.conf import LONGEST, Settings, load_settings, read_settings
+from stator.models import MomentField, Now, StateField, StatorModel
+from tasks.conf import DJANGO, LONGEST, Settings, load_settings, read_settings
 from tasks.datetimes import moment_problem
 from tasks.exceptions import TaskError, UnknownAction
 from tasks.messages import BIGINT, exclusive_value, message_of

@@ -16,7 +16,7 @@ from stator.exceptions import TryAgainLater
 from stator.models import Now
 from tasks.datetimes import aware, stored
 from tasks.exceptions import QueuePaused, UnknownAction
-from tasks.querysets import TERMINAL
+from tasks.queue.rules import TERMINAL
 from tasks.queue.serving import processes_in
 from tasks.schedules.periodic import Tick, registry
 from tasks.schedules.rates import Rate, keep_rates, lock_rates

@@ -10,8 +10,8 @@ from django.db.models import Model, QuerySet
 
 from stator.graph.durations import span
 from stator.models import Now, Remedy, Trouble
-from tasks.querysets import TERMINAL
 from tasks.queue.late_ticks import late_schedules, publishes_nothing
+from tasks.queue.rules import TERMINAL
 
 SHOWN = 20
 

@@ -37,7 +37,7 @@ MUTANTS = [
         "if whole is None or whole not in taken:",
         "if True:",
         tests(
-            "tasks/queue/test_shared_tasks.py",
+            "tasks/chores/test_shared_tasks.py",
             "so_many_workers_run_it_each_once_and_then_it_is_completed",
             "worker_that_has_done_its_part_gets_no_other",
             "worker_gets_one_part_even_where_it_may_have_tasks_again",

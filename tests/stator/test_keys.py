@@ -9,10 +9,10 @@ from django.test.utils import isolate_apps
 
 from stator.db import chores
 from stator.db.rows import Crashes
-from stator.fields import StateField
 from stator.graph.failures import describe
 from stator.graph.outcomes import Moved, Waiting
 from stator.models import History, Report, StatorModel, Stats
+from stator.rows.fields import StateField
 from stator.runner import StatorRunner
 from stator.worker.startup import check_database
 from tests.stator.making import ago, at_once, automatic, claim_all, expire, operations_of, put, raw, row

@@ -8,9 +8,9 @@ import pytest
 from django.test.utils import isolate_apps
 
 from stator.db.interface import new_token
-from stator.fields import StateField
 from stator.models import StatorModel
 from stator.rows.columns import FRAMEWORK_COLUMNS
+from stator.rows.fields import StateField
 from tests.stator.holding import claimed
 from tests.stator.making import ago, put, row
 from tests.testapp.basic import Page, PageGraph, Step, StepGraph

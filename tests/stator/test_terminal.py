@@ -10,8 +10,8 @@ import pytest
 
 from stator.commands import status
 from stator.testing import drain
+from tasks.commands import operating
 from tasks.models import Queue
-from tasks.queue import operating
 from tests.commanding import refused, run
 from tests.processes import environment_for_subprocess
 from tests.stator.making import ago, change

@@ -13,15 +13,15 @@ from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 
 from stator.terminal import SubcommandParser, TerminalCommand
+from tasks.commands import operating
+from tasks.commands import queues as queue_commands
+from tasks.commands import schedules as schedule_commands
+from tasks.commands.operating import Told, wrong
 from tasks.datetimes import aware, moment_problem, stored
 from tasks.models import Queue
-from tasks.queue import commands as queue_commands
-from tasks.queue import operating
 from tasks.queue.consumers import Consumer, Verb
 from tasks.queue.figures import figures_by_database
-from tasks.queue.operating import Told, wrong
 from tasks.queue.rules import queue_name_problem
-from tasks.schedules import commands as schedule_commands
 from tasks.sharding.replicas import difference, mirror_all, problem, spread
 
 MOST_LISTED = 10_000

@@ -13,9 +13,9 @@ from django.test.utils import isolate_apps
 
 from stator.db.ordering import AGEING, HEAD_EVERY, HEAD_PART, Turn
 from stator.db.rows import Crashes
-from stator.fields import StateField
 from stator.graph.outcomes import Moved
 from stator.models import StatorModel
+from stator.rows.fields import StateField
 from tests.stator.making import ago, at_once, automatic, locked_elsewhere, operations_of, put, raw
 from tests.testapp.fairness import Consignment, Enquiry, Sender, Ticket, TicketGraph
 from tests.testapp.models import Line

@@ -4,8 +4,8 @@ import pytest
 from django.db import connection, models
 from django.test.utils import isolate_apps
 
-from stator.fields import StateField
 from stator.models import StatorModel
+from stator.rows.fields import StateField
 from stator.rows.indexes import own_indexes
 from stator.rows.meta import options_of
 from tests.testapp.keys import BigKeyed, BigProxy, Branch, OddTable

@@ -11,8 +11,8 @@ from django.test.utils import isolate_apps
 
 from stator.commands.doctor.finding import FAIL
 from stator.commands.doctor.tables import usable
-from stator.fields import StateField
 from stator.models import StatorModel
+from stator.rows.fields import StateField
 from stator.worker import startup
 from stator.worker.startup import OWN, YOUNGEST, Unusable, check_database, collect_rarely, lacks_in
 from tests.testapp.models import Line, LineGraph

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 import tasks
-from tasks.actions import attempts as actions
 from tasks.actions.registry import find, registry
 from tasks.failures import NoHandler
+from tasks.worker import attempts as actions
 from tests.tasks.actions.making import ran
 from tests.testapp import actions as examples
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tasks.admin.queue_flow import flow_of
-from tasks.queue.samples import sample
+from tasks.chores.samples import sample
 from tests.stator.making import ago, change
 from tests.tasks.admin.pages import page, text_of
 from tests.tasks.making import make_queue, make_task

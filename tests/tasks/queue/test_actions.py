@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tasks.actions.registry import DJANGO
+from tasks.conf import DJANGO
 from tasks.exceptions import ActionNotAllowed, UnknownAction
 from tasks.queue.actions import (
     MOST_LISTED,

@@ -9,7 +9,7 @@ from django.db import connection
 from django.db.models.functions import Now
 from django.test.utils import CaptureQueriesContext
 
-from stator import fields
+from stator.rows import fields
 from stator.rows.columns import FRAMEWORK_COLUMNS
 from stator.testing import advance, drain
 from tests.stator.making import ago, bulk, raw, row

@@ -11,8 +11,8 @@ from django.test.utils import isolate_apps
 from django.utils import timezone
 
 from stator.db.interface import new_token
-from stator.fields import StateField
 from stator.models import StatorModel
+from stator.rows.fields import StateField
 from tests.stator.making import ago, change, claim_all, operations_of, put, raw, row
 from tests.testapp.basic import Step, StepGraph
 from tests.testapp.models import Line, LineGraph

@@ -11,8 +11,8 @@ from django.core.management import CommandError, call_command
 from django.db import OperationalError
 
 from stator.models import History
+from tasks.commands import operating
 from tasks.models import Task
-from tasks.queue import operating
 from tests import commanding
 from tests.stator.making import ago, change
 from tests.tasks.making import claim_one, fresh, make_queue, make_task

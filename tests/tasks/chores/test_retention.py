@@ -5,10 +5,10 @@ from django.db.models import QuerySet
 
 from stator import signals
 from stator.models import History, Report
+from tasks.chores import retention
+from tasks.chores.retention import prune
 from tasks.exceptions import MoveRefused
 from tasks.models import Claimant, Queue, Run, Task
-from tasks.queue import retention
-from tasks.queue.retention import prune
 from tests.stator.making import ago, change
 from tests.tasks.making import STATUSES, claim_one, make_queue, make_task
 

@@ -25,7 +25,6 @@ from stator.graph.tracebacks import RemoteTraceback
 from stator.signals import on_heartbeat, on_start
 from tasks.actions.isolation import Child
 from tasks.actions.registry import (
-    DJANGO,
     Action,
     Context,
     action,
@@ -38,7 +37,7 @@ from tasks.actions.registry import (
 )
 from tasks.actions.threads import Threads, contained
 from tasks.actions.values import storable
-from tasks.conf import Settings, load_settings
+from tasks.conf import DJANGO, Settings, load_settings
 from tasks.failures import Cancel, NoHandler, OutOfAttempts, Release, Throttled, final, remote
 from tasks.queue.process_eligibility import choose, choose_actions, note_rules
 from tasks.queue.runs import REASON_LENGTH

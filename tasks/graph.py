@@ -9,7 +9,7 @@ from typing import Any
 from django.db.models import Q
 
 from stator.graph import State, StateGraph
-from tasks.actions.attempts import attempt, backoff_of_attempt
+from tasks.worker.attempts import attempt, backoff_of_attempt
 
 
 class TaskGraph(StateGraph):
@@ -32,7 +32,7 @@ class TaskGraph(StateGraph):
     pending.fails_to(errored)
     # No handler takes this edge, because shared tasks are published as such. It only keeps the graph connected.
     pending.transitions_to(shared)
-    # :mod:`tasks.queue.shared_tasks` makes these moves as soon as a part ends. If its process dies first, these rules
+    # :mod:`tasks.chores.shared_tasks` makes these moves as soon as a part ends. If its process dies first, these rules
     # make them.
     shared.when(Q(parts__state="canceled")).to(canceled)
     shared.when(~Q(parts__state__in=["pending", "canceled"]) & Q(parts__state="errored")).to(errored)

@@ -6,9 +6,9 @@ import pytest
 from django.utils import timezone
 
 from stator.models import Depth, Stats
-from tasks.queue import samples
+from tasks.chores import samples
+from tasks.chores.samples import sample
 from tasks.queue.queues import label_of
-from tasks.queue.samples import sample
 from tests.stator.making import change
 from tests.tasks.making import make_queue, make_task
 

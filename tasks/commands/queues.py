@@ -7,8 +7,8 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 
+from tasks.commands.operating import Told, named, wrong
 from tasks.models import Queue
-from tasks.queue.operating import Told, named, wrong
 from tasks.queue.rules import NAME
 from tasks.sharding.task_ids import home
 

@@ -8,8 +8,8 @@ from django.db.models import QuerySet
 
 from stator.graph.durations import span
 from stator.models import Now
+from tasks.commands.operating import Told, table, wrong
 from tasks.datetimes import aware
-from tasks.queue.operating import Told, table, wrong
 from tasks.schedules.schedules import Schedule, ScheduleQuerySet
 from tasks.sharding.task_ids import home
 

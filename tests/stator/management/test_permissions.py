@@ -5,8 +5,8 @@ from django.apps import apps
 from django.contrib.auth.models import Permission
 from django.db.migrations.state import StateApps
 
+from stator.management import permissions
 from stator.models import StatorModel
-from stator.rows import permissions
 
 pytestmark = pytest.mark.django_db
 

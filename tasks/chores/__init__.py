@@ -1,0 +1,1 @@
+"""What workers do for all tasks after moves and at each scheduling pass: end shared tasks, delete, count."""
