@@ -7,7 +7,7 @@ from django.db import connection
 from django.db.models import CharField, F, Q, QuerySet, TextField, Value
 from django.db.models.functions import Concat
 
-from stator.statements import MOST_CACHED, Parameter, Statement, StatementCache, joined, selecting, updating
+from stator.statements import MOST_CACHED, Parameter, Statement, StatementCache, selecting, updating
 from tasks.models import Run, Task
 from tests.tasks.making import make_queue
 
@@ -60,15 +60,6 @@ def test_subqueries_of_an_update_get_their_values(rows):
     statement = updating(rows.filter(pk__in=known, priority=7).order_by("pk"), {"priority": F("priority") + 1})
     assert rows_of(statement, name="b") == 1
     assert list(Task.objects.order_by("action").values_list("priority", flat=True)) == [7, 8, 7]
-
-
-def test_query_that_finds_nothing_is_compiled_all_the_same(rows):
-    assert rows_of(selecting(rows.filter(pk__in=[]).values_list("pk"))) == []
-
-
-def test_statements_and_texts_are_joined_with_their_values():
-    both = joined([Statement("%s", (1,)), Statement("%s + %s", (2, 3))], ", ")
-    assert Statement.of("SELECT ", both, " WHERE true") == Statement("SELECT %s, %s + %s WHERE true", (1, 2, 3))
 
 
 def test_statement_of_a_shape_is_built_once_and_their_number_is_bounded():

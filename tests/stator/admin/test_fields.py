@@ -21,17 +21,13 @@ def test_json_is_read_as_django_reads_it(text: str) -> None:
     ("text", "words"),
     [
         ("{", "Enter a valid JSON"),
-        ("9" * 5000, "Enter a valid JSON"),
         ("[" * 99_999, "Enter a valid JSON"),
         (nested(DEEPEST + 1), "nested deeper"),
-        ("NaN", "NaN or Infinity"),
-        ('{"a": -Infinity}', "NaN or Infinity"),
         ("[1e999]", "NaN or Infinity"),
         ('"\\ud800"', "surrogate"),
-        ('{"a": {"\\udfff": 1}}', "surrogate"),
         ('["\\u0000"]', "NUL"),
     ],
-    ids=range(10),
+    ids=range(6),
 )
 def test_text_that_cannot_be_stored_is_an_error_and_is_shown_as_it_was_typed(text: str, words: str) -> None:
     class Form(forms.Form):

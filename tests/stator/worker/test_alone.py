@@ -7,7 +7,7 @@ import pytest
 
 from stator.graph.outcomes import Released
 from stator.worker import alone as module
-from stator.worker.alone import AT_ONCE, GRACE, PATIENCE, PAUSES, Drained, Isolation
+from stator.worker.alone import AT_ONCE, PATIENCE, PAUSES, Drained, Isolation
 from stator.worker.isolated.process import NotStarted
 from tests.stator.worker.fakes import FakeClaim, FakeOperations, on_loop, until
 
@@ -141,40 +141,12 @@ async def test_each_object_has_a_process_of_its_own_which_takes_the_next_when_it
 
 
 @on_loop
-async def test_of_an_object_that_ended_its_process_nothing_is_recorded(processes):
-    apart = Apart()
-    claim = await apart.begin()
-    processes.made[0].kill()
-    await until(lambda: apart.told)
-    assert (apart.told, apart.ended, apart.alone.running) == ([(claim, {})], [], {})
-    await apart.begin()
-    assert len(processes.made) == 2
-
-
-@on_loop
 async def test_object_that_was_not_begun_is_handed_back(processes):
     apart = Apart()
     claim = await apart.begin()
     processes.made[0].answer.set_result({"ended": "not begun"})
     await until(lambda: apart.ended == [(claim, Released())])
     assert apart.told == []
-
-
-@on_loop
-async def test_attempt_is_ended_before_its_row_is_handed_to_others(processes):
-    apart = Apart()
-    late, ended = await apart.begin(), await apart.begin()
-    late.deadline = 0.0
-    apart.alone.sweep()
-    assert (apart.ended, processes.made[0].killed) == ([(late, Released())], True)
-    apart.alone.cancel_ended({id(ended), 12345})
-    apart.alone.sweep()
-    assert not processes.made[1].killed, "its process may be about to say so"
-    apart.alone._ended_at[id(ended)] -= 2 * GRACE
-    apart.alone.sweep()
-    assert processes.made[1].killed
-    await asyncio.sleep(0)
-    assert (len(apart.ended), apart.told) == (2, [])
 
 
 @on_loop

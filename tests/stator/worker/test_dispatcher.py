@@ -7,7 +7,7 @@ from stator.db.rows import Crashes
 from stator.worker import dispatcher as module
 from stator.worker.dispatcher import Dispatcher, Lane, lanes_of
 from stator.worker.outage import Outages
-from tests.stator.worker.fakes import FakeOperations, at_once, elsewhere, lock_timeout, on_loop
+from tests.stator.worker.fakes import FakeOperations, at_once, elsewhere, on_loop
 
 
 class Room:
@@ -197,28 +197,6 @@ async def test_database_that_is_away_keeps_no_rows_of_another_from_being_claimed
     away.ready = 3
     assert await dispatcher.claim() == 3
     assert (len(away.released), dispatcher.doubtful) == (1, [])
-
-
-@on_loop
-async def test_locked_model_keeps_no_rows_of_another_from_being_claimed(monkeypatch):
-    locked, other = FakeOperations("app.locked"), FakeOperations("app.other", ready=30)
-    dispatcher, room = dispatcher_of(locked, other)
-    tried = []
-
-    def claim(*args, **kwargs):
-        tried.append(args)
-        raise lock_timeout()
-
-    monkeypatch.setattr(locked, "claim", claim)
-    for _ in range(3):
-        assert await dispatcher.claim() == 10
-        room.left = 10
-    # It is left alone for a while, and nothing is in doubt: what waited in vain did nothing.
-    assert (len(tried), dispatcher.doubtful) == (1, [])
-    monkeypatch.undo()
-    locked.ready = 3
-    monkeypatch.setattr(locked.locks, "timeouts", {})
-    assert await dispatcher.claim() == 3
 
 
 @on_loop

@@ -8,7 +8,7 @@ from django.db import OperationalError
 
 from stator.worker.heartbeat import UNRECORDED, Heartbeat, interval_for
 from tests.processes import wait_until
-from tests.stator.worker.fakes import FakeClaim, FakeOperations, elsewhere, lock_timeout
+from tests.stator.worker.fakes import FakeClaim, FakeOperations, elsewhere
 
 
 def beat(*claims):
@@ -89,34 +89,6 @@ def test_neither_an_outage_nor_any_other_error_ends_the_thread(error):
     wait_until(lambda: heartbeat.beats > 3)
     heartbeat.stop(10)
     assert shown == ["left"]
-
-
-class Locked(FakeOperations):
-    """A table that somebody has locked: renewals wait in vain."""
-
-    def __init__(self, label):
-        super().__init__(label)
-        self.waits = []
-
-    def renew(self, claims, *, wait):
-        self.waits.append(wait)
-        raise lock_timeout()
-
-
-def test_models_that_are_locked_come_last_and_keep_no_other_from_being_renewed():
-    others = [FakeOperations("app.other")]
-    locked = [Locked(f"app.locked{number}") for number in range(3)]
-    claims = [claim_of_age(30, operations) for operations in (*locked, *others)]
-    before = claims[0].deadline
-    beat(*claims)
-    assert claims[0].deadline == before < claims[-1].deadline
-    # All together, whatever each of them costs.
-    assert sum(wait for operations in locked for wait in operations.waits) <= claims[0].lease / 3
-    asked = []
-    for operations in (*locked, *others):
-        operations.renew = lambda claims, wait: asked.append(claims[0].operations) or set()
-    beat(*[claim_of_age(30, operations) for operations in (*locked, *others)])
-    assert asked == [*others, *locked]
 
 
 class Recording(FakeOperations):

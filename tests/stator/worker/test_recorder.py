@@ -1,13 +1,12 @@
 """Outcomes on their way to the database: batches, outages, lost leases, and rows that somebody has locked."""
 
 import asyncio
-import logging
 
 import pytest
 from django.db import DatabaseError, OperationalError
 
 from stator.db.interface import Written
-from stator.graph.outcomes import Moved, Released, Waiting
+from stator.graph.outcomes import Moved, Released
 from stator.worker import recorder as module
 from stator.worker.recorder import Recorder
 from tests.stator.worker.fakes import FakeClaim, FakeOperations, WorkGraph, elsewhere, lock_timeout, on_loop, until
@@ -90,33 +89,6 @@ async def test_outage_keeps_outcomes_and_the_next_time_repeats_in_doubt(writing)
 class Mute(Exception):
     def __str__(self):
         raise RuntimeError("not even a text")
-
-
-@pytest.mark.parametrize(
-    ("error", "message"),
-    [
-        (DatabaseError("value too long"), "value too long"),
-        (ValueError("Field 'size' expected a number but got 'n/a'."), "expected a number"),
-        (TypeError("Object of type datetime is not JSON serializable"), "not JSON serializable"),
-        (Mute(), "<Mute.__str__ raised RuntimeError>"),
-    ],
-    ids=["database", "value", "type", "without text"],
-)
-@on_loop
-async def test_refused_outcome_does_not_spoil_its_batch_and_becomes_an_error(writing, caplog, error, message):
-    writing = writing()
-    bad, good = writing.add(DONE, DONE, operations=FakeOperations())
-    writing.answers = [error] * 2
-    with caplog.at_level(logging.ERROR, "stator"):
-        await writing.recorder.flush()
-    assert [len(ended) for ended, _ in writing.batches] == [2, 1, 1, 1]
-    (claim, outcome) = writing.batches[2][0][0]
-    assert claim is bad
-    assert isinstance(outcome, Waiting)
-    assert message in outcome.failure.message
-    assert writing.batches[3][0] == [(good, DONE)]
-    assert writing.recorder.held == {}
-    assert "stator.record_refused" in caplog.messages
 
 
 @on_loop
@@ -208,20 +180,6 @@ async def test_is_behind_while_several_batches_wait_or_are_being_written(writing
     assert writing.recorder.is_behind(FakeOperations())
     await writing.recorder.flush()
     assert not writing.recorder.is_behind(FakeOperations())
-
-
-@on_loop
-async def test_outcomes_of_a_locked_model_wait_while_those_of_others_are_written(writing):
-    writing, locked, other = writing(size=1), FakeOperations("app.locked"), FakeOperations("app.other")
-    writing.answers = [lock_timeout()]
-    held = writing.add(DONE, DONE, operations=locked)
-    writing.add(DONE, operations=other)
-    assert await writing.recorder.flush() == 1
-    assert list(writing.recorder.held.values()) == held
-    # One try showed it for both, and nothing more of that model is claimed for now.
-    assert [ended[0][0].operations for ended, _ in writing.batches] == [locked, other]
-    assert writing.recorder.is_behind(locked)
-    assert writing.recorder.unrecorded() == {}
 
 
 @on_loop

@@ -11,7 +11,7 @@ from stator.db.probe import Work
 from stator.db.rows import Place
 from stator.worker import scheduler as module
 from stator.worker.dispatcher import Lane
-from stator.worker.duties import PASS, PRUNE, PRUNED_EVERY, SAMPLE, START
+from stator.worker.duties import PASS, PRUNE, PRUNED_EVERY, START
 from stator.worker.outage import Outages
 from stator.worker.scheduler import BUSY_LOOK, FIRST_LOOK, LOOK_PART, Scheduler
 from tests.stator.worker.fakes import FakeOperations, at_once, elsewhere, lock_timeout, on_loop
@@ -221,29 +221,6 @@ class OneDatabase(Databases):
                 vain = operations.locks.timeouts.get(step)
                 if vain:
                     operations.locks.timeouts[step] = type(vain)(vain.times, 0.0)
-
-
-@on_loop
-async def test_locked_model_keeps_no_look_and_no_duty_from_others_of_its_database(monkeypatch):
-    database = OneDatabase(monkeypatch)
-    locked, *others = database.operations
-    database.locked = {locked}
-    hungry, _ = await database.tick()
-    assert hungry == ["app.b", "app.c"]
-    assert database.of[locked] == []
-    for operations in others:
-        assert [duty for duty in database.of[operations] if duty is not PRUNE] == [*START, *PASS, SAMPLE]
-    assert not database.scheduler.found_nothing
-
-    # The pass was made for the others; only what is left of it is tried again.
-    database.let_try()
-    assert (await database.tick())[0] == ["app.b", "app.c"]
-    database.locked = set()
-    database.let_try()
-    assert (await database.tick())[0] == ["app.a", "app.b", "app.c"]
-    assert database.of[locked] == [*START, *PASS]
-    assert len(database.of[others[0]]) <= len([*START, *PASS, SAMPLE, PRUNE])
-    assert database.scheduled == 1
 
 
 @on_loop

@@ -7,17 +7,13 @@ from asgiref.sync import async_to_sync
 from django.db import OperationalError
 
 from stator.graph.outcomes import Waiting
-from stator.models import Worker
-from stator.runner import StatorRunner
 from stator.worker import schema as module
 from stator.worker.executor import UNFIT, attempt_async, attempt_sync
-from stator.worker.presence import Presence
 from stator.worker.recorder import Recorder
-from stator.worker.startup import Unusable
 from tests.stator.making import claim_all, operations_of, put, raw, row
 from tests.stator.worker.fakes import FakeClaim
 from tests.stator.worker.lacking import error_of, run, wait_for, without
-from tests.testapp.models import Line, SyncLine
+from tests.testapp.models import Line
 from tests.testapp.power import Measure, Transfer
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -47,11 +43,6 @@ class TestSchema:
         schema._next = time.monotonic()
         wait_for(schema.look_again)
         assert schema.left_out == []
-
-    def test_no_model_that_is_left_ends_the_worker_with_a_line_for_each(self, schema):
-        with without(Line, "name"), without(SyncLine, "state"), pytest.raises(Unusable) as caught:
-            wait_for(schema.examine)
-        assert [line.split()[1] for line in str(caught.value).splitlines()] == ["testapp_line", "testapp_syncline"]
 
     def test_database_that_is_away_leaves_no_model_out(self, schema, monkeypatch):
         def away(model, alias):
@@ -131,26 +122,3 @@ class TestRecords:
         assert (recorder.failed, recorder.lost) == (0, 0)
         assert raw(Measure).filter(state="new", state_claim__isnull=False, state_failures=0).count() == 3
         assert caplog.records == []
-
-
-class TestWorker:
-    def test_model_is_left_out_from_the_start(self, caplog):
-        line, sync = put(Line), put(SyncLine)
-        with without(Line, "name"), caplog.at_level("ERROR", "stator"):
-            summary = StatorRunner([Line, SyncLine], until_idle=True).run()
-        assert list(summary.handled) == ["testapp.syncline"]
-        assert [record.getMessage() for record in caplog.records] == ["stator.model_left_out"]
-        assert row(line).state_attempts == 0
-        assert row(sync).state != sync.state
-
-    def test_worker_without_a_model_ends(self):
-        with without(Line, "name"), pytest.raises(Unusable, match="lacks column name"):
-            StatorRunner([Line], until_idle=True).run()
-
-    def test_its_row_has_the_models_that_it_serves(self, pair):
-        presence = Presence("a" * 12, list(pair), lambda: {"running": 0, "handled": 0, "lost": 0})
-        presence.show()
-        assert Worker.objects.get().models == ["testapp.line", "testapp.syncline"]
-        pair[0].lacking = "table testapp_line lacks column name"
-        presence.leave()
-        assert Worker.objects.get().models == ["testapp.syncline"]

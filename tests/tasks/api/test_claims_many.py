@@ -100,14 +100,6 @@ def test_token_is_that_of_the_very_task(call, queue, given):
     assert [told for _, told in outcomes(call("POST", PATH, swapped, given))] == ["lease_lost"] * 2
 
 
-def test_tasks_of_other_queues_are_none_of_its(call, queue, given):
-    other = make_queue("other", databases=queue.databases)
-    theirs = held(other, 2)
-    assert {told for _, told in outcomes(call("POST", PATH, ends(theirs), given))} == {"lease_lost"}
-    assert {task.status for task in every()} == {"running"}
-    assert call("POST", PATH, ends(theirs), token("limited", queues=[other]))[0] == 403
-
-
 @pytest.mark.parametrize(
     ("replaced", "told"),
     [

@@ -151,10 +151,8 @@ def test_token_goes_in_the_header_and_nowhere_else(client, server):
         lambda client: client.pause("q", claim=True),
         lambda client: client.cancel(7),
         lambda client: client.change(7, timeout=3),
-        lambda client: client.cancel(7, running=True, reason="a b"),
         lambda client: client.explain(7),
         lambda client: list(client.schedules(queue="q")),
-        lambda client: client.schedule(3),
         lambda client: client.change_schedule(3, enabled=False),
         lambda client: client.fail_many("q", {claim(client): "broken"}),
         lambda client: claim(client).verify(),
@@ -247,20 +245,6 @@ def test_addresses_are_of_http(base_url):
         Client(base_url, "tk_secret")
 
 
-def test_many_claims_are_ended_by_thousands_and_tried_again(client, server, pauses, monkeypatch):
-    monkeypatch.setattr(module, "MOST_ENDED", 2)
-    claims = [Claim(client, {"task": {"id": pk}, "attempt": 1, "lease": 30, "token": f"t{pk}"}) for pk in (1, 2, 3)]
-    outcomes = [[(1, "completed"), (2, "lease_lost")], [(3, "completed")]]
-    script = [(200, {"results": [{"task": pk, "outcome": told} for pk, told in part]}, {}) for part in outcomes]
-    answers(server, DROPPED, *script)
-    assert client.resolve_many("a/b", {claim: {"n": claim.task["id"]} for claim in claims}) == [claims[1]]
-    assert [claim.lost for claim in claims] == [False, True, False]
-    paths, bodies = {asked[1] for asked in server.asked}, [asked[2] for asked in server.asked]
-    assert paths == {"/api/queues/a%2Fb/claims/resolve"}
-    assert bodies[0] == bodies[1]
-    assert bodies[2] == {"claims": [{"task": 3, "token": "t3", "result": {"n": 3}}]}
-
-
 def test_heartbeats_go_on_while_it_works_and_end_with_it(client, server):
     answers(server, (200, {"lease": 30}))
     with claim(client).heartbeating(every=0.01) as held:
@@ -349,14 +333,6 @@ def test_end_of_a_claim_is_tried_again_while_its_lease_lasts_and_then_raised(cli
     assert 100.0 <= now.now - 1000.0 <= 110.0
     assert 10 <= len(server.asked) <= 40
     assert {repr(body) for _, _, body, _ in server.asked} == {repr({"token": "t", "result": {"ok": True}})}
-
-
-def test_end_of_a_claim_whose_lease_is_over_is_tried_as_often_as_other_calls(client, server, clock):
-    answers(server, DROPPED)
-    clock(0.0)
-    with pytest.raises(Unreachable):
-        claim(client, lease=0.0).release()
-    assert len(server.asked) == 4
 
 
 def test_server_that_lets_no_more_claims_wait_is_asked_until_the_wait_is_over(client, server, clock):

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tasks.client import Client, LeaseLost
+from tasks.client import Client
 from tasks.client import __file__ as installed
 from tests.processes import wait_until
-from tests.tasks.client.test_client import DROPPED, LOST, answers, server
+from tests.tasks.client.test_client import DROPPED, answers, server
 
 __all__ = ["server"]
 
@@ -51,17 +51,6 @@ def test_claims_of_a_batch_are_ended_one_after_the_other(client, server):
         ("tasks/1/claim/resolve", {"result": {"ok": True}}),
         ("tasks/2/claim/resolve", {}),
         ("tasks/3/claim/release", {"begun": False}),
-    ]
-
-
-def test_body_that_raises_releases_its_claim_and_hands_back_the_others(client, server):
-    answers(server, claims(1, 2), ENDED)
-    with pytest.raises(ZeroDivisionError):
-        for _ in client.consume("encode", worker="bot-1", limit=2):
-            1 / 0  # noqa: B018 - the error is what it is about
-    assert asked(server, 1) == [
-        ("tasks/1/claim/release", {"reason": "its worker left the loop"}),
-        ("tasks/2/claim/release", {"begun": False}),
     ]
 
 
@@ -104,21 +93,6 @@ def test_number_of_retries_and_interval_are_the_latest_that_the_server_said(clie
     assert [path for path, _ in asked(server)][3] == "tasks/1/claim/fail"
 
 
-@pytest.mark.parametrize("result", [object(), float("nan")], ids=["object", "nan"])
-def test_result_that_is_no_json_fails_the_task(client, server, result):
-    answers(server, claims(1), ENDED)
-    loop = client.consume("encode", worker="bot-1")
-
-    def work(claim):
-        loop.stop()
-        return result
-
-    loop.run(work)
-    [(path, body)] = asked(server, 1)
-    assert path == "tasks/1/claim/fail"
-    assert "JSON" in body["error"]
-
-
 @pytest.mark.parametrize(
     "away",
     [
@@ -145,21 +119,6 @@ def test_server_that_does_not_wait_is_not_asked_all_the_time(client, server):
     assert list(loop) == []
     timer.join()
     assert 2 <= len(server.asked) <= 4
-
-
-def test_body_learns_that_its_claim_is_lost_and_the_loop_goes_on(client, server):
-    answers(server, claims(1, lease=0.3), LOST, LOST, claims(2), ENDED)
-    loop = client.consume("encode", worker="bot-1")
-    for claim in loop:
-        if claim.task["id"] == 1:
-            wait_until(lambda claim=claim: claim.lost)
-            with pytest.raises(LeaseLost):
-                claim.verify()
-        else:
-            loop.stop()
-    paths = [path for path, _ in asked(server)]
-    assert paths[1:3] == ["tasks/1/claim/heartbeat", "tasks/1/claim/verify"]
-    assert paths[-1] == "tasks/2/claim/resolve"
 
 
 def test_heartbeats_keep_the_lease_that_was_asked_for_last(client, server):

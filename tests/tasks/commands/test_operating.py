@@ -137,15 +137,11 @@ def test_queue_is_paused_and_resumed(queue):
         (["dead", "--queue", "nowhere"], "there is no queue 'nowhere'"),
         (["dead", "--limit", "0"], "--limit 0 must be from 1"),
         (["requeue"], "choose dead letters"),
-        (["requeue", "1", "--queue", "encode"], "choose dead letters"),
         (["requeue", "9" * 30], "cannot be the number of a task"),
-        (["requeue", "-1"], "-1 cannot be the number of a task"),
         (["requeue", "--queue", "encode", "--per-minute", "nan"], "--per-minute"),
         (["cancel", "0"], "0 cannot be the number of a task"),
         (["pause", "encode"], "choose what to pause: --publish, --claim or both"),
         (["pause", "encode", "--claim", "--for", "-1"], "--for: seconds=-1.0 must be a number above 0"),
-        (["pause", "nowhere", "--claim"], "there is no queue 'nowhere'"),
-        (["resume", "nowhere"], "there is no queue 'nowhere'"),
     ],
 )
 def test_bad_input_is_refused_in_one_line(queue, arguments, message):

@@ -48,24 +48,6 @@ def run(function):
     return async_to_sync(awaited)()
 
 
-def test_claim_that_the_body_did_not_end_is_resolved(queue):
-    tasks = publish(queue, "abc")
-
-    async def bot():
-        loop = queue.aconsume(worker="bot-1")
-        async for claim in loop:
-            if claim.task.action == "a":
-                await claim.aresolve({"ok": True})
-            if claim.task.action == "b":
-                await claim.acancel("not wanted")
-            if claim.task.action == "c":
-                loop.stop()
-
-    run(bot)
-    assert statuses(tasks) == ["completed", "canceled", "completed"]
-    assert fresh(tasks[0]).result == {"ok": True}
-
-
 def test_loop_waits_for_a_task_and_is_woken_by_it_and_by_its_end(queue):
     async def bot():
         loop = queue.aconsume(worker="bot-1")

@@ -77,7 +77,6 @@ def test_expiry_is_a_moment(moment):
     ("arguments", "message"),
     [
         (["b", "--verb", "claim"], "choose the queues of the token"),
-        (["b", "--verb", "claim", "--queue", "encode", "--all-queues"], "choose the queues of the token"),
         (["b", "--verb", "claim", "--queue", "encode", "--queue", "decode"], "there is no queue 'decode'"),
         (["b", "--verb", "claim", "--all-queues", "--expires", "soon"], "--expires 'soon' is not a date or time"),
         (
@@ -85,10 +84,8 @@ def test_expiry_is_a_moment(moment):
             "--expires '2130-02-31' is not a date or time",
         ),
         (["b", "--verb", "claim", "--all-queues", "--expires", "2020-01-31"], "is in the past"),
-        (["b", "--verb", "claim", "--all-queues", "--expires", "9999-12-31T23:59:59-05:00"], "1970 and 9000"),
         (["b", "--verb", "claim", "--all-queues", "--requests-per-minute", "0"], "requests_per_minute: "),
         (["b\x1b[31m", "--verb", "claim", "--all-queues"], "name: "),
-        (["", "--verb", "claim", "--all-queues"], "name: "),
     ],
 )
 def test_bad_input_gets_one_line_and_makes_nothing(arguments, message):
