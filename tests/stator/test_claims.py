@@ -1,17 +1,14 @@
 """Claims for programs that are no workers: fenced as those are, and refused from the end of their lease on."""
 
-import pickle
-
 import pytest
 from django.db.models import Q
 
 from stator import claims
 from stator.exceptions import LeaseLost
-from stator.models import History, Report, Stats
+from stator.models import History, Report
 from stator.rows.columns import after
 from tests.stator.making import ago, change, expire, put, raw, row
 from tests.testapp.explained import Errand
-from tests.testapp.faults import Job
 from tests.testapp.power import Order
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -35,12 +32,6 @@ def test_what_is_ready_before_its_time_is_not_claimed():
     assert [claim.pk for claim in claims.claim(Errand, 5, then=lambda found: given.extend(found) or found)] == [due.pk]
     assert [claim.pk for claim in given] == [due.pk]
     assert (row(early).state_ready, row(early).state_claim, row(early).state_attempts) == (False, None, 0)
-
-
-def test_what_is_paused_is_not_claimed():
-    put(Errand)
-    Errand.stator.pause()
-    assert claims.claim(Errand) == []
 
 
 def test_lease_is_of_so_many_seconds_or_until_a_moment():
@@ -101,39 +92,10 @@ def test_many_claims_are_ended_together_and_those_that_have_ended_are_returned()
     assert claims.move_many([], "heir") == []
 
 
-def test_claims_of_several_models_are_not_ended_together():
-    put(Errand)
-    other = Job.objects.create()
-    ends = [(claim, None) for model in (Errand, Job) for claim in claims.claim(model)]
-    assert [claim.pk for claim, _ in ends][1] == other.pk
-    with pytest.raises(ValueError, match="several models"):
-        claims.move_many(ends, "heir")
-
-
-def test_values_of_fields_that_the_state_does_not_save_are_refused():
-    put(Errand)
-    with pytest.raises(ValueError, match="new saves nothing"):
-        claims.move_many([(claim_one(), {"tenant": 3})], "heir")
-
-
-def test_what_comes_first_may_keep_anything_from_being_claimed():
-    put(Errand)
-    assert claims.claim(Errand, first=lambda: False) == []
-    assert len(claims.claim(Errand, first=lambda: True)) == 1
-
-
 def test_move_that_is_not_declared_is_refused():
     put(Errand)
     with pytest.raises(ValueError, match="no transition to new"):
         claims.move(claim_one(), "new")
-
-
-def test_error_beside_the_end_undoes_it():
-    put(Errand)
-    claim = claim_one()
-    with pytest.raises(ZeroDivisionError):
-        claims.retry(claim, then=lambda: 1 / 0)
-    assert claim.still_mine()
 
 
 def test_retry_counts_and_release_does_not():
@@ -196,30 +158,3 @@ def test_claim_is_found_by_its_token():
     with pytest.raises(LeaseLost):
         claims.find(Errand, claim.pk, claim.token)
     assert claims.longest_lease(Errand) >= 60
-
-
-def test_claims_of_one_process_add_to_the_same_statistics():
-    for _ in range(5):
-        put(Errand)
-        claim = claim_one()
-        claims.move(claims.find(Errand, claim.pk, claim.token), "done")
-    assert Stats.objects.count() == 1
-    assert Stats.objects.get().handled == 5
-
-
-def test_claim_in_a_state_that_this_code_does_not_know_cannot_be_found():
-    put(Errand)
-    claim = claim_one()
-    raw(Errand).update(state="of tomorrow")
-    with pytest.raises(LeaseLost, match="is in state 'of tomorrow', which this code does not know"):
-        claims.find(Errand, claim.pk, claim.token)
-    assert claims.find_many(Errand, {claim.pk: claim.token}) == []
-
-
-def test_claimed_object_can_be_pickled():
-    put(Errand)
-    claim = claim_one()
-    claim.instance.stator = claim
-    twin = pickle.loads(pickle.dumps(claim.instance))
-    assert (twin, twin.stator.token) == (claim.instance, claim.token)
-    assert twin.stator.still_mine

@@ -81,12 +81,6 @@ def test_defaults_follow_a_lease_that_is_given_alone(lease):
     assert min(1, lease / 4) == settings.POLL_INTERVAL
 
 
-def test_value_that_is_given_follows_nothing():
-    with override_settings(STATOR={"LEASE": 6, "SHUTDOWN_TIMEOUT": 2, "REAP_INTERVAL": 4, "POLL_INTERVAL": 3}):
-        settings = load_settings()
-    assert (settings.SHUTDOWN_TIMEOUT, settings.REAP_INTERVAL, settings.POLL_INTERVAL) == (2, 4, 3)
-
-
 @pytest.mark.parametrize(
     ("key", "nearest"),
     [("LEESE", "LEASE"), ("lease", "LEASE"), ("CONCURENCY", "CONCURRENCY"), ("REAP_INTERVALL", "REAP_INTERVAL")],
@@ -129,8 +123,3 @@ def test_settings_by_takahes_names_are_read_beside_the_dictionary():
         settings = load_settings()
     assert settings.TOKEN == token
     assert (settings.CONCURRENCY, settings.CONCURRENCY_PER_MODEL) == (7, 5)
-
-
-def test_wrong_value_under_takahes_name_is_refused():
-    with override_settings(STATOR={}, STATOR_CONCURRENCY=0), pytest.raises(ImproperlyConfigured, match="CONCURRENCY=0"):
-        load_settings()

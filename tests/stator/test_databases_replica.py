@@ -130,10 +130,3 @@ def test_one_attempt_of_an_instance(replica):
     testing.attempt(parcel)
     assert (parcel.state, of_primary(Parcel).state_version) == (of_primary(Parcel).state, 1)
     assert raw(Parcel, "other").get().state_version == 0
-
-
-def test_without_routers_the_instance_decides():
-    put(Parcel, "other")
-    put(Parcel)
-    raw(Parcel, "other").get().transition_perform("sent")
-    assert (raw(Parcel, "other").get().state, raw(Parcel).get().state) == ("sent", "packed")

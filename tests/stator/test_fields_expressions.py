@@ -104,11 +104,3 @@ def test_queryset_is_pickled_and_copied(model, manager, kind):
     for twin in (pickle.loads(pickle.dumps(queryset)), copy.deepcopy(queryset), copy.copy(queryset)):
         assert type(twin) is type(queryset)
         assert list(twin) == list(twin.all()) == list(queryset)
-
-
-@pytest.mark.parametrize("manager", [Step.objects, Step.stator], ids=["objects", "stator"])
-def test_manager_is_pickled_and_copied(manager):
-    step = Step.objects.create()
-    for twin in (pickle.loads(pickle.dumps(manager)), copy.copy(manager), copy.deepcopy(manager)):
-        assert type(twin) is type(manager)
-        assert twin.get() == step

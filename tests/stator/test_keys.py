@@ -88,18 +88,6 @@ def test_real_worker_takes_rows_to_the_end(model, make):
     assert Stats.get_for_model(model).most_recent_handled()[0] == 2 * COUNT
 
 
-@pytest.mark.django_db
-@every_kind
-def test_single_cycles_take_rows_to_the_end_and_delete_them(model, make):
-    instances = made(make)
-    runner = StatorRunner([model])
-    assert [runner.run_single_cycle() for _ in range(3)] == [COUNT, COUNT, 0]
-    finish(instances)
-    raw(OWNERS.get(model, model)).update(state_changed=ago(100))
-    runner.run_single_cycle()
-    assert not raw(model).exists()
-
-
 @pytest.mark.usefixtures("transactional_db")
 @both
 @every_kind
@@ -151,15 +139,6 @@ def test_rows_are_moved_by_hand_in_every_manner(model, make):
     pks = {str(one.pk), str(other.pk)}
     assert set(History.objects.values_list("object_pk", flat=True)) == pks
     assert History.objects.filter(model_label=OWNERS.get(model, model)._meta.label_lower).count() == 8
-
-
-@pytest.mark.django_db
-@every_kind
-def test_idempotency_key_and_labels_name_the_object(model, make):
-    (instance,) = made(make, 1)
-    (claim,) = claim_all(operations_of(OWNERS.get(model, model)))
-    label = OWNERS.get(model, model)._meta.label_lower
-    assert claim.idempotency_key == f"{label}:{instance.pk}:0:first"
 
 
 def test_child_and_proxy_are_worked_on_as_their_parent_once():

@@ -1,6 +1,5 @@
 """States are renamed and removed while rows are in them: what ``makemigrations`` writes and ``migrate`` does."""
 
-import re
 from time import monotonic
 
 import pytest
@@ -8,8 +7,6 @@ from django.apps import apps
 from django.core.management.base import CommandError
 from django.db import OperationalError, connection
 from django.db.migrations.state import ProjectState
-from django.db.migrations.writer import OperationWriter
-from django.test.utils import CaptureQueriesContext
 
 from stator import migration_operations
 from stator.capabilities import capabilities_of
@@ -80,12 +77,6 @@ class TestOperations:
         forwards(RemapState("step", "outside", "new"), backwards=True)
         assert row(step).state == "new"
 
-    def test_workers_clear_the_ready_mark_where_nothing_attempts(self):
-        step = put_in("slow")
-        forwards(RemapState("step", "slow", "done"))
-        drain(Step)
-        assert (row(step).state, row(step).state_ready) == ("done", False)
-
     def test_rows_in_a_state_without_a_map_are_refused(self):
         forwards(RemapState("step", "lost"))
         put_in("lost")
@@ -99,39 +90,6 @@ class TestOperations:
         with pytest.raises(CommandError, match=r"testapp\.Step has no state 'dnoe'\. Name one .*: .*done"):
             forwards(RemapState("step", "lost", "dnoe"))
         assert row(step).state == "lost"
-
-    def test_many_rows_are_counted_up_to_a_limit(self, monkeypatch):
-        monkeypatch.setattr(migration_operations, "COUNTED", 2)
-        raw(Step).bulk_create(Step(state="new") for _ in range(4))
-        raw(Step).update(state="lost")
-        with pytest.raises(CommandError, match=r"^2\+ rows"):
-            forwards(RemapState("step", "lost"))
-
-    def test_another_database_is_left_alone(self, monkeypatch):
-        monkeypatch.setattr(RenameState, "allow_migrate_model", lambda *args: False)
-        step = put_in("older")
-        forwards(RenameState("step", "older", "renewed"))
-        assert row(step).state == "older"
-
-    @pytest.mark.parametrize(
-        ("operation", "text"),
-        [
-            (RenameState("step", "older", "renewed"), "Rename the state older of step to renewed"),
-            (RemapState("step", "older", "new"), "Move rows of step from the state older to new"),
-            (RemapState("step", "older"), "Refuse if rows of step are in the removed state older"),
-        ],
-    )
-    def test_is_written_and_described(self, operation, text):
-        written, imports = OperationWriter(operation).serialize()
-        assert imports == {"import stator.migration_operations"}
-        names: dict = {}
-        exec("import stator.migration_operations\noperation = " + written.rstrip().rstrip(","), names)
-        assert names["operation"].deconstruct() == operation.deconstruct()
-        assert operation.describe() == text
-        assert re.fullmatch(r"\w+", operation.migration_name_fragment)
-        state = ProjectState.from_apps(apps)
-        operation.state_forwards("testapp", state)
-        assert state == ProjectState.from_apps(apps)
 
 
 @pytest.mark.proof
@@ -192,19 +150,6 @@ def test_other_writers_get_the_database_for_as_long_as_a_batch_took(monkeypatch)
     assert pauses == ([pytest.approx(0.1), 0.25] if one_writer else [])
 
 
-@pytest.mark.django_db(transaction=True)
-def test_batch_is_one_statement_where_there_is_one_writer():
-    """A transaction that reads first could not write any more after another one has."""
-    raw(Step).bulk_create(Step() for _ in range(4))
-    with CaptureQueriesContext(connection) as captured:
-        migration_operations._move_batch(raw(Step).filter(state="new"), {"state": "late"})
-    one_writer = not capabilities_of(connection).concurrent_writers
-    assert [query["sql"].split()[0] for query in captured] == (
-        ["UPDATE"] if one_writer else ["BEGIN", "SELECT", "UPDATE", "COMMIT"]
-    )
-    assert raw(Step).filter(state="late").count() == 4
-
-
 class Preferred:
     """A database that undoes the first writes of a test, as for a deadlock in which others were preferred."""
 
@@ -230,17 +175,3 @@ def test_batch_that_lost_to_workers_is_written_again(times, moved, monkeypatch):
             with pytest.raises(OperationalError, match="Deadlock"):
                 forwards(RenameState("step", "older", "renewed"))
     assert raw(Step).filter(state="renewed").exists() is moved
-
-
-@pytest.mark.django_db
-def test_batch_that_lost_within_a_transaction_is_not_repeated():
-    put_in("older")
-    with connection.execute_wrapper(Preferred(1)), pytest.raises(OperationalError):
-        forwards(RenameState("step", "older", "renewed"))
-
-
-@pytest.mark.django_db
-def test_within_a_transaction_nobody_is_waited_for(monkeypatch):
-    monkeypatch.setattr(migration_operations, "sleep", pytest.fail)
-    put_in("older")
-    forwards(RenameState("step", "older", "renewed"))

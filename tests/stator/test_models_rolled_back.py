@@ -213,20 +213,3 @@ def test_watched_field_that_is_put_back_by_hand_is_not_reconciled(undo, change):
     site.domain = "a.example"
     site.save()
     assert (row(site).state, row(site).state_version) == ("serving", 0)
-
-
-def test_watched_field_that_was_committed_is_reconciled_once():
-    site = settled_site()
-    with transaction.atomic():
-        change_domain(site)
-    move_rows(raw(Site).all(), "serving")
-    site.save()
-    assert (row(site).state, row(site).state_version) == ("serving", 2)
-
-
-def test_watched_field_that_is_saved_with_a_move_is_not_reconciled_by_the_next_save():
-    site = put(Site, domain="a.example")
-    site.domain, site.state = "b.example", "serving"
-    site.save()
-    site.save()
-    assert (row(site).state, row(site).state_version) == ("serving", 1)

@@ -5,16 +5,15 @@ import pickle
 import pytest
 from django.db import connection, transaction
 from django.db.models.expressions import DatabaseDefault
-from django.db.models.functions import Coalesce, Now
+from django.db.models.functions import Now
 from django.test.utils import CaptureQueriesContext
-from django.utils import timezone
 
 from stator.db.rows import Crashes
 from stator.exceptions import LeaseLost
 from stator.models import History
 from stator.rows.columns import FRAMEWORK_COLUMNS
 from tests.stator.holding import claimed, framework
-from tests.stator.making import ago, bulk, expire, operations_of, raw, row
+from tests.stator.making import bulk, expire, operations_of, raw, row
 from tests.testapp.basic import Page, PageGraph
 
 pytestmark = pytest.mark.django_db
@@ -133,14 +132,6 @@ def test_handler_may_delete_its_object():
     assert not claim.still_mine()
 
 
-def test_row_that_is_gone_is_not_brought_back_by_a_handler():
-    page = claimed(Page.objects.create(title="a"))
-    raw(Page).all().delete()
-    with pytest.raises(LeaseLost), transaction.atomic():
-        page.save()
-    assert not raw(Page).exists()
-
-
 def test_deferred_columns_are_left_alone():
     pk = Page.objects.create(title="a").pk
     page = Page.objects.only("title").get(pk=pk)
@@ -153,17 +144,6 @@ def test_saving_an_object_with_a_key_of_its_own_does_not_reset_its_row():
     page = Page.objects.create(title="a", state="review")
     Page(pk=page.pk, title="b").save()
     assert (row(page).title, row(page).state, row(page).state_version) == ("b", "review", 0)
-
-
-def test_saving_with_select_on_save_works():
-    page = Page.objects.create(title="a")
-    Page._meta.select_on_save = True
-    try:
-        page.title, page.state = "b", "review"
-        page.save()
-    finally:
-        Page._meta.select_on_save = False
-    assert (row(page).title, row(page).state, row(page).state_version) == ("b", "review", 1)
 
 
 # Assigning state
@@ -233,38 +213,10 @@ def test_nothing_is_read_to_save_a_new_object_again(create):
     assert "state_changed" not in queries[0]["sql"]
 
 
-@pytest.mark.parametrize("pk", [None, 999])
-@each_creation
-def test_new_object_saved_under_another_key_is_a_copy(create, pk):
-    page = create()
-    raw(Page).update(state_changed=ago(100))
-    first, page.pk, page.title = page.pk, pk, "b"
-    assert pk or isinstance(page.state_changed, DatabaseDefault)
-    page.save()
-    assert set(Page.objects.values_list("pk", flat=True)) == {first, page.pk}
-    assert page.state_changed == row(page).state_changed > row(Page(pk=first)).state_changed
-
-
 def test_moment_of_an_object_that_was_not_inserted_is_a_default(django_assert_num_queries):
     with django_assert_num_queries(0):
         assert isinstance(Page().state_changed, DatabaseDefault)
         assert pickle.loads(pickle.dumps(Page(title="a"))).title == "a"
-
-
-def test_moments_mix_with_others_in_expressions():
-    Page.objects.create(title="a")
-    rows = raw(Page).annotate(now=Now())
-    for pair in (("state_changed", "state_next_attempt"), ("state_next_attempt", "now"), ("now", "state_locked_until")):
-        assert rows.annotate(moment=Coalesce(*pair)).filter(moment__lte=Now()).exists()
-        assert rows.annotate(moment=Coalesce(*reversed(pair))).filter(moment__lte=Now()).exists()
-
-
-@pytest.mark.postgresql
-def test_of_many_that_have_their_moment_the_database_is_not_asked_for_it(django_assert_num_queries):
-    moment = timezone.now()
-    with django_assert_num_queries(1):
-        Page.objects.bulk_create(Page(title=str(number), state_changed=moment) for number in range(50))
-    assert set(Page.objects.values_list("state_changed", flat=True)) == {moment}
 
 
 def test_object_made_in_bulk_is_moved_by_saving_too():
@@ -272,14 +224,6 @@ def test_object_made_in_bulk_is_moved_by_saving_too():
     page.state = "review"
     page.save()
     assert (row(page).state, row(page).state_version) == ("review", 1)
-
-
-def test_refreshing_another_column_does_not_lose_the_move():
-    page = Page.objects.create(title="a")
-    page.state = "review"
-    page.refresh_from_db(fields=["title"])
-    page.save()
-    assert row(page).state == "review"
 
 
 def test_loading_a_deferred_column_does_not_lose_the_move():

@@ -4,11 +4,11 @@ import pytest
 from django.test import override_settings
 
 from stator.graph.failures import describe
-from stator.models import History, Report
+from stator.models import History
 from stator.rows.reports import failure_report, keep_reports
 from tests.stator.making import LEASED, ago, put, raw, row
 from tests.testapp.basic import Page, Step, StepGraph
-from tests.testapp.keys import BigProxy, Branch, TextKeyed, UuidKeyed
+from tests.testapp.keys import TextKeyed, UuidKeyed
 
 pytestmark = pytest.mark.django_db
 
@@ -117,13 +117,6 @@ def test_rows_are_found_by_their_report(model):
     assert list(model.stator.with_report(error="KeyError")) == []
 
 
-def test_child_is_found_by_the_report_of_its_parent():
-    branch = Branch.objects.create()
-    Report.objects.create(model_label="testapp.bigkeyed", object_pk=str(branch.pk), state="first")
-    assert list(Branch.stator.with_report()) == [branch]
-    assert [found.pk for found in BigProxy.stator.with_report()] == [branch.pk]
-
-
 def test_operators_see_rows_that_the_default_manager_hides():
     page = put(Page, title="a", hidden=True)
     assert not Page.visible.exists()
@@ -131,11 +124,3 @@ def test_operators_see_rows_that_the_default_manager_hides():
     assert Page.stator.filter(pk=page.pk).move("review") == 1
     assert Page.stator.retry() == 1
     assert row(page).state == "review"
-
-
-def test_hidden_object_can_be_moved_and_saved():
-    page = put(Page, title="a", hidden=True)
-    page.state = "review"
-    page.save()
-    page.transition_perform("published")
-    assert (row(page).state, row(page).state_version) == ("published", 2)

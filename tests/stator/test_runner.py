@@ -105,16 +105,6 @@ class TestSingleCycle:
         StatorRunner([Deed]).run_single_cycle()
         assert row(deed).state == "done"
 
-    def test_lost_save_of_a_handler_does_not_break_the_callers_transaction(self, deeds):
-        def late(instance):
-            raw(Deed).filter(pk=instance.pk).update(state_claim=None)
-            instance.save()
-
-        deeds["late"] = late
-        deed = Deed.objects.create(deed="late")
-        assert StatorRunner([Deed]).run_single_cycle() == 1
-        assert row(deed).state == "called"
-
     def test_deletions_timeouts_and_reaping_are_done(self):
         gone = put(Rest, state_changed=ago(61))
         late = put(Step, state="outside", state_changed=ago(7201))
@@ -128,22 +118,6 @@ class TestSingleCycle:
         assert row(late).state == "failed"
         assert row(former).state == "done"
         assert row(lost).state == "done"
-
-    def test_rows_that_are_not_due_are_left_alone(self):
-        step = put(Step, state_ready=False, state_next_attempt=ago(-60))
-        assert StatorRunner([Step]).run_single_cycle() == 0
-        assert row(step).state == "new"
-
-    def test_more_rows_than_a_batch_are_all_attempted(self):
-        Line.objects.bulk_create(Line() for _ in range(25))
-        with override_settings(STATOR={"BATCH_SIZE": 4}):
-            assert StatorRunner([Line]).run_single_cycle() == 25
-
-    def test_quarantined_rows_are_left_alone_and_suspects_attempted(self):
-        put(Step, state_crashes=3)
-        put(Step, state_crashes=1)
-        put(Step, state_crashes=2)
-        assert StatorRunner([Step]).run_single_cycle() == 2
 
     @pytest.mark.django_db(databases=["default", "other"])
     def test_scheduling_hook_is_told_the_databases(self):
@@ -175,14 +149,6 @@ def test_defaults_follow_a_lease_that_the_runner_is_given():
     assert (settings.LEASE, settings.SHUTDOWN_TIMEOUT, settings.REAP_INTERVAL) == (3, 1, 1.5)
 
 
-def test_lease_of_the_runner_does_not_go_with_a_longer_timeout_of_the_settings():
-    with (
-        override_settings(STATOR={"SHUTDOWN_TIMEOUT": 30}),
-        pytest.raises(ImproperlyConfigured, match=r"SHUTDOWN_TIMEOUT=30 must not be longer than LEASE=20"),
-    ):
-        StatorRunner([Line], lock_expiry=20).settings()
-
-
 def test_plain_attributes_may_be_assigned():
     runner = StatorRunner([Line])
     runner.concurrency, runner.models, runner.handled = 5, [SyncLine], {}
@@ -212,10 +178,6 @@ class TestWorker:
         assert summary.moved[("testapp.line", "last")] == 50
         assert (summary.failed, summary.lost, summary.forced, summary.unfinished) == (0, 0, False, 0)
         assert not raw(Line).exclude(state="last", state_version=2, state_claim=None).exists()
-
-    def test_until_idle_with_nothing_to_do_ends(self):
-        summary = work(Line)
-        assert (summary.handled, summary.ended) == ({}, "idle")
 
     @pytest.mark.parametrize("signal", [on_start, on_schedule])
     def test_outage_in_what_a_project_does_at_start_or_at_a_pass_is_waited_out(self, signal):
@@ -287,27 +249,12 @@ class TestWorker:
         summary = StatorRunner([Line], run_for=3).run()
         assert (summary.handled, summary.ended) == ({"testapp.line": 2}, "time over")
 
-    def test_runs_in_a_thread_of_a_program(self):
-        put(Line)
-        done = []
-        thread = threading.Thread(target=lambda: done.append(work(Line)))
-        thread.start()
-        thread.join(30)
-        assert done[0].handled == {"testapp.line": 2}
-
     def test_rows_that_come_due_and_timeouts_are_found(self):
         due = put(Step, state_ready=False, state_next_attempt=ago(1))
         late = put(Step, state="outside", state_changed=ago(7201))
         later = put(Step, state_ready=False, state_next_attempt=ago(-60))
         work(Step)
         assert (row(due).state, row(late).state, row(later).state) == ("done", "failed", "new")
-
-    def test_leases_that_ran_out_are_found_and_the_rows_attempted_alone(self):
-        steps = [put(Step) for _ in range(3)]
-        operations_of(Step).claim([StepGraph.new], 10)
-        expire(*steps)
-        StatorRunner([Step], run_for=4).run()
-        assert {row(step).state for step in steps} == {"done"}
 
     def test_attempts_at_once_are_limited_by_model(self):
         running, most = set(), []

@@ -121,10 +121,6 @@ def test_bytes_that_are_no_text_are_refused(arguments):
     assert refused(*arguments) == r"'a\udcff' is not UTF-8"
 
 
-def test_bytes_that_are_no_text_are_refused_at_a_shell():
-    assert ended("tasks", "queues", BYTE) == (2, [r"CommandError: 'a\udcff' is not UTF-8"])
-
-
 @each_command
 def test_database_that_refuses_connections_is_not_said_to_lack_tables(arguments):
     away = environment_for_subprocess(

@@ -155,12 +155,6 @@ class TestBackoff:
         assert message.startswith(f"Backing.tried: {what}")
         assert message.endswith("; it must return seconds, at least 0; path: new -transitions_to-> tried")
 
-    def test_errors_that_cannot_happen_are_not_asked_about(self) -> None:
-        check_graph(backing_off(lambda errors: [1, 5][errors - 1], max_failures=3), max_examples=5)
-        assert "after 3 errors" in problem(backing_off(lambda errors: [1, 5][errors - 1], max_failures=4))
-        # Overflows after 1024 errors, but those take longer than a hundred years.
-        check_graph(backing_off(lambda errors: 2.0**errors), max_examples=5)
-
     def test_limit_is_asked_for_where_errors_are_endless(self) -> None:
         asked = []
         check_graph(backing_off(lambda errors: asked.append(errors) or 0), max_examples=1)
@@ -237,11 +231,6 @@ def test_wrong_policy_is_found(wrong: Any, what: str, monkeypatch: pytest.Monkey
     assert message.partition("; path: ")[2].startswith("new")
 
 
-def test_walk_is_shortened(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(walks, "resolve", retries_for_ever)
-    assert problem(Errand).endswith("; path: new")
-
-
 class TestHandlers:
     @pytest.mark.parametrize(
         "work", [lambda: "slow", lambda: None, lambda: Errand.outside], ids=["name", "None", "state"]
@@ -292,19 +281,6 @@ class TestHandlers:
         assert isinstance(raised.value.__cause__, KeyError)
         check_graph(Errand, objects=objects, raises=[LookupError], max_examples=10)
 
-    def test_fail_without_an_edge_is_found(self) -> None:
-        class Endless(StateGraph):
-            new = State(try_interval=60)
-            done = State()
-            new.transitions_to(done)
-
-            @classmethod
-            async def handle_new(cls, instance: Any) -> None:
-                raise Fail("no")
-
-        objects = st.builds(SimpleNamespace)
-        assert "the handler raised Fail, but the state has no fails_to" in problem(Endless, objects=objects)
-
     def test_handler_of_a_batch_gets_a_list_and_may_return_a_dictionary(self) -> None:
         class Thing:
             pass
@@ -319,34 +295,6 @@ class TestHandlers:
                 return dict.fromkeys(instances, "nowhere")
 
         assert "the handler returned 'nowhere'" in problem(Batched, objects=st.builds(Thing))
-
-    def test_coroutine_that_nobody_awaits_is_found(self) -> None:
-        async def work() -> None: ...
-
-        assert "the handler returned <coroutine" in problem(Errand, objects=working(work))
-
-    def test_state_of_the_object_follows(self) -> None:
-        seen = set()
-
-        class Followed(StateGraph):
-            new = State(try_interval=60)
-            later = State(try_interval=60)
-            done = State()
-            new.transitions_to(later)
-            later.transitions_to(done)
-
-            @classmethod
-            def handle_new(cls, instance: Any) -> State:
-                seen.add(("new", instance.state))
-                return cls.later
-
-            @classmethod
-            def handle_later(cls, instance: Any) -> State:
-                seen.add(("later", instance.state))
-                return cls.done
-
-        check_graph(Followed, objects=working(None), max_examples=10)
-        assert seen == {("new", "new"), ("later", "later")}
 
 
 def test_walks_are_the_same_every_time() -> None:

@@ -81,11 +81,6 @@ def test_state_equals_prints_and_hashes_like_its_name():
     assert repr(state) == "<State packed>"
 
 
-def test_states_of_two_graphs_differ_even_under_one_name():
-    assert Parcel.packed != InsuredParcel.packed
-    assert InsuredParcel.packed == "packed"
-
-
 def test_handler_is_bound_to_the_graph_and_may_be_either_kind():
     assert Parcel.packed.handler(None) is Parcel.sent
     assert not Parcel.packed.is_async
@@ -226,36 +221,6 @@ def test_force_initial_wins_over_a_state_that_nothing_leads_to():
 
     assert Legacy.initial_state is Legacy.new
     assert [state.name for state in Legacy.states.values() if state.initial] == ["new"]
-
-
-def test_external_state_may_have_a_handler_that_nothing_runs():
-    class Outside(StateGraph):
-        waiting = State(externally_progressed=True)
-        done = State()
-        waiting.transitions_to(done)
-
-        @classmethod
-        def handle_waiting(cls, instance):
-            raise AssertionError
-
-    assert Outside.automatic_states == set()
-
-
-def test_subclass_inherits_that_only_the_framework_enters_a_state():
-    class Sealed(StateGraph):
-        opened = State(externally_progressed=True)
-        closed = State(enter_by_hand=False)
-        opened.times_out_to(closed, seconds=60)
-
-    class Below(Sealed):
-        again = State()
-        Sealed.opened.transitions_to(again)
-
-    assert [state.enter_by_hand for state in Below.states.values()] == [True, False, True]
-
-
-def test_renamed_from_is_listed():
-    assert StepGraph.renames == {"older": StepGraph.renewed}
 
 
 def test_state_survives_copying_and_pickling_as_itself():

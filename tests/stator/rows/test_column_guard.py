@@ -1,9 +1,8 @@
 """Managers and querysets of managed models never write the columns of the framework directly."""
 
 import pytest
-from asgiref.sync import async_to_sync
 from django.db import migrations, models, transaction
-from django.db.models import F, Q, Value
+from django.db.models import F, Value
 
 from stator.exceptions import ProtectedColumn
 from stator.models import History
@@ -91,12 +90,6 @@ def test_bulk_update_of_our_columns_is_refused(page, columns):
         Page.objects.bulk_update([page], columns)
 
 
-def test_bulk_update_of_other_columns_works(page):
-    page.title = "b"
-    assert Page.objects.bulk_update([page], ["title"]) == 1
-    assert row(page).title == "b"
-
-
 # MySQL takes no names of the columns that conflict.
 @pytest.mark.postgresql
 @pytest.mark.sqlite
@@ -125,22 +118,6 @@ def test_bulk_create_may_not_overwrite_our_columns_on_conflict(page, create):
     assert row(page).state_claim == LEASED["state_claim"]
 
 
-def test_bulk_create_may_ignore_conflicts(page):
-    Page.objects.bulk_create([Page(title="a", state="review"), Page(title="b")], ignore_conflicts=True)
-    assert row(page).state == "draft"
-    assert raw(Page).count() == 2
-
-
-def test_async_update_is_guarded(page):
-    @async_to_sync
-    async def update(**values):
-        return await Page.objects.aupdate(**values)
-
-    with pytest.raises(ProtectedColumn):
-        update(state_claim=None)
-    assert update(state="review") == 1
-
-
 def test_related_managers_create_ready_rows():
     eve = Author.objects.create(name="eve")
     page = eve.pages.create(title="a")
@@ -163,16 +140,3 @@ def test_guarded_managers_keep_their_names_methods_and_migrations():
     assert isinstance(Page.objects, models.Manager)
     operation = migrations.AlterModelManagers("page", [("visible", Page.visible)])
     assert operation.managers[0][1].deconstruct()[1] == "tests.testapp.basic.Visible"
-
-
-def test_managers_of_unmanaged_models_are_left_alone():
-    assert not issubclass(Author.objects._queryset_class, GuardedQuerySet)
-    author = Author.objects.create(name="a")
-    assert Author.objects.filter(pk=author.pk).update(name="b") == 1
-
-
-def test_empty_and_contradictory_querysets_change_nothing(page):
-    assert Page.objects.none().update(state="review") == 0
-    assert Page.stator.filter(Q(pk__in=[])).move("review") == 0
-    assert Page.stator.filter(pk=page.pk + 1).unlock() == 0
-    assert row(page).state_version == 0

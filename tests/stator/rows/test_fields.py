@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 from django.core.exceptions import FieldError, ValidationError
-from django.db import connection, migrations, models, transaction
+from django.db import connection, migrations, models
 from django.db.migrations.state import ModelState, ProjectState
 from django.forms import modelform_factory
 from django.test.utils import isolate_apps
@@ -54,24 +54,11 @@ def test_unknown_state_is_refused_with_the_names_there_are(create):
         create(state="nowhere")
 
 
-def test_unknown_state_is_refused_in_bulk():
-    with pytest.raises(ValueError, match="'nowhere' is not a state of StepGraph"), transaction.atomic():
-        Step.objects.bulk_create([Step(), Step(state="nowhere")])
-    assert not raw(Step).exists()
-
-
 def test_bulk_create_begins_rows_as_create_does():
     Step.objects.bulk_create([Step(), Step(state=StepGraph.late), Step(state="done")])
     rows = raw(Step).order_by("pk")
     assert [(found.state, found.state_ready) for found in rows] == [("new", True), ("late", False), ("done", False)]
     assert [found.state_next_attempt is None for found in rows] == [True, False, True]
-
-
-def test_row_may_be_born_not_ready():
-    step = Step.objects.create(state_ready=False, state_next_attempt=ago(-3600))
-    found = row(step)
-    assert not found.state_ready
-    assert found.state_next_attempt == step.state_next_attempt
 
 
 COPIES = [
@@ -136,13 +123,6 @@ def test_what_is_created_now_and_saved_again_under_another_key_begins_as_a_new_r
     assert (row(step).state, row(step).state_version) == ("done", 1)
 
 
-def test_copy_that_is_made_by_the_names_of_the_columns_has_clean_counts():
-    original = put(Step, **BEFALLEN)
-    values = {field.attname: getattr(original, field.attname) for field in Step._meta.concrete_fields}
-    made = row(Step.objects.create(**{**values, "id": None}))
-    assert (made.state_attempts, made.state_failures, made.state_crashes, made.state_version) == (0, 0, 0, 0)
-
-
 def test_copy_that_a_handler_makes_is_not_held_by_its_claim():
     original = put(Step)
     [claim] = claim_all(operations_of(Step))
@@ -197,17 +177,6 @@ def test_migrations_know_of_the_graph_the_names_of_its_states_only():
     assert kwargs == {"choices": choices, "default": "first", "editable": False, "max_length": 100}
     for field in state.fields.values():
         assert field.deconstruct()[1].startswith("django.db.models.")
-
-
-def test_options_of_the_field_reach_migrations():
-    field = StateField(LineGraph, db_index=True, db_column="status", verbose_name="where it is", max_length=20)
-    assert field.clone().deconstruct() == field.deconstruct()
-    assert field.clone().deconstruct()[3] == {
-        "choices": sorted(LineGraph.choices),
-        "default": "first", "editable": False, "max_length": 20, "db_index": True, "db_column": "status",
-        "verbose_name": "where it is",
-    }  # fmt: skip
-    assert field.clone().graph is LineGraph
 
 
 def test_field_takes_the_options_that_old_migrations_pass():

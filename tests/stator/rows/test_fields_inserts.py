@@ -1,12 +1,11 @@
 """An INSERT leaves out the framework's columns; rows and objects are the same as if it named them."""
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 from asgiref.sync import async_to_sync
 from django.db import connection
-from django.db.models.functions import Now
 from django.test.utils import CaptureQueriesContext
 
 from stator.rows import fields
@@ -14,7 +13,6 @@ from stator.rows.columns import FRAMEWORK_COLUMNS
 from stator.testing import advance, drain
 from tests.stator.making import ago, bulk, raw, row
 from tests.testapp.basic import Page, Step
-from tests.testapp.keys import BigKeyed, Branch
 
 pytestmark = pytest.mark.django_db
 
@@ -107,24 +105,10 @@ def test_object_that_is_created_to_start_later_is_not_attempted_before(create, s
     assert drain(Step) == 1
 
 
-def test_start_may_be_a_moment_of_the_database():
-    step = Step.objects.create(state_next_attempt=Now() + timedelta(hours=1))
-    found = row(step)
-    assert not found.state_ready
-    assert ago(-3500) < found.state_next_attempt < ago(-3700)
-
-
 def test_start_that_is_past_is_now():
     step = Step.objects.create(state_next_attempt=ago(60))
     assert drain(Step) == 1
     assert row(step).state == "done"
-
-
-def test_child_is_created_to_start_later_as_its_parent_is():
-    due = ago(-3600)
-    branch = Branch.objects.create(state_next_attempt=due)
-    found = raw(BigKeyed).get(pk=branch.pk)
-    assert (found.state_ready, found.state_next_attempt) == (False, due)
 
 
 def test_of_many_that_differ_each_has_its_own():

@@ -3,7 +3,7 @@
 import pytest
 from django.contrib.auth.models import User
 from django.core.exceptions import ImproperlyConfigured
-from django.db.models import F, Value
+from django.db.models import Value
 
 from stator.rows.meta import column_of, field_of, graph_of, managed, named_state, options_of, owner_of
 from tests.testapp.basic import Step
@@ -84,8 +84,3 @@ def test_wrong_option_is_refused_in_one_line(given, name, value, told):
     assert str(refused.value).startswith("Errand.StatorMeta")
     assert told in str(refused.value)
     assert "\n" not in str(refused.value)
-
-
-def test_further_order_needs_a_priority(given):
-    then = F("tenant") + 0
-    assert given(priority="tenant", then=then).then is then

@@ -1,9 +1,8 @@
 """Objects whose watched fields change are looked at again."""
 
 import pytest
-from django.db import DatabaseError, transaction
+from django.db import DatabaseError
 from django.db.models import Case, F, QuerySet, Value, When
-from django.db.models.functions import Concat
 
 from stator.conf import Settings
 from stator.db import operations_for
@@ -144,14 +143,6 @@ def test_value_that_is_changed_in_place_is_a_change(spec, change, loaded):
     assert version(spec) == 1
 
 
-def test_object_that_was_just_created_is_compared_too():
-    spec = Spec.objects.create(wishes=["a"])
-    QuerySet(Spec).update(state="applied", state_ready=False)
-    spec.wishes.append("b")
-    spec.save()
-    assert version(spec) == 1
-
-
 @pytest.mark.parametrize("same", [{"wishes": {"hosts": ["a"], "by": {"name": "x"}}}, {"paper": "one.txt"}])
 def test_equal_value_is_no_change(spec, same):
     for name, value in same.items():
@@ -160,18 +151,6 @@ def test_equal_value_is_no_change(spec, same):
     Spec.objects.update(**same)
     Spec.objects.bulk_update([spec], ["wishes", "paper"])
     assert version(spec) == 0
-
-
-def test_json_null_is_a_change(spec):
-    Spec.objects.update(wishes=None)
-    assert version(spec) == 1
-
-
-def test_update_may_say_what_the_queryset_is_annotated_with():
-    site = settled()
-    other = Site.objects.annotate(other=Concat("domain", Value("-b"))).update(domain=F("other"))
-    assert other == 1
-    assert (state_of(site)[0], Site.objects.get().domain) == ("checking", "a-b")
 
 
 @pytest.mark.django_db(transaction=True)
@@ -244,23 +223,6 @@ def test_delay_of_the_first_attempt_stays(monkeypatch):
     assert ago(-3500) < found.state_next_attempt < ago(-3700)
 
 
-def test_move_by_hand_in_the_same_update_stands():
-    site = settled()
-    Site.objects.filter(pk=site.pk).update(domain="b", state="parked")
-    site.refresh_from_db()
-    assert (site.state, site.domain) == ("parked", "b")
-
-
-def test_failed_save_is_tried_again_with_the_same_meaning():
-    site = settled()
-    site.domain, visits, site.visits = "b", site.visits, "none"
-    with pytest.raises(ValueError, match="none"), transaction.atomic():
-        site.save()
-    site.visits = visits
-    site.save()
-    assert state_of(site) == ("checking", 1)
-
-
 def test_external_state_is_left_to_whoever_moves_it():
     site = Site.objects.create(domain="a", state="parked")
     site.domain = "b"
@@ -273,12 +235,3 @@ def test_move_by_hand_in_the_same_save_stands():
     site.domain, site.state = "b", SiteGraph.serving
     site.save()
     assert state_of(site) == ("serving", 1)
-
-
-def test_object_made_in_bulk_is_compared_with_what_it_was_made_with():
-    (site,) = Site.objects.bulk_create([Site(domain="a")])
-    QuerySet(Site).update(state="serving", state_ready=False)
-    site.visits = 3
-    site._loaded_state = site.state = "serving"
-    site.save()
-    assert state_of(site) == ("serving", 0)

@@ -63,15 +63,6 @@ def test_history_of_errors_and_acts_has_no_stay_and_that_of_moves_by_hand_has(op
     assert 90 <= kept["handshipped"] < 120
 
 
-def test_clock_that_was_set_back_leaves_no_stay_below_nothing(operations):
-    order, other = Order.objects.create(amount=500), Order.objects.create(amount=5)
-    for one in (order, other):
-        been_there(one, -3600)
-    assert chores.move_matching(operations(Order), 100).count == 1
-    other.transition_perform("shipped")
-    assert (stay_of(order), stay_of(other)) == (0, 0)
-
-
 def test_history_has_a_row_for_each_move_error_and_act_of_a_person():
     order = Order.objects.create(amount=101)
     order.transition_perform("working", actor="ada", reason="checked")

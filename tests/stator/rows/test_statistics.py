@@ -54,11 +54,6 @@ def test_counts_of_one_edge_are_added_up():
     assert Stats.get_for_model(Line).most_recent_handled()[0] == 16
 
 
-def test_nothing_is_not_counted():
-    Stats.add("default", "testapp.line", "first", "second", shard=1, handled=0)
-    assert not Stats.objects.exists()
-
-
 def test_time_in_states_is_by_state_and_by_edge():
     for shard, (seconds, longest) in enumerate([(60.0, 30.0), (20.0, 15.0)]):
         add(NOON, 4, to="second", shard=shard, seconds=seconds, longest=longest)

@@ -2,9 +2,8 @@
 
 import pytest
 from asgiref.sync import async_to_sync
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import Count, Q
-from django.test.utils import CaptureQueriesContext
 
 from stator.exceptions import ProtectedState
 from stator.models import History, StatorModel, move_rows
@@ -15,7 +14,6 @@ from stator.testing import attempt
 from tests.stator.making import ago, at_once, begun_beside, claim_all, operations_of, put, raw, row
 from tests.testapp.basic import Author, Page, PageGraph, Step, StepGraph
 from tests.testapp.keys import BigKeyed, BigProxy, Branch
-from tests.testapp.models import SyncLine
 from tests.testapp.waiting import Build, BuildGraph
 
 pytestmark = pytest.mark.django_db
@@ -87,21 +85,6 @@ def test_rows_that_the_move_takes_out_of_the_queryset_are_all_moved(monkeypatch)
     monkeypatch.setattr(transitions, "BATCH", 2)
     pages(5)
     assert Page.transition_perform_queryset(Page.objects.filter(state="draft"), "review") == 5
-
-
-def test_large_slice_is_read_once_and_not_sent_with_every_batch(monkeypatch):
-    monkeypatch.setattr(transitions, "BATCH", 50)
-    Page.objects.bulk_create(Page(title=str(number)) for number in range(1000))
-    with CaptureQueriesContext(connection) as queries:
-        assert Page.transition_perform_queryset(Page.objects.order_by("pk")[:900], "review") == 900
-    assert raw(Page).filter(state="draft").count() == 100
-    assert max(query["sql"].count(",") for query in queries if query["sql"].startswith("SELECT")) < 100
-
-
-def test_name_and_state_are_accepted_and_the_queryset_says_which_model():
-    line = SyncLine.objects.create()
-    assert Page.transition_perform_queryset(SyncLine.objects.all(), "last") == 1
-    assert row(line).state == "last"
 
 
 def test_unknown_state_is_refused_before_anything_is_read(django_assert_num_queries):

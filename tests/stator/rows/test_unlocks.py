@@ -6,7 +6,7 @@ import pytest
 
 from stator.db.interface import new_token
 from stator.models import History, Pause, Worker
-from stator.rows.unlocks import Holder, held_by, holders_of, unlock_and_pause
+from stator.rows.unlocks import held_by, holders_of, unlock_and_pause
 from tests.stator.making import ago, put, raw, row
 from tests.testapp.explained import Errand
 
@@ -23,11 +23,6 @@ def held(seconds=60, **options):
 def register(**values):
     given = {"host": "oak", "pid": 7, "version": "1", "models": ["testapp.errand"], "database": "default"}
     return Worker.objects.create(id=WORKER, **given | values)
-
-
-def test_row_without_a_claim_has_no_holder():
-    put(Errand)
-    assert holders_of(raw(Errand)) == []
 
 
 def test_claims_are_read_in_two_statements_the_latest_lease_first(django_assert_num_queries):
@@ -60,11 +55,6 @@ def test_holder_says_whether_its_attempt_may_still_run(worker, lease, said, may_
     assert holder.may_run is may_run
 
 
-def test_holder_of_a_lease_that_is_over_may_run_while_its_worker_lives():
-    assert Holder(1, WORKER, 1, 5.0, -60.0, "alive").may_run
-    assert not Holder(1, WORKER, 1, 5.0, -60.0, "gone").may_run
-
-
 def test_objects_of_a_worker_are_found_and_models_of_another_release_are_passed_over():
     worker = register(models=["testapp.errand", "gone.model", "nonsense"])
     errand = held()
@@ -82,9 +72,3 @@ def test_unlocked_rows_are_paused_by_name_and_due_later():
     assert unlocked.state_next_attempt > ago(0)
     assert row(free).state_ready
     assert History.objects.get().reason == "unlocked and paused"
-
-
-def test_nothing_is_paused_where_nothing_is_claimed():
-    put(Errand)
-    assert unlock_and_pause(raw(Errand), actor="ada", reason="") == 0
-    assert not Pause.objects.exists()

@@ -6,7 +6,6 @@ from stator.explain import explain_counts
 from stator.graph import State, StateGraph
 from stator.graph.fingerprints import fingerprints
 from stator.models import Worker
-from stator.rows import versions
 from stator.rows.versions import differences, graphs_published
 from stator.worker.presence import published_by
 from tests.commanding import asked, run
@@ -71,14 +70,6 @@ def test_worker_publishes_the_graphs_that_it_runs():
     assert found["states"][LABEL] == dict(fingerprints(ErrandGraph))
 
 
-def test_very_many_states_are_not_published(monkeypatch):
-    monkeypatch.setattr(versions, "MOST_CHARACTERS", 50)
-    assert set(graphs_published({LABEL: ErrandGraph})["stator"]) == {"graphs"}
-    live(1, NewerGraph)
-    live(2)
-    assert told() == ["testapp.Errand: 2 versions of its graph run: oak/1; oak/2, this process."]
-
-
 def test_fleet_of_one_version_is_no_alarm(django_assert_num_queries):
     for number in range(1, 4):
         live(number)
@@ -141,16 +132,6 @@ def test_object_in_a_state_of_newer_workers_waits_for_them():
     assert explain_counts(Errand.objects.all()) == {"unknown_state": 1}
 
 
-def test_former_name_of_a_state_is_moved_here_whatever_others_know():
-    class FormerGraph(ErrandGraph):
-        former = State()
-        ErrandGraph.new.transitions_to(former)
-        heir = State(try_interval=60)
-
-    live(1, FormerGraph)
-    assert [reason.code for reason in of_another("former").explain()] == ["unknown_state"]
-
-
 def test_doctor_and_status_tell():
     of_another("checked")
     live(3, NewerGraph)
@@ -167,11 +148,3 @@ def test_doctor_and_status_tell():
     assert "warning  testapp.Errand: 2 versions of its graph run" in run("stator", "status", "testapp.Errand")
     # A model that was not asked for.
     assert "versions" not in [each["code"] for each in asked("stator", "status", "testapp.Step")["troubles"]]
-
-
-def test_states_that_nobody_knows_are_still_a_warning():
-    live(3, NewerGraph)
-    of_another("checked")
-    of_another("mislaid")
-    [found] = [each for each in asked("stator", "doctor")["findings"] if each["check"] == "states"]
-    assert (found["level"], "'mislaid'" in found["message"], "'checked'" in found["message"]) == ("warn", True, False)

@@ -8,15 +8,14 @@ from django.db.models import F
 from stator.checks.tables import check_waits
 from stator.db import chores
 from stator.db.probe import look
-from stator.db.rows import Crashes
 from stator.graph.outcomes import Moved
 from stator.models import Worker
 from stator.rows import columns
 from stator.rows.meta import options_of
-from stator.rows.waits import reopen, waits_of
+from stator.rows.waits import waits_of
 from stator.runner import StatorRunner
 from stator.signals import became_ready
-from stator.testing import advance, drain
+from stator.testing import drain
 from stator.worker.duties import START
 from tests.stator.making import ago, automatic, change, claim_all, operations_of, put, raw, row
 from tests.stator.rows.waiting import is_parked, waiting
@@ -134,39 +133,11 @@ def test_row_waits_in_every_automatic_state_and_times_out_meanwhile(rollouts):
     assert row(rollout).state == "stale"
 
 
-def test_row_that_lost_a_lease_waits_too(rollouts):
-    rollout = Rollout.objects.create(build=Build.objects.create())
-    change(rollout, state_crashes=1)
-    assert rollouts.claim(automatic(rollouts), 1, crashes=Crashes.FEW) == []
-    assert is_parked(rollout)
-    assert row(rollout).state_crashes == 1
-
-
-def test_row_that_is_not_due_keeps_its_time(rollouts):
-    due = ago(-600)
-    rollout = put(Rollout, state_ready=False, state_next_attempt=due)
-    change(rollout, build=Build.objects.create())
-    assert claim_all(rollouts) == []
-    assert row(rollout).state_next_attempt == due
-
-
 def test_operators_have_no_way_around_waiting(rollouts):
     _, rollout = waiting(rollouts)
     assert Rollout.stator.retry() == 1
     assert claim_all(rollouts) == []
     assert is_parked(rollout)
-
-
-def test_limited_states_and_pauses_go_with_waiting(rollouts):
-    build = Build.objects.create()
-    held, free = Rollout.objects.create(build=build, name="a"), Rollout.objects.create(name="b")
-    Rollout.stator.pause(where={"name": "b"})
-    look(rollouts)
-    assert claim_all(rollouts) == []
-    assert is_parked(held)
-    Rollout.stator.resume()
-    look(rollouts)
-    assert [claim.pk for claim in claim_all(rollouts)] == [free.pk]
 
 
 # What no move tells
@@ -225,18 +196,6 @@ def test_worker_that_starts_reopens_rows_of_a_model_that_no_longer_waits():
     assert [claim.pk for claim in claim_all(operations)] == [build.pk]
 
 
-def test_reopening_goes_in_pieces(rollouts, monkeypatch):
-    monkeypatch.setattr("stator.rows.waits.BATCH", 2)
-    build, _ = waiting(rollouts)
-    for _ in range(4):
-        Rollout.objects.create(build=build)
-    assert claim_all(rollouts) == []
-    build.transition_perform("built")
-    assert not raw(Rollout).filter(columns.parked()).exists()
-    with transaction.atomic():
-        assert reopen(raw(Rollout), 10) == 0
-
-
 # In the test kit and in a worker
 
 
@@ -247,18 +206,6 @@ def test_drain_goes_from_the_awaited_to_the_waiting():
     assert drain(Rollout) == 0
     drain()
     assert [row(instance).state for instance in (build, first, second)] == ["built", "done", "done"]
-
-
-def test_drain_and_deletion():
-    build = Build.objects.create(slow=True)
-    rollout = Rollout.objects.create(build=build)
-    drain()
-    assert row(rollout).state == "new"
-    advance(3600)
-    assert is_parked(rollout)
-    raw(Build).all().delete()
-    drain()
-    assert row(rollout).state == "done"
 
 
 @pytest.mark.django_db(transaction=True)

@@ -1,7 +1,5 @@
 """Workers are woken after the commit, told a label and nothing else, and found waiting where NOTIFY is missing."""
 
-import time
-
 import pytest
 from django.db import OperationalError, connection, transaction
 from django.test import override_settings
@@ -51,12 +49,6 @@ class TestNotify:
             assert sent == []
         assert sent == [["stator", "testapp.line"]]
 
-    def test_nothing_is_sent_of_rows_that_are_rolled_back(self, sent):
-        with transaction.atomic():
-            Line.objects.create()
-            transaction.set_rollback(True)
-        assert sent == []
-
     def test_many_commits_at_once_send_once(self, sent, monkeypatch):
         monkeypatch.setattr(wakeup, "DEBOUNCE", 60.0)
         for _ in range(5):
@@ -65,20 +57,6 @@ class TestNotify:
         monkeypatch.setattr(wakeup, "DEBOUNCE", 0.0)
         Line.objects.create()
         assert len(sent) == 2
-
-    def test_stream_of_commits_is_told_of_less_often(self, sent, monkeypatch):
-        monkeypatch.setattr(wakeup, "DEBOUNCE", 0.0)
-        monkeypatch.setattr(wakeup, "STREAM_DEBOUNCE", 60.0)
-        for _ in range(3):
-            Line.objects.create()
-        assert len(sent) == 3
-        wakeup._sent["default", Line] = (time.monotonic(), wakeup.STREAM + 1)
-        Line.objects.create()
-        assert len(sent) == 3
-        monkeypatch.setattr(wakeup, "STREAM_DEBOUNCE", 0.0)
-        for _ in range(2):
-            Line.objects.create()
-        assert len(sent) == 5
 
     def test_objects_of_one_transaction_are_told_of_once_for_each_model(self, told):
         with transaction.atomic():

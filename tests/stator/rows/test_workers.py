@@ -10,10 +10,9 @@ from stator.db import own_tables
 from stator.db.interface import new_worker_id
 from stator.models import Worker
 from stator.rows.workers import WORKER_ALIVE, live_workers, name_of
-from stator.runner import StatorRunner
 from stator.worker.presence import Presence
 from tests.processes import wait_until
-from tests.stator.making import operations_of, put, raw
+from tests.stator.making import operations_of, raw
 from tests.testapp.explained import Errand
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -37,14 +36,6 @@ def test_silent_worker_is_taken_for_dead(presence):
     presence.show()
     raw(Worker).update(heartbeat=Now() - timedelta(seconds=WORKER_ALIVE + 1))
     assert live_workers("default") == []
-
-
-def test_worker_that_ran_has_left_its_figures():
-    put(Errand)
-    StatorRunner([Errand], until_idle=True).run()
-    worker = Worker.objects.get()
-    assert (worker.handled, worker.running, worker.lost) == (1, 0, 0)
-    assert worker.stopped >= worker.started
 
 
 def test_rows_of_workers_that_are_gone_are_pruned_after_a_day(presence):
