@@ -73,18 +73,6 @@ class TestActs:
         assert parcel.state == "packed"
         assert not History.objects.exists()
 
-    def test_all_rows_of_a_filter_are_moved(self, admin_client: Client) -> None:
-        here = [Parcel.objects.create(orders="wait") for _ in range(3)]
-        there = Parcel.objects.create(state="sent")
-        url = f"{LIST}?state__exact=packed"
-        asked = act(admin_client, "stator_move", here[0], url=url, select_across="1").content.decode()
-        assert "3 parcels will be moved" in asked
-        assert 'name="select_across" value="1"' in asked
-        move(admin_client, here[0], url=url, select_across="1")
-        there.refresh_from_db()
-        assert there.state == "sent"
-        assert Parcel.objects.filter(state="delivered").count() == 3
-
     def test_rows_that_the_project_hides_cannot_be_reached(self, admin_client: Client, replace: Replace) -> None:
         class Hiding(StatorAdmin):
             def get_queryset(self, request: Any) -> Any:

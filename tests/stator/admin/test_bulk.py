@@ -8,12 +8,10 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from stator.admin import StatorAdmin, bulk
-from stator.admin.seen import see
+from stator.admin import bulk
 from stator.models import History, Pause
-from tests.stator.admin.conftest import Replace
-from tests.stator.admin.requests import LIST, MOVE, act, claim, confirm, set_columns
-from tests.testapp.operators import Letter, Parcel
+from tests.stator.admin.requests import LIST, act, claim, confirm, set_columns
+from tests.testapp.operators import Parcel
 
 pytestmark = pytest.mark.django_db
 
@@ -75,34 +73,12 @@ class TestParts:
         list(pages(admin_client, FAILING, data))
         assert said(admin_client).startswith("2 parcels are due now. 3 parcels were not changed (held by")
 
-    def test_keys_may_be_any_text(self, admin_client: Client) -> None:
-        for name in (" ", '"<b>', "a", "ä/_"):
-            Letter.objects.create(number=name)
-        data = {**MOVE, "state": "posted", "_selected_action": "a", "select_across": "1"}
-        data["stator_seen"] = see(Letter.stator.all(), 100).as_text()
-        response = admin_client.post("/admin/testapp/letter/", data)
-        again = {**data, **response.context["progress"]}
-        assert admin_client.post("/admin/testapp/letter/", again).status_code == 302
-        assert Letter.stator.in_state("posted").count() == 4
-
     @pytest.mark.parametrize("forged", [{"stator_after": "x"}, {"stator_done": "x"}, {"stator_left": "-1"}])
     def test_forged_progress_is_a_bad_request(self, admin_client: Client, forged: dict[str, str]) -> None:
         failing(1)
         data = {"action": "stator_retry", "index": "0", "_selected_action": "0", "select_across": "1"}
         assert admin_client.post(LIST, {**data, **forged}).status_code == 400
         assert Parcel.stator.failed().count() == 1
-
-    def test_rows_are_asked_about_where_the_project_decides(self, admin_client: Client, replace: Replace) -> None:
-        class Own(StatorAdmin):
-            def has_change_permission(self, request: Any, obj: Any = None) -> bool:
-                return obj is None or obj.address == "mine"
-
-        replace(Own)
-        failing(5)
-        Parcel.objects.filter(pk=failing(1)[0].pk).update(address="mine")
-        data = {"action": "stator_retry", "index": "0", "_selected_action": "0", "select_across": "1"}
-        list(pages(admin_client, FAILING, data))
-        assert said(admin_client).startswith("1 parcel is due now. 5 parcels were not changed")
 
 
 class TestCounts:
@@ -125,12 +101,6 @@ class TestCounts:
         assert said(admin_client).startswith("2 parcels released from quarantine")
         assert not Parcel.stator.quarantined().exists()
         assert Parcel.stator.failed().get() == parcels[2]
-
-    def test_page_that_asks_counts_by_state(self, admin_client: Client) -> None:
-        parcels = failing(3)
-        set_columns(parcels[0], state="sent")
-        text = act(admin_client, "stator_move", *parcels).content.decode()
-        assert re.findall(r"<tr><td>(\w+)</td><td>(\d+)</td></tr>", text) == [("packed", "2"), ("sent", "1")]
 
 
 class TestPauses:
@@ -165,28 +135,6 @@ class TestPauses:
             ("sent", "{}"), ("", str({"pk__in": [two.pk]})),
         }  # fmt: skip
 
-    def test_refuses_more_than_a_pause_names(self, admin_client: Client, monkeypatch: Any) -> None:
-        monkeypatch.setattr("stator.admin.actions.MOST_OBJECTS", 2)
-        self.pause(admin_client, *failing(3))
-        assert said(admin_client).startswith("At most 2 objects can be paused at once.")
-        assert not Pause.objects.exists()
-
-    @pytest.mark.parametrize("seconds", ["-1", "0", "nan", "1e300"])
-    def test_asks_again_for_what_is_no_length_of_time(self, admin_client: Client, seconds: str) -> None:
-        [parcel] = failing(1)
-        response = self.pause(admin_client, parcel, seconds=seconds)
-        assert response.status_code == 200
-        assert "errorlist" in response.content.decode()
-        assert not Pause.objects.exists()
-
-    def test_keys_too_long_for_a_pause_are_refused_in_one_line(self, admin_client: Client) -> None:
-        letters = [Letter.objects.create(number=f"{number}{'x' * 90}") for number in range(30)]
-        data = {"action": "stator_pause", "index": "0"}
-        url = "/admin/testapp/letter/"
-        confirm(admin_client, url, {**data, "_selected_action": [letter.pk for letter in letters]})
-        assert "more than 2000 characters" in admin_client.get(url).content.decode()
-        assert not Pause.objects.exists()
-
 
 class TestList:
     def test_tells_what_holds_up_all_rows(self, admin_client: Client) -> None:
@@ -195,10 +143,3 @@ class TestList:
         text = admin_client.get(LIST).content.decode()
         assert "No live worker serves parcels" in text
         assert "the van is broken" in text
-
-    def test_marks_rows_that_are_stuck_and_says_how_they_stand(self, admin_client: Client) -> None:
-        [parcel] = failing(1)
-        set_columns(parcel, state_changed="2020-01-01T00:00:00Z")
-        text = admin_client.get(LIST).content.decode()
-        assert '<span class="stator-badge stator-failing">packed</span>' in text
-        assert re.search(r'<span class="stator-late" title="stuck: expected within 1 h">\d+ d', text)

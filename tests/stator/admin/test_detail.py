@@ -12,9 +12,8 @@ from stator.admin import StatorAdmin
 from stator.explain.reasons import REASONS
 from stator.testing import attempt
 from tests.stator.admin.conftest import Login, Replace
-from tests.stator.admin.requests import LIST, live, page_of, part, set_columns
-from tests.stator.making import ago
-from tests.testapp.operators import Letter, Parcel
+from tests.stator.admin.requests import LIST, live, part, set_columns
+from tests.testapp.operators import Parcel
 
 pytestmark = pytest.mark.django_db
 
@@ -34,24 +33,9 @@ class TestWhy:
         assert remedy in text
         assert re.search(r"<dt>Next attempt</dt><dd>in \d+ s</dd>", text)
 
-    def test_is_the_same_as_the_part_of_the_page(self, admin_client: Client) -> None:
-        parcel = Parcel.objects.create()
-        set_columns(parcel, state="sent", state_ready=False, state_changed=ago(7200))
-        whole = admin_client.get(page_of(parcel)).content.decode()
-        assert codes(part(whole, "why")) == codes(part(live(admin_client, parcel), "why")) == ["external", "no_worker"]
-        assert whole.count("data-stator-live=") == 1
-
     def test_row_that_is_gone_is_not_found(self, admin_client: Client) -> None:
         assert admin_client.get(f"{LIST}99/stator/").status_code == 404
         assert admin_client.get(f"{LIST}nonsense/stator/").status_code == 404
-
-    def test_of_a_row_whose_key_is_any_text(self, admin_client: Client) -> None:
-        letter = Letter.objects.create(number="a/b_c")
-        whole = admin_client.get("/admin/testapp/letter/a_2Fb_5Fc/change/").content.decode()
-        [url] = re.findall(r'data-stator-live="([^"]+)"', whole)
-        assert url == "/admin/testapp/letter/a_2Fb_5Fc/stator/"
-        assert codes(admin_client.get(url).content.decode())[0] == "no_worker"
-        assert letter.pk in whole
 
     def test_a_project_that_hides_rows_hides_them_here(self, admin_client: Client, replace: Replace) -> None:
         class Own(StatorAdmin):

@@ -1,7 +1,6 @@
 """Graphs on the overview: boxes, numbers and charts."""
 
 import re
-from datetime import timedelta
 
 import pytest
 from django.test import Client
@@ -49,12 +48,3 @@ class TestGraphs:
             assert page.count('class="bad"') == 1
             assert "Attempts handled: 12 in all" in page
             assert "77 at most" in page
-
-    def test_charts_of_the_last_hour_have_the_queue_and_its_wait_by_minute(self, viewer: Client) -> None:
-        minute = timezone.now().replace(second=0, microsecond=0)
-        Depth.objects.create(model_label="testapp.parcel", minute=minute, queued=7, oldest=95)
-        Depth.objects.create(model_label="testapp.parcel", minute=minute - timedelta(minutes=9), queued=77, oldest=3)
-        page = viewer.get(f"{PARCELS}&period=hour").text
-        assert page.count('class="hit"') == 2 * 60
-        assert re.search(r"Queued, paused ones too: 7 at \d\d:\d\d, 77 at most", page)
-        assert "Longest wait, in seconds: 1 m 35 s at most" in page

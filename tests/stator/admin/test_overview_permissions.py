@@ -70,16 +70,6 @@ class TestPermissions:
         assert retry(client, csrfmiddlewaretoken=token).status_code == 302
         assert row(parcel).state_failures == 0
 
-    def test_project_decides_object_by_object(self, login: Login, replace: Replace) -> None:
-        class Guarded(StatorAdmin):
-            def has_retry_permission(self, request: Any, obj: Any = None) -> bool:
-                return obj is None or obj.address != "secret"
-
-        replace(Guarded)
-        secret, other = failing(address="secret"), failing(address="open")
-        retry(login("view_overview", "view_parcel"))
-        assert (row(secret).state_failures, row(other).state_failures) == (1, 0)
-
     def test_project_leaves_objects_out_of_its_list(self, login: Login, replace: Replace) -> None:
         class Narrowed(StatorAdmin):
             def get_queryset(self, request: Any) -> Any:
@@ -103,7 +93,3 @@ class TestPermissions:
         assert retry(client, fingerprint="secret").status_code == 302
         assert retry(client, fingerprint="open").status_code == 302
         assert [row(rows[address][2]).state_failures for address in ("secret", "open")] == [1, 0]
-
-    @pytest.mark.parametrize("method", ["put", "delete", "patch"])
-    def test_other_methods_are_refused(self, viewer: Client, method: str) -> None:
-        assert getattr(viewer, method)(URL).status_code == 405

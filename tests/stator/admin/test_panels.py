@@ -23,12 +23,6 @@ class TestModels:
         put(Parcel, state="sent", state_ready=False)
         assert re.search(r"testapp.Parcel 4 2 0 s 1 0 0 0 1$", text_of(viewer, part="models"))
 
-    def test_counts_end_at_a_limit(self, viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("stator.overview.depths.COUNTED", 3)
-        for _ in range(6):
-            put(Parcel)
-        assert "testapp.Parcel 3+ 3+" in text_of(viewer, part="models")
-
     def test_are_shown_a_page_at_a_time(self, viewer: Client) -> None:
         first, second = text_of(viewer, URL), text_of(viewer, f"{URL}?page=2")
         assert first.count("Graphs") == second.count("Graphs") == 1

@@ -5,14 +5,11 @@ from html import unescape
 from typing import Any
 
 import pytest
-from django.contrib import admin
 from django.contrib.admin.models import LogEntry
 from django.test import Client
 
-from stator.admin import StatorAdmin
 from stator.models import Pause, Worker
-from tests.stator.admin.conftest import Login, Replace
-from tests.stator.admin.requests import own_urls
+from tests.stator.admin.conftest import Login
 from tests.stator.making import ago
 from tests.testapp.operators import Parcel
 
@@ -143,21 +140,6 @@ class TestPermissions:
         for pause in (other, gone):
             assert end(seeing, pause).status_code == 403
         assert Pause.objects.active().count() == 2
-
-    def test_are_those_that_the_project_asks_for_a_retry(self, login: Login, replace: Replace) -> None:
-        class Own(StatorAdmin):
-            def has_retry_permission(self, request: Any, obj: Any = None) -> bool:
-                return bool(request.user.has_perm("testapp.force_parcel"))
-
-        replace(Own)
-        assert add(login("change_parcel")).status_code == 403
-        assert add(login("force_parcel")).status_code == 302
-
-    def test_where_the_model_is_not_in_the_admin(self, login: Login, settings: Any, monkeypatch: Any) -> None:
-        monkeypatch.delitem(admin.site._registry, Parcel)
-        settings.ROOT_URLCONF = own_urls()
-        assert add(login("change_parcel")).status_code == 302
-        assert add(login("view_parcel")).status_code == 403
 
     def test_of_everybody_without_a_csrf_token(self, login: Login) -> None:
         pause = Pause.objects.create(model_label=LABEL)

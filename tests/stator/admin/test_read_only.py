@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from stator.admin import listing, read_only
+from stator.admin import read_only
 from stator.models import History, Report
 from tests.stator.admin.test_filters import listed
 
@@ -35,12 +35,3 @@ def test_all_of_an_object_is_found_however_old(admin_client: Client, events: lis
     report = Report.objects.create(model_label="testapp.parcel", object_pk="a key", state="packed", error="ValueError")
     Report.objects.create(model_label="testapp.parcel", object_pk="4", state="packed", error="ValueError")
     assert listed(admin_client, f"{REPORTS}?q=testapp.parcel+a+key") == {report.pk}
-
-
-def test_large_tables_come_in_one_order(admin_client: Client, events: list[History], monkeypatch: Any) -> None:
-    page = admin_client.get(f"{HISTORY}?o=4").content.decode()
-    assert "sortable" in page
-    monkeypatch.setattr(listing, "COUNTED", 5)
-    response = admin_client.get(f"{HISTORY}?o=4")
-    assert "sortable" not in response.content.decode()
-    assert set(response.context["cl"].queryset.query.order_by) == {"-pk"}

@@ -6,7 +6,6 @@ import pytest
 from django.test import Client
 
 from stator.admin import seen
-from stator.models import Pause
 from tests.stator.admin.requests import LIST, MOVE, act, claim, seen_in
 from tests.stator.making import row
 from tests.testapp.operators import Parcel
@@ -84,12 +83,3 @@ def test_what_says_not_what_was_shown_is_asked_again(admin_client: Client, text:
     assert answer.status_code == 200
     assert "will be moved by hand" in answer.content.decode()
     assert row(parcel).state == "packed"
-
-
-def test_pause_of_an_object_that_moved_is_not_made(admin_client: Client) -> None:
-    parcel = Parcel.objects.create()
-    asked = act(admin_client, "stator_pause", parcel)
-    parcel.transition_perform("sent")
-    told = confirmed(admin_client, asked, parcel, action="stator_pause")
-    assert "0 parcels paused. 1 parcel was not changed" in told
-    assert not Pause.objects.exists()

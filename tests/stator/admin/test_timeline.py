@@ -5,7 +5,7 @@ import re
 import pytest
 from django.test import Client
 
-from stator.models import History, Report, Worker
+from stator.models import History, Worker
 from stator.testing import attempt
 from tests.stator.admin.conftest import Login
 from tests.stator.admin.requests import claim, live, part, set_columns
@@ -49,16 +49,6 @@ class TestTimeline:
         text = part(live(admin_client, Parcel.objects.create()), "past")
         assert "No event is recorded yet" in text
         assert "StatorMeta.history" in text
-
-    def test_reason_to_wait_is_no_error(self, admin_client: Client) -> None:
-        parcel = Parcel.objects.create(orders="later")
-        attempt(parcel)
-        Report.objects.update(times=12)
-        text = part(live(admin_client, parcel), "past")
-        assert "gave a reason to wait" in text
-        assert "no van today" in text
-        assert "12 times in a row" in text
-        assert "failed" not in text
 
     def test_traceback_is_folded_and_once(self, login: Login) -> None:
         order = Order.objects.create(amount=101)

@@ -8,7 +8,7 @@ from tests.stator.making import ago, change, locked_elsewhere, put
 from tests.testapp.basic import Step
 from tests.testapp.operators import Parcel
 from tests.testapp.power import Customer, Order
-from tests.testapp.waiting import Build, Rollout
+from tests.testapp.waiting import Rollout
 
 pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "other"])
 
@@ -37,12 +37,6 @@ def test_objects_that_are_not_due_wait_unless_they_are_asked_for(asked):
     put(Parcel, state_ready=False, state_next_attempt=ago(600))
     assert asked("testapp.Parcel")["attempted"] == 1
     assert asked("testapp.Parcel", "--all-waiting")["attempted"] == 2
-
-
-def test_objects_that_wait_for_others_are_no_part_of_it(asked):
-    put(Rollout, build=put(Build))
-    put(Rollout, build=put(Build, state="built"))
-    assert asked("testapp.Rollout", "--all-waiting")["attempted"] == 1
 
 
 def test_paused_objects_are_attempted(asked):
@@ -74,12 +68,6 @@ def test_limit_is_shared_by_the_states(asked):
         True,
     )
     assert not asked("testapp.Parcel", "--limit", 7)["more"]
-
-
-def test_another_database_can_be_meant(asked):
-    put(Parcel, "other")
-    document = asked("testapp.Parcel", "--database", "other")
-    assert (document["attempted"], document["database"]) == (1, "other")
 
 
 def test_what_happens_without_a_handler_is_counted(asked):

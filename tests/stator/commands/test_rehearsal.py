@@ -88,21 +88,6 @@ def test_async_handler_that_takes_too_long(monkeypatch):
     assert everything() == before
 
 
-def test_alarm_of_the_program_around_it_is_kept(asked, monkeypatch):
-    signal = pytest.importorskip("signal")
-    if not hasattr(signal, "setitimer"):
-        pytest.skip("no alarms on this system")
-    before = signal.signal(signal.SIGALRM, lambda *_: None)
-    signal.setitimer(signal.ITIMER_REAL, 500)
-    try:
-        deed(monkeypatch, lambda row: "done")
-        asked("testapp.Deed")
-        left, _ = signal.setitimer(signal.ITIMER_REAL, 0)
-        assert 400 < left <= 500
-    finally:
-        signal.signal(signal.SIGALRM, before)
-
-
 def test_interruption_by_hand_goes_through_and_leaves_nothing(monkeypatch):
     def interrupted(row):
         Written.objects.create(about=row.pk)

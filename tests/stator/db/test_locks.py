@@ -7,14 +7,14 @@ import pytest
 from django.db import OperationalError, connection
 
 from stator.db import chores, own_tables
-from stator.db.locks import PROBE, WAIT, limit_waits, together
+from stator.db.locks import WAIT, limit_waits, together
 from stator.db.probe import look
 from stator.db.retry import is_lock_timeout
 from stator.graph.outcomes import Moved, Released, Waiting
 from stator.worker.executor import LOCKED_OUT, attempt_sync
-from tests.stator.making import automatic, operations_of, put, raw, row
+from tests.stator.making import automatic, operations_of, put, row
 from tests.testapp.basic import Step, StepGraph
-from tests.testapp.faults import Effect, Fading
+from tests.testapp.faults import Effect
 from tests.testapp.harmed import Booking, Failing
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
@@ -107,13 +107,6 @@ def test_only_statements_of_workers_are_limited():
         assert lock_timeout() == "0"
 
 
-def test_locked_model_is_waited_for_less():
-    workers = worker_s(Step)
-    workers.locks.doubt("look")
-    with workers.transaction():
-        assert lock_timeout() == f"{PROBE * 1000:.0f}ms"
-
-
 def test_handler_waits_for_locks_as_long_as_its_session_says():
     put(Booking)
     operations = worker_s(Booking)
@@ -187,13 +180,3 @@ def test_one_statement_for_several_models_leaves_out_what_is_locked():
         assert look_at_all() == {Step, Failing}
     models[Booking].locks._keep({})
     assert look_at_all() == set(models)
-
-
-def test_deletions_give_up_waiting_for_a_table_as_well():
-    raw(Fading).create(state="done")
-    raw(Fading).update(state_ready=False, state_changed="2000-01-01T00:00:00Z")
-    operations = worker_s(Fading)
-    with locked("stator_report"), pytest.raises(OperationalError) as caught:
-        chores.delete_due(operations, 10)
-    assert is_lock_timeout(caught.value)
-    assert chores.delete_due(operations, 10) == 1

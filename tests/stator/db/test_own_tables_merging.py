@@ -1,7 +1,6 @@
 """Statistics of hours that are over: the rows of all workers become one, and no count is lost."""
 
 import pytest
-from django.db import connection
 
 from stator.db import own_tables
 from stator.models import Stats
@@ -101,17 +100,3 @@ def test_row_that_somebody_holds_is_left_with_its_others(operations):
     with locked_elsewhere(held):
         assert own_tables.merge_stats(operations, 100) == 0
     assert own_tables.merge_stats(operations, 100) == 2
-
-
-@pytest.mark.postgresql
-@pytest.mark.sqlite
-def test_search_for_more_reads_an_index_of_what_is_not_merged(operations):
-    """MariaDB has no index with a condition, and any on the hour serves as well."""
-    Stats.objects.bulk_create(
-        Stats(model_label=LABEL, hour=hour(5 + number), source="new", shard=MERGED) for number in range(3000)
-    )
-    add(5, 1, 10)
-    over = Stats.objects.filter(shard__lt=MERGED, hour__lt=ago(2 * HOUR)).order_by("hour")
-    with connection.cursor() as cursor:
-        cursor.execute("ANALYZE")
-    assert "stator_stats_unmerged" in over.values("model_label", "hour", "source", "to")[:10].explain()

@@ -3,16 +3,13 @@
 from datetime import timedelta
 
 import pytest
-from django.db import connection
 from django.test import override_settings
-from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from stator.db import own_tables
 from stator.models import Depth, Stats
 from stator.overview.flow import flows
-from stator.worker import duties
-from tests.stator.making import ago, at_once, locked_elsewhere, operations_of
+from tests.stator.making import ago, at_once, operations_of
 from tests.testapp.basic import Step
 
 pytestmark = pytest.mark.usefixtures("transactional_db")
@@ -122,40 +119,3 @@ def test_workers_that_thin_at_once_leave_one_of_each_hour_and_none_waits_for_ano
     while Depth.objects.filter(hourly=False).exists():
         at_once(*(lambda: thin_all(make(), 150) for _ in range(3)))
     assert [queued for _, queued, _ in kept()] == [number + 59 for number in reversed(range(30))]
-
-
-@pytest.mark.postgresql
-def test_hour_of_which_another_holds_a_sample_is_passed_over(operations):
-    samples(hour(4), 1, 2, 3)
-    samples(hour(4, -1), 4, 5, 6)
-    with locked_elsewhere(Depth.objects.get(queued=2)):
-        assert thin_all(operations) == [3]
-        assert [queued for _, queued, _ in kept()] == [1, 2, 3, 6]
-    assert thin_all(operations) == [3]
-    assert [queued for _, queued, _ in kept()] == [3, 6]
-
-
-@pytest.mark.postgresql
-def test_search_for_samples_reads_an_index_that_has_no_other(operations):
-    Depth.objects.bulk_create(
-        Depth(model_label=LABEL, minute=hour(5, back), queued=1, hourly=True) for back in range(20_000)
-    )
-    samples(ago(DAY), *range(500))
-    with connection.cursor() as cursor:
-        cursor.execute("ANALYZE stator_depth")
-        with CaptureQueriesContext(connection) as asked:
-            assert own_tables.thin(operations, 100) == 0
-        (search,) = [each["sql"] for each in asked if "stator_depth" in each["sql"]]
-        cursor.execute(f"EXPLAIN {search}")
-        plan = "\n".join(line for (line,) in cursor.fetchall())
-    assert "stator_depth_by_minute" in plan
-
-
-def test_worker_thins_where_it_prunes_until_nothing_is_left(operations, monkeypatch):
-    monkeypatch.setattr(duties, "LIMIT", 50)
-    for back in range(4):
-        samples(hour(5, back), *range(60))
-    # Older than statistics are kept.
-    samples(hour(500), 1, 2)
-    duties.perform(duties.PRUNE, operations, stopped=lambda: False)
-    assert [queued for _, queued, _ in kept()] == [59] * 4

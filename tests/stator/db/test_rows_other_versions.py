@@ -81,19 +81,6 @@ def test_change_of_a_watched_field_leaves_the_state_to_newer_code():
     assert {name for name in after if after[name] != before[name]} == {"domain"}
 
 
-def test_lease_of_a_newer_worker_may_be_longer_than_any_here(make):
-    operations = make()
-    instance = of_newer_code(
-        Step, state_ready=False, state_claim=new_token(new_worker_id()), state_locked_until=ago(-86400)
-    )
-    before = before_and_after(instance)
-    assert operations.reap(100) == []
-    assert before_and_after(instance) == before
-    # In a state that is known here, it shows that a clock was set back.
-    change(instance, state="new")
-    assert len(operations.reap(100)) == 1
-
-
 def test_lease_of_a_newer_worker_that_died_ends_without_a_report(make):
     """It never quarantines: only newer code knows whether the state has a quarantine."""
     operations = make(MAX_CRASHES=3)

@@ -1,10 +1,8 @@
 """Whether a database can be worked in is known before anything is claimed."""
 
 import gc
-from contextlib import closing
 from time import monotonic
 
-import psycopg
 import pytest
 from django.db import InterfaceError, OperationalError, connection
 from django.test.utils import isolate_apps
@@ -145,27 +143,6 @@ def test_database_that_is_away_for_a_moment_is_usable(monkeypatch, kind):
     monkeypatch.setattr(startup, "PAUSES", [0.01] * 5)
     check_database([Line])
     assert len(looks) == 3
-
-
-@pytest.mark.postgresql
-@pytest.mark.django_db(transaction=True)
-def test_connection_that_is_cut_while_it_is_looked_at_is_no_wrong_configuration():
-    cut = []
-
-    def cut_before_the_tables(execute, sql, params, many, context):
-        if not cut and "pg_is_in_recovery" not in sql:
-            cut.append(context["connection"].connection.info.backend_pid)
-            with closing(psycopg.connect(**other_parameters())) as other:
-                other.execute("SELECT pg_terminate_backend(%s)", cut)
-        return execute(sql, params, many, context)
-
-    with connection.execute_wrapper(cut_before_the_tables):
-        check_database([Line])
-    assert connection.connection.info.backend_pid != cut[0]
-
-
-def other_parameters():
-    return {**connection.get_connection_params(), "cursor_factory": psycopg.Cursor}
 
 
 @pytest.mark.postgresql

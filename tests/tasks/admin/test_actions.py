@@ -44,16 +44,6 @@ def test_task_that_changed_since_it_was_shown_is_left_alone_and_named(admin_clie
     assert fresh(tasks["errored"]).status == "pending"
 
 
-def test_dead_letter_that_failed_again_is_not_requeued_again(admin_client):
-    task = make_all(make_queue())["errored"]
-    asked = act(admin_client, "task_requeue", task, confirmed=False)
-    Task.objects.filter(pk=task.pk).requeue("by another", actor="bob")
-    move_rows(Task.objects.filter(pk=task.pk), "errored", reason="for a test")
-    told = text_of(act(admin_client, "task_requeue", task, confirmed=False, **CONFIRMED, **seen_in(asked)))
-    assert f"0 tasks requeued. Only errored tasks can be requeued. Not changed, since you were asked: {task.pk}" in told
-    assert fresh(task).status == "errored"
-
-
 def test_running_task_is_canceled_where_that_is_said(admin_client):
     queue = make_queue()
     task = make_task(queue)
@@ -155,10 +145,3 @@ def test_running_task_is_changed_and_what_was_left_stays(admin_client):
     assert LogEntry.objects.get().get_change_message() == "Changed worker_ids, timeout, heartbeat_interval. slow"
     text = text_of(act(admin_client, "task_change", task, **shown, **given | {"timeout": "-1"}))
     assert "timeout=-1.0 must be a number from 0.05" in text
-
-
-def test_change_is_of_one_task_that_has_not_ended(admin_client):
-    tasks = make_all(make_queue())
-    for chosen in ([tasks["completed"]], [tasks["pending"], tasks["running"]]):
-        text = text_of(act(admin_client, "task_change", *chosen, confirmed=False))
-        assert "Choose one task that has not ended and is no part of another." in text

@@ -8,7 +8,6 @@ import pytest
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 
-from tasks.admin import overview
 from tasks.models import Queue, Task
 from tests.stator.making import ago, raw
 
@@ -59,15 +58,6 @@ def test_paused_queues_come_first_with_who_and_why() -> None:
     assert "publishing and claiming paused by anna until" in told
     assert told.index("zebra") < told.index("encode")
     assert "<b>strike" not in client.get(URL).text
-
-
-def test_long_lists_end_at_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(overview, "SHOWN", 2)
-    for name in "abc":
-        queue_with(name, 0)
-    told = section(client_with("view_queue"))
-    assert "there are more" in told
-    assert "c 0" not in told
 
 
 def test_leads_to_the_tasks_for_who_may_view_them() -> None:

@@ -100,14 +100,6 @@ def test_refusal_says_when_the_minute_ends(consumer):
     assert 29 <= int(refused.value.headers["Retry-After"]) <= 30
 
 
-def test_a_new_minute_begins_anew(consumer, monkeypatch):
-    rates = Rates()
-    assert allowed(rates, consumer, 5, 10) == 5
-    monkeypatch.setattr(module, "TruncMinute", lambda now: module.Value("2030-01-31 12:01:00+00:00", MOMENT))
-    monkeypatch.setattr(module.time, "monotonic", lambda now=module.time.monotonic: now() + 31)
-    assert allowed(rates, consumer, 5, 10) == 5
-
-
 def test_minute_is_that_of_the_database(consumer, monkeypatch):
     monkeypatch.undo()
     assert 0 < module._seconds_left(consumer.pk) <= 60
@@ -182,8 +174,3 @@ class TestPublishing:
         told = "1,001 rows are too many for one call; the maximum is 1,000 (worker_count=n is n + 1 rows)"
         assert answer.json()["detail"] == told
         assert publish(999)[0].status_code == 201
-
-    def test_setting_is_for_tokens_without_a_limit_of_their_own(self, publish, settings):
-        settings.STATOR_TASKS = {"API_ROWS_PER_MINUTE": 10}
-        assert publish(9)[0].status_code == 201
-        assert publish(1)[1] == "rate_limited"

@@ -26,14 +26,6 @@ def test_held_task_tells_its_holder_and_its_lease(call, scene, given):
     assert (found["claimant"], found["claimed_at"], found["lease_until"]) == (None, None, None)
 
 
-def test_task_tells_its_own_limits(call, queue, given):
-    body = {"action": "resize", "timeout": 600, "lease": 30}
-    published = call("POST", "queues/encode/tasks", body, given)[1]["task"]
-    assert (published["timeout"], published["lease"]) == (600, 30)
-    [claim] = call("POST", "queues/encode/claims", {"worker": "bot-1"}, given)[1]["claims"]
-    assert (claim["task"]["claimant"], claim["task"]["timeout"]) == ("bot-1", 600)
-
-
 def test_workers_that_rejected_it_and_every_error(call, queue, given):
     task = queue.publish("resize", max_attempts=3).task
     for worker in ("bot-1", "bot-2"):

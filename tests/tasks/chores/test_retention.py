@@ -7,7 +7,6 @@ from stator import signals
 from stator.models import History, Report
 from tasks.chores import retention
 from tasks.chores.retention import prune
-from tasks.exceptions import MoveRefused
 from tasks.models import Claimant, Queue, Run, Task
 from tests.stator.making import ago, change
 from tests.tasks.making import STATUSES, claim_one, make_queue, make_task
@@ -116,19 +115,6 @@ def test_no_transaction_deletes_more_rows_than_a_batch_of_tasks_and_one_of_parts
     assert prune("default") == 1
     assert sum(at_once) == 1001
     assert max(at_once) <= 101
-
-
-def test_shared_task_that_has_lost_parts_cannot_be_requeued(monkeypatch):
-    monkeypatch.setattr(retention, "BATCH", 2)
-    monkeypatch.setattr(retention, "BATCHES", 1)
-    queue = make_queue(retention=10)
-    whole = ended_share(queue, 5, key="k")
-    assert prune("default") == 0
-    whole.refresh_from_db()
-    with pytest.raises(MoveRefused, match="is being deleted, since its retention is over; publish a new task"):
-        whole.requeue()
-    assert Task.objects.filter(pk=whole.pk).requeue().count == 0
-    assert set(Task.objects.values_list("state", flat=True)) == {"errored"}
 
 
 def test_retention_that_was_written_unchecked_keeps_no_other_queue_from_being_pruned():

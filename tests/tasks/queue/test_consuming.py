@@ -2,7 +2,6 @@
 
 import signal
 import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from django.db import OperationalError, connections, transaction
@@ -395,20 +394,3 @@ def test_signal_ends_the_loop_and_the_program_goes_on(queue, number):
     for _ in queue.consume(worker="bot-1"):
         signal.raise_signal(number)
     assert statuses(tasks) == ["completed", "pending"]
-
-
-def test_loop_of_another_thread_leaves_signals_alone(queue):
-    publish(queue, "a")
-    before, seen = signal.getsignal(signal.SIGTERM), []
-
-    def consume():
-        loop = queue.consume(worker="bot-1")
-        for _ in loop:
-            seen.append(signal.getsignal(signal.SIGTERM))
-            loop.stop()
-        connections.close_all()
-
-    with ThreadPoolExecutor(1) as threads:
-        threads.submit(consume).result()
-    assert seen == [before]
-    assert Task.objects.get().status == "completed"

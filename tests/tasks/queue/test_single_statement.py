@@ -6,14 +6,13 @@ import pytest
 from django.db import connection, transaction
 from django.db.models import Sum
 
-from stator.exceptions import LeaseLost
 from stator.models import History, Report, Stats
 from stator.rows import wakeup
 from tasks.exceptions import QueuePaused
 from tasks.models import Queue, Run, Task
 from tasks.queue import single_statement
 from tests.tasks.counting import count
-from tests.tasks.making import claim_one, claimed, fresh, make_queue, pass_time
+from tests.tasks.making import claim_one, claimed, fresh, make_queue
 
 __all__ = ["count"]
 
@@ -138,17 +137,6 @@ def test_claim_by_metadata_in_one_statement_is_of_the_first_that_have_it(monkeyp
     assert warm_queue.claim(worker="bot-1", metadata={"even": "no"}) == []
 
 
-def test_attempt_of_an_expired_lease_is_not_ended(warm_queue):
-    for end in GIVING_UP.values():
-        task = warm_queue.publish("a").task
-        claim = claim_one(warm_queue, lease=30)
-        pass_time(31)
-        with pytest.raises(LeaseLost):
-            end(claim)
-        assert fresh(task).state_claim == claim.token
-        Task.objects.filter(pk=task.pk).delete()
-
-
 # What one statement may not overlook
 
 
@@ -180,14 +168,6 @@ def test_new_rules_of_the_queue_count_at_once(warm_queue):
     assert [(each.task.action, each.lease) for each in claims] == [("b", 200), ("c", 200)]
 
 
-def test_task_that_is_hidden_at_first_is_published_in_one_statement(count, warm_queue):
-    sent, published = count(lambda: warm_queue.publish("a", {"n": 1}, invisible_for=60))
-    assert connection.vendor != "postgresql" or len(sent) == 1
-    task = published.task
-    assert (task.status, task.state_ready, fresh(task).state_ready) == ("invisible", False, False)
-    assert (task.state_next_attempt - task.created).total_seconds() == pytest.approx(60, abs=0.5)
-
-
 def test_tasks_with_delays_of_their_own_are_published_together(count, warm_queue):
     given = [{"action": "a", "data": {"n": number}, "invisible_for": 10 * number} for number in range(3)]
     sent, published = count(lambda: warm_queue.publish_many(given))
@@ -210,13 +190,6 @@ def test_what_tasks_share_is_that_of_each(warm_queue, metadata):
     assert [repr(task.data) for task in (first, second)] == ["1", "1.0"]
     first.metadata["mine"] = True
     assert (second.metadata, fresh(second).metadata, fresh(first).priority) == (metadata, metadata, 5)
-
-
-def test_task_that_has_come_due_is_claimed_in_its_turn(warm_queue):
-    warm_queue.publish("later", priority=1, invisible_for=60)
-    warm_queue.publish("now", priority=2)
-    pass_time(61)
-    assert claim_one(warm_queue).task.action == "later"
 
 
 def test_run_has_what_the_claim_has(warm_queue):
@@ -244,15 +217,6 @@ def test_published_task_is_as_the_database_has_it(warm_queue):
     assert {name: getattr(task, name) for name in fields} == {name: getattr(fresh(task), name) for name in fields}
     assert warm_queue.publish("a", **options).outcome == "matched"
     assert Task.objects.filter(key="k").count() == 1
-
-
-def test_claims_of_many_come_in_the_order_of_their_line(warm_queue):
-    for action, options in {"d": {}, "b": {"worker_ids": ["bot-1"]}}.items():
-        warm_queue.publish(action, priority=5, **options)
-    warm_queue.publish("c", priority=5, worker_ids=["bot-1"])
-    warm_queue.publish("a", priority=4)
-    warm_queue.publish("other", priority=1, worker_ids=["bot-2"])
-    assert claimed(warm_queue) == ["a", "b", "c", "d"]
 
 
 def test_transaction_of_the_caller_holds_what_one_statement_wrote(warm_queue):

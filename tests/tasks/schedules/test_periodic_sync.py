@@ -48,13 +48,6 @@ class TestSync:
         assert removed == {"north": True, "south": False}
         assert caplog.messages.count("tasks.functions_removed") == 1
 
-    @pytest.mark.parametrize("entity", [[], [7], "x" * 201, None])
-    def test_entities_are_texts(self, calls, entity):
-        with pytest.raises(
-            ValueError, match=r"^@periodic: entity=.* must be a text of up to 200 characters, or a list of them$"
-        ):
-            declare(calls, entity=entity)
-
     def test_change_of_the_code_is_taken_over(self, calls, registry):
         declare(calls)
         sync()

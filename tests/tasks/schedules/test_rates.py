@@ -51,13 +51,6 @@ def test_one_that_is_late_for_its_place_holds_up_those_behind_it():
     assert rate.admit(after(2.7), 1.0, third) is None
 
 
-def test_place_that_nobody_takes_is_lost_and_nothing_else():
-    rate = fresh()
-    rate.admit(NOON, 1.0, None)
-    rate.admit(NOON, 1.0, None)
-    assert rate.admit(after(5), 1.0, None) is None
-
-
 @pytest.mark.django_db
 class TestSchedules:
     @pytest.fixture

@@ -1,25 +1,19 @@
 """Ticks: planned, fired, missed, paused, changed while they run; and presented again where they were not written."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
-from django.db.models import QuerySet
 
 from stator.models import Report
 from stator.testing import drain
 from tasks.models import Schedule, Task
 from tasks.schedules import ticking
 from tasks.testing import advance
-from tests.stator.making import change, row
+from tests.stator.making import row
 from tests.tasks.making import make_queue
-from tests.tasks.schedules.making import go, now, schedule_of, seconds_until, ticks_of
-
-
-def daily_in(seconds):
-    """A full minute about so far away: the place of a daily tick."""
-    return (now() + timedelta(seconds=seconds)).replace(second=0, microsecond=0)
+from tests.tasks.schedules.making import go, schedule_of, seconds_until, ticks_of
 
 
 @pytest.fixture
@@ -69,29 +63,6 @@ class TestChanges:
         assert (ticks_of(schedule), found.dropped) == ([], 1)
         assert 3590 < seconds_until(found.planned) <= 3605
 
-    def test_change_of_the_jitter_does_not_repeat_a_tick_that_came_early(self, queue, draws):
-        place = daily_in(1200)
-        schedule = schedule_of(queue, period=None, cron=f"{place:%M %H} * * *", jitter=1800.0)
-        draws(-1500)
-        change(schedule, planned_for=schedule.plan_key, nominal=place, planned=place - timedelta(seconds=1500))
-        go()
-        assert ticks_of(schedule) == [0]
-        draws(0)
-        Schedule.objects.update(jitter=300.0)
-        go()
-        assert (ticks_of(schedule), row(schedule).nominal) == ([0], place + timedelta(days=1))
-
-    def test_change_of_the_jitter_does_not_leave_out_the_tick_to_come(self, queue, draws):
-        place = daily_in(1200)
-        schedule = schedule_of(queue, period=None, cron=f"{place:%M %H} * * *", jitter=300.0)
-        draws(0)
-        change(schedule, planned_for=schedule.plan_key, nominal=place, planned=place)
-        draws(600)
-        Schedule.objects.update(jitter=1800.0)
-        go()
-        found = row(schedule)
-        assert (ticks_of(schedule), found.nominal, found.planned) == ([], place, place + timedelta(seconds=600))
-
     def test_change_of_what_is_published_does_not_move_the_ticks(self, queue):
         schedule = schedule_of(queue)
         go()
@@ -130,14 +101,6 @@ class TestChanges:
         assert 58 < seconds_until(row(schedule).planned) <= 60
         go(60)
         assert (ticks_of(schedule), row(schedule).dropped) == ([0], 0)
-
-    def test_schedule_enabled_behind_our_back_goes_on_with_the_next_pass(self, queue):
-        schedule = schedule_of(queue, enabled=False)
-        go()
-        assert row(schedule).state == "paused"
-        QuerySet(Schedule).update(enabled=True)
-        drain(Schedule)
-        assert row(schedule).state == "waiting"
 
 
 class TestWhatCannotWork:

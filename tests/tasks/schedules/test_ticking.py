@@ -66,17 +66,6 @@ class TestTicks:
         assert ticks_of(schedule) == [0, 1]
         assert row(schedule).state == "ended"
 
-    def test_schedule_that_ended_goes_on_once_it_may(self, queue):
-        schedule = schedule_of(queue, until=now() + timedelta(seconds=30))
-        go()
-        assert row(schedule).state == "ended"
-        schedule.refresh_from_db()
-        schedule.until = None
-        schedule.save()
-        go()
-        go(60)
-        assert ticks_of(schedule) == [0]
-
     def test_run_now_is_a_tick_more_and_leaves_the_timetable_alone(self, queue):
         schedule = schedule_of(queue, period=86400.0)
         go()
@@ -87,16 +76,6 @@ class TestTicks:
         assert row(schedule).planned == planned
         go(86400)
         assert ticks_of(schedule) == [0, 1]
-
-    def test_run_now_is_a_tick_more_than_one_that_is_due(self, queue):
-        schedule = schedule_of(queue, period=86400.0)
-        go()
-        advance(86401)
-        assert schedule.run_now()
-        drain(Schedule)
-        found = row(schedule)
-        assert (ticks_of(schedule), found.asked) == ([0, 1], False)
-        assert 86395 < seconds_until(found.planned) <= 86400
 
     def test_queue_that_takes_nothing_holds_the_tick(self, queue):
         schedule = schedule_of(queue)

@@ -85,33 +85,12 @@ def test_dead_letter_holds_up_no_tick(queue):
     assert fired(schedule) == 2
 
 
-def test_tick_that_was_asked_for_waits_as_well(queue):
-    schedule = ticking(queue, overlap="skip")
-    assert schedule.run_now()
-    go()
-    assert fired(schedule) == 1
-    [claim] = queue.claim(worker="bot-1")
-    claim.resolve()
-    go(3)
-    assert (fired(schedule), row(schedule).asked, row(schedule).dropped) == (2, False, 0)
-
-
 def test_schedules_of_one_key_wait_for_the_task_they_share(queue):
     schedules = [schedule_of(queue, entity=entity, task_key="shared-{tick}") for entity in ("a", "b")]
     go()
     go(60)
     go(60)
     assert ([fired(schedule) for schedule in schedules], Task.objects.count()) == ([1, 1], 1)
-
-
-def test_entities_do_not_wait_for_each_other(queue):
-    schedules = [schedule_of(queue, entity=entity) for entity in ("a", "b")]
-    go()
-    go(60)
-    [claim] = [claim for claim in queue.claim(worker="bot-1", limit=2) if claim.task.metadata["entity"] == "a"]
-    claim.resolve()
-    go(60)
-    assert [fired(schedule) for schedule in schedules] == [2, 1]
 
 
 def test_tasks_carry_what_the_schedule_says(queue):

@@ -175,23 +175,6 @@ def test_skip_lets_no_tick_fire_that_is_late_by_more_than_a_minute(timetable):
         assert due.following.at == after(3600)
 
 
-def test_all_fires_every_tick_in_its_order_once_those_past_the_deadline_are_dropped():
-    fired, dropped, tick = [], 0, Planned(NOON, NOON)
-    while tick.at <= after(600):
-        due = judge(MINUTELY, tick, after(600), missed=ALL, deadline=200, chance=random.Random(1))
-        fired += [due.fires.at] if due.fires else []
-        dropped, tick = dropped + due.dropped, due.following
-    assert fired == [after(420), after(480), after(540), after(600)]
-    assert dropped == 7
-
-
-def test_offset_of_a_jittered_tick_is_kept_over_those_that_were_missed():
-    late = Planned(NOON, after(10))
-    due = judge(Timetable(60.0, jitter=15), late, after(609.9), missed=ONE, deadline=None, chance=random.Random(1))
-    assert (due.fires, due.dropped) == (Planned(after(540), after(550)), 9)
-    assert -15 <= (due.following.at - after(610)).total_seconds() <= 15
-
-
 def test_cron_that_missed_more_than_is_counted_jumps():
     yearly = Timetable(None, "* * * * *", "Europe/Berlin")
     start = at("2025-01-01T00:00")

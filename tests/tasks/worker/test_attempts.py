@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 from django.db import connection
-from django.db.models import QuerySet
 from django.db.models.functions import Now
 from django.test.utils import CaptureQueriesContext
 
@@ -17,7 +16,6 @@ from tasks.actions.registry import Action, Context, registry
 from tasks.models import Queue, Task
 from tests.commanding import asked
 from tests.queries import sent
-from tests.stator.making import change
 from tests.tasks.actions.making import make, ran, report
 from tests.testapp import actions as examples
 
@@ -117,13 +115,6 @@ class TestErrors:
             "it has used its 2 attempts; the last reason: not ripe",
         )
 
-    def test_an_attempt_too_many_does_not_run(self) -> None:
-        task = make("break")
-        QuerySet(Task).update(state_attempts=3)
-        assert drain(Task) == 1
-        task.refresh_from_db()
-        assert (task.state, examples.seen, report(task).message) == ("errored", [], "it has used its 3 attempts")
-
     def test_an_action_that_is_removed_while_its_task_is_held_is_reported_and_waited_for(self) -> None:
         task = make("removed.long.ago")
         # Workers claim no such task.
@@ -160,14 +151,6 @@ class TestErrors:
     def test_a_task_that_holds_the_loop_for_too_long_fails(self) -> None:
         task = ran("deaf", 0.2, timeout=0.1)
         assert (task.state, report(task).error) == ("pending", "stator.exceptions.AttemptTimedOut")
-
-    def test_a_result_of_before_does_not_stay(self) -> None:
-        task = ran("echo", 5)
-        change(task, state="pending", state_ready=True)
-        Task.objects.update(action="write", data={"name": "again"})
-        drain(Task)
-        task.refresh_from_db()
-        assert (task.state, task.result) == ("completed", None)
 
 
 @pytest.mark.parametrize("is_async", [False, True])

@@ -9,7 +9,7 @@ from stator.graph.outcomes import Released
 from stator.testing import advance, drain
 from tasks.actions.isolation import Child
 from tasks.actions.registry import Action, Context, registry
-from tasks.models import ActionRate, ActionSlot, Queue, Task
+from tasks.models import ActionSlot, Queue, Task
 from tests.statements import failing
 from tests.tasks.actions.attempting import assert_free_of_attempts, attempt, claimed, publish
 
@@ -58,17 +58,6 @@ def test_none_of_them_costs_an_attempt(monkeypatch: pytest.MonkeyPatch, called: 
     drain(Task)
     task.refresh_from_db()
     assert (called, task.state) == ([True], "completed")
-
-
-def test_attempt_that_its_rate_puts_off_is_handed_back_in_one_statement(
-    monkeypatch: pytest.MonkeyPatch, called: list[bool]
-) -> None:
-    task = publish()
-    monkeypatch.setattr(ActionRate, "take", lambda *args: 60.0)
-    outcome, _ = attempt(claimed(), failing(monkeypatch, lambda number: False, lambda: False))
-    assert not called
-    assert_free_of_attempts(task, outcome)
-    assert outcome == Released(60.0, ":heard: has started 100/h, its limit")
 
 
 @pytest.mark.parametrize("name", ["echo", "doze", "alone"])

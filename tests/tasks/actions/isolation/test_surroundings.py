@@ -7,12 +7,10 @@ from django.conf import UserSettingsHolder, global_settings, settings
 from django.db import connections
 from django.test import override_settings
 
-from stator.graph.backoff import Backoff
 from stator.testing import drain
 from tasks.actions.isolation import Child
 from tasks.failures import IsolationError
 from tasks.models import Task
-from tests.processes import environment_for_subprocess
 from tests.tasks.actions.isolation.making import ran
 from tests.testapp.tasks import process_id
 
@@ -34,14 +32,6 @@ class TestSurroundings:
             assert result.errors == []
             assert result.return_value != os.getpid()
 
-    def test_so_it_does_where_an_option_is_nothing_that_json_has(self) -> None:
-        options = {"isolated": True, "max_attempts": 2, "backoff": Backoff(base=1)}
-        with override_settings(TASKS={"default": {**BACKEND, "OPTIONS": options}}):
-            result = process_id.using(backend="default").enqueue()
-            drain(Task)
-            result.refresh()
-            assert result.return_value != os.getpid()
-
     @override_settings(LOGIN_URL="/nowhere/", STATOR_TASKS={"PAYLOAD_LIMIT": 5000})
     def test_settings_are_those_of_the_process_that_started_it(self) -> None:
         names = ["LOGIN_URL", "STATOR_TASKS", "ROOT_URLCONF"]
@@ -50,12 +40,6 @@ class TestSurroundings:
             {"PAYLOAD_LIMIT": 5000},
             settings.ROOT_URLCONF,
         ]
-
-    def test_databases_are_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        for name in environment_for_subprocess():
-            if name.startswith("TEST_DATABASE_"):
-                monkeypatch.delenv(name)
-        assert ran().state == "completed"
 
     @pytest.mark.sqlite
     def test_a_database_in_memory_is_refused_with_the_way_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
