@@ -22,8 +22,6 @@ ONCE = (
 )  # fmt: skip
 # The vendor of each mark.
 VENDORS = {"postgresql": "postgresql", "sqlite": "sqlite", "mariadb": "mysql"}
-# More failures than these are no matter of a crowded machine.
-MOST_AGAIN = 3
 
 
 def pytest_configure() -> None:
@@ -39,16 +37,6 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Say what ``bin/test`` wants to know."""
     tell(lines_on_browser(terminalreporter) + lines_on_proofs(terminalreporter), terminalreporter)
-    if again := os.environ.get("AGAIN"):
-        Path(again).write_text("".join(f"{name}\n" for name in tried_again(terminalreporter)))
-
-
-def tried_again(terminalreporter: Any) -> list[str]:
-    """Return the tests that failed, if they are few and all of them harm workers."""
-    failed = [*terminalreporter.stats.get("failed", ()), *terminalreporter.stats.get("error", ())]
-    names = {each.nodeid for each in failed}
-    worth_it = len(names) <= MOST_AGAIN and all("fault" in getattr(each, "keywords", ()) for each in failed)
-    return sorted(names) if worth_it else []
 
 
 def tell(lines: list[str], terminalreporter: Any) -> None:

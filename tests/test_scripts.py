@@ -1,17 +1,14 @@
-"""bin/test: how it brings the programs that some tests need, what it tries again, and what its last lines say."""
+"""bin/test: how it brings the programs that some tests need, and what its last lines say."""
 
 import os
 import subprocess
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from tests.conftest import tried_again
-
 ROOT = Path(__file__).parent.parent
 # What the script calls itself, beside what each test puts in the place of a machine's.
-TOOLS = ("cat", "chmod", "date", "dirname", "env", "mktemp", "mv", "rm", "sed", "sh", "tail", "timeout")
+TOOLS = ("cat", "chmod", "date", "dirname", "env", "mktemp", "rm", "sed", "sh", "tail", "timeout")
 PYTEST = """case "$*" in
     *pytest*) if command -v chromedriver >/dev/null; then echo 'tests in a browser: 9 passed' >"$TOLD"; fi ;;
 esac"""
@@ -118,47 +115,6 @@ def test_another_wish_is_refused(machine: Machine) -> None:
     done = machine.run(INSTALL="firefox")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "INSTALL=firefox is neither 1" in done.stderr
-
-
-# Fails; the second time it is given the names of tests and passes, or fails again.
-FAILS_FIRST = """case "$*" in
-    *pytest*@*) echo "$*" >>"$BIN/../second"; exit "$SECOND" ;;
-    *pytest*) printf 'tests/faults/test_a.py::test_one[a b]\ntests/faults/test_b.py::test_two\n' >"$AGAIN"; exit 1 ;;
-esac"""
-
-
-@pytest.mark.parametrize(("second", "code"), [("0", 0), ("1", 1)])
-def test_few_tests_of_faults_that_fail_are_tried_once_more(machine: Machine, second: str, code: int) -> None:
-    machine.has("python", FAILS_FIRST)
-    done = machine.run("tests", SECOND=second)
-    assert done.returncode == code
-    assert (machine.path / "second").read_text().count("-n 0 @") == 1
-    told = [
-        f"passed the second time, by itself: tests/faults/{name}" for name in ("test_a.py::test_one[a b]", "test_b")
-    ]
-    assert [text in done.stdout for text in told] == [not code] * 2
-
-
-def test_what_failed_by_itself_or_beside_others_is_not_tried_again(machine: Machine) -> None:
-    machine.has("python", FAILS_FIRST)
-    assert machine.run("tests", SECOND="0", JOBS="0").returncode == 1
-    machine.has("python", 'case "$*" in *pytest*) : >"$AGAIN"; exit 1 ;; esac')
-    assert machine.run("tests").returncode == 1
-    assert not (machine.path / "second").exists()
-
-
-@pytest.mark.parametrize(
-    ("failed", "again"),
-    [
-        ([("a", "fault"), ("b", "fault"), ("b", "fault")], ["a", "b"]),
-        ([("a", "fault"), ("b", "db")], []),
-        ([(name, "fault") for name in "abcd"], []),
-        ([], []),
-    ],
-)
-def test_tried_again_is_what_a_crowded_machine_may_break(failed: list[tuple[str, str]], again: list[str]) -> None:
-    reports = [SimpleNamespace(nodeid=name, keywords={mark: 1}) for name, mark in failed]
-    assert tried_again(SimpleNamespace(stats={"failed": reports[:1], "error": reports[1:]})) == again
 
 
 def test_mariadb_that_may_not_be_installed_is_told_with_the_command(machine: Machine) -> None:
