@@ -37,7 +37,7 @@ def effects(history):
 
 
 def test_effects_and_move_of_a_killed_worker_are_both_there_or_both_not(watch, fleet, thorough):
-    kills, objects, workers_at_once = (200, 20_000, 4) if thorough else (20, 1500, 3)
+    kills, objects, workers_at_once = (200, 20_000, 4) if thorough else (8, 640, 3)
     if connection.vendor == "sqlite":
         # One transaction at a time, each as long as its handler.
         kills, objects, workers_at_once = kills // 4, objects // 5, 2

@@ -23,7 +23,6 @@ pytestmark = [
     pytest.mark.fault, pytest.mark.postgresql, pytest.mark.mariadb, pytest.mark.django_db(transaction=True),
 ]  # fmt: skip
 
-MODELS = pytest.mark.parametrize("model", [Job, ThreadJob], ids=["async", "thread"])
 POSTGRESQL = connection.vendor == "postgresql"
 RENEW = rb'UPDATE "testapp_\w+" SET "state_locked_until" = \('
 CLAIM = rb'UPDATE "testapp_\w+" SET [^;]*"state_claim" = (CAST\(CASE |\')[^;]* FROM picked'
@@ -62,12 +61,15 @@ def all_done(model):
     return not model.objects.exclude(state="done").exists()
 
 
-@MODELS
-@pytest.mark.parametrize("statement", [CLAIM, RECORD, ANYTHING], ids=["claim", "record", "anything"])
+@pytest.mark.parametrize(
+    ("model", "statement"),
+    [(Job, CLAIM), (ThreadJob, RECORD), (ThreadJob, ANYTHING)],
+    ids=["async-claim", "thread-record", "thread-anything"],
+)
 def test_reply_that_is_lost_after_the_commit_costs_no_outcome_and_no_lease(
     watch, fleet, proxy, thorough, model, statement
 ):
-    losses, objects = (100, 3000) if thorough else (10, 300)
+    losses, objects = (100, 3000) if thorough else (6, 200)
     watched = watch(model)
     model.objects.bulk_create(model(seconds=random.uniform(0, 0.05)) for _ in range(objects))
     workers = fleet(model._meta.label, **UNHURRIED, **through(proxy))
@@ -94,7 +96,7 @@ def test_reply_that_is_lost_after_the_commit_costs_no_outcome_and_no_lease(
 def test_reply_to_the_commit_of_an_atomic_handler_that_is_lost_does_not_double_its_effects(
     watch, fleet, proxy, thorough
 ):
-    losses, objects = (100, 1000) if thorough else (10, 150)
+    losses, objects = (100, 1000) if thorough else (6, 100)
     watched = watch(Booking)
     Booking.objects.bulk_create(Booking() for _ in range(objects))
     workers = fleet("testapp.Booking", **UNHURRIED, **through(proxy))

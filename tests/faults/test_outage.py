@@ -52,7 +52,7 @@ def first_claim(watched, model, moment):
 @MODELS
 @pytest.mark.mariadb
 def test_work_resumes_when_the_server_has_crashed(own, watch, fleet, server, thorough, model):
-    crashes = 10 if thorough else 3
+    crashes = 10 if thorough else 2
     watched = watch(model)
     workers = fleet(model._meta.label, STATOR_CONCURRENCY=6, STATOR_MAX_CRASHES=1000, **own)
     started = [workers.start() for _ in range(3)]

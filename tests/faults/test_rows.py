@@ -91,11 +91,10 @@ def test_row_that_is_due_for_deletion_is_not_deleted_under_its_handler(watch, fl
     assert {violation.pk for violation in watched.violations(Fading)} <= {str(other.pk)}
 
 
-@MODELS
-def test_move_by_hand_under_a_handler_stands(watch, fleet, gate, model):
-    watched = watch(model)
-    job = model.objects.create(gate=str(gate))
-    workers = fleet(model._meta.label)
+def test_move_by_hand_under_a_handler_stands(watch, fleet, gate):
+    watched = watch(Job)
+    job = Job.objects.create(gate=str(gate))
+    workers = fleet("testapp.Job")
     worker = in_a_handler(workers)
 
     job.transition_perform("done")
@@ -108,11 +107,10 @@ def test_move_by_hand_under_a_handler_stands(watch, fleet, gate, model):
     watched.judge()
 
 
-@MODELS
-def test_state_moved_away_and_back_under_a_handler_is_another_stay(watch, fleet, gate, model):
-    watched = watch(model)
-    job = model.objects.create(gate=str(gate))
-    workers = fleet(model._meta.label)
+def test_state_moved_away_and_back_under_a_handler_is_another_stay(watch, fleet, gate):
+    watched = watch(ThreadJob)
+    job = ThreadJob.objects.create(gate=str(gate))
+    workers = fleet("testapp.ThreadJob")
     worker = in_a_handler(workers)
 
     job.transition_perform("halfway")
@@ -121,30 +119,29 @@ def test_state_moved_away_and_back_under_a_handler_is_another_stay(watch, fleet,
     gate.touch()
 
     until_refused(workers, worker)
-    until_done(workers, model)
+    until_done(workers, ThreadJob)
     workers.stop()
     job.refresh_from_db()
     assert job.state_version == 4
     watched.judge()
 
 
-@MODELS
-def test_state_changed_past_the_framework_under_a_handler_stands(watch, fleet, gate, model):
-    watched = watch(model)
-    job = model.objects.create(gate=str(gate))
-    workers = fleet(model._meta.label)
+def test_state_changed_past_the_framework_under_a_handler_stands(watch, fleet, gate):
+    watched = watch(Job)
+    job = Job.objects.create(gate=str(gate))
+    workers = fleet("testapp.Job")
     worker = in_a_handler(workers)
 
     with connection.cursor() as cursor:
-        cursor.execute(f"UPDATE {model._meta.db_table} SET state = 'halfway' WHERE id = %s", [job.pk])
+        cursor.execute("UPDATE testapp_job SET state = 'halfway' WHERE id = %s", [job.pk])
     gate.touch()
 
     until_refused(workers, worker)
-    until_done(workers, model)
+    until_done(workers, Job)
     workers.stop()
     job.refresh_from_db()
     assert job.state_version == 1
-    assert kinds_of(watched.violations(model)) == {"I2"}
+    assert kinds_of(watched.violations(Job)) == {"I2"}
 
 
 @pytest.mark.parametrize("order", list(permutations(range(3))))

@@ -16,8 +16,8 @@ pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
 
 DEADLINE = 5.0
 SETTINGS = {"STATOR_LEASE": 10, "STATOR_SHUTDOWN_TIMEOUT": DEADLINE, "STATOR_CONCURRENCY": 8, "STATOR_THREADS": 8}
-MODELS = pytest.mark.parametrize("model", [Job, ThreadJob], ids=["async", "thread"])
-PROCESSES = pytest.mark.parametrize("processes", [1, 2])
+# Handlers on the loop in two processes, and in threads in one.
+MODELS = pytest.mark.parametrize(("model", "processes"), [(Job, 2), (ThreadJob, 1)], ids=["async-2", "thread-1"])
 SHORT, LONG = 1.0, 60.0
 
 
@@ -35,7 +35,6 @@ def started(workers, worker, model, seconds):
     return model.objects.filter(seconds=seconds, pk__in=begun)
 
 
-@PROCESSES
 @MODELS
 def test_terminated_worker_finishes_what_is_short_and_hands_back_the_rest(watch, fleet, model, processes):
     watched = watch(model)
@@ -57,8 +56,9 @@ def test_terminated_worker_finishes_what_is_short_and_hands_back_the_rest(watch,
     watched.judge(external=frozenset({"fresh", "halfway"}))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
-@MODELS
+@pytest.mark.parametrize(
+    ("model", "number"), [(Job, signal.SIGINT), (ThreadJob, signal.SIGTERM)], ids=["async-SIGINT", "thread-SIGTERM"]
+)
 def test_one_signal_to_all_processes_is_one(watch, fleet, model, number):
     """Ctrl-C and systemd signal the whole group, and the supervisor passes the signal on once more."""
     watched = watch(model)
@@ -125,7 +125,6 @@ def test_worker_that_alone_gets_a_signal_stops_gracefully_and_is_replaced(watch,
     watched.judge(external=frozenset({"fresh", "halfway"}))
 
 
-@PROCESSES
 @MODELS
 def test_killed_parent_takes_its_workers_along(watch, fleet, model, processes):
     watched = watch(model)
@@ -145,7 +144,6 @@ def test_killed_parent_takes_its_workers_along(watch, fleet, model, processes):
     watched.judge(external=frozenset({"fresh", "halfway"}))
 
 
-@PROCESSES
 @MODELS
 def test_second_signal_ends_it_at_once(watch, fleet, model, processes):
     watched = watch(model)

@@ -60,19 +60,18 @@ def end(workers, zombie, watched, model):
     watched.judge(reap_slack=RECOVERY)
 
 
-@MODELS
-def test_zombie_that_awakes_when_another_has_finished(watch, fleet, gate, model):
-    watched = watch(model)
-    job = model.objects.create(gate=str(gate))
-    workers = fleet(model._meta.label, **QUICK)
-    zombie = stopped_in_a_handler(workers, model)
+def test_zombie_that_awakes_when_another_has_finished(watch, fleet, gate):
+    watched = watch(Job)
+    job = Job.objects.create(gate=str(gate))
+    workers = fleet("testapp.Job", **QUICK)
+    zombie = stopped_in_a_handler(workers, Job)
     gate.touch()
     other = workers.start()
-    workers.until(lambda: model.objects.filter(state="done").exists())
+    workers.until(lambda: Job.objects.filter(state="done").exists())
 
     awaken(zombie)
 
-    end(workers, zombie, watched, model)
+    end(workers, zombie, watched, Job)
     job.refresh_from_db()
     assert job.state_version == 2
     assert workers.starts(other).count() == 2
@@ -95,19 +94,18 @@ def test_zombie_that_awakes_while_another_is_at_it(watch, fleet, gate, model):
     assert job.state_version == 2
 
 
-@MODELS
-def test_zombie_that_awakes_reaped_but_not_replaced(watch, fleet, gate, model):
-    watched = watch(model)
-    model.objects.create(gate=str(gate))
-    workers = fleet(model._meta.label, **QUICK)
-    zombie = stopped_in_a_handler(workers, model)
-    operations = operations_for(model, Settings(), new_worker_id())
+def test_zombie_that_awakes_reaped_but_not_replaced(watch, fleet, gate):
+    watched = watch(ThreadJob)
+    ThreadJob.objects.create(gate=str(gate))
+    workers = fleet("testapp.ThreadJob", **QUICK)
+    zombie = stopped_in_a_handler(workers, ThreadJob)
+    operations = operations_for(ThreadJob, Settings(), new_worker_id())
     wait_until(lambda: operations.reap(1))
 
     gate.touch()
     awaken(zombie)
 
-    end(workers, zombie, watched, model)
+    end(workers, zombie, watched, ThreadJob)
 
 
 @pytest.mark.postgresql
