@@ -1,9 +1,10 @@
-"""Every page of every model in the admin, asked for with values that nobody means: none answers with an error."""
+"""Each kind of page in the admin, asked for with values that nobody means: none answers with an error."""
 
 import uuid
 
 import pytest
 from django.contrib import admin
+from django.contrib.admin.utils import get_fields_from_path
 from django.db import models
 from django.db.models.fields import NOT_PROVIDED
 from django.urls import NoReverseMatch, reverse
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.django_db
 
 # Of other admins, Django's own among them, SQLite refuses some of these numbers with an error.
 REGISTERED = sorted(admin.site._registry.items(), key=lambda item: item[0]._meta.label)
-MODELS = [model for model, model_admin in REGISTERED if isinstance(model_admin, AnyAddressAdmin)]
+ALL = [model for model, model_admin in REGISTERED if isinstance(model_admin, AnyAddressAdmin)]
 LONG = "9" * 5000
 VALUES = (
     "x", "nope", "", "a\0b", "\0", "\N{REPLACEMENT CHARACTER}\U0001f600", "{}", "[]", "null", '{"a": [1]}', "[" * 5000,
@@ -35,6 +36,24 @@ LOOKUPS = ("", "__exact", "__in", "__isnull", "__gte", "__year")
 OF_LISTS = ("q", "p", "o", "e", "all", "_facets", "_popup", "_to_field", "nothing")
 OF_FORMS = ("_popup", "_to_field", "_changelist_filters")
 
+
+def kinds_of(model):
+    """Return what a model has that may read values in its own way: the kinds of its admin, its key and its fields."""
+    kinds = {type(admin.site._registry[model]), ("key", type(model._meta.pk))}
+    return kinds | {type(field) for field in model._meta.get_fields()}
+
+
+def of_each_kind(models):
+    """Return as many models as have all kinds, and no model whose kinds earlier ones have."""
+    found, seen = [], set()
+    for model in models:
+        if not kinds_of(model) <= seen:
+            found.append(model)
+            seen |= kinds_of(model)
+    return found
+
+
+MODELS = of_each_kind(ALL)
 each_model = pytest.mark.parametrize("model", MODELS, ids=lambda model: model._meta.label)
 
 
@@ -123,9 +142,15 @@ def asked_of(model):
         # It is no list, and filters nothing.
         return ["q"]
     filters = [each[0] if isinstance(each, tuple) else each for each in admin.site._registry[model].list_filter]
-    fields = {each for each in filters if isinstance(each, str)} | {"pk", "state"}
+    fields = {each for each in filters if isinstance(each, str)} | {"pk"}
     own = {each.parameter_name for each in filters if not isinstance(each, str)} | {"condition"}
-    return sorted({f"{field}{lookup}" for field in fields for lookup in LOOKUPS} | own | {*OF_LISTS})
+    # Of the fields of one kind, one is asked with each lookup.
+    by_kind = {
+        type(get_fields_from_path(model, model._meta.pk.name if field == "pk" else field)[-1]): field
+        for field in sorted(fields)
+    }
+    looked_up = {f"{field}{lookup}" for field in by_kind.values() for lookup in LOOKUPS}
+    return sorted(fields | looked_up | own | {*OF_LISTS, "state"})
 
 
 def initial(client, model, **given):
