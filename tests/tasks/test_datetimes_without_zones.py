@@ -1,16 +1,13 @@
 """A site without time zones: its columns are meant in its own zone, on every database."""
 
 from datetime import UTC, datetime, timedelta
-from io import StringIO
 
 import pytest
-from django.core.management import call_command
 from django.utils import timezone
 
 from stator.testing import drain
 from tasks.datetimes import aware, stored
 from tasks.models import Queue, Rate, Schedule, Task
-from tasks.queue.consumers import Consumer
 from tasks.testing import advance
 from tests.stator.making import row
 from tests.tasks.making import make_queue
@@ -79,17 +76,6 @@ def test_queue_is_paused_until_a_moment(queue, zone):
     assert len(queue.claim(worker="bot-1")) == 1
 
 
-@pytest.mark.parametrize(
-    ("given", "expires"),
-    [("2130-01-31T12:00Z", "2130-01-31T12:00:00+00:00"), ("2130-01-31T12:00", "2130-01-31T17:00:00+00:00")],
-)
-def test_token_expires_at_a_moment(given, expires):
-    call_command("tasks", "token", "create", "bot", "--all-queues", "--verb", "query", "--expires", given)
-    assert aware(Consumer.objects.get().expires) == datetime.fromisoformat(expires)
-    call_command("tasks", "token", "list", stdout=(told := StringIO()))
-    assert f"expires {expires}" in told.getvalue()
-
-
 @pytest.mark.parametrize("zone", [UTC, None], ids=["with a zone", "of the site"])
 def test_task_of_the_framework_runs_after_a_moment(zone):
     add.using(run_after=datetime.now(zone) + timedelta(seconds=60)).enqueue(1)
@@ -98,24 +84,6 @@ def test_task_of_the_framework_runs_after_a_moment(zone):
     assert drain(Task) == 0
     advance(61)
     assert drain(Task) == 1
-
-
-@pytest.mark.parametrize("zone", [UTC, None], ids=["with a zone", "of the site"])
-def test_task_of_the_framework_whose_moment_has_passed_is_ready_at_once(zone):
-    for enqueued in range(2):
-        # The first makes the queue.
-        add.using(run_after=datetime.now(zone) - timedelta(seconds=60)).enqueue(enqueued)
-    add.using(run_after=datetime.now(zone) + timedelta(seconds=60)).enqueue(2)
-    assert list(Task.objects.order_by("pk").values_list("state_ready", flat=True)) == [True, True, False]
-    assert drain(Task) == 2
-
-
-def test_result_of_the_framework_has_moments_of_the_site():
-    result = add.enqueue(1)
-    drain(Task)
-    result.refresh()
-    assert result.enqueued_at <= result.started_at == result.last_attempted_at <= result.finished_at
-    assert -60 < seconds_until(result.started_at) <= 0
 
 
 @pytest.mark.postgresql

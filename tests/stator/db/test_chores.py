@@ -9,7 +9,7 @@ from stator.models import Report, Stats
 from stator.signals import transitioned
 from tests.stator.db.calling import take, work
 from tests.stator.making import ago, at_once, change, claim_all, locked_elsewhere, put, raw, row
-from tests.testapp.basic import Diary, Rest, RestGraph, Scrap, Step, StepGraph
+from tests.testapp.basic import Rest, Scrap, Step, StepGraph
 
 pytestmark = pytest.mark.usefixtures("transactional_db")
 
@@ -134,15 +134,6 @@ def test_deleting_is_bounded(make):
     for _ in range(5):
         put(Rest, state_changed=ago(61))
     assert [chores.delete_due(operations, 2) for _ in range(4)] == [2, 2, 1, 0]
-
-
-def test_row_that_cannot_be_deleted_is_passed_over(make):
-    operations = make(Rest)
-    kept, gone = (put(Rest, state_changed=ago(61)) for _ in range(2))
-    Diary.objects.create(rest=kept)
-    assert chores.delete_due(operations, 10) == 1
-    assert list(raw(Rest).all()) == [kept]
-    assert gone.state == RestGraph.settled
 
 
 @pytest.mark.postgresql

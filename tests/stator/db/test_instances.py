@@ -124,17 +124,6 @@ def test_row_that_cannot_be_read_is_claimed_with_the_error_beside_the_others(unr
     assert all(claim.state is StepGraph.new and claim.attempt == 1 for claim in claims)
 
 
-@pytest.mark.django_db(transaction=True)
-def test_attempt_on_a_row_that_cannot_be_read_fails_with_the_error(unreadable):
-    pks = some_steps()
-    StatorRunner([Step], until_idle=True, run_for=20).run()
-    assert Step.stator.counts() == dict.fromkeys(StepGraph.states, 0) | {"new": 1, "done": 3}
-    failures = ("state_failures", "state_crashes", "state_claim")
-    assert raw(Step).filter(state="new").values_list("pk", *failures).get() == (pks[2], 1, 0, None)
-    report = Report.objects.get()
-    assert (report.object_pk, report.error, report.message) == (str(pks[2]), "ValueError", "cannot decrypt")
-
-
 @pytest.mark.parametrize("model", [Transfer, Crate], ids=["in a transaction", "in a batch"])
 def test_object_that_cannot_be_read_spoils_no_other(garbled, model):
     rows = [raw(model).create(deed=deed) for deed in ("", "garbled", "")]

@@ -33,18 +33,6 @@ def test_renewing_tells_which_claims_have_ended(operations):
     assert operations.renew(claims) == {id(claims[0]), id(claims[2])}
 
 
-def test_stale_holder_cannot_renew(make):
-    step = put(Step)
-    late, other = make(), make()
-    claim = take(late, step)
-    expire(step)
-    other.reap(10)
-    other.claim(automatic(other), 1, crashes=Crashes.FEW)
-    until = row(step).state_locked_until
-    assert late.renew([claim]) == {id(claim)}
-    assert row(step).state_locked_until == until
-
-
 @pytest.mark.postgresql
 def test_renewing_passes_over_a_locked_row_without_giving_it_up(operations):
     step = put(Step)
@@ -83,17 +71,6 @@ def test_lease_extended_for_a_day_is_not_taken_for_a_clock_that_was_set_back(ope
     assert claim.still_mine()
     assert claim.max_runtime >= 86400
     assert claim.deadline - claim.claimed < (row(step).state_locked_until - timezone.now()).total_seconds()
-
-
-def test_claim_that_others_have_taken_over_is_neither_held_nor_extended(make):
-    step, late, other = put(Step), make(), make()
-    claim = take(late, step)
-    expire(step)
-    other.reap(10)
-    (second,) = other.claim(automatic(other), 1, crashes=Crashes.FEW)
-    assert not claim.still_mine()
-    assert not claim.extend(100)
-    assert second.still_mine()
 
 
 @pytest.mark.parametrize("seconds", [0, -5, float("nan"), float("inf")])

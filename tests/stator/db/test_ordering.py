@@ -91,14 +91,6 @@ def test_each_set_of_states_ages_by_itself(make):
     assert found.index(old.pk) == AGEING - 1
 
 
-def test_rows_that_lost_a_lease_are_claimed_apart_and_by_age(make):
-    for crashes, which in ((1, Crashes.FEW), (2, Crashes.MANY)):
-        new = put(Ticket, urgency=1, state_crashes=crashes)
-        old = put(Ticket, urgency=9, state_crashes=crashes, state_changed=ago(60))
-        put(Ticket, urgency=0)
-        assert pks(make(Ticket).claim(NEW, 5, crashes=which)) == [old.pk, new.pk]
-
-
 # Shares
 
 

@@ -132,23 +132,6 @@ def test_outcome_and_what_is_kept_beside_it_are_written_together_or_not_at_all(o
     assert not Stats.objects.exists()
 
 
-def test_late_outcome_beside_the_current_one_of_its_row_writes_nothing(operations):
-    step = put(Step)
-    late = take(operations, step)
-    expire(step)
-    operations.reap(10)
-    (current,) = operations.claim(automatic(operations), 1, crashes=Crashes.FEW)
-    done = Moved(StepGraph.done)
-    for batch in ([(late, done), (current, done)], [(current, done), (late, done)]):
-        Stats.objects.all().delete()
-        change(step, state="new", state_version=0, state_claim=current.token)
-        written = record(operations, *batch)
-        assert written.lost == [late]
-        assert [move.pk for move in written.moves] == [step.pk]
-        assert (row(step).state, row(step).state_version) == ("done", 1)
-        assert sum(Stats.objects.values_list("handled", flat=True)) == 1
-
-
 @pytest.mark.parametrize("outcome", [Moved(StepGraph.done), Waiting(5.0, ERROR), Released(), Released(begun=True)])
 def test_outcome_whose_answer_was_lost_is_found_written_when_it_is_repeated(operations, outcome):
     step = put(Step)
@@ -214,14 +197,6 @@ def test_outcome_for_a_row_that_is_gone_is_lost_and_brings_nothing_back(operatio
     assert record(operations, (claim, Waiting(5.0, ERROR))).lost == [claim]
     assert not raw(Step).exists()
     assert not Report.objects.exists()
-
-
-def test_outcome_is_accepted_once(operations):
-    step = put(Step)
-    claim = take(operations, step)
-    record(operations, (claim, Waiting(0.0)))
-    Stats.objects.all().delete()
-    refused(operations, claim)
 
 
 def test_lost_lease_does_not_spoil_its_batch(operations):

@@ -14,7 +14,6 @@ from stator.runner import StatorRunner
 from tests.stator.making import ago, automatic, operations_of, put, raw
 from tests.testapp.basic import Diary, Rest, Step
 from tests.testapp.fairness import Enquiry, Ticket, TicketGraph
-from tests.testapp.power import Customer, Order
 
 pytestmark = pytest.mark.usefixtures("transactional_db")
 
@@ -100,14 +99,6 @@ def test_row_that_a_chore_is_refused_is_passed_over_told_of_and_left_alone(make,
         assert len(warnings_of(caplog)) == 2
     clock[0] += refusals.LONGEST
     assert chore(operations) == 1
-
-
-def test_condition_of_an_edge_is_taken_by_the_others(make, caplog):
-    orders = [put(Order, amount=101) for _ in range(3)]
-    with refused(Order, orders[0].pk):
-        assert chores.move_matching(make(Order), 9).count == 2
-    assert warnings_of(caplog) == [("waiting to working: condition met", str(orders[0].pk))]
-    assert Customer.objects.count() == 0
 
 
 UNIQUE_LATE = ("CREATE UNIQUE INDEX one_late ON testapp_step (name) WHERE state = 'late'", "DROP INDEX one_late")

@@ -261,29 +261,6 @@ async def test_what_was_claimed_ahead_and_cannot_begin_is_handed_back_in_time():
         assert ran.attempts.room("app.model", True) == 2
 
 
-@on_loop
-async def test_what_waits_for_threads_that_are_held_is_handed_back_in_time():
-    gate = threading.Event()
-    async with Ran(THREADS=2) as ran:
-        make_short(ran.attempts, is_async=False)
-        claims = [FakeClaim(FakeOperations(), "called", lambda: gate.wait(10) and "done") for _ in range(5)]
-        ran.attempts.begin(claims)
-        await until(lambda: claims[0].started and claims[1].started)
-        ran.attempts.sweep()
-        assert not ran.outcomes
-        for claim in claims:
-            claim.claimed -= 2 * module.PATIENCE
-        ran.attempts.sweep()
-        assert not ran.outcomes, "a thread was free lately"
-        ran.attempts._room.thread_freed -= 2 * module.PATIENCE
-        ran.attempts.sweep()
-        assert ran.outcomes == [(claim, Released()) for claim in claims[2:]]
-        assert ran.attempts.room("app.model", False) == 0
-        gate.set()
-        await until(lambda: len(ran.outcomes) == 5)
-        assert ran.attempts.room("app.model", False) == 2
-
-
 # Asynchronous attempts that share a task.
 
 LEFT = ContextVar("LEFT", default="nothing")
@@ -356,18 +333,6 @@ async def test_handler_that_cancels_its_own_task_does_not_cancel_the_next():
         await until(lambda: len(ran.outcomes) == 3)
         assert [outcome for _, outcome in ran.outcomes] == [Moved(WorkGraph.done)] * 3
     assert cancelled == [0, 0, 0]
-
-
-@on_loop
-async def test_attempt_whose_claim_ends_before_it_begins_is_released_and_not_begun():
-    async with Ran() as ran:
-        ended, other = (FakeClaim(FakeOperations(), "awaited", forever) for _ in range(2))
-        ran.attempts.begin([other, ended])
-        ran.attempts.cancel_ended({id(ended)})
-        assert ran.outcomes == [(ended, Released())]
-        assert not ended.started
-        await until(lambda: other.started)
-        ran.attempts.release_all()
 
 
 @on_loop

@@ -60,16 +60,6 @@ async def test_no_more_is_claimed_than_there_is_room_to_start():
 
 
 @on_loop
-async def test_nothing_is_claimed_while_too_many_outcomes_wait_to_be_written():
-    operations, behind = FakeOperations(ready=100), True
-    dispatcher, _ = dispatcher_of(operations, behind=lambda operations: behind)
-    assert await dispatcher.claim() == 0
-    assert operations.asked == []
-    behind = False
-    assert await dispatcher.claim() == 10
-
-
-@on_loop
 async def test_models_take_turns_at_being_first():
     models = [FakeOperations(f"app.{name}", ready=1000) for name in "abc"]
     dispatcher, room = dispatcher_of(*models, room=0)
@@ -200,21 +190,6 @@ async def test_database_that_is_away_keeps_no_rows_of_another_from_being_claimed
 
 
 @on_loop
-async def test_nothing_is_claimed_before_it_could_be_recorded_and_renewed():
-    operations, ready, asked = FakeOperations(ready=5), False, []
-
-    async def connect(alias):
-        asked.append(alias)
-
-    dispatcher, _ = dispatcher_of(operations, ready=lambda alias: ready, connect=connect)
-    assert await dispatcher.claim() == 0
-    assert (operations.asked, asked, dispatcher.hungry) == ([], ["default"], True)
-    ready = True
-    assert await dispatcher.claim() == 5
-    assert asked == ["default"]
-
-
-@on_loop
 async def test_nothing_is_claimed_once_it_is_stopped_but_doubts_are_settled():
     operations = FakeOperations(ready=5)
     dispatcher, _ = dispatcher_of(operations)
@@ -266,17 +241,6 @@ async def test_suspects_are_claimed_for_places_of_their_own_while_others_go_on()
     assert await dispatcher.claim() == 0
     assert not dispatcher.lanes[0].suspect
     assert not dispatcher.lanes[0].more_suspects
-
-
-@on_loop
-async def test_nothing_else_is_claimed_while_a_suspect_runs_alone():
-    operations, alone = FakeOperations(ready=50), Alone()
-    alone.engaged = True
-    alone.needs_room = lambda is_wanted: True
-    dispatcher, _ = dispatcher_of(operations, alone=alone)
-    assert await dispatcher.claim() == 0
-    alone.engaged = False
-    assert await dispatcher.claim() == 10
 
 
 @on_loop

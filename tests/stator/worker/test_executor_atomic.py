@@ -122,29 +122,6 @@ def attempted(claim):
     return transfer.state, transfer.state_failures, Written.objects.filter(about=claim.pk).count()
 
 
-@pytest.mark.postgresql
-def test_connection_that_is_lost_before_an_atomic_handler_is_called_is_no_error_of_it():
-    Transfer.objects.create()
-    claim = claimed(operations_for(Transfer, Settings(), new_worker_id()))
-    other = connection.copy()
-    with other.cursor() as cursor:
-        cursor.execute("SELECT pg_terminate_backend(%s)", [connection.connection.info.backend_pid])
-    other.close()
-    assert attempted(claim) == ("done", 0, 1)
-
-
-@pytest.mark.postgresql
-def test_session_that_somebody_cleared_before_an_atomic_handler_is_called_is_no_error_of_it():
-    made = operations_for(Transfer, Settings(), new_worker_id())
-    Transfer.objects.bulk_create(Transfer() for _ in range(10))
-    for _ in range(9):
-        assert attempted(claimed(made)) == ("done", 0, 1)
-    last = claimed(made)
-    with connection.cursor() as cursor:
-        cursor.execute("DEALLOCATE ALL")
-    assert attempted(last) == ("done", 0, 1)
-
-
 def test_atomic_attempt_that_cannot_begin_did_not_take_place(monkeypatch):
     made, asked = operations_for(Transfer, Settings(), new_worker_id()), []
     transfer = Transfer.objects.create()

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from django.db import OperationalError
 
-from stator.worker.heartbeat import UNRECORDED, Heartbeat, interval_for
+from stator.worker.heartbeat import Heartbeat, interval_for
 from tests.processes import wait_until
 from tests.stator.worker.fakes import FakeClaim, FakeOperations, elsewhere
 
@@ -89,47 +89,6 @@ def test_neither_an_outage_nor_any_other_error_ends_the_thread(error):
     wait_until(lambda: heartbeat.beats > 3)
     heartbeat.stop(10)
     assert shown == ["left"]
-
-
-class Recording(FakeOperations):
-    """Keeps what is recorded."""
-
-    def record(self, ended):
-        self.recorded += ended
-
-
-def hopeless_heartbeat(unrecorded, patience, told):
-    heartbeat = Heartbeat(
-        list, list, 60.0, SimpleNamespace(), aliases=["default"], unrecorded=lambda: unrecorded,
-        handed_back=told.append, patience=patience,
-    )  # fmt: skip
-    heartbeat.is_connected = lambda alias: True
-    return heartbeat
-
-
-def test_what_cannot_be_recorded_is_handed_back_once_patience_is_over():
-    operations, told = Recording(), []
-    claims = [FakeClaim(operations) for _ in range(2)]
-    patient = hopeless_heartbeat({"default": claims}, 60.0, told)
-    for _ in range(2):
-        patient.beat()
-    assert (operations.recorded, told) == ([], [])
-    hopeless_heartbeat({"default": claims}, 0.0, told).beat()
-    assert operations.recorded == [(claim, UNRECORDED) for claim in claims]
-    assert told == [{id(claim) for claim in claims}]
-
-
-def test_nothing_is_handed_back_in_a_database_that_the_heartbeat_has_only_just_reached():
-    """It was away for all of the worker, which will record what it holds."""
-    operations, told = Recording(), []
-    heartbeat = hopeless_heartbeat({"default": [FakeClaim(operations)]}, 0.05, told)
-    heartbeat.is_connected = lambda alias: False
-    heartbeat.beat()
-    began = time.monotonic()
-    wait_until(lambda: time.monotonic() - began > 0.1)
-    heartbeat.is_connected = lambda alias: True
-    heartbeat.beat()
-    assert operations.recorded == []
 
 
 @pytest.mark.postgresql

@@ -12,9 +12,7 @@ from stator.db.interface import new_worker_id
 from stator.models import Worker
 from stator.rows.workers import live_workers
 from stator.signals import on_heartbeat
-from stator.worker.heartbeat import Heartbeat
 from stator.worker.presence import Presence, published_by
-from tests.processes import wait_until
 from tests.stator.making import operations_of, raw
 from tests.testapp.explained import Errand
 
@@ -122,16 +120,3 @@ def test_last_word_marks_the_row_stopped(presence):
     presence.leave()
     assert Worker.objects.get().stopped is not None
     assert live_workers("default") == []
-
-
-def test_heartbeat_survives_a_database_that_is_away(presence, monkeypatch, caplog):
-    def fail():
-        raise OperationalError("the disk\nis full")
-
-    monkeypatch.setattr(presence, "show", fail)
-    heartbeat = Heartbeat(list, lambda keys: None, 0.01, presence)
-    heartbeat.start()
-    wait_until(lambda: heartbeat.beats > 2)
-    heartbeat.stop(5)
-    event = next(record for record in caplog.records if record.msg == "stator.heartbeat_failed")
-    assert (event.error, event.message_text) == ("OperationalError", "the disk is full")

@@ -61,19 +61,6 @@ async def test_what_came_in_is_written_in_batches_of_a_kind(writing):
 
 
 @on_loop
-async def test_claims_and_instances_that_refer_to_each_other_part_once_they_are_recorded(writing):
-    writing = writing()
-    claims = writing.add(DONE, DONE)
-    writing.answers = [OperationalError("server closed the connection unexpectedly")]
-    with pytest.raises(OperationalError):
-        await writing.recorder.flush()
-    # Receivers of signals may still want them.
-    assert all(claim.instance is not None for claim in claims)
-    await writing.recorder.flush()
-    assert all(claim.instance is None for claim in claims)
-
-
-@on_loop
 async def test_outage_keeps_outcomes_and_the_next_time_repeats_in_doubt(writing):
     writing = writing()
     (claim,) = writing.add(DONE)
@@ -127,26 +114,6 @@ async def test_claims_that_have_ended_are_let_go_and_leases_that_ran_out_are_cou
 
 
 @on_loop
-async def test_what_comes_in_during_a_write_is_the_next_batch(writing):
-    writing = writing()
-    writing.add(DONE)
-    gate = asyncio.Event()
-
-    async def slow(function, *args, **kwargs):
-        await gate.wait()
-        return function(*args, **kwargs)
-
-    writing.recorder._run = slow
-    flushing = asyncio.create_task(writing.recorder.flush())
-    await asyncio.sleep(0)
-    writing.add(DONE)
-    gate.set()
-    assert await flushing == 1
-    assert writing.recorder.came.is_set()
-    assert await writing.recorder.flush() == 1
-
-
-@on_loop
 async def test_database_that_is_away_keeps_no_outcome_of_another_from_being_written(writing):
     writing = writing(size=2)
     away = writing.add(DONE, DONE, DONE, operations=elsewhere(FakeOperations()))
@@ -162,24 +129,6 @@ async def test_database_that_is_away_keeps_no_outcome_of_another_from_being_writ
     assert await writing.recorder.flush() == 3
     assert not writing.recorder.held
     assert [again for _, again in writing.batches] == [False, False, True, False]
-
-
-@on_loop
-async def test_is_behind_while_several_batches_wait_or_are_being_written(writing):
-    writing = writing(size=2)
-    writing.add(*[DONE] * (2 * module.MOST_BATCHES - 1))
-    assert not writing.recorder.is_behind(FakeOperations())
-    writing.add(DONE)
-    assert writing.recorder.is_behind(FakeOperations())
-
-    writing.answers = [None, OperationalError("gone")]
-    with pytest.raises(OperationalError):
-        await writing.recorder.flush()
-    assert not writing.recorder.is_behind(FakeOperations())
-    writing.add(DONE, DONE)
-    assert writing.recorder.is_behind(FakeOperations())
-    await writing.recorder.flush()
-    assert not writing.recorder.is_behind(FakeOperations())
 
 
 @on_loop

@@ -75,14 +75,6 @@ def test_short_attempts_in_threads_are_claimed_ahead_of_all_that_are_not_stuck()
     assert room.rows("app.slow", False, 1, 0) == 1
 
 
-def test_no_more_of_a_model_is_claimed_than_its_own_limit():
-    room = room_of(CONCURRENCY_PER_MODEL=7)
-    make_short(room)
-    room.enter("app.model", 5)
-    assert room.rows("app.model", True, 1, 0) == 2
-    assert room.rows("app.other", True, 1, 0) == 7
-
-
 # Threads in which asynchronous handlers call their code.
 
 

@@ -13,7 +13,7 @@ from stator.worker import scheduler as module
 from stator.worker.dispatcher import Lane
 from stator.worker.duties import PASS, PRUNE, PRUNED_EVERY, START
 from stator.worker.outage import Outages
-from stator.worker.scheduler import BUSY_LOOK, FIRST_LOOK, LOOK_PART, Scheduler
+from stator.worker.scheduler import BUSY_LOOK, FIRST_LOOK, Scheduler
 from tests.stator.worker.fakes import FakeOperations, at_once, elsewhere, lock_timeout, on_loop
 
 POLL_INTERVAL = 20.0
@@ -96,32 +96,6 @@ async def test_sleeps_exactly_until_the_next_row_comes_due(pauses):
         await scheduler.tick(lambda: None)
         await scheduler.rest()
         assert next_due - BUSY_LOOK < pauses[-1] <= next_due
-
-
-@on_loop
-async def test_looks_that_take_long_take_a_part_of_the_time(monkeypatch, pauses):
-    clock, takes = [100.0], [0.5]
-
-    class Slow(Looking):
-        def look(self, outages):
-            clock[0] += takes[0]
-            return super().look(outages)
-
-    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock[0]))
-    scheduler = Slow()
-    await scheduler.tick(lambda: None)
-    await scheduler.rest()
-    assert takes[0] / (takes[0] + pauses[-1]) == pytest.approx(LOOK_PART)
-    # Leases that ran out are looked for all the same.
-    takes[0] = 1000.0
-    await scheduler.tick(lambda: None)
-    await scheduler.rest()
-    assert pauses[-1] == Settings().REAP_INTERVAL
-    takes[0] = 0.001
-    scheduler.soon()
-    await scheduler.tick(lambda: None)
-    await scheduler.rest()
-    assert pauses[-1] <= 1.2 * FIRST_LOOK
 
 
 @on_loop

@@ -1,6 +1,5 @@
 """Whether a database can be worked in is known before anything is claimed."""
 
-import gc
 from time import monotonic
 
 import pytest
@@ -12,7 +11,7 @@ from stator.commands.doctor.tables import usable
 from stator.models import StatorModel
 from stator.rows.fields import StateField
 from stator.worker import startup
-from stator.worker.startup import OWN, YOUNGEST, Unusable, check_database, collect_rarely, lacks_in
+from stator.worker.startup import OWN, Unusable, check_database, lacks_in
 from tests.testapp.models import Line, LineGraph
 
 pytestmark = pytest.mark.django_db
@@ -159,22 +158,3 @@ def test_wrong_address_is_told_within_three_seconds(monkeypatch, wrong):
     assert text.startswith("database 'default' cannot be used: connection failed")
     assert text.endswith("; check DATABASES['default']")
     assert "hunter2" not in text
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        pytest.param((700, 10, 10), (YOUNGEST, 10, 10), id="Python's own"),
-        pytest.param((50_000, 5, 5), (50_000, 5, 5), id="higher still"),
-        pytest.param((0, 10, 10), (0, 10, 10), id="off"),
-    ],
-)
-def test_garbage_collector_is_made_to_look_less_often_and_never_more(before, after):
-    usual = gc.get_threshold()
-    try:
-        gc.set_threshold(*before)
-        collect_rarely()
-        # The last has no meaning in some versions of Python.
-        assert gc.get_threshold()[:2] == after[:2]
-    finally:
-        gc.set_threshold(*usual)

@@ -10,7 +10,6 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from stator.exceptions import TryAgainLater
 from stator.graph.outcomes import Moved
-from stator.worker import attempts as slots_module
 from stator.worker.attempts import Attempts, calls_of
 from stator.worker.executor import attempt_async
 from tests.stator.worker.fakes import FakeClaim, FakeOperations, WorkGraph, on_loop, until
@@ -190,30 +189,3 @@ async def test_span_of_a_sync_handler_that_is_given_up_ends_then_and_once(spans,
     attempts.stop()
     assert spans.one().attributes["stator.outcome"] == "failed"
     assert not caplog.records[1:]
-
-
-@on_loop
-async def test_span_of_an_async_handler_that_is_abandoned_ends_then_and_once(spans, monkeypatch):
-    monkeypatch.setattr(slots_module, "GRACE", -1.0)
-    gate, ended = asyncio.Event(), []
-
-    async def stubborn():
-        while not gate.is_set():
-            try:
-                await gate.wait()
-            except asyncio.CancelledError:
-                continue
-        return "done"
-
-    attempts = Attempts(ON, lambda *pair: ended.append(pair), lambda *recorded: None)
-    claim = FakeClaim(FakeOperations(), "awaited", stubborn, max_runtime=5.0)
-    attempts.begin([claim])
-    await until(lambda: claim.started)
-    claim.started -= 6
-    attempts.sweep()
-    attempts.sweep()
-    assert spans.one().attributes["error.type"] == "stator.exceptions.AttemptTimedOut"
-    gate.set()
-    for _ in range(10):
-        await asyncio.sleep(0)
-    assert spans.one().attributes["stator.outcome"] == "failed"

@@ -9,12 +9,10 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from stator.db import operations_for
 from stator.db.interface import new_worker_id
-from stator.runner import StatorRunner
 from stator.worker.attempts import calls_of
 from stator.worker.executor import attempt_sync
 from tasks.models import Queue, Task
 from tests.processes import wait_until
-from tests.stator.making import change
 from tests.stator.running import work
 from tests.stator.worker.spans import ON
 from tests.testapp import actions
@@ -41,14 +39,6 @@ class TestWorkers:
             assert {span.attributes["stator.pk"] for span in made} == {str(each.pk) for each in objects}
             assert {span.attributes["stator.outcome"] for span in made} == {"moved"}
         assert len(spans.all()) == 8
-
-    def test_error_that_moves_the_object_tells_where(self, spans, traced):
-        transfer = Transfer.objects.create(deed="raise")
-        change(transfer, state_failures=2)
-        work(Transfer)
-        span = spans.one()
-        assert (span.attributes["stator.outcome"], span.attributes["stator.next_state"]) == ("failed", "failed")
-        assert (span.attributes["stator.failures"], span.attributes["error.type"]) == (2, "ValueError")
 
     def test_batch_has_one_span_for_all(self, spans, traced):
         crates = Crate.objects.bulk_create(Crate() for _ in range(3))
@@ -94,14 +84,6 @@ class TestWorkers:
         assert (span.attributes["stator.next_state"], span.attributes["stator.reason"]) == ("working", "condition met")
         assert span.end_time > span.start_time
         assert span.kind is SpanKind.CONSUMER
-
-    def test_attempts_of_a_single_cycle_have_spans_below_that_of_the_caller(self, spans, traced):
-        Line.objects.create()
-        SyncLine.objects.create()
-        with spans.tracer.start_as_current_span("test") as test:
-            assert StatorRunner([Line, SyncLine]).run_single_cycle() == 2
-        made = spans.named("attempt testapp.line.first") + spans.named("attempt testapp.syncline.first")
-        assert [span.parent.span_id for span in made] == [test.context.span_id] * 2
 
     def test_action_of_a_task_has_the_span_in_its_thread(self, spans, traced, monkeypatch):
         found = []

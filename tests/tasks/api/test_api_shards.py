@@ -1,14 +1,10 @@
 """The HTTP API with queues in several databases: numbers of tasks alone tell programs' requests where to go."""
 
 import pytest
-from django.db.models import prefetch_related_objects
 
-from tasks.api.access import parts
 from tasks.api.rate_limits import rates
-from tasks.models import Queue, Task
 from tasks.queue import waiting
 from tasks.sharding.task_ids import BITS
-from tests.stator.making import raw
 from tests.tasks.api.test_waiting import Waiting
 from tests.tasks.api.test_waiting import waiting as while_waiting
 from tests.tasks.making import make_queue
@@ -61,23 +57,6 @@ def test_task_of_another_database_is_published_claimed_and_ended(call, given):
     assert [(task._state.db, task.pk) for task in every()] == [("other", pk)]
 
 
-def test_task_of_another_database_is_canceled_and_requeued(call, given, queue):
-    waits, dead = publish_into(queue, "other"), queue.publish("a", key=values_of("other", 2)[1], max_attempts=1).task
-    assert call("POST", f"tasks/{waits.pk}/cancel", None, given)[1]["status"] == "canceled"
-    [claim] = queue.claim(worker="bot-1", limit=5)
-    claim.fail("broken")
-    assert call("POST", f"tasks/{dead.pk}/requeue", None, given)[1]["status"] == "pending"
-
-
-def test_parts_are_looked_for_in_the_database_of_each(queue):
-    publish_into(queue, "default", worker_count=2)
-    publish_into(queue, "other", worker_count=3)
-    for alias, count in (("other", 3), ("default", 2), ("other", 3)):
-        tasks = list(raw(Task, alias).filter(whole=None))
-        prefetch_related_objects(tasks, parts())
-        assert [len(task.parts.all()) for task in tasks] == [count]
-
-
 def test_search_goes_through_all_page_by_page(call, given, queue):
     queue.publish_many({"action": "resize", "metadata": {"n": number}} for number in range(9))
     make_queue("mine").publish("resize")
@@ -100,14 +79,6 @@ def test_token_for_other_queues_finds_nothing(call, queue):
     for method, path in (("GET", f"tasks/{task.pk}"), ("POST", f"tasks/{task.pk}/cancel")):
         assert call(method, path, None, others)[0] == 404
     assert call("GET", "tasks", None, others)[1]["tasks"] == []
-
-
-def test_queue_that_is_in_the_other_database_by_itself_is_nobodys(call, queue):
-    stray = raw(Queue, "other").create(name="stray", actions_elsewhere=True).publish("a").task
-    everything = token("everything")
-    assert call("GET", f"tasks/{stray.pk}", None, everything)[0] == 404
-    assert call("GET", "tasks", None, everything)[1]["tasks"] == []
-    assert call("GET", f"tasks/{7 << BITS}", None, everything)[0] == 404
 
 
 def test_database_that_is_away_is_answered_with_503(call, given, queue):

@@ -66,12 +66,6 @@ def test_failures_over_http_count_once_in_a_dead_letter_under_the_names_of_their
     assert [act.worker for act in History.objects.order_by("pk")] == [worker_digits(worker) for worker in workers]
 
 
-def test_publication_updates_the_one_that_it_gives_of_a_waiting_task(queue):
-    task = queue.publish("resize", key="one", heartbeat_interval=5, max_unexpected_retries=1).task
-    queue.publish("resize", key="one", heartbeat_interval=6, update=True)
-    assert (fresh(task).heartbeat_interval, fresh(task).max_unexpected_retries) == (6, 1)
-
-
 class TestClaims:
     def claim(self, call, given, **body):
         status, found = call("POST", "queues/encode/claims", {"worker": "bot-1", **body}, given)

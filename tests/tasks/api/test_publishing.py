@@ -2,7 +2,6 @@
 
 import pytest
 
-from stator.testing import drain
 from tasks.models import Queue, Task
 from tests.tasks.serving import token
 
@@ -102,10 +101,3 @@ class TestPublishing:
         assert call("POST", f"tasks/{scene.held.pk}/cancel", None, given)[0] == 409
         assert call("POST", f"tasks/{scene.held.pk}/requeue", None, given)[0] == 409
         scene.claim.verify()
-
-    def test_attempts_of_an_action_in_python_are_shown_as_well(self, call, queue):
-        task, given = queue.publish("echo", 7).task, token()
-        drain(Task)
-        assert Task.objects.get().status == "completed"
-        assert call("GET", f"tasks/{task.pk}", None, given)[1]["attempts"] == Task.objects.get().attempts == 1
-        assert [each["attempts"] for each in call("GET", "tasks", None, given)[1]["tasks"]] == [1]

@@ -169,25 +169,6 @@ def test_no_request_is_a_transaction(path):
     assert path == "/api/nowhere" or view._non_atomic_requests == set(connections)
 
 
-@pytest.mark.postgresql
-def test_database_sees_no_session_of_those_that_wait(queue):
-    with connection.cursor() as cursor:
-        # Not those in which the server tidies up by itself.
-        ours = "FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'"
-        cursor.execute(f"SELECT count(*) {ours}")
-        before = cursor.fetchone()[0]
-        given = token()
-        with waiting(*(Waiting(given, wait=3, worker=f"bot-{n}") for n in range(5))):
-
-            def alone():
-                cursor.execute(f"SELECT count(*), count(xact_start) FILTER (WHERE state LIKE 'idle in%%') {ours}")
-                sessions, transactions = cursor.fetchone()
-                # One more is that of the thread that asks for all of them; the server takes its time to end the others.
-                return sessions <= before + 1 and transactions == 0
-
-            wait_until(alone, timeout=2)
-
-
 def test_number_of_those_that_wait_is_bounded(queue, settings):
     settings.STATOR_TASKS = {"API_WAITING": 2}
     given = token()

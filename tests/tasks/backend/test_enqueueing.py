@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from stator.signals import became_ready
 from stator.testing import advance, drain
-from tasks.backend.framework import TaskException, TaskResultDoesNotExist, TaskResultStatus, task_backends
+from tasks.backend.framework import TaskException, TaskResultDoesNotExist, TaskResultStatus
 from tasks.exceptions import PublishRefused, QueuePaused
 from tasks.models import Queue, Task
 from tests.tasks.backend.making import backend, enqueue_many
@@ -40,11 +40,6 @@ class TestReady:
     def test_a_time_that_has_passed_is_ready_at_once(self) -> None:
         made = task_of(enqueue("past", run_after=ago(hours=1)))
         assert (made.state_ready, made.status) == (True, "pending")
-
-    def test_many_at_once_are_ready_too(self) -> None:
-        late = examples.note.using(run_after=ago(seconds=1))
-        task_backends["default"].enqueue_many(late, [(("a",), {}), (("b",), {})])  # type: ignore[attr-defined]
-        assert set(Task.objects.values_list("state_ready", flat=True)) == {True}
 
     @pytest.mark.django_db(transaction=True)
     def test_workers_are_woken_for_it_and_not_for_one_that_comes_later(self) -> None:
@@ -127,15 +122,6 @@ class TestEnqueueing:
         # Elsewhere than on PostgreSQL another one looks for the queue.
         with transaction.atomic(), django_assert_num_queries(1 if connection.vendor == "postgresql" else 2):
             examples.add.enqueue(2)
-
-    @pytest.mark.django_db(transaction=True)
-    def test_row_is_the_same_however_often_its_statement_was_sent(self) -> None:
-        results = [examples.add.using(priority=3).enqueue("\u00fc", right=[number, None]) for number in range(15)]
-        assert [task_of(result).data["kwargs"]["right"] for result in results] == [[n, None] for n in range(15)]
-        own = ("id", "created", "notice_due", "state_changed", "data", "priority")
-        made = [{name: value for name, value in values.items() if name not in own} for values in Task.objects.values()]
-        assert made == made[:1] * 15
-        assert all(task_of(result).created == result.enqueued_at for result in results)
 
     def test_the_row_is_as_the_model_makes_it(self) -> None:
         first = timezone.now() + timedelta(hours=1)

@@ -1,21 +1,19 @@
 """Many tasks of Django's framework are enqueued at once: in order, all or none, and in few statements."""
 
-import threading
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 from django.db import connection, transaction
-from django.db.models import QuerySet
 from django.utils import timezone
 
 from stator.signals import became_ready
 from stator.testing import advance, drain
-from tasks.backend import enqueueing, framework
+from tasks.backend import framework
 from tasks.backend.framework import TaskResultStatus
 from tasks.backend.results import number_of
-from tasks.exceptions import PublishRefused, QueuePaused
-from tasks.models import Queue, Task
+from tasks.exceptions import PublishRefused
+from tasks.models import Task
 from tasks.queue.priorities import django_priority
 from tests.tasks.backend.making import Heard, enqueue_many
 from tests.tasks.making import task_of
@@ -58,29 +56,6 @@ class TestEnqueueingMany:
         with Heard(framework.task_enqueued) as told, pytest.raises((TypeError, PublishRefused)):
             enqueue_many([((1,), {}), ((wrong,), {}), ((2,), {})])
         assert (told, Task.objects.exists()) == ([], False)
-
-    @pytest.mark.skipif("connection.vendor != 'postgresql'", reason="elsewhere nobody else writes meanwhile")
-    @pytest.mark.django_db(transaction=True)
-    def test_a_queue_that_is_paused_meanwhile_takes_none(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        examples.add.enqueue(0)
-        insert = enqueueing._insert
-
-        def pause() -> None:
-            QuerySet(Queue).update(publish_paused=True)
-            connection.close()
-
-        def pause_after(*args: Any) -> Any:
-            made = insert(*args)
-            thread = threading.Thread(target=pause)
-            thread.start()
-            thread.join()
-            return made
-
-        monkeypatch.setattr(enqueueing, "_insert", pause_after)
-        monkeypatch.setattr(enqueueing, "BATCH", 2)
-        with pytest.raises(QueuePaused):
-            enqueue_many([((number,), {}) for number in range(5)])
-        assert Task.objects.count() == 1
 
     def test_they_are_part_of_the_transaction(self) -> None:
         with pytest.raises(RuntimeError), transaction.atomic():

@@ -6,7 +6,6 @@ from typing import Any
 
 import django
 import pytest
-from django.db import connection
 
 from stator.testing import advance, drain
 from tasks.backend import framework
@@ -41,18 +40,6 @@ class TestSignals:
         assert [signal is framework.task_finished for signal, *_ in told] == [False, False, False, True]
         assert told[-1][2].status == TaskResultStatus.FAILED
         assert len(told[-1][2].errors) == 3
-
-    def test_task_finished_is_sent_for_many_tasks_in_few_statements(self) -> None:
-        from django.test.utils import CaptureQueriesContext
-
-        from stator.signals import Move
-        from tasks.backend.tasks_backend import tell_finished
-
-        made = [task_of(examples.add.enqueue(number)) for number in range(20)]
-        drain(Task)
-        with CaptureQueriesContext(connection) as queries, Heard(framework.task_finished) as told:
-            tell_finished(Task, [Move(task.pk, "pending", "completed") for task in made], "default")
-        assert (len(told), len(queries)) == (20, 2)
 
     def test_a_receiver_that_raises_does_no_harm(self, caplog: pytest.LogCaptureFixture) -> None:
         def bad(**kwargs: Any) -> None:

@@ -6,10 +6,7 @@ import pytest
 from django.db import connection
 from django.db.models import QuerySet
 
-from stator import claims
 from stator.models import History, Report
-from stator.testing import drain
-from tasks.backend.framework import TaskResultStatus
 from tasks.backend.history import with_history
 from tasks.models import Task
 from tests.tasks.backend.making import counts, run
@@ -31,24 +28,6 @@ class TestStatements:
         assert counts(result) == (times, times, times)
         with django_assert_num_queries(1):
             result.refresh()
-
-    def test_also_of_a_task_that_runs_or_is_done_or_was_requeued(self, django_assert_num_queries: Any) -> None:
-        result = examples.add.enqueue(1)
-        [held] = claims.claim(Task)
-        with django_assert_num_queries(1):
-            result.refresh()
-        assert result.status == TaskResultStatus.RUNNING
-        claims.release(held)
-        drain(Task)
-        with django_assert_num_queries(1):
-            result.refresh()
-        assert result.return_value == 2
-        failed = examples.go_wrong.enqueue("no")
-        drain(Task)
-        task_of(failed).requeue()
-        with django_assert_num_queries(1):
-            failed.refresh()
-        assert counts(failed) == (1, 1, 1)
 
     @pytest.mark.postgresql
     def test_records_of_one_task_among_many_are_found_by_indexes(self) -> None:

@@ -57,15 +57,6 @@ class TestRequeued:
         assert (result.status, result.started_at, result.worker_ids[0]) == (TaskResultStatus.FAILED, started, worker)
         assert all("in go_wrong" in error.traceback for error in result.errors[-1:])
 
-    def test_each_time_all_of_its_attempts(self) -> None:
-        result = examples.go_wrong.using(backend="retrying").enqueue("no")
-        for time in (1, 2):
-            for _ in range(3):
-                run(result)
-            assert counts(result) == (3 * time, 3 * time, 3 * time)
-            assert result.status == TaskResultStatus.FAILED
-            task_of(result).requeue()
-
     def test_a_task_gets_the_number_of_its_attempt_since_it_was_enqueued(self) -> None:
         result = examples.describe.using(backend="retrying").enqueue("note", times=4)
         for _ in range(3):

@@ -67,16 +67,6 @@ class TestRunning:
         assert (result.return_value, result.attempts, len(result.errors)) == ("done", 2, 1)
         assert result.started_at <= result.last_attempted_at <= result.finished_at
 
-    def test_and_fails_after_the_last(self) -> None:
-        result = examples.go_wrong.using(backend="retrying").enqueue("again")
-        for _ in range(3):
-            drain(Task)
-            advance(31, Task)
-        result.refresh()
-        assert (result.status, result.attempts, len(result.errors)) == (TaskResultStatus.FAILED, 3, 3)
-        assert {error.exception_class for error in result.errors} == {ValueError}
-        assert "in go_wrong" in result.errors[-1].traceback
-
     def test_a_canceled_task_has_failed(self) -> None:
         result = examples.add.enqueue(1)
         task_of(result).cancel()

@@ -12,7 +12,6 @@ from tasks.models import Schedule, Task
 from tasks.schedules import ticking
 from tasks.testing import advance
 from tests.stator.making import row
-from tests.tasks.making import make_queue
 from tests.tasks.schedules.making import go, schedule_of, seconds_until, ticks_of
 
 
@@ -129,17 +128,6 @@ class TestWhatCannotWork:
         with pytest.raises(ValidationError, match=words):
             schedule_of(queue, **options)
         assert not Schedule.objects.exists()
-
-    @pytest.mark.parametrize("given", [{"metadata": {"title": "a"}}, {"key": "entity", "entity": "a"}], ids=str)
-    def test_exclusive_queue_needs_a_value_of_its_key(self, db, given):
-        key = given.pop("key", "title")
-        exclusive = make_queue("one", exclusive_key=key)
-        with pytest.raises(ValidationError, match=f"must have a value of '{key}'"):
-            schedule_of(exclusive)
-        schedule_of(exclusive, **given)
-        go()
-        go(60)
-        assert Task.objects.get().exclusive_value == "a"
 
     def test_lease_must_be_shorter_than_the_period(self, queue):
         with pytest.raises(ValidationError, match="more than a lease of 10 s apart"):

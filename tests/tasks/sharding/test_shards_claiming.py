@@ -3,7 +3,6 @@
 from collections import Counter
 
 import pytest
-from asgiref.sync import async_to_sync
 
 from stator.exceptions import LeaseLost
 from tasks.models import Queue, Run, Task
@@ -59,16 +58,6 @@ class TestClaiming:
         lost = queue.resolve_many({claim: number for number, claim in enumerate(claims)})
         assert lost == claims[:1]
         assert sorted(task.result for task in every(state="completed")) == [1, 2, 3, 4, 5]
-
-    def test_async_code_publishes_claims_and_resolves_in_all_databases(self, queue):
-        async def work():
-            await queue.apublish_many([{"action": "resize"}] * 4)
-            claims = await queue.aclaim(worker="bot-1", limit=4)
-            await claims[0].aresolve(0)
-            return await queue.aresolve_many(dict.fromkeys(claims[1:], 1))
-
-        assert async_to_sync(work)() == []
-        assert {str(task.state) for task in every()} == {"completed"}
 
     def test_one_database_that_is_away_does_not_stop_the_others(self, queue, caplog):
         queue.publish_many([{"action": "resize"}] * 10)
