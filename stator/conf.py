@@ -1,6 +1,5 @@
 """The settings: default, unit and help text of each. Read once at the edge and passed on from there."""
 
-import math
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, fields
@@ -13,6 +12,7 @@ from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
 
 from stator.graph.backoff import LONGEST
+from stator.graph.options import is_number
 
 # A worker that dies loses the leases of everything it runs, so one lost lease says little about an object; two do.
 ALONE_FROM = 2
@@ -184,7 +184,7 @@ def latest_settings() -> Settings:
 
 def _following_lease(values: dict[str, Any]) -> dict[str, float]:
     lease: Any = values.get("LEASE")
-    if not _is_number(float, lease) or lease <= 0:
+    if not is_number(lease) or lease <= 0:
         return {}
     return {
         option.name: min(option.default, option.metadata["of_lease"] * lease)
@@ -213,7 +213,7 @@ def _wrong_value(name: str, value: Any, metadata: Mapping[str, Any]) -> Iterator
     elif kind is tuple:
         if not callable(value) and wrong_schemas(value):
             yield f"{name}={value!r} must be a list of names of schemas, or a function that returns one"
-    elif kind in (int, float) and not _is_number(kind, value):
+    elif kind in (int, float) and not (is_number(value) and (kind is float or isinstance(value, int))):
         yield f"{name}={value!r} must be {'a whole number' if kind is int else 'a number'}"
     elif least is not None and value < least:
         yield f"{name}={value!r} must be at least {least}"
@@ -239,12 +239,6 @@ def _has_tracing() -> bool:
         return find_spec("opentelemetry.trace") is not None
     except ModuleNotFoundError:
         return False
-
-
-def _is_number(kind: type, value: object) -> bool:
-    if isinstance(value, bool):
-        return False
-    return isinstance(value, int) if kind is int else isinstance(value, int | float) and math.isfinite(value)
 
 
 def _unknown_key(name: object, known: set[str]) -> str:

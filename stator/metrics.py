@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from django.db import connections, router
+from django.db import connections
 from django.db.models import Count, Sum
 from prometheus_client.core import GaugeMetricFamily
 
@@ -15,7 +15,7 @@ from stator.models import StatorModel, Worker
 from stator.overview.depths import Depths
 from stator.overview.survey import survey
 from stator.overview.troubles import troubles_in
-from stator.rows.meta import managed
+from stator.rows.meta import by_database, managed
 
 # The labels of each metric, and its help text.
 GAUGES: dict[str, tuple[tuple[str, ...], str]] = {
@@ -56,9 +56,8 @@ class SiteMetrics:
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Read the metrics from the database."""
         values: Values = {name: {} for name in GAUGES}
-        models = managed(StatorModel.subclasses)
-        for alias in dict.fromkeys(router.db_for_write(model) for model in models):
-            found = survey(alias, [model for model in models if router.db_for_write(model) == alias])
+        for alias, models in by_database(managed(StatorModel.subclasses)).items():
+            found = survey(alias, models)
             for label, one in found.models.items():
                 _add_model(values, label, one.depths)
                 _add_notices(values, label, one.notices)

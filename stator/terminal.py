@@ -11,7 +11,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, InterfaceError, connections
 
-from stator.commands.answer import BadInput
+from stator.commands.answer import Answer, BadInput
 from stator.graph.failures import bounded
 from stator.schemas import has_schema, in_schema
 from stator.texts import escape
@@ -28,7 +28,7 @@ class TerminalCommand(BaseCommand):
     name: ClassVar[str]
 
     def handle(self, *args: object, **options: Any) -> None:
-        """Call ``act``; report an error by one line and an exit code."""
+        """Call ``act`` and print its answer; report an error by one line and an exit code."""
         if self.is_on_its_own and sys.stdout is None:
             raise CommandError("standard output is closed", returncode=UNWRITTEN)
         if self.is_on_its_own and isinstance(sys.stdout, io.TextIOWrapper):
@@ -37,7 +37,8 @@ class TerminalCommand(BaseCommand):
         try:
             given = _read(options)
             with in_schema(_schema_of(given)):
-                self.act(given)
+                answer = self.act(given)
+            self.tell([json.dumps(answer.data, default=str)] if given["json"] else answer.lines)
         except (BadInput, ImproperlyConfigured) as error:
             raise CommandError(escape(str(error)), returncode=BAD) from error
         except CommandError as error:
@@ -57,8 +58,11 @@ class TerminalCommand(BaseCommand):
             if not self.is_on_its_own:
                 raise
             sys.exit(INTERRUPTED)
+        else:
+            if answer.code:
+                sys.exit(answer.code)
 
-    def act(self, options: dict[str, Any]) -> None:
+    def act(self, options: dict[str, Any]) -> Answer:
         """Do the command's work."""
         raise NotImplementedError
 
@@ -68,10 +72,6 @@ class TerminalCommand(BaseCommand):
             self.stdout.write(escape(line))
         # Now, because a failure at the end of the process could not be reported.
         self.stdout.flush()
-
-    def answer(self, data: object, lines: Iterable[str], *, as_json: bool) -> None:
-        """Write ``data`` as one JSON document if ``as_json``, else ``lines``."""
-        self.tell([json.dumps(data, default=str)] if as_json else lines)
 
     def add_subcommand(self, group: Any, name: str, help_text: str) -> CommandParser:
         """Add a subcommand with ``--json`` to a group of argparse, and return its parser."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 
-from django.db import DatabaseError, InterfaceError, connections, router, transaction
+from django.db import DatabaseError, InterfaceError, connections, transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.views import View
 from django.views.decorators.cache import never_cache
@@ -18,7 +18,7 @@ from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from stator.conf import Settings, read_settings
 from stator.metrics import SiteMetrics
 from stator.models import StatorModel, Worker
-from stator.rows.meta import managed
+from stator.rows.meta import by_database, managed
 from stator.runner import StatorRunner
 from stator.worker.startup import Unusable
 
@@ -125,7 +125,7 @@ def show_health(request: HttpRequest) -> HttpResponse:
 @require_safe
 def show_readiness(request: HttpRequest) -> HttpResponse:
     """Answer 200 if the databases of all managed models answer, else 503 without a reason."""
-    for alias in {router.db_for_write(model) for model in managed(StatorModel.subclasses)}:
+    for alias in by_database(managed(StatorModel.subclasses)):
         try:
             Worker.objects.using(alias).live().exists()
         except (DatabaseError, InterfaceError):

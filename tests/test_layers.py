@@ -86,6 +86,9 @@ ASKS_THE_TIME = {
 SLEEPS = {
     # A handler that blocks its thread, or the event loop, is what these are about.
     "tests/testapp/faults.py",
+    # Servers that start and stop are asked again and again.
+    "tests/servers/mariadb/server.py",
+    "tests/servers/postgres/server.py",
 }
 
 
@@ -334,11 +337,13 @@ def test_tasks_builds_on_what_the_framework_offers_to_everybody():
     # statements, the schema of a context.
     public |= {"conf", "terminal", "texts", "capabilities", "schemas", "statements"}
     # How any pool of threads leaves its connections, and how processes end with the one that started them.
-    modules_of_worker = {"stator.worker.connections", "stator.worker.supervisor"}
+    further = {"stator.worker.connections", "stator.worker.supervisor"}
+    # What subcommands answer.
+    further |= {"stator.commands.answer"}
     for path in modules("tasks"):
         for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.ImportFrom) and top_of(node.module or "") == "stator" and node.module != "stator":
-                known = node.module.split(".")[1] in public or node.module in modules_of_worker
+                known = node.module.split(".")[1] in public or node.module in further
                 assert known, f"{path.name} imports {node.module}"
 
 

@@ -22,7 +22,7 @@ from stator.overview.flow import DAY, PERIODS
 from stator.overview.sections import sections
 from stator.overview.stays import LATEST
 from stator.querysets import OperatorQuerySet
-from stator.rows.meta import managed
+from stator.rows.meta import by_database, managed
 from stator.rows.retry_at_rate import AT_ONCE, retry_spread
 from stator.texts import escape
 
@@ -100,7 +100,7 @@ class OverviewAdmin(KeptAdmin):
             "sections": sections(request),
             "grouped": f"{GROUPED:,}",
             "latest": f"{LATEST:,}",
-            "several_databases": len({router.db_for_write(model) for model in models}) > 1,
+            "several_databases": len(by_database(models)) > 1,
             "here": _address(asked, period),
             "periods": [(one, "" if one == period else _address(asked, one)) for one in PERIODS],
             "pages": _pages(asked, len(everything), period),

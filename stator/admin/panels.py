@@ -4,8 +4,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypedDict
 
-from django.db import router
-
 from stator.admin.access import Pages
 from stator.admin.graphs import Picture, picture
 from stator.admin.remedies import ShownTrouble, shown_trouble
@@ -20,7 +18,7 @@ from stator.overview.flow import flows
 from stator.overview.stays import Stays, moves, stays
 from stator.overview.survey import Survey, Surveyed, survey
 from stator.overview.troubles import TOO_LONG, in_order, troubles_in
-from stator.rows.meta import managed
+from stator.rows.meta import by_database, managed
 
 # Groups of errors, and stuck objects, that are shown.
 GROUPS, STUCK = 20, 5
@@ -152,10 +150,7 @@ def show(
     As many statements as the models have states, however large the tables are.
     """
     shown = Shown()
-    by_alias: dict[str, list[type[StatorModel]]] = {}
-    for model in everything:
-        by_alias.setdefault(router.db_for_write(model), []).append(model)
-    found = [survey(alias, part) for alias, part in by_alias.items()]
+    found = [survey(alias, part) for alias, part in by_database(everything).items()]
     standing = in_order(trouble for each in found for trouble in troubles_in(each))
     for each in found:
         _show_database(shown, each, models, pages, now, period)

@@ -10,7 +10,7 @@ from django.utils.html import format_html, format_html_join
 
 from stator.admin.links import link_to_object
 from stator.admin.listing import AnyAddressAdmin
-from stator.graph.durations import span
+from stator.graph.durations import seconds_of, span
 from stator.models import History, Report, Stats, Worker
 from stator.rows.unlocks import held_by
 
@@ -128,7 +128,7 @@ class WorkerAdmin(KeptAdmin):
     @admin.display(description="heartbeat", ordering="heartbeat")
     def heard_of(self, worker: Any) -> str:
         """Return the time since its latest heartbeat."""
-        return f"{span(max(0.0, (worker.now - worker.heartbeat).total_seconds()))} ago"
+        return f"{span(seconds_of(worker.now - worker.heartbeat))} ago"
 
     @admin.display(description="holds")
     def holds(self, worker: Worker) -> str:

@@ -6,6 +6,7 @@ from uuid import UUID
 from django.utils import timezone
 
 from stator.conf import read_settings
+from stator.explain.sentences import counted
 from stator.graph.durations import span
 from stator.models import StatorModel
 from stator.rows.columns import parked_from
@@ -77,7 +78,7 @@ def _why_waiting(row: StatorModel) -> str:
     due, failures = row.state_next_attempt, row.state_failures
     if not row.state_ready and due and due >= parked_from():
         return "waits for another object"
-    errors = f"{failures} error{'' if failures == 1 else 's'}"
+    errors = counted(failures, "error")
     if due and seconds_since(due) < 0:
         return f"backing off: {errors}" if failures else "not due yet"
     ready = "ready" if row.state_ready else "due"

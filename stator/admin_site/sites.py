@@ -7,6 +7,7 @@ from typing import Any
 from django.contrib.admin import AdminSite
 from django.http import HttpRequest
 
+from stator.explain.sentences import counted
 from stator.models import Overview, StatorModel
 from stator.overview.troubles import troubles
 from stator.rows.meta import managed
@@ -23,7 +24,7 @@ class StatorAdminSite(AdminSite):
         found: list[Any] = super().get_app_list(request, app_label)
         for model in (model for app in found for model in app["models"] if model["model"] is Overview):
             if count := _problems.count():
-                model["name"] = f"{model['name']} ({count:,} problem{'' if count == 1 else 's'})"
+                model["name"] = f"{model['name']} ({counted(count, 'problem')})"
         return found
 
 

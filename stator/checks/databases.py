@@ -13,6 +13,7 @@ from stator.db.schema import lack_of
 from stator.explain.sentences import counted
 from stator.models import StatorModel
 from stator.rows.indexes import line_of_all
+from stator.rows.meta import by_database
 from stator.worker.startup import (
     OTHER_PACKAGE,
     OTHER_REMEDY,
@@ -35,7 +36,7 @@ SQLITE_HINT = (
 
 def check_drivers(models: list[type[StatorModel]]) -> Iterator[checks.CheckMessage]:
     """E304: PostgreSQL through psycopg2 or psycopg 3.1; workers need 3.2."""
-    for alias in sorted({router.db_for_write(model) for model in models}):
+    for alias in sorted(by_database(models)):
         if driver := unsupported_driver(connections[alias]):
             yield checks.Error(
                 f"The PostgreSQL database {alias!r} uses {driver}; Stator needs psycopg 3.2.",
@@ -46,7 +47,7 @@ def check_drivers(models: list[type[StatorModel]]) -> Iterator[checks.CheckMessa
 
 def check_sqlite(models: list[type[StatorModel]]) -> Iterator[checks.CheckMessage]:
     """W301: with SQLite's defaults, readers and writers fail with "database is locked"."""
-    for alias in sorted({router.db_for_write(model) for model in models}):
+    for alias in sorted(by_database(models)):
         connection = connections[alias]
         fails = capabilities_of(connection).fails_when_locked
         if fails and (lacking := _lacking(connection.settings_dict)):
@@ -82,7 +83,7 @@ def check_migrations(models: list[type[StatorModel]], alias: str) -> Iterator[ch
 
 def check_primary(models: list[type[StatorModel]], alias: str) -> Iterator[checks.CheckMessage]:
     """E403: managed models are written to a read replica."""
-    written = [model for model in models if router.db_for_write(model) == alias]
+    written = by_database(models).get(alias, [])
     if written and is_replica(connections[alias]):
         sign = capabilities_of(connections[alias]).replica_sign
         yield checks.Error(
@@ -94,8 +95,7 @@ def check_primary(models: list[type[StatorModel]], alias: str) -> Iterator[check
 
 def check_clock(models: list[type[StatorModel]], alias: str) -> Iterator[checks.CheckMessage]:
     """E305: the clock of MariaDB or MySQL is in another time zone than the columns."""
-    written = any(router.db_for_write(model) == alias for model in models)
-    if written and has_wrong_clock(connections[alias]):
+    if alias in by_database(models) and has_wrong_clock(connections[alias]):
         remedy = clock_remedy(alias)
         yield checks.Error(
             f"Database {alias!r}: {WRONG_CLOCK}.", hint=f"{remedy[:1].upper()}{remedy[1:]}.", id="stator.E305"

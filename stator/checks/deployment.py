@@ -4,9 +4,10 @@ from collections.abc import Iterator
 
 from django.conf import settings
 from django.core import checks
-from django.db import connections, router
+from django.db import connections
 
 from stator.models import StatorModel
+from stator.rows.meta import by_database
 
 
 def check_debug() -> Iterator[checks.CheckMessage]:
@@ -21,7 +22,7 @@ def check_debug() -> Iterator[checks.CheckMessage]:
 
 def check_atomic_requests(models: list[type[StatorModel]]) -> Iterator[checks.CheckMessage]:
     """W402: each request is one transaction, and workers see none of its writes before it ends."""
-    for alias in sorted({router.db_for_write(model) for model in models}):
+    for alias in sorted(by_database(models)):
         if connections[alias].settings_dict.get("ATOMIC_REQUESTS"):
             yield checks.Warning(
                 f"ATOMIC_REQUESTS is on for the database {alias!r}: workers see an object that a request creates only "

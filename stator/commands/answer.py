@@ -1,5 +1,7 @@
-"""The answer of a subcommand, and its refusal."""
+"""What every subcommand has: an answer, a refusal, tables, and who runs it."""
 
+import getpass
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,3 +27,12 @@ def table(heads: list[str], rows: Iterable[Sequence[object]]) -> list[str]:
     cells = [heads, *([escape(str(value)) for value in row] for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(heads))]
     return ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+
+
+def actor() -> str:
+    """Return who runs the command: the name of the operating system's user."""
+    try:
+        return getpass.getuser()
+    except (KeyError, ImportError, OSError):
+        # A container may run under a user id without a name.
+        return f"user {os.getuid()}"

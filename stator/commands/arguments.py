@@ -1,8 +1,6 @@
 """Arguments of subcommands: models, databases, objects, states, conditions, and the actor."""
 
-import getpass
 import json
-import os
 from argparse import ArgumentParser
 from difflib import get_close_matches
 from typing import Any, TypedDict
@@ -176,12 +174,3 @@ def positive(name: str, value: float | None) -> None:
     """Refuse a number that is not above 0, or is absurdly large."""
     if value is not None and not 0 < value <= MOST * 1000:
         raise BadInput(f"{name} {value} must be above 0 and at most {MOST * 1000:,}")
-
-
-def actor() -> str:
-    """Return who runs the command: the name of the operating system's user."""
-    try:
-        return getpass.getuser()
-    except (KeyError, ImportError, OSError):
-        # A container may run under a user id without a name.
-        return f"user {os.getuid()}"

@@ -4,10 +4,10 @@ from argparse import ArgumentParser
 
 from stator.commands.answer import Answer, table
 from stator.commands.arguments import Options, database_of, limit_of, models_of
-from stator.commands.figures import databases_of
 from stator.graph.durations import span
 from stator.overview.errors import GROUPED, Group, groups
 from stator.querysets import OperatorQuerySet
+from stator.rows.meta import by_database
 
 HELP = "Group the latest errors by their place in the code. Retry a group with: stator retry app.Model --error ID."
 
@@ -25,7 +25,7 @@ def run(options: Options) -> Answer:
     models, limit = models_of(options["labels"]), limit_of(options)
     found: list[Group] = []
     older = False
-    for using in databases_of(models, options):
+    for using in by_database(models, options["database"]):
         rows: dict[str, OperatorQuerySet] = {
             model._meta.label_lower: OperatorQuerySet(model, using=using)
             for model in models

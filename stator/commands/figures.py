@@ -2,8 +2,6 @@
 
 from django.db.models import Model, QuerySet
 
-from stator.commands.arguments import Options, database_of
-from stator.models import StatorModel
 from stator.querysets import OperatorQuerySet
 from stator.rows.reports import Report
 
@@ -12,11 +10,6 @@ COUNTED = 10_000
 
 # Objects that are looked up at once.
 CHUNK = 1000
-
-
-def databases_of(models: list[type[StatorModel]], options: Options) -> list[str]:
-    """Return the databases to which models are written."""
-    return list(dict.fromkeys(database_of(options, model) for model in models))
 
 
 def bounded(rows: QuerySet[Model]) -> int:

@@ -2,8 +2,8 @@
 
 from argparse import ArgumentParser
 
-from stator.commands.answer import Answer, BadInput
-from stator.commands.arguments import Options, actor, add_label, model_of, positive, rows_of, state_of, where_of
+from stator.commands.answer import Answer, BadInput, actor
+from stator.commands.arguments import Options, add_label, model_of, positive, rows_of, state_of, where_of
 from stator.rows.pauses import Pause
 
 HELP = "Stop workers from attempting a model, one of its states or some objects. Running attempts may finish."

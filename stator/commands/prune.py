@@ -6,10 +6,10 @@ from functools import partial
 
 from stator.commands.answer import Answer
 from stator.commands.arguments import Options, models_of
-from stator.commands.figures import databases_of
 from stator.conf import load_settings
 from stator.db import operations_for, own_tables
 from stator.db.interface import new_worker_id
+from stator.rows.meta import by_database
 from stator.worker.duties import retention_of
 
 HELP = (
@@ -28,7 +28,7 @@ def run(options: Options) -> Answer:
     """Prune; return how many rows were deleted, samples thinned, and rows of statistics merged."""
     deleted, thinned, merged = dict[str, int](), dict[str, int](), dict[str, int]()
     models = models_of([])
-    for alias in databases_of(models, options):
+    for alias in by_database(models, options["database"]):
         deleted[alias] = _prune(alias)
         operations = operations_for(models[0], load_settings(), new_worker_id(), alias)
         thinned[alias] = _until_done(partial(own_tables.thin, operations))

@@ -2,11 +2,10 @@
 
 from argparse import ArgumentParser
 
-from stator.commands.answer import Answer, BadInput
+from stator.commands.answer import Answer, BadInput, actor
 from stator.commands.arguments import (
     MOST,
     Options,
-    actor,
     add_label,
     add_pks,
     limit_of,

@@ -7,7 +7,7 @@ from typing import Any
 
 from stator.commands.answer import Answer, table
 from stator.commands.arguments import Options, database_of, models_of, rows_of
-from stator.commands.figures import databases_of, failing
+from stator.commands.figures import failing
 from stator.commands.pause import described
 from stator.commands.trouble import lines_of
 from stator.commands.workers import Reported, workers_in
@@ -19,6 +19,7 @@ from stator.overview.stays import HEADS as STAYS
 from stator.overview.stays import Stays, moves, stays
 from stator.overview.survey import Surveyed, survey
 from stator.overview.troubles import in_order, troubles_in
+from stator.rows.meta import by_database
 from stator.rows.statistics import Stats
 from stator.texts import escape
 
@@ -37,11 +38,10 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(options: Options) -> Answer:
     """Return the numbers of each model and the workers."""
     models = models_of(options["labels"])
-    aliases = databases_of(models, options)
-    models_in = {alias: [model for model in models if database_of(options, model) == alias] for alias in aliases}
-    surveys = {alias: survey(alias, models_in[alias]) for alias in aliases}
+    models_in = by_database(models, options["database"])
+    surveys = {alias: survey(alias, part) for alias, part in models_in.items()}
     standing = in_order(trouble for found in surveys.values() for trouble in troubles_in(found))
-    stays_of = {alias: stays(alias, models) for alias in aliases}
+    stays_of = {alias: stays(alias, models) for alias in models_in}
     found = [
         _figures(
             surveys[alias].models[model._meta.label_lower], options, stays_of[alias].get(model._meta.label_lower, [])
@@ -49,7 +49,7 @@ def run(options: Options) -> Answer:
         for model in models
         for alias in [database_of(options, model)]
     ]
-    workers = [worker for alias in aliases for worker in workers_in(alias, models_in[alias])]
+    workers = [worker for alias, part in models_in.items() for worker in workers_in(alias, part)]
     # Models without objects, unless asked for by name, would only push the others off the screen.
     listed = [
         figures for figures in found if options["labels"] or any(figures["states"].values()) or figures["unknown"]

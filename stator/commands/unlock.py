@@ -3,8 +3,8 @@
 from argparse import ArgumentParser
 from dataclasses import replace
 
-from stator.commands.answer import Answer, BadInput
-from stator.commands.arguments import Options, actor, add_label, add_pks, model_of, pks_of, rows_of
+from stator.commands.answer import Answer, BadInput, actor
+from stator.commands.arguments import Options, add_label, add_pks, model_of, pks_of, rows_of
 from stator.commands.named import acted
 from stator.rows.unlocks import holders_of, unlock_and_pause
 

@@ -7,10 +7,10 @@ from django.db.models import F
 
 from stator.commands.answer import Answer, table
 from stator.commands.arguments import Options, database_of, models_of
-from stator.commands.figures import databases_of
-from stator.graph.durations import span
+from stator.graph.durations import seconds_of, span
 from stator.models import StatorModel
 from stator.overview.crew import death, holding
+from stator.rows.meta import by_database
 from stator.rows.process_exits import exits_in
 from stator.rows.workers import MOST_WORKERS, Worker
 
@@ -49,7 +49,7 @@ def run(options: Options) -> Answer:
     models = models_of([])
     found = [
         row
-        for alias in databases_of(models, options)
+        for alias in by_database(models, options["database"])
         for row in workers_in(alias, [model for model in models if database_of(options, model) == alias])
     ]
     rows = [
@@ -83,7 +83,7 @@ def _described(worker: Any, holds: int, ending: str) -> Reported:
         "status": worker.status,
         "ending": ending,
         "started": worker.started.isoformat(),
-        "heartbeat_age": max(0.0, (worker.now - worker.heartbeat).total_seconds()),
+        "heartbeat_age": seconds_of(worker.now - worker.heartbeat),
         "stopped": worker.stopped.isoformat() if worker.stopped else None,
         "running": holds,
         "handled": worker.handled,

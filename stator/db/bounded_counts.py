@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any, TypeAlias
 
 from django.db import connections
@@ -11,6 +10,7 @@ from django.db.models import DateTimeField, Expression, Model, Q, QuerySet, Valu
 from django.db.models.expressions import Case, Combinable, F, RawSQL, TemporalSubtraction, When
 
 from stator.db.values import Params
+from stator.graph.durations import seconds_of
 from stator.rows.clock import Now
 from stator.rows.indexes import place_in_line
 
@@ -55,7 +55,7 @@ def tally(using: str, asked: Question) -> dict[int, list[Tally]]:
         for statement, params in asked.statements:
             cursor.execute(statement, params)
             for number, state, count, late, oldest, waited in cursor.fetchall():
-                found[number].append(Tally(state, count, _seconds(oldest), _seconds(waited), int(late)))
+                found[number].append(Tally(state, count, seconds_of(oldest), seconds_of(waited), int(late)))
     return found
 
 
@@ -91,8 +91,3 @@ def _joined(parts: list[tuple[str, list[Any]]]) -> tuple[str, Params]:
 def _since(column: str) -> Expression:
     """Return how long ago the earliest time in the column was, by the clock of the database."""
     return TemporalSubtraction(Now(), RawSQL(f"MIN({column})", (), DateTimeField()))
-
-
-def _seconds(span: timedelta | int) -> float:
-    """Return a duration in seconds; databases without such a type give microseconds."""
-    return max(0.0, span.total_seconds() if isinstance(span, timedelta) else span / 1_000_000)

@@ -12,6 +12,7 @@ from stator.db.refusals import REAP, unless_refused
 from stator.db.repeat import retried
 from stator.db.transactions import lock_parts
 from stator.db.values import Pk
+from stator.graph.durations import seconds_of
 from stator.rows import columns
 from stator.rows.clock import Now
 from stator.rows.workers import worker_of
@@ -67,7 +68,7 @@ class Leases:
         for claim in claims:
             if claim.pk in found:
                 until, now, *own = found[claim.pk]
-                claim.lease = max(0.0, (until - now).total_seconds())
+                claim.lease = seconds_of(until - now)
                 claim.renew_after(*own)
 
     def _release_withdrawn(self, mine: set[Pk]) -> set[Pk]:

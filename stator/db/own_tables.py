@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from stator.db.interface import Operations
 from stator.db.repeat import retrying
+from stator.graph.durations import seconds_of
 from stator.rows import columns
 from stator.rows.clock import Now
 from stator.rows.indexes import place_in_line
@@ -47,7 +48,7 @@ def _depth(operations: Operations, limit: int) -> tuple[int, float]:
     waited = ExpressionWrapper(Now() - place_in_line(), output_field=DurationField())
     oldest = ready.order_by(place_in_line()).values_list(waited, flat=True).first() or timedelta()
     queued = sum(rows.order_by().values("pk")[:limit].count() for rows in (ready, due))
-    return queued, max(0.0, oldest.total_seconds())
+    return queued, seconds_of(oldest)
 
 
 def prune(alias: str, limit: int, *, errors: float, history: float, stats: float) -> int:

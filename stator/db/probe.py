@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import lru_cache
 from typing import Any
 
@@ -11,6 +10,7 @@ from django.db.models import BigIntegerField, DurationField, ExpressionWrapper, 
 from stator.db.interface import Operations
 from stator.db.refusals import MARK_READY, REAP
 from stator.db.rows import Crashes
+from stator.graph.durations import seconds_of
 from stator.rows.clock import Now
 from stator.rows.columns import after, come_due
 from stator.rows.pauses import Pause, Pauses
@@ -81,13 +81,8 @@ def overdue(operations: Operations) -> tuple[bool, bool]:
 def _work(operations: Operations, answers: Iterator[Any]) -> Work:
     ready, crashed, suspect, due, expired = (bool(next(answers)) for _ in range(5))
     times = [next(answers) for _ in operations.graph.automatic_states]
-    nearest = min((_seconds(time) for time in times if time is not None), default=None)
+    nearest = min((seconds_of(time) for time in times if time is not None), default=None)
     return Work(ready, crashed, suspect, due, expired, nearest)
-
-
-def _seconds(time: timedelta | int) -> float:
-    """Return a duration in seconds; databases without such a type give microseconds."""
-    return time.total_seconds() if isinstance(time, timedelta) else time / 1_000_000
 
 
 def _ask(group: tuple[Operations, ...]) -> tuple[list[Any], tuple[int, int]]:

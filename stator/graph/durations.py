@@ -5,9 +5,14 @@ from datetime import timedelta
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 
-def seconds_of(length: timedelta) -> float:
-    """Return the seconds of a duration; 0 for a negative one, which means that a clock was set back."""
-    return max(0.0, length.total_seconds())
+def seconds_of(length: timedelta | int | None) -> float:
+    """Return the seconds of a duration; databases without such a type give microseconds.
+
+    0 for none, and for a negative one, which means that a clock was set back.
+    """
+    if length is None:
+        return 0.0
+    return max(0.0, length.total_seconds() if isinstance(length, timedelta) else length / 1_000_000)
 
 
 def span(seconds: float) -> str:

@@ -17,10 +17,11 @@ def check_options(where: str, options: Mapping[str, object]) -> None:
 
 def is_seconds(value: object) -> bool:
     """Return whether a value is a positive number of seconds that a database can add to the current time."""
-    return _is_number(value) and 0 < value <= LONGEST
+    return is_number(value) and 0 < value <= LONGEST
 
 
-def _is_number(value: object) -> TypeGuard[float]:
+def is_number(value: object) -> TypeGuard[float]:
+    """Return whether a value is a finite number; True and False are none."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
@@ -33,7 +34,7 @@ def _is_flag(value: object) -> bool:
 
 
 def _is_fraction(value: object) -> bool:
-    return _is_number(value) and 0 <= value < 1
+    return is_number(value) and 0 <= value < 1
 
 
 def _is_count(value: object) -> bool:
@@ -56,7 +57,7 @@ def _is_backoff(value: object) -> bool:
     if not isinstance(value, Backoff):
         return callable(value) or is_seconds(value)
     well_based = _optional_seconds(value.base) and is_seconds(value.cap)
-    return well_based and _is_number(value.factor) and value.factor >= 1
+    return well_based and is_number(value.factor) and value.factor >= 1
 
 
 SECONDS = (_optional_seconds, "a number of seconds above 0 and below a hundred years")

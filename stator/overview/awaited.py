@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
 
 from django.db.models import Model
 
 from stator.graph import State
+from stator.graph.durations import seconds_of
 from stator.querysets import OperatorQuerySet
 from stator.rows import columns
 from stator.rows.clock import Now
@@ -59,14 +59,10 @@ def _in_state(rows: OperatorQuerySet, state: State, waits: tuple[Wait, ...]) -> 
             if (one := found.get((wait.field, pk))) is None:
                 one = found[wait.field, pk] = _begin(wait, pk, of, state)
             one.count, one.more = one.count + 1, len(read) == READ
-            one.longest = max(one.longest, _seconds(changed, now))
+            one.longest = max(one.longest, seconds_of(now - changed))
     yield from found.values()
 
 
 def _begin(wait: Wait, pk: object, state: str, waiting_in: State) -> Awaited:
     known = graph_of(wait.awaited).states.get(state)
     return Awaited(wait.awaited, pk, state, wait.until, waiting_in.name, known is not None and known.terminal)
-
-
-def _seconds(since: datetime, now: datetime) -> float:
-    return max(0.0, (now - since).total_seconds())

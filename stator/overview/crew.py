@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db.models import F
 
-from stator.graph.durations import span
+from stator.graph.durations import seconds_of, span
 from stator.models import StatorModel
 from stator.overview.depths import LEASED, Held
 from stator.querysets import OperatorQuerySet
@@ -117,6 +117,6 @@ def _hand(worker: Worker, runs: dict[str, list[tuple[str, Held]]], ending: str) 
     found: Any = worker
     # A dead worker is not up any more.
     until = found.stopped or (found.heartbeat if found.status == "gone" else found.now)
-    heard = max(0.0, (found.now - found.heartbeat).total_seconds())
-    since = max(0.0, (until - found.started).total_seconds())
+    heard = seconds_of(found.now - found.heartbeat)
+    since = seconds_of(until - found.started)
     return Hand(worker, found.status, since, heard, runs.get(worker.pk, []), found.deaf or {}, ending)

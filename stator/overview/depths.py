@@ -14,6 +14,7 @@ from django.db.models import DurationField, ExpressionWrapper, F, Q
 from stator.conf import load_settings
 from stator.db.bounded_counts import Question, Tally, by_state, in_all, question, tally
 from stator.graph import State
+from stator.graph.durations import seconds_of
 from stator.models import StatorModel
 from stator.querysets import OperatorQuerySet
 from stator.rows import columns
@@ -256,7 +257,7 @@ def _note_resting(rows: OperatorQuerySet, state: State, resting: list[Tally], fo
 def _name(line: OperatorQuerySet, one: InState, found: Depths, count: int) -> None:
     age = ExpressionWrapper(Now() - F("state_changed"), output_field=DurationField())
     rows = line.annotate(stator_age=age).values_list("pk", "stator_age")[: min(NAMED, count)]
-    found.stuck += [Stuck(pk, one.name, max(0.0, age.total_seconds())) for pk, age in rows]
+    found.stuck += [Stuck(pk, one.name, seconds_of(age)) for pk, age in rows]
 
 
 def _read_far(rows: OperatorQuerySet, found: Depths) -> None:
@@ -295,4 +296,4 @@ def _count(tallies: list[Tally]) -> int:
 
 
 def _between(since: datetime | None, now: datetime) -> float:
-    return max(0.0, (now - since).total_seconds()) if since else 0.0
+    return seconds_of(now - since) if since else 0.0

@@ -8,6 +8,7 @@ from django.core.exceptions import ValidationError
 from django.db.models import DurationField, ExpressionWrapper, F
 
 from stator.conf import load_settings
+from stator.graph.durations import seconds_of
 from stator.querysets import OperatorQuerySet
 from stator.rows.clock import Now
 from stator.rows.reports import Report
@@ -79,7 +80,7 @@ def _describe(using: str, firsts: dict[int, Group]) -> None:
     """Set each group's message and time from its latest report, unless that was deleted meanwhile."""
     age = ExpressionWrapper(Now() - F("at"), output_field=DurationField())
     for pk, message, span in Report.objects.using(using).filter(pk__in=firsts).values_list("pk", "message", age):
-        firsts[pk].message, firsts[pk].latest = message, max(0.0, span.total_seconds())
+        firsts[pk].message, firsts[pk].latest = message, seconds_of(span)
 
 
 def _judge(rows: OperatorQuerySet, reported: dict[str, Reported]) -> None:

@@ -7,8 +7,6 @@ from itertools import groupby
 from shlex import quote
 from typing import Any
 
-from django.db import router
-
 from stator.conf import load_settings
 from stator.explain.sentences import counted
 from stator.explain.troubles import ERROR, WARNING, Remedy, Trouble
@@ -19,6 +17,7 @@ from stator.overview.awaited import Awaited
 from stator.overview.crew import Hand
 from stator.overview.depths import COUNTED, InState, told
 from stator.overview.survey import Survey, Surveyed, survey
+from stator.rows.meta import by_database
 from stator.rows.pauses import NAMED, Pause
 from stator.rows.versions import listed
 
@@ -42,10 +41,8 @@ class Kind:
 
 def troubles(models: Iterable[type[StatorModel]]) -> list[Trouble]:
     """Return the troubles of models in the databases to which they are written, the worst first."""
-    by_alias: dict[str, list[type[StatorModel]]] = {}
-    for model in models:
-        by_alias.setdefault(router.db_for_write(model), []).append(model)
-    return in_order(one for alias, part in by_alias.items() for one in troubles_in(survey(alias, part)))
+    parts = by_database(models).items()
+    return in_order(one for alias, part in parts for one in troubles_in(survey(alias, part)))
 
 
 def troubles_in(found: Survey) -> list[Trouble]:

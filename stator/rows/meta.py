@@ -85,6 +85,14 @@ def home_of(row: Model) -> str:
     return str(router.db_for_write(type(row), instance=row))
 
 
+def by_database(models: Iterable[type[M]], using: str | None = None) -> dict[str, list[type[M]]]:
+    """Return models by the alias of the database to which they are written; all by ``using`` if that is given."""
+    found: dict[str, list[type[M]]] = {}
+    for model in models:
+        found.setdefault(using or router.db_for_write(model), []).append(model)
+    return found
+
+
 def managed(models: Iterable[type[M]]) -> list[type[M]]:
     """Return the models whose own tables have the state, each once; a child counts as its parent."""
     return list(dict.fromkeys(map(owner_of, models)))

@@ -35,7 +35,7 @@ class Stay:
         """Return the stay of rows that are about to leave their state, by the database's clock."""
         longest = ExpressionWrapper(Now() - Min("state_changed"), output_field=DurationField())
         found = rows.aggregate(seconds=Sum(columns.stayed()), longest=longest)
-        return cls(_seconds(found["seconds"]), _seconds(found["longest"]))
+        return cls(seconds_of(found["seconds"]), seconds_of(found["longest"]))
 
     @property
     def average(self) -> float:
@@ -197,10 +197,6 @@ class ModelStats:
 
 # In the order of the attributes of a ``Stay``.
 _SUMS = {"all_seconds": Sum("seconds"), "most": Max("longest"), "all_moves": Sum("handled")}
-
-
-def _seconds(span: datetime.timedelta | None) -> float:
-    return seconds_of(span) if span is not None else 0.0
 
 
 def _period_starts(now: datetime.datetime) -> tuple[datetime.datetime, datetime.datetime, datetime.datetime]:

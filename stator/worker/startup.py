@@ -24,7 +24,7 @@ from stator.db.retry import is_outage
 from stator.db.schema import lack_of
 from stator.rows.clock import stored_zone
 from stator.rows.concurrency_limits import Limit
-from stator.rows.meta import graph_of
+from stator.rows.meta import by_database, graph_of
 from stator.rows.pauses import Pause
 from stator.rows.reports import History, Report
 from stator.rows.statistics import Depth, Stats
@@ -102,7 +102,7 @@ def _lacks(schema: str, models: Sequence[type[Model]], alias: str | None) -> lis
 def lacks_in(models: Sequence[type[Model]], alias: str | None = None) -> dict[type[Model], str]:
     """Return one line for each model whose table lacks something; raise problems that concern all models."""
     lacking: dict[type[Model], str] = {}
-    for name, group in _by_alias(models, alias).items():
+    for name, group in by_database(models, alias).items():
         lacking |= _patiently(name, partial(_check, name, group))
     return lacking
 
@@ -115,7 +115,7 @@ def models_by_schema(
     if not schemas:
         return {"": list(models)}
     served, left_out = dict[str, list[type[Model]]](), dict[str, str]()
-    for name, group in _by_alias(models, alias).items():
+    for name, group in by_database(models, alias).items():
         if not capabilities_of(connections[name]).has_schemas:
             raise Unusable(f"database {name!r} has no schemas of PostgreSQL; start a worker without --schema for it")
         there = _patiently(name, partial(tables_in, names, [*group, *OWN], name))
@@ -145,13 +145,6 @@ def _listed(schemas: Schemas) -> Sequence[str]:
     if wrong_schemas(found):
         raise Unusable(f"the function in STATOR['SCHEMAS'] returned {found!r}; return a list of names of schemas")
     return found
-
-
-def _by_alias(models: Sequence[type[Model]], alias: str | None) -> dict[str, list[type[Model]]]:
-    by_alias: dict[str, list[type[Model]]] = {}
-    for model in models:
-        by_alias.setdefault(alias or router.db_for_write(model), []).append(model)
-    return by_alias
 
 
 def _patiently(alias: str, look: Callable[[], Result]) -> Result:

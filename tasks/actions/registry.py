@@ -1,7 +1,6 @@
 """The registry of actions. It needs no models, so ``tasks.action`` can be used anywhere."""
 
 import inspect
-import math
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -12,6 +11,7 @@ from typing import Any
 
 from stator.exceptions import PROJECT_ERRORS, passable
 from stator.graph.backoff import LONGEST, Backoff
+from stator.graph.options import is_number
 from tasks.actions.frequency import Frequency, frequency, key_text
 from tasks.conf import DJANGO
 from tasks.failures import NoHandler
@@ -108,7 +108,7 @@ class Action:
         for option in ("timeout", "local_delay"):
             if (value := getattr(self, option)) is None:
                 continue
-            if not _is_number(value) or value <= 0:
+            if not is_number(value) or value <= 0:
                 yield f"{option}={value!r} must be a number of seconds above 0"
             elif value > LONGEST:
                 yield f"{option}={value!r} must be at most {LONGEST:.0f} seconds"
@@ -255,13 +255,9 @@ def _place(function: Callable[..., Any]) -> str:
     return f"{function.__module__}.{getattr(function, '__qualname__', type(function).__qualname__)}"
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
 def is_delay(value: Any) -> bool:
     """Return whether the value is a valid delay in seconds."""
-    return _is_number(value) and 0 <= value <= LONGEST
+    return is_number(value) and 0 <= value <= LONGEST
 
 
 def longest_timeouts() -> dict[str, float]:

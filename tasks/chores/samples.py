@@ -11,6 +11,7 @@ from django.db.models import Model, OuterRef, QuerySet
 from django.db.models.expressions import Combinable
 from django.utils import timezone
 
+from stator.graph.durations import seconds_of
 from stator.models import Depth, Now, Stats
 from tasks.models import Queue, Task
 from tasks.queue.expressions import CountOf, FirstOf, for_each
@@ -56,7 +57,7 @@ def sample(using: str) -> bool:
         return False
     found = list(_waiting(using))
     depths = {
-        label_of(each.name): (each.waiting, max(0.0, (each.now - (each.since or each.now)).total_seconds()))
+        label_of(each.name): (each.waiting, seconds_of(each.now - (each.since or each.now)))
         for each in found
         if each.waiting
     }

@@ -1,7 +1,5 @@
 """Subcommands of ``manage.py tasks`` for operators: list queues and dead letters, requeue, cancel, pause, resume."""
 
-import getpass
-import os
 from argparse import ArgumentParser
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -9,13 +7,12 @@ from dataclasses import asdict
 from difflib import get_close_matches
 from typing import Any
 
-from django.core.management.base import CommandError
 from django.db import connections
 from django.db.models import QuerySet
 
-from stator.graph.durations import span
+from stator.commands.answer import Answer, BadInput, actor, table
+from stator.graph.durations import seconds_of, span
 from stator.models import Now
-from stator.texts import escape
 from tasks.exceptions import TaskError
 from tasks.models import Queue, Task
 from tasks.queue.attempt_counts import attempts_of
@@ -24,30 +21,22 @@ from tasks.queue.figures import figures_by_database, figures_of, together
 from tasks.queue.rules import queue_name_problem
 from tasks.sharding.task_ids import database_of, home, in_order
 
-WRONG = 2
 MOST_QUEUES, MOST_LETTERS, MOST_NAMED = 1000, 10_000, 1000
 HEADS = ["queue", "waiting", "oldest", "later", "running", "dead", "workers", "paused"]
 LETTER_HEADS = ["task", "queue", "action", "attempts", "errored", "the last error"]
-
-Told = tuple[Any, list[str]]
-
-
-def wrong(message: str) -> CommandError:
-    """Return an error with exit code 2; the message is one line."""
-    return CommandError(message, returncode=WRONG)
 
 
 def named(name: str) -> Any:
     """Return the queue with this name, and the database's time as ``read_at``; raise an error if there is none."""
     if problem := queue_name_problem(name):
-        raise wrong(problem)
+        raise BadInput(problem)
     queues: QuerySet[Queue] = QuerySet(Queue, using=home())
     queue = queues.filter(name=name).annotate(read_at=Now()).first()
     if queue is not None:
         return queue
     close = get_close_matches(name, queues.order_by("name").values_list("name", flat=True)[:MOST_QUEUES], 1)
     hint = f"did you mean {close[0]}?" if close else "see tasks queues"
-    raise wrong(f"there is no queue {name!r}; {hint}")
+    raise BadInput(f"there is no queue {name!r}; {hint}")
 
 
 # Subcommands
@@ -87,7 +76,7 @@ def add_subcommands(add: Callable[[str, str], ArgumentParser]) -> None:
 # Lists
 
 
-def list_queues(options: dict[str, Any]) -> Told:
+def list_queues(options: dict[str, Any]) -> Answer:
     """List all queues or the named ones, each with the counts of its tasks."""
     using = home()
     rows: QuerySet[Queue] = QuerySet(Queue, using=using).annotate(read_at=Now())
@@ -103,7 +92,7 @@ def list_queues(options: dict[str, Any]) -> Told:
             "queue": queue.name, "kind": queue.kind, **asdict(figures), "workers": queue.live_workers(),
             "paused": paused, "pause": queue.pause_description if paused else "",
         })  # fmt: skip
-    return data, table(HEADS, map(_queue_row, data)) if data else ["There are no queues."]
+    return Answer(data, table(HEADS, map(_queue_row, data)) if data else ["There are no queues."])
 
 
 def _queue_row(told: dict[str, Any]) -> list[str]:
@@ -113,11 +102,11 @@ def _queue_row(told: dict[str, Any]) -> list[str]:
     return [told["queue"], told["waiting"], oldest, *counts, str(len(told["workers"])), paused]
 
 
-def list_dead(options: dict[str, Any]) -> Told:
+def list_dead(options: dict[str, Any]) -> Answer:
     """List dead letters, the latest first within each database."""
     limit = options["limit"]
     if not 0 < limit <= MOST_LETTERS:
-        raise wrong(f"--limit {limit} must be from 1 to {MOST_LETTERS:,}")
+        raise BadInput(f"--limit {limit} must be from 1 to {MOST_LETTERS:,}")
     queues = [named(options["queue"])] if options["queue"] else None
     data: list[dict[str, Any]] = []
     for alias in _databases(queues):
@@ -129,36 +118,36 @@ def list_dead(options: dict[str, Any]) -> Told:
         attempts = attempts_of(letters, alias)
         data += [_letter(task, attempts[task.pk]) for task in letters]
     if not data:
-        return data, ["There are no dead letters."]
+        return Answer(data, ["There are no dead letters."])
     more = [f"There may be more; raise --limit {limit}."] * (len(data) == limit)
     rows = [[str(one["task"]), *(one[name] for name in ("queue", "action")), str(one["attempts"]),
              f"{span(one['age'])} ago", one["error"] or "-"] for one in data]  # fmt: skip
-    return data, [*table(LETTER_HEADS, rows), *more]
+    return Answer(data, [*table(LETTER_HEADS, rows), *more])
 
 
 def _letter(task: Any, attempts: int) -> dict[str, Any]:
     return {
         "task": task.pk, "database": task._state.db, "queue": task.queue.name, "action": task.action, "key": task.key,
         "attempts": attempts,
-        "age": max(0.0, (task.read_at - task.state_changed).total_seconds()), "error": last_error(task),
+        "age": seconds_of(task.read_at - task.state_changed), "error": last_error(task),
     }  # fmt: skip
 
 
 # Actions
 
 
-def requeue(options: dict[str, Any]) -> Told:
+def requeue(options: dict[str, Any]) -> Answer:
     """Requeue dead letters and report how many."""
     ids, name = options["ids"], options["queue"]
     if bool(ids) == bool(name):
-        raise wrong("choose dead letters: either their numbers, or --queue NAME; see tasks dead")
+        raise BadInput("choose dead letters: either their numbers, or --queue NAME; see tasks dead")
     rows = [each.tasks.all() for each in named(name).copies()] if name else _rows_of(ids)
     count, due = 0, []
     for part in rows:
         try:
-            done = part.requeue(options["reason"], actor=_actor(), per_minute=options["per_minute"])
+            done = part.requeue(options["reason"], actor=actor(), per_minute=options["per_minute"])
         except TaskError as error:
-            raise wrong(f"--per-minute: {error}") from error
+            raise BadInput(f"--per-minute: {error}") from error
         count += done.count
         due += [done.last_due] if done.last_due else []
     requeued = f"{count:,} of {len(ids):,} requeued" if ids else f"{count:,} of queue {name} requeued"
@@ -169,35 +158,35 @@ def requeue(options: dict[str, Any]) -> Told:
         others = "; there are more: repeat the command after these are done"
     until = f"; the last is due at {max(due).isoformat(' ', 'seconds')}" if due else ""
     last_due = max(due).isoformat() if due else None
-    return {"requeued": count, "named": len(ids), "last_due": last_due}, [f"{requeued}{until}{others}."]
+    return Answer({"requeued": count, "named": len(ids), "last_due": last_due}, [f"{requeued}{until}{others}."])
 
 
-def cancel(options: dict[str, Any]) -> Told:
+def cancel(options: dict[str, Any]) -> Answer:
     """Cancel tasks and report how many."""
     ids = options["ids"]
-    count = sum(part.cancel(options["reason"], actor=_actor(), running=options["running"]) for part in _rows_of(ids))
+    count = sum(part.cancel(options["reason"], actor=actor(), running=options["running"]) for part in _rows_of(ids))
     others = "; the others are gone, have ended, or are running (--running cancels these)" if count < len(ids) else ""
-    return {"canceled": count, "named": len(ids)}, [f"{count:,} of {len(ids):,} canceled{others}."]
+    return Answer({"canceled": count, "named": len(ids)}, [f"{count:,} of {len(ids):,} canceled{others}."])
 
 
-def pause(options: dict[str, Any]) -> Told:
+def pause(options: dict[str, Any]) -> Answer:
     """Pause a queue and return its pauses."""
     queue = named(options["name"])
     if not (options["publish"] or options["claim"]):
-        raise wrong("choose what to pause: --publish, --claim or both")
+        raise BadInput("choose what to pause: --publish, --claim or both")
     given = {name: options[name] for name in ("publish", "claim", "reason", "seconds")}
     try:
-        queue.pause(**given, author=_actor())
+        queue.pause(**given, author=actor())
     except TaskError as error:
-        raise wrong(f"--for: {error}") from error
-    return _pauses_of(queue), [f"Queue {queue.name}: {_paused_words(queue)}."]
+        raise BadInput(f"--for: {error}") from error
+    return Answer(_pauses_of(queue), [f"Queue {queue.name}: {_paused_words(queue)}."])
 
 
-def resume(options: dict[str, Any]) -> Told:
+def resume(options: dict[str, Any]) -> Answer:
     """Resume a queue and return its pauses."""
     queue = named(options["name"])
-    queue.resume(author=_actor())
-    return _pauses_of(queue), [f"Queue {queue.name} is resumed."]
+    queue.resume(author=actor())
+    return Answer(_pauses_of(queue), [f"Queue {queue.name} is resumed."])
 
 
 def _pauses_of(queue: Any) -> dict[str, Any]:
@@ -227,27 +216,11 @@ def _databases(queues: Iterable[Any] | None) -> list[str]:
 def _rows_of(ids: list[int]) -> list[Any]:
     """Return querysets of tasks by their numbers, one for each database."""
     if len(ids) > MOST_NAMED:
-        raise wrong(f"{len(ids):,} are too many; name at most {MOST_NAMED:,} tasks at once")
+        raise BadInput(f"{len(ids):,} are too many; name at most {MOST_NAMED:,} tasks at once")
     by_alias: dict[str, list[int]] = defaultdict(list)
     for pk in ids:
         alias = database_of(pk) if 0 < pk < 1 << 63 else None
         if alias is None:
-            raise wrong(f"{pk} cannot be the number of a task; see tasks dead")
+            raise BadInput(f"{pk} cannot be the number of a task; see tasks dead")
         by_alias[alias].append(pk)
     return [Task.objects.using(alias).filter(pk__in=pks) for alias, pks in by_alias.items()]
-
-
-def table(heads: list[str], rows: Iterable[list[str]]) -> list[str]:
-    """Return the lines of a table, with columns as wide as their content."""
-    cells = [heads, *([escape(text) for text in row] for row in rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(heads))]
-    return ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in cells]
-
-
-def _actor() -> str:
-    """Return the name of the operating system's user who runs the command."""
-    try:
-        return getpass.getuser()
-    except (KeyError, ImportError, OSError):
-        # A container may run as a user id without a name.
-        return f"user {os.getuid()}"

@@ -7,7 +7,8 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 
-from tasks.commands.operating import Told, named, wrong
+from stator.commands.answer import Answer, BadInput
+from tasks.commands.operating import named
 from tasks.models import Queue
 from tasks.queue.rules import NAME
 from tasks.sharding.task_ids import home
@@ -49,7 +50,7 @@ def add_subcommands(add: Callable[[str, str], ArgumentParser]) -> None:
         listed.add_argument("--no-http-actions", action="store_const", const=[], dest="http_actions", help=text)
 
 
-def create(options: dict[str, Any]) -> Told:
+def create(options: dict[str, Any]) -> Answer:
     """Create a queue and report its rules."""
     name, key = options["name"], options["exclusive_key"]
     kind = Queue.Kind.EXCLUSIVE if key else Queue.Kind.SIMPLE
@@ -59,24 +60,24 @@ def create(options: dict[str, Any]) -> Told:
         with transaction.atomic(using=home()):
             queue.save(force_insert=True)
     except IntegrityError as error:
-        raise wrong(f"there is a queue {name!r} already; change it with: tasks queue set") from error
+        raise BadInput(f"there is a queue {name!r} already; change it with: tasks queue set") from error
     except ValidationError as error:
         raise _refused(error) from error
-    return _as_dict(queue), [f"Queue {name} is created: {_line(queue)}."]
+    return Answer(_as_dict(queue), [f"Queue {name} is created: {_line(queue)}."])
 
 
-def configure(options: dict[str, Any]) -> Told:
+def configure(options: dict[str, Any]) -> Answer:
     """Change the given rules of a queue and report its rules."""
     queue, given = named(options["name"]), _given(options)
     if not given:
-        raise wrong("choose at least one rule to change; see tasks queue set --help")
+        raise BadInput("choose at least one rule to change; see tasks queue set --help")
     for name, value in given.items():
         setattr(queue, name, value)
     try:
         queue.save(update_fields=list(given))
     except ValidationError as error:
         raise _refused(error) from error
-    return _as_dict(queue), [f"Queue {queue.name}: {_line(queue)}."]
+    return Answer(_as_dict(queue), [f"Queue {queue.name}: {_line(queue)}."])
 
 
 ACTS = {"create": create, "set": configure}
@@ -92,9 +93,9 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
 
 def _refused(error: ValidationError) -> Exception:
     if not hasattr(error, "error_dict"):
-        return wrong(f"QUEUE {error.messages[0]}")
+        return BadInput(f"QUEUE {error.messages[0]}")
     field, messages = next(iter(error.message_dict.items()))
-    return wrong(f"{_option('http_action' if field == 'http_actions' else field)}: {messages[0]}")
+    return BadInput(f"{_option('http_action' if field == 'http_actions' else field)}: {messages[0]}")
 
 
 def _as_dict(queue: Any) -> dict[str, Any]:

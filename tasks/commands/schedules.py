@@ -6,9 +6,9 @@ from typing import Any
 
 from django.db.models import QuerySet
 
+from stator.commands.answer import Answer, BadInput, table
 from stator.graph.durations import span
 from stator.models import Now
-from tasks.commands.operating import Told, table, wrong
 from tasks.datetimes import aware
 from tasks.schedules.schedules import Schedule, ScheduleQuerySet
 from tasks.sharding.task_ids import home
@@ -29,11 +29,11 @@ def add_subcommands(add: Callable[[str, str], ArgumentParser]) -> None:
         changes.add_argument(f"--{name}", action="store_const", const=name, dest="change", help=help_text)
 
 
-def schedules(options: dict[str, Any]) -> Told:
+def schedules(options: dict[str, Any]) -> Answer:
     """List the schedules, or change those that are named."""
     names, entity, change = options["names"], options["entity"], options["change"]
     if change and not names:
-        raise wrong(f"--{change} needs the names of schedules; see tasks schedules")
+        raise BadInput(f"--{change} needs the names of schedules; see tasks schedules")
     rows: ScheduleQuerySet = Schedule.objects.using(home())
     if names:
         rows = rows.filter(name__in=names)
@@ -41,7 +41,7 @@ def schedules(options: dict[str, Any]) -> Told:
         rows = rows.filter(entity=entity)
     for name in names:
         if not rows.filter(name=name).exists():
-            raise wrong(
+            raise BadInput(
                 f"there is no schedule {name!r}{f' of entity {entity!r}' if entity else ''}; see tasks schedules"
             )
     count = _change(rows, change) if change else 0
@@ -50,7 +50,7 @@ def schedules(options: dict[str, Any]) -> Told:
     data = [_as_json(schedule) for schedule in listed[:MOST]]
     lines = [f"{count:,} {'schedule' if count == 1 else 'schedules'} {DONE[change]}."] if change else []
     lines += table(HEADS, map(_row, listed[:MOST])) if listed else ["There are no schedules."]
-    return data, lines + [f"There are more than {MOST:,}; name some."] * (len(listed) > MOST)
+    return Answer(data, lines + [f"There are more than {MOST:,}; name some."] * (len(listed) > MOST))
 
 
 def _change(rows: ScheduleQuerySet, change: str) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 
 from django.db.models import Q, QuerySet
 
+from stator.graph.durations import seconds_of
 from stator.models import Now, Worker
 from stator.signals import on_heartbeat
 from tasks.actions.registry import registry
@@ -164,7 +165,7 @@ def _asked(rows: QuerySet[Claimant]) -> dict[Any, dict[str, float]]:
     found: dict[Any, dict[str, float]] = defaultdict(dict)
     latest = rows.annotate(read_at=Now()).order_by("-seen", "pk").values_list("queue", "worker", "seen", "read_at")
     for queue, worker, seen, now in latest[:MOST_CLAIMANTS]:
-        found[queue][worker] = max(0.0, (now - seen).total_seconds())
+        found[queue][worker] = seconds_of(now - seen)
     return found
 
 

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import pairwise
-from math import isfinite
 from zoneinfo import ZoneInfo, available_timezones
 
 from cronsim import CronSim, CronSimError
+
+from stator.graph.options import is_number
 
 # Seconds after which the rule "skip" counts a tick as missed; far later than running workers are.
 MISSED_AFTER = 60.0
@@ -70,9 +71,9 @@ class Timetable:
         found = _zone_problems(self.zone) or (_cron_problems(self.cron, self.zone) if self.cron else {})
         if (self.period is None) == (not self.cron):
             return {"period": "a schedule has either a period or a cron expression"}
-        if self.period is not None and not (_is_number(self.period) and 0 < self.period <= LONGEST_PERIOD):
+        if self.period is not None and not (is_number(self.period) and 0 < self.period <= LONGEST_PERIOD):
             return {"period": f"period={self.period!r} must be a number of seconds above 0 and at most ten years"}
-        if not (_is_number(self.jitter) and self.jitter >= 0):
+        if not (is_number(self.jitter) and self.jitter >= 0):
             return {**found, "jitter": f"jitter={self.jitter!r} must be a number of seconds, at least 0"}
         if not found and self.jitter and self.jitter >= (gap := self.shortest()) / 2:
             found["jitter"] = f"jitter={self.jitter:g} must be less than half of the {gap:g} s between ticks"
@@ -229,7 +230,3 @@ def _last_match(cron: str, zone: str, earliest: datetime, moment: datetime) -> d
             break
         latest = match
     return latest
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)

@@ -10,9 +10,9 @@ from stator.commands.answer import Answer
 from stator.commands.arguments import Options, database_of, models_of
 from stator.commands.doctor import clocks, crew, postgresql, standing, tables
 from stator.commands.doctor.finding import FAIL, WARN, Finding
-from stator.commands.figures import databases_of
 from stator.graph.failures import bounded
 from stator.models import StatorModel
+from stator.rows.meta import by_database
 
 HELP = (
     "Check databases, tables, rows and workers for problems, and say how to fix them. "
@@ -49,7 +49,7 @@ def run(options: Options) -> Answer:
     models = models_of([])
     found = [
         finding
-        for alias in databases_of(models, options)
+        for alias in by_database(models, options["database"])
         for finding in examine(alias, [model for model in models if database_of(options, model) == alias])
     ]
     levels = {finding.level for finding in found}

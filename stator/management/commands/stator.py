@@ -1,11 +1,11 @@
 """The command ``stator``; its subcommands are in ``stator.commands``."""
 
-import sys
 from typing import Any, cast
 
 from django.core.management.base import CommandParser
 
 from stator.commands import SUBCOMMANDS
+from stator.commands.answer import Answer
 from stator.commands.arguments import Options, check_database_name
 from stator.terminal import SubcommandParser, TerminalCommand
 
@@ -29,10 +29,7 @@ class Command(TerminalCommand):
             )
             module.add_arguments(part)
 
-    def act(self, options: dict[str, Any]) -> None:
-        """Print the answer, and exit with its code."""
+    def act(self, options: dict[str, Any]) -> Answer:
+        """Run the subcommand."""
         check_database_name(options["database"])
-        answer = SUBCOMMANDS[options["subcommand"]].run(cast("Options", options))
-        self.answer(answer.data, answer.lines, as_json=options["json"])
-        if answer.code:
-            sys.exit(answer.code)
+        return SUBCOMMANDS[options["subcommand"]].run(cast("Options", options))

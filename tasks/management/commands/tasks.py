@@ -12,11 +12,11 @@ from django.db import DatabaseError, IntegrityError, InterfaceError, router, tra
 from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 
+from stator.commands.answer import Answer, BadInput
 from stator.terminal import SubcommandParser, TerminalCommand
 from tasks.commands import operating
 from tasks.commands import queues as queue_commands
 from tasks.commands import schedules as schedule_commands
-from tasks.commands.operating import Told, wrong
 from tasks.datetimes import aware, moment_problem, stored
 from tasks.models import Queue
 from tasks.queue.consumers import Consumer, Verb
@@ -93,29 +93,27 @@ class Command(TerminalCommand):
         shards = self.add_subcommand(groups, "shards", shards_help)
         shards.add_argument("--repair", action="store_true", help="Create missing copies and repair the others.")
 
-    def act(self, options: dict[str, Any]) -> None:
-        """Run the subcommand and print its answer."""
-        act = _act(options)
-        data, lines = act(options)
-        self.answer(data, lines, as_json=options["json"])
+    def act(self, options: dict[str, Any]) -> Answer:
+        """Run the subcommand."""
+        return _act(options)(options)
 
 
-def _act(options: dict[str, Any]) -> Callable[[dict[str, Any]], Told]:
+def _act(options: dict[str, Any]) -> Callable[[dict[str, Any]], Answer]:
     if options["act"] == "token":
         return TOKEN_ACTS[options["token"]]
     return queue_commands.ACTS[options["queue_act"]] if options["act"] == "queue" else ACTS[options["act"]]
 
 
-def _create(options: dict[str, Any]) -> Told:
+def _create(options: dict[str, Any]) -> Answer:
     names = set(options["queue"])
     if bool(names) == options["all_queues"]:
-        raise wrong("choose the queues of the token: either --queue NAME, once or more, or --all-queues")
+        raise BadInput("choose the queues of the token: either --queue NAME, once or more, or --all-queues")
     for name in sorted(names):
         if problem := queue_name_problem(name):
-            raise wrong(problem)
+            raise BadInput(problem)
     queues = list(Queue.objects.filter(name__in=names))
     if unknown := sorted(names - {queue.name for queue in queues}):
-        raise wrong(f"there is no queue {unknown[0]!r}; see tasks queues")
+        raise BadInput(f"there is no queue {unknown[0]!r}; see tasks queues")
     consumer = Consumer(
         name=options["name"],
         all_queues=options["all_queues"],
@@ -132,28 +130,28 @@ def _create(options: dict[str, Any]) -> Told:
             consumer.queues.set(queues)
     except ValidationError as error:
         field, messages = next(iter(error.message_dict.items()))
-        raise wrong(f"{field.strip('_')}: {messages[0]}") from error
+        raise BadInput(f"{field.strip('_')}: {messages[0]}") from error
     except IntegrityError as error:
-        raise wrong(f"there is a consumer {options['name']!r} already; choose another name") from error
-    return {**_as_json(consumer), "token": token}, [token]
+        raise BadInput(f"there is a consumer {options['name']!r} already; choose another name") from error
+    return Answer({**_as_json(consumer), "token": token}, [token])
 
 
-def _list(options: object) -> Told:
+def _list(options: object) -> Answer:
     consumers = Consumer.objects.prefetch_related("queues").order_by("name")[:MOST_LISTED]
     data = [_as_json(consumer) for consumer in consumers]
-    return data, [_line(one) for one in data] or ["There are no consumers; create one with: tasks token create"]
+    return Answer(data, [_line(one) for one in data] or ["There are no consumers; create one with: tasks token create"])
 
 
-def _revoke(options: dict[str, Any]) -> Told:
+def _revoke(options: dict[str, Any]) -> Answer:
     consumer = Consumer.objects.filter(name=options["name"]).first()
     if consumer is None:
-        raise wrong(f"there is no consumer {options['name']!r}; see tasks token list")
+        raise BadInput(f"there is no consumer {options['name']!r}; see tasks token list")
     consumer.enabled = False
     consumer.save(update_fields=["enabled"])
-    return _as_json(consumer), [f"{consumer.name} is disabled; its token is no longer valid"]
+    return Answer(_as_json(consumer), [f"{consumer.name} is disabled; its token is no longer valid"])
 
 
-def _shards(options: dict[str, bool]) -> Told:
+def _shards(options: dict[str, bool]) -> Answer:
     repaired = mirror_all() if options["repair"] else {}
     queues = spread()
     figures = figures_by_database(queues)
@@ -167,7 +165,7 @@ def _shards(options: dict[str, bool]) -> Told:
         for queue in queues
         for alias in queue.databases
     ]
-    return data, [_shard_line(one) for one in data] or ["No queue is spread over several databases."]
+    return Answer(data, [_shard_line(one) for one in data] or ["No queue is spread over several databases."])
 
 
 def _state_of(queue: Queue, alias: str) -> str:
@@ -225,15 +223,15 @@ def _expires(text: str | None, using: str) -> datetime | None:
     except ValueError:
         moment = None
     if moment is None:
-        raise wrong(f"--expires {text!r} is not a date or time; write 2030-01-31 or 2030-01-31T12:00Z")
+        raise BadInput(f"--expires {text!r} is not a date or time; write 2030-01-31 or 2030-01-31T12:00Z")
     if not isinstance(moment, datetime):
         moment = datetime(moment.year, moment.month, moment.day)  # noqa: DTZ001 - made aware below
     if timezone.is_naive(moment):
         moment = timezone.make_aware(moment)
     if moment <= datetime.now(UTC):
-        raise wrong(f"--expires {text!r} is in the past")
+        raise BadInput(f"--expires {text!r} is in the past")
     if found := moment_problem(moment):
-        raise wrong(f"--expires {text!r} {found}")
+        raise BadInput(f"--expires {text!r} {found}")
     return stored(moment, using)
 
 
