@@ -39,7 +39,7 @@ from stator.rows.fields import (
 )
 from stator.rows.hooks import AttemptRecords, ModelHooks, register_hooks
 from stator.rows.indexes import add_indexes
-from stator.rows.meta import home_of, options_of, owner_of
+from stator.rows.meta import column_of, field_of, home_of, options_of, owner_of
 from stator.rows.pauses import Pause
 from stator.rows.reconcile import look_again, watched_fields, watched_values
 from stator.rows.reports import History, Report
@@ -72,7 +72,9 @@ __all__ = [
     "Trouble",
     "Version",
     "Worker",
+    "column_of",
     "compared",
+    "field_of",
     "home_of",
     "ids_of",
     "move_rows",

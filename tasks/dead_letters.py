@@ -17,7 +17,7 @@ from stator.models import History, Now, Report, names_of, worker_of
 from tasks.conf import load_settings
 from tasks.models import Run, Task
 from tasks.queue import runs
-from tasks.queue.expressions import Later
+from tasks.rows.clock import Later
 
 logger = logging.getLogger("tasks.dead_letters")
 

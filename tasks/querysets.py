@@ -13,9 +13,10 @@ from stator.models import Now, ids_of, move_rows, tokens_of
 from tasks.conf import load_settings
 from tasks.exceptions import TaskError
 from tasks.queue.eligibility import attempts_left, with_metadata
-from tasks.queue.expressions import Later
 from tasks.queue.operator_actions import Requeued, cancel_many, requeue_many
-from tasks.queue.rules import TERMINAL
+from tasks.rows.clock import Later
+from tasks.rows.tables import run_rows
+from tasks.rows.tasks import TERMINAL
 
 STATUSES = ("invisible", "pending", "running", "completed", "canceled", "errored")
 
@@ -144,4 +145,4 @@ class TaskQuerySet(QuerySet[Any]):
 
     @property
     def _runs(self) -> QuerySet[Model]:
-        return QuerySet(self.model.runs.rel.related_model, using=self.db)
+        return run_rows(self.db)

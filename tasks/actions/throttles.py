@@ -8,12 +8,12 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from django.apps import apps
 from django.db import models
 from django.db.models import Exists, F, OuterRef
 
 from stator.models import MomentField, Now
 from tasks.actions.frequency import KEY_LENGTH, Frequency
+from tasks.rows.tables import task_rows
 
 # Tries if another worker changes the row at the same time; then the attempt is put off.
 TRIES = 5
@@ -126,6 +126,5 @@ def prune(using: str) -> int:
 
 
 def _ended(slots: Any, using: str) -> Any:
-    tasks = apps.get_model("tasks", "Task")._base_manager.using(using)
-    held = tasks.filter(pk=OuterRef("task"), state_claim=OuterRef("token"))
+    held = task_rows(using).filter(pk=OuterRef("task"), state_claim=OuterRef("token"))
     return slots.exclude(Exists(held))

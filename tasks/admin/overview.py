@@ -28,8 +28,9 @@ from stator.capabilities import capabilities_of
 from stator.graph.durations import span
 from stator.models import Now
 from tasks.models import Claimant, Queue, Task
-from tasks.queue.claimants import CLAIMANT_ALIVE
-from tasks.queue.expressions import Later, for_each
+from tasks.queue.expressions import for_each
+from tasks.rows.claimants import CLAIMANT_ALIVE
+from tasks.rows.clock import Later
 
 # The most queues that are shown: paused ones first, then those with waiting tasks, then the rest, each by name.
 SHOWN = 50

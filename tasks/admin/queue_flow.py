@@ -13,9 +13,9 @@ from stator.graph.durations import span
 from stator.models import Now
 from tasks.datetimes import aware
 from tasks.models import Queue, Task
-from tasks.queue.expressions import Later
-from tasks.queue.queues import label_of
-from tasks.queue.rules import TERMINAL
+from tasks.rows.clock import Later
+from tasks.rows.queues import label_of
+from tasks.rows.tasks import TERMINAL
 
 MINUTES = 60
 

@@ -24,11 +24,11 @@ from tasks.admin.queue_flow import flow_of
 from tasks.conf import LONGEST
 from tasks.exceptions import ShardUnavailable
 from tasks.models import Queue
-from tasks.queue.claimants import CLAIMANT_ALIVE
-from tasks.queue.expressions import Later
 from tasks.queue.figures import Figures, figures_by_database, figures_of, together
 from tasks.queue.rules import MOST, NAME
 from tasks.queue.serving import service_of
+from tasks.rows.claimants import CLAIMANT_ALIVE
+from tasks.rows.clock import Later
 
 NONE = "\N{EM DASH}"
 MOST_WORKERS = 100

@@ -26,7 +26,7 @@ from tasks.models import Queue, Task
 from tasks.querysets import STATUSES
 from tasks.queue import unserved
 from tasks.queue.priorities import shown_priority
-from tasks.queue.rules import TERMINAL
+from tasks.rows.tasks import TERMINAL
 
 FIELDS = (
     ("queue", "action", "key"),

@@ -20,7 +20,8 @@ from tasks.models import Queue, Run, Task
 from tasks.querysets import TaskQuerySet
 from tasks.queue.attempt_counts import attempts_of
 from tasks.queue.consumers import Consumer, Verb, is_of, prefix_of
-from tasks.sharding.task_ids import database_of, home
+from tasks.rows.queues import home
+from tasks.sharding.task_ids import database_of
 
 
 class ApiRequest(HttpRequest):

@@ -12,7 +12,8 @@ from stator.statements import Parameter
 from tasks.api.bodies import is_storable
 from tasks.models import Queue, Run, Task
 from tasks.queue.consumers import Consumer
-from tasks.sharding.task_ids import BITS, home
+from tasks.rows.queues import home
+from tasks.sharding.task_ids import BITS
 
 Row = TypeVar("Row")
 

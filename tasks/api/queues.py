@@ -11,7 +11,7 @@ from tasks.api.errors import Conflict, Forbidden
 from tasks.api.queue_schemas import DeletedOut, PauseIn, QueueIn, QueueOut, QueueSettings, QueuesOut
 from tasks.api.schemas import MOST_ON_PAGE, HealthOut
 from tasks.models import Queue
-from tasks.sharding.task_ids import home
+from tasks.rows.queues import home
 
 router = Router(tags=["queues"])
 

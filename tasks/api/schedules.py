@@ -18,7 +18,7 @@ from tasks.api.schemas import BIGINT, MOST_ON_PAGE
 from tasks.exceptions import ActionNotAllowed
 from tasks.models import Queue, Schedule
 from tasks.queue.consumers import Consumer
-from tasks.sharding.task_ids import home
+from tasks.rows.queues import home
 
 router = Router(tags=["schedules"])
 

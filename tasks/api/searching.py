@@ -20,7 +20,8 @@ from tasks.models import Queue, Task
 from tasks.querysets import TaskQuerySet
 from tasks.queue.consumers import Consumer
 from tasks.queue.runs import of_task
-from tasks.sharding.task_ids import home, in_order
+from tasks.rows.queues import home
+from tasks.sharding.task_ids import in_order
 
 router = Router(tags=["searching"])
 

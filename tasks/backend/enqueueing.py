@@ -20,7 +20,7 @@ from tasks.conf import load_settings
 from tasks.datetimes import stored
 from tasks.exceptions import PublishRefused, QueuePaused
 from tasks.inserts import BATCH, insert_with_keys
-from tasks.queue.expressions import Later
+from tasks.rows.clock import Later
 from tasks.sharding.shards import any_copy
 
 # The statement inserts nothing if the queue is missing, exclusive, paused or in several databases. Columns that it does

@@ -14,7 +14,8 @@ from django.db.models.functions import Cast, JSONObject
 from django.db.models.sql.compiler import SQLCompiler
 
 from tasks.datetimes import moment_of_text
-from tasks.sharding.task_ids import home
+from tasks.rows.queues import home
+from tasks.rows.tables import task_rows
 
 RowT = TypeVar("RowT", bound=Model)
 
@@ -94,7 +95,7 @@ def with_history(rows: QuerySet[RowT]) -> QuerySet[RowT]:
 
 def add_history(row: Row) -> None:
     """Read the history of a task that was loaded without it: one statement."""
-    rows: QuerySet[Model] = QuerySet(apps.get_model("tasks", "Task"), using=row._state.db).filter(pk=row.pk)
+    rows = task_rows(row._state.db).filter(pk=row.pk)
     row.__dict__.update(with_history(rows).values(EVENTS, REPORT).first() or {})
 
 

@@ -9,8 +9,8 @@ from django.db.models.functions import Least
 from stator.models import History, Report
 from tasks.conf import LONGEST, load_settings
 from tasks.models import Claimant, Queue, Task
-from tasks.queue.expressions import Later
-from tasks.queue.rules import TERMINAL
+from tasks.rows.clock import Later
+from tasks.rows.tasks import TERMINAL
 
 # Tasks in one transaction, and parts of shared tasks.
 BATCH = 1000

@@ -16,8 +16,8 @@ from stator.models import Depth, Now, Stats
 from tasks.models import Queue, Task
 from tasks.queue.expressions import CountOf, FirstOf, for_each
 from tasks.queue.figures import waiting_in
-from tasks.queue.queues import label_of
-from tasks.queue.rules import TERMINAL
+from tasks.rows.queues import label_of
+from tasks.rows.tasks import TERMINAL
 
 # Queues that are sampled, and tasks that are counted in each: those that wait, and those that ended in an hour.
 QUEUES, WAITING, ENDED = 1000, 100_000, 1_000_000

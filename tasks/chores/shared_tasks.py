@@ -19,8 +19,9 @@ from tasks.chores.samples import sample
 from tasks.dead_letters import send_notices
 from tasks.models import Task
 from tasks.queue.expressions import is_one_of
+from tasks.rows.queues import home
 from tasks.sharding.replicas import mirror_all
-from tasks.sharding.task_ids import home, worked_in
+from tasks.sharding.task_ids import worked_in
 
 # Keys per statement.
 BATCH = 500

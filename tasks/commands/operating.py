@@ -19,7 +19,8 @@ from tasks.queue.attempt_counts import attempts_of
 from tasks.queue.explaining import last_error
 from tasks.queue.figures import figures_by_database, figures_of, together
 from tasks.queue.rules import queue_name_problem
-from tasks.sharding.task_ids import database_of, home, in_order
+from tasks.rows.queues import home
+from tasks.sharding.task_ids import database_of, in_order
 
 MOST_QUEUES, MOST_LETTERS, MOST_NAMED = 1000, 10_000, 1000
 HEADS = ["queue", "waiting", "oldest", "later", "running", "dead", "workers", "paused"]

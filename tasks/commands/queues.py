@@ -11,7 +11,7 @@ from stator.commands.answer import Answer, BadInput
 from tasks.commands.operating import named
 from tasks.models import Queue
 from tasks.queue.rules import NAME
-from tasks.sharding.task_ids import home
+from tasks.rows.queues import home
 
 SECONDS = {
     "lease": "How long a claim holds without a heartbeat.",

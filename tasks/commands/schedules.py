@@ -10,8 +10,8 @@ from stator.commands.answer import Answer, BadInput, table
 from stator.graph.durations import span
 from stator.models import Now
 from tasks.datetimes import aware
+from tasks.rows.queues import home
 from tasks.schedules.schedules import Schedule, ScheduleQuerySet
-from tasks.sharding.task_ids import home
 
 MOST = 1000
 HEADS = ["schedule", "timetable", "next", "last fired", "ticks", "dropped", "status"]

@@ -6,7 +6,8 @@ from typing import Any
 from django.db.models import Count, F, QuerySet
 
 from stator.models import History
-from tasks.queue.rules import TERMINAL
+from tasks.rows.tables import run_rows
+from tasks.rows.tasks import TERMINAL
 
 # The columns of parts from which their attempts are counted.
 OF_PARTS = ("whole", "worker_count", "state", "state_version", "state_attempts")
@@ -31,7 +32,7 @@ def _of_ended(ended: list[Any], using: str | None) -> dict[int, int]:
     if not ended:
         return {}
     model = type(ended[0])
-    runs: QuerySet[Any] = QuerySet(model.runs.rel.related_model, using=using)
+    runs = run_rows(using)
     counted = dict(
         runs.filter(task__in=[task.pk for task in ended], version=F("task__state_version") - 1)
         .values_list("task")

@@ -26,6 +26,7 @@ from tasks.exceptions import TaskError
 from tasks.messages import check_json, check_lease, check_metadata, check_worker, worker_digits
 from tasks.queue import runs, single_statement
 from tasks.queue.eligibility import allowed, attempts_left, in_line, lease_end, picker, renewed_end
+from tasks.rows.tables import queue_rows, run_rows
 from tasks.sharding import shards
 
 logger = logging.getLogger("tasks.queues")
@@ -101,7 +102,7 @@ class TaskClaim:
         if not unexpected and (renewed := single_statement.hold(self._claim, self.worker, lease, settings)):
             self._note_hold(sent, *renewed)
             return
-        queues: QuerySet[Any] = QuerySet(type(self.task).queue.field.related_model, using=self._using)
+        queues = queue_rows(self._using)
         until = renewed_end(lease, longest, settings, queues, self._run)
         if not claims.hold(self._claim, until, where=allowed(self.worker)):
             if self._claim.still_mine():
@@ -200,12 +201,12 @@ class TaskClaim:
 
     @property
     def _run(self) -> QuerySet[Any]:
-        runs: QuerySet[Any] = QuerySet(type(self.task).runs.rel.related_model, using=self._using)
+        runs = run_rows(self._using)
         # Tasks that were claimed together share one token.
         return runs.filter(task=self.task.pk, token=self.token)
 
     def _count_errors(self) -> int:
-        runs: QuerySet[Any] = QuerySet(type(self.task).runs.rel.related_model, using=self._using)
+        runs = run_rows(self._using)
         mine = runs.filter(task=self.task.pk, worker=self.worker, version=self.task.state_version)
         return int(mine.aggregate(count=Sum("unexpected_errors"))["count"] or 0)
 
@@ -317,7 +318,7 @@ def _claim(
         kept = _without_second_parts(queue, worker, found)
         put_off[:] = _put_off(queue, kept)
         kept = [claim for claim in kept if claim not in put_off]
-        runs.note(model.runs.rel.related_model, kept, worker, lease, using)
+        runs.note(kept, worker, lease, using)
         return kept
 
     def lock() -> bool:
@@ -382,7 +383,7 @@ def _without_second_parts(queue: Any, worker: str, found: list[claims.Claim]) ->
     # A concurrent claim for the same worker waits here, and then sees what was claimed.
     queue.lock_worker(worker)
     tokens = {claim.token for claim in found}
-    runs: QuerySet[Any] = QuerySet(queue.tasks.model.runs.rel.related_model, using=queue._state.db)
+    runs = run_rows(queue._state.db)
     held = runs.filter(worker=worker, task__whole__in=wholes, task__state_claim=F("token")).exclude(token__in=tokens)
     taken = set(held.values_list("task__whole", flat=True))
     kept = []

@@ -7,7 +7,6 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from django.apps import apps
 from django.db import connections
 from django.db.models import (
     BooleanField,
@@ -31,7 +30,10 @@ from stator.capabilities import capabilities_of
 from stator.statements import Parameter
 from tasks.actions.registry import longest_timeouts
 from tasks.conf import LONGEST, Settings, lease_of_process, load_settings
-from tasks.queue.expressions import Later, Names, is_any
+from tasks.queue.expressions import Names, is_any
+from tasks.rows.clock import Later
+from tasks.rows.tables import queue_rows, run_rows
+from tasks.rows.tasks import names_nobody
 
 # Seconds after a task's timeout at which a worker process loses it, if it has not recorded the timeout by then.
 TO_RECORD = 5.0
@@ -89,18 +91,13 @@ def allowed(worker: Worker) -> Q:
     return Q(worker_ids=[]) | Q(Names(worker))
 
 
-def names_nobody() -> Case:
-    """Return the sort key that puts tasks with ``worker_ids`` before tasks for anyone."""
-    return Case(When(worker_ids=[], then=Value(1)), default=Value(0))
-
-
 def had_by(worker: Worker, rows: Rows, queue: Any, *, is_process: bool = False) -> list[Q]:
     """Return the conditions that exclude a worker from a task: its earlier claims of the task or of its other parts.
 
     A worker that completed one part of a shared task, or runs one, gets no other part, even with
     ``same_worker_again``. A worker process may have a task again if the queue has no ``worker_retries``.
     """
-    runs: Rows = QuerySet(rows.model.runs.rel.related_model, using=rows.db).filter(worker=worker)
+    runs = run_rows(rows.db).filter(worker=worker)
     of_parts = runs.filter(task__whole=OuterRef("whole"))
     again = queue.worker_retries
     if queue.same_worker_again or (is_process and again is None):
@@ -170,7 +167,7 @@ def lease_end_in_process(usual: float, since: Any) -> Any:
 
     ``since``: when the attempt began. The process ends the attempt at the timeout, and needs time to record that.
     """
-    queues: Rows = QuerySet(apps.get_model("tasks", "Queue"))
+    queues = queue_rows()
     # The timeout of an action comes before that of its queue.
     usually = _of_queue("timeout", LONGEST if load_settings().TIMEOUT is None else load_settings().TIMEOUT, queues)
     by_action = [When(action=name, then=Value(most)) for name, most in longest_timeouts().items()]

@@ -11,10 +11,11 @@ from stator.models import Reason, Report
 from tasks.actions.registry import declared, find
 from tasks.conf import load_settings
 from tasks.failures import NoHandler, last_line
-from tasks.queue.eligibility import attempts_left, names_nobody
+from tasks.queue.eligibility import attempts_left
 from tasks.queue.runs import of_task
 from tasks.queue.serving import service_of
 from tasks.queue.unserved import TROUBLE, reason_of, some
+from tasks.rows.tasks import names_nobody
 
 # The remedy for each reason. Reasons that are not listed keep the framework's remedy.
 REMEDIES = {

@@ -26,7 +26,6 @@ from django.db.models.lookups import IsNull
 from django.db.models.sql.compiler import SQLCompiler
 
 from stator.capabilities import capabilities_of
-from stator.models import Now
 
 # The most queries that one statement unites.
 UNITED = 100
@@ -117,34 +116,3 @@ class Names(Func):
         quoted = self.copy()
         quoted.source_expressions[1] = Value(json.dumps(named.value))
         return super(Names, quoted).as_sql(compiler, connection, template=template, arg_joiner=", ", **context)
-
-
-class Later(Func):
-    """The time ``seconds`` (a number or an expression) after ``since``; by default after the database's now.
-
-    Django cannot add a column of seconds to a time.
-    """
-
-    output_field = DateTimeField()
-    arity = 2
-
-    def __init__(self, seconds: Any, since: Any = None) -> None:
-        super().__init__(Now() if since is None else since, seconds)
-
-    def as_sql(self, compiler: Any, connection: Any, **context: Any) -> Any:  # type: ignore[override]
-        """Return the SQL for PostgreSQL."""
-        return super().as_sql(
-            compiler, connection, template="(%(expressions)s * interval '1 second')", arg_joiner=" + ", **context
-        )
-
-    def as_sqlite(self, compiler: Any, connection: Any, **context: Any) -> Any:
-        """Return the SQL for SQLite, which stores moments as text."""
-        template = "STRFTIME('%%%%Y-%%%%m-%%%%d %%%%H:%%%%M:%%%%f', %(expressions)s || ' seconds')"
-        return super().as_sql(compiler, connection, template=template, **context)
-
-    def as_mysql(self, compiler: Any, connection: Any, **context: Any) -> Any:
-        """Return the SQL for MySQL and MariaDB."""
-        swapped = self.copy()
-        swapped.source_expressions = self.source_expressions[::-1]
-        template = "TIMESTAMPADD(MICROSECOND, 1000000 * %(expressions)s)"
-        return Func.as_sql(swapped, compiler, connection, template=template, **context)

@@ -14,6 +14,7 @@ from tasks.conf import load_settings
 from tasks.messages import check_json, is_same_json
 from tasks.queue import single_statement
 from tasks.queue.claiming import TaskClaim
+from tasks.rows.tables import run_rows
 
 
 def find(model: Any, pk: Any, token: UUID, *, using: str | None = None) -> TaskClaim:
@@ -47,7 +48,7 @@ def find_many(queue: Any, tokens: Mapping[int, UUID]) -> list[TaskClaim]:
 
 def _workers(model: Any, using: str, held: list[claims.Claim]) -> dict[Any, str]:
     """Return the named workers that hold these claims, by task; worker processes have no names."""
-    runs: QuerySet[Any] = QuerySet(model.runs.rel.related_model, using=using)
+    runs = run_rows(using)
     tokens = {each.pk: each.token for each in held}
     mine = runs.filter(task__in=list(tokens), token__in=set(tokens.values()))
     return {pk: worker for pk, token, worker in mine.values_list("task", "token", "worker") if tokens[pk] == token}
@@ -68,7 +69,7 @@ def _ended_runs(queue: Any, tokens: Mapping[int, UUID], outcome: str) -> list[An
     """Return the runs of claims in a queue with these tokens, by task number, that ended with this outcome."""
     found: list[Any] = []
     for copy in queue.copies() if tokens else ():
-        runs: QuerySet[Any] = QuerySet(copy.tasks.model.runs.rel.related_model, using=copy._state.db)
+        runs = run_rows(copy._state.db)
         mine = runs.filter(task__queue=copy, task__in=list(tokens), token__in=set(tokens.values()), outcome=outcome)
         found += [run for run in mine if tokens[run.task_id] == run.token]
     return found
@@ -85,7 +86,7 @@ def resolve_many(results: Mapping[TaskClaim, Any]) -> list[TaskClaim]:
             return
         operations = kept[0].operations
         model: Any = operations.model
-        ended: QuerySet[Any] = QuerySet(model.runs.rel.related_model, using=operations.alias)
+        ended = run_rows(operations.alias)
         mine = ended.filter(task__in=[claim.pk for claim in kept], token__in={claim.token for claim in kept})
         written: QuerySet[Any] = QuerySet(model, using=operations.alias).filter(pk=OuterRef("task"))
         mine.update(ended=Now(), outcome="succeeded", result=Subquery(written.values("result")[:1]))
@@ -122,5 +123,5 @@ def fail_many(errors: Mapping[TaskClaim, BaseException | str]) -> list[TaskClaim
 
 def was_ended(model: Any, pk: Any, token: UUID, outcome: str, *, using: str | None = None) -> bool:
     """Return whether the claim ended with this outcome: its holder has lost the answer and repeats the request."""
-    runs: QuerySet[Any] = QuerySet(model.runs.rel.related_model, using=using)
+    runs = run_rows(using)
     return runs.filter(task=pk, token=token, outcome=outcome).exists()

@@ -4,7 +4,7 @@ from django.apps import apps
 from django.db.models import Model, Q, QuerySet
 
 from stator.models import Now
-from tasks.queue.expressions import Later
+from tasks.rows.clock import Later
 
 # Seconds after which a due tick is late; seconds within which schedules with a late tick are attempted again; and the
 # most schedules that are read of those at rest, of those in line and of those that workers hold.

@@ -4,15 +4,15 @@ from functools import reduce
 from operator import or_
 from typing import Any
 
-from django.apps import apps
 from django.db.models import Case, IntegerField, OuterRef, Q, QuerySet, Subquery, Value, When
 from django.db.models.expressions import Combinable
 
 from stator.models import Notice, Now
-from tasks.queue.eligibility import names_nobody
 from tasks.queue.expressions import for_each
 from tasks.queue.serving import Service, services_of
 from tasks.queue.unserved import TROUBLE, conditions, reason_of
+from tasks.rows.tables import queue_rows, task_rows
+from tasks.rows.tasks import names_nobody
 
 # The number of tasks to examine of each queue. Tasks that no worker serves come first once the others are claimed.
 FIRST = 500
@@ -34,7 +34,7 @@ def notices(using: str) -> list[Notice]:
 
     Queues whose claims are paused are left out. It takes four statements, and a few for each notice.
     """
-    tasks: QuerySet[Any] = QuerySet(apps.get_model("tasks", "Task"), using=using)
+    tasks = task_rows(using)
     services = services_of(list(_with_ready(tasks)[:MOST_QUEUES]), using)
     found = conditions(services, using)
     if not found:
@@ -48,7 +48,7 @@ def notices(using: str) -> list[Notice]:
 
 
 def _with_ready(tasks: QuerySet[Any]) -> QuerySet[Any]:
-    queues: QuerySet[Any] = QuerySet(apps.get_model("tasks", "Queue"), using=tasks.db)
+    queues = queue_rows(tasks.db)
     paused = Q(claim_paused=True) & (Q(pause_until=None) | Q(pause_until__gt=Now()))
     waits = Subquery(_line(tasks.filter(queue=OuterRef("pk"))).values("pk")[:1])
     return queues.filter(~paused).alias(waits=waits).filter(waits__isnull=False).order_by("name")
@@ -66,7 +66,7 @@ def _counts(services: list[Service], tasks: QuerySet[Any], trouble: Q, named_onl
         When(trouble, then=Value(1)), When(named_only, then=Value(NAMED_ONLY)),
         default=Value(0), output_field=IntegerField(),
     )  # fmt: skip
-    queues: QuerySet[Any] = QuerySet(apps.get_model("tasks", "Queue"), using=tasks.db)
+    queues = queue_rows(tasks.db)
 
     def total(queue: OuterRef | int) -> list[Combinable]:
         return [_Sum(_line(tasks.filter(queue=queue)).values(kind=kind)[:FIRST])]

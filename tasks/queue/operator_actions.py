@@ -11,6 +11,7 @@ from django.db.models import Count, Q, QuerySet
 from stator.models import Now, move_rows
 from tasks.exceptions import MoveRefused
 from tasks.queue import runs
+from tasks.rows.tables import run_rows
 
 FAILED, SUCCEEDED = ("errored", "canceled"), ("completed",)
 
@@ -219,7 +220,7 @@ def _rows(task: Any) -> Any:
 
 
 def _runs(rows: Any) -> QuerySet[Any]:
-    return QuerySet(rows.model.runs.rel.related_model, using=rows.db)
+    return run_rows(rows.db)
 
 
 def _plain(rows: Any) -> QuerySet[Any]:

@@ -9,7 +9,6 @@ from functools import lru_cache, reduce
 from operator import or_
 from types import MappingProxyType
 
-from django.apps import apps
 from django.db.models import Count, F, OuterRef, Q, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce, StrIndex
 from django.db.models.lookups import Exact, GreaterThan, GreaterThanOrEqual
@@ -26,11 +25,14 @@ from tasks.queue.eligibility import (
     allowed,
     attempts_left,
     has_metadata,
-    names_nobody,
     value_is_held,
     with_metadata,
 )
-from tasks.queue.expressions import ExactText, Later, is_any
+from tasks.queue.expressions import ExactText, is_any
+from tasks.rows.clock import Later
+from tasks.rows.runs import Run
+from tasks.rows.tables import queue_rows, task_rows
+from tasks.rows.tasks import names_nobody
 
 # Seconds for which a worker process that has had a due task leaves it to processes that have not.
 HANDED_ON = 5.0
@@ -58,7 +60,7 @@ def may_hold(worker_id: str, using: str) -> Q:
 
 def note_rules(worker_id: str, aliases: Iterable[str]) -> None:
     """Read which rules any queue has, so that a worker's claims leave out the others; repeated at each heartbeat."""
-    queues: Rows = QuerySet(apps.get_model("tasks", "Queue"))
+    queues = queue_rows()
     asked = {
         ONE_EACH: queues.filter(one_per_worker=True),
         LIMITED: queues.filter(worker_retries__isnull=False),
@@ -108,7 +110,7 @@ def _open_to_process(
     only: frozenset[str] | None,
 ) -> Q:
     queues, metadata = chosen[0], dict(chosen[1])
-    rows: Rows = QuerySet(apps.get_model("tasks", "Task"))
+    rows = task_rows()
     # A task that waits for newer code blocks later ones with its value, unless external programs serve the queue.
     # ``OuterRef``: the earlier task is in the same queue, so the queue is joined only once.
     whole, here = Exact(OuterRef("queue__actions_elsewhere"), Value(False)), _is_here(actions, OuterRef("queue__name"))
@@ -228,7 +230,7 @@ def _firsts(worker_id: str, rows: Rows, waiting: Rows) -> Rows:
 
     A program of the same name is the same worker.
     """
-    queues: Rows = QuerySet(rows.model.queue.field.related_model).filter(one_per_worker=True)
+    queues = queue_rows().filter(one_per_worker=True)
     namesake = worker_digits(name_of(worker_id))
     held = rows.filter(_is_mine(worker_id) | _is_mine(namesake), queue=OuterRef("pk"))
     first = waiting.order_by("priority", names_nobody(), "pk").values("pk")[:1]
@@ -241,4 +243,4 @@ def _is_mine(worker_id: str) -> Q:
 
 
 def _runs(rows: Rows) -> Rows:
-    return QuerySet(rows.model.runs.rel.related_model)
+    return QuerySet(Run)

@@ -17,8 +17,8 @@ from tasks.inserts import BATCH, insert_with_keys
 from tasks.messages import Message, checked_message, exclusive_value, message_of
 from tasks.queue import actions as queue_actions
 from tasks.queue import single_statement
-from tasks.queue.expressions import Later
 from tasks.queue.operator_actions import clear, lock_with_parts
+from tasks.rows.clock import Later
 from tasks.sharding import shards
 
 # A try fails when another publisher has just published one of the same keys.

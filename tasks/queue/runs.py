@@ -7,16 +7,19 @@ statement as the database takes to run it.
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from itertools import groupby
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
-from django.apps import apps
 from django.db import connections
 from django.db.models import QuerySet
 
+from stator.claims import Claim
 from stator.graph.failures import bounded
 from stator.graph.outcomes import Moved, Outcome
-from stator.models import AttemptRecords, Now, name_of, names_of, worker_of
+from stator.models import AttemptRecords, Now, column_of, field_of, name_of, names_of, worker_of
+from tasks.rows.runs import Run
+from tasks.rows.tables import run_rows, task_model
+from tasks.rows.tasks import TaskRow
 
 REASON_LENGTH = 8000
 
@@ -30,22 +33,22 @@ COMPLETED = {"task": "id", **AFTER}
 SUCCEEDED = {"outcome": "succeeded", "reason": ""}
 
 
-def note(model: Any, claims: list[Any], worker: str, lease: float | None, using: str) -> None:
+def note(made: list[Claim], worker: str, lease: float | None, using: str) -> None:
     """Record the claims that one statement has just made. ``lease``: the lease in seconds that was asked for."""
-    if claims:
-        given = {"worker": worker, "token": claims[0].token, "lease": lease, "outcome": "", "reason": ""}
-        _copy(model, [claim.pk for claim in claims], COPIED, given, using)
+    if made:
+        given = {"worker": worker, "token": made[0].token, "lease": lease, "outcome": "", "reason": ""}
+        _copy([claim.pk for claim in made], COPIED, given, using)
 
 
 def attempts(worker_id: str, using: str) -> AttemptRecords:
     """Return the runs of completed tasks that a worker process writes together with their outcomes."""
     given = {"worker": name_of(worker_id, using), **SUCCEEDED}
-    return AttemptRecords(apps.get_model("tasks", "Run"), {**COPIED, "token": "state_claim"}, AFTER, given)
+    return AttemptRecords(Run, {**COPIED, "token": "state_claim"}, AFTER, given)
 
 
-def recorded(using: str, ended: list[tuple[Any, Outcome]]) -> None:
+def recorded(using: str, ended: list[tuple[Claim, Outcome]]) -> None:
     """Record the attempts of one worker process, in the transaction that writes their outcomes."""
-    model, worker = apps.get_model("tasks", "Run"), name_of(ended[0][0].operations.worker_id, using)
+    worker = name_of(ended[0][0].operations.worker_id, using)
     done = [claim for claim, outcome in ended if _is_success(outcome)]
     for key, same in groupby(sorted(done, key=_alike), key=_alike):
         claims = list(same)
@@ -53,10 +56,10 @@ def recorded(using: str, ended: list[tuple[Any, Outcome]]) -> None:
             "worker": worker, "token": claims[0].token, "version": key[1], "claimed": claims[0].attempted,
             "lease_until": _lease_end(claims[0]), **SUCCEEDED, **claims[0].notes,
         }  # fmt: skip
-        _copy(model, [claim.pk for claim in claims], COMPLETED, given, using)
-    others = [_run(model, worker, *each) for each in ended if not _is_success(each[1])]
+        _copy([claim.pk for claim in claims], COMPLETED, given, using)
+    others = [_run(worker, *each) for each in ended if not _is_success(each[1])]
     if others:
-        _every(model, using).bulk_create(others)
+        run_rows(using).bulk_create(others)
 
 
 def reaped(rows: QuerySet[Any], why: str) -> None:
@@ -64,12 +67,12 @@ def reaped(rows: QuerySet[Any], why: str) -> None:
 
     ``why``: why the worker may not hold them any more; if it is empty, their leases have run out.
     """
-    model, using = apps.get_model("tasks", "Run"), str(rows.db)
+    using = str(rows.db)
     lost = list(rows.values_list("pk", "state_version", "state_claim", "state_attempted", "state_locked_until"))
     names = names_of({worker_of(token) for _, _, token, _, _ in lost}, using)
     ended: dict[str, Any] = {"ended": Now(), "outcome": "waited", "reason": why} if why else {}
     runs = [
-        model(
+        Run(
             task_id=pk,
             version=version,
             worker=names[worker_of(token)],
@@ -80,37 +83,38 @@ def reaped(rows: QuerySet[Any], why: str) -> None:
         )
         for pk, version, token, at, until in lost
     ]
-    _every(model, using).bulk_create(runs, ignore_conflicts=True)
+    run_rows(using).bulk_create(runs, ignore_conflicts=True)
 
 
-def of_task(task: Any) -> QuerySet[Any]:
+def of_task(task: TaskRow) -> QuerySet[Run]:
     """Return the runs of a task, or of the parts of a shared one."""
-    every = _every(type(task).runs.rel.related_model, task._state.db)
+    every = run_rows(task._state.db)
     return every.filter(task__whole=task.pk) if task.worker_count > 1 else every.filter(task=task.pk)
 
 
-def _copy(model: Any, pks: Iterable[Any], copied: dict[str, str], given: dict[str, object], using: str) -> None:
+def _copy(pks: Iterable[Any], copied: dict[str, str], given: dict[str, object], using: str) -> None:
     """Insert a run for each task, with some columns copied from its row."""
-    connection, task, places = connections[using], model._meta.get_field("task").related_model._meta, list(pks)
+    connection, task, places = connections[using], task_model(), list(pks)
     quote = connection.ops.quote_name
-    names = ", ".join(quote(model._meta.get_field(name).column) for name in (*copied, *given))
-    columns = ", ".join(quote(task.get_field(name).column) for name in copied.values())
-    values = [model._meta.get_field(name).get_db_prep_save(value, connection) for name, value in given.items()]
+    own = [field_of(Run, name) for name in given]
+    names = ", ".join(quote(column_of(field)) for field in (*(field_of(Run, name) for name in copied), *own))
+    columns = ", ".join(quote(column_of(field_of(task, name))) for name in copied.values())
+    values = [field.get_db_prep_save(value, connection) for field, value in zip(own, given.values(), strict=True)]
     with connection.cursor() as cursor:
         cursor.execute(
-            f"INSERT INTO {quote(model._meta.db_table)} ({names})"  # noqa: S608 - names
-            f" SELECT {columns}{', %s' * len(given)} FROM {quote(task.db_table)}"
-            f" WHERE {quote(task.pk.column)} IN ({', '.join(['%s'] * len(places))})",
+            f"INSERT INTO {quote(Run._meta.db_table)} ({names})"  # noqa: S608 - names
+            f" SELECT {columns}{', %s' * len(given)} FROM {quote(task._meta.db_table)}"
+            f" WHERE {quote(column_of(field_of(task, 'id')))} IN ({', '.join(['%s'] * len(places))})",
             [*values, *places],
         )
 
 
-def _run(model: Any, worker: str, claim: Any, outcome: Outcome) -> Any:
-    failure = outcome.failure
+def _run(worker: str, claim: Claim, outcome: Outcome) -> Run:
+    failure, pk = outcome.failure, cast("int", claim.pk)
     reason = (failure.traceback or f"{failure.kind}: {failure.message}") if failure else outcome.reason
     came = {"outcome": "failed" if failure else "waited", "reason": bounded(reason, REASON_LENGTH), **claim.notes}
-    return model(
-        task_id=claim.pk, version=claim.version, worker=worker, token=claim.token, claimed=claim.attempted,
+    return Run(
+        task_id=pk, version=claim.version, worker=worker, token=claim.token, claimed=claim.attempted,
         lease_until=_lease_end(claim), ended=Now(), **came,
     )  # fmt: skip
 
@@ -119,15 +123,10 @@ def _is_success(outcome: Outcome) -> bool:
     return outcome.failure is None and isinstance(outcome, Moved)
 
 
-def _alike(claim: Any) -> tuple[UUID, int, float, tuple[tuple[str, Any], ...]]:
+def _alike(claim: Claim) -> tuple[UUID, int, float, tuple[tuple[str, Any], ...]]:
     return claim.token, claim.version, claim.deadline, tuple(sorted(claim.notes.items()))
 
 
-def _lease_end(claim: Any) -> datetime:
+def _lease_end(claim: Claim) -> datetime:
     """Return when the lease would have run out; the worker's deadline is a fifth of a lease before."""
-    end: datetime = claim.attempted + timedelta(seconds=claim.deadline - claim.claimed + 0.2 * claim.lease)
-    return end
-
-
-def _every(model: Any, using: str) -> QuerySet[Any]:
-    return QuerySet(model, using=using)
+    return claim.attempted + timedelta(seconds=claim.deadline - claim.claimed + 0.2 * claim.lease)

@@ -14,8 +14,8 @@ from stator.models import Now, Worker
 from stator.signals import on_heartbeat
 from tasks.actions.registry import registry
 from tasks.conf import DJANGO
-from tasks.queue.claimants import CLAIMANT_ALIVE, MOST_CLAIMANTS, Claimant
 from tasks.queue.eligibility import has_metadata
+from tasks.rows.claimants import CLAIMANT_ALIVE, MOST_CLAIMANTS, Claimant
 
 # The most actions that a process publishes. A process with more publishes none, and counts as having any action.
 MOST_ACTIONS, MOST_CHARACTERS = 500, 20_000

@@ -18,9 +18,12 @@ from stator.statements import Parameter
 from tasks.actions.registry import declared, registry
 from tasks.conf import Settings
 from tasks.queue import runs
-from tasks.queue.claimants import SEEN_EVERY, Claimant
 from tasks.queue.eligibility import Rows, allowed, attempts_left, in_line, lease_end, picker, renewed_end
-from tasks.queue.expressions import Later, is_any
+from tasks.queue.expressions import is_any
+from tasks.rows.claimants import SEEN_EVERY, Claimant
+from tasks.rows.clock import Later
+from tasks.rows.runs import Run
+from tasks.rows.tables import queue_rows, run_rows
 
 # What a claim depends on.
 CLAIMING = (
@@ -94,25 +97,24 @@ def _holding(
     claim: claims.Claim, has_lease: bool, settings: Settings
 ) -> tuple[Rows, dict[str, object], tuple[str, ...], Records]:
     model, using = type(claim.instance), claim.operations.alias
-    longest, run = claims.longest_lease(model, using=using), model.runs.rel.related_model
+    longest = claims.longest_lease(model, using=using)
     rows: Rows = QuerySet(model, using=using)
-    queues: Rows = QuerySet(model.queue.field.related_model, using=using)
+    queues = queue_rows(using)
     mine = rows.filter(allowed(WORKER), pk=PK, state_claim=TOKEN, state_locked_until__gt=Now())
     until = renewed_end(
-        LEASE if has_lease else None, longest, settings, queues, QuerySet(run, using=using).filter(task=PK, token=TOKEN)
+        LEASE if has_lease else None, longest, settings, queues, run_rows(using).filter(task=PK, token=TOKEN)
     )
     given: dict[str, object] = {"lease": LEASE} if has_lease else {}
-    records = Records(run, "task", "token", {"lease_until": "state_locked_until"}, given)
+    records = Records(Run, "task", "token", {"lease_until": "state_locked_until"}, given)
     return mine, {"state_locked_until": until}, ("state_locked_until", *FOLLOWED), records
 
 
 def end(ends: claims.Ends, to: str, outcome: str, reason: str = "") -> bool:
     """End claims with a move, and note that in their runs; return False if nothing was done."""
-    run = type(ends[0][0].instance).runs.rel.related_model
-    given = {"ended": Now(), **{name: Parameter(name, run._meta.get_field(name)) for name in ENDED}}
+    given = {"ended": Now(), **{name: Parameter(name, Run._meta.get_field(name)) for name in ENDED}}
     copied = {} if ends[0][1] is None else {"result": "result"}
     values = {"outcome": outcome, "reason": reason}
-    return claims.end_at_once(ends, to, Records(run, "task", "token", copied, given), values)
+    return claims.end_at_once(ends, to, Records(Run, "task", "token", copied, given), values)
 
 
 def give_up(
@@ -123,12 +125,11 @@ def give_up(
     None if nothing was done, for instance because it has no attempts left.
     """
     model, using = type(claim.instance), claim.operations.alias
-    run = model.runs.rel.related_model
-    given = {"ended": Now(), **{name: Parameter(name, run._meta.get_field(name)) for name in ENDED}}
+    given = {"ended": Now(), **{name: Parameter(name, Run._meta.get_field(name)) for name in ENDED}}
     rows: Rows = QuerySet(model, using=using)
     return claims.retry_at_once(
         claim,
-        Records(run, "task", "token", {}, given),
+        Records(Run, "task", "token", {}, given),
         {"outcome": outcome, "reason": reason, "pk": claim.pk},
         ("attempts left", settings),
         lambda: rows.filter(attempts_left(settings), pk=PK),
@@ -139,8 +140,7 @@ def give_up(
 
 def hand_back(claim: claims.Claim) -> bool:
     """Make a task wait as if it had never been claimed, and delete its run; return False if nothing was done."""
-    run = type(claim.instance).runs.rel.related_model
-    return claims.release_at_once(claim, Records(run, "task", "token", {}, {}))
+    return claims.release_at_once(claim, Records(Run, "task", "token", {}, {}))
 
 
 def publish(queue: Any, rows: list[dict[str, object]], *, over_http: bool) -> list[Any]:
@@ -222,7 +222,7 @@ def _shape(
         odd=Q(whole__isnull=False) | Q(action__in=sorted(limited)),
         flag=Q(is_any(seen)),
         records=Records(
-            model.runs.rel.related_model,
+            Run,
             "task",
             "token",
             runs.COPIED | {"token": "state_claim"},

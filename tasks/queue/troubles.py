@@ -6,8 +6,7 @@ from datetime import datetime
 from shlex import quote
 from typing import Any
 
-from django.apps import apps
-from django.db.models import DateTimeField, IntegerField, OuterRef, Q, QuerySet, Subquery
+from django.db.models import DateTimeField, IntegerField, OuterRef, Q, Subquery
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce
 
@@ -15,6 +14,7 @@ from stator.graph.durations import span
 from stator.models import Now, Remedy, Trouble
 from tasks.queue.expressions import for_each
 from tasks.queue.late_ticks import late_schedules, publishes_nothing
+from tasks.rows.tables import queue_rows, task_rows
 
 # Rows of one kind are counted up to this number; queues that are named, and paused queues that are read.
 COUNTED, SHOWN, MOST_QUEUES = 10_000, 20, 200
@@ -31,8 +31,8 @@ def troubles(using: str) -> list[Trouble]:
 
 
 def _paused(using: str) -> Iterator[Trouble]:
-    tasks: QuerySet[Any] = QuerySet(apps.get_model("tasks", "Task"), using=using)
-    queues: QuerySet[Any] = QuerySet(apps.get_model("tasks", "Queue"), using=using)
+    tasks = task_rows(using)
+    queues = queue_rows(using)
 
     # Uses the index ``tasks_task_ready_in_queue``, which lacks the state: ready tasks are always pending.
     def behind(queue: OuterRef | int) -> list[Combinable]:
@@ -88,7 +88,7 @@ def _of_pause(queue: Any, waiting: int, first: datetime | None, late: list[float
 
 
 def _dead_letters(using: str) -> Iterator[Trouble]:
-    tasks: QuerySet[Any] = QuerySet(apps.get_model("tasks", "Task"), using=using)
+    tasks = task_rows(using)
     resting = tasks.filter(state="errored", state_ready=False, state_claim=None, whole=None).order_by()
     dead = list(resting.values_list("pk", "queue", "state_changed")[: COUNTED + 1])
     more = len(dead) > COUNTED
@@ -96,7 +96,7 @@ def _dead_letters(using: str) -> Iterator[Trouble]:
     for _, queue, changed in dead[:COUNTED]:
         by_queue[queue].append(changed)
     worst = sorted(by_queue, key=lambda pk: -len(by_queue[pk]))
-    queues: QuerySet[Any] = QuerySet(apps.get_model("tasks", "Queue"), using=using)
+    queues = queue_rows(using)
     named = {pk: (name, now) for pk, name, now in queues.filter(pk__in=worst[:SHOWN]).values_list("pk", "name", Now())}
     for pk in worst[:SHOWN]:
         if pk in named:

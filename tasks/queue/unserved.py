@@ -8,7 +8,6 @@ from functools import reduce
 from operator import and_, or_
 from typing import Any
 
-from django.apps import apps
 from django.db.models import Q, QuerySet
 
 from stator.graph.durations import span
@@ -17,6 +16,7 @@ from tasks.actions.registry import declared
 from tasks.queue.actions import known_actions
 from tasks.queue.eligibility import allowed, had_by
 from tasks.queue.serving import Service, of_processes, service_of, services_of
+from tasks.rows.tables import queue_rows, task_rows
 
 # The most workers that a sentence names.
 NAMED = 5
@@ -163,7 +163,7 @@ def _is_of_programs(service: Service, *, here: bool) -> bool:
 
 def reasons(using: str) -> dict[str, Q]:
     """Return the conditions of waiting tasks by the code of their reason, the most decisive first."""
-    queues: QuerySet[Any] = QuerySet(apps.get_model("tasks", "Queue"), using=using)
+    queues = queue_rows(using)
     found = list(queues.order_by("name")[:MOST_QUEUES])
     paused = [queue.pk for queue in found if queue.claiming_paused]
     held = {"claim_paused": Q(state="pending", queue__in=paused)} if paused else {}
@@ -176,7 +176,7 @@ def conditions(services: list[Service], using: str) -> dict[str, Q]:
     for service in services:
         alike[_served_by(service)].append(service)
     found: dict[str, list[Q]] = {code: [] for code in (*TROUBLE[:1], "named_only", *TROUBLE[1:])}
-    rows: QuerySet[Any] = QuerySet(apps.get_model("tasks", "Task"), using=using)
+    rows = task_rows(using)
     for group in alike.values():
         those = Q(queue__in=[service.queue.pk for service in group])
         for code, condition in _conditions(group[0], rows).items():

@@ -20,8 +20,9 @@ from django.db.models import Exists, OuterRef, QuerySet
 from stator.claims import bring_up
 from stator.signals import became_ready
 from tasks.exceptions import TooManyWaiting
+from tasks.rows.queues import home
+from tasks.rows.tables import queue_rows, task_model, task_rows
 from tasks.sharding.replicas import awake, rest
-from tasks.sharding.task_ids import home
 
 logger = logging.getLogger("tasks.queues")
 
@@ -82,7 +83,7 @@ class Waiters:
             pause = POLL_INTERVAL
             try:
                 for alias, pks in queues.items():
-                    bring_up(_task(), using=alias)
+                    bring_up(task_model(), using=alias)
                     self.wake({(alias, pk) for pk in with_ready(pks, alias)})
             except (DatabaseError, InterfaceError) as error:
                 logger.warning("tasks.watch_failed", extra={"error": type(error).__name__})
@@ -103,7 +104,7 @@ class Waiters:
 def with_ready(queues: set[int], using: str | None = None) -> set[int]:
     """Return those of the queues that have a ready task; index ``tasks_task_ready_in_queue``."""
     alias = using or home()
-    rows: QuerySet[Any] = QuerySet(_task().queue.field.related_model, using=alias)
+    rows = queue_rows(alias)
     asked = rows.filter(pk__in=queues).values_list("pk", "name", "databases", Exists(_ready()))
     found: set[int] = set()
     elsewhere: dict[str, dict[str, int]] = defaultdict(dict)
@@ -121,8 +122,8 @@ def with_ready(queues: set[int], using: str | None = None) -> set[int]:
 def _with_ready_there(alias: str, queues: dict[str, int]) -> set[int]:
     """Return the keys of the queues with these names that have a ready task in another database."""
     try:
-        bring_up(_task(), using=alias)
-        rows: QuerySet[Any] = QuerySet(_task().queue.field.related_model, using=alias)
+        bring_up(task_model(), using=alias)
+        rows = queue_rows(alias)
         return {queues[name] for name in rows.filter(Exists(_ready()), name__in=queues).values_list("name", flat=True)}
     except (DatabaseError, InterfaceError) as error:
         rest(alias, error)
@@ -210,12 +211,7 @@ async def auntil_some(
 
 
 def _ready() -> QuerySet[Any]:
-    return QuerySet(_task()).filter(queue=OuterRef("pk"), state_ready=True, state_claim=None)
-
-
-def _task() -> Any:
-    # By name, because the module of the model imports this one.
-    return apps.get_model("tasks", "Task")
+    return task_rows().filter(queue=OuterRef("pk"), state_ready=True, state_claim=None)
 
 
 def _on_ready(sender: Any, **kwargs: Any) -> None:

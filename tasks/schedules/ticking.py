@@ -16,8 +16,8 @@ from stator.exceptions import TryAgainLater
 from stator.models import Now
 from tasks.datetimes import aware, stored
 from tasks.exceptions import QueuePaused, UnknownAction
-from tasks.queue.rules import TERMINAL
 from tasks.queue.serving import processes_in
+from tasks.rows.tasks import TERMINAL
 from tasks.schedules.periodic import Tick, registry
 from tasks.schedules.rates import Rate, keep_rates, lock_rates
 from tasks.schedules.timetable import Due, Planned, Timetable, judge, judge_last

@@ -5,13 +5,11 @@ from datetime import datetime
 from shlex import quote
 from typing import Protocol, cast
 
-from django.apps import apps
-from django.db.models import Model, QuerySet
-
 from stator.graph.durations import span
 from stator.models import Now, Remedy, Trouble
 from tasks.queue.late_ticks import late_schedules, publishes_nothing
-from tasks.queue.rules import TERMINAL
+from tasks.rows.tables import task_rows
+from tasks.rows.tasks import TERMINAL
 
 SHOWN = 20
 
@@ -53,7 +51,7 @@ def troubles(using: str) -> list[Trouble]:
 def _unended(using: str, schedules: Sequence[Late]) -> dict[int, Ticked]:
     """Return, by schedule, the task of the latest tick if it has not ended; of queues in this database only."""
     keys = {one.pk: one.task_key_of(one.tick_index - 1) for one in schedules}
-    tasks: QuerySet[Model] = QuerySet(apps.get_model("tasks", "Task"), using=using)
+    tasks = task_rows(using)
     # The index on keys begins with the queue.
     going = tasks.filter(queue__in={one.queue_id for one in schedules}, key__in=set(keys.values()))
     read = cast("list[Ticked]", list(going.exclude(state__in=TERMINAL)[: 2 * SHOWN]))

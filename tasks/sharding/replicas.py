@@ -8,17 +8,18 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from django.apps import apps
 from django.core import checks
 from django.core.exceptions import ValidationError
 from django.db import DatabaseError, InterfaceError, OperationalError, ProgrammingError, connections, transaction
-from django.db.models import Model, Q, QuerySet
+from django.db.models import Q
 
 from stator.models import Now
 from tasks.exceptions import ShardUnavailable, TaskError
-from tasks.sharding.task_ids import SpreadQueue, home, number_from
+from tasks.rows.queues import QueueRow, home
+from tasks.rows.tables import queue_rows, task_model
+from tasks.sharding.task_ids import number_from
 
-QueueT = TypeVar("QueueT", bound=SpreadQueue)
+QueueT = TypeVar("QueueT", bound=QueueRow)
 
 logger = logging.getLogger("tasks.shards")
 
@@ -65,7 +66,7 @@ def problem(databases: object) -> str:
     return ""
 
 
-def check_change(queue: SpreadQueue, before: list[str] | None) -> None:
+def check_change(queue: QueueRow, before: list[str] | None) -> None:
     """Refuse a change of databases that cannot work or that existing tasks forbid; ``before``: None for a new queue."""
     if found := problem(queue.databases):
         raise ValidationError({"databases": found})
@@ -81,7 +82,7 @@ def check_change(queue: SpreadQueue, before: list[str] | None) -> None:
         raise ValidationError({"databases": told})
 
 
-def _refused(queue: SpreadQueue, old: list[str], new: list[str]) -> str:
+def _refused(queue: QueueRow, old: list[str], new: list[str]) -> str:
     for alias in sorted({*old, *new}):
         if (alias in old) != (alias in new) and tasks_in(queue, alias).exists():
             way = "comes to" if alias in new else "leaves"
@@ -92,10 +93,9 @@ def _refused(queue: SpreadQueue, old: list[str], new: list[str]) -> str:
     return ""
 
 
-def tasks_in(queue: SpreadQueue, alias: str) -> Any:
+def tasks_in(queue: QueueRow, alias: str) -> Any:
     """Return the tasks of a queue in one database."""
-    rows = type(queue).tasks.rel.related_model.objects.using(alias)
-    return rows.filter(queue__name=queue.name)
+    return task_model()._default_manager.using(alias).filter(queue__name=queue.name)
 
 
 # Copies
@@ -103,15 +103,15 @@ def tasks_in(queue: SpreadQueue, alias: str) -> Any:
 
 def copy_in(queue: QueueT, alias: str) -> QueueT:
     """Return the current copy of a queue in a database, with that database's time."""
-    rows: QuerySet[Any] = QuerySet(_model(), using=alias).filter(name=queue.name)
+    rows = queue_rows(alias).filter(name=queue.name)
     if found := rows.annotate(read_at=Now()).first():
         return found
     raise ShardUnavailable(f"queue {queue.name} has no copy in database {alias!r}; {REMEDY}")
 
 
-def difference(queue: SpreadQueue, alias: str) -> dict[str, Any] | None:
+def difference(queue: QueueRow, alias: str) -> dict[str, Any] | None:
     """Return the values in which a copy differs from the queue, as they should be; None if there is no copy."""
-    rows: QuerySet[Model] = QuerySet(_model(), using=alias)
+    rows = queue_rows(alias)
     there = rows.filter(name=queue.name).first()
     if there is None:
         return None
@@ -120,7 +120,7 @@ def difference(queue: SpreadQueue, alias: str) -> dict[str, Any] | None:
 
 def spread() -> list[Any]:
     """Return the queues that are in several databases, by name."""
-    rows: QuerySet[Any] = QuerySet(_model(), using=home())
+    rows = queue_rows(home())
     return list(rows.exclude(databases=[]).order_by("name"))
 
 
@@ -132,7 +132,7 @@ def mirror(name: str, beside: Iterable[str] = ()) -> dict[str, str]:
     """
     using, done = home(), {}
     with transaction.atomic(using=using):
-        rows: QuerySet[Any] = QuerySet(_model(), using=using).filter(name=name)
+        rows = queue_rows(using).filter(name=name)
         # One caller at a time, so that of two changes the later one is copied last.
         locked = rows.select_for_update(no_key=connections[using].features.has_select_for_no_key_update)
         for queue in locked:
@@ -154,7 +154,7 @@ def mirror_all() -> dict[str, dict[str, str]]:
     return {queue.name: mirror(queue.name) for queue in spread() if _is_behind(queue)}
 
 
-def _is_behind(queue: SpreadQueue) -> bool:
+def _is_behind(queue: QueueRow) -> bool:
     """Return whether a copy differs, in databases that answer. Checked before the row is locked: it may take long."""
     behind = False
     for alias in awake([alias for alias in queue.databases if alias in connections and alias != home()]):
@@ -165,12 +165,12 @@ def _is_behind(queue: SpreadQueue) -> bool:
     return behind
 
 
-def _copy(queue: SpreadQueue, alias: str) -> str:
+def _copy(queue: QueueRow, alias: str) -> str:
     with transaction.atomic(using=alias):
-        rows: QuerySet[Model] = QuerySet(_model(), using=alias)
+        rows = queue_rows(alias)
         different = difference(queue, alias)
         if different is None:
-            rows.bulk_create([_model()(**_values(queue))])
+            rows.bulk_create([rows.model(**_values(queue))])
         elif different:
             rows.filter(name=queue.name).update(**different)
         else:
@@ -198,11 +198,7 @@ def one_line(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
 
 
-def _values(queue: SpreadQueue) -> dict[str, Any]:
+def _values(queue: QueueRow) -> dict[str, Any]:
     """Return the columns of a queue, without its number, which each database gives anew."""
-    columns = [field.attname for field in _model()._meta.concrete_fields if not field.primary_key]
+    columns = [field.attname for field in queue_rows().model._meta.concrete_fields if not field.primary_key]
     return {name: getattr(queue, name) for name in columns}
-
-
-def _model() -> type[Model]:
-    return apps.get_model("tasks", "Queue")

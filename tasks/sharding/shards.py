@@ -11,8 +11,8 @@ from django.db import InterfaceError, OperationalError, transaction
 
 from tasks.exceptions import PublishRefused, ShardUnavailable
 from tasks.messages import Message, exclusive_value
+from tasks.rows.queues import QueueRow, home
 from tasks.sharding.replicas import QueueT, awake, copy_in, one_line, rest, tasks_in
-from tasks.sharding.task_ids import SpreadQueue, home
 
 Result = TypeVar("Result")
 
@@ -48,7 +48,7 @@ def any_copy(queue: QueueT) -> QueueT:
         return copy_in(queue, alias)
 
 
-def _destinations(queue: SpreadQueue, messages: Sequence[Message], stack: ExitStack, *, update: bool) -> list[str]:
+def _destinations(queue: QueueRow, messages: Sequence[Message], stack: ExitStack, *, update: bool) -> list[str]:
     """Return the database of each message: by its exclusive value, else by its key, else in turn."""
     if queue.exclusive:
         return _of_values(queue, messages, stack, update=update)
@@ -59,7 +59,7 @@ def _destinations(queue: SpreadQueue, messages: Sequence[Message], stack: ExitSt
     ]
 
 
-def _of_values(queue: SpreadQueue, messages: Sequence[Message], stack: ExitStack, *, update: bool) -> list[str]:
+def _of_values(queue: QueueRow, messages: Sequence[Message], stack: ExitStack, *, update: bool) -> list[str]:
     """Return databases by exclusive value; but a key that exists already, under any value, stays where it is.
 
     Publishers with keys wait for each other. Of two with one key but different values, the second must see what the
@@ -90,7 +90,7 @@ def _of_values(queue: SpreadQueue, messages: Sequence[Message], stack: ExitStack
     ]
 
 
-def _chosen(queue: SpreadQueue, text: str) -> str:
+def _chosen(queue: QueueRow, text: str) -> str:
     digest = sha256(text.encode()).digest()
     return str(queue.databases[int.from_bytes(digest[:8], "big") % len(queue.databases)])
 
@@ -123,7 +123,7 @@ def gather(queue: QueueT, limit: int, take: Callable[[QueueT, int], list[Result]
     return found
 
 
-def is_held(queue: SpreadQueue, worker: str) -> bool:
+def is_held(queue: QueueRow, worker: str) -> bool:
     """Return whether a worker holds a task of a queue, in any of its databases."""
     if not queue.databases:
         rows = queue.tasks.model.objects.using(queue._state.db)
@@ -132,7 +132,7 @@ def is_held(queue: SpreadQueue, worker: str) -> bool:
 
 
 @contextmanager
-def alone(queue: SpreadQueue) -> Iterator[None]:
+def alone(queue: QueueRow) -> Iterator[None]:
     """Lock out other claims while a worker claims from a ``one_per_worker`` queue in several databases."""
     if not (queue.databases and queue.one_per_worker):
         yield
@@ -155,14 +155,14 @@ def copies(queue: QueueT) -> list[QueueT]:
 
 
 @contextmanager
-def _reached(queue: SpreadQueue, alias: str) -> Iterator[None]:
+def _reached(queue: QueueRow, alias: str) -> Iterator[None]:
     try:
         yield
     except (OperationalError, InterfaceError) as error:
         raise _refusal(queue, alias, error) from error
 
 
-def _refusal(queue: SpreadQueue, alias: str, error: Exception) -> ShardUnavailable:
+def _refusal(queue: QueueRow, alias: str, error: Exception) -> ShardUnavailable:
     rest(alias, error)
     if isinstance(error, ShardUnavailable):
         return error

@@ -1,36 +1,15 @@
 """Numbers of tasks, which tell the database: each database over which queues are spread has its own range."""
 
 from collections.abc import Iterable
-from typing import Any, Protocol
 
-from django.apps import apps
-from django.db import connections, router, transaction
+from django.db import connections, transaction
 from django.db.models import Max, Model, QuerySet
-from django.db.models.base import ModelState
 
 from stator.capabilities import capabilities_of
 from stator.models import home_of
 from tasks.exceptions import TaskError
-
-
-class SpreadQueue(Protocol):
-    """A queue as it is needed here; its model imports these modules."""
-
-    name: str
-    databases: list[str]
-    exclusive_key: str
-    one_per_worker: bool
-    # The related manager of the queue's tasks.
-    tasks: Any
-    _state: ModelState
-
-    @property
-    def exclusive(self) -> bool:
-        """Whether at most one task for each value of ``exclusive_key`` runs at a time."""
-
-    def lock(self) -> None:
-        """Lock the row."""
-
+from tasks.rows.queues import QueueRow, home
+from tasks.rows.tasks import Shard
 
 # Task numbers stay below 2**53, the largest integer that every JSON reader keeps exact.
 BITS, MOST = 48, 31
@@ -40,11 +19,6 @@ SET_COUNTER = """
 SELECT setval(counter, %s) FROM (SELECT pg_get_serial_sequence(%s, %s)::regclass AS counter) tasks
 WHERE coalesce(pg_sequence_last_value(counter), 0) < %s
 """
-
-
-def home() -> str:
-    """Return the home database, where queues are created and configured."""
-    return str(router.db_for_write(apps.get_model("tasks", "Queue")))
 
 
 def settle(row: Model, *, is_copy: bool) -> None:
@@ -80,7 +54,7 @@ def in_order(databases: Iterable[str], after: int = 0) -> list[str]:
     return [*here, *there.order_by("number").values_list("alias", flat=True)]
 
 
-def number_from(queue: SpreadQueue) -> None:
+def number_from(queue: QueueRow) -> None:
     """Make the database of this copy of a queue number its tasks in its own range. It is safe to repeat."""
     using, model = queue._state.db or home(), queue.tasks.model
     if using == home():
@@ -98,7 +72,7 @@ def number_from(queue: SpreadQueue) -> None:
             _count_from(first, queue, using)
 
 
-def _count_from(first: int, queue: SpreadQueue, using: str) -> None:
+def _count_from(first: int, queue: QueueRow, using: str) -> None:
     connection, model = connections[using], queue.tasks.model
     if capabilities_of(connection).has_sequences:
         table = connection.ops.quote_name(model._meta.db_table)
@@ -124,5 +98,5 @@ def _number(alias: str) -> int:
     raise AssertionError("a number is found, or there are none left")
 
 
-def _shards() -> QuerySet[Any]:
-    return QuerySet(apps.get_model("tasks", "Shard"), using=home())
+def _shards() -> QuerySet[Shard]:
+    return QuerySet(Shard, using=home())

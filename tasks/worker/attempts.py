@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from asgiref.sync import SyncToAsync, sync_to_async
-from django.apps import apps
 from django.db import Error
 from django.db.models import QuerySet
 from django.utils.module_loading import autodiscover_modules
@@ -36,11 +35,13 @@ from tasks.actions.registry import (
     runs_on_loop,
 )
 from tasks.actions.threads import Threads, contained
+from tasks.actions.throttles import ActionSlot
 from tasks.actions.values import storable
 from tasks.conf import DJANGO, Settings, load_settings
 from tasks.failures import Cancel, NoHandler, OutOfAttempts, Release, Throttled, final, remote
 from tasks.queue.process_eligibility import choose, choose_actions, note_rules
 from tasks.queue.runs import REASON_LENGTH
+from tasks.rows.tables import queue_rows
 
 __all__ = ["Action", "Context", "NoHandler", "action", "attempt", "backoff_of_attempt", "find", "registry"]
 
@@ -172,7 +173,7 @@ def _choose_queues(sender: Any, **kwargs: Any) -> None:
     if not (queues or metadata):
         return
     choose(sender.id, queues, metadata)
-    known = set(_model("Queue").objects.filter(name__in=queues).values_list("name", flat=True))
+    known = set(queue_rows().filter(name__in=queues).values_list("name", flat=True))
     for name in sorted(set(queues) - known):
         logger.warning("tasks.queue_missing", extra={"queue": name, "remedy": "it is served once it is created"})
 
@@ -454,7 +455,7 @@ async def _load_queue(task: Any, cached: dict[Any, _Queue]) -> Any:
 
 def _admit(found: Action, context: Context) -> None:
     """Take a concurrency slot and a start of the rate; raise ``Throttled`` if either is used up."""
-    wait, reason = _model("ActionSlot").admit(found, context.task, context.claim.token)
+    wait, reason = ActionSlot.admit(found, context.task, context.claim.token)
     if wait:
         raise Throttled(wait, reason)
 
@@ -463,10 +464,6 @@ def _leave(found: Action, context: Context) -> None:
     """Release the concurrency slot; if that fails, it is free once the claim has ended."""
     task = context.task
     try:
-        _model("ActionSlot").leave(task._state.db, found.throttle_key(task), task.pk, context.claim.token)
+        ActionSlot.leave(task._state.db, found.throttle_key(task), task.pk, context.claim.token)
     except Error as error:
         logger.warning("tasks.slot_kept", extra={"action": found.name, "task": task.pk, "error": type(error).__name__})
-
-
-def _model(name: str) -> Any:
-    return apps.get_model("tasks", name)

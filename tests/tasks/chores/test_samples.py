@@ -8,7 +8,7 @@ from django.utils import timezone
 from stator.models import Depth, Stats
 from tasks.chores import samples
 from tasks.chores.samples import sample
-from tasks.queue.queues import label_of
+from tasks.rows.queues import label_of
 from tests.stator.making import change
 from tests.tasks.making import make_queue, make_task
 

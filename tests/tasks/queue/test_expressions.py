@@ -7,7 +7,8 @@ from django.db.models import F, OuterRef, Value
 from django.db.models.functions import Now
 
 from tasks.models import Queue, Task
-from tasks.queue.expressions import Later, is_any
+from tasks.queue.expressions import is_any
+from tasks.rows.clock import Later
 from tests.stator.making import raw
 from tests.tasks.making import make_queue
 

@@ -1,0 +1,169 @@
+"""The columns of queues, their pauses, and the workers that ask them for work."""
+
+from typing import Any, Self
+
+from django.apps import apps
+from django.db import connections, models, router
+from django.db.models import Exists, Q, QuerySet, Value
+from django.utils import timezone
+
+from stator.models import MomentField, Now
+from tasks.datetimes import stored
+from tasks.exceptions import TaskError
+from tasks.rows.claimants import CLAIMANT_ALIVE, MOST_CLAIMANTS, SEEN_EVERY, Claimant
+from tasks.rows.clock import Later
+
+
+def label_of(queue: str) -> str:
+    """Return the label of a queue in the framework's statistics, beside those of models."""
+    return f"tasks.task:{queue}"
+
+
+class QueueRow(models.Model):
+    """The table of :class:`tasks.models.Queue`, and what a row says of itself."""
+
+    class Kind(models.TextChoices):
+        """Whether tasks may keep each other from running."""
+
+        SIMPLE = "simple"
+        EXCLUSIVE = "exclusive"
+
+    name = models.CharField(max_length=100, unique=True)
+    kind = models.CharField(max_length=10, choices=Kind, default=Kind.SIMPLE)
+    exclusive_key = models.CharField(max_length=100, blank=True)
+    lease = models.FloatField(null=True, blank=True)
+    timeout = models.FloatField(null=True, blank=True)
+    invisible_for = models.FloatField(null=True, blank=True)
+    max_attempts = models.PositiveIntegerField(null=True, blank=True)
+    retention = models.FloatField(null=True, blank=True)
+    # For errored tasks; empty: the setting's, else the same as ``retention``.
+    failed_retention = models.FloatField(null=True, blank=True)
+    # Whether a worker that released or failed a task, or lost its lease on it, may claim it again.
+    same_worker_again = models.BooleanField(default=False)
+    # Without same_worker_again: how often it may all the same. Empty: a named worker never; a worker process leaves the
+    # task to others first, and then tries it again.
+    worker_retries = models.PositiveSmallIntegerField(null=True, blank=True)
+    # Whether a worker may hold only one task of this queue at a time.
+    one_per_worker = models.BooleanField(default=False)
+    # Whether external programs serve the queue. If so, any action can be published; if not, unknown ones are refused.
+    actions_elsewhere = models.BooleanField(default=False)
+    # The actions of this site's code that programs may publish over HTTP.
+    http_actions = models.JSONField(default=list, db_default=Value([], models.JSONField()), blank=True)
+    databases = models.JSONField(default=list, blank=True)
+    publish_paused = models.BooleanField(default=False)
+    claim_paused = models.BooleanField(default=False)
+    pause_reason = models.CharField(max_length=200, blank=True)
+    pause_author = models.CharField(max_length=150, blank=True)
+    pause_until = models.DateTimeField(null=True, blank=True)
+    created = MomentField(db_default=Now(), editable=False)
+
+    # For a request over HTTP: whether it is among the queues of the request's token.
+    in_reach: bool
+    # The related manager, which Django adds with the model of tasks.
+    tasks: Any
+
+    class Meta:
+        abstract = True
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(kind="simple", exclusive_key="") | (Q(kind="exclusive") & ~Q(exclusive_key="")),
+                name="tasks_queue_key_if_exclusive",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def publishing_paused(self) -> bool:
+        """Whether new tasks are refused now; a pause ends at ``pause_until``."""
+        return self.publish_paused and not self._pause_over
+
+    @property
+    def claiming_paused(self) -> bool:
+        """Whether claims are refused now; a pause ends at ``pause_until``."""
+        return self.claim_paused and not self._pause_over
+
+    @property
+    def what_is_paused(self) -> str:
+        """What is paused now, as text: ``publishing``, ``claiming``, both, or an empty text."""
+        parts = (("publishing", self.publishing_paused), ("claiming", self.claiming_paused))
+        return " and ".join(name for name, is_paused in parts if is_paused)
+
+    @property
+    def pause_line(self) -> str:
+        """What is paused now, by whom, until when and why, as text; empty if nothing is."""
+        what = self.what_is_paused
+        return f"{what} {self.pause_description}" if what else ""
+
+    @property
+    def pause_description(self) -> str:
+        """Who paused the queue, until when and why, as text."""
+        by = f"paused by {self.pause_author}" if self.pause_author else "paused"
+        until = f" until {self.pause_until:%Y-%m-%d %H:%M:%S %Z}" if self.pause_until else ""
+        return f"{by}{until}{f' ({self.pause_reason})' if self.pause_reason else ''}"
+
+    @property
+    def _pause_over(self) -> bool:
+        now = self.__dict__.get("read_at") or stored(timezone.now(), self._state.db or home())
+        return self.pause_until is not None and self.pause_until <= now
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether at most one task per value of the exclusive key runs at a time."""
+        return self.kind == self.Kind.EXCLUSIVE
+
+    def current(self, asking: str = "") -> Self:
+        """Return the queue as it is configured now, and the database's time as ``read_at``.
+
+        ``asking``: a worker that asks for work. If that was recorded lately, :meth:`note_worker` does nothing for it.
+        """
+        rows = self._row.annotate(read_at=Now())
+        if asking:
+            rows = rows.annotate(noted=Exists(self._noted(asking)))
+        found = rows.first()
+        if found is None:
+            raise TaskError(f"queue {self.name} was deleted")
+        self.__dict__["known"] = found
+        found.__dict__["noted_worker"] = asking if found.__dict__.get("noted") else ""
+        return found
+
+    def lock(self) -> None:
+        """Lock the row until the transaction ends, so that claims which lock it too wait."""
+        _lock(self._row)
+
+    def lock_worker(self, worker: str) -> None:
+        """Lock the row of a worker that :meth:`note_worker` has noted, until the transaction ends."""
+        seen: QuerySet[Claimant] = QuerySet(Claimant, using=self._state.db)
+        _lock(seen.filter(queue=self.pk, worker=worker))
+
+    def note_worker(self, worker: str) -> None:
+        """Record that a worker asks for work, unless that was recorded within the last 10 s."""
+        if self.__dict__.pop("noted_worker", "") == worker or self._noted(worker).exists():
+            return
+        seen: QuerySet[Claimant] = QuerySet(Claimant, using=self._state.db)
+        if not seen.filter(queue=self.pk, worker=worker).update(seen=Now()):
+            seen.bulk_create([Claimant(queue_id=self.pk, worker=worker)], ignore_conflicts=True)
+
+    def _noted(self, worker: str) -> QuerySet[Claimant]:
+        seen: QuerySet[Claimant] = QuerySet(Claimant, using=self._state.db)
+        return seen.filter(queue=self.pk, worker=worker, seen__gt=Later(-SEEN_EVERY))
+
+    def live_workers(self) -> list[str]:
+        """Return the names of workers that asked for work within the last minute, sorted."""
+        seen = Claimant.objects.using(self._state.db).filter(queue=self.pk, seen__gt=Later(-CLAIMANT_ALIVE))
+        return list(seen.order_by("worker").values_list("worker", flat=True)[:MOST_CLAIMANTS])
+
+    @property
+    def _row(self) -> QuerySet[Self]:
+        return QuerySet(type(self), using=self._state.db).filter(pk=self.pk)
+
+
+def _lock(row: QuerySet[Any]) -> None:
+    no_key = connections[row.db].features.has_select_for_no_key_update
+    list(row.select_for_update(no_key=no_key).values_list("pk"))
+
+
+def home() -> str:
+    """Return the home database, where queues are created and configured."""
+    return str(router.db_for_write(apps.get_model("tasks", "Queue")))

@@ -1,0 +1,55 @@
+"""Runs: the claims of tasks."""
+
+from django.db import models
+from django.db.models import Q
+
+from stator.models import MomentField, Now
+
+
+class Run(models.Model):
+    """One claim of a task by a named worker, or one ended attempt by a worker process."""
+
+    class Outcome(models.TextChoices):
+        """How the worker ended its claim; empty while the claim is open."""
+
+        SUCCEEDED = "succeeded"
+        FAILED = "failed"
+        RELEASED = "released"
+        CANCELED = "canceled"
+        # The action asked for another attempt later.
+        WAITED = "waited"
+
+    # Without an index of its own: that of the workers begins with the task.
+    task = models.ForeignKey("tasks.Task", models.CASCADE, related_name="runs", db_index=False)
+    # The task's ``state_version`` at the claim. It counts as an attempt until the task moves; null: it never counts.
+    version = models.BigIntegerField(null=True)
+    worker = models.CharField(max_length=100)
+    token = models.UUIDField()
+    claimed = MomentField(db_default=Now())
+    lease_until = models.DateTimeField()
+    # The lease in seconds that the worker asked for last, and that its heartbeats renew; null if it never asked.
+    lease = models.FloatField(null=True)
+    # The errors in this claim after which the worker tried again, or gave up; a process writes them at its end.
+    unexpected_errors = models.PositiveIntegerField(default=0, db_default=0)
+    ended = models.DateTimeField(null=True)
+    outcome = models.CharField(max_length=10, choices=Outcome, blank=True)
+    reason = models.TextField(blank=True)
+    result = models.JSONField(null=True)
+
+    class Meta:
+        # All tasks of one claim statement share a token.
+        constraints = [models.UniqueConstraint(fields=["token", "task"], name="tasks_run_once")]
+        indexes = [
+            # CLAIM: whether this worker has had the task.
+            models.Index(fields=["task", "worker"], name="tasks_run_of_worker"),
+            # CLAIM: what one worker holds.
+            models.Index(fields=["worker"], condition=Q(ended__isnull=True), name="tasks_run_open"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.task_id} by {self.worker}"
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether the lease ran out before the worker ended its claim."""
+        return not self.outcome and self.task.state_claim != self.token

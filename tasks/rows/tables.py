@@ -1,0 +1,32 @@
+"""Querysets of tasks, queues and runs for modules below :mod:`tasks.models`.
+
+Those of tasks and queues are of Any: type checkers know the primary keys and relations of models only.
+"""
+
+from typing import Any, cast
+
+from django.apps import apps
+from django.db.models import QuerySet
+
+from tasks.rows.runs import Run
+from tasks.rows.tasks import TaskRow
+
+
+def task_model() -> type[TaskRow]:
+    """Return the model of tasks."""
+    return cast("type[TaskRow]", apps.get_model("tasks", "Task"))
+
+
+def task_rows(using: str | None = None) -> QuerySet[Any]:
+    """Return the tasks in a database."""
+    return QuerySet(apps.get_model("tasks", "Task"), using=using)
+
+
+def queue_rows(using: str | None = None) -> QuerySet[Any]:
+    """Return the queues in a database."""
+    return QuerySet(apps.get_model("tasks", "Queue"), using=using)
+
+
+def run_rows(using: str | None = None) -> QuerySet[Run]:
+    """Return the runs in a database."""
+    return QuerySet(Run, using=using)

@@ -1,0 +1,160 @@
+"""The columns and indexes of tasks, and the numbers of the databases over which they are spread."""
+
+from typing import Any
+
+from django.db import models
+from django.db.models import Case, Q, Value, When
+from django.utils import timezone
+
+from stator.models import MomentField, Now, StatorModel
+from tasks.indexes import MetadataIndex
+from tasks.messages import milliseconds
+
+# The states in which tasks have ended.
+TERMINAL = ("completed", "canceled", "errored")
+
+
+def names_nobody() -> Case:
+    """Return the sort key that puts tasks with ``worker_ids`` before tasks for anyone."""
+    return Case(When(worker_ids=[], then=Value(1)), default=Value(0))
+
+
+class TaskRow(StatorModel):
+    """The table of :class:`tasks.models.Task`, and what a row says of itself."""
+
+    # Without an index of its own: that of the keys begins with the queue.
+    queue = models.ForeignKey("tasks.Queue", models.CASCADE, related_name="tasks", db_index=False)
+    action = models.CharField(max_length=200)
+    data = models.JSONField(null=True, blank=True)
+    key = models.CharField(max_length=200, null=True, blank=True)  # noqa: DJ001 - null is unique for each task
+    priority = models.BigIntegerField(default=milliseconds)
+    metadata = models.JSONField(default=dict, blank=True)
+    # The value of the queue's exclusive key; null in queues that are not exclusive.
+    exclusive_value = models.CharField(max_length=200, null=True, editable=False)  # noqa: DJ001
+    lease = models.FloatField(null=True, blank=True)
+    timeout = models.FloatField(null=True, blank=True)
+    max_attempts = models.PositiveIntegerField(null=True, blank=True)
+    retention = models.FloatField(null=True, blank=True)
+    # Seconds between the heartbeats of a named worker (null: a third of the lease), and how many unexpected errors one
+    # worker retries (null: the number that its loop, or the action, sets).
+    heartbeat_interval = models.FloatField(null=True, blank=True)
+    max_unexpected_retries = models.PositiveIntegerField(null=True, blank=True)
+    worker_ids = models.JSONField(default=list, blank=True)
+    worker_count = models.PositiveIntegerField(default=1)
+    # Whether only external programs may run it: it was published over HTTP with an action that the queue does not list.
+    elsewhere_only = models.BooleanField(default=False, db_default=False, editable=False)
+    # Most tasks are no parts, so the index of the parts leaves them out.
+    whole = models.ForeignKey("self", models.CASCADE, null=True, editable=False, related_name="parts", db_index=False)
+    result = models.JSONField(null=True, editable=False)
+    created = MomentField(db_default=Now(), editable=False)
+    # When the notice of an errored task is sent at the earliest; null after it was sent.
+    notice_due = MomentField(db_default=Now(), null=True, editable=False)
+
+    # The related managers, which Django adds with the models of tasks and runs.
+    parts: Any
+    runs: Any
+
+    class StatorMeta:
+        """History is on. Worker processes claim the most urgent of the tasks that they may run."""
+
+        history = True
+        priority = "priority"
+        then = names_nobody()
+        heartbeat = "heartbeat_interval"
+
+    class Meta:
+        abstract = True
+        constraints = [
+            models.UniqueConstraint(fields=["queue", "key"], name="tasks_task_one_per_key"),
+            models.UniqueConstraint(
+                fields=["queue", "exclusive_value"],
+                condition=Q(state_claim__isnull=False, exclusive_value__isnull=False),
+                name="tasks_task_one_running_per_value",
+            ),
+            models.CheckConstraint(
+                condition=Q(state_claim=None, state_locked_until=None)
+                | Q(state_claim__isnull=False, state_locked_until__isnull=False, state_attempted__isnull=False),
+                name="tasks_task_claimed_at_a_time",
+            ),
+        ]
+        indexes = [
+            # CLAIM from one queue, in order.
+            models.Index(
+                "queue",
+                "priority",
+                names_nobody(),
+                "id",
+                condition=Q(state_ready=True),
+                name="tasks_task_ready_in_queue",
+            ),
+            # CLAIM from an exclusive queue: whether another task with the same value comes first.
+            models.Index(
+                fields=["queue", "exclusive_value", "priority", "id"],
+                condition=Q(state_ready=True, exclusive_value__isnull=False),
+                name="tasks_task_ready_of_value",
+            ),
+            # CLAIM by metadata: few of many rows may wait.
+            MetadataIndex(
+                fields=["metadata"],
+                opclasses=["jsonb_path_ops"],
+                condition=Q(state_ready=True),
+                name="tasks_task_ready_metadata",
+            ),
+            # QUERY by metadata.
+            MetadataIndex(fields=["metadata"], opclasses=["jsonb_path_ops"], name="tasks_task_metadata"),
+            # ``end_exhausted()``: waiting tasks that were attempted, whose attempts may be used up.
+            models.Index(
+                fields=["state_attempts"],
+                condition=Q(state="pending", state_claim=None, state_attempts__gt=0),
+                name="tasks_task_attempted",
+            ),
+            # The parts of a shared task.
+            models.Index(fields=["whole"], condition=Q(whole__isnull=False), name="tasks_task_part"),
+            # Waiting parts, whose shared task may have ended.
+            models.Index(
+                fields=["whole"], condition=Q(state="pending", whole__isnull=False), name="tasks_task_open_part"
+            ),
+            # Dead letters whose notice was not sent.
+            models.Index(
+                fields=["notice_due"],
+                condition=Q(state="errored", whole=None, notice_due__isnull=False),
+                name="tasks_task_unnoticed",
+            ),
+            # PRUNE: ended tasks, by the queue's retention and by their own.
+            models.Index(
+                fields=["queue", "state_changed"],
+                condition=Q(state__in=TERMINAL, whole=None, retention=None),
+                name="tasks_task_ended",
+            ),
+            models.Index(
+                fields=["state_changed"],
+                condition=Q(state__in=TERMINAL, whole=None, retention__isnull=False),
+                name="tasks_task_ended_own",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.action} {self.pk}"
+
+    @property
+    def status(self) -> str:
+        """Invisible, pending, running, completed, canceled or errored; of a shared task, by its parts."""
+        if self.state == "shared":
+            parts = {part.status for part in self.parts.all()}
+            return next((status for status in ("running", "pending") if status in parts), "invisible")
+        if self.state != "pending":
+            return str(self.state)
+        if self.state_claim is not None:
+            return "running"
+        due = self.state_next_attempt
+        return "invisible" if not self.state_ready and due is not None and due > timezone.now() else "pending"
+
+
+class Shard(models.Model):
+    """A further database over which queues are spread, and its number."""
+
+    number = models.PositiveSmallIntegerField(primary_key=True)
+    alias = models.CharField(max_length=100, unique=True)
+
+    def __str__(self) -> str:
+        return self.alias
