@@ -8,7 +8,6 @@ import pytest
 from django.db import connection
 
 from stator.capabilities import KNOWN, Capabilities, capabilities_of
-from stator.db.schema import index_names
 
 
 def test_this_database_is_known():
@@ -22,10 +21,6 @@ def test_database_of_an_unknown_vendor_can_do_what_every_database_can():
         "concurrent_writers",
         "locks_tables",
     ]
-
-
-def test_indexes_of_an_unknown_vendor_are_not_asked_for():
-    assert index_names(SimpleNamespace(vendor="oracle")) is None
 
 
 @pytest.mark.parametrize(

@@ -184,17 +184,6 @@ def test_events_on_a_terminal_replace_the_progress_line(configure):
     assert events == ["INFO stator.progress\n", "WARNING tasks.dead_letter\n"]
 
 
-def test_progress_line_is_narrower_than_the_terminal(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "40")
-    stream = Terminal()
-    progress = Progress(stream)
-    progress._shown -= 60
-    progress(worker_with(1200, {("shop.invoice", f"state {n}"): 900 for n in range(6)}))
-    line = stream.getvalue().removeprefix(CLEAR_LINE)
-    assert len(line) == 39
-    assert line.startswith("1,200 attempts")
-
-
 def test_terminal_gets_a_line_that_is_rewritten():
     stream = Terminal()
     progress = Progress(stream)

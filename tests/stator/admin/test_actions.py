@@ -9,23 +9,14 @@ from django.test import Client
 
 from stator.admin import StatorAdmin, actions
 from stator.models import History
-from stator.rows import columns
 from tests.stator.admin.conftest import Replace
-from tests.stator.admin.requests import LIST, MOVE, act, claim, move, set_columns
+from tests.stator.admin.requests import LIST, MOVE, act, claim, move
 from tests.testapp.operators import Parcel
 
 pytestmark = pytest.mark.django_db
 
 
 class TestActs:
-    def test_unlock_ends_the_claim(self, admin_client: Client) -> None:
-        parcel = Parcel.objects.create()
-        held = claim(Parcel)
-        set_columns(parcel, state_locked_until=columns.after(-1))
-        act(admin_client, "stator_unlock", parcel)
-        assert not held.still_mine()
-        assert "1 parcel unlocked" in admin_client.get(LIST).content.decode()
-
     def test_moving_asks_first(self, admin_client: Client) -> None:
         parcels = [Parcel.objects.create(address=f"no. {number}") for number in range(3)]
         claim(Parcel)

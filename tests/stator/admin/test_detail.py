@@ -64,12 +64,6 @@ class TestButtons:
         assert self.moves(live(login("change_parcel"), parcel)) == []
         assert self.moves(live(login("view_parcel", "force_parcel"), parcel)) == ["stamped", "returned", ""]
 
-    def test_quarantine_is_released_and_not_retried(self, admin_client: Client) -> None:
-        parcel = Parcel.objects.create()
-        set_columns(parcel, state_crashes=3, state_ready=False)
-        names = re.findall(r'name="action" value="(\w+)"', live(admin_client, parcel))
-        assert names == ["stator_release", "stator_pause", "stator_move"]
-
     def test_row_that_is_paused_by_name_is_resumed(self, admin_client: Client) -> None:
         parcel = Parcel.objects.create()
         Parcel.stator.pause(where={"pk__in": [parcel.pk]})

@@ -62,13 +62,6 @@ class TestErrors:
         errors = text_of(operator, part="errors")
         assert re.search(r"2 of 2 ConnectionError connection refused .* 1 of 1 KeyError no such key", errors)
 
-    def test_say_where_there_are_more(self, viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("stator.overview.errors.GROUPED", 1)
-        failing()
-        failing()
-        assert "there are older ones" in text_of(viewer, part="errors")
-        assert "1 more failing" in text_of(viewer, part="troubles")
-
 
 class TestStuck:
     def test_objects_are_named_with_what_was_expected(self, viewer: Client) -> None:

@@ -21,12 +21,6 @@ def test_own_app_of_this_name_is_a_warning_that_names_it(project: Project) -> No
     assert f"The app 'tasks' is {project.folder / 'tasks'}, not the one of django-stator." in printed
 
 
-def test_own_module_of_this_name_is_found_too(project: Project) -> None:
-    project.begin(further='INSTALLED_APPS += ["tasks"]')
-    project.write("tasks.py", "")
-    assert f"The app 'tasks' is {project.folder / 'tasks.py'}, not" in project.manage("check")
-
-
 @pytest.mark.parametrize(
     ("setting", "named"),
     [

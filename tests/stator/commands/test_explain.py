@@ -4,13 +4,11 @@ import re
 
 import pytest
 
-from stator.explain import Reason
 from stator.explain.reasons import REASONS
 from stator.models import Report, Worker
 from tests.stator.commands.errands import LABEL, asked, held, run
 from tests.stator.making import ago, change, put
 from tests.testapp.explained import Errand, ErrandGraph
-from tests.testapp.keys import Branch
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -24,16 +22,6 @@ def test_explain_gives_the_reasons_in_words_and_as_json():
     answer = asked("explain", LABEL, errand.pk)
     assert (answer["model"], answer["pk"], answer["reasons"][0]["code"]) == (LABEL, str(errand.pk), "terminal")
     assert answer["reasons"][0]["remedy"] == remedy
-
-
-def test_explain_gives_what_the_model_itself_says(monkeypatch):
-    """A model may know more than the framework does, and a child more than the model whose table has the state."""
-    monkeypatch.setattr(Errand, "explain", lambda errand: [Reason("raining", f"It rains on {errand.name}.")])
-    errand = put(Errand, name="Rome")
-    assert run("explain", LABEL, errand.pk) == "raining: It rains on Rome.\n"
-    monkeypatch.setattr(Branch, "explain", lambda branch: [Reason("own", branch.leaf)])
-    branch = Branch.objects.create(leaf="oak")
-    assert asked("explain", "testapp.Branch", branch.pk)["reasons"][0]["sentence"] == "oak"
 
 
 @pytest.mark.django_db(transaction=True, databases=["default", "other"])

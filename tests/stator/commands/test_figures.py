@@ -27,12 +27,6 @@ def test_rows_are_counted_up_to_one_more_than_the_bound(monkeypatch, django_asse
     assert (count, figures.shown(count), figures.shown(2)) == (3, "2+", "2")
 
 
-def test_keys_of_failing_rows_come_the_latest_first(monkeypatch):
-    monkeypatch.setattr(figures, "CHUNK", 2)
-    keys = [failed(seconds) for seconds in (50, 10, 30)]
-    assert figures.failing_pks(Errand.stator.all()) == [keys[1], keys[2], keys[0]]
-
-
 def test_row_that_was_retried_since_its_report_fails_no_more():
     key = failed(10)
     Errand.stator.filter(pk=key).retry()

@@ -1,13 +1,9 @@
 """``manage.py stator preview``: what it tells of handlers of every kind, and that nothing remains of it."""
 
-import io
-import sys
-
 import pytest
 from django.core.management import CommandError
 from django.db import connection, transaction
 
-from stator.commands import preview
 from stator.exceptions import TryAgainLater
 from stator.models import History, Report
 from stator.runner import StatorRunner
@@ -142,16 +138,6 @@ def test_batches_are_of_the_size_that_the_state_says(asked, monkeypatch):
     assert [sorted(seen) for seen in CrateGraph.seen] == [[crate.pk for crate in crates[:4]], [crates[4].pk]]
 
 
-def test_bad_object_does_not_spoil_its_batch(asked, monkeypatch):
-    monkeypatch.setattr(CrateGraph, "seen", [])
-    for what in ("", "raise", ""):
-        put(Crate, deed=what)
-    assert outcomes(asked("testapp.Crate")) == {
-        ("sorting", "moves", "sent", "", ""): 2,
-        ("sorting", "fails", "sorting", "ValueError", "one of them is bad"): 1,
-    }
-
-
 def test_error_of_the_database_does_not_spoil_the_next(asked, monkeypatch):
     def twice(row):
         Page.objects.create(title="taken")
@@ -202,24 +188,6 @@ def test_bad_input_is_refused_in_one_line(arguments, message):
     assert message in refused(*arguments)
     assert not Report.objects.exists()
     assert not History.objects.exists()
-
-
-def test_progress_is_shown_on_a_terminal_once_it_takes_long(monkeypatch):
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
-
-    for _ in range(3):
-        put(Parcel)
-    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
-    # However crowded the machine is, the first preview does not take this long.
-    monkeypatch.setattr(preview, "QUIET", 3600.0)
-    run("testapp.Parcel")
-    assert "attempted" not in terminal.getvalue()
-    monkeypatch.setattr(preview, "QUIET", -1.0)
-    monkeypatch.setattr(preview, "EVERY", 0.0)
-    run("testapp.Parcel")
-    assert "\r\x1b[K3 of 3 attempted\r\x1b[K" in terminal.getvalue()
 
 
 def test_handler_that_closes_its_connection_ends_the_preview_with_one_line(monkeypatch):

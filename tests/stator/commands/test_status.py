@@ -44,19 +44,6 @@ def test_status_counts_pauses_that_are_alike():
     assert " where x29,heir " in run("status", LABEL)
 
 
-def test_status_of_all_models_takes_a_bounded_number_of_rows(monkeypatch):
-    monkeypatch.setattr("stator.overview.depths.COUNTED", 2)
-    for _ in range(5):
-        put(Errand, state="done")
-    (figures,) = asked("status", LABEL)["models"]
-    assert figures["states"]["done"] == 3
-    assert "done 2+" in run("status", LABEL)
-    assert len(asked("status")["models"]) > 5
-    lines = run("status").splitlines()
-    assert lines[1].split()[0] == LABEL
-    assert lines[2].endswith("models without objects not listed")
-
-
 def test_status_tells_how_long_moved_objects_had_been_in_their_states(monkeypatch):
     monkeypatch.setattr(OrderGraph.working, "expect_within", 30)
     monkeypatch.setattr(OrderGraph.working, "attempt_immediately", True)

@@ -105,19 +105,6 @@ class TestDepths:
         change(put(Parcel, state_ready=False), state=f"{name}b")
         assert of().unknown == 3
 
-    def test_takes_one_statement_and_one_where_objects_are_held(self, django_assert_num_queries):
-        with django_assert_num_queries(1):
-            of()
-        for number in range(20):
-            put(Parcel, state_changed=ago(number))
-            waiting()
-        with django_assert_num_queries(1):
-            of()
-        for _ in range(20):
-            held()
-        with django_assert_num_queries(2):
-            of()
-
 
 class TestHeat:
     @pytest.mark.parametrize(("age", "heat"), [(10, 0), (1000, 1), (2000, 2), (4000, 3)])

@@ -24,12 +24,3 @@ def test_function_that_returns_none_adds_nothing_for_this_request(added):
     add_section(lambda request: Section("disks", "Disks", ()) if request.GET else None)
     assert sections(RequestFactory().get("/")) == []
     assert [section.title for section in sections(RequestFactory().get("/", {"a": "1"}))] == ["Disks"]
-
-
-def test_function_that_is_added_twice_makes_one_section(added):
-    @add_section
-    def section(request):
-        return Section("disks", "Disks", ())
-
-    assert add_section(section) is section
-    assert added == [section]

@@ -48,17 +48,3 @@ def test_model_that_knows_workers_of_its_own_says_whether_it_needs_one(monkeypat
         assert errands().needs_worker is needs
     finally:
         options_of.cache_clear()
-
-
-def test_statements_are_as_many_however_many_rows_there_are(django_assert_num_queries):
-    survey("default", [Errand, Parcel])
-    from django.db import connection
-    from django.test.utils import CaptureQueriesContext
-
-    with CaptureQueriesContext(connection) as few:
-        survey("default", [Errand, Parcel])
-    for number in range(20):
-        put(Errand, tenant=number)
-        put(Parcel, state_ready=False, state_failures=1)
-    with django_assert_num_queries(len(few)):
-        survey("default", [Errand, Parcel])

@@ -237,14 +237,6 @@ def test_state_that_only_the_framework_enters_is_refused_to_every_move_by_hand(s
     assert not History.objects.exists()
 
 
-def test_handler_that_saves_a_state_that_only_the_framework_enters_is_refused(sealed):
-    step = put(Step)
-    (claim,) = claim_all(operations_of(Step))
-    with pytest.raises(ProtectedState), transaction.atomic():
-        assign(claim.instance)
-    assert row(step).state_claim == claim.token
-
-
 def test_object_in_a_state_that_only_the_framework_enters_is_saved_as_any_other(sealed):
     step = put(Step, state="done")
     step.name = "written"

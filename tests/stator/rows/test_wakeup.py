@@ -75,15 +75,6 @@ class TestNotify:
                 SyncLine.objects.create()
         assert set(told) == {SyncLine}
 
-    def test_nothing_is_told_where_transactions_are_managed_by_hand(self, told):
-        transaction.set_autocommit(False)
-        try:
-            Line.objects.create()
-            transaction.commit()
-        finally:
-            transaction.set_autocommit(True)
-        assert (raw(Line).count(), told) == (1, [])
-
     def test_nothing_is_sent_where_nothing_became_ready(self, sent):
         Line.objects.create(state="last")
         assert sent == []

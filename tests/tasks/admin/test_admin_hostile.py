@@ -158,14 +158,6 @@ def initial(client, model, **given):
     return client.get(url_of(model, "add"), given).context["adminform"].form
 
 
-@pytest.mark.parametrize("moment", ["2027-03-01 10:30:00", "2027-03-01T10:30:00Z", "2027-03-01T12:30:00+02:00"])
-def test_form_begins_with_the_moment_that_the_address_has(client, settings, moment):
-    settings.TIME_ZONE = "UTC"
-    text = str(initial(client, Consumer, expires=moment)["expires"])
-    assert 'value="2027-03-01"' in text
-    assert 'value="10:30:00"' in text
-
-
 def test_form_begins_with_what_the_address_has_and_not_with_what_no_field_takes(client):
     queue = make_queue()
     form = initial(client, Schedule, name="nightly", queue=queue.pk, data='{"a": [1]}', period="x", until="nope")

@@ -2,18 +2,15 @@
 
 import re
 from typing import Any
-from uuid import UUID
 
 import pytest
 from django.contrib.admin import ModelAdmin
 from django.db import connection
 from django.test import Client
-from django.test.utils import CaptureQueriesContext
 
 from stator.models import move_rows
 from tasks.admin import QueueAdmin
 from tasks.models import Consumer, Queue, Run, Schedule, Task
-from tasks.queue.explaining import last_error
 from tests.queries import statements, unbounded
 from tests.stator.making import ago, raw
 from tests.tasks.making import make_queue, make_task
@@ -158,23 +155,3 @@ def test_few_tasks_of_a_status_among_many_are_found_by_indexes(status: str) -> N
     assert found.count() == 1
     plan = found.values("pk")[:10_001].explain(analyze=True)
     assert not re.search(r"Seq Scan on tasks_task.*loops=[1-9]", plan), plan
-
-
-@pytest.mark.postgresql
-def test_last_error_of_a_task_is_found_by_indexes() -> None:
-    """Asked for the claims of a task or of its parts, the database read all claims there were."""
-    queue = make_queue()
-    task = make_task(queue, "errored")
-    Run.objects.bulk_create(
-        Run(task=task, worker="bot-1", token=UUID(int=number), lease_until=ago(5), outcome="succeeded")
-        for number in range(5000)
-    )
-    other = make_task(queue, "errored", key="other")
-    with connection.cursor() as cursor:
-        cursor.execute("ANALYZE tasks_run, tasks_task")
-    with CaptureQueriesContext(connection) as asked:
-        assert "no such image" in last_error(other)
-    with connection.cursor() as cursor:
-        cursor.execute(f"EXPLAIN {asked[0]['sql']}")
-        plan = "\n".join(line for (line,) in cursor.fetchall())
-    assert "Seq Scan on tasks_run" not in plan, plan

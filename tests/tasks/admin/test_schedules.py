@@ -72,13 +72,3 @@ def test_actions_need_the_permission_to_change(client, schedule):
         assert act(client, name, schedule).status_code == 403
     assert row(schedule).enabled
     assert not row(schedule).asked
-
-
-@pytest.mark.parametrize(
-    ("given", "field"), [({"queue": ""}, "queue"), ({"zone": "Mars/Base"}, "zone")], ids=["action only", "no zone"]
-)
-def test_schedule_that_could_never_do_anything_is_refused(admin_client, schedule, given, field):
-    posted = new(schedule.queue_id) | {"period": "60", "metadata": "{}"} | given
-    response = admin_client.post(reverse("admin:tasks_schedule_add"), posted)
-    assert list(response.context["adminform"].form.errors) == [field]
-    assert Schedule.objects.count() == 1

@@ -4,7 +4,7 @@ import pytest
 
 from tasks.queue.attempt_counts import attempts_of
 from tests.stator.making import expire
-from tests.tasks.making import claim_one, fresh, make_task
+from tests.tasks.making import claim_one, fresh
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -17,10 +17,3 @@ def test_completed_task_has_the_attempts_that_it_took(queue):
     ended = fresh(task)
     assert ended.status == "completed"
     assert attempts_of([ended], "default") == {task.pk: 2}
-
-
-def test_many_are_counted_in_two_statements(queue, django_assert_num_queries):
-    tasks = [fresh(make_task(queue, "completed")) for _ in range(5)]
-    with django_assert_num_queries(2):
-        counted = attempts_of(tasks, "default")
-    assert counted == {task.pk: 1 for task in tasks}

@@ -90,17 +90,3 @@ def test_what_has_metadata_is_not_looked_for_in_all_that_waits(plans, monkeypatc
         assert "Tid Scan" in first
         assert "Bitmap Index Scan on tasks_task_ready_metadata" in last, last
         assert "tasks_task_ready_in_queue" not in last
-
-
-def test_heartbeat_finds_its_task_by_the_key(plans):
-    """The planner knew of no leases, so it read those of all tasks that are claimed."""
-    queue = make_queue()
-    queue.publish_many({"action": "a"} for _ in range(1000))
-    with connection.cursor() as cursor:
-        cursor.execute("VACUUM ANALYZE tasks_task")
-    *_, held = queue.claim(worker="bot-1", limit=100)
-    plans.clear()
-    held.heartbeat()
-    [plan] = plans
-    assert "Index Scan using tasks_task_pkey on tasks_task" in plan, plan
-    assert "st_lease" not in plan

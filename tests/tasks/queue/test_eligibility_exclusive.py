@@ -4,15 +4,13 @@ import threading
 from collections import Counter
 
 import pytest
-from django.db import IntegrityError, connection, transaction
+from django.db import IntegrityError, connection
 from django.db.models import QuerySet
 from django.utils import timezone
 
 from stator.testing import drain
 from tasks.actions.registry import Action, registry
-from tasks.conf import load_settings
 from tasks.models import Task
-from tasks.queue.process_eligibility import served_by_process
 from tests.sizes import size
 from tests.stator.making import expire, operations_of, raw
 from tests.tasks.making import claim_one, fresh, make_queue, pass_time, race
@@ -130,21 +128,6 @@ class TestWorkerProcesses:
         claimed = operations_of(Task).claim([Task.state_graph.pending], 9)
         assert [claim.pk for claim in claimed] == [task.pk]
 
-    @pytest.mark.postgresql
-    def test_what_comes_first_is_looked_for_in_the_index_of_values(self, queue):
-        # Of a table that is as good as empty the planner finds all indexes alike.
-        queue.publish_many({"action": "known", "metadata": {"title": f"t{n % 50}"}} for n in range(500))
-        operations = operations_of(Task)
-        rows = operations.open_rows([Task.state_graph.pending])
-        with connection.cursor() as cursor, transaction.atomic():
-            cursor.execute("ANALYZE tasks_task")
-            cursor.execute("SET LOCAL enable_seqscan = off")
-            plan = rows.order_by("priority", "pk").explain()
-        *_, first = plan.rpartition("SubPlan 2\n")
-        assert "tasks_task_ready_of_value" in first, plan
-        assert "Join" not in first, plan
-        assert "on tasks_queue" not in first, plan
-
 
 def test_database_itself_refuses_a_second_running_task_of_a_value(queue):
     _, second = publish(queue, "a", "a")
@@ -191,23 +174,3 @@ def test_due_and_ready_tasks_of_one_value_race_without_an_error(queue):
     values = [claim.task.exclusive_value for claims in found for claim in claims]
     assert sorted(values) == sorted(set(values))
     assert raw(Task).filter(state_claim__isnull=False).count() == len(values)
-
-
-def test_condition_for_worker_processes_leaves_out_what_no_program_could_claim(queue):
-    *_, other = publish(queue, "a", "a", "b")
-    claim_one(queue)
-    simple, paused = make_queue("simple"), make_queue("paused")
-    free, used_up = simple.publish("free").task, simple.publish("used up").task
-    simple.publish("for others", worker_ids=["bot-1"])
-    raw(Task).filter(pk=used_up.pk).update(state_attempts=5)
-    asleep = paused.publish("asleep").task
-    paused.pause(claim=True, seconds=60)
-
-    def found():
-        return set(
-            raw(Task).filter(served_by_process("0" * 12, load_settings(), raw(Task), raw(Task)), state_claim=None)
-        )
-
-    assert found() == {other, free}
-    paused.resume()
-    assert found() == {other, free, asleep}
