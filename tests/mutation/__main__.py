@@ -66,7 +66,7 @@ class Copy:
         """Meanwhile the mutant is in the copy."""
         text = (ROOT / mutant.file).read_text()
         if text.count(mutant.old) != 1:
-            raise CannotTry(f"{mutant.name}: its text is {text.count(mutant.old)} times in {mutant.file}, not once")
+            raise CannotTry(f"its text is {text.count(mutant.old)} times in {mutant.file}, not once")
         self._write(mutant.file, text.replace(mutant.old, mutant.new))
         try:
             yield
@@ -118,8 +118,12 @@ def _end(process: "subprocess.Popen[bytes] | subprocess.Popen[str]") -> None:
 def try_mutant(copy: Copy, mutant: Mutant) -> Result:
     """Return what the tests of a mutant make of it."""
     began = time.monotonic()
-    with copy.changed(mutant):
-        code, said = copy.test(mutant.database, mutant.tests, PATIENCE)
+    try:
+        with copy.changed(mutant):
+            code, said = copy.test(mutant.database, mutant.tests, PATIENCE)
+    except CannotTry as error:
+        # The others are tried all the same.
+        return Result(mutant, ERROR, 0.0, str(error))
     last = said.strip().splitlines()[-1] if said.strip() else "nothing was said"
     seconds = time.monotonic() - began
     if code == 0:
