@@ -214,6 +214,7 @@ def transactions(project, tables, ended, failures, done):
 
 @pytest.mark.fault
 @pytest.mark.postgresql
+@later_alone
 def test_tables_are_migrated_beside_slow_requests_and_nobody_is_the_victim_of_a_deadlock(before):
     ended, failures, done = Event(), [], []
 

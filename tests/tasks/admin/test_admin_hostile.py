@@ -141,16 +141,36 @@ def asked_of(model):
     if model is Overview:
         # It is no list, and filters nothing.
         return ["q"]
-    filters = [each[0] if isinstance(each, tuple) else each for each in admin.site._registry[model].list_filter]
-    fields = {each for each in filters if isinstance(each, str)} | {"pk"}
-    own = {each.parameter_name for each in filters if not isinstance(each, str)} | {"condition"}
-    # Of the fields of one kind, one is asked with each lookup.
-    by_kind = {
-        type(get_fields_from_path(model, model._meta.pk.name if field == "pk" else field)[-1]): field
-        for field in sorted(fields)
-    }
-    looked_up = {f"{field}{lookup}" for field in by_kind.values() for lookup in LOOKUPS}
-    return sorted(fields | looked_up | own | {*OF_LISTS, "state"})
+    own = {each.parameter_name for each in filters_of(model) if not isinstance(each, str)}
+    looked_up = {f"{field}{lookup}" for field in LOOKED_UP[model] for lookup in LOOKUPS}
+    # What Django reads itself, it reads alike for all.
+    of_lists = {*OF_LISTS} if model is Queue else {"q"}
+    return sorted({*filtered_by(model), "condition", "state"} | own | looked_up | of_lists)
+
+
+def filters_of(model):
+    """Return the filters of a list: paths of fields, and classes that have a parameter of their own."""
+    return [each[0] if isinstance(each, tuple) else each for each in admin.site._registry[model].list_filter]
+
+
+def filtered_by(model):
+    """Return the paths of fields by which a list is filtered, with their kinds."""
+    paths = {each for each in filters_of(model) if isinstance(each, str)}
+    kinds = {path: type(get_fields_from_path(model, path)[-1]) for path in sorted(paths)}
+    return {"pk": type(model._meta.pk), **kinds}
+
+
+def looked_up():
+    """Return, for each list, the fields that are asked with each lookup: one of each kind in all lists."""
+    found, seen = {}, set()
+    for model in MODELS:
+        kinds = {kind: path for path, kind in filtered_by(model).items() if kind not in seen}
+        found[model] = list(kinds.values())
+        seen |= {*kinds}
+    return found
+
+
+LOOKED_UP = looked_up()
 
 
 def initial(client, model, **given):
