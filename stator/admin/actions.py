@@ -9,7 +9,8 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
 
-from stator.admin.bulk import OTHERWISE, Act, ActionFunction, OperatedAdmin, ask, carry_out, permitted, refuse
+from stator.admin.bulk import OTHERWISE, ActionSpec, OperatedAdmin, ask_about, carry_out, permitted
+from stator.admin.confirmation import ActionFunction, refuse
 from stator.admin.fields import SPAN_HELP, SpanField
 from stator.admin.seen import confirmed_in
 from stator.graph import StateGraph
@@ -61,7 +62,7 @@ class PauseForm(ReasonForm):
 @admin.action(description="Retry now", permissions=["retry"])
 def stator_retry(model_admin: OperatedAdmin, request: HttpRequest, queryset: QuerySet[Model]) -> HttpResponse | None:
     """Make the rows due now."""
-    act = Act(
+    act = ActionSpec(
         "Retry now.", "are due now", lambda rows: rows.retry(actor=request.user.get_username()),
         "held by workers, or in states that workers do not attempt", makes_due=True,
     )  # fmt: skip
@@ -78,13 +79,13 @@ def stator_unlock(model_admin: OperatedAdmin, request: HttpRequest, queryset: Qu
         holders = holders_of(claimed)
         if any(holder.may_run for holder in holders):
             few = claimed.order_by()[: MOST_OBJECTS + 1].count() <= MOST_OBJECTS
-            return ask(
+            return ask_about(
                 model_admin, request, permitted(model_admin, request, claimed, "retry"), form, title="Unlock",
                 words=WORDS, button="Unlock", notes=holders, also=PAUSING if few else "", also_label="Unlock and pause",
             )  # fmt: skip
     actor, reason = request.user.get_username(), form.cleaned_data["reason"] if seen else ""
     pausing = PAUSING in request.POST
-    act = Act(
+    act = ActionSpec(
         f"Unlocked{' and paused' if pausing else ''}. {reason}".strip(),
         "unlocked and paused" if pausing else "unlocked",
         lambda rows: unlock_and_pause(rows, actor=actor, reason=reason) if pausing else rows.unlock(actor=actor),
@@ -100,7 +101,7 @@ def stator_unlock(model_admin: OperatedAdmin, request: HttpRequest, queryset: Qu
 @admin.action(description="Release from quarantine", permissions=["retry"])
 def stator_release(model_admin: OperatedAdmin, request: HttpRequest, queryset: QuerySet[Model]) -> HttpResponse | None:
     """Make quarantined rows due now."""
-    act = Act(
+    act = ActionSpec(
         "Released from quarantine.", "released from quarantine and due now",
         lambda rows: rows.quarantined().retry(actor=request.user.get_username()),
         "not in quarantine", makes_due=True,
@@ -120,12 +121,12 @@ def stator_pause(model_admin: OperatedAdmin, request: HttpRequest, queryset: Que
     form = PauseForm(request.POST if seen else None)
     if not (seen and form.is_valid()):
         words = "will not be attempted by workers. Running attempts may finish; timeouts and moves by hand go on."
-        return ask(model_admin, request, rows, form, title="Pause", words=words, button="Pause")
+        return ask_about(model_admin, request, rows, form, title="Pause", words=words, button="Pause")
     given, actor = form.cleaned_data, request.user.get_username()
     try:
         return carry_out(
             model_admin, request, rows, "retry",
-            Act(f"Paused. {given['reason']}".strip(), "paused", lambda rows: _pause(rows, actor, **given)), seen,
+            ActionSpec(f"Paused. {given['reason']}".strip(), "paused", lambda rows: _pause(rows, actor, **given)), seen,
         )  # fmt: skip
     except ValueError as error:
         return refuse(model_admin, request, str(error))
@@ -143,7 +144,7 @@ def _pause(rows: QuerySet[Model], actor: str, *, reason: str, seconds: float | N
 def stator_resume(model_admin: OperatedAdmin, request: HttpRequest, queryset: QuerySet[Model]) -> HttpResponse | None:
     """End the pauses of single rows."""
     actor = request.user.get_username()
-    act = Act(
+    act = ActionSpec(
         "Resumed.", "resumed",
         lambda rows: resume_objects(rows.model, written_to(rows), rows.values_list("pk", flat=True), actor=actor),
         "not paused by themselves; end pauses of the model and of states under Pauses",
@@ -160,12 +161,12 @@ def stator_move(model_admin: OperatedAdmin, request: HttpRequest, queryset: Quer
     if not (seen and form.is_valid()):
         words = "will be moved by hand, even if the graph has no such edge."
         rows = permitted(model_admin, request, queryset, "move").exclude(state__in=kept)
-        return ask(
+        return ask_about(
             model_admin, request, rows, form,
             title="Move to state", words=words, button="Move",
         )  # fmt: skip
     state, reason = form.cleaned_data["state"], form.cleaned_data["reason"]
-    act = Act(
+    act = ActionSpec(
         f"Moved to {state} by hand. {reason}".strip(), f"moved to {state}",
         lambda rows: rows.exclude(state__in=kept).move(state, actor=request.user.get_username(), reason=reason),
         f"in {' or '.join(kept)}, which no move by hand leaves, or {OTHERWISE}" if kept else OTHERWISE,
@@ -173,7 +174,7 @@ def stator_move(model_admin: OperatedAdmin, request: HttpRequest, queryset: Quer
     return carry_out(model_admin, request, queryset, "move", act, seen)
 
 
-ACTS: tuple[ActionFunction, ...] = (
+ACTIONS: tuple[ActionFunction, ...] = (
     stator_retry,
     stator_unlock,
     stator_release,

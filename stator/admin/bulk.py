@@ -1,45 +1,41 @@
 """Actions on many rows: one part per request, with permissions, logs, and counts of changed and unchanged rows."""
 
-import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any, Protocol
 
 from django import forms
-from django.contrib import messages
-from django.contrib.admin import helpers
-from django.contrib.admin.models import CHANGE, LogEntry
-from django.contrib.admin.sites import AdminSite
-from django.contrib.admin.utils import quote
 from django.core.exceptions import BadRequest, PermissionDenied, ValidationError
 from django.db.models import Model, QuerySet
-from django.db.models.options import Options
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
+from stator.admin.confirmation import (
+    SHOWN,
+    ActionFunction,
+    Admin,
+    ask,
+    back,
+    context_of,
+    log,
+    noun_of,
+    tell,
+)
 from stator.admin.listing import COUNTED, AtLeast, bounded_count, operated
 from stator.admin.seen import CONFIRMED, FIELD, Seen, describe_changes, see
 from stator.explain.prospects import looked_at, prospects
 from stator.querysets import OperatorQuerySet
 from stator.texts import escape
 
-logger = logging.getLogger("stator.admin")
-
 # Rows of one request; more would take longer than servers and people wait for an answer.
 AT_ONCE = 5000
-# The admin's own log lists each object up to this number; the event in the log file always has the full number.
-LOGGED = 1000
-SHOWN = 20
-FROM_OBJECT = "stator_object"
 # What was entered on a confirmation page, for the next part.
 GIVEN = ("state", "reason", CONFIRMED, FIELD)
 
 
 # Why rows are left alone if an action gives no other reason.
 OTHERWISE = "deleted or changed meanwhile, or you lack the permission"
-
-ActionFunction = Callable[..., HttpResponse | None]
 
 
 def permissions_of(act: ActionFunction) -> list[str]:
@@ -52,16 +48,8 @@ def label_of(act: ActionFunction) -> str:
     return str(getattr(act, "short_description", act.__name__))
 
 
-class OperatedAdmin(Protocol):
+class OperatedAdmin(Admin, Protocol):
     """What the actions need of an admin; :class:`~stator.admin.StatorAdmin` has it."""
-
-    admin_site: AdminSite
-    # Subscripted, it needs a patch of Django.
-    opts: Options
-
-    @property
-    def media(self) -> forms.Media:
-        """The scripts and styles of its pages."""
 
     @property
     def differs_by_object(self) -> bool:
@@ -70,12 +58,9 @@ class OperatedAdmin(Protocol):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """Return the rows that the user may see."""
 
-    def message_user(self, request: HttpRequest, message: str, level: int | str = ...) -> None:
-        """Show a message on the next page."""
-
 
 @dataclass(frozen=True, slots=True)
-class Act:
+class ActionSpec:
     """An action: its log text, its success text, its function, and why some rows are left alone.
 
     ``same_claim``: if it was confirmed, rows that were claimed anew since are left alone too. ``makes_due``: the
@@ -112,7 +97,7 @@ def carry_out(
     request: HttpRequest,
     queryset: QuerySet[Model],
     permission: str,
-    act: Act,
+    act: ActionSpec,
     seen: Seen | None = None,
 ) -> HttpResponse | None:
     """Act on the rows, or on the next part of all rows that a filter finds; show a message at the end.
@@ -141,7 +126,7 @@ def carry_out(
         # Those that a filter finds no more are left alone too.
         left = max(left, len(seen.rows) - done)
     _tell(model_admin, request, act, done, left, changes, prospects(queryset, looked, done) if looked else "")
-    return _back(request)
+    return back(model_admin, request)
 
 
 def permitted(
@@ -158,45 +143,37 @@ def permitted(
     return model_admin.get_queryset(request).filter(pk__in=pks)
 
 
-def ask(
-    model_admin: OperatedAdmin, request: HttpRequest, rows: QuerySet[Model], form: forms.Form, **words: object
+def ask_about(
+    model_admin: OperatedAdmin,
+    request: HttpRequest,
+    rows: QuerySet[Model],
+    form: forms.Form,
+    *,
+    words: str,
+    button: str,
+    notes: Sequence[object] = (),
+    **further: Any,
 ) -> HttpResponse:
-    """Return the page that shows what an action would do and asks for its input."""
+    """Return the confirmation page of an action on managed rows, with their states and how many are being attempted.
+
+    ``words``: what happens to the rows, as the end of a sentence. ``notes``: who holds them, if the page is about that.
+    """
     seen = see(rows, COUNTED)
-    total = seen.total
-    running = bounded_count(operated(rows).leased())
-    context = {
-        **_context(model_admin, request),
-        "form": form,
-        "count": total,
-        "counted": f"{AtLeast(COUNTED) if total > COUNTED else total:,}",
-        "states": [(state, f"{count:,}") for state, count in sorted(seen.counts.items(), key=lambda one: -one[1])],
-        "seen": seen.as_text(),
-        "seen_field": FIELD,
-        "shown": list(rows[:SHOWN]),
-        "running": f"{running:,} of them {'is' if running == 1 else 'are'}" if running else "",
-        **words,
-    }
-    return TemplateResponse(request, "stator/admin/confirm.html", context)
+    total = AtLeast(COUNTED) if seen.total > COUNTED else seen.total
+    running, warning = bounded_count(operated(rows).leased()), ""
+    if running and not notes:
+        warning = f"{running:,} of them {'is' if running == 1 else 'are'} being attempted at the moment"
+        warning += "; the outcomes of these attempts will not be recorded." if button == "Move" else "."
+    return ask(
+        model_admin, request, form, button=button, words=[f"{total:,} {noun_of(model_admin, seen.total)} {words}"],
+        warning=warning, rows=_named(rows), seen=seen, notes=notes,
+        states=[(state, f"{count:,}") for state, count in sorted(seen.counts.items(), key=lambda one: -one[1])],
+        **further,
+    )  # fmt: skip
 
 
-def log(model_admin: OperatedAdmin, request: HttpRequest, rows: QuerySet[Model], message: str) -> None:
-    """Log who asked for the action; before it, since afterwards the queryset may contain other rows."""
-    LogEntry.objects.log_actions(request.user.pk, list(rows[:LOGGED]), CHANGE, message)  # type: ignore[arg-type]
-    fields = {"model": model_admin.opts.label_lower, "actor": request.user.get_username(), "act": escape(message)}
-    logger.info("stator.act", extra=fields)
-
-
-def refuse(model_admin: OperatedAdmin, request: HttpRequest, words: str) -> HttpResponse | None:
-    """Show why nothing was done."""
-    model_admin.message_user(request, escape(" ".join(words.split())), messages.ERROR)
-    return _back(request)
-
-
-def _back(request: HttpRequest) -> HttpResponse | None:
-    """Return to the object's page if the action came from there; None returns to the list."""
-    pk = request.POST.get(helpers.ACTION_CHECKBOX_NAME, "")
-    return HttpResponseRedirect(f"{request.path}{quote(pk)}/change/") if FROM_OBJECT in request.POST else None
+def _named(rows: QuerySet[Any]) -> Iterator[str]:
+    return (f"{row} ({row.state})" for row in rows[: SHOWN + 1])
 
 
 def _progress(request: HttpRequest) -> Progress:
@@ -221,13 +198,13 @@ def _part(queryset: QuerySet[Model], after: str) -> tuple[QuerySet[Model], objec
 
 
 def _go_on(
-    model_admin: OperatedAdmin, request: HttpRequest, queryset: QuerySet[Model], act: Act, progress: Progress
+    model_admin: OperatedAdmin, request: HttpRequest, queryset: QuerySet[Model], act: ActionSpec, progress: Progress
 ) -> HttpResponse:
     # Changed rows may no longer match the filter.
     settled, rest = progress.done + progress.left, bounded_count(queryset.filter(pk__gt=progress.after))
     total = AtLeast(settled + rest) if isinstance(rest, AtLeast) else settled + rest
     context = {
-        **_context(model_admin, request),
+        **context_of(model_admin, request),
         "title": "In progress",
         "act": act,
         "total": f"{total:,}",
@@ -239,35 +216,23 @@ def _go_on(
     return TemplateResponse(request, "stator/admin/progress.html", context)
 
 
-def _context(model_admin: OperatedAdmin, request: HttpRequest) -> dict[str, object]:
-    request.current_app = model_admin.admin_site.name
-    return {
-        **model_admin.admin_site.each_context(request),
-        "opts": model_admin.opts,
-        "media": model_admin.media,
-        "selected": request.POST.getlist(helpers.ACTION_CHECKBOX_NAME),
-        "across": request.POST.get("select_across", "0"),
-        "from_object": FROM_OBJECT in request.POST,
-        "checkbox": helpers.ACTION_CHECKBOX_NAME,
-        "action": request.POST.getlist("action")[0],
-    }
-
-
 def _tell(
-    model_admin: OperatedAdmin, request: HttpRequest, act: Act, done: int, left: int, changes: list[str], kept: str
+    model_admin: OperatedAdmin,
+    request: HttpRequest,
+    act: ActionSpec,
+    done: int,
+    left: int,
+    changes: list[str],
+    kept: str,
 ) -> None:
-    words = f"{done:,} {_noun(model_admin, done)} {_of_number(act.done, done)}."
+    words = escape(kept)
     if left:
         why = describe_changes(changes) or act.otherwise
-        words += f" {left:,} {_noun(model_admin, left)} {'was' if left == 1 else 'were'} not changed ({why})."
-    words = f"{words} {escape(kept)}".strip()
-    model_admin.message_user(request, words, messages.SUCCESS if done else messages.WARNING)
+        was = "was" if left == 1 else "were"
+        words = f"{left:,} {noun_of(model_admin, left)} {was} not changed ({why}). {words}".strip()
+    tell(model_admin, request, done, _of_number(act.done, done), words)
 
 
 def _of_number(words: str, count: int) -> str:
     """Return the words for one or for many."""
     return words.replace("are ", "is ", 1) if count == 1 and words.startswith("are ") else words
-
-
-def _noun(model_admin: OperatedAdmin, count: int) -> str:
-    return str(model_admin.opts.verbose_name if count == 1 else model_admin.opts.verbose_name_plural)

@@ -9,7 +9,8 @@ from django.http import HttpRequest
 from django.utils.timezone import is_aware, localtime
 
 from stator.admin import actions, row_summary
-from stator.admin.bulk import ActionFunction, label_of, permissions_of
+from stator.admin.bulk import label_of, permissions_of
+from stator.admin.confirmation import ActionFunction
 from stator.admin.links import ways_of
 from stator.admin.picture import picture_of
 from stator.admin.timeline import LATEST, timeline_of

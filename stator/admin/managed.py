@@ -49,7 +49,7 @@ class StatorAdmin(AnyAddressAdmin):
         super().__init__(model, admin_site)
         self.raw_id_fields = (*self.raw_id_fields, *self._without_widget())  # type: ignore[misc]
         if self.actions is not None:
-            self.actions = [*self.actions, *actions.ACTS]
+            self.actions = [*self.actions, *actions.ACTIONS]
 
     def _without_widget(self) -> Iterator[str]:
         """Yield the relations for which the project chose no widget: a list of all rows might have a million."""

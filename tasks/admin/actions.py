@@ -9,10 +9,10 @@ from django.http import HttpRequest, HttpResponse, QueryDict
 from django.utils.timezone import template_localtime  # type: ignore[attr-defined]
 
 from stator.admin.actions import ReasonForm
+from stator.admin.confirmation import SHOWN, ActionFunction, ask, back, given, log, tell
 from stator.admin.listing import COUNTED, AtLeast, bounded_count
 from stator.admin.seen import describe_changes, see, seen_in
 from stator.models import written_to
-from tasks.admin.confirmation import SHOWN, Act, ask, back, given, log, tell
 from tasks.admin.publishing import clean_names, names_field
 from tasks.exceptions import TaskError
 from tasks.models import Task
@@ -54,7 +54,7 @@ def task_cancel(model_admin: admin.ModelAdmin, request: HttpRequest, queryset: Q
     changes, tasks = seen.changes(model_admin.get_queryset(request)), _tasks(seen.unchanged(queryset))
     reason, running = form.cleaned_data["reason"], form.cleaned_data["running"]
     meant = tasks.with_status(*WAITING, *(["running"] if running else []))
-    log(request, meant, f"Canceled{' (running ones too)' if running else ''}. {reason}".strip())
+    log(model_admin, request, meant, f"Canceled{' (running ones too)' if running else ''}. {reason}".strip())
     count = tasks.cancel(reason, actor=request.user.get_username(), running=running)
     tell(model_admin, request, count, "canceled", _left(tasks, running, changes))
     return back(model_admin, request)
@@ -70,7 +70,7 @@ def task_requeue(model_admin: admin.ModelAdmin, request: HttpRequest, queryset: 
     changes, dead = seen.changes(model_admin.get_queryset(request)), _tasks(seen.unchanged(queryset)).dead_letters()
     reason, per_minute = form.cleaned_data["reason"], form.cleaned_data["per_minute"]
     pace = f" at {per_minute:g} per minute" if per_minute else ""
-    log(request, dead.in_order(), f"Requeued{pace}. {reason}".strip())
+    log(model_admin, request, dead.in_order(), f"Requeued{pace}. {reason}".strip())
     done = dead.requeue(reason, actor=request.user.get_username(), per_minute=per_minute)
     until = f"The last is due at {template_localtime(done.last_due):%Y-%m-%d %H:%M:%S %Z}." if done.last_due else ""
     more = "There are more: repeat the action after these are done." if dead.exists() else ""
@@ -123,11 +123,9 @@ def task_change(model_admin: admin.ModelAdmin, request: HttpRequest, queryset: Q
     form = ChangeForm(task, given(request))
     if not form.is_valid():
         words = ["Empty values come from the queue, or else from the settings. What you leave as it is stays."]
-        return ask(
-            model_admin, request, form, title=f"Change {task}", does="Change", act=task_change.__name__, words=words
-        )
+        return ask(model_admin, request, form, title=f"Change {task}", button="Change", words=words)
     names = [name for name in CHANGEABLE if name in form.changed_data]
-    log(request, [task], f"Changed {', '.join(names) or 'nothing'}. {form.cleaned_data['reason']}".strip())
+    log(model_admin, request, [task], f"Changed {', '.join(names) or 'nothing'}. {form.cleaned_data['reason']}".strip())
     tell(model_admin, request, int(bool(names)), "changed")
     return back(model_admin, request)
 
@@ -136,10 +134,10 @@ def _changeable(queryset: QuerySet[Task]) -> QuerySet[Task]:
     return queryset.filter(state__in=["pending", "shared"], whole=None)
 
 
-ACTS: tuple[Act, ...] = (task_cancel, task_requeue, task_change)
+ACTIONS: tuple[ActionFunction, ...] = (task_cancel, task_requeue, task_change)
 
 
-def useful_acts(task: Task) -> list[Act]:
+def useful_acts(task: Task) -> list[ActionFunction]:
     """Return the actions that would change this task."""
     if task.status in (*WAITING, "running"):
         return [task_cancel, *([task_change] if task.whole_id is None else [])]
@@ -162,7 +160,7 @@ def _ask_cancel(
         del form.fields["running"]
     left = f" {_many(held)} held by workers and will not be canceled, unless you choose so below." if held else ""
     return ask(
-        model_admin, request, form, title="Cancel tasks", does="Cancel tasks", act=task_cancel.__name__,
+        model_admin, request, form, title="Cancel tasks", button="Cancel tasks",
         words=[
             f"{_many(bounded_count(waiting))} waiting and will be canceled.",
             "Tasks that have ended do not change.",
@@ -179,7 +177,7 @@ def _ask_requeue(
     count = AtLeast(COUNTED) if seen.total > COUNTED else seen.total
     noun = "dead letter" if count == 1 else "dead letters"
     return ask(
-        model_admin, request, form, title="Requeue dead letters", does="Requeue", act=task_requeue.__name__,
+        model_admin, request, form, title="Requeue dead letters", button="Requeue",
         words=[
             f"{count} {noun} will be requeued with all their attempts, for all workers that may claim them.",
             "Tasks that are not errored do not change.",

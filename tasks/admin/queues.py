@@ -14,11 +14,11 @@ from django.utils.http import urlencode
 
 from stator.admin.actions import refuse_forbidden
 from stator.admin.charts import HOUR, PERIODS
+from stator.admin.confirmation import ActionFunction, ask, back, given, log, tell
 from stator.admin.detail import offered
 from stator.admin.fields import SPAN_HELP, JSONField, SpanField
 from stator.admin.listing import AnyAddressAdmin, BoundedChangeList
 from stator.graph.durations import span
-from tasks.admin.confirmation import Act, ask, back, given, log, tell
 from tasks.admin.queue_errors import dead_by_error
 from tasks.admin.queue_flow import flow_of
 from tasks.conf import LONGEST
@@ -125,7 +125,7 @@ def queue_pause(model_admin: admin.ModelAdmin, request: HttpRequest, queryset: Q
     if not form.is_valid():
         rows = [f"{queue}{f': {queue.pause_line}; the new pause replaces it' if queue.pause_line else ''}"
                 for queue in queues]  # fmt: skip
-        return ask(model_admin, request, form, title="Pause queues", does="Pause", act=queue_pause.__name__, rows=rows)
+        return ask(model_admin, request, form, title="Pause queues", button="Pause", rows=rows)
     values, author = form.cleaned_data, request.user.get_username()
     seconds = values["seconds"]
     what = " and ".join(word for word, field in (("publishing", "publish"), ("claiming", "claim")) if values[field])
@@ -133,7 +133,12 @@ def queue_pause(model_admin: admin.ModelAdmin, request: HttpRequest, queryset: Q
         queue.pause(
             publish=values["publish"], claim=values["claim"], reason=values["reason"], author=author, seconds=seconds
         )
-        log(request, [queue], f"Paused {what}{f' for {span(seconds)}' if seconds else ''}. {values['reason']}".strip())
+        log(
+            model_admin,
+            request,
+            [queue],
+            f"Paused {what}{f' for {span(seconds)}' if seconds else ''}. {values['reason']}".strip(),
+        )
     tell(
         model_admin,
         request,
@@ -151,12 +156,12 @@ def queue_resume(model_admin: admin.ModelAdmin, request: HttpRequest, queryset: 
     for queue in paused:
         was = queue.pause_line
         queue.resume(author=request.user.get_username())
-        log(request, [queue], f"Resumed. It was {was}.")
+        log(model_admin, request, [queue], f"Resumed. It was {was}.")
     tell(model_admin, request, len(paused), "resumed", "" if paused else "None of them is paused.")
     return back(model_admin, request)
 
 
-ACTS: tuple[Act, ...] = (queue_pause, queue_resume)
+ACTIONS: tuple[ActionFunction, ...] = (queue_pause, queue_resume)
 
 
 class QueueWithFigures(Protocol):
@@ -197,7 +202,7 @@ class QueueAdmin(AnyAddressAdmin):
     list_per_page = 50
     search_fields = ("name",)
     ordering = ("name",)
-    actions = ACTS
+    actions = ACTIONS
     change_form_template = "admin/tasks/queue/change_form.html"
 
     class Media:

@@ -9,10 +9,10 @@ from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 
 from stator.admin.actions import stator_pause, stator_retry
+from stator.admin.confirmation import back, log, tell
 from stator.admin.detail import offered
 from stator.admin.fields import JSONField
 from stator.admin.read_only import SEARCHED
-from tasks.admin.confirmation import back, log, tell
 from tasks.admin.newest import NewestAdmin
 from tasks.admin.ticks import latest_ticks, next_ticks
 from tasks.schedules.schedules import Schedule, ScheduleQuerySet
@@ -81,7 +81,7 @@ class ScheduleAdmin(NewestAdmin):
     @admin.action(description="Run now", permissions=["change"])
     def run_now(self, request: HttpRequest, queryset: ScheduleQuerySet) -> HttpResponse | None:
         """Have each schedule fire one extra tick."""
-        log(request, queryset, "Run now.")
+        log(self, request, queryset, "Run now.")
         count = queryset.run_now()
         tell(self, request, count, "will fire now", "" if count else "Paused schedules do not fire: resume them first.")
         return back(self, request)
@@ -89,13 +89,13 @@ class ScheduleAdmin(NewestAdmin):
     @admin.action(description="Pause", permissions=["change"])
     def pause(self, request: HttpRequest, queryset: ScheduleQuerySet) -> HttpResponse | None:
         """Stop all ticks of the selected schedules until they are resumed."""
-        log(request, queryset, "Paused.")
+        log(self, request, queryset, "Paused.")
         tell(self, request, queryset.update(enabled=False), "paused")
         return back(self, request)
 
     @admin.action(description="Resume", permissions=["change"])
     def resume(self, request: HttpRequest, queryset: ScheduleQuerySet) -> HttpResponse | None:
         """Resume from now on; ticks that were missed meanwhile do not fire."""
-        log(request, queryset, "Resumed.")
+        log(self, request, queryset, "Resumed.")
         tell(self, request, queryset.update(enabled=True), "resumed")
         return back(self, request)

@@ -11,13 +11,13 @@ from django.utils import timezone
 from django.utils.html import format_html
 
 from stator.admin.actions import refuse_forbidden
+from stator.admin.confirmation import admin_url, ask, given, log
 from stator.admin.detail import offered
 from stator.admin.filters import ConditionFilter, few_keys
 from stator.admin.listing import BoundedChangeList
 from stator.admin.read_only import SEARCHED
 from stator.graph.durations import span
 from tasks.admin import actions
-from tasks.admin.confirmation import admin_url, ask, given, log
 from tasks.admin.newest import NewestAdmin
 from tasks.admin.publishing import PublishForm
 from tasks.admin.summaries import SummarizedTask, summarize
@@ -88,7 +88,7 @@ class TaskAdmin(NewestAdmin):
         f"A task number or an exact key; or part of an action's name, within the newest {SEARCHED:,} tasks."
     )
     ordering = ("-pk",)
-    actions = actions.ACTS
+    actions = actions.ACTIONS
     live_template = "admin/tasks/task/live.html"
     fieldsets = (
         (None, {"fields": FIELDS, "classes": ("task-grid",)}),
@@ -225,10 +225,10 @@ class TaskAdmin(NewestAdmin):
         form = PublishForm(given(request), initial={"queue": request.GET.get("queue")})
         if not form.is_valid():
             words = ["Empty values come from the queue, or else from the settings."]
-            return ask(self, request, form, title="Publish a task", does="Publish", words=words)
+            return ask(self, request, form, title="Publish a task", button="Publish", words=words, is_action=False)
         task, outcome = form.published.task, str(form.published.outcome)
         flag = ADDITION if outcome == "inserted" else CHANGE
-        log(request, [task], f"Published: {outcome}.", flag)
+        log(self, request, [task], f"Published: {outcome}.", flag)
         self.message_user(request, form.told, messages.SUCCESS if outcome == "inserted" else messages.WARNING)
         if task._state.db != Task.objects.db:
             # The queue is spread over several databases, and the lists here show one only.

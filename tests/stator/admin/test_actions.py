@@ -94,6 +94,6 @@ class TestActs:
             actions = None
 
         site = admin.AdminSite()
-        assert WithActions(Parcel, site).actions == [hello, *actions.ACTS]
+        assert WithActions(Parcel, site).actions == [hello, *actions.ACTIONS]
         assert Without(Parcel, site).actions is None
         assert StatorAdmin.actions == ()

@@ -14,7 +14,7 @@ from tests.tasks.making import make_task
 
 TASKS, QUEUES, RUNS = (reverse(f"admin:tasks_{name}_changelist") for name in ("task", "queue", "run"))
 ADD_TASK, ADD_QUEUE = reverse("admin:tasks_task_add"), reverse("admin:tasks_queue_add")
-CONFIRMED = {"tasks_confirmed": "1", "stator_confirmed": "1"}
+CONFIRMED = {"stator_confirmed": "1"}
 EVIL = "<script>alert(1)</script>"
 
 

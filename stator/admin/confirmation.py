@@ -1,0 +1,147 @@
+"""What actions of the admin share: a confirmation page, a log entry, a message, and the way back."""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from typing import Protocol
+
+from django import forms
+from django.contrib import messages
+from django.contrib.admin import helpers
+from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib.admin.sites import AdminSite
+from django.contrib.admin.utils import quote
+from django.db.models import Model, QuerySet
+from django.db.models.options import Options
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
+from django.template.response import TemplateResponse
+from django.urls import reverse
+
+from stator.admin.seen import CONFIRMED, FIELD, Seen
+from stator.texts import escape
+
+logger = logging.getLogger("stator.admin")
+
+# The admin's own log lists each object up to this number; the event in the log file always has the full number.
+LOGGED = 1000
+# Rows that a confirmation page names.
+SHOWN = 20
+FROM_OBJECT = "stator_object"
+
+# None shows the list again.
+ActionFunction = Callable[..., HttpResponse | None]
+
+
+class Admin(Protocol):
+    """What the pages of an action need of an admin."""
+
+    admin_site: AdminSite
+    # Subscripted, it needs a patch of Django.
+    opts: Options
+
+    @property
+    def media(self) -> forms.Media:
+        """The scripts and styles of its pages."""
+
+    def message_user(self, request: HttpRequest, message: str, level: int | str = ...) -> None:
+        """Show a message on the next page."""
+
+
+def given(request: HttpRequest) -> QueryDict | None:
+    """Return the submitted form data if the confirmation page was shown; None before that."""
+    return request.POST if CONFIRMED in request.POST else None
+
+
+def ask(
+    model_admin: Admin, request: HttpRequest, form: forms.Form, *, title: str, button: str, words: Iterable[str] = (),
+    warning: str = "", rows: Iterable[object] = (), seen: Seen | None = None, is_action: bool = True,
+    **further: object,
+) -> HttpResponse:  # fmt: skip
+    """Return the page that says what an action would do to which rows, and asks for its input.
+
+    ``seen``: the rows as they are shown, if the action is to leave rows alone that have changed since. ``is_action``:
+    whether the list's form gets the answer, and not the page's own address.
+    """
+    listed = list(islice(rows, SHOWN + 1))
+    context = {
+        **context_of(model_admin, request),
+        "is_action": is_action,
+        "title": title,
+        "form": form,
+        "button": button,
+        "words": words,
+        "warning": warning,
+        "shown": listed[:SHOWN],
+        "more": len(listed) > SHOWN,
+        "confirmed": CONFIRMED,
+        "seen": seen.as_text() if seen else "",
+        "seen_field": FIELD,
+        "back": _url(model_admin, request),
+        **further,
+    }
+    return TemplateResponse(request, "stator/admin/confirm.html", context)
+
+
+def context_of(model_admin: Admin, request: HttpRequest) -> dict[str, object]:
+    """Return the context of a page that sends the action again."""
+    request.current_app = model_admin.admin_site.name
+    return {
+        **model_admin.admin_site.each_context(request),
+        "opts": model_admin.opts,
+        "media": model_admin.media,
+        "selected": request.POST.getlist(helpers.ACTION_CHECKBOX_NAME),
+        "across": request.POST.get("select_across", "0"),
+        "from_object": FROM_OBJECT in request.POST,
+        "checkbox": helpers.ACTION_CHECKBOX_NAME,
+        # The list has a choice of actions above it and another below.
+        "action": next(iter(request.POST.getlist("action")), ""),
+    }
+
+
+def log(
+    model_admin: Admin,
+    request: HttpRequest,
+    rows: QuerySet[Model] | Sequence[Model],
+    message: str,
+    flag: int = CHANGE,
+) -> None:
+    """Log who asked for the action; before it, since afterwards the queryset may contain other rows."""
+    LogEntry.objects.log_actions(request.user.pk, list(rows[:LOGGED]), flag, message)  # type: ignore[arg-type]
+    fields = {"model": model_admin.opts.label_lower, "actor": request.user.get_username(), "act": escape(message)}
+    logger.info("stator.act", extra=fields)
+
+
+def tell(model_admin: Admin, request: HttpRequest, count: int, done: str, otherwise: str = "") -> None:
+    """Show the user a message that says how many rows were changed."""
+    level = messages.SUCCESS if count else messages.WARNING
+    model_admin.message_user(request, f"{count:,} {noun_of(model_admin, count)} {done}. {otherwise}".strip(), level)
+
+
+def refuse(model_admin: Admin, request: HttpRequest, words: str) -> HttpResponse | None:
+    """Show why nothing was done."""
+    model_admin.message_user(request, escape(" ".join(words.split())), messages.ERROR)
+    return back(model_admin, request)
+
+
+def back(model_admin: Admin, request: HttpRequest) -> HttpResponse | None:
+    """Redirect to the object's page if the action was started there; None shows the list again."""
+    return HttpResponseRedirect(_url(model_admin, request)) if FROM_OBJECT in request.POST else None
+
+
+def noun_of(model_admin: Admin, count: int) -> str:
+    """Return the name of one row or of many."""
+    return str(model_admin.opts.verbose_name if count == 1 else model_admin.opts.verbose_name_plural)
+
+
+def admin_url(model_admin: Admin, view: str, *args: object) -> str:
+    """Return the URL of another admin page of the same model."""
+    opts = model_admin.opts
+    site = model_admin.admin_site.name
+    return reverse(f"admin:{opts.app_label}_{opts.model_name}_{view}", args=args, current_app=site)
+
+
+def _url(model_admin: Admin, request: HttpRequest) -> str:
+    selected = request.POST.getlist(helpers.ACTION_CHECKBOX_NAME)
+    if FROM_OBJECT in request.POST and selected:
+        return admin_url(model_admin, "change", quote(selected[0]))
+    return admin_url(model_admin, "changelist")
