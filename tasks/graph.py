@@ -9,6 +9,7 @@ from typing import Any
 from django.db.models import Q
 
 from stator.graph import State, StateGraph
+from tasks.rows.tasks import TaskRow
 from tasks.worker.attempts import attempt, backoff_of_attempt
 
 
@@ -39,6 +40,6 @@ class TaskGraph(StateGraph):
     shared.when(~Q(parts__state__in=["pending", "errored", "canceled"])).to(completed)
 
     @classmethod
-    async def handle_pending(cls, task: Any) -> Any:
+    async def handle_pending(cls, task: TaskRow) -> Any:
         """Run the task's action in this worker."""
         return await attempt(task)

@@ -9,11 +9,13 @@ from typing import Any
 from uuid import UUID
 
 from django.db import models
-from django.db.models import Exists, F, OuterRef
+from django.db.models import Exists, F, OuterRef, QuerySet
 
 from stator.models import MomentField, Now
 from tasks.actions.frequency import KEY_LENGTH, Frequency
+from tasks.actions.registry import Action
 from tasks.rows.tables import task_rows
+from tasks.rows.tasks import TaskRow
 
 # Tries if another worker changes the row at the same time; then the attempt is put off.
 TRIES = 5
@@ -81,7 +83,7 @@ class ActionSlot(models.Model):
         return f"{self.key} {self.number}"
 
     @classmethod
-    def take(cls, using: str, key: str, places: int, task: Any, token: UUID) -> float:
+    def take(cls, using: str, key: str, places: int, task: int, token: UUID) -> float:
         """Return 0 if the task has a slot now, else the seconds after which to ask again."""
         slots = cls.objects.using(using).filter(key=key)
         _ended(slots, using).delete()
@@ -96,12 +98,12 @@ class ActionSlot(models.Model):
         return random.uniform(ASK_AGAIN, 2 * ASK_AGAIN)
 
     @classmethod
-    def admit(cls, found: Any, task: Any, token: UUID) -> tuple[float, str]:
+    def admit(cls, found: Action, task: TaskRow, token: UUID) -> tuple[float, str]:
         """Take a slot and a start for an attempt, if the task's action has these limits; return ``(0.0, "")``.
 
         If one of them is used up, return the seconds after which to ask again, and why.
         """
-        using, key = task._state.db, found.throttle_key(task)
+        using, key = str(task._state.db), found.throttle_key(task)
         if found.concurrency and (wait := cls.take(using, key, found.concurrency, task.pk, token)):
             return wait, f"{found.concurrency} of {key} are running, its limit"
         if found.frequency and (wait := ActionRate.take(using, key, found.frequency)):
@@ -109,7 +111,7 @@ class ActionSlot(models.Model):
         return 0.0, ""
 
     @classmethod
-    def leave(cls, using: str, key: str, task: Any, token: UUID) -> None:
+    def leave(cls, using: str, key: str, task: int, token: UUID) -> None:
         """Release the slot."""
         cls.objects.using(using).filter(key=key, task=task, token=token).delete()
 
@@ -119,12 +121,13 @@ def prune(using: str) -> int:
     rates = ActionRate.objects.using(using).filter(until__lt=Now() - IDLE).order_by("until")
     slots = _ended(ActionSlot.objects.using(using).filter(taken__lt=Now() - IDLE), using).order_by("taken")
     deleted = 0
-    for rows in (rates, slots):
+    parts: tuple[QuerySet[Any], ...] = (rates, slots)
+    for rows in parts:
         if pks := list(rows.values_list("pk", flat=True)[:PRUNED_AT_ONCE]):
             deleted += rows.model._base_manager.using(using).filter(pk__in=pks).delete()[0]
     return deleted
 
 
-def _ended(slots: Any, using: str) -> Any:
+def _ended(slots: QuerySet[ActionSlot], using: str) -> QuerySet[ActionSlot]:
     held = task_rows(using).filter(pk=OuterRef("task"), state_claim=OuterRef("token"))
     return slots.exclude(Exists(held))

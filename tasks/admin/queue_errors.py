@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 
 from stator.models import Report
 from tasks.failures import last_line
-from tasks.models import Run, Task
+from tasks.models import Queue, Run, Task
 
 # Dead letters that are read, the latest first; those of one error are requeued together.
 READ = 200
@@ -26,7 +26,7 @@ class DeadGroup:
     pks: tuple[int, ...]
 
 
-def dead_by_error(queue: Any) -> list[DeadGroup]:
+def dead_by_error(queue: Queue) -> list[DeadGroup]:
     """Return the latest dead letters of a queue by their last errors, most first; three statements."""
     using = str(queue._state.db)
     tasks: QuerySet[Any] = QuerySet(Task, using=using)

@@ -190,12 +190,12 @@ def resume(options: dict[str, Any]) -> Answer:
     return Answer(_pauses_of(queue), [f"Queue {queue.name} is resumed."])
 
 
-def _pauses_of(queue: Any) -> dict[str, Any]:
+def _pauses_of(queue: Queue) -> dict[str, Any]:
     until = queue.pause_until.isoformat() if queue.pause_until else None
     return {"queue": queue.name, "publish": queue.publish_paused, "claim": queue.claim_paused, "until": until}
 
 
-def _paused_words(queue: Any) -> str:
+def _paused_words(queue: Queue) -> str:
     what = [words for words, holds in (
         ("new tasks are refused", queue.publish_paused), ("no tasks can be claimed", queue.claim_paused),
     ) if holds]  # fmt: skip

@@ -98,10 +98,10 @@ def _refused(error: ValidationError) -> Exception:
     return BadInput(f"{_option('http_action' if field == 'http_actions' else field)}: {messages[0]}")
 
 
-def _as_dict(queue: Any) -> dict[str, Any]:
+def _as_dict(queue: Queue) -> dict[str, Any]:
     return {"queue": queue.name, "exclusive_key": queue.exclusive_key, **{name: getattr(queue, name) for name in RULES}}
 
 
-def _line(queue: Any) -> str:
+def _line(queue: Queue) -> str:
     elsewhere = "accepts any action, for external programs" if queue.actions_elsewhere else "accepts known actions only"
     return f"{elsewhere}; over HTTP {', '.join(queue.http_actions) or 'none'} of the site's own code"

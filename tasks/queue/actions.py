@@ -13,6 +13,7 @@ from tasks.actions.registry import NAME, declared, find, registry
 from tasks.conf import DJANGO
 from tasks.exceptions import ActionNotAllowed, UnknownAction
 from tasks.failures import NoHandler
+from tasks.rows.queues import QueueRow
 
 MOST_LISTED, MOST_NAMED = 1000, 5
 
@@ -31,7 +32,7 @@ def problem(names: Any) -> str:
     return ""
 
 
-def refuse_unknown(queue: Any, names: Iterable[str]) -> None:
+def refuse_unknown(queue: QueueRow, names: Iterable[str]) -> None:
     """Raise ``UnknownAction`` for the first of these names that this code does not register for the queue."""
     for name in dict.fromkeys(names):
         try:
@@ -43,7 +44,7 @@ def refuse_unknown(queue: Any, names: Iterable[str]) -> None:
             ) from None
 
 
-def refuse_over_http(queue: Any, names: Iterable[str]) -> None:
+def refuse_over_http(queue: QueueRow, names: Iterable[str]) -> None:
     """Raise for the first of these names that a program may not publish into the queue over HTTP.
 
     ``ActionNotAllowed`` for an action that this code has, else ``UnknownAction``. Suggestions come only from the list,
@@ -62,12 +63,12 @@ def refuse_over_http(queue: Any, names: Iterable[str]) -> None:
         )
 
 
-def may_be_published_over_http(queue: Any, name: str) -> bool:
+def may_be_published_over_http(queue: QueueRow, name: str) -> bool:
     """Return whether the queue lists the action, or external programs serve it and this code lacks the action."""
     return name in queue.http_actions or (queue.actions_elsewhere and declared(name, queue.name) is None)
 
 
-def refuse_to_change_over_http(queue: Any, tasks: Iterable[Any]) -> None:
+def refuse_to_change_over_http(queue: QueueRow, tasks: Iterable[Any]) -> None:
     """Raise ``ActionNotAllowed`` for the first task that a program may not change or requeue over HTTP."""
     for task in tasks:
         if not (task.elsewhere_only or may_be_published_over_http(queue, task.action)):

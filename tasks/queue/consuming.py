@@ -17,6 +17,7 @@ from tasks.conf import LONGEST
 from tasks.exceptions import ShardUnavailable, TaskError
 from tasks.queue import claiming
 from tasks.queue.waiting import AsyncWake, auntil_some, until_some
+from tasks.rows.queues import QueueRow
 
 # Seconds after which a waiting loop asks for tasks again, so that its worker counts as live.
 LONGEST_WAIT = 20.0
@@ -27,7 +28,7 @@ FINAL = (Fail,)
 
 
 def claim(
-    queue: Any,
+    queue: QueueRow,
     wait: float,
     *,
     worker: str,
@@ -42,7 +43,7 @@ def claim(
     return take() or (until_some(take, queue, wait, stopped=stopped)[0] if wait else [])
 
 
-async def aclaim(queue: Any, *, wait: float = 0.0, **options: Any) -> list[claiming.TaskClaim]:
+async def aclaim(queue: QueueRow, *, wait: float = 0.0, **options: Any) -> list[claiming.TaskClaim]:
     """Claim like :func:`claim`, without blocking a thread while it waits."""
     await sync_to_async(_check_wait)(queue, wait)
     take = partial(sync_to_async(claim), queue, 0.0, **options)
@@ -62,7 +63,7 @@ class QueueLoop(ConsumerLoop):
 
     def __init__(
         self,
-        queue: Any,
+        queue: QueueRow,
         *,
         worker: str,
         limit: int = 1,
@@ -94,7 +95,7 @@ class AsyncQueueLoop(Loop):
 
     def __init__(
         self,
-        queue: Any,
+        queue: QueueRow,
         *,
         worker: str,
         limit: int = 1,
@@ -271,7 +272,7 @@ def _close_unusable() -> None:
             connection.close_if_unusable_or_obsolete()
 
 
-def _check_wait(queue: Any, wait: float) -> None:
+def _check_wait(queue: QueueRow, wait: float) -> None:
     """Raise ``TaskError`` for a wait that is not a duration, or inside a transaction, which would keep its locks."""
     if isinstance(wait, bool) or not isinstance(wait, int | float) or not 0 <= wait <= LONGEST:
         raise TaskError(f"wait={wait!r} must be a number of seconds from 0 to {LONGEST:.0f}")

@@ -14,17 +14,21 @@ from tasks.conf import load_settings
 from tasks.messages import check_json, is_same_json
 from tasks.queue import single_statement
 from tasks.queue.claiming import TaskClaim
+from tasks.rows.queues import QueueRow
+from tasks.rows.runs import Run
 from tasks.rows.tables import run_rows
+from tasks.rows.tasks import TaskRow
+from tasks.sharding import shards
 
 
-def find(model: Any, pk: Any, token: UUID, *, using: str | None = None) -> TaskClaim:
+def find(model: type[TaskRow], pk: Any, token: UUID, *, using: str | None = None) -> TaskClaim:
     """Return the claim of a named worker with this token; raise ``LeaseLost`` if it has ended or never existed."""
     held = claims.find(model, pk, token, using=using)
     run = held.instance.runs.filter(token=token).first()
     return _named(held, run and run.worker)
 
 
-def of_row(task: Any, token: UUID, worker: str | None) -> TaskClaim:
+def of_row(task: TaskRow, token: UUID, worker: str | None) -> TaskClaim:
     """Return the same of a task that was just read with the name of the ``worker`` that holds it."""
     return _named(claims.of_instance(task, token), worker)
 
@@ -35,18 +39,18 @@ def _named(held: claims.Claim, worker: str | None) -> TaskClaim:
     return TaskClaim(held, worker)
 
 
-def find_many(queue: Any, tokens: Mapping[int, UUID]) -> list[TaskClaim]:
+def find_many(queue: QueueRow, tokens: Mapping[int, UUID]) -> list[TaskClaim]:
     """Return the claims in a queue with these tokens, given by task number. Claims that have ended are left out."""
     found = []
-    for copy in queue.copies():
-        model, using = copy.tasks.model, copy._state.db
+    for copy in shards.copies(queue):
+        model, using = copy.tasks.model, str(copy._state.db)
         held = [each for each in claims.find_many(model, tokens, using=using) if each.instance.queue_id == copy.pk]
         workers = _workers(model, using, held)
         found += [TaskClaim(each, workers[each.pk]) for each in held if each.pk in workers]
     return found
 
 
-def _workers(model: Any, using: str, held: list[claims.Claim]) -> dict[Any, str]:
+def _workers(model: type[TaskRow], using: str, held: list[claims.Claim]) -> dict[Any, str]:
     """Return the named workers that hold these claims, by task; worker processes have no names."""
     runs = run_rows(using)
     tokens = {each.pk: each.token for each in held}
@@ -54,23 +58,23 @@ def _workers(model: Any, using: str, held: list[claims.Claim]) -> dict[Any, str]
     return {pk: worker for pk, token, worker in mine.values_list("task", "token", "worker") if tokens[pk] == token}
 
 
-def were_resolved(queue: Any, ends: Mapping[int, tuple[UUID, Any]]) -> set[int]:
+def were_resolved(queue: QueueRow, ends: Mapping[int, tuple[UUID, Any]]) -> set[int]:
     """Return the tasks that these claims completed with these results, for a holder that repeats its request."""
     done = _ended_runs(queue, {pk: token for pk, (token, _) in ends.items()}, "succeeded")
     return {run.task_id for run in done if is_same_json(ends[run.task_id][1], run.result)}
 
 
-def were_failed(queue: Any, tokens: Mapping[int, UUID]) -> set[int]:
+def were_failed(queue: QueueRow, tokens: Mapping[int, UUID]) -> set[int]:
     """Return the tasks whose claims with these tokens ended as failed, for a holder that repeats its request."""
     return {run.task_id for run in _ended_runs(queue, tokens, "failed")}
 
 
-def _ended_runs(queue: Any, tokens: Mapping[int, UUID], outcome: str) -> list[Any]:
+def _ended_runs(queue: QueueRow, tokens: Mapping[int, UUID], outcome: str) -> list[Run]:
     """Return the runs of claims in a queue with these tokens, by task number, that ended with this outcome."""
-    found: list[Any] = []
-    for copy in queue.copies() if tokens else ():
+    found: list[Run] = []
+    for copy in shards.copies(queue) if tokens else ():
         runs = run_rows(copy._state.db)
-        mine = runs.filter(task__queue=copy, task__in=list(tokens), token__in=set(tokens.values()), outcome=outcome)
+        mine = runs.filter(task__queue=copy.pk, task__in=list(tokens), token__in=set(tokens.values()), outcome=outcome)
         found += [run for run in mine if tokens[run.task_id] == run.token]
     return found
 
@@ -85,7 +89,7 @@ def resolve_many(results: Mapping[TaskClaim, Any]) -> list[TaskClaim]:
         if not kept:
             return
         operations = kept[0].operations
-        model: Any = operations.model
+        model: type[TaskRow] = operations.model
         ended = run_rows(operations.alias)
         mine = ended.filter(task__in=[claim.pk for claim in kept], token__in={claim.token for claim in kept})
         written: QuerySet[Any] = QuerySet(model, using=operations.alias).filter(pk=OuterRef("task"))
@@ -121,7 +125,7 @@ def fail_many(errors: Mapping[TaskClaim, BaseException | str]) -> list[TaskClaim
     return lost
 
 
-def was_ended(model: Any, pk: Any, token: UUID, outcome: str, *, using: str | None = None) -> bool:
+def was_ended(model: type[TaskRow], pk: Any, token: UUID, outcome: str, *, using: str | None = None) -> bool:
     """Return whether the claim ended with this outcome: its holder has lost the answer and repeats the request."""
     runs = run_rows(using)
     return runs.filter(task=pk, token=token, outcome=outcome).exists()

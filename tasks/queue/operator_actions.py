@@ -11,7 +11,8 @@ from django.db.models import Count, Q, QuerySet
 from stator.models import Now, move_rows
 from tasks.exceptions import MoveRefused
 from tasks.queue import runs
-from tasks.rows.tables import run_rows
+from tasks.rows.tables import run_rows, task_model
+from tasks.rows.tasks import TaskRow
 
 FAILED, SUCCEEDED = ("errored", "canceled"), ("completed",)
 
@@ -27,7 +28,7 @@ class Requeued:
     last_due: datetime | None = None
 
 
-def cancel(task: Any, *, actor: str, reason: str, running: bool) -> None:
+def cancel(task: TaskRow, *, actor: str, reason: str, running: bool) -> None:
     """Cancel a waiting task and its parts; with ``running`` also a claimed one, whose worker then loses its claim."""
     if not cancel_many(_rows(task), [task.pk], actor=actor, reason=reason, running=running):
         statuses = " or ".join(_cancelable(running))
@@ -69,7 +70,7 @@ def lock_with_parts(rows: QuerySet[Any]) -> None:
         list(parts.select_for_update(no_key=no_key).values_list("pk"))
 
 
-def requeue(task: Any, *, actor: str, reason: str) -> None:
+def requeue(task: TaskRow, *, actor: str, reason: str) -> None:
     """Requeue a dead letter with all its attempts, for every worker that may claim it."""
     if task.whole_id is not None:
         raise MoveRefused(f"task {task.pk} is a part of task {task.whole_id}; requeue that task")
@@ -110,7 +111,7 @@ def requeue_many(
     return Requeued(count, last)
 
 
-def _reopen_many(rows: Any, dead: dict[Any, int], actor: str, reason: str) -> None:
+def _reopen_many(rows: QuerySet[Any], dead: dict[Any, int], actor: str, reason: str) -> None:
     """Requeue locked dead letters. ``dead``: the number of workers of each, by key."""
     shared = [pk for pk, workers in dead.items() if workers > 1]
     parts = rows.filter(whole__in=shared, state__in=FAILED)
@@ -123,7 +124,7 @@ def _reopen_many(rows: Any, dead: dict[Any, int], actor: str, reason: str) -> No
     _plain(rows).filter(pk__in=dead).update(notice_due=Now(), result=None)
 
 
-def _postpone(rows: Any, dues: dict[Any, datetime]) -> None:
+def _postpone(rows: QuerySet[Any], dues: dict[Any, datetime]) -> None:
     """Postpone waiting tasks, and the parts of shared ones, to these times."""
     # Apart: SQLite 3.53 cannot plan one OR of both ("internal query planner error").
     for condition in (Q(pk__in=dues), Q(whole__in=dues)):
@@ -136,7 +137,7 @@ def _postpone(rows: Any, dues: dict[Any, datetime]) -> None:
         _plain(rows).bulk_update(late, ["state_next_attempt"], batch_size=BATCH)
 
 
-def clear(task: Any, *, failed: bool, succeeded: bool) -> bool:
+def clear(task: TaskRow, *, failed: bool, succeeded: bool) -> bool:
     """Let workers that failed, or succeeded, run the task again; return whether anything changed.
 
     A task that ended that way is requeued; a running one is left alone.
@@ -158,7 +159,7 @@ def clear(task: Any, *, failed: bool, succeeded: bool) -> bool:
     return True
 
 
-def _forget_failures(task: Any) -> None:
+def _forget_failures(task: TaskRow) -> None:
     """Stop counting the claims so far, as attempts and against their workers."""
     waiting: QuerySet[Any] = QuerySet(type(task), using=task._state.db)
     waiting = waiting.filter(Q(pk=task.pk) | Q(whole=task.pk), state="pending", state_claim=None)
@@ -167,7 +168,7 @@ def _forget_failures(task: Any) -> None:
     _runs(_rows(task)).filter(task__in=pks).exclude(outcome="succeeded").update(version=None)
 
 
-def _reopen(task: Any, states: tuple[str, ...], parts: tuple[str, ...], actor: str, reason: str) -> bool:
+def _reopen(task: TaskRow, states: tuple[str, ...], parts: tuple[str, ...], actor: str, reason: str) -> bool:
     back = "shared" if task.worker_count > 1 else "pending"
     if not move_rows(_rows(task).filter(pk=task.pk, state__in=states), back, actor=actor, reason=reason):
         return False
@@ -178,7 +179,7 @@ def _reopen(task: Any, states: tuple[str, ...], parts: tuple[str, ...], actor: s
     return True
 
 
-def _being_deleted(rows: Any, shared: dict[int, int]) -> set[int]:
+def _being_deleted(rows: QuerySet[Any], shared: dict[int, int]) -> set[int]:
     """Return the keys of shared tasks that have lost parts to their retention. ``shared``: their workers, by key."""
     if not shared:
         return set()
@@ -193,7 +194,7 @@ def _cancelable(running: bool) -> tuple[str, ...]:
     return ("invisible", "pending", "running") if running else ("invisible", "pending")
 
 
-def _batches(rows: Any, pks: Sequence[Any]) -> Iterator[list[Any]]:
+def _batches(rows: QuerySet[Any], pks: Sequence[Any]) -> Iterator[list[Any]]:
     """Yield the keys in batches of some rows, which parts count towards."""
     batch: list[Any] = []
     size = 0
@@ -210,18 +211,18 @@ def _batches(rows: Any, pks: Sequence[Any]) -> Iterator[list[Any]]:
         yield batch
 
 
-def _status(task: Any) -> str:
+def _status(task: TaskRow) -> str:
     found = _rows(task).filter(pk=task.pk).first()
     return found.status if found else "gone"
 
 
-def _rows(task: Any) -> Any:
-    return type(task).objects.using(task._state.db)
+def _rows(task: TaskRow) -> Any:
+    return task_model()._default_manager.using(task._state.db)
 
 
-def _runs(rows: Any) -> QuerySet[Any]:
+def _runs(rows: QuerySet[Any]) -> QuerySet[Any]:
     return run_rows(rows.db)
 
 
-def _plain(rows: Any) -> QuerySet[Any]:
+def _plain(rows: QuerySet[Any]) -> QuerySet[Any]:
     return QuerySet(rows.model, using=rows.db)

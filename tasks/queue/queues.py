@@ -257,7 +257,7 @@ class Queue(QueueRow):
 
     def copies(self) -> list["Queue"]:
         """Return the queue in each of its databases, or itself if it has one; ``copy.tasks`` are the tasks there."""
-        return shards.copies(self) or [self]
+        return shards.copies(self)
 
     def _write(self, **values: Any) -> None:
         if not self.databases:

@@ -4,10 +4,12 @@ from typing import Any
 
 from django.core.validators import RegexValidator
 
+from stator.models import field_of
 from tasks.actions.registry import MOST_TRIES
 from tasks.conf import LONGEST
 from tasks.messages import METADATA_NAME_RULE, is_metadata_name
 from tasks.queue import actions as queue_actions
+from tasks.rows.queues import QueueRow
 
 # Names appear in URLs, logs and terminals.
 NAME = RegexValidator(
@@ -43,7 +45,7 @@ def queue_name_problem(name: Any) -> str:
     return ""
 
 
-def problems(queue: Any) -> dict[str, str]:
+def problems(queue: QueueRow) -> dict[str, str]:
     """Return one sentence for each rule that no task could follow."""
     found = {}
     for name, least in SECONDS.items():
@@ -62,6 +64,6 @@ def problems(queue: Any) -> dict[str, str]:
     return found
 
 
-def _number(queue: Any, name: str) -> Any:
+def _number(queue: QueueRow, name: str) -> Any:
     # A deferred field is not saved, so it is not checked.
-    return queue._meta.get_field(name).to_python(queue.__dict__.get(name))
+    return field_of(type(queue), name).to_python(queue.__dict__.get(name))

@@ -16,6 +16,8 @@ from tasks.actions.registry import registry
 from tasks.conf import DJANGO
 from tasks.queue.eligibility import has_metadata
 from tasks.rows.claimants import CLAIMANT_ALIVE, MOST_CLAIMANTS, Claimant
+from tasks.rows.queues import QueueRow
+from tasks.rows.tasks import TaskRow
 
 # The most actions that a process publishes. A process with more publishes none, and counts as having any action.
 MOST_ACTIONS, MOST_CHARACTERS = 500, 20_000
@@ -32,7 +34,7 @@ def connect() -> None:
     on_heartbeat.connect(_publish, dispatch_uid="tasks.serving")
 
 
-def _publish(sender: Any, **kwargs: Any) -> dict[str, Any]:
+def _publish(sender: Any, **kwargs: object) -> dict[str, Any]:
     """Return the actions of this process by queue, and the queues to which it is limited."""
     actions = registered()
     sizes = [len(queue) + len(name) for queue, names in actions.items() for name in names]
@@ -80,17 +82,17 @@ class Process:
             metadata if isinstance(metadata, dict) else {},
         )
 
-    def takes(self, queue: Any) -> bool:
+    def takes(self, queue: QueueRow) -> bool:
         """Return whether it claims from a queue."""
         return self.queues is None or queue.name in self.queues
 
-    def names(self, queue: Any) -> frozenset[str] | None:
+    def names(self, queue: QueueRow) -> frozenset[str] | None:
         """Return the actions that it has for a queue; None for any."""
         if self.actions is None:
             return None
         return self.actions.get(queue.name, frozenset()) | self.actions.get("", frozenset())
 
-    def matches(self, task: Any) -> bool:
+    def matches(self, task: TaskRow) -> bool:
         """Return whether the metadata of a task has the values to which it is limited."""
         own = task.metadata
         # True equals 1 in Python, but not in JSON.
@@ -99,7 +101,7 @@ class Process:
             for name, value in self.metadata.items()
         )
 
-    def serves(self, task: Any) -> bool:
+    def serves(self, task: TaskRow) -> bool:
         """Return whether it can run a task; every process can run those of Django's framework."""
         if task.elsewhere_only or not self.takes(task.queue) or not self.matches(task):
             return False
@@ -115,7 +117,7 @@ class Service:
     last day asked the queue for work, the latest first.
     """
 
-    queue: Any
+    queue: QueueRow
     processes: tuple[Process, ...]
     asked: dict[str, float] = field(default_factory=dict)
 
@@ -129,7 +131,7 @@ class Service:
         """The processes that claim from the queue, whatever actions they have."""
         return [process for process in self.processes if process.takes(self.queue)]
 
-    def serving(self, task: Any) -> set[str]:
+    def serving(self, task: TaskRow) -> set[str]:
         """Return the names of the processes that can run a task of the queue."""
         return {process.name for process in self.processes if process.serves(task)}
 
@@ -141,9 +143,9 @@ class Service:
         )
 
 
-def service_of(queue: Any) -> Service:
+def service_of(queue: QueueRow) -> Service:
     """Return the workers that serve a queue in the database of this copy; two statements."""
-    using = queue._state.db
+    using = str(queue._state.db)
     seen = Claimant.objects.using(using).filter(queue=queue.pk)
     return Service(queue, processes_in(using), dict(_asked(seen).get(queue.pk, {})))
 

@@ -20,7 +20,7 @@ from django.db.models import Exists, OuterRef, QuerySet
 from stator.claims import bring_up
 from stator.signals import became_ready
 from tasks.exceptions import TooManyWaiting
-from tasks.rows.queues import home
+from tasks.rows.queues import QueueRow, home
 from tasks.rows.tables import queue_rows, task_model, task_rows
 from tasks.sharding.replicas import awake, rest
 
@@ -55,12 +55,12 @@ class Waiters:
         return len(self._waiting)
 
     @contextmanager
-    def join(self, queue: Any, wake: Callable[[], None], most: int | None = None) -> Iterator[None]:
+    def join(self, queue: QueueRow, wake: Callable[[], None], most: int | None = None) -> Iterator[None]:
         """While the block runs, call ``wake`` when a new try may succeed; raise ``TooManyWaiting`` above ``most``."""
         with self._lock:
             if most is not None and len(self._waiting) >= most:
                 raise TooManyWaiting(f"this process already has {most} waiting claims, its maximum; try again")
-            self._waiting[wake] = queue._state.db, queue.pk
+            self._waiting[wake] = str(queue._state.db), queue.pk
             start, self._watched = not self._watched, True
         if start:
             threading.Thread(target=self._watch, name="tasks-waiting", daemon=True).start()
@@ -133,7 +133,7 @@ def _with_ready_there(alias: str, queues: dict[str, int]) -> set[int]:
 
 def until_some(
     attempt: Callable[[], Some],
-    queue: Any,
+    queue: QueueRow,
     seconds: float,
     *,
     most: int | None = None,
@@ -186,7 +186,7 @@ class AsyncWake:
 
 async def auntil_some(
     attempt: Callable[[], Awaitable[Some]],
-    queue: Any,
+    queue: QueueRow,
     seconds: float,
     *,
     most: int | None = None,
@@ -214,7 +214,7 @@ def _ready() -> QuerySet[Any]:
     return task_rows().filter(queue=OuterRef("pk"), state_ready=True, state_claim=None)
 
 
-def _on_ready(sender: Any, **kwargs: Any) -> None:
+def _on_ready(sender: Any, **kwargs: object) -> None:
     waiters.wake()
 
 

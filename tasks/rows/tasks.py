@@ -53,6 +53,7 @@ class TaskRow(StatorModel):
     # The related managers, which Django adds with the models of tasks and runs.
     parts: Any
     runs: Any
+    whole_id: int | None
 
     class StatorMeta:
         """History is on. Worker processes claim the most urgent of the tasks that they may run."""

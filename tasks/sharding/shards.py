@@ -143,12 +143,12 @@ def alone(queue: QueueRow) -> Iterator[None]:
 
 
 def copies(queue: QueueT) -> list[QueueT]:
-    """Return the queue in each of its databases."""
+    """Return the queue in each of its databases, or itself if it has one; ``copy.tasks`` are the tasks there."""
     found = []
     for alias in queue.databases:
         with _reached(queue, alias):
             found.append(copy_in(queue, alias))
-    return found
+    return found or [queue]
 
 
 # Databases that are away

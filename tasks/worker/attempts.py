@@ -17,6 +17,7 @@ from django.db import Error
 from django.db.models import QuerySet
 from django.utils.module_loading import autodiscover_modules
 
+from stator.claims import Claim
 from stator.exceptions import AttemptTimedOut, Fail, LeaseLost, NotBegun, TryAgainLater, passable
 from stator.graph.backoff import Backoff, delay_after
 from stator.graph.failures import bounded, text_of
@@ -42,6 +43,7 @@ from tasks.failures import Cancel, NoHandler, OutOfAttempts, Release, Throttled,
 from tasks.queue.process_eligibility import choose, choose_actions, note_rules
 from tasks.queue.runs import REASON_LENGTH
 from tasks.rows.tables import queue_rows
+from tasks.rows.tasks import TaskRow
 
 __all__ = ["Action", "Context", "NoHandler", "action", "attempt", "backoff_of_attempt", "find", "registry"]
 
@@ -108,7 +110,7 @@ def _find_in_django(path: str, queue: str, data: Any) -> Action:
     return found
 
 
-def _watch_threads(sender: Any, **kwargs: Any) -> None:
+def _watch_threads(sender: Any, **kwargs: object) -> None:
     sender.health.watch("actions", _trouble)
     if hasattr(sender, "attempts"):
         sender.attempts.use_threads(LABEL, _ThreadsOfTasks(_threads(load_settings().THREADS)))
@@ -132,7 +134,7 @@ class _ThreadsOfTasks:
         """Whether the next tasks may need threads: one of the latest did, or few are known."""
         return self._on_loop < ALL_ON_LOOP
 
-    def note_claimed(self, claim: Any) -> bool:
+    def note_claimed(self, claim: Claim) -> bool:
         """Return whether a claimed task may need a thread."""
         needs = not runs_on_loop(claim.instance.action)
         self._on_loop = 0 if needs else self._on_loop + 1
@@ -154,7 +156,7 @@ class _ThreadsOfTasks:
         return self._threads.hand_back(waiting_since)
 
 
-def _note_rules(sender: Any, **kwargs: Any) -> None:
+def _note_rules(sender: Any, **kwargs: object) -> None:
     """Cache which rules any queue has, so that claims leave out the others: at the start and with each heartbeat."""
     # A runner that is not a worker, such as that of an isolated attempt, claims nothing.
     if not hasattr(sender, "id"):
@@ -167,7 +169,7 @@ def _note_rules(sender: Any, **kwargs: Any) -> None:
         note_rules(sender.id, {operations.alias for operations in sender.operations if operations.label == LABEL})
 
 
-def _choose_queues(sender: Any, **kwargs: Any) -> None:
+def _choose_queues(sender: Any, **kwargs: object) -> None:
     """Restrict a worker to what ``--queue`` and ``--metadata`` say, before its first claim."""
     queues, metadata = getattr(sender, "queues", ()), getattr(sender, "metadata", {})
     if not (queues or metadata):
@@ -245,7 +247,7 @@ async def attempt(task: Any) -> str:
     raise error
 
 
-def _note_end(claim: Any, end: Release | Cancel) -> None:
+def _note_end(claim: Claim, end: Release | Cancel) -> None:
     """Have the attempt recorded as one whose action gave its task up."""
     reason = bounded(text_of(end.reason), REASON_LENGTH)
     claim.notes = {**claim.notes, "outcome": end.outcome, "reason": reason}
@@ -259,7 +261,7 @@ def _is_cancelled() -> bool:
 class _Beginning:
     """The beginning of an attempt's action, from which its timeout of so many ``seconds`` counts."""
 
-    def __init__(self, claim: Any, seconds: float | None) -> None:
+    def __init__(self, claim: Claim, seconds: float | None) -> None:
         self.claim = claim
         self._seconds = seconds
         self._is_over = False
@@ -303,7 +305,7 @@ class _Beginning:
             self._limit.reschedule(when)
 
 
-async def _carry_out(found: Action, task: Any, settings: Settings, beginning: _Beginning) -> None:
+async def _carry_out(found: Action, task: TaskRow, settings: Settings, beginning: _Beginning) -> None:
     """Run the action and store its result on the task."""
     context = Context(task, task.stator)
     try:
@@ -427,7 +429,7 @@ async def _isolated(context: Context, settings: Settings, beginning: _Beginning)
 _threads = cache(Threads)
 
 
-async def _queue_of(task: Any) -> Any:
+async def _queue_of(task: TaskRow) -> Any:
     """Return the task's queue, at most ``QUEUE_CACHE`` seconds old. Attempts that start together share one query."""
     cached = _queues.setdefault(task.stator.operations, {})
     while (queue := cached.get(task.queue_id, NOT_CACHED)).until < time.monotonic():
@@ -437,7 +439,7 @@ async def _queue_of(task: Any) -> Any:
     return queue.row
 
 
-async def _load_queue(task: Any, cached: dict[Any, _Queue]) -> Any:
+async def _load_queue(task: TaskRow, cached: dict[Any, _Queue]) -> Any:
     if len(cached) >= MOST_QUEUES:
         cached.clear()
     loaded = asyncio.Event()
