@@ -36,7 +36,9 @@ class TestRetrySpread:
     def test_rate_holds_over_pages_and_statements(self):
         pks = [failed().pk for _ in range(AT_ONCE + 20)]
         retry_spread(raw(Parcel), [pks[:15], pks[15:]], per_minute=60, most=1000, actor="anna")
-        assert AT_ONCE + 17 <= max(map(seconds_until_due, raw(Parcel))) <= AT_ONCE + 20
+        due = raw(Parcel).order_by("state_next_attempt").values_list("state_next_attempt", flat=True)
+        # The statements of a crowded machine are some seconds apart.
+        assert AT_ONCE + 18 <= (due.last() - due.first()).total_seconds() < AT_ONCE + 60
 
     def test_rate_is_not_exceeded_where_rows_are_left_alone(self):
         rest = [put(Parcel, state="delivered", state_ready=False).pk for _ in range(3)]
