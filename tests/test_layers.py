@@ -28,7 +28,7 @@ TASK_FLOORS = {
     "sharding.task_ids",
     1: "backend graph models querysets queue schedules sharding worker actions.throttles",
     2: "chores dead_letters queue.figures testing",
-    3: "actions.isolation.__main__ admin api apps commands hooks management",
+    3: "actions.isolated admin api apps commands hooks management",
 }
 TASK_FLOOR_OF = {name: floor for floor, names in TASK_FLOORS.items() for name in names.split()}
 LOADERS = ("import_module", "import_string", "importlib.import_module")
@@ -48,6 +48,8 @@ LOADED_BY_NAME = {
     # One of the constants above it.
     ("db", "vendor"),
     ("apps", "f'stator.{module}'"),
+    # The settings of this very process.
+    ("worker.isolated.surroundings", "module"),
 }
 
 # Where statements of our own are sent to a database, and why the ORM does not do.
@@ -340,6 +342,8 @@ def test_tasks_builds_on_what_the_framework_offers_to_everybody():
     further = {"stator.worker.connections", "stator.worker.supervisor"}
     # What subcommands answer.
     further |= {"stator.commands.answer"}
+    # Processes of their own, for objects that lost many leases and for isolated actions.
+    further |= {f"stator.worker.isolated.{name}" for name in ("child", "messages", "process", "surroundings")}
     for path in modules("tasks"):
         for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.ImportFrom) and top_of(node.module or "") == "stator" and node.module != "stator":

@@ -10,8 +10,8 @@ from stator.db.interface import Claim, Operations, new_token
 from stator.db.retry import is_lock_timeout
 from stator.db.rows import Crashes, Place
 from stator.graph import State
-from stator.worker.alone import Drained
 from stator.worker.attempts import Attempts
+from stator.worker.crash_isolation import InProcessIsolation
 from stator.worker.outage import Outages
 from stator.worker.threads import Run
 
@@ -95,7 +95,7 @@ class Dispatcher:
 
     Rows that lost a lease are claimed before the others, but at most ``most_crashed`` of them are ``held`` at a time
     (by the ``id()`` of their claims). One of them may end the process, and rows that lost no lease need places too.
-    Rows that lost more leases go to ``alone``.
+    Rows that lost more leases go to ``isolation``.
 
     ``behind``: whether too many outcomes wait to be recorded. ``ready``: whether connections to record and to renew
     claims in a database are open, as far as is known; ``connect`` opens the one to record. ``timed`` gets the seconds
@@ -107,7 +107,7 @@ class Dispatcher:
         lanes: list[Lane],
         attempts: Attempts,
         run: Run,
-        alone: Drained,
+        isolation: InProcessIsolation,
         most_crashed: int,
         held: Sequence[Mapping[int, Claim]],
         behind: Callable[[Operations], bool] = lambda operations: False,
@@ -123,7 +123,7 @@ class Dispatcher:
         self.doubtful: list[tuple[Operations, UUID]] = []
         self._attempts = attempts
         self._run = run
-        self._alone = alone
+        self._isolation = isolation
         self._most_crashed = most_crashed
         self._held = held
         self._crashed: list[Claim] = []
@@ -169,9 +169,9 @@ class Dispatcher:
             for alias in [alias for alias in self._aliases if not self._ready(alias)]:
                 with outages.noted(alias):
                     await self._connect(alias)
-            came = await self._claim_alone(outages)
+            came = await self._claim_isolated(outages)
             is_wanted = any(lane.suspect and lane.is_served for lane in self.lanes)
-            if not ((is_wanted or self._alone.engaged) and self._alone.needs_room(is_wanted)):
+            if not ((is_wanted or self._isolation.engaged) and self._isolation.needs_room(is_wanted)):
                 came += await self._claim_in_turn(outages)
         if outages:
             outages.raise_first()
@@ -274,13 +274,13 @@ class Dispatcher:
                     await self._run(operations.release_token, token)
                     self.doubtful.remove(doubt)
 
-    async def _claim_alone(self, outages: Outages) -> int:
+    async def _claim_isolated(self, outages: Outages) -> int:
         """Claim rows that lost many leases, one for each place to run it alone."""
         came = 0
         # A poll finds such rows per model, not per lane. A lane without one must not block a lane that has some.
         suspects = [lane for lane in self._line_of_crashed if lane.suspect or lane.more_suspects]
         for lane in [lane for lane in suspects if lane.is_served]:
-            if not self._alone.has_room(make=lane.suspect):
+            if not self._isolation.has_room(make=lane.suspect):
                 continue
             _send_to_end(self._line_of_crashed, lane)
             # If its database is unreachable, others need not wait for it: the next poll there sets the flag again.
@@ -289,7 +289,7 @@ class Dispatcher:
                 with outages.noted(lane.operations.alias):
                     claims = await self._take(lane, 1, Crashes.MANY)
                     lane.more_suspects = bool(claims)
-                    self._alone.begin(claims)
+                    self._isolation.begin(claims)
                     came += len(claims)
                     if claims:
                         # There may be more, which makes no lane hungry.

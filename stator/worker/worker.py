@@ -23,8 +23,8 @@ from stator.graph.outcomes import Outcome
 from stator.logs import log_ready, log_start, log_stopping
 from stator.rows.waits import waiters_of
 from stator.rows.workers import default_name, give_name
-from stator.worker.alone import Drained, Isolation
 from stator.worker.attempts import GRACE, Attempts
+from stator.worker.crash_isolation import InProcessIsolation, ProcessIsolation
 from stator.worker.dispatcher import Dispatcher, lanes_of
 from stator.worker.endpoint import Endpoint
 from stator.worker.executor import Attempted
@@ -180,15 +180,15 @@ class Worker:
         self.recorder = Recorder(threads.record, size, self._moved_on, times["record"].add)
         self.attempts = Attempts(self.settings, self._ended, self._recorded)
         self.health.watch("handlers", self.attempts.trouble)
-        self.alone = Drained(self.attempts.begin, self._is_empty)
+        self.isolation = InProcessIsolation(self.attempts.begin, self._is_empty)
         if self._isolate is not None:
             options = {**self._isolate, "schemas": list(dict.fromkeys(each.schema for each in self.operations)) or [""]}
-            self.alone = Isolation(
+            self.isolation = ProcessIsolation(
                 self.attempts.begin, self._is_empty, options, self._ended, self._isolated,
                 self._process_waits,
             )  # fmt: skip
         self.dispatcher = Dispatcher(
-            lanes, self.attempts, threads.claims.run, self.alone, self.settings.crashed_at_once,
+            lanes, self.attempts, threads.claims.run, self.isolation, self.settings.crashed_at_once,
             (self.attempts.running, self.recorder.held), self.recorder.is_behind,
             ready=self._may_claim, connect=threads.records.connect, timed=times["claim"].add,
         )  # fmt: skip
@@ -291,7 +291,7 @@ class Worker:
         while True:
             self.watchdog.tick()
             self.attempts.sweep()
-            self.alone.sweep()
+            self.isolation.sweep()
             if self._progress:
                 self._progress(self)
             if self.run_for and time.monotonic() - self.started > self.run_for and not self._is_stopping:
@@ -333,10 +333,10 @@ class Worker:
         deadline = time.monotonic() + self.settings.SHUTDOWN_TIMEOUT
         await self._finish(loops[0], deadline)
         self.attempts.hand_back()
-        await self._until(lambda: not (self.attempts.running or self.alone.running), deadline - GRACE)
+        await self._until(lambda: not (self.attempts.running or self.isolation.running), deadline - GRACE)
         self.attempts.cancel_all()
-        self.alone.release_all()
-        closing = asyncio.create_task(self.alone.close())
+        self.isolation.release_all()
+        closing = asyncio.create_task(self.isolation.close())
         await self._until(lambda: not self.attempts.running, deadline)
         self._unfinished = len(self.attempts.running)
         self.attempts.release_all()
@@ -394,17 +394,17 @@ class Worker:
         self._loop.call_soon_threadsafe(self.dispatcher.wake, label)
 
     def _held(self) -> list[Claim]:
-        parts = (self.attempts.running, self.alone.running, self.recorder.held)
+        parts = (self.attempts.running, self.isolation.running, self.recorder.held)
         return [claim for part in parts for claim in list(part.values())]
 
     def _figures(self) -> dict[str, int]:
         handled = sum(self.recorder.handled.copy().values())
-        running = len(self.attempts.running) + len(self.alone.running)
+        running = len(self.attempts.running) + len(self.isolation.running)
         return {"running": running, "handled": handled, "lost": self.recorder.lost}
 
     def _claims_ended(self, keys: set[int]) -> None:
         self.attempts.cancel_ended(keys)
-        self.alone.cancel_ended(keys)
+        self.isolation.cancel_ended(keys)
 
     def _may_claim(self, alias: str) -> bool:
         """Return whether connections to record and to renew claims are open, as far as is known."""
@@ -414,7 +414,8 @@ class Worker:
         return not self.attempts.running and not self.recorder.held
 
     def _is_idle(self) -> bool:
-        return self.scheduler.found_nothing and self._is_empty() and not (self.alone.running or self.dispatcher.hungry)
+        is_busy = self.isolation.running or self.dispatcher.hungry
+        return self.scheduler.found_nothing and self._is_empty() and not is_busy
 
     @property
     def is_ready(self) -> bool:

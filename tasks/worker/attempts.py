@@ -21,9 +21,8 @@ from stator.claims import Claim
 from stator.exceptions import AttemptTimedOut, Fail, LeaseLost, NotBegun, TryAgainLater, passable
 from stator.graph.backoff import Backoff, delay_after
 from stator.graph.failures import bounded, text_of
-from stator.graph.tracebacks import RemoteTraceback
 from stator.signals import on_heartbeat, on_start
-from tasks.actions.isolation import Child
+from tasks.actions.isolation import answer_of, process_for_action, value_of
 from tasks.actions.registry import (
     Action,
     Context,
@@ -39,7 +38,7 @@ from tasks.actions.threads import Threads, contained
 from tasks.actions.throttles import ActionSlot
 from tasks.actions.values import storable
 from tasks.conf import DJANGO, Settings, load_settings
-from tasks.failures import Cancel, NoHandler, OutOfAttempts, Release, Throttled, final, remote
+from tasks.failures import Cancel, NoHandler, OutOfAttempts, Release, Throttled, final
 from tasks.queue.process_eligibility import choose, choose_actions, note_rules
 from tasks.queue.runs import REASON_LENGTH
 from tasks.rows.tables import queue_rows
@@ -403,27 +402,15 @@ def _begun(beginning: _Beginning, function: Callable[[], Any]) -> Any:
 async def _isolated(context: Context, settings: Settings, beginning: _Beginning) -> Any:
     """Run the action in a process of its own, which ends with the attempt, and return its result."""
     task = context.task
-    child = Child(
-        {
-            "task": task.pk, "token": task.stator.token.hex, "using": task._state.db, "action": task.action,
-            "queue": task.queue.name,
-        },
-        settings.PAYLOAD_LIMIT + ANSWER_MARGIN,
-    )  # fmt: skip
+    request = {
+        "task": task.pk, "token": task.stator.token.hex, "using": task._state.db, "action": task.action,
+        "queue": task.queue.name,
+    }  # fmt: skip
+    process = process_for_action(settings.PAYLOAD_LIMIT + ANSWER_MARGIN)
     try:
-        answer = await _in_thread(child.run, settings, beginning)
+        return value_of(await _in_thread(partial(answer_of, process, request), settings, beginning))
     finally:
-        child.kill()
-    if "value" in answer:
-        return answer["value"]
-    if "not_begun" in answer:
-        raise NotBegun(answer["not_begun"], answer["reason"])
-    if "outcome" in answer:
-        raise {end.outcome: end for end in (Release, Cancel)}[answer["outcome"]](answer["reason"])
-    if "after" in answer:
-        raise TryAgainLater(answer["after"], answer["reason"])
-    cause = RemoteTraceback(answer["traceback"], answer["fingerprint"])
-    raise remote(answer["module"], answer["name"], answer["message"], cause, is_final=answer["final"])
+        process.kill()
 
 
 _threads = cache(Threads)

@@ -5,7 +5,8 @@ from tests.mutation.mutant import Mutant, of_claims, tests
 ATTEMPTS, EXECUTOR, RECORDER, HEARTBEAT, DISPATCHER, SCHEDULER, ENDING, WORKER, ALONE = (
     f"stator/worker/{name}.py"
     for name in (
-        "attempts", "executor", "recorder", "heartbeat", "dispatcher", "scheduler", "shutdown", "worker", "alone",
+        "attempts", "executor", "recorder", "heartbeat", "dispatcher", "scheduler", "shutdown", "worker",
+        "crash_isolation",
     )
 )  # fmt: skip
 ANNOUNCEMENTS, INTERFACE = "stator/worker/announcements.py", "stator/db/interface.py"
@@ -346,7 +347,7 @@ MUTANTS = [
         ALONE,
         "return bool(self._idle)",
         "return True",
-        tests("stator/worker/test_alone.py", "object_is_claimed_once_a_process_waits_for_it"),
+        tests("stator/worker/test_crash_isolation.py", "object_is_claimed_once_a_process_waits_for_it"),
     ),
     Mutant(
         "a process whose worker is gone hands nothing back",
@@ -379,7 +380,7 @@ MUTANTS = [
     Mutant(
         "others run beside a suspect",
         DISPATCHER,
-        "if not ((is_wanted or self._alone.engaged) and self._alone.needs_room(is_wanted)):",
+        "if not ((is_wanted or self._isolation.engaged) and self._isolation.needs_room(is_wanted)):",
         "if True:",
         in_dispatcher("nothing_else_is_claimed_while_a_suspect_needs_the_room"),
     ),
@@ -445,8 +446,8 @@ MUTANTS = [
     Mutant(
         "what waits to be recorded is not renewed",
         WORKER,
-        "parts = (self.attempts.running, self.alone.running, self.recorder.held)",
-        "parts = (self.attempts.running, self.alone.running)",
+        "parts = (self.attempts.running, self.isolation.running, self.recorder.held)",
+        "parts = (self.attempts.running, self.isolation.running)",
         STOPS,
     ),
     Mutant(
@@ -454,28 +455,28 @@ MUTANTS = [
         ALONE,
         "if len(self.running) >= AT_ONCE:",
         "if False:",
-        tests("stator/worker/test_alone.py"),
+        tests("stator/worker/test_crash_isolation.py"),
     ),
     Mutant(
         "a process outlives its claim",
         ALONE,
         "            process.kill()\n        self._end(claim, outcome)",
         "            pass\n        self._end(claim, outcome)",
-        tests("stator/worker/test_alone.py", "attempt_is_ended_before_its_row_is_handed_to_others"),
+        tests("stator/worker/test_crash_isolation.py", "attempt_is_ended_before_its_row_is_handed_to_others"),
     ),
     Mutant(
         "a process that died released its row",
         ALONE,
-        'if answer and answer["ended"] == "not begun":',
-        'if not answer or answer["ended"] == "not begun":',
-        tests("stator/worker/test_alone.py", "of_an_object_that_ended_its_process_nothing_is_recorded"),
+        "            self._on_answer(claim, {})",
+        "            self._record(claim, Released())",
+        tests("stator/worker/test_crash_isolation.py", "of_an_object_that_ended_its_process_nothing_is_recorded"),
     ),
     Mutant(
         "a suspect keeps others waiting",
         ALONE,
         "if now - self._since < PATIENCE:",
         "if True:",
-        tests("stator/worker/test_alone.py", "others_never_wait_longer_than_they_go_on_before_and_after"),
+        tests("stator/worker/test_crash_isolation.py", "others_never_wait_longer_than_they_go_on_before_and_after"),
     ),
     Mutant(
         "rows that lost leases are claimed with others",

@@ -1,4 +1,6 @@
-"""The process behind :class:`stator.worker.alone.Isolation`: attempts one object at a time that its worker has claimed.
+"""Isolated processes: for objects that lost many leases, and for isolated actions. Data is JSON, never pickled.
 
-It starts in ``__main__``, which needs no Django yet; ``attempts`` does the work.
+``process`` is an isolated process as its worker sees it, ``child`` what each of them does around its work, and
+``surroundings`` what it takes over from its worker. ``__main__`` and ``attempts`` serve
+:mod:`stator.worker.crash_isolation`.
 """

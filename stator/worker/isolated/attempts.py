@@ -1,4 +1,4 @@
-"""Requests and answers: a request names a claim; its attempt is made and recorded here as in a worker."""
+"""Attempts of objects that lost many leases: made and recorded here for the claims that requests name."""
 
 import asyncio
 import json

@@ -1,6 +1,20 @@
-"""The messages between a worker and an isolated process: one line of JSON each."""
+"""The messages between a worker and its isolated processes, and what is raised if no answer comes."""
 
 from typing import TypedDict
+
+from stator.exceptions import StatorError
+
+
+class NotStarted(StatorError):
+    """An isolated process could not be started or set up; it may be later."""
+
+
+class ProcessFailed(StatorError):
+    """An isolated process gave no answer. ``code`` is its exit code, negative for a signal."""
+
+    def __init__(self, message: str, code: int | None = None) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class Request(TypedDict):
@@ -14,7 +28,7 @@ class Request(TypedDict):
 
 
 class Answer(TypedDict, total=False):
-    """What a process says: that it is ready, how long a lease was extended, or how the attempt ended.
+    """What a process says: that it is ready, how long a lease was extended, or how an attempt ended.
 
     ``ended``: "recorded", "lost" or "not begun". ``moved``: the states that the object entered. ``failed`` and
     ``lost``: the numbers of errors and of lost leases.

@@ -1,119 +1,184 @@
-"""An isolated process as its worker sees it: start it, request an attempt, end it."""
+"""An isolated process as its worker sees it: start it, ask it, end it. Messages are JSON, one line each."""
 
-import asyncio
 import json
 import logging
 import os
+import selectors
 import signal
+import subprocess
 import sys
+import threading
 import time
-from asyncio.subprocess import PIPE
-from asyncio.subprocess import Process as Subprocess
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-from django.conf import settings
-
-from stator.db.interface import Claim
-from stator.worker.isolated.messages import Answer, Request
+from stator.worker.isolated.messages import NotStarted, ProcessFailed
+from stator.worker.isolated.surroundings import settings_module
 
 logger = logging.getLogger("stator.worker")
-
-COMMAND = (sys.executable, "-m", "stator.worker.isolated")
 
 # Seconds that a process may take to start, and to close its connections at its end.
 START_TIME, RETIRING = 60.0, 10.0
 
+# Bytes of its error output that are kept, from the end: the last lines say most.
+ERRORS_KEPT = 8192
+CHUNK = 65536
 
-class NotStarted(Exception):
-    """A process did not start; the message says how it ended."""
+# Seconds between checks whether the process has ended, while one of its children keeps its output open.
+LOOK = 0.2
 
 
 class Process:
-    """An isolated process, the leader of a process group. The group ends when it is killed, and with this process."""
+    """An isolated process, the leader of a process group. The group ends when it is killed, and with this process.
 
-    def __init__(self, process: Subprocess, life: int) -> None:
+    ``module`` is run by ``python -m``; see :mod:`stator.worker.isolated.child`. ``grace``: seconds that it has to end
+    by itself if this process is gone. ``limit``: the most bytes of an answer. ``keeps_errors``: what it writes to its
+    error output becomes part of messages about its end.
+
+    One thread at a time may start, ask and end it; any thread may kill it.
+    """
+
+    def __init__(self, module: str, *, grace: float = 0.0, limit: int = CHUNK, keeps_errors: bool = False) -> None:
         self.idle_since = 0.0
-        self.is_usable = True
-        self._process = process
+        self._command = (sys.executable, "-m", module)
+        self._grace = grace
+        self._limit = limit
+        self._keeps_errors = keeps_errors
+        self._process: subprocess.Popen[bytes] | None = None
         # While this end of a pipe is open, the other side knows that this process lives.
-        self._life = life
+        self._life = -1
+        self._lock = threading.Lock()
+        self._killed = False
+        self._received = self._errors = b""
 
-    @classmethod
-    async def start(cls, options: dict[str, object]) -> "Process":
-        """Start a process and return it once it is ready; raise :class:`NotStarted` if it does not get there."""
-        theirs, ours = os.pipe()
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *COMMAND, str(theirs), json.dumps(options),
-                stdin=PIPE, stdout=PIPE, pass_fds=[theirs], start_new_session=True, env=_environment(),
-            )  # fmt: skip
-        except BaseException:
-            os.close(ours)
-            raise
-        finally:
-            os.close(theirs)
-        started = cls(process, ours)
-        try:
-            async with asyncio.timeout(START_TIME):
-                answer = await started._answer()
-        except TimeoutError:
-            answer = None
-        except BaseException:
-            started.kill()
-            raise
-        if answer is None:
-            started.kill()
-            code = await process.wait()
-            raise NotStarted(f"{' '.join(COMMAND[1:])} ended with {code} before it was ready; see its error output")
-        return started
+    @property
+    def is_usable(self) -> bool:
+        """Whether it may be asked again: it was not killed and gave all its answers."""
+        return not self._killed
 
-    async def attempt(self, claim: Claim) -> Answer | None:
-        """Return the answer of the process once the attempt is recorded, or None if the process died."""
-        operations = claim.operations
-        request: Request = {
-            "model": operations.label, "token": claim.token.hex, "using": operations.alias,
-            "schema": operations.schema, "worker": operations.worker_id,
-        }  # fmt: skip
-        claim.started = time.monotonic()
-        try:
+    def start(self, options: Mapping[str, Any]) -> None:
+        """Start it and return once it is ready; raise :class:`NotStarted` or :class:`ProcessFailed`."""
+        environment = _environment()
+        with self._lock:
+            if self._killed:
+                raise ProcessFailed("it was ended before it began")
+            self._spawn(environment)
+        answer = self.ask(options, ready_within=START_TIME)
+        if "not_ready" in answer:
+            self.end()
+            raise NotStarted(answer["not_ready"])
+
+    def ask(self, request: Mapping[str, Any], *, ready_within: float | None = None) -> dict[str, Any]:
+        """Send a request and return the first answer, as :meth:`answer` does.
+
+        ``ready_within``: raise :class:`NotStarted` if none came after so many seconds.
+        """
+        with suppress(BrokenPipeError):
             self._process.stdin.write(json.dumps(request).encode() + b"\n")  # type: ignore[union-attr]
-            while (answer := await self._answer()) and "extended" in answer:
-                claim.note_extension(answer["extended"], time.monotonic())
-        except BaseException:
-            self.is_usable = False
-            raise
-        self.is_usable = answer is not None
-        return answer
+        return self.answer(ready_within=ready_within)
 
-    async def retire(self) -> int | None:
-        """Let the process end by itself, then kill its group; return its exit code, None if it had to be killed."""
-        self._process.stdin.close()  # type: ignore[union-attr]
-        try:
-            return await asyncio.wait_for(self._process.wait(), RETIRING)
-        except TimeoutError:
-            logger.warning("stator.isolated_process_stuck", extra={"pid": self._process.pid})
-            return None
-        finally:
-            self.kill()
+    def answer(self, *, ready_within: float | None = None) -> dict[str, Any]:
+        """Return the next answer; kill the process and raise :class:`ProcessFailed` if there is none."""
+        is_late = self._receive(ready_within)
+        line, end, self._received = self._received.partition(b"\n")
+        if end and len(line) <= self._limit:
+            answer: dict[str, Any] = json.loads(line)
+            return answer
+        code = self.end()
+        if is_late:
+            raise NotStarted(f"its process was not ready after {ready_within:g} s")
+        if len(line) > self._limit:
+            raise ProcessFailed(f"the answer of the process is longer than {self._limit} bytes", code)
+        last = self._errors.decode(errors="replace").strip()
+        wrote = f"; it wrote: {last}" if last else ""
+        raise ProcessFailed(f"the process ended without an answer: {_how(code)}{wrote}", code)
+
+    def retire(self) -> None:
+        """Let the process end by itself once its requests end, then kill its group."""
+        if self.is_usable and self._process is not None:
+            self._process.stdin.close()  # type: ignore[union-attr]
+            try:
+                self._process.wait(RETIRING)
+            except subprocess.TimeoutExpired:
+                logger.warning("stator.isolated_process_stuck", extra={"pid": self._process.pid})
+        self.end()
+
+    def end(self) -> int:
+        """Kill the process and everything still in its group, and return its exit code once it has ended."""
+        self.kill()
+        if self._process is None:
+            return 0
+        code = self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if stream is not None:
+                stream.close()
+        return code
 
     def kill(self) -> None:
-        """Kill the process and everything it started."""
-        self.is_usable = False
-        if self._life < 0:
-            return
-        # The group may be gone; macOS reports "not permitted" if all its processes have ended.
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        os.close(self._life)
-        self._life = -1
+        """Kill the process and everything still in its group. Any thread may call this, more than once."""
+        with self._lock:
+            if not self._killed and self._process is not None:
+                # The group may be gone; macOS reports "not permitted" if all its processes have ended.
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(self._process.pid, signal.SIGKILL)
+                os.close(self._life)
+            self._killed = True
 
-    async def _answer(self) -> Answer | None:
-        line = await self._process.stdout.readline()  # type: ignore[union-attr]
-        answer: Answer | None = json.loads(line) if line.endswith(b"\n") else None
-        return answer
+    def _spawn(self, environment: dict[str, str]) -> None:
+        theirs, ours = os.pipe()
+        pipe = subprocess.PIPE
+        try:
+            self._process = subprocess.Popen(
+                [*self._command, str(theirs), str(self._grace)], stdin=pipe, stdout=pipe,
+                stderr=pipe if self._keeps_errors else None, pass_fds=[theirs], start_new_session=True, bufsize=0,
+                env=environment,
+            )  # fmt: skip
+        except OSError as error:
+            # The system has run out of memory, processes or files.
+            os.close(ours)
+            raise NotStarted(f"its process could not be started: {error.strerror}") from error
+        finally:
+            os.close(theirs)
+        self._life = ours
+
+    def _receive(self, within: float | None) -> bool:
+        """Read until an answer is complete or too long, or the process has ended; return whether time was up before."""
+        process: Any = self._process
+        until = None if within is None else time.monotonic() + within
+        ended: float | None = None
+        with selectors.DefaultSelector() as selector:
+            for stream in filter(None, (process.stdout, process.stderr)):
+                selector.register(stream, selectors.EVENT_READ)
+            while b"\n" not in self._received and len(self._received) <= self._limit and selector.get_map():
+                for key, _ in selector.select(LOOK):
+                    data = os.read(key.fd, CHUNK)
+                    if not data:
+                        selector.unregister(key.fileobj)
+                    elif key.fileobj is process.stdout:
+                        self._received += data
+                    else:
+                        self._errors = (self._errors + data)[-ERRORS_KEPT:]
+                now = time.monotonic()
+                if until and now > until:
+                    return True
+                if ended and now > ended + LOOK:
+                    break
+                if not ended and process.poll() is not None:
+                    ended = now
+        return False
+
+
+def _how(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"signal {signal.Signals(-code).name}"
+    except ValueError:
+        return f"signal {-code}"
 
 
 def _environment() -> dict[str, str]:
     path = os.pathsep.join(part or str(Path.cwd()) for part in sys.path)
-    return {**os.environ, "PYTHONPATH": path, "DJANGO_SETTINGS_MODULE": settings.SETTINGS_MODULE}
+    return {**os.environ, "PYTHONPATH": path, "DJANGO_SETTINGS_MODULE": settings_module()}

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 from stator.conf import Settings
 from stator.graph.outcomes import Moved
-from stator.worker.alone import Drained
 from stator.worker.attempts import Attempts
+from stator.worker.crash_isolation import InProcessIsolation
 from stator.worker.dispatcher import Dispatcher, Lane
 from stator.worker.recorder import Recorder
 from stator.worker.worker import Worker
@@ -26,9 +26,9 @@ class Stopping:
         worker._stopping, worker._begun = asyncio.Event(), asyncio.Event()
         worker._begun.set()
         worker.attempts = Attempts(worker.settings, worker._ended, worker._recorded)
-        worker.alone = Drained(worker.attempts.begin, worker._is_empty)
+        worker.isolation = InProcessIsolation(worker.attempts.begin, worker._is_empty)
         worker.recorder = Recorder(self.write, 100, lambda operations, names: None)
-        worker.dispatcher = Dispatcher(list(lanes), worker.attempts, run, worker.alone, 10, ())
+        worker.dispatcher = Dispatcher(list(lanes), worker.attempts, run, worker.isolation, 10, ())
         worker.scheduler = SimpleNamespace(stop=lambda: None, soon=lambda: None)
         worker.schema = SimpleNamespace(changes=0)
         worker.attempts.start()

@@ -13,8 +13,8 @@ from django.contrib.auth.models import Group
 
 from stator.models import Report
 from stator.testing import Waiting, attempt, drain
-from tasks.actions import isolation
-from tasks.actions.isolation import Child
+from stator.worker.isolated.process import Process
+from tasks.actions.isolation import answer_of, process_for_action
 from tasks.failures import IsolationError
 from tasks.models import Task
 from tests.processes import wait_until
@@ -25,6 +25,13 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 
 def report(task: Task) -> Report:
     return Report.objects.get(model_label="tasks.task", object_pk=str(task.pk))
+
+
+def running(source: str, limit: int) -> Process:
+    """Return a process that runs this source instead of an action."""
+    process = process_for_action(limit)
+    process._command = (sys.executable, "-c", source)
+    return process
 
 
 def is_running(pid: int) -> bool:
@@ -82,7 +89,7 @@ class TestAnswers:
     def test_an_action_that_is_gone_is_an_error_with_its_name(self) -> None:
         task = make()
         request = {"task": task.pk, "token": "0" * 32, "using": "default", "action": "alone", "queue": "default"}
-        answer = Child(request, 10_000).run()
+        answer = answer_of(process_for_action(10_000), request)
         assert answer["name"] == "LeaseLost"
 
 
@@ -102,13 +109,12 @@ class TestCrashes:
         request = {"task": make("huge").pk}
         assert "the result has" in report(ran("huge")).message
         with pytest.raises(IsolationError, match="longer than 50 bytes"):
-            Child(request, 50).run()
+            answer_of(process_for_action(50), request)
 
-    def test_a_process_that_writes_without_end_is_ended(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_process_that_writes_without_end_is_ended(self) -> None:
         flood = "import sys\nwhile True: sys.stdout.write('x' * 65536)"
-        monkeypatch.setattr(isolation, "COMMAND", (sys.executable, "-c", flood))
         with pytest.raises(IsolationError, match="longer than 100000 bytes"):
-            Child({}, 100_000).run()
+            answer_of(running(flood, 100_000), {})
 
 
 class TestEndings:
@@ -121,17 +127,17 @@ class TestEndings:
         wait_until(lambda: not any(is_running(pid) for pid in pids(path)))
 
     def test_ended_before_it_began_it_does_not_begin(self) -> None:
-        child = Child({}, 100)
-        child.kill()
+        process = process_for_action(100)
+        process.kill()
         with pytest.raises(IsolationError, match="ended before it began"):
-            child.run()
+            answer_of(process, {})
 
     def test_it_is_killed_from_another_thread(self) -> None:
-        child = Child({"task": make().pk}, 1000)
-        timer = threading.Timer(0.05, child.kill)
+        process, request = process_for_action(1000), {"task": make().pk}
+        timer = threading.Timer(0.05, process.kill)
         timer.start()
         with pytest.raises(IsolationError, match="without an answer: signal SIGKILL"):
-            child.run()
+            answer_of(process, request)
         timer.join()
 
     @pytest.mark.parametrize("how", ["cancel", "stop", "die"])

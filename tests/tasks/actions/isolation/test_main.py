@@ -12,9 +12,11 @@ from django.db.utils import ConnectionHandler
 from stator import claims
 from stator.graph.outcomes import Released
 from stator.models import Report
-from tasks.actions.isolation import Child
-from tasks.actions.isolation.__main__ import answer_to
+from tasks.actions import isolation
+from tasks.actions.isolated import answer_to
+from tasks.actions.isolation import answer_of, process_for_action
 from tasks.actions.registry import Action, registry
+from tasks.worker import attempts
 from tests.statements import failing
 from tests.tasks.actions.attempting import assert_free_of_attempts, attempt, claimed, publish
 
@@ -39,8 +41,10 @@ class TestIsolated:
         )
         (tmp_path / "hasty_settings.py").write_text("INSTALLED_APPS = ['asks_at_once']\n")
         monkeypatch.syspath_prepend(tmp_path)
-        monkeypatch.setattr("tasks.actions.isolation.settings_module", lambda: "hasty_settings")
-        answer = Child({"task": 1, "token": "0" * 32, "action": "heard", "queue": "default"}, 10_000).run()
+        monkeypatch.setattr("stator.worker.isolated.process.settings_module", lambda: "hasty_settings")
+        monkeypatch.setattr(isolation, "surroundings", dict)
+        request = {"task": 1, "token": "0" * 32, "action": "heard", "queue": "default"}
+        answer = answer_of(process_for_action(10_000), request)
         assert answer["reason"] == "the attempt did not begin: Django could not be set up: the server is starting"
         assert answer["not_begun"] > 0
 
@@ -49,7 +53,7 @@ class TestIsolated:
     ) -> None:
         gone = tmp_path / "gone.sqlite3"
         handler = ConnectionHandler({"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": gone}})
-        monkeypatch.setattr("tasks.actions.isolation.__main__.connections", handler)
+        monkeypatch.setattr("tasks.actions.isolated.connections", handler)
         answer = answer_to({"task": 1, "token": "0" * 32, "using": "default", "action": "heard", "queue": "default"})
         assert answer["reason"] == f"the attempt did not begin: database file {gone} does not exist"
         assert not gone.exists()
@@ -60,7 +64,7 @@ class TestIsolated:
 
     def test_its_answer_is_obeyed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.isolated(monkeypatch)
-        monkeypatch.setattr(Child, "run", lambda child: {"not_begun": 1.5, "reason": "away"})
+        monkeypatch.setattr(attempts, "answer_of", lambda process, request: {"not_begun": 1.5, "reason": "away"})
         task = publish()
         outcome, _ = attempt(claimed(), failing(monkeypatch, lambda number: False, lambda: False))
         assert_free_of_attempts(task, outcome)
@@ -89,7 +93,7 @@ class TestIsolated:
             {"not_begun": 1.5, "reason": "away"},
         ]
         self.isolated(monkeypatch, local_retries=1, local_delay=0.001)
-        monkeypatch.setattr(Child, "run", lambda child: answers.pop(0))
+        monkeypatch.setattr(attempts, "answer_of", lambda process, request: answers.pop(0))
         task = publish()
         attempt(claimed(), failing(monkeypatch, lambda number: False, lambda: False))
         task.refresh_from_db()

@@ -8,7 +8,7 @@ from django.db import connections
 from django.test import override_settings
 
 from stator.testing import drain
-from tasks.actions.isolation import Child
+from tasks.actions.isolation import answer_of, process_for_action
 from tasks.failures import IsolationError
 from tasks.models import Task
 from tests.tasks.actions.isolation.making import ran
@@ -46,9 +46,9 @@ class TestSurroundings:
         monkeypatch.setitem(connections["other"].settings_dict, "NAME", "file:memorydb_other?mode=memory&cache=shared")
         told = "database 'other' is in memory, where no other process finds it; name a file"
         with pytest.raises(IsolationError, match=told):
-            Child({"using": "other"}, 100).run()
+            answer_of(process_for_action(100), {"using": "other"})
 
     def test_settings_without_a_module_are_refused_with_the_way_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(settings, "_wrapped", UserSettingsHolder(global_settings))
         with pytest.raises(IsolationError, match="needs a settings module"):
-            Child({}, 100).run()
+            answer_of(process_for_action(100), {})

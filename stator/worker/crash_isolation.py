@@ -4,12 +4,14 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, cast
 
 from stator.db.interface import Claim
 from stator.graph.outcomes import Outcome, Released
 from stator.worker.executor import STOPPED, timed_out
-from stator.worker.isolated.messages import Answer
-from stator.worker.isolated.process import NotStarted, Process
+from stator.worker.isolated.messages import Answer, NotStarted, ProcessFailed, Request
+from stator.worker.isolated.process import Process
 
 logger = logging.getLogger("stator.worker")
 
@@ -31,8 +33,11 @@ GRACE = 2.0
 # Seconds that processes have to end by themselves when their worker ends.
 CLOSING = 2.0
 
+# Seconds that a process has to hand back its object when its worker is gone.
+HANDING_BACK = 2.0
 
-class Drained:
+
+class InProcessIsolation:
     """Attempts in this process while nothing else runs: for programs that run a worker within themselves.
 
     ``begin`` starts attempts; ``is_empty`` says whether none runs. Other claims wait meanwhile, but for at most
@@ -88,7 +93,7 @@ class Drained:
         """End the processes."""
 
 
-class Isolation(Drained):
+class ProcessIsolation(InProcessIsolation):
     """Attempts in a process of their own, beside which this one goes on. Lives on the event loop.
 
     ``ended`` gets claims with an outcome to record. The process of an attempt records its outcome itself; ``told`` then
@@ -112,6 +117,8 @@ class Isolation(Drained):
         self._on_answer = on_answer
         self._wake = wake
         self._tasks: set[asyncio.Task[object]] = set()
+        # Threads that wait for answers of processes, and for their start and end.
+        self._threads = ThreadPoolExecutor(2 * AT_ONCE, "stator-isolation")
         self._processes: dict[int, Process] = {}
         self._idle: list[Process] = []
         self._ended_at: dict[int, float] = {}
@@ -182,11 +189,15 @@ class Isolation(Drained):
             await asyncio.gather(*late, return_exceptions=True)
         for process in self._idle:
             process.kill()
+        self._threads.shutdown(wait=False)
 
     def _retire(self, processes: list[Process]) -> None:
         for process in processes:
             self._idle.remove(process)
-            self._start(process.retire())
+            self._start(self._in_thread(process.retire))
+
+    async def _in_thread(self, function: Callable[..., Any], *args: object) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, function, *args)
 
     def _start(self, work: Coroutine[None, None, object]) -> None:
         task = asyncio.create_task(work)
@@ -204,11 +215,15 @@ class Isolation(Drained):
             self._wake()
 
     async def _start_process(self) -> Process | None:
+        process = Process("stator.worker.isolated", grace=HANDING_BACK)
         try:
-            process = await Process.start(self._options)
-        except (OSError, NotStarted) as error:
+            await self._in_thread(process.start, self._options)
+        except (NotStarted, ProcessFailed) as error:
             self._note_failure(error)
             return None
+        except BaseException:
+            process.kill()
+            raise
         self._failed = 0
         return process
 
@@ -226,28 +241,32 @@ class Isolation(Drained):
             self._end(claim, Released())
             return
         self._processes[key] = process
-        answer: Answer | None = {}
         try:
             if key in self.running:
-                answer = await process.attempt(claim)
+                self._note_answer(claim, await self._in_thread(_attempt, process, claim))
+            if process.is_usable:
+                self._keep(process)
+            else:
+                await self._in_thread(process.end)
+        except ProcessFailed as error:
+            self._note_death(claim, error.code)
+        except BaseException:
+            process.kill()
+            raise
         finally:
             self._processes.pop(key)
-            code = None if process.is_usable else await process.retire()
-        if process.is_usable:
-            self._keep(process)
-        self._note(claim, answer, code)
 
-    def _note(self, claim: Claim, answer: Answer | None, code: int | None) -> None:
-        if id(claim) not in self.running:
-            return
-        if answer is None:
+    def _note_answer(self, claim: Claim, answer: Answer) -> None:
+        if answer["ended"] == "not begun":
+            self._end(claim, Released())
+        elif self._forget(claim):
+            self._on_answer(claim, answer)
+
+    def _note_death(self, claim: Claim, code: int | None) -> None:
+        if self._forget(claim):
             fields = {"model": claim.operations.label, "pk": str(claim.pk), "state": claim.state.name}
             logger.warning("stator.isolated_process_died", extra={**fields, "exit_code": code})
-        if answer and answer["ended"] == "not begun":
-            self._end(claim, Released())
-            return
-        self._forget(claim)
-        self._on_answer(claim, answer or {})
+            self._on_answer(claim, {})
 
     def _note_failure(self, error: Exception) -> None:
         pause = PAUSES[min(self._failed, len(PAUSES) - 1)]
@@ -270,3 +289,18 @@ class Isolation(Drained):
         self._ended_at.pop(id(claim), None)
         claim.free()
         return self.running.pop(id(claim), None) is not None
+
+
+def _attempt(process: Process, claim: Claim) -> Answer:
+    """Return the answer of the process once the attempt is recorded."""
+    operations = claim.operations
+    request: Request = {
+        "model": operations.label, "token": claim.token.hex, "using": operations.alias, "schema": operations.schema,
+        "worker": operations.worker_id,
+    }  # fmt: skip
+    claim.started = time.monotonic()
+    answer = process.ask(request)
+    while "extended" in answer:
+        claim.note_extension(answer["extended"], time.monotonic())
+        answer = process.answer()
+    return cast(Answer, answer)

@@ -10,8 +10,7 @@ from typing import Any
 from django.conf import global_settings, settings
 from django.db import connections
 
-from stator.capabilities import capabilities_of
-from tasks.failures import IsolationError
+from stator.worker.isolated.messages import ProcessFailed
 
 # Databases are taken over by name: Django warns if the whole setting is overridden.
 NOT_OVERRIDDEN = {"DATABASES"}
@@ -20,27 +19,20 @@ MISSING = object()
 
 
 def settings_module() -> str:
-    """Return the name of the settings module; raise ``IsolationError`` if there is none."""
+    """Return the name of the settings module; raise ``ProcessFailed`` if there is none."""
     holder: Any = settings._wrapped
     while hasattr(holder, "default_settings"):
         holder = holder.default_settings
     if not (name := getattr(holder, "SETTINGS_MODULE", None)):
-        raise IsolationError(
-            "an isolated action needs a settings module to read in its own process, and this process was configured "
-            "without; set DJANGO_SETTINGS_MODULE instead of calling settings.configure()"
+        raise ProcessFailed(
+            "an isolated process needs a settings module to read, and this process was configured without; set "
+            "DJANGO_SETTINGS_MODULE instead of calling settings.configure()"
         )
     return str(name)
 
 
-def surroundings(using: str | None) -> dict[str, Any]:
-    """Return the settings and databases for a request. ``using``: the database that has the task."""
-    if using is not None:
-        connection: Any = connections[using]
-        if capabilities_of(connection).may_be_in_memory and connection.is_in_memory_db():
-            raise IsolationError(
-                f"database {using!r} is in memory, where no other process finds it; name a file, in tests by "
-                f"DATABASES[{using!r}]['TEST']['NAME']"
-            )
+def surroundings() -> dict[str, Any]:
+    """Return the settings and the names of databases that an isolated process takes over as options."""
     names = {alias: str(connections.settings[alias]["NAME"]) for alias in connections}
     return {"settings": overridden(settings_module()), "databases": names}
 
@@ -58,16 +50,16 @@ def overridden(module: str) -> dict[str, Any]:
     return found
 
 
-def take_over(request: dict[str, Any]) -> None:
+def take_over(options: dict[str, Any]) -> None:
     """Use the worker's databases. Call this before any connection is made."""
-    for alias, name in request.get("databases", {}).items():
+    for alias, name in options.get("databases", {}).items():
         if alias in connections.settings:
             connections.settings[alias]["NAME"] = name
 
 
-def take_over_settings(request: dict[str, Any]) -> None:
+def take_over_settings(options: dict[str, Any]) -> None:
     """Override settings as the worker has done. Call this once Django is set up."""
-    if given := request.get("settings"):
+    if given := options.get("settings"):
         # Imported by name: the module is large and hardly needed outside of tests.
         import_module("django.test.utils").override_settings(**given).enable()
 

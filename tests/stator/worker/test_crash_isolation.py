@@ -1,14 +1,14 @@
 """Objects that lost many leases: in processes of their own, or in this one once nothing else runs."""
 
-import asyncio
+from queue import SimpleQueue
 from types import SimpleNamespace
 
 import pytest
 
 from stator.graph.outcomes import Released
-from stator.worker import alone as module
-from stator.worker.alone import AT_ONCE, PATIENCE, PAUSES, Drained, Isolation
-from stator.worker.isolated.process import NotStarted
+from stator.worker import crash_isolation as module
+from stator.worker.crash_isolation import AT_ONCE, PATIENCE, PAUSES, InProcessIsolation, ProcessIsolation
+from stator.worker.isolated.messages import NotStarted, ProcessFailed
 from tests.stator.worker.fakes import FakeClaim, FakeOperations, on_loop, until
 
 
@@ -17,7 +17,7 @@ class Within:
 
     def __init__(self):
         self.runs = 0
-        self.alone = Drained(self.begin, lambda: not self.runs)
+        self.alone = InProcessIsolation(self.begin, lambda: not self.runs)
 
     def begin(self, claims):
         self.runs += len(claims)
@@ -65,37 +65,37 @@ class FakeProcess:
 
     made, comes_up = [], True
 
-    def __init__(self):
+    def __init__(self, module, *, grace):
         self.asked, self.is_usable, self.idle_since, self.killed = [], True, 0.0, False
-        self.answer = asyncio.get_running_loop().create_future()
+        self.answers = SimpleQueue()
+
+    def start(self, options):
+        if not self.comes_up:
+            raise NotStarted("it ended with 1")
         self.made.append(self)
 
-    @classmethod
-    async def start(cls, options):
-        if not cls.comes_up:
-            raise NotStarted("it ended with 1")
-        return cls()
-
-    async def attempt(self, claim):
+    def attempt(self, claim):
         self.asked.append(claim)
-        answer = await self.answer
-        self.answer = asyncio.get_running_loop().create_future()
-        self.is_usable = answer is not None
+        answer = self.answers.get()
+        if answer is None:
+            raise ProcessFailed("it ended", -9)
         return answer
 
-    async def retire(self):
+    def retire(self):
         self.kill()
-        return -9
+
+    def end(self):
+        self.kill()
 
     def kill(self):
         self.killed, self.is_usable = True, False
-        if not self.answer.done():
-            self.answer.set_result(None)
+        self.answers.put(None)
 
 
 @pytest.fixture
 def processes(monkeypatch):
     monkeypatch.setattr(module, "Process", FakeProcess)
+    monkeypatch.setattr(module, "_attempt", FakeProcess.attempt)
     monkeypatch.setattr(FakeProcess, "made", [])
     monkeypatch.setattr(FakeProcess, "comes_up", True)
     return FakeProcess
@@ -106,7 +106,7 @@ class Apart:
 
     def __init__(self):
         self.within, self.ended, self.told, self.woken = [], [], [], []
-        self.alone = Isolation(
+        self.alone = ProcessIsolation(
             self.within.extend, lambda: not self.within, {}, lambda *ended: self.ended.append(ended),
             lambda *told: self.told.append(told), lambda: self.woken.append(True),
         )  # fmt: skip
@@ -114,9 +114,12 @@ class Apart:
     async def begin(self):
         claim = FakeClaim(FakeOperations())
         self.alone.begin([claim])
-        for _ in range(3):
-            await asyncio.sleep(0)
+        await until(lambda: claim in self.begun())
         return claim
+
+    def begun(self):
+        asked = [claim for process in FakeProcess.made for claim in process.asked]
+        return [*asked, *self.within, *(claim for claim, _ in self.ended)]
 
 
 RECORDED = {"ended": "recorded", "moved": ["done"], "failed": 0, "lost": 0}
@@ -129,7 +132,7 @@ async def test_each_object_has_a_process_of_its_own_which_takes_the_next_when_it
     assert [process.asked for process in processes.made] == [[claim] for claim in claims]
     assert not apart.alone.has_room(make=True)
     assert not apart.alone.needs_room(True), "others go on"
-    processes.made[0].answer.set_result(RECORDED)
+    processes.made[0].answers.put(RECORDED)
     await until(lambda: apart.told == [(claims[0], RECORDED)])
     assert apart.alone.has_room()
     third = await apart.begin()
@@ -144,7 +147,7 @@ async def test_each_object_has_a_process_of_its_own_which_takes_the_next_when_it
 async def test_object_that_was_not_begun_is_handed_back(processes):
     apart = Apart()
     claim = await apart.begin()
-    processes.made[0].answer.set_result({"ended": "not begun"})
+    processes.made[0].answers.put({"ended": "not begun"})
     await until(lambda: apart.ended == [(claim, Released())])
     assert apart.told == []
 
