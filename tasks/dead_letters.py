@@ -5,7 +5,6 @@ import logging
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 from django.core.mail import mail_admins
 from django.db.models import OuterRef, QuerySet, Subquery
@@ -15,6 +14,7 @@ from django.views.debug import get_default_exception_reporter_filter
 from stator.claims import bounded
 from stator.models import History, Now, Report, names_of, worker_of
 from tasks.conf import load_settings
+from tasks.messages import Json
 from tasks.models import Run, Task
 from tasks.queue import runs
 from tasks.rows.clock import Later
@@ -45,7 +45,7 @@ class DeadLetter:
     queue: str
     action: str
     # Not in the text of the letter, which reports of errors contain.
-    data: Any = field(repr=False)
+    data: Json = field(repr=False)
     attempts: int
     workers: list[str]
     errors: list[str] = field(repr=False)

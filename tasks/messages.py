@@ -8,11 +8,14 @@ from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from difflib import get_close_matches
 from hashlib import sha256
-from typing import Any
+from typing import Any, TypeAlias
 
 from stator.texts import WORKER_NAME, WORKER_NAME_RULE, has_nul
 from tasks.conf import DJANGO, LONGEST, Settings
 from tasks.exceptions import PublishRefused, TaskError
+
+# A value as JSON has it.
+Json: TypeAlias = Any
 
 NAME_LENGTH = 200
 MOST_WORKERS = 1000

@@ -14,6 +14,7 @@ from django.db.models.functions import Cast, JSONObject
 from django.db.models.sql.compiler import SQLCompiler
 
 from tasks.datetimes import moment_of_text
+from tasks.messages import Json
 from tasks.rows.queues import home
 from tasks.rows.tables import task_rows
 
@@ -36,11 +37,11 @@ class Row(Protocol):
     _state: ModelState
     pk: int
     action: str
-    data: Any
+    data: Json
     priority: int
     queue: _Named
     created: datetime
-    result: Any
+    result: Json
     state: str
     state_changed: datetime
     state_claim: UUID | None

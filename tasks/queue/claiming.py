@@ -23,10 +23,12 @@ from tasks.actions.throttles import ActionSlot
 from tasks.client.consuming import beat_after
 from tasks.conf import load_settings
 from tasks.exceptions import TaskError
-from tasks.messages import check_json, check_lease, check_metadata, check_worker, worker_digits
+from tasks.messages import Json, check_json, check_lease, check_metadata, check_worker, worker_digits
 from tasks.queue import runs, single_statement
 from tasks.queue.eligibility import allowed, attempts_left, in_line, lease_end, picker, renewed_end
+from tasks.rows.queues import QueueRow
 from tasks.rows.tables import queue_rows, run_rows
+from tasks.rows.tasks import TaskRow
 from tasks.sharding import shards
 
 logger = logging.getLogger("tasks.queues")
@@ -128,7 +130,7 @@ class TaskClaim:
             # The timeout was shortened to less than the attempt has taken already.
             raise self._lost()
 
-    def resolve(self, result: Any = None) -> None:
+    def resolve(self, result: Json = None) -> None:
         """Complete the task, with a result that JSON can express."""
         settings = load_settings()
         check_json("result", result, settings.PAYLOAD_LIMIT, settings.PAYLOAD_DEPTH)
@@ -171,7 +173,7 @@ class TaskClaim:
         """Run :meth:`heartbeat` from async code."""
         await sync_to_async(self.heartbeat)(lease)
 
-    async def aresolve(self, result: Any = None) -> None:
+    async def aresolve(self, result: Json = None) -> None:
         """Run :meth:`resolve` from async code."""
         await sync_to_async(self.resolve)(result)
 
@@ -227,7 +229,7 @@ class TaskClaim:
                 lambda then: claims.retry(self._claim, failure=failure, reason=reason[:500], then=then),
             )
 
-    def _end(self, outcome: str, reason: str, write: Callable[[Callable[[], None]], None], result: Any = None) -> None:
+    def _end(self, outcome: str, reason: str, write: Callable[[Callable[[], None]], None], result: Json = None) -> None:
         def note() -> None:
             self._run.update(ended=Now(), outcome=outcome, reason=reason, result=result)
 
@@ -255,7 +257,9 @@ class TaskClaim:
         return LeaseLost(f"task {self.task.pk} is not held by this claim any more: {why}; nothing was changed")
 
 
-def claim(queue: Any, worker: str, limit: int, lease: float | None, metadata: dict[str, Any] | None) -> list[TaskClaim]:
+def claim(
+    queue: QueueRow, worker: str, limit: int, lease: float | None, metadata: dict[str, Any] | None
+) -> list[TaskClaim]:
     """Claim up to ``limit`` tasks of a queue for a worker, most urgent first."""
     settings = load_settings()
     model, using = queue.tasks.model, queue._state.db
@@ -276,7 +280,7 @@ def claim(queue: Any, worker: str, limit: int, lease: float | None, metadata: di
     return take(queue, limit)
 
 
-def _take(queue: Any, limit: int, worker: str, lease: float | None, metadata: dict[str, Any]) -> list[TaskClaim]:
+def _take(queue: QueueRow, limit: int, worker: str, lease: float | None, metadata: dict[str, Any]) -> list[TaskClaim]:
     """Claim from the database of this copy of the queue, whose configuration is current."""
     model, using = queue.tasks.model, queue._state.db
     queue.note_worker(worker)
@@ -308,10 +312,10 @@ def _failure(error: BaseException | str) -> Failure:
 
 
 def _claim(
-    queue: Any, worker: str, limit: int, lease: float | None, metadata: dict[str, Any]
+    queue: QueueRow, worker: str, limit: int, lease: float | None, metadata: dict[str, Any]
 ) -> tuple[list[TaskClaim], bool]:
     """Return new claims, and whether tasks were put off because the limits of their actions are used up."""
-    model, using, settings = queue.tasks.model, queue._state.db, load_settings()
+    model, using, settings = queue.tasks.model, str(queue._state.db), load_settings()
     put_off: list[claims.Claim] = []
 
     def note(found: list[claims.Claim]) -> list[claims.Claim]:
@@ -343,7 +347,7 @@ def _claim(
     return [TaskClaim(claim, worker, since) for claim in found], bool(put_off)
 
 
-def _put_off(queue: Any, found: list[claims.Claim]) -> list[claims.Claim]:
+def _put_off(queue: QueueRow, found: list[claims.Claim]) -> list[claims.Claim]:
     """Put off the tasks whose actions have used up their rate or concurrency, and return their claims.
 
     The limits are those of the code here. They are taken in the order of their keys, so that two claims do not wait for
@@ -363,7 +367,7 @@ def _put_off(queue: Any, found: list[claims.Claim]) -> list[claims.Claim]:
     return refused
 
 
-def _key_of(action: Action, task: Any) -> str | None:
+def _key_of(action: Action, task: TaskRow) -> str | None:
     """Return the key under which a task counts; None if the project's function fails, which must not stop the queue."""
     try:
         return action.throttle_key(task)
@@ -372,7 +376,7 @@ def _key_of(action: Action, task: Any) -> str | None:
         return None
 
 
-def _without_second_parts(queue: Any, worker: str, found: list[claims.Claim]) -> list[claims.Claim]:
+def _without_second_parts(queue: QueueRow, worker: str, found: list[claims.Claim]) -> list[claims.Claim]:
     """Drop claims on parts of a shared task of which the worker holds another part, even by a concurrent claim.
 
     The shared task is not locked: others lock its parts after it.

@@ -15,6 +15,7 @@ from stator.exceptions import Fail, LeaseLost, passable
 from tasks.client.consuming import LEFT, LONGEST_PAUSE, SHORTEST_PAUSE, ConsumerLoop, Loop, StopSignals
 from tasks.conf import LONGEST
 from tasks.exceptions import ShardUnavailable, TaskError
+from tasks.messages import Json
 from tasks.queue import claiming
 from tasks.queue.waiting import AsyncWake, auntil_some, until_some
 from tasks.rows.queues import QueueRow
@@ -190,7 +191,7 @@ class AsyncQueueLoop(Loop):
         while self._woken and not self.stopped and (left := end - time.monotonic()) > 0:
             await self._woken.wait(left)
 
-    async def _attempt(self, held: Any, handle: Callable[[Any], Awaitable[Any]]) -> None:
+    async def _attempt(self, held: claiming.TaskClaim, handle: Callable[[Any], Awaitable[Any]]) -> None:
         while True:
             try:
                 result = await self._called(held, handle)
@@ -201,12 +202,12 @@ class AsyncQueueLoop(Loop):
             else:
                 return await self._resolve(held, result)
 
-    async def _counted(self, held: Any) -> bool:
+    async def _counted(self, held: claiming.TaskClaim) -> bool:
         """Count an error with the task; return whether this worker tries again."""
         await self._call(held, "note_error")
         return self._may_retry(held)
 
-    async def _called(self, held: Any, handle: Callable[[Any], Awaitable[Any]]) -> Any:
+    async def _called(self, held: claiming.TaskClaim, handle: Callable[[Any], Awaitable[Any]]) -> Any:
         self._work = asyncio.ensure_future(handle(held))
         try:
             return await self._work
@@ -221,13 +222,13 @@ class AsyncQueueLoop(Loop):
         finally:
             self._work = None
 
-    async def _resolve(self, held: Any, result: Any) -> None:
+    async def _resolve(self, held: claiming.TaskClaim, result: Json) -> None:
         try:
             await self._call(held, "resolve", result)
         except TaskError as error:
             await self._call(held, "fail", error)
 
-    async def _call(self, held: Any, verb: str, *arguments: Any) -> None:
+    async def _call(self, held: claiming.TaskClaim, verb: str, *arguments: Any) -> None:
         """Call a method of the claim unless it has ended; repeat the call while the lease lasts."""
         while not held.ended and not held.lost:
             try:
@@ -256,7 +257,7 @@ class AsyncQueueLoop(Loop):
                 self._work.cancel()
             pause = self._until_heartbeat(failed=bool(failed))
 
-    def _sent_heartbeat(self, held: Any) -> bool:
+    def _sent_heartbeat(self, held: claiming.TaskClaim) -> bool:
         try:
             held.heartbeat()
         except Exception as error:  # noqa: BLE001 - if no later heartbeat succeeds, the claim is lost by its own clock

@@ -15,7 +15,7 @@ from tasks.queue.eligibility import attempts_left
 from tasks.queue.runs import of_task
 from tasks.queue.serving import service_of
 from tasks.queue.unserved import TROUBLE, reason_of, some
-from tasks.rows.tasks import names_nobody
+from tasks.rows.tasks import TaskRow, names_nobody
 
 # The remedy for each reason. Reasons that are not listed keep the framework's remedy.
 REMEDIES = {
@@ -35,7 +35,7 @@ REMEDIES = {
 }
 
 
-def explain(task: Any, framework: list[Any]) -> list[Any]:
+def explain(task: TaskRow, framework: list[Any]) -> list[Any]:
     """Return all reasons with their remedies, the most decisive first: the queue's, then the framework's."""
     rows: QuerySet[Any] = QuerySet(type(task), using=task._state.db)
     row = rows.filter(pk=task.pk).select_related("queue").first()
@@ -48,7 +48,7 @@ def explain(task: Any, framework: list[Any]) -> list[Any]:
     return [replace(reason, remedy=REMEDIES.get(reason.code, reason.remedy)) for reason in (*own, *framework)]
 
 
-def _beside(row: Any) -> Iterator[Any]:
+def _beside(row: TaskRow) -> Iterator[Any]:
     """Yield what is said first: the last error of a dead letter, and the task that a part belongs to."""
     if row.state == "errored":
         said = last_error(row)
@@ -58,7 +58,7 @@ def _beside(row: Any) -> Iterator[Any]:
         yield Reason("part", f"It is a part of task {row.whole_id}.", {"whole": row.whole_id})
 
 
-def last_error(task: Any) -> str:
+def last_error(task: TaskRow) -> str:
     """Return the error of the last failed run, of a shared task that of any part; empty if there is none."""
     own = of_task(task).filter(outcome="failed").exclude(reason="")
     if run := own.order_by("-pk").first():
@@ -68,7 +68,7 @@ def last_error(task: Any) -> str:
     return last_line(f"{report.error}: {report.message}".partition("\n")[0]) if report else ""
 
 
-def _reasons(row: Any, rows: QuerySet[Any]) -> list[Any]:
+def _reasons(row: TaskRow, rows: QuerySet[Any]) -> list[Any]:
     """Return the queue's reasons; none for a task that has ended."""
     if row.state not in ("pending", "shared"):
         return []
@@ -79,13 +79,13 @@ def _reasons(row: Any, rows: QuerySet[Any]) -> list[Any]:
     return [reason for say in ORDER if (reason := say(row, rows))]
 
 
-def _shared(row: Any, rows: QuerySet[Any]) -> list[Any]:
+def _shared(row: TaskRow, rows: QuerySet[Any]) -> list[Any]:
     counts = Counter(part.status for part in rows.filter(whole=row.pk))
     told = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
     return [Reason("shared", f"It is for {row.worker_count} workers: {told}.", dict(counts))]
 
 
-def _held(row: Any) -> list[Any]:
+def _held(row: TaskRow) -> list[Any]:
     run = row.runs.filter(token=row.state_claim).first()
     if run is None:
         return []
@@ -93,7 +93,7 @@ def _held(row: Any) -> list[Any]:
     return [Reason("held", f"Worker {run.worker} holds it; this is attempt {row.state_attempts}.", numbers)]
 
 
-def _paused(row: Any, rows: QuerySet[Any]) -> Any:
+def _paused(row: TaskRow, rows: QuerySet[Any]) -> Any:
     queue = row.queue.current()
     if not queue.claiming_paused:
         return None
@@ -101,14 +101,14 @@ def _paused(row: Any, rows: QuerySet[Any]) -> Any:
     return Reason("claim_paused", f"Nothing of queue {queue.name} is claimed: {queue.pause_description}.", numbers)
 
 
-def _used_up(row: Any, rows: QuerySet[Any]) -> Any:
+def _used_up(row: TaskRow, rows: QuerySet[Any]) -> Any:
     if rows.filter(attempts_left(load_settings()), pk=row.pk).exists():
         return None
     sentence = f"It has had all of its {row.state_attempts} attempts; workers move it to errored at their next pass."
     return Reason("attempts_used_up", sentence, {"attempts": row.state_attempts})
 
 
-def _exclusive(row: Any, rows: QuerySet[Any]) -> Any:
+def _exclusive(row: TaskRow, rows: QuerySet[Any]) -> Any:
     if row.exclusive_value is None:
         return None
     same = rows.filter(queue=row.queue, exclusive_value=row.exclusive_value)
@@ -124,7 +124,7 @@ def _exclusive(row: Any, rows: QuerySet[Any]) -> Any:
     return Reason("exclusive_behind", sentence, {"task": first.pk, "value": row.exclusive_value})
 
 
-def _no_handler(row: Any, rows: QuerySet[Any]) -> Any:
+def _no_handler(row: TaskRow, rows: QuerySet[Any]) -> Any:
     if row.queue.actions_elsewhere or service_of(row.queue).taking:
         # The actions of the workers decide, not those of this code: see :mod:`tasks.queue.unserved`.
         return None
@@ -136,7 +136,7 @@ def _no_handler(row: Any, rows: QuerySet[Any]) -> Any:
     return None
 
 
-def _elsewhere(row: Any, rows: QuerySet[Any]) -> Any:
+def _elsewhere(row: TaskRow, rows: QuerySet[Any]) -> Any:
     """Return a reason if the action is here, but the task is for external programs only."""
     if not row.elsewhere_only or declared(row.action, row.queue.name) is None:
         return None
@@ -144,14 +144,14 @@ def _elsewhere(row: Any, rows: QuerySet[Any]) -> Any:
     return Reason("elsewhere_only", sentence, {"action": row.action})
 
 
-def _named(row: Any) -> Any:
+def _named(row: TaskRow) -> Any:
     if not row.worker_ids:
         return None
     sentence = f"Only these workers may claim it: {some(row.worker_ids)}."
     return Reason("only_workers", sentence, {"workers": row.worker_ids})
 
 
-def _served(row: Any, rows: QuerySet[Any], framework: list[Any]) -> list[Any]:
+def _served(row: TaskRow, rows: QuerySet[Any], framework: list[Any]) -> list[Any]:
     """Return the framework's reasons, with what is known of the task's workers in place of ``no_worker``."""
     found = reason_of(row, rows)
     at = next((place for place, reason in enumerate(framework) if reason.code in IN_LINE), len(framework))
@@ -164,7 +164,7 @@ def _served(row: Any, rows: QuerySet[Any], framework: list[Any]) -> list[Any]:
     return [*before, *filter(None, (found, _named(row))), *after]
 
 
-def _in_line(row: Any, rows: QuerySet[Any], reason: Any) -> Any:
+def _in_line(row: TaskRow, rows: QuerySet[Any], reason: Any) -> Any:
     """Return the place of a task in the line of its queue, in place of that among the tasks of all queues."""
     nobody = int(not row.worker_ids)
     same = Q(nobody__lt=nobody) | Q(nobody=nobody, pk__lt=row.pk)

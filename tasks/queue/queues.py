@@ -14,6 +14,7 @@ from django.db.models import QuerySet
 from tasks.conf import LONGEST
 from tasks.datetimes import moment_problem, stored
 from tasks.exceptions import TaskError
+from tasks.messages import Json
 from tasks.queue import consuming, held_claims, publishing, rules
 from tasks.queue.claiming import TaskClaim
 from tasks.queue.publishing import OnExistingKey, Published
@@ -108,7 +109,7 @@ class Queue(QueueRow):
     def publish(
         self,
         action: str,
-        data: Any = ...,
+        data: Json = ...,
         *,
         update: bool = False,
         clear_failed: bool = False,
@@ -145,7 +146,7 @@ class Queue(QueueRow):
         on_existing = OnExistingKey(update=update, clear_failed=clear_failed, clear_succeeded=clear_succeeded)
         return publishing.publish(self, tasks, on_existing, known_only=known_only)
 
-    async def apublish(self, action: str, data: Any = ..., **options: Any) -> Published:
+    async def apublish(self, action: str, data: Json = ..., **options: Any) -> Published:
         """Run :meth:`publish` from async code."""
         return await sync_to_async(self.publish)(action, data, **options)
 

@@ -17,6 +17,7 @@ from tasks.queue.actions import known_actions
 from tasks.queue.eligibility import allowed, had_by
 from tasks.queue.serving import Service, of_processes, service_of, services_of
 from tasks.rows.tables import queue_rows, task_rows
+from tasks.rows.tasks import TaskRow
 
 # The most workers that a sentence names.
 NAMED = 5
@@ -31,7 +32,7 @@ MOST_QUEUES = 1000
 TROUBLE = ("no_eligible_worker", "no_named_worker", "queue_unserved", "action_unserved", "no_worker")
 
 
-def reason_of(task: Any, rows: QuerySet[Any], service: Service | None = None) -> Any:
+def reason_of(task: TaskRow, rows: QuerySet[Any], service: Service | None = None) -> Any:
     """Return why no live worker, or only named workers, serve a waiting task.
 
     Return None if a worker process serves it, or if none runs at all, for which the framework has a reason.
@@ -63,7 +64,7 @@ REMEDIES = {
 }
 
 
-def _is_any_eligible(task: Any, named: list[str], serving: set[str], rows: QuerySet[Any]) -> bool:
+def _is_any_eligible(task: TaskRow, named: list[str], serving: set[str], rows: QuerySet[Any]) -> bool:
     row = rows.filter(pk=task.pk)
     live = [*((worker, False) for worker in named), *((process, True) for process in sorted(serving))]
     wanted = [each for each in live if not task.worker_ids or each[0] in task.worker_ids]
@@ -73,7 +74,7 @@ def _is_any_eligible(task: Any, named: list[str], serving: set[str], rows: Query
     )
 
 
-def _no_eligible(task: Any, live: list[str], service: Service) -> Any:
+def _no_eligible(task: TaskRow, live: list[str], service: Service) -> Any:
     numbers = {"workers": len(live)}
     if task.worker_ids and not set(live).intersection(task.worker_ids):
         return Reason("no_eligible_worker", _gone(task, service), numbers, REMEDIES["gone"])
@@ -82,7 +83,7 @@ def _no_eligible(task: Any, live: list[str], service: Service) -> Any:
     return Reason("no_eligible_worker", sentence, numbers, REMEDIES["rejected"])
 
 
-def _gone(task: Any, service: Service) -> str:
+def _gone(task: TaskRow, service: Service) -> str:
     told = [
         f"{name} (asked {span(service.asked[name])} ago)" if name in service.asked else f"{name} (has not asked)"
         for name in task.worker_ids[:NAMED]
@@ -90,20 +91,20 @@ def _gone(task: Any, service: Service) -> str:
     return f"None of the workers in its worker_ids is live: {some(told, len(task.worker_ids))}."
 
 
-def _named_only(task: Any, service: Service) -> Any:
+def _named_only(task: TaskRow, service: Service) -> Any:
     count, (last, seconds) = len(service.named), next(iter(service.asked.items()))
     live = "1 is live, and" if count == 1 else f"{count} are live, and"
     sentence = f"{_only_named(task, service)}: {live} {last} asked last, {span(seconds)} ago."
     return Reason("named_only", sentence, {"workers": count, "last": last, "asked": seconds}, REMEDIES["named_only"])
 
 
-def _no_named(task: Any, service: Service) -> Any:
+def _no_named(task: TaskRow, service: Service) -> Any:
     last, seconds = next(iter(service.asked.items()), (None, None))
     sentence = f"{_only_named(task, service)}, and none is live: {_last(service)}."
     return Reason("no_named_worker", sentence, {"last": last, "asked": seconds}, REMEDIES["no_named"])
 
 
-def _only_named(task: Any, service: Service) -> str:
+def _only_named(task: TaskRow, service: Service) -> str:
     if task.elsewhere_only:
         return f"Only named workers may run it, those of queue {service.queue.name}"
     if service.taking:
@@ -111,7 +112,7 @@ def _only_named(task: Any, service: Service) -> str:
     return f"Only named workers serve queue {service.queue.name}"
 
 
-def _action_unserved(task: Any, service: Service) -> Any:
+def _action_unserved(task: TaskRow, service: Service) -> Any:
     name, count = service.queue.name, len(service.taking)
     serve = "1 worker process serves" if count == 1 else f"{count} worker processes serve"
     sentence = f"No live worker has action {task.action!r} for queue {name}: {serve} the queue without it"

@@ -16,6 +16,7 @@ from stator.exceptions import TryAgainLater
 from stator.models import Now
 from tasks.datetimes import aware, stored
 from tasks.exceptions import QueuePaused, UnknownAction
+from tasks.messages import Json
 from tasks.queue.serving import processes_in
 from tasks.rows.tasks import TERMINAL
 from tasks.schedules.periodic import Tick, registry
@@ -53,7 +54,7 @@ class TickedSchedule(Protocol):
     # The queue; its model cannot be imported here.
     queue: Any
     action: str
-    data: Any
+    data: Json
     missed: str
     overlap: str
     deadline: float | None

@@ -39,6 +39,7 @@ from tasks.actions.throttles import ActionSlot
 from tasks.actions.values import storable
 from tasks.conf import DJANGO, Settings, load_settings
 from tasks.failures import Cancel, NoHandler, OutOfAttempts, Release, Throttled, final
+from tasks.messages import Json
 from tasks.queue.process_eligibility import choose, choose_actions, note_rules
 from tasks.queue.runs import REASON_LENGTH
 from tasks.rows.tables import queue_rows
@@ -99,7 +100,7 @@ def connect() -> None:
     on_heartbeat.connect(_note_rules, dispatch_uid="tasks.rules")
 
 
-def _find_in_django(path: str, queue: str, data: Any) -> Action:
+def _find_in_django(path: str, queue: str, data: Json) -> Action:
     # Imported by name, because a project may not have Django's Tasks framework.
     try:
         backend = import_module("tasks.backend.tasks_backend")
