@@ -18,15 +18,16 @@ from django.db.models import Expression, Model, Q, QuerySet
 from django.db.models.expressions import Combinable
 
 from stator.conf import latest_settings
-from stator.db import at_once, operations_for
-from stator.db.at_once import Records, Shape
+from stator.db import operations_for, single_statement
 from stator.db.chores import mark_ready
+from stator.db.claims import take
 from stator.db.interface import Claim, Ended, Operations, Written, new_token, new_worker_id
 from stator.db.lookups import first_of_each
 from stator.db.preparing import PREPARING, Preparing
 from stator.db.probe import overdue
 from stator.db.repeat import retrying
 from stator.db.retry import is_retryable
+from stator.db.single_statement import Records, Shape
 from stator.db.values import Instance, Pk, Row
 from stator.exceptions import LeaseLost
 from stator.graph import State
@@ -112,7 +113,7 @@ def claim_at_once(
 
     If it returns no claims, call :func:`claim`: the database cannot do this, nothing is ready, or the case is unusual.
     The statement is compiled once for each ``key``. ``shape``: returns what it is built of, see
-    :class:`~stator.db.at_once.Shape`. ``values``: the values of its parameters.
+    :class:`~stator.db.single_statement.Shape`. ``values``: the values of its parameters.
     """
     operations = _cached_operations(model, using, worker)
     if not operations.capabilities.writes_in_with:
@@ -120,7 +121,7 @@ def claim_at_once(
     token = new_token(operations.worker_id)
     # The statement depends on no other setting.
     key = key, operations.settings.MAX_CRASHES, operations.longest_lease
-    found, flag, since = at_once.claim(operations, key, shape, token, values)
+    found, flag, since = single_statement.claim(operations, key, shape, token, values)
     states = operations.graph.states
     return [Claim(operations, instance, states[instance.state], token, since) for instance in found], flag
 
@@ -186,7 +187,7 @@ def hold_at_once(
     operations = claim.operations
     if not operations.capabilities.writes_in_with:
         return None
-    found = at_once.update(operations, key, build, values)
+    found = single_statement.update(operations, key, build, values)
     return found[0] if found else None
 
 
@@ -211,7 +212,7 @@ def insert_at_once(
     operations = _cached_operations(model, using, "")
     if not operations.capabilities.writes_in_with or not operations.capabilities.inserts_from_json:
         return []
-    found = at_once.insert(operations, key, condition, rows, values, later)
+    found = single_statement.insert(operations, key, condition, rows, values, later)
     if found:
         announce(operations.model, operations.alias, wakes=wakes)
     return found
@@ -227,7 +228,8 @@ def end_at_once(ends: Ends, to: State | str, records: Records, values: Mapping[s
     complete = all(values is None or set(values) == set(claim.state.saves) for claim, values in ends)
     if not able or not complete or len({claim.pk for claim, _ in ends}) < len(ends):
         return False
-    written = at_once.end([(claim, Moved(_target(claim, to), None, values)) for claim, values in ends], records, values)
+    ended: list[Ended] = [(claim, Moved(_target(claim, to), None, values)) for claim, values in ends]
+    written = single_statement.end(ended, records, values)
     if written is not None:
         _announce_on_commit(ends[0][0].operations, written, [claim for claim, _ in ends])
     return written is not None
@@ -270,7 +272,7 @@ def _end_one_at_once(
     operations = claim.operations
     if not operations.capabilities.writes_in_with:
         return None
-    written = at_once.end([(claim, outcome)], records, values, key, only, forget=forget)
+    written = single_statement.end([(claim, outcome)], records, values, key, only, forget=forget)
     if written is None:
         return None
     _announce_on_commit(operations, written, [claim])
@@ -409,11 +411,14 @@ def _claim(
         if not (picked := locked()):
             return []
         # If a program loses its lease, that says nothing about the object, so the count of crashes is reset.
-        operations.rows.filter(pk__in=picked).update(**columns.claiming_due(token, until), state_crashes=0)
-        found = {row.pk: row for row in operations.rows.filter(pk__in=picked, state_claim=token)}
+        changes = {**columns.claiming_due(token, until), "state_crashes": 0}
+        found = {row.pk: row for row in take(operations.rows.filter(pk__in=picked), token, changes)}
         # The claims keep operations that keep their statements, and not these, which have pauses of their own.
         cached = _cached_operations(operations.model, operations.alias, operations.worker_id)
         claims = [_claim_of(cached, found[pk], token) for pk in picked if pk in found]
+        for claim in claims:
+            if claim.unreadable is not None:
+                raise claim.unreadable
         if then is None:
             return claims
         kept = then(claims)

@@ -12,6 +12,7 @@ from stator.conf import load_settings
 from stator.explain.reasons import explain_counts
 from stator.graph.states import State
 from stator.rows import columns
+from stator.rows.claimable import READY
 from stator.rows.clock import Now
 from stator.rows.column_guard import GuardedQuerySet, M
 from stator.rows.indexes import place_in_line
@@ -33,7 +34,7 @@ class OperatorQuerySet(GuardedQuerySet[M]):
 
     def ready(self) -> "OperatorQuerySet[M]":
         """Return the rows that workers may claim now."""
-        return self.filter(self._is_due, state_ready=True, state_claim=None, state__in=self._automatic)
+        return self.filter(self._is_due, READY, state__in=self._automatic)
 
     def due(self) -> "OperatorQuerySet[M]":
         """Return the rows whose due time has passed, marked ready or not."""

@@ -13,10 +13,10 @@ from stator.conf import Settings, load_settings
 from stator.db import chores, operations_for
 from stator.db.claims import claim_one
 from stator.db.interface import Claim, Ended, Operations, new_worker_id
-from stator.db.rows import Crashes
 from stator.db.transactions import contained
 from stator.graph.outcomes import Outcome
 from stator.models import StatorModel
+from stator.rows.claimable import Crashes
 from stator.rows.meta import home_of, managed, owner_of
 from stator.rows.statistics import Stats
 from stator.rows.workers import give_name

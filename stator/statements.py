@@ -4,6 +4,7 @@ Building a query with the ORM and compiling it takes ten times as long as the da
 therefore built once with a :class:`Parameter` for each value that changes, and cached.
 """
 
+import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -18,10 +19,10 @@ MOST_CACHED = 500
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a compiled statement has a value to be given, and the field that converts it."""
+    """Where a statement has a value to be given, and the field that converts it; None if it is sent as it is."""
 
     name: str
-    field: Any
+    field: Any = None
 
 
 class Parameter(Value):
@@ -51,9 +52,32 @@ class Statement:
     def bind(self, connection: BaseDatabaseWrapper, values: Mapping[str, object]) -> list[object]:
         """Return all parameters, with these values in their places."""
         return [
-            param.field.get_db_prep_save(values[param.name], connection) if type(param) is Place else param
+            param
+            if type(param) is not Place
+            else values[param.name]
+            if param.field is None
+            else param.field.get_db_prep_save(values[param.name], connection)
             for param in self.params
         ]
+
+
+# ``{name}`` for a hole, ``%(name)s`` for a value.
+_HOLE = re.compile(r"\{(\w+)\}|%\((\w+)\)s")
+
+
+def written(text: str, **holes: str | Statement) -> Statement:
+    """Return a text as a statement: each ``{name}`` is filled, and each ``%(name)s`` is the place of a value.
+
+    Holes are for quoted names, and for lists and conditions that are built of them.
+    """
+    parts: list[str | Statement] = []
+    end = 0
+    for found in _HOLE.finditer(text):
+        hole, name = found.groups()
+        given = holes[hole] if hole else Statement("%s", (Place(name),))
+        parts += [text[end : found.start()], given]
+        end = found.end()
+    return Statement.of(*parts, text[end:])
 
 
 def selecting(rows: QuerySet[Any]) -> Statement:

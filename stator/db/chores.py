@@ -16,6 +16,7 @@ from stator.db.repeat import retrying
 from stator.db.transactions import lock_parts
 from stator.graph import State
 from stator.rows import columns
+from stator.rows.claimable import READY, RESTING
 from stator.rows.clock import Now
 from stator.rows.indexes import place_in_line
 from stator.rows.reports import Report
@@ -38,7 +39,7 @@ def settle(operations: Operations, limit: int) -> int:
     ``st_ready``; rows that are not due are at its end.
     """
     settled = [state.name for state in operations.graph.states.values() if not state.automatic]
-    ready = operations.rows.filter(state_ready=True, state_claim=None, state__in=operations.known)
+    ready = operations.rows.filter(READY, state__in=operations.known)
     early = ready.filter(state_next_attempt__gt=Now()).alias(stator_turn=place_in_line()).filter(stator_turn__gt=Now())
     return _change(operations, "settle", [ready.filter(state__in=settled), early], limit, {"state_ready": False})
 
@@ -82,8 +83,8 @@ def rename(operations: Operations, limit: int, move: Callable[..., Moves] | None
     parts = []
     for former, state in operations.graph.renames.items():
         # Separately, because ready and resting rows are in different indexes.
-        for ready in (True, False):
-            rows = operations.rows.filter(state=former, state_claim=None, state_ready=ready)
+        for where in (READY, RESTING):
+            rows = operations.rows.filter(where, state=former)
             parts += _move(operations, move, rows, limit, (former, state, "renamed"), columns.renaming(state))
     return _total(parts)
 
@@ -96,8 +97,8 @@ def move_matching(operations: Operations, limit: int, move: Callable[..., Moves]
     parts = []
     for state in operations.graph.states.values():
         for condition, to in state.conditions:
-            for ready in (False, True) if state.automatic else (False,):
-                rows = operations.rows.filter(condition, state=state.name, state_claim=None, state_ready=ready)
+            for where in (RESTING, READY) if state.automatic else (RESTING,):
+                rows = operations.rows.filter(condition, where, state=state.name)
                 parts += _move(operations, move, rows, limit, (state.name, to, "condition met"))
     return _total(parts)
 
@@ -152,7 +153,7 @@ def _is_heard(model: type[Model], seen: set[type[Model]]) -> bool:
 
 def _resting(operations: Operations, state: State, rows: QuerySet[Model] | None = None) -> QuerySet[Model]:
     rows = operations.rows if rows is None else rows
-    return rows.filter(state_ready=False, state_claim=None, state=state.name)
+    return rows.filter(RESTING, state=state.name)
 
 
 def deletable(operations: Operations) -> QuerySet[Model]:

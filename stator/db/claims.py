@@ -9,18 +9,19 @@ from typing import TypeVar
 from uuid import UUID
 
 from django.db import DatabaseError
+from django.db.models import Model, QuerySet
 
 from stator.db.instances import load_rows
 from stator.db.interface import Claim, Operations, new_token
 from stator.db.ordering import Lines, pick
 from stator.db.preparing import LATER
 from stator.db.refusals import CLAIM, in_pieces, is_refusal
-from stator.db.rows import Crashes
 from stator.db.values import Instance, Pk
 from stator.exceptions import NotBegun
 from stator.graph import State
 from stator.graph.failures import bounded
 from stator.rows import columns
+from stator.rows.claimable import Crashes
 from stator.rows.concurrency_limits import Limit
 from stator.rows.pauses import Pauses
 
@@ -111,8 +112,8 @@ class Claims:
 
     def _take(self, token: UUID, picked: list[Pk]) -> list[Instance]:
         operations = self._operations
-        operations.rows.filter(pk__in=picked).update(**columns.claiming_due(token, operations.lease_end()))
-        found = {row.pk: row for row in load_rows(operations.rows.filter(pk__in=picked, state_claim=token))}
+        changes = columns.claiming_due(token, operations.lease_end())
+        found = {row.pk: row for row in take(operations.rows.filter(pk__in=picked), token, changes)}
         return [found[pk] for pk in picked if pk in found]
 
     def release_token(self, token: UUID) -> int:
@@ -124,16 +125,21 @@ class Claims:
             return operations.rows.filter(pk__in=taken).update(**columns.releasing())
 
 
+def take(rows: QuerySet[Model], token: UUID, changes: columns.Changes) -> list[Instance]:
+    """Claim rows that the caller's transaction has locked; return the instances of those that changed hands."""
+    return load_rows(rows.filter(state_claim=token)) if rows.update(**changes) else []
+
+
 def claim_one(operations: Operations, pk: Pk) -> Claim | None:
     """Claim one row out of turn, ending any other claim; return None if it is gone or its state is not attempted."""
     token, claimed = new_token(operations.worker_id), time.monotonic()
     attempted = [state.name for state in operations.graph.automatic_states]
     rows = operations.rows.filter(pk=pk, state__in=attempted)
     with operations.transaction():
-        if not rows.update(**columns.claiming(token, operations.lease_end())):
-            return None
-        [instance] = load_rows(rows)
-    return Claim(operations, instance, operations.graph.states[instance.state], token, claimed)
+        taken = take(rows, token, columns.claiming(token, operations.lease_end()))
+    for instance in taken:
+        return Claim(operations, instance, operations.graph.states[instance.state], token, claimed)
+    return None
 
 
 def adopt(kind: type[Adopted], operations: Operations, token: UUID) -> Adopted | None:

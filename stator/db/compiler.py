@@ -1,7 +1,7 @@
 """Columns and values of a model as SQL text in statements for PostgreSQL."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from operator import itemgetter
 from typing import Any
@@ -246,10 +246,10 @@ class Compiler:
         # A percent sign would be read as a placeholder.
         return str(self.connection.ops.quote_name(name)).replace("%", "%%")
 
-    def assignments(self, changes: Changes) -> tuple[str, Sequence[object]]:
-        """Return the SET list of an ORM update and its parameters."""
+    def assigned(self, changes: Changes) -> Statement:
+        """Return the SET list of an ORM update."""
         update: Any = QuerySet(self.model, using=self._alias).query.chain(UpdateQuery)
         update.add_update_values(changes)
         statement, params = update.get_compiler(using=self._alias).as_sql()
         table = self.connection.ops.quote_name(self.model._meta.db_table)
-        return statement.removeprefix(f"UPDATE {table} SET "), params  # noqa: S608 - as Django wrote it
+        return Statement(statement.removeprefix(f"UPDATE {table} SET "), tuple(params))  # noqa: S608 - as Django wrote it

@@ -11,11 +11,11 @@ from math import ceil
 from django.db.models import F, Model, QuerySet
 
 from stator.db.interface import Operations
-from stator.db.rows import Crashes
 from stator.db.transactions import LOCKED_AT_ONCE
 from stator.db.values import Pk
 from stator.graph import State
 from stator.rows import columns
+from stator.rows.claimable import Crashes
 from stator.rows.indexes import line_of, place_in_line
 from stator.rows.waits import Wait
 

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeVar
-from uuid import UUID
+from typing import Any, NamedTuple
 
 from django.db import connections
 from django.db.models import BooleanField, DurationField, F, Model, QuerySet
@@ -13,16 +12,14 @@ from django.db.models.expressions import RawSQL
 from django.db.models.functions import Coalesce
 
 from stator import signals
-from stator.db import claims, records, sql, transactions
+from stator.db import records, sql, transactions
+from stator.db.claims_postgresql import Claims
 from stator.db.compiler import Compiler, places_of
 from stator.db.history import error_of, report_of
 from stator.db.interface import Batch, Claim, Moves, Operations, Parts, Written
 from stator.db.leases import Leases
-from stator.db.ordering import Turn
-from stator.db.rows import Crashes
 from stator.db.session import hurried, read_committed, send, session_of, set_limits
-from stator.db.strategies import Strategy, Wanted, strategy_for
-from stator.db.values import Instance, Params, Pk, Row
+from stator.db.values import Params, Pk, Row
 from stator.graph import State
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
 from stator.rows import columns
@@ -31,8 +28,6 @@ from stator.rows.hooks import AttemptRecords
 from stator.rows.waits import wake
 from stator.signals import Move
 from stator.statements import Statement
-
-Known = TypeVar("Known", bound=Strategy)
 
 
 class Transactions(transactions.Transactions):
@@ -150,29 +145,6 @@ class Transactions(transactions.Transactions):
         # Not elided: for a graph without automatic states, Django knows that nothing is due.
         statement, params = locked.query.get_compiler(using=self._operations.alias, elide_empty=False).as_sql()
         return statement, list(params)
-
-
-class Claims(claims.Claims):
-    """Claims by one statement, each by the strategy that suits the model."""
-
-    def __init__(self, operations: Operations, compiler: Compiler) -> None:
-        super().__init__(operations)
-        self.compiler = compiler
-        self._strategies: dict[type[Strategy], Any] = {}
-
-    def _claim_rows(self, states: list[State], limit: int, token: UUID, crashes: Crashes) -> list[Instance]:
-        kind = strategy_for(self._operations, crashes)
-        if kind is None:
-            return super()._claim_rows(states, limit, token, crashes)
-        turn = self._lines.next(states) if crashes is Crashes.NONE else Turn()
-        return self.strategy(kind).claim(Wanted(states, limit, token, crashes, turn))
-
-    def strategy(self, kind: type[Known]) -> Known:
-        """Return the strategy of this type, which keeps its statements."""
-        if kind not in self._strategies:
-            self._strategies[kind] = kind(self._operations, self.compiler)
-        known: Known = self._strategies[kind]
-        return known
 
 
 class Records(records.Records):
@@ -305,16 +277,16 @@ class Records(records.Records):
             if shape.own and not batch.moved and not batch.released:
                 # Else the next claim would first have to mark the row ready, which takes several statements.
                 changes["state_ready"] = RawSQL("v.delay <= 0", [], output_field=BooleanField())
-            assignments, params = compiler.assignments(changes)
+            assigned = compiler.assigned(changes)
             types = compiler.array_types(names) or ()
             columns_of = [compiler.quote(compiler.field(name).column) for name in names]
             statement = sql.record(
-                compiler.table, compiler.pk, compiler.pk_type, assignments, list(zip(columns_of, types, strict=True)),
+                compiler.table, compiler.pk, compiler.pk_type, assigned.text, list(zip(columns_of, types, strict=True)),
                 placed=shape.placed, count=not batch.released, tell=shape.tell, reported=shape.reported,
                 events=sql.HISTORY if shape.history else sql.ERROR_HISTORY if shape.erred else "",
                 noted=shape.noted, only=shape.only, attempts=self._insert(attempts) if attempts else sql.NO_ATTEMPTS,
             )  # fmt: skip
-            self._statements[shape] = statement, params
+            self._statements[shape] = statement, assigned.params
         return self._statements[shape]
 
     @cached_property
@@ -337,18 +309,18 @@ class Records(records.Records):
         if history and not compiler.keeps_keys:
             return super().move_rows(rows, source, to, limit, reason=reason, changes=changes)
         tell = signals.transitioned.has_listeners(operations.model) or to.name in operations.awaited
-        assignments, params = compiler.assignments(changes or columns.entering(to))
+        assigned = compiler.assigned(changes or columns.entering(to))
         with operations.transaction():
             # Under names that no field of the model has.
             also: dict[str, F | RawSQL] = {"stator_entered": F("state_changed"), "stator_place": compiler.place}
             pick, arguments = self._transactions.pick(rows, limit, **also)
             statement = sql.move(
-                compiler.table, compiler.pk, pick, compiler.quote("pk"), assignments, history=history, tell=tell
+                compiler.table, compiler.pk, pick, compiler.quote("pk"), assigned.text, history=history, tell=tell
             )
             worker = [operations.worker_id] if history else []
             counted = [operations.label, source, to.name, self._shard]
             kept = [operations.label, source, to.name, reason] if history else []
-            found = operations.fetch(statement, [*arguments, *params, *worker, *counted, *kept], sql.BY_KEY)
+            found = operations.fetch(statement, [*arguments, *assigned.params, *worker, *counted, *kept], sql.BY_KEY)
             pks = compiler.keys_of(found) if tell else []
             wake(operations.model, operations.alias, to.name, pks)
         return Moves(len(pks) if tell else found[0][0], [Move(pk, source, to.name) for pk in pks])

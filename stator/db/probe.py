@@ -9,8 +9,8 @@ from django.db.models import BigIntegerField, DurationField, ExpressionWrapper, 
 
 from stator.db.interface import Operations
 from stator.db.refusals import MARK_READY, REAP
-from stator.db.rows import Crashes
 from stator.graph.durations import seconds_of
+from stator.rows.claimable import Crashes
 from stator.rows.clock import Now
 from stator.rows.columns import after, come_due
 from stator.rows.pauses import Pause, Pauses

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from datetime import timedelta
-from enum import Enum
 from functools import cached_property
 from typing import NamedTuple
 
@@ -18,6 +17,7 @@ from stator.db.locks import Locks
 from stator.db.refusals import CLAIM, Refusals
 from stator.graph import State
 from stator.rows import columns
+from stator.rows.claimable import RESTING, Crashes, claimable
 from stator.rows.clock import Now
 from stator.rows.meta import graph_of, hooks_of, options_of
 from stator.rows.pauses import Pauses
@@ -32,16 +32,6 @@ NOW = Now()
 
 # Seconds of the shortest lease that a row may have in a worker.
 SHORTEST_OF_ROWS = 3.0
-
-
-class Crashes(Enum):
-    """Which ready rows a claim takes, by the number of leases that they lost in a row."""
-
-    NONE = "none"
-    # So few that they run beside others, but only a limited number of them in one process.
-    FEW = "few"
-    # So many that each runs alone.
-    MANY = "many"
 
 
 class Place(NamedTuple):
@@ -122,10 +112,8 @@ class Rows:
         return [*own, *(state.lease or self.settings.LEASE for state in self.graph.automatic_states)]
 
     def crashed(self, crashes: Crashes) -> Q:
-        """Return a filter for rows by the number of leases lost in a row; index ``st_crash`` unless that is 0."""
-        few = Q(state_crashes__gt=0, state_crashes__lt=self.settings.alone_from)
-        many = Q(state_crashes__gt=0, state_crashes__gte=self.settings.alone_from)
-        return {Crashes.NONE: Q(state_crashes=0), Crashes.FEW: few, Crashes.MANY: many}[crashes]
+        """Return a filter for rows by the number of leases lost in a row."""
+        return crashes.matches(self.settings)
 
     def claimable(self, states: list[State]) -> QuerySet[Model]:
         """Return the ready rows in states that this code knows, without paused ones; index ``st_ready``."""
@@ -135,12 +123,7 @@ class Rows:
 
     def ready(self, states: Iterable[State]) -> QuerySet[Model]:
         """Return the ready rows in some states, paused or not; index ``st_ready``."""
-        return self.rows.filter(
-            state_ready=True,
-            state_claim=None,
-            state__in=sorted(state.name for state in states),
-            state_crashes__lt=self.settings.MAX_CRASHES,
-        )
+        return self.rows.filter(claimable((state.name for state in states), self.settings))
 
     def open_rows(self, states: list[State]) -> QuerySet[Model]:
         """Return the rows of :meth:`claimable` that the model lets this worker claim."""
@@ -158,12 +141,8 @@ class Rows:
 
     def waiting(self, *states: str) -> QuerySet[Model]:
         """Return the rows of some or all states that workers will attempt once they are due; index ``st_rest``."""
-        return self.rows.filter(
-            state_ready=False,
-            state_claim=None,
-            state__in=states or self._automatic,
-            state_crashes__lt=self.settings.MAX_CRASHES,
-        )
+        names = states or self._automatic
+        return self.rows.filter(RESTING, state__in=names, state_crashes__lt=self.settings.MAX_CRASHES)
 
     @cached_property
     def _automatic(self) -> list[str]:

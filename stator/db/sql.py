@@ -86,55 +86,6 @@ reported AS (
 """
 
 
-def claim(
-    table: str,
-    pk: str,
-    assignments: str,
-    returning: str,
-    order: str = "",
-    *,
-    crashed: bool = False,
-    further: bool = False,
-) -> str:
-    """Return CLAIM. Parameters: state names, most crashes, the place to begin behind, limit, those of the SET list.
-
-    ``crashed``: claim rows that lost leases; the least number of crashes comes before the most. ``further``: begin
-    behind a place, which is a time and a key. ``order`` comes before age and ends with a comma; its columns need their
-    table, or ORDER BY would take them for names of the SELECT list. The pick is materialised: a plan that runs it again
-    would lock more rows than asked for. NO KEY UPDATE, so that a row is not skipped while somebody inserts a child row
-    that refers to it. Index ``st_ready``, by age ``st_age``.
-
-    A locked row is updated where it was found: the index of the key has an entry for each of its versions, and IS NOT
-    DISTINCT FROM does not use it. The key is compared because partitions of a table have rows in the same places. A row
-    that somebody else updated in between is not found there, and is left to the next claim.
-    """
-    of_crashed = "state_crashes > 0 AND state_crashes >= %s AND state_crashes < %s"
-    which = of_crashed if crashed else "state_crashes = 0 AND 0 < %s"
-    if further:
-        which += f" AND (COALESCE(state_next_attempt, state_changed), {pk}) > (%s, %s)"
-    return f"""
-WITH picked AS MATERIALIZED (
-  SELECT {pk} AS pk, ctid AS place FROM {table}
-  WHERE state_ready AND state_claim IS NULL AND state = ANY(%s) AND {which}
-  ORDER BY {order}COALESCE(state_next_attempt, state_changed), {table}.{pk} LIMIT %s FOR NO KEY UPDATE SKIP LOCKED)
-UPDATE {table} SET {assignments} FROM picked
-WHERE {table}.ctid = picked.place AND {table}.{pk} IS NOT DISTINCT FROM picked.pk RETURNING {returning}
-"""  # noqa: S608 - quoted names
-
-
-def claim_picked(table: str, pk: str, pick: str, picked: str, of: str, assignments: str, returning: str) -> str:
-    """Return CLAIM for rows that a query picks. Parameters: those of the query, then those of the SET list.
-
-    ``of`` names the table of the query to lock if it joins others. The last column is a row's number in the order of
-    the query.
-    """
-    return f"""
-WITH locked AS MATERIALIZED ({pick} FOR NO KEY UPDATE {of} SKIP LOCKED),
-picked AS MATERIALIZED (SELECT {picked}, row_number() OVER () AS n FROM locked)
-UPDATE {table} SET {assignments} FROM picked WHERE {table}.{pk} = picked.{picked} RETURNING {returning}, picked.n
-"""  # noqa: S608 - quoted names
-
-
 def lock_among(pick: str, picked: str) -> str:
     """Return LOCK for those of rows in order that are ``sought``. Parameters: those of both queries, then the limit.
 
@@ -144,52 +95,6 @@ def lock_among(pick: str, picked: str) -> str:
     return f"""
 SELECT one.pk FROM ({pick}) among CROSS JOIN LATERAL ({picked}) one WHERE among.sought LIMIT %s
 """  # noqa: S608 - as Django wrote them
-
-
-def claim_shares(
-    table: str, pk: str, key: str, key_type: str, assignments: str, returning: str, order: str = ""
-) -> str:
-    """Return CLAIM where values take turns. Parameters: see :func:`share_params`, then those of the SET list.
-
-    ``turns`` has the values with ready rows in the order of their turn, found by one index step for each: from the last
-    one to the largest, then from the smallest. Each gets an equal share; ``more`` is for values that have more when
-    others have less. The limits within are constants, so that the planner walks the index, and end early. The order
-    within is that of the whole index, or the planner would use the index of a foreign key. The last column is the
-    number of a row's turn. Index ``st_ready``, by age ``st_age``.
-    """
-    claimable = "state_ready AND state_claim IS NULL AND state = ANY(%s) AND state_crashes = 0"
-    order = f"{order}COALESCE(state_next_attempt, state_changed), {table}.{pk}"
-    return f"""
-WITH RECURSIVE turns(key, n, lap) AS (
-  SELECT %s::{key_type}, 0, 0
-  UNION ALL
-  SELECT next.key, turns.n + 1, next.lap FROM turns CROSS JOIN LATERAL (
-    (SELECT {key} AS key, turns.lap AS lap FROM {table} WHERE {claimable} AND {key} > turns.key
-     ORDER BY {table}.{key}, {order} LIMIT 1)
-    UNION ALL
-    (SELECT {key}, 1 FROM {table} WHERE {claimable} AND turns.lap = 0 ORDER BY {table}.{key}, {order} LIMIT 1)
-    LIMIT 1) next
-  WHERE turns.n < %s AND (next.lap = 1 AND next.key > %s) IS NOT TRUE),
-picked AS MATERIALIZED (
-  SELECT ready.pk, turns.n FROM turns CROSS JOIN LATERAL (
-    SELECT first.pk FROM (
-      SELECT {pk} AS pk FROM {table} WHERE {claimable} AND {key} = turns.key
-      ORDER BY {order} LIMIT %s FOR NO KEY UPDATE SKIP LOCKED) first
-    LIMIT (SELECT (%s + max(n) - 1) / greatest(max(n), 1) FROM turns)) ready
-  WHERE turns.n > 0 ORDER BY turns.n LIMIT %s),
-more AS MATERIALIZED (
-  SELECT ready.pk FROM (SELECT key FROM turns WHERE n > 0 ORDER BY random()) others CROSS JOIN LATERAL (
-    SELECT {pk} AS pk FROM {table} WHERE {claimable} AND {key} = others.key AND {pk} NOT IN (SELECT pk FROM picked)
-    ORDER BY {order} LIMIT %s FOR NO KEY UPDATE SKIP LOCKED) ready
-  LIMIT %s - (SELECT count(*) FROM picked)),
-chosen AS (SELECT pk, n FROM picked UNION ALL SELECT pk, 0 FROM more)
-UPDATE {table} SET {assignments} FROM chosen WHERE {table}.{pk} = chosen.pk RETURNING {returning}, chosen.n
-"""  # noqa: S608 - quoted names
-
-
-def share_params(names: list[str], last: object, limit: int, values: int) -> list[object]:
-    """Return the parameters of :func:`claim_shares` for rows in states of these names, after the value ``last``."""
-    return [last, names, names, values, last, names, limit, limit, limit, names, limit, limit]
 
 
 def lock_claimed(table: str, pk: str, pk_type: str) -> str:

@@ -8,8 +8,9 @@ from uuid import UUID
 
 from stator.db.interface import Claim, Operations, new_token
 from stator.db.retry import is_lock_timeout
-from stator.db.rows import Crashes, Place
+from stator.db.rows import Place
 from stator.graph import State
+from stator.rows.claimable import Crashes
 from stator.worker.attempts import Attempts
 from stator.worker.crash_isolation import InProcessIsolation
 from stator.worker.outage import Outages

@@ -9,7 +9,7 @@ import pytest
 from stator.conf import Settings
 from stator.db import operations_for
 from stator.db.interface import new_worker_id
-from stator.db.rows import Crashes
+from stator.rows.claimable import Crashes
 from tests.faults.events import Kind
 from tests.faults.fleet import RECOVERY, logged
 from tests.faults.test_recovery import Stream, percentiles, waits_from_creation

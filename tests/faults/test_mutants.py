@@ -9,9 +9,9 @@ from stator.conf import Settings
 from stator.db import operations_for
 from stator.db.interface import new_worker_id
 from stator.db.records import changes_of
-from stator.db.rows import Crashes
 from stator.graph.outcomes import Moved, Waiting
 from stator.rows import columns
+from stator.rows.claimable import Crashes
 from tests.faults.checker import kinds_of
 from tests.processes import wait_until
 from tests.testapp.actor import acting_as

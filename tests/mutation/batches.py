@@ -40,8 +40,8 @@ MUTANTS = [
     Mutant(
         "leased rows are deleted and timed out",
         CHORES,
-        "state_ready=False, state_claim=None, state=state.name)",
-        "state_ready=False, state=state.name)",
+        "rows.filter(RESTING, state=state.name)",
+        "rows.filter(state_ready=False, state=state.name)",
         of_chores("claimed_row_is_not_timed_out_behind_its_handler", "row_that_is_leased_is_never_deleted"),
     ),
     Mutant(
@@ -61,8 +61,8 @@ MUTANTS = [
     Mutant(
         "conditions move claimed rows",
         CHORES,
-        "state=state.name, state_claim=None, state_ready=ready)",
-        "state=state.name, state_ready=ready)",
+        "filter(condition, where, state=state.name)",
+        "filter(condition, state=state.name)",
         tests("stator/db/test_chores_transitions.py", "sql_transition_leaves_claimed_rows_alone_and_is_bounded"),
     ),
     Mutant(

@@ -480,9 +480,9 @@ MUTANTS = [
     ),
     Mutant(
         "rows that lost leases are claimed with others",
-        "stator/db/rows.py",
-        "Crashes.NONE: Q(state_crashes=0)",
-        "Crashes.NONE: Q()",
+        "stator/rows/claimable.py",
+        "return Q(state_crashes=0)",
+        "return Q()",
         of_claims("rows_are_claimed_apart_by_the_leases_that_they_lost"),
     ),
 ]

@@ -356,8 +356,8 @@ MUTANTS = [
     Mutant(
         "programs quarantine rows",
         CLAIMS,
-        "**columns.claiming_due(token, until), state_crashes=0)",
-        "**columns.claiming_due(token, until))",
+        '**columns.claiming_due(token, until), "state_crashes": 0}',
+        "**columns.claiming_due(token, until)}",
         tests("stator/test_claims.py", "programs_that_lose_leases_do_not_quarantine_a_row"),
     ),
     Mutant(

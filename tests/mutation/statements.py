@@ -2,13 +2,13 @@
 
 from tests.mutation.mutant import Mutant, of_claims, of_leases, of_records, tests
 
-CLAIMS, INTERFACE, LEASES, RECORDS, ROWS, TRANSACTIONS, SQL, POSTGRESQL, STRATEGIES = (
+CLAIMS, INTERFACE, LEASES, RECORDS, ROWS, TRANSACTIONS, SQL, POSTGRESQL, CLAIMS_POSTGRESQL = (
     f"stator/db/{name}.py"
     for name in (
-        "claims", "interface", "leases", "records", "rows", "transactions", "sql", "postgresql", "strategies",
+        "claims", "interface", "leases", "records", "rows", "transactions", "sql", "postgresql", "claims_postgresql",
     )
 )  # fmt: skip
-LIMITS = "stator/rows/concurrency_limits.py"
+LIMITS, CLAIMABLE = "stator/rows/concurrency_limits.py", "stator/rows/claimable.py"
 
 LATE = of_records("late_finisher_does_not_overwrite")
 TAKEN = of_claims("row_that_is_claimed_not_ready_or_quarantined_is_not_claimed")
@@ -75,20 +75,24 @@ MUTANTS = [
         tests("stator/db/test_claims_limits.py", "limited_state_is_claimed_up_to_its_limit_over_all_workers"),
     ),
     Mutant(
-        "claimed rows are claimed", ROWS, "state_claim=None,\n            state__in=sorted(", "state__in=sorted(", TAKEN
+        "claimed rows are claimed",
+        CLAIMABLE,
+        "READY = Q(state_ready=True, state_claim=None)",
+        "READY = Q(state_ready=True)",
+        TAKEN,
     ),
     Mutant(
         "rows that are not ready are claimed",
-        ROWS,
-        "state_ready=True,\n            state_claim=None,",
-        "state_claim=None,",
+        CLAIMABLE,
+        "READY = Q(state_ready=True, state_claim=None)",
+        "READY = Q(state_claim=None)",
         TAKEN,
     ),
     Mutant(
         "quarantined rows are claimed",
-        ROWS,
-        "state_crashes__lt=self.settings.MAX_CRASHES,\n        )\n\n    def open_rows",
-        ")\n\n    def open_rows",
+        CLAIMABLE,
+        "Q(state_crashes__lt=settings.MAX_CRASHES)",
+        "Q()",
         of_claims("quarantined_row_is_not_claimed_in_any_manner"),
     ),
     Mutant(
@@ -206,8 +210,8 @@ MUTANTS = [
     Mutant(
         "a claim returns what it did not take",
         CLAIMS,
-        "operations.rows.filter(pk__in=picked, state_claim=token))}",
-        "operations.rows.filter(pk__in=picked))}",
+        "load_rows(rows.filter(state_claim=token))",
+        "load_rows(rows)",
         of_claims("row_that_is_ready_before_its_time_is_not_claimed_and_loses_the_mark"),
     ),
     Mutant(
@@ -311,33 +315,33 @@ MUTANTS = [
     ),
     Mutant(
         "claimed rows are claimed (PostgreSQL)",
-        SQL,
-        "WHERE state_ready AND state_claim IS NULL AND state = ANY(%s) AND {which}",
-        "WHERE state_ready AND state = ANY(%s) AND {which}",
+        CLAIMABLE,
+        "state_ready AND state_claim IS NULL AND state",
+        "state_ready AND state",
         TAKEN,
         "postgresql",
     ),
     Mutant(
         "rows that are not ready are claimed (PostgreSQL)",
-        SQL,
-        "WHERE state_ready AND state_claim IS NULL AND state = ANY(%s) AND {which}",
-        "WHERE state_claim IS NULL AND state = ANY(%s) AND {which}",
+        CLAIMABLE,
+        "state_ready AND state_claim IS NULL AND state",
+        "state_claim IS NULL AND state",
         TAKEN,
         "postgresql",
     ),
     Mutant(
         "quarantined rows are claimed (PostgreSQL)",
-        SQL,
-        '"state_crashes > 0 AND state_crashes >= %s AND state_crashes < %s"',
-        '"state_crashes > 0 AND state_crashes >= %s AND 0 < %s"',
+        CLAIMABLE,
+        "AND state_crashes >= %(lowest)s AND state_crashes < %(too_high)s",
+        "AND state_crashes >= %(lowest)s",
         (*of_leases("row_that_loses_too_many_leases_is_quarantined_visibly_until_somebody_retries"), *TAKEN),
         "postgresql",
     ),
     Mutant(
         "a claim waits for locked rows (PostgreSQL)",
-        SQL,
-        "{table}.{pk} LIMIT %s FOR NO KEY UPDATE SKIP LOCKED)\nUPDATE",
-        "{table}.{pk} LIMIT %s FOR NO KEY UPDATE)\nUPDATE",
+        CLAIMS_POSTGRESQL,
+        "LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED)\nUPDATE",
+        "LIMIT %(limit)s FOR NO KEY UPDATE)\nUPDATE",
         of_claims("claim_does_not_wait_for_a_row_that_somebody_has_locked"),
         "postgresql",
     ),
@@ -377,7 +381,7 @@ MUTANTS = [
     ),
     Mutant(
         "a claim returns what it did not take (PostgreSQL)",
-        STRATEGIES,
+        CLAIMS_POSTGRESQL,
         "rows = [row for row in rows if row[claim_at] is not None]",
         "rows = list(rows)",
         of_claims("row_that_is_ready_before_its_time_is_not_claimed_and_loses_the_mark"),
@@ -385,7 +389,7 @@ MUTANTS = [
     ),
     Mutant(
         "a claim does not go back to the head",
-        STRATEGIES,
+        CLAIMS_POSTGRESQL,
         "if place and not found:",
         "if False:",
         tests("stator/db/test_ordering.py", "claim_that_finds_nothing_behind_its_place_looks_before_it"),
@@ -393,7 +397,7 @@ MUTANTS = [
     ),
     Mutant(
         "a claim that found too few goes further",
-        STRATEGIES,
+        CLAIMS_POSTGRESQL,
         "last = found[-1] if len(found) == wanted.limit else None",
         "last = found[-1] if found else None",
         tests("stator/db/test_ordering.py", "rows_before_the_place_are_claimed_from_the_head"),

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from stator.db.rows import Crashes
+from stator.rows.claimable import Crashes
 
 LEASE = 10.0
 MAX_CRASHES = 3

@@ -4,7 +4,7 @@ from collections.abc import Callable, Generator
 from typing import Any
 from uuid import UUID
 
-from stator.db.rows import Crashes
+from stator.rows.claimable import Crashes
 from tests.simulation.statements import (
     LEASE,
     NEXT,

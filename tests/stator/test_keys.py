@@ -8,10 +8,10 @@ from django.test import override_settings
 from django.test.utils import isolate_apps
 
 from stator.db import chores
-from stator.db.rows import Crashes
 from stator.graph.failures import describe
 from stator.graph.outcomes import Moved, Waiting
 from stator.models import History, Report, StatorModel, Stats
+from stator.rows.claimable import Crashes
 from stator.rows.fields import StateField
 from stator.runner import StatorRunner
 from stator.worker.startup import check_database

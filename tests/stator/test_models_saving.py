@@ -8,9 +8,9 @@ from django.db.models.expressions import DatabaseDefault
 from django.db.models.functions import Now
 from django.test.utils import CaptureQueriesContext
 
-from stator.db.rows import Crashes
 from stator.exceptions import LeaseLost
 from stator.models import History
+from stator.rows.claimable import Crashes
 from stator.rows.columns import FRAMEWORK_COLUMNS
 from tests.stator.holding import claimed, framework
 from tests.stator.making import bulk, expire, operations_of, raw, row

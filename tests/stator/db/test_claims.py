@@ -9,8 +9,8 @@ from django.utils import timezone
 from stator.db import chores
 from stator.db.interface import new_token, new_worker_id
 from stator.db.probe import Work
-from stator.db.rows import Crashes
 from stator.graph.outcomes import Moved, Waiting
+from stator.rows.claimable import Crashes
 from stator.rows.workers import worker_of
 from tests.stator.db.calling import ERROR, pks, record, take, work
 from tests.stator.making import ago, at_once, automatic, change, claim_all, expire, locked_elsewhere, put, raw, row

@@ -7,8 +7,8 @@ from django.db.models.functions import Now
 
 from stator.db import refusals
 from stator.db.claims import Claims
-from stator.db.rows import Crashes
 from stator.models import Report
+from stator.rows.claimable import Crashes
 from tests.stator.running import work
 from tests.testapp.power import Ride, Transfer, Visitor
 

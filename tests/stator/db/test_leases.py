@@ -7,8 +7,8 @@ from django.utils import timezone
 
 from stator.db import chores
 from stator.db.probe import Work
-from stator.db.rows import Crashes
 from stator.models import Report
+from stator.rows.claimable import Crashes
 from tests.stator.db.calling import pks, take, work
 from tests.stator.making import ago, at_once, automatic, change, claim_all, expire, locked_elsewhere, put, raw, row
 from tests.testapp.basic import Step

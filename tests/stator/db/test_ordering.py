@@ -12,9 +12,9 @@ from django.db.models.functions import Lower
 from django.test.utils import isolate_apps
 
 from stator.db.ordering import AGEING, HEAD_EVERY, HEAD_PART, Turn
-from stator.db.rows import Crashes
 from stator.graph.outcomes import Moved
 from stator.models import StatorModel
+from stator.rows.claimable import Crashes
 from stator.rows.fields import StateField
 from tests.stator.making import ago, at_once, automatic, locked_elsewhere, operations_of, put, raw
 from tests.testapp.fairness import Consignment, Enquiry, Sender, Ticket, TicketGraph
@@ -329,7 +329,7 @@ def test_rows_before_the_place_are_claimed_from_the_head(transactional_db, monke
     operations = operations_of(Line, "vendor")
     rows = [put(Line, state_changed=ago(1000 - number)) for number in range(6)]
     now = [100.0]
-    monkeypatch.setattr("stator.db.strategies.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("stator.db.claims_postgresql.time", SimpleNamespace(monotonic=lambda: now[0]))
     states = automatic(operations)
     assert pks(operations.claim(states, 2)) == [rows[0].pk, rows[1].pk]
     earlier = put(Line, state_changed=ago(5000))

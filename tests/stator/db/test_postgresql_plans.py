@@ -11,8 +11,8 @@ from django.db.models.functions import Now
 from stator import claims as program_claims
 from stator.db import chores, own_tables
 from stator.db.probe import look, overdue
-from stator.db.rows import Crashes
 from stator.graph.outcomes import Waiting
+from stator.rows.claimable import Crashes
 from tests.stator.making import automatic, operations_of
 from tests.testapp.basic import Step
 from tests.testapp.faults import Job

@@ -10,10 +10,10 @@ from django.utils import timezone
 from stator.db import records
 from stator.db.interface import new_token, new_worker_id
 from stator.db.records import is_written
-from stator.db.rows import Crashes
 from stator.graph.failures import describe
 from stator.graph.outcomes import Moved, Released, Waiting
 from stator.models import Report, Stats
+from stator.rows.claimable import Crashes
 from tests.stator.db.calling import ERROR, record, take
 from tests.stator.making import ago, at_once, automatic, change, claim_all, expire, locked_elsewhere, put, raw, row
 from tests.testapp.basic import Step, StepGraph

@@ -6,9 +6,9 @@ from stator.db import chores
 from stator.db.claims import adopt, claim_one
 from stator.db.interface import Claim, new_token, new_worker_id
 from stator.db.probe import look
-from stator.db.rows import Crashes
 from stator.exceptions import NotBegun
 from stator.models import History, Report
+from stator.rows.claimable import Crashes
 from stator.worker.dispatcher import lanes_of
 from tests.stator.making import ago, automatic, change, claim_all, operations_of, put, raw, row
 from tests.testapp.basic import Step

@@ -8,8 +8,8 @@ from django.db import connections, transaction
 from stator.db import chores
 from stator.db.interface import new_token
 from stator.db.probe import look
-from stator.db.rows import Crashes
 from stator.rows import columns
+from stator.rows.claimable import Crashes
 from tests.stator.making import at_once, automatic, claim_all, locked_elsewhere, operations_of, raw, row
 from tests.stator.rows.waiting import is_parked, waiting
 from tests.testapp.waiting import Build, Rollout

@@ -10,9 +10,10 @@ from django.db import OperationalError
 from stator.conf import Settings
 from stator.db.interface import Claim
 from stator.db.locks import WAIT, Locks
-from stator.db.rows import Crashes, Rows
+from stator.db.rows import Rows
 from stator.graph import State, StateGraph
 from stator.graph.outcomes import Moved
+from stator.rows.claimable import Crashes
 
 
 class WorkGraph(StateGraph):

@@ -3,7 +3,7 @@
 import pytest
 from django.db import OperationalError
 
-from stator.db.rows import Crashes
+from stator.rows.claimable import Crashes
 from stator.worker import dispatcher as module
 from stator.worker.dispatcher import Dispatcher, Lane, lanes_of
 from stator.worker.outage import Outages

@@ -31,6 +31,7 @@ from django.db.models.expressions import RawSQL
 from django.db.models.lookups import IsNull
 
 from stator.db import sql
+from stator.db.claims_postgresql import PICKED, PICKED_NEAR, TOKEN, filtered, lock_of
 from stator.db.compiler import Compiler
 from stator.db.instances import load_all
 from stator.db.interface import Batch, Ended, Operations, Written
@@ -39,10 +40,10 @@ from stator.db.retry import is_retryable
 from stator.db.values import Instance, Params, Row
 from stator.rows import columns
 from stator.rows.pauses import Pause
-from stator.statements import Parameter, Place, Statement, StatementCache, joined, selecting, updating
+from stator.statements import Parameter, Place, Statement, StatementCache, joined, selecting, updating, written
 
-# The names under which statements are given the token of a claim, and rows to insert.
-TOKEN, ROWS = "stator_token", "stator_rows"
+# The name under which statements are given rows to insert.
+ROWS = "stator_rows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,47 +259,32 @@ def _claim(operations: Operations, compiler: Compiler, shape: Shape) -> Statemen
     picked = shape.pick(rows.filter(_nothing_else(operations)))
     picked = picked.annotate(stator_odd=shape.odd, stator_flag=shape.flag).values("pk", "stator_odd", "stator_flag")
     changes = {**columns.claiming_due(Parameter(TOKEN, UUIDField()), shape.until), "state_crashes": 0}
-    assignments, params = compiler.assignments(changes)
-    table, pk, key, returning = compiler.table, compiler.pk, compiler.quote("pk"), compiler.columns
     picking, enough = _picking(compiler, picked, shape, shape.among(rows) if shape.among else None)
-    return Statement.of(
-        "WITH ",
+    return filtered(
+        compiler,
         picking,
-        f"), done AS (UPDATE {table} SET ",  # noqa: S608 - quoted names
-        Statement(assignments, tuple(params)),
-        f" FROM picked WHERE {table}.{pk} = picked.{key}",
-        " AND NOT EXISTS (SELECT FROM picked WHERE stator_odd)",
-        enough,
-        f" RETURNING {returning}",
-        "), noted AS (",
-        _inserting(compiler, shape.records),
-        ") SELECT done.*, (SELECT bool_and(stator_flag) FROM picked) FROM done WHERE state_claim IS NOT NULL",
+        changes,
+        only=Statement.of(" AND NOT EXISTS (SELECT FROM picked WHERE stator_odd)", enough),
+        further=Statement.of(",\nnoted AS (", _inserting(compiler, shape.records), ")"),
+        answer=", (SELECT bool_and(stator_flag) FROM picked)",
     )
 
 
 def _picking(
     compiler: Compiler, picked: QuerySet[Model, dict[str, object]], shape: Shape, among: QuerySet[Model] | None
 ) -> tuple[Statement, Statement]:
-    """Return the beginning of a WITH that locks the rows that are ``picked``, and a condition for that to be enough."""
-    table, limit = compiler.table, Statement("%s", (shape.limit,))
-    of = "" if "." in compiler.model._meta.db_table else f"OF {table}"
-    lock = f" FOR NO KEY UPDATE {of} SKIP LOCKED"
+    """Return the part of a WITH that locks the rows that are ``picked``, and a condition for that to be enough."""
+    lock = lock_of(compiler)
     if among is None:
-        return Statement.of("picked AS MATERIALIZED (", selecting(picked[: shape.limit]), lock), Statement("")
-    # As in ``lock_among``: the order needs no sort, the search ends early, and the plan needs no statistics.
+        return written(PICKED, pick=selecting(picked[: shape.limit]), lock=lock), Statement("")
+    limit, most = Statement("%s", (shape.limit,)), Statement("%s", (sql.FIRST_ROWS,))
     near = among[: sql.FIRST_ROWS].annotate(stator_place=compiler.place).values("stator_place", "sought")
-    at_place = RawSQL(f"{table}.ctid = near.stator_place", [], output_field=BooleanField())
-    most = Statement("%s", (sql.FIRST_ROWS,))
-    enough = " AND ((SELECT count(*) FROM picked) = ", limit, " OR (SELECT count(*) FROM near) < ", most, ")"
-    picking = Statement.of(
-        "near AS MATERIALIZED (",
-        selecting(near),
-        "), picked AS MATERIALIZED (SELECT one.* FROM near CROSS JOIN LATERAL (",
-        selecting(picked.order_by().filter(at_place)[:1]),
-        f"{lock}) one WHERE near.sought LIMIT ",
-        limit,
+    at_place = RawSQL(f"{compiler.table}.ctid = near.stator_place", [], output_field=BooleanField())
+    pick = selecting(picked.order_by().filter(at_place)[:1])
+    enough = written(
+        " AND ((SELECT count(*) FROM picked) = {limit} OR (SELECT count(*) FROM near) < {most})", limit=limit, most=most
     )
-    return picking, Statement.of(*enough)
+    return written(PICKED_NEAR, among=selecting(near), pick=pick, lock=lock, limit=limit), enough
 
 
 def _nothing_else(operations: Operations) -> Q:

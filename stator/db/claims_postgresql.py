@@ -1,0 +1,361 @@
+"""Claims on PostgreSQL: three statements, each for the models that it suits. ``claims`` has those for every database.
+
+Names come quoted. In every statement the picked rows are materialised: a plan that picks them again would lock more
+rows than asked for. NO KEY UPDATE, so that a row is not skipped while somebody inserts a child row that refers to it.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from operator import itemgetter
+from typing import Any, TypeVar
+from uuid import UUID
+
+from django.db.models import Field, Q, UUIDField
+
+from stator.db import claims, sql
+from stator.db.compiler import Compiler
+from stator.db.instances import load_all
+from stator.db.interface import PLACE, Operations
+from stator.db.ordering import SPARE_VALUES, Turn
+from stator.db.values import Instance, Row
+from stator.graph import State
+from stator.rows import columns
+from stator.rows.claimable import Crashes, claimable_sql
+from stator.rows.indexes import line_of
+from stator.statements import Parameter, Statement, selecting, written
+
+# The most statements that are kept of one model with a condition of its own: one for each limit, and so on.
+MOST_CACHED = 300
+
+# The name of the claim's token among the values.
+TOKEN = "stator_token"
+
+# Index ``st_ready``, by age ``st_age``. Columns of ORDER BY need their table, or they would be taken for names of the
+# SELECT list. A locked row is updated where it was found: the index of the key has an entry for each of its versions,
+# and IS NOT DISTINCT FROM does not use it. The key is compared because partitions of a table have rows in the same
+# places. A row that somebody else updated in between is not found there, and is left to the next claim.
+ORDERED = """
+WITH picked AS MATERIALIZED (
+  SELECT {pk} AS pk, ctid AS place FROM {table}
+  WHERE {claimable}{behind}
+  ORDER BY {priority}COALESCE(state_next_attempt, state_changed), {table}.{pk}
+  LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED)
+UPDATE {table} SET {set} FROM picked
+WHERE {table}.ctid = picked.place AND {table}.{pk} IS NOT DISTINCT FROM picked.pk
+RETURNING {returning}
+"""
+BEHIND = " AND (COALESCE(state_next_attempt, state_changed), {pk}) > (%(since)s, %(key)s)"
+
+# ``turns`` has the values with ready rows in the order of their turn, found by one index step for each: from the last
+# one to the largest, then from the smallest. Each gets an equal share; ``more`` is for values that have more when
+# others have less. The limits within are constants, so that the planner walks the index, and end early. The order
+# within is that of the whole index, or the planner would use the index of a foreign key. The last column is the
+# number of a row's turn. Index ``st_ready``, by age ``st_age``.
+FAIR = """
+WITH RECURSIVE turns(key, n, lap) AS (
+  SELECT %(last)s::{key_type}, 0, 0
+  UNION ALL
+  SELECT next.key, turns.n + 1, next.lap FROM turns CROSS JOIN LATERAL (
+    (SELECT {key} AS key, turns.lap AS lap FROM {table} WHERE {claimable} AND {key} > turns.key
+     ORDER BY {table}.{key}, {order} LIMIT 1)
+    UNION ALL
+    (SELECT {key}, 1 FROM {table} WHERE {claimable} AND turns.lap = 0 ORDER BY {table}.{key}, {order} LIMIT 1)
+    LIMIT 1) next
+  WHERE turns.n < %(max_values)s AND (next.lap = 1 AND next.key > %(last)s) IS NOT TRUE),
+picked AS MATERIALIZED (
+  SELECT ready.pk, turns.n FROM turns CROSS JOIN LATERAL (
+    SELECT first.pk FROM (
+      SELECT {pk} AS pk FROM {table} WHERE {claimable} AND {key} = turns.key
+      ORDER BY {order} LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED) first
+    LIMIT (SELECT (%(limit)s + max(n) - 1) / greatest(max(n), 1) FROM turns)) ready
+  WHERE turns.n > 0 ORDER BY turns.n LIMIT %(limit)s),
+more AS MATERIALIZED (
+  SELECT ready.pk FROM (SELECT key FROM turns WHERE n > 0 ORDER BY random()) others CROSS JOIN LATERAL (
+    SELECT {pk} AS pk FROM {table} WHERE {claimable} AND {key} = others.key AND {pk} NOT IN (SELECT pk FROM picked)
+    ORDER BY {order} LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED) ready
+  LIMIT %(limit)s - (SELECT count(*) FROM picked)),
+chosen AS (SELECT pk, n FROM picked UNION ALL SELECT pk, 0 FROM more)
+UPDATE {table} SET {set} FROM chosen WHERE {table}.{pk} = chosen.pk RETURNING {returning}, chosen.n
+"""
+
+# ``pick`` is a query that Django has compiled, which narrows and orders the claimable rows. ``further`` are other parts
+# of the WITH, such as the records of a program.
+FILTERED = """
+WITH {picked},
+done AS (
+  UPDATE {table} SET {set} FROM picked WHERE {table}.{pk} = picked.{key}{only}
+  RETURNING {returning}{numbers}){further}
+SELECT done.*{answer} FROM done WHERE state_claim IS NOT NULL
+"""
+PICKED = "picked AS MATERIALIZED ({pick}{lock})"
+# The last column is a row's number in the order of the query.
+NUMBERED = """locked AS MATERIALIZED ({pick}{lock}),
+picked AS MATERIALIZED (SELECT {key}, row_number() OVER () AS n FROM locked)"""
+# Of rows in the order of an index, ``near`` are the first ones, and are picked if they are ``sought``. The order needs
+# no sort, the search ends early, and the plan needs no statistics.
+PICKED_NEAR = """near AS MATERIALIZED ({among}),
+picked AS MATERIALIZED (
+  SELECT one.* FROM near CROSS JOIN LATERAL ({pick}{lock}) one WHERE near.sought LIMIT {limit})"""
+
+
+def lock_of(compiler: Compiler) -> str:
+    """Return the lock of a query that may join other tables; Django takes no name with a schema here."""
+    of = "" if "." in compiler.model._meta.db_table else f"OF {compiler.table} "
+    return f" FOR NO KEY UPDATE {of}SKIP LOCKED"
+
+
+def filtered(
+    compiler: Compiler,
+    picked: Statement,
+    changes: columns.Changes,
+    *,
+    only: Statement | str = "",
+    numbers: str = "",
+    further: Statement | str = "",
+    answer: str = "",
+) -> Statement:
+    """Return the statement FILTERED; ``answer`` are further columns of what it returns."""
+    return written(
+        FILTERED, picked=picked, table=compiler.table, pk=compiler.pk, key=compiler.quote("pk"),
+        set=compiler.assigned(changes), returning=compiler.columns, only=only, numbers=numbers, further=further,
+        answer=answer,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The rows to claim: up to ``limit`` in ``states``. Rows that lost leases have a new ``turn``, which is by age."""
+
+    states: list[State]
+    limit: int
+    token: UUID
+    crashes: Crashes
+    turn: Turn
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the states."""
+        return [state.name for state in self.states]
+
+
+class StatementClaim:
+    """A way to claim rows of a model with one statement."""
+
+    def __init__(self, operations: Operations, compiler: Compiler) -> None:
+        self._operations = operations
+        self._compiler = compiler
+
+    def claim(self, wanted: Wanted) -> list[Instance]:
+        """Claim rows and return their instances in the order of their turn."""
+        raise NotImplementedError
+
+    @cached_property
+    def _changes(self) -> columns.Changes:
+        return columns.claiming_due(Parameter(TOKEN, UUIDField()), self._operations.lease_end())
+
+    def _written(self, text: str, returning: str = "", **holes: str | Statement) -> Statement:
+        compiler = self._compiler
+        return written(
+            text, table=compiler.table, pk=compiler.pk, set=compiler.assigned(self._changes),
+            returning=compiler.columns + returning, **holes,
+        )  # fmt: skip
+
+    def _bound(self, statement: Statement, values: Mapping[str, object], token: UUID) -> list[object]:
+        return statement.bind(self._compiler.connection, {**values, TOKEN: token})
+
+    def _instances(self, rows: list[Row], turn: Turn | None = None, *, placed: bool = False) -> list[Instance]:
+        """Return the instances of claimed rows, in their order or that of a turn.
+
+        ``placed``: the last column is a row's place, for the record.
+
+        Otherwise the record uses the index of the keys; PostgreSQL removes dead versions that it meets there.
+        """
+        # From rows that were marked ready too early, the claim only removed the mark.
+        compiler, claim_at = self._compiler, self._compiler.claim_at
+        rows = [row for row in rows if row[claim_at] is not None]
+        rows = compiler.in_turn(rows, by_age=turn.by_age) if turn else rows
+        cells = [row[:-1] for row in rows] if placed else rows
+        instances = load_all(compiler.model, compiler.connection, compiler.names, cells, compiler.converters)
+        if placed:
+            for instance, row in zip(instances, rows, strict=True):
+                instance.__dict__[PLACE] = row[-1]
+        return instances
+
+
+class OrderedClaim(StatementClaim):
+    """By priority or by age: what most models use, and for rows that lost leases.
+
+    By age, a claim begins where the last one ended.
+    """
+
+    def claim(self, wanted: Wanted) -> list[Instance]:
+        """Claim rows from a place in the line, and from its head if there are none."""
+        operations, turn = self._operations, wanted.turn
+        by_age = turn.by_age or not operations.options.priority
+        began = time.monotonic()
+        place = turn.begin(began) if by_age else None
+        statement = self._statement(by_age=by_age, further=place is not None, wanted=wanted)
+        values: dict[str, object] = {"states": wanted.names, "limit": wanted.limit}
+        if place is not None:
+            values["since"], values["key"] = place
+        regular = wanted.crashes is Crashes.NONE
+        if not regular:
+            values["lowest"], values["too_high"] = wanted.crashes.bounds(operations.settings)
+        # Rows that lost leases are rare: their plan is not kept, and they may be sorted.
+        planner = sql.BY_LINE if regular else sql.BY_KEY
+        params = self._bound(statement, values, wanted.token)
+        rows = operations.fetch(statement.text, params, planner, often=regular)
+        found = self._instances(rows, turn, placed=turn.strained)
+        if place and not found:
+            # All ready rows are before that place.
+            turn.place = None
+            return self.claim(wanted)
+        if by_age:
+            last = found[-1] if len(found) == wanted.limit else None
+            turn.end(self._place_in_line(last) if last else None, began, time.monotonic())
+        return found
+
+    def _statement(self, *, by_age: bool, further: bool, wanted: Wanted) -> Statement:
+        placed = wanted.turn.strained
+        kind = by_age, further, wanted.crashes, placed
+        if kind not in self._statements:
+            compiler = self._compiler
+            self._statements[kind] = self._written(
+                ORDERED,
+                f", {compiler.table}.ctid" if placed else "",
+                claimable=written(claimable_sql(wanted.crashes)),
+                behind=written(BEHIND, pk=compiler.pk) if further else "",
+                priority="" if by_age else compiler.priority,
+            )
+        return self._statements[kind]
+
+    @cached_property
+    def _statements(self) -> dict[tuple[bool, bool, Crashes, bool], Statement]:
+        """The statements by how rows are claimed: by age, further on, of which crashes, with their places."""
+        return {}
+
+    def _place_in_line(self, instance: Instance) -> tuple[datetime, object]:
+        [key] = self._compiler.sent([instance.pk])
+        return instance.state_next_attempt or instance.state_changed, key
+
+
+class FairClaim(StatementClaim):
+    """With ``fair_by``: each of its values in turn gets an equal share."""
+
+    def claim(self, wanted: Wanted) -> list[Instance]:
+        """Claim rows of the values that come next."""
+        compiler, turn, limit = self._compiler, wanted.turn, wanted.limit
+        values = {"states": wanted.names, "last": turn.last, "limit": limit, "max_values": limit + SPARE_VALUES}
+        statement = self._by_age if turn.by_age else self._by_priority
+        params = self._bound(statement, values, wanted.token)
+        found = self._operations.fetch(statement.text, params, sql.BY_KEY)
+        if found:
+            turn.last = max(found, key=_number_of_turn)[compiler.fields.index(self._key)]
+        return self._instances([row[:-1] for row in found], turn)
+
+    @cached_property
+    def _by_age(self) -> Statement:
+        return self._ordered_by("")
+
+    @cached_property
+    def _by_priority(self) -> Statement:
+        return self._ordered_by(self._compiler.priority)
+
+    def _ordered_by(self, first: str) -> Statement:
+        compiler, key = self._compiler, self._key
+        collation = key.db_parameters(compiler.connection).get("collation")
+        key_type = str(key.rel_db_type(compiler.connection))
+        if collation:
+            key_type += f" COLLATE {compiler.quote(collation)}"
+        return self._written(
+            FAIR,
+            key=compiler.quote(key.column),
+            key_type=key_type,
+            claimable=written(claimable_sql(Crashes.NONE)),
+            order=f"{first}COALESCE(state_next_attempt, state_changed), {compiler.table}.{compiler.pk}",
+        )
+
+    @property
+    def _key(self) -> Field:
+        return self._compiler.field(self._operations.options.fair_by)
+
+
+class FilteredClaim(StatementClaim):
+    """If the model has a condition for which worker may claim which rows, or the database refused some to this one."""
+
+    def claim(self, wanted: Wanted) -> list[Instance]:
+        """Claim rows that a query picks."""
+        statement = self._statement(wanted)
+        params = self._bound(statement, {}, wanted.token)
+        found = self._operations.fetch(statement.text, params, sql.IN_ORDER)
+        return self._instances([row[:-1] for row in sorted(found, key=_number_of_turn)])
+
+    def _statement(self, wanted: Wanted) -> Statement:
+        """Return the statement, which is kept while the model returns the same condition."""
+        condition, pauses = self._operations.open_to_me(), self._operations.pauses
+        states = pauses.running(wanted.states) if pauses else wanted.states
+        key = (id(condition), wanted.limit, wanted.crashes, wanted.turn.by_age, tuple(state.name for state in states))
+        kept = self._cache.get(key)
+        if kept is None or kept[0] is not condition:
+            if len(self._cache) >= MOST_CACHED:
+                self._cache.clear()
+            kept = self._cache[key] = condition, self._compiled(wanted, condition)
+        return kept[1]
+
+    def _compiled(self, wanted: Wanted, condition: Q) -> Statement:
+        operations, compiler = self._operations, self._compiler
+        rows = operations.claimable(wanted.states).filter(condition).filter(operations.crashed(wanted.crashes))
+        ordered = rows.order_by(*line_of(compiler.model, by_age=wanted.turn.by_age)).values("pk")[: wanted.limit]
+        # Without Django's lock, which requires a transaction block; this statement is a transaction by itself.
+        picked = written(NUMBERED, pick=selecting(ordered), lock=lock_of(compiler), key=compiler.quote("pk"))
+        return filtered(compiler, picked, self._changes, numbers=", picked.n")
+
+    @cached_property
+    def _cache(self) -> dict[tuple[object, ...], tuple[Q, Statement]]:
+        return {}
+
+
+Known = TypeVar("Known", bound=StatementClaim)
+
+
+class Claims(claims.Claims):
+    """Claims by one statement, each by the way that suits the model."""
+
+    def __init__(self, operations: Operations, compiler: Compiler) -> None:
+        super().__init__(operations)
+        self.compiler = compiler
+        self._ways: dict[type[StatementClaim], Any] = {}
+
+    def _claim_rows(self, states: list[State], limit: int, token: UUID, crashes: Crashes) -> list[Instance]:
+        way = way_to_claim(self._operations, crashes)
+        if way is None:
+            return super()._claim_rows(states, limit, token, crashes)
+        turn = self._lines.next(states) if crashes is Crashes.NONE else Turn()
+        return self.way(way).claim(Wanted(states, limit, token, crashes, turn))
+
+    def way(self, kind: type[Known]) -> Known:
+        """Return the way to claim of this type, which keeps its statements."""
+        if kind not in self._ways:
+            self._ways[kind] = kind(self._operations, self.compiler)
+        known: Known = self._ways[kind]
+        return known
+
+
+def way_to_claim(operations: Operations, crashes: Crashes) -> type[StatementClaim] | None:
+    """Return the way to claim rows now; None if the statements for every database have to do it."""
+    options, fair_by = operations.options, operations.options.fair_by
+    partly_paused = operations.pauses and operations.pauses.partial
+    may_be_closed = operations.hooks.claimable or operations.refusals.refused
+    picked = options.then or (may_be_closed and operations.open_to_me())
+    if operations.waits or operations.model._meta.parents or partly_paused or (picked and fair_by):
+        # Such models have columns in several tables or conditions on other tables.
+        return None
+    if picked:
+        return FilteredClaim
+    return FairClaim if fair_by and crashes is Crashes.NONE else OrderedClaim
+
+
+_number_of_turn = itemgetter(-1)
