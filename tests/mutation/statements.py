@@ -2,10 +2,11 @@
 
 from tests.mutation.mutant import Mutant, of_claims, of_leases, of_records, tests
 
-CLAIMS, INTERFACE, LEASES, RECORDS, ROWS, TRANSACTIONS, SQL, POSTGRESQL, CLAIMS_POSTGRESQL = (
+CLAIMS, INTERFACE, LEASES, RECORDS, ROWS, TRANSACTIONS, POSTGRESQL, CLAIMS_POSTGRESQL, RECORDS_POSTGRESQL = (
     f"stator/db/{name}.py"
     for name in (
-        "claims", "interface", "leases", "records", "rows", "transactions", "sql", "postgresql", "claims_postgresql",
+        "claims", "interface", "leases", "records", "rows", "transactions", "postgresql", "claims_postgresql",
+        "records_postgresql",
     )
 )  # fmt: skip
 LIMITS, CLAIMABLE = "stator/rows/concurrency_limits.py", "stator/rows/claimable.py"
@@ -194,7 +195,7 @@ MUTANTS = [
     ),
     Mutant(
         "what is kept beside is another transaction (PostgreSQL)",
-        POSTGRESQL,
+        RECORDS_POSTGRESQL,
         "return self._operations.transaction() if self._writes_more(batch) else nullcontext()",
         "return nullcontext()",
         of_records("outcome_and_what_is_kept_beside_it_are_written_together_or_not_at_all"),
@@ -347,25 +348,25 @@ MUTANTS = [
     ),
     Mutant(
         "the record's UPDATE asks for no claim (PostgreSQL)",
-        SQL,
-        "\n    AND {table}.state_claim IS NOT DISTINCT FROM v.claim AND {table}.state = %s\n",
-        "\n    AND {table}.state = %s\n",
+        RECORDS_POSTGRESQL,
+        "\n    AND {table}.state_claim IS NOT DISTINCT FROM v.claim AND {table}.state = %(source)s\n",
+        "\n    AND {table}.state = %(source)s\n",
         (*LATE, *of_records("outcome_after_a_move_by_hand_is_refused")),
         "postgresql",
         "the SELECT of the same statement has locked the rows of the same claim; the UPDATE asks once more",
     ),
     Mutant(
         "a record asks for no claim (PostgreSQL)",
-        SQL,
-        "CROSS JOIN {table} t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = %s",
-        "CROSS JOIN {table} t WHERE t.state = %s",
+        RECORDS_POSTGRESQL,
+        "CROSS JOIN {table} t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state",
+        "CROSS JOIN {table} t WHERE t.state",
         LATE,
         "postgresql",
         "the UPDATE of the same statement asks again; rows of others are locked for that long, and not written",
     ),
     Mutant(
         "statistics are overwritten (PostgreSQL)",
-        SQL,
+        RECORDS_POSTGRESQL,
         "SET handled = stator_stats.handled + excluded.handled",
         "SET handled = excluded.handled",
         of_records("statistics_count_attempts_by_edge", "no_count_is_lost_with_several_workers_at_once"),
@@ -373,9 +374,9 @@ MUTANTS = [
     ),
     Mutant(
         "ended claims are locked for an atomic handler (PostgreSQL)",
-        SQL,
-        "WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = %s ORDER BY",
-        "WHERE t.state = %s ORDER BY",
+        POSTGRESQL,
+        "WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = %(state)s ORDER BY",
+        "WHERE t.state = %(state)s ORDER BY",
         ATOMIC,
         "postgresql",
     ),
@@ -405,7 +406,7 @@ MUTANTS = [
     ),
     Mutant(
         "every wait is a failure (PostgreSQL)",
-        POSTGRESQL,
+        RECORDS_POSTGRESQL,
         '"CASE WHEN v.failed THEN state_failures + 1 ELSE 0 END"',
         '"state_failures + 1"',
         of_records("batch_of_different_outcomes_is_written_together"),

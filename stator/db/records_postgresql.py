@@ -1,0 +1,479 @@
+"""Records of outcomes on PostgreSQL: RECORD and MOVE. ``records`` has the statements for every database.
+
+One statement, and so one transaction, writes outcomes of one kind with their statistics, history and report. Names come
+quoted. Rows that somebody else has locked are skipped.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from functools import cached_property
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from django.db.models import BooleanField, DurationField, F, Model, QuerySet
+from django.db.models.expressions import RawSQL
+from django.db.models.functions import Coalesce
+
+from stator import signals
+from stator.db import records, sql
+from stator.db.compiler import Compiler, places_of
+from stator.db.history import error_of, report_of
+from stator.db.interface import Batch, Moves, Operations, Written
+from stator.db.values import Pk, Row
+from stator.graph import State
+from stator.graph.outcomes import Moved, Outcome, Released, Waiting
+from stator.rows import columns
+from stator.rows.clock import Now
+from stator.rows.hooks import AttemptRecords
+from stator.rows.waits import wake
+from stator.signals import Move
+from stator.statements import Parameter, Place, Statement, joined, written
+
+# Rows are found by their key or, with ``places``, first where their claim has put them: the index of keys has an entry
+# for each version of a row. For IS NOT DISTINCT FROM the planner uses no index, of leases or of keys, with all its dead
+# entries. The locked rows are updated where they were found. Each further column costs a little for each row.
+RECORD = """
+WITH v AS (
+  SELECT * FROM unnest(%(keys)s::{pk_type}[], %(claims)s::uuid[], %(delays)s::float8[], %(failed)s::bool[],
+    %(durations)s::float8[]{arrays}) AS v(pk, claim, delay, failed, duration{names})),
+{mine},
+done AS (
+  UPDATE {table} SET {set} FROM mine v
+  WHERE {table}.ctid = v.found AND {table}.{pk} IS NOT DISTINCT FROM v.pk{only}
+    AND {table}.state_claim IS NOT DISTINCT FROM v.claim AND {table}.state = %(source)s
+  RETURNING {table}.{pk} AS pk, v.failed, {returned}{table}.state_changed - v.entered AS stayed){further}
+SELECT {result} FROM done
+"""
+
+HELD = """
+  SELECT {kept}, t.ctid AS found, t.state_changed AS entered
+  FROM v CROSS JOIN {table} t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = %(source)s"""
+
+BY_KEY = """{name} AS MATERIALIZED ({held} AND t.{pk} = v.pk{condition} FOR NO KEY UPDATE OF t SKIP LOCKED)"""
+
+AT_PLACES = """placed AS MATERIALIZED ({held} AND t.ctid = v.place AND t.{pk} IS NOT DISTINCT FROM v.pk
+  FOR NO KEY UPDATE OF t SKIP LOCKED),
+{others},
+mine AS (SELECT * FROM placed UNION ALL SELECT * FROM others)"""
+NOT_PLACED = " AND (SELECT count(*) FROM placed) < (SELECT count(*) FROM v) AND v.pk NOT IN (SELECT pk FROM placed)"
+
+# Of claims with records of a program: their leases last, and all of them are written, or none.
+IN_TIME = " AND t.state_locked_until > statement_timestamp()"
+ALL_OR_NONE = " AND (SELECT count(*) FROM mine) = (SELECT count(*) FROM v)"
+
+# What the history has of the attempt, as the row has it until the outcome is written.
+OF_ATTEMPT = ["t.state_attempts AS attempts", "t.state_attempted AS attempted"]
+
+# The worker that made the claim: its id is the beginning of the token.
+WORKER = "left(replace(v.claim::text, '-', ''), 12) AS worker"
+
+# ``stayed`` is the time from one ``state_changed`` to the next: 0 for an attempt after which the object stays.
+COUNTED = """
+counted AS (
+  INSERT INTO stator_stats (model_label, hour, source, "to", shard, handled, failed, seconds, longest)
+  SELECT %(label)s, date_trunc('hour', statement_timestamp(), 'UTC'), %(source)s, %(to)s, %(shard)s::int,
+    count(*), count(*) FILTER (WHERE failed), greatest(date_part('epoch', sum(stayed)), 0),
+    greatest(date_part('epoch', max(stayed)), 0)
+  FROM done HAVING count(*) > 0
+  ON CONFLICT (model_label, hour, source, "to", shard) DO UPDATE
+  SET handled = stator_stats.handled + excluded.handled, failed = stator_stats.failed + excluded.failed,
+    seconds = stator_stats.seconds + excluded.seconds, longest = greatest(stator_stats.longest, excluded.longest))"""
+
+HISTORY = """
+kept AS (
+  INSERT INTO stator_history (model_label, object_pk, at, version, kind, source, "to", actor, reason, worker,
+    claimed, duration, stay, attempts, error, fingerprint)
+  SELECT %(label)s, pk::text, statement_timestamp(), version, 'move', %(source)s, %(to)s, '', %(reason)s, worker,
+    attempted, duration, greatest(date_part('epoch', stayed), 0), attempts, '', '' FROM done)"""
+
+# The same for an attempt that failed, after which the object stays.
+ERROR_HISTORY = """
+kept AS (
+  INSERT INTO stator_history (model_label, object_pk, at, version, kind, source, "to", actor, reason, worker,
+    claimed, duration, attempts, error, fingerprint)
+  SELECT %(label)s, pk::text, statement_timestamp(), version, 'error', %(source)s, '', '', '', worker, attempted,
+    duration, attempts, %(history_error)s, %(history_fingerprint)s FROM done)"""
+
+REPORTED = """
+reported AS (
+  INSERT INTO stator_report AS report (model_label, object_pk, state, at, error, message, traceback, fingerprint,
+    times, worker)
+  SELECT %(label)s, pk::text, %(source)s, statement_timestamp(), %(error)s, %(message)s, %(traceback)s,
+    %(fingerprint)s, 1, %(worker)s FROM done
+  ON CONFLICT (model_label, object_pk) DO UPDATE
+  SET state = excluded.state, at = excluded.at, error = excluded.error, message = excluded.message,
+    traceback = excluded.traceback, fingerprint = excluded.fingerprint, worker = excluded.worker,
+    times = CASE WHEN (report.state, report.error, report.message)
+      = (excluded.state, excluded.error, excluded.message) THEN report.times + 1 ELSE 1 END)"""
+
+# A program's rows for attempts.
+ATTEMPTS = """
+attempts AS (INSERT INTO {into} ({columns}) SELECT {values} FROM done)"""
+
+# ``pick`` locks the rows. ``stator_entered`` is their ``state_changed``, and ``stator_place`` their place.
+MOVE = """
+WITH picked AS MATERIALIZED ({pick}),
+done AS (
+  UPDATE {table} SET {set} FROM picked
+  WHERE {table}.ctid = picked.stator_place AND {table}.{pk} IS NOT DISTINCT FROM picked.{key}
+  RETURNING {table}.{pk} AS pk, {table}.state_version AS version, false AS failed, NULL::float8 AS duration,
+    0 AS attempts, NULL::timestamptz AS attempted,
+    {table}.state_changed - picked.stator_entered AS stayed, %(worker)s AS worker),{further}
+SELECT {result} FROM done
+"""
+
+
+# The values of a program's statements may have the names of ours.
+PROGRAM = "of the program: "
+
+
+class Records(records.Records):
+    """Records by one statement for each kind of outcome."""
+
+    def __init__(self, operations: Operations, compiler: Compiler, pick: Callable[..., Statement]) -> None:
+        super().__init__(operations)
+        self._compiler = compiler
+        # Returns a query that locks rows and gives their keys.
+        self._pick = pick
+
+    def _recording(self, batch: Batch) -> AbstractContextManager[object]:
+        """Return a transaction if more than the outcomes is written or others are woken; else the statement is one."""
+        return self._operations.transaction() if self._writes_more(batch) else nullcontext()
+
+    def _writes_more(self, batch: Batch) -> bool:
+        """Return whether a batch needs more than one statement."""
+        return batch.reported or self._writes_other_rows(batch)
+
+    def _writes_other_rows(self, batch: Batch) -> bool:
+        """Return whether a batch needs more than one statement, its reports apart."""
+        operations = self._operations
+        more = operations.recorded and batch.begun and not self._keeps_attempts(batch)
+        return bool(more or batch.to in operations.awaited or batch.saves != self._saved_with(batch))
+
+    def record_noted(
+        self, batch: Batch, noted: Statement, values: Mapping[str, object], only: Statement | None = None
+    ) -> Written | None:
+        """Record outcomes and change the program's records of the claims; None if that takes more statements.
+
+        ``only``: a condition without which nothing is written.
+        """
+        if self._needs_more(batch):
+            return None
+        found = self._send(batch, noted, only, values)
+        if not found:
+            return None
+        result = batch.accepted()
+        result.at = found[0][1]
+        return result
+
+    def _needs_more(self, batch: Batch) -> bool:
+        """Return whether one statement cannot write a batch with the program's records."""
+        reports = batch.reported and (batch.moved or len(batch.ended) > 1 or not self._compiler.keeps_keys)
+        tells = batch.moved and self._operations.options.history and not self._kept_with(batch)
+        return reports or tells or self._writes_other_rows(batch) or any(map(_place, batch.claims))
+
+    def _write(self, batch: Batch, *, last: bool = False) -> dict[Pk, float | None]:
+        """Write outcomes of one kind and their statistics (RECORD); a row only while its own claim stands."""
+        found = self._send(batch, last=last and not self._writes_more(batch))
+        if found and len(found[0]) > 1:
+            return dict(zip(self._compiler.keys_of(found), (stay for _, stay in found), strict=True))
+        return dict.fromkeys(self._compiler.keys_of(found))
+
+    def _send(
+        self,
+        batch: Batch,
+        noted: Statement | None = None,
+        only: Statement | None = None,
+        values: Mapping[str, object] | None = None,
+        *,
+        last: bool = False,
+    ) -> list[Row]:
+        """Send RECORD. ``noted`` changes a program's records by ``done``; ``values`` are those of its parameters."""
+        operations = self._operations
+        history = self._kept_with(batch)
+        shape = _Shape(
+            to=batch.to,
+            saved=self._saved_with(batch),
+            placed=any(map(_place, batch.claims)),
+            history=history,
+            tell=batch.moved and operations.options.history and not history,
+            erred=noted is not None and batch.failed and operations.options.history,
+            reported=noted is not None and batch.reported,
+            attempts=self._keeps_attempts(batch),
+            noted=_key(noted),
+            only=_key(only),
+        )
+        statement = self._statements.get(shape)
+        if statement is None:
+            statement = self._statements[shape] = self._compiled(batch, shape, noted, only)
+        given = self._values(batch, shape)
+        if values:
+            given |= {PROGRAM + name: value for name, value in values.items()}
+        params = statement.bind(operations.connection, given)
+        return operations.fetch(statement.text, params, sql.BY_KEY, often=True, last=last)
+
+    def _values(self, batch: Batch, shape: "_Shape") -> dict[str, object]:
+        """Return the values of a batch. Arrays of equal values are empty: unnest fills them up with null."""
+        keys, tokens = self._compiler.claimed(batch.claims)
+        source, timed = batch.source.name, shape.history or shape.erred
+        given: dict[str, object] = {
+            "keys": keys,
+            "claims": tokens,
+            "delays": _delays(batch),
+            "failed": [outcome.failure is not None for _, outcome in batch.ended] if batch.failed else [],
+            "durations": [claim.duration for claim in batch.claims] if timed else [],
+            "source": source,
+            "to": batch.to,
+            "label": self._operations.label,
+            "shard": self._shard,
+            "reason": "",
+        }
+        if shape.placed:
+            given["places"] = places_of(batch.claims)
+        if shape.saved:
+            names = ["saves", *(f"value{n}" for n in range(len(shape.saved)))]
+            given |= zip(names, self._compiler.saved_arrays(batch), strict=True)
+        if shape.reported:
+            given |= _reported(batch)
+        if attempts := self._attempts() if shape.attempts else None:
+            given |= {PROGRAM + name: value for name, value in attempts.given.items()}
+        return given
+
+    def _kept_with(self, batch: Batch) -> bool:
+        """Return whether the recording statement writes the history: of moves, which are many, without errors."""
+        return self._operations.options.history and batch.moved and not batch.failed and self._compiler.keeps_keys
+
+    def _keeps_attempts(self, batch: Batch) -> bool:
+        """Return whether the recording statement writes the program's records of the attempts: those of moves."""
+        operations = self._operations
+        made = operations.recorded and operations.hooks.attempts
+        if not made or any(claim.notes for claim in batch.claims):
+            return False
+        return self._kept_with(batch) and batch.saves == self._saved_with(batch)
+
+    def _saved_with(self, batch: Batch) -> tuple[str, ...]:
+        """Return the fields that the recording statement writes as well: all or none."""
+        names = batch.saves
+        plain = names and not batch.computed and self._compiler.array_types(names)
+        return names if plain else ()
+
+    def _saves_at_once(self, batch: Batch) -> bool:
+        return bool(self._saved_with(batch))
+
+    @cached_property
+    def _statements(self) -> dict["_Shape", Statement]:
+        return {}
+
+    def _compiled(self, batch: Batch, shape: "_Shape", noted: Statement | None, only: Statement | None) -> Statement:
+        compiler = self._compiler
+        attempts = self._attempts() if shape.attempts else None
+        arrays, names, assigned = self._saved(shape)
+        history = shape.history or shape.erred
+        kept = ["pk", "claim", "delay", "failed", *(["duration"] if history else []), *names]
+        passed = [f"v.{name}" for name in kept] + (OF_ATTEMPT if history else []) + _before(compiler, attempts)
+        returned = f"{compiler.table}.state_version AS version, {WORKER}, v.duration, v.attempts, v.attempted, "
+        for_notes = [f"v.{name}" for name in ("claim", *names[1:])] if noted else []
+        also = "".join(f"{each}, " for each in for_notes + _after(compiler, attempts))
+        changes = _changes(batch.outcome)
+        if noted and not batch.moved and not batch.released:
+            # Else the next claim would first have to mark the row ready, which takes several statements.
+            changes["state_ready"] = RawSQL("v.delay <= 0", [], output_field=BooleanField())
+        where = Statement.of(" AND ", _of_program(only)) if only else ""
+        return written(
+            RECORD,
+            table=compiler.table,
+            pk=compiler.pk,
+            pk_type=compiler.pk_type,
+            arrays=written(arrays),
+            names="".join(f", {name}" for name in names),
+            mine=self._found(shape, ", ".join(passed)),
+            set=Statement.of(compiler.assigned(changes), assigned),
+            only=Statement.of(ALL_OR_NONE if noted else "", where),
+            returned=(returned if history else "") + also,
+            further=self._further(batch, shape, attempts, noted),
+            result=_result(shape),
+        )
+
+    def _saved(self, shape: "_Shape") -> tuple[str, list[str], str]:
+        """Return the arrays of places and of saved values, their names, and the end of the SET list."""
+        compiler, arrays, assigned = self._compiler, "", ""
+        names = ["place"] * shape.placed
+        if shape.placed:
+            arrays += ", %(places)s::tid[]"
+        if shape.saved:
+            arrays += ", %(saves)s::bool[]"
+            names.append("saves")
+        for n, (name, kind) in enumerate(zip(shape.saved, compiler.array_types(shape.saved) or (), strict=True)):
+            column = compiler.column_of(compiler.field(name))
+            arrays += f", %(value{n})s::{kind}[]"
+            names.append(f"value{n}")
+            assigned += f", {column} = CASE WHEN v.saves THEN v.value{n} ELSE {compiler.table}.{column} END"
+        return arrays, names, assigned
+
+    def _found(self, shape: "_Shape", kept: str) -> Statement:
+        """Return the rows of standing claims, locked, as ``mine``."""
+        table, pk = self._compiler.table, self._compiler.pk
+        held = written(HELD, table=table, kept=kept)
+        if not shape.placed:
+            return written(BY_KEY, name="mine", held=held, pk=pk, condition=IN_TIME if shape.noted else "")
+        others = written(BY_KEY, name="others", held=held, pk=pk, condition=NOT_PLACED)
+        return written(AT_PLACES, held=held, pk=pk, others=others)
+
+    def _further(
+        self, batch: Batch, shape: "_Shape", attempts: AttemptRecords | None, noted: Statement | None
+    ) -> Statement:
+        """Return the further parts of the WITH that follow ``done``."""
+        parts: list[str | Statement] = []
+        if not batch.released:
+            parts += [",", written(COUNTED)]
+        if shape.history or shape.erred:
+            parts += [",", written(HISTORY if shape.history else ERROR_HISTORY)]
+        if shape.reported:
+            parts += [",", written(REPORTED)]
+        if attempts:
+            parts += [",", self._inserted(attempts)]
+        if noted:
+            parts += [",\nnoted AS (", _of_program(noted), ")"]
+        return Statement.of(*parts)
+
+    def _attempts(self) -> AttemptRecords | None:
+        make = self._operations.hooks.attempts
+        return make(self._operations.worker_id, self._operations.alias) if make else None
+
+    def _inserted(self, attempts: AttemptRecords) -> Statement:
+        """Return the INSERT of the program's rows for the attempts, from the rows as they were and as they are."""
+        compiler, meta = self._compiler, attempts.model._meta
+        copied = [f"before{n}" for n in range(len(attempts.before))] + [f"after{n}" for n in range(len(attempts.after))]
+        given = [_of_program(compiler.value(meta.get_field(name), Parameter(name, None))) for name in attempts.given]
+        return written(
+            ATTEMPTS,
+            into=compiler.quote(meta.db_table),
+            columns=", ".join(compiler.column_of(meta.get_field(name)) for name in attempts.names),
+            values=joined([*map(Statement, copied), *given], ", "),
+        )
+
+    def move_rows(
+        self,
+        rows: QuerySet[Model],
+        source: str,
+        to: State,
+        limit: int,
+        *,
+        reason: str = "",
+        changes: columns.Changes | None = None,
+    ) -> Moves:
+        """Move rows without a handler (MOVE), in one statement for any number of them."""
+        operations = self._operations
+        compiler, history = self._compiler, operations.options.history
+        if history and not compiler.keeps_keys:
+            return super().move_rows(rows, source, to, limit, reason=reason, changes=changes)
+        tell = signals.transitioned.has_listeners(operations.model) or to.name in operations.awaited
+        with operations.transaction():
+            # Under names that no field of the model has.
+            also: dict[str, F | RawSQL] = {"stator_entered": F("state_changed"), "stator_place": compiler.place}
+            statement = written(
+                MOVE, pick=self._pick(rows, limit, **also), table=compiler.table, pk=compiler.pk,
+                key=compiler.quote("pk"), set=compiler.assigned(changes or columns.entering(to)),
+                further=written(f"{COUNTED},{HISTORY}" if history else COUNTED),
+                result="pk" if tell else "count(*)",
+            )  # fmt: skip
+            values = {
+                "label": operations.label, "source": source, "to": to.name, "shard": self._shard, "reason": reason,
+                "worker": operations.worker_id,
+            }  # fmt: skip
+            params = statement.bind(operations.connection, values)
+            found = operations.fetch(statement.text, params, sql.BY_KEY)
+            pks = compiler.keys_of(found) if tell else []
+            wake(operations.model, operations.alias, to.name, pks)
+        return Moves(len(pks) if tell else found[0][0], [Move(pk, source, to.name) for pk in pks])
+
+
+class _Shape(NamedTuple):
+    """What the text of a recording statement depends on.
+
+    ``erred``: the history has the error of an attempt. ``attempts``: the model's records of attempts are written as
+    well. ``noted``: changes a program's records of claims; then each key is returned with the time. ``tell``: each key
+    is returned with the seconds in the state that was left, for a caller that writes the history.
+    """
+
+    to: str
+    saved: tuple[str, ...]
+    placed: bool
+    history: bool
+    tell: bool
+    erred: bool
+    reported: bool
+    attempts: bool
+    noted: tuple[str, ...]
+    only: tuple[str, ...]
+
+
+def _key(statement: Statement | None) -> tuple[str, ...]:
+    """Return what tells a program's statement from others: its text, and the names of its values."""
+    return (statement.text, *(each.name for each in statement.params if isinstance(each, Place))) if statement else ()
+
+
+def _result(shape: _Shape) -> str:
+    if shape.noted:
+        return "pk, statement_timestamp()"
+    return "pk, greatest(date_part('epoch', stayed), 0)" if shape.tell else "pk"
+
+
+def _before(compiler: Compiler, attempts: AttemptRecords | None) -> list[str]:
+    """Return what the found rows pass on to the program's rows for attempts."""
+    names = attempts.before.values() if attempts else ()
+    return [f"t.{compiler.column_of(compiler.field(name))} AS before{n}" for n, name in enumerate(names)]
+
+
+def _after(compiler: Compiler, attempts: AttemptRecords | None) -> list[str]:
+    """Return what ``done`` has for the program's rows for attempts."""
+    if attempts is None:
+        return []
+    table, after = compiler.table, attempts.after.values()
+    now = [f"{table}.{compiler.column_of(compiler.field(name))} AS after{n}" for n, name in enumerate(after)]
+    return [f"v.before{n}" for n in range(len(attempts.before))] + now
+
+
+def _of_program(statement: Statement) -> Statement:
+    """Return a statement of the program, whose values have other names than ours."""
+    params = (replace(each, name=PROGRAM + each.name) if isinstance(each, Place) else each for each in statement.params)
+    return Statement(statement.text, tuple(params))
+
+
+def _reported(batch: Batch) -> dict[str, object]:
+    """Return the values of the history and of the report of one outcome that has an error or a reason."""
+    [(claim, outcome)] = batch.ended
+    report: Any = report_of(batch.operations.label, claim, outcome)
+    error, fingerprint = error_of(outcome.failure)
+    return {
+        "error": report.error, "message": report.message, "traceback": report.traceback,
+        "fingerprint": report.fingerprint, "worker": report.worker,
+        "history_error": error, "history_fingerprint": fingerprint,
+    }  # fmt: skip
+
+
+def _delays(batch: Batch) -> list[float | None]:
+    """Return after how many seconds the rows are due; null for released rows that are ready, nothing if all are."""
+    if batch.moved:
+        return []
+    if not batch.released:
+        return [float(each.delay) for _, each in batch.ended if isinstance(each, Waiting)]
+    delays = [each.after or None for _, each in batch.ended if isinstance(each, Released)]
+    return delays if any(delays) else []
+
+
+def _changes(outcome: Outcome) -> columns.Changes:
+    if isinstance(outcome, Moved):
+        return columns.entering(outcome.to)
+    delay = RawSQL("v.delay * interval '1 second'", [], output_field=DurationField())
+    if isinstance(outcome, Released):
+        # One statement for rows that are ready again, whose delay is null, and rows that are due later.
+        due = Coalesce(Now() + delay, F("state_next_attempt"))
+        ready = RawSQL("v.delay IS NULL", [], output_field=BooleanField())
+        return {**columns.releasing(begun=outcome.begun), "state_ready": ready, "state_next_attempt": due}
+    failures = RawSQL("CASE WHEN v.failed THEN state_failures + 1 ELSE 0 END", [])
+    return columns.staying(Now() + delay, failures)
+
+
+_place = attrgetter("place")
