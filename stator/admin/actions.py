@@ -11,8 +11,8 @@ from django.http import HttpRequest, HttpResponse
 
 from stator.admin.bulk import OTHERWISE, ActionSpec, OperatedAdmin, ask_about, carry_out, permitted
 from stator.admin.confirmation import ActionFunction, refuse
+from stator.admin.confirmed_snapshot import confirmed_in
 from stator.admin.fields import SPAN_HELP, SpanField
-from stator.admin.seen import confirmed_in
 from stator.graph import StateGraph
 from stator.rows.meta import graph_of
 from stator.rows.pauses import MOST_OBJECTS, pause_objects, resume_objects
@@ -52,7 +52,7 @@ class MoveForm(ReasonForm):
         )
 
 
-class PauseForm(ReasonForm):
+class PauseObjectsForm(ReasonForm):
     """The duration of a pause, and the reason."""
 
     seconds = SpanField(label="Pause for", required=False, help_text=f"{SPAN_HELP} Empty: until they are resumed.")
@@ -118,7 +118,7 @@ def stator_pause(model_admin: OperatedAdmin, request: HttpRequest, queryset: Que
         return refuse(model_admin, request, words)
     rows = permitted(model_admin, request, queryset.filter(pk__in=pks), "retry")
     seen = confirmed_in(request, queryset.model)
-    form = PauseForm(request.POST if seen else None)
+    form = PauseObjectsForm(request.POST if seen else None)
     if not (seen and form.is_valid()):
         words = "will not be attempted by workers. Running attempts may finish; timeouts and moves by hand go on."
         return ask_about(model_admin, request, rows, form, title="Pause", words=words, button="Pause")

@@ -22,8 +22,8 @@ from stator.admin.confirmation import (
     noun_of,
     tell,
 )
+from stator.admin.confirmed_snapshot import CONFIRMED, FIELD, Seen, describe_changes, see
 from stator.admin.listing import COUNTED, AtLeast, bounded_count, operated
-from stator.admin.seen import CONFIRMED, FIELD, Seen, describe_changes, see
 from stator.explain.prospects import looked_at, prospects
 from stator.querysets import OperatorQuerySet
 from stator.texts import escape
@@ -76,7 +76,7 @@ class ActionSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class BulkProgress:
     """The progress of an action on all rows of a filter: its last key, and how many rows were changed and left."""
 
     after: object
@@ -121,7 +121,7 @@ def carry_out(
     left = progress.left + max(0, chosen - done)
     done += progress.done
     if last is not None:
-        return _go_on(model_admin, request, queryset, act, Progress(last, done, left))
+        return _go_on(model_admin, request, queryset, act, BulkProgress(last, done, left))
     if seen is not None and seen.rows is not None:
         # Those that a filter finds no more are left alone too.
         left = max(left, len(seen.rows) - done)
@@ -176,12 +176,12 @@ def _named(rows: QuerySet[Any]) -> Iterator[str]:
     return (f"{row} ({row.state})" for row in rows[: SHOWN + 1])
 
 
-def _progress(request: HttpRequest) -> Progress:
+def _progress(request: HttpRequest) -> BulkProgress:
     form = ProgressForm(request.POST)
     if not form.is_valid():
         raise BadRequest("the progress of the action is not a number")
     given = form.cleaned_data
-    return Progress(given["stator_after"], given["stator_done"] or 0, given["stator_left"] or 0)
+    return BulkProgress(given["stator_after"], given["stator_done"] or 0, given["stator_left"] or 0)
 
 
 def _part(queryset: QuerySet[Model], after: str) -> tuple[QuerySet[Model], object]:
@@ -198,7 +198,7 @@ def _part(queryset: QuerySet[Model], after: str) -> tuple[QuerySet[Model], objec
 
 
 def _go_on(
-    model_admin: OperatedAdmin, request: HttpRequest, queryset: QuerySet[Model], act: ActionSpec, progress: Progress
+    model_admin: OperatedAdmin, request: HttpRequest, queryset: QuerySet[Model], act: ActionSpec, progress: BulkProgress
 ) -> HttpResponse:
     # Changed rows may no longer match the filter.
     settled, rest = progress.done + progress.left, bounded_count(queryset.filter(pk__gt=progress.after))

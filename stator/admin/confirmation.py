@@ -17,7 +17,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDi
 from django.template.response import TemplateResponse
 from django.urls import reverse
 
-from stator.admin.seen import CONFIRMED, FIELD, Seen
+from stator.admin.confirmed_snapshot import CONFIRMED, FIELD, Seen
 from stator.texts import escape
 
 logger = logging.getLogger("stator.admin")

@@ -7,8 +7,7 @@ from stator.admin.access import Pages
 from stator.graph import State
 from stator.graph.drawing import KINDS
 from stator.graph.durations import span
-from stator.graph.layout import MOST_STATES, Box, Line, Size, lay_out
-from stator.graph.layout import Picture as Drawing
+from stator.graph.layout import MOST_STATES, Box, Line, Picture, Size, lay_out
 from stator.models import StatorModel
 from stator.overview.depths import Depths, InState, told
 from stator.overview.flow import Flow
@@ -21,7 +20,7 @@ WIDEST_RATE = "99,999/h"
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class GraphNode:
     """A box with its texts; ``css`` has its classes."""
 
     box: Box
@@ -45,31 +44,31 @@ class Arrow:
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class LivePicture:
     """The whole picture; ``drawing`` is None if the graph is too large."""
 
-    drawing: Drawing | None
-    nodes: list[Node]
+    drawing: Picture | None
+    nodes: list[GraphNode]
     arrows: list[Arrow]
 
 
-def picture(model: type[StatorModel], depths: Depths, flow: Flow, pages: Pages) -> Picture:
+def picture(model: type[StatorModel], depths: Depths, flow: Flow, pages: Pages) -> LivePicture:
     """Return the graph with the number and age of objects in each state, and the moves of the last hour."""
     graph = model.state_graph
     kinds: dict[tuple[str, str], list[str]] = defaultdict(list)
     for edge in graph.edges:
         kinds[edge.state.name, edge.other.name].append(KINDS[edge.kind])
     if len(graph.states) > MOST_STATES:
-        return Picture(None, [], [])
+        return LivePicture(None, [], [])
     names = dict.fromkeys([graph.initial_state.name, *graph.states])
     drawing = lay_out(tuple(names), tuple((*ends, WIDEST_RATE) for ends in kinds), SIZE)
     url = {name: pages.list_of(model, state__exact=name) for name in graph.states}
     nodes = [_node(box, graph.states[box.name], depths.states[box.name], flow, url[box.name]) for box in drawing.boxes]
     arrows = [_arrow(line, kinds[line.source, line.target], flow) for line in drawing.lines]
-    return Picture(drawing, nodes, arrows)
+    return LivePicture(drawing, nodes, arrows)
 
 
-def _node(box: Box, state: State, one: InState, flow: Flow, url: str) -> Node:
+def _node(box: Box, state: State, one: InState, flow: Flow, url: str) -> GraphNode:
     kind = "terminal" if state.terminal else "automatic" if state.automatic else "external"
     timed = state.automatic or state.expect_within or state.timeout_value
     oldest = span(one.oldest) if one.oldest is not None and timed else ""
@@ -80,7 +79,7 @@ def _node(box: Box, state: State, one: InState, flow: Flow, url: str) -> Node:
     parts += [f"{told(one.stuck, one.cut)} stuck"] if one.stuck else []
     parts += [f"about {failures:,.0f} errors in the last hour"] if failures else []
     heat = one.heat if one.count and not state.terminal else 0
-    return Node(
+    return GraphNode(
         box=box,
         name=box.name if len(box.name) <= NAME else f"{box.name[: NAME - 1]}\N{HORIZONTAL ELLIPSIS}",
         count=told(one.count, one.cut),

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import TypedDict
 
 from stator.admin.access import Pages
-from stator.admin.graphs import Picture, picture
+from stator.admin.graphs import LivePicture, picture
 from stator.admin.remedies import ShownTrouble, shown_trouble
 from stator.explain.sentences import counted
 from stator.graph.durations import span
@@ -29,7 +29,7 @@ class Panel:
     """One model in the overview."""
 
     surveyed: Surveyed
-    picture: Picture
+    picture: LivePicture
     handled: Chart
     queued: Chart
     waits: Chart
@@ -131,7 +131,7 @@ class ShownStuck(TypedDict):
 
 
 @dataclass(slots=True)
-class Shown:
+class ShownModels:
     """Everything in the overview that comes from the framework itself."""
 
     panels: list[Panel] = field(default_factory=list)
@@ -144,12 +144,12 @@ class Shown:
 
 def show(
     models: list[type[StatorModel]], everything: list[type[StatorModel]], pages: Pages, now: datetime, *, period: str
-) -> Shown:
+) -> ShownModels:
     """Read everything: panels of ``models`` and the troubles of ``everything``.
 
     As many statements as the models have states, however large the tables are.
     """
-    shown = Shown()
+    shown = ShownModels()
     found = [survey(alias, part) for alias, part in by_database(everything).items()]
     standing = in_order(trouble for each in found for trouble in troubles_in(each))
     for each in found:
@@ -169,7 +169,7 @@ def show(
 
 
 def _show_database(
-    shown: Shown, found: Survey, models: list[type[StatorModel]], pages: Pages, now: datetime, period: str
+    shown: ShownModels, found: Survey, models: list[type[StatorModel]], pages: Pages, now: datetime, period: str
 ) -> None:
     using = found.using
     model_of = {label: one.model for label, one in found.models.items()}

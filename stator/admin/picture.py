@@ -10,7 +10,7 @@ from stator.models import StatorModel
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownShape:
     """A box or a line, with its style."""
 
     at: Box | Line
@@ -24,8 +24,8 @@ class GraphPicture:
     """Everything that the template draws."""
 
     picture: Picture
-    boxes: list[Shown]
-    lines: list[Shown]
+    boxes: list[ShownShape]
+    lines: list[ShownShape]
 
 
 def picture_of(row: StatorModel, moves: list[tuple[str, str]]) -> GraphPicture | None:
@@ -43,7 +43,7 @@ def picture_of(row: StatorModel, moves: list[tuple[str, str]]) -> GraphPicture |
     been = {end for move in moves for end in move}
     here = str(row.state)
     boxes = [
-        Shown(box, _box_classes(graph, box.name, here, been), "you are here" if box.name == here else "")
+        ShownShape(box, _box_classes(graph, box.name, here, been), "you are here" if box.name == here else "")
         for box in picture.boxes
     ]
     lines = [_line(line, ways, moves) for line in picture.lines]
@@ -68,7 +68,7 @@ def _box_classes(graph: type[StateGraph], name: str, here: str, been: set[str]) 
     return " ".join(marks)
 
 
-def _line(line: Line, ways: Mapping[tuple[str, str], tuple[str, str]], moves: list[tuple[str, str]]) -> Shown:
+def _line(line: Line, ways: Mapping[tuple[str, str], tuple[str, str]], moves: list[tuple[str, str]]) -> ShownShape:
     ends = (line.source, line.target)
     (kind, words), gone = ways[ends], ends in moves
-    return Shown(line, f"stator-{kind}{' stator-way' if gone else ''}", words, gone)
+    return ShownShape(line, f"stator-{kind}{' stator-way' if gone else ''}", words, gone)

@@ -17,7 +17,7 @@ LATEST = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class TimelineEvent:
     """One entry: ``kind`` for its style, what happened, who or what did it, and the message."""
 
     kind: str
@@ -43,7 +43,7 @@ class Event:
 class Timeline:
     """The events of a row, and the moves among them as ``(from, to)``, the latest first."""
 
-    events: list[Event]
+    events: list[TimelineEvent]
     moves: list[tuple[str, str]]
     report: Report | None
 
@@ -61,7 +61,7 @@ def timeline_of(row: StatorModel) -> Timeline:
         events.append(_reported(report, crew))
     if row.state_claim is not None and row.state_attempted:
         what = f"Attempt {row.state_attempts} in {row.state} began"
-        events.append(Event("begun", row.state_attempted, what, holder(row.state_claim)))
+        events.append(TimelineEvent("begun", row.state_attempted, what, holder(row.state_claim)))
     events.sort(key=lambda event: event.at, reverse=True)
     return Timeline(events, [(act.source, act.to) for act in kept if act.to], report)
 
@@ -73,7 +73,7 @@ def _crew(ids: set[str], using: str | None) -> dict[str, str]:
     return {pk: f"worker {pk} ({found[pk]})" if pk in found else f"worker {pk}" for pk in ids}
 
 
-def _event(act: History, report: Report | None, crew: dict[str, str]) -> Event:
+def _event(act: History, report: Report | None, crew: dict[str, str]) -> TimelineEvent:
     who = act.actor or crew.get(act.worker, "code")
     details = ", ".join(
         filter(None, [
@@ -87,23 +87,23 @@ def _event(act: History, report: Report | None, crew: dict[str, str]) -> Event:
     if act.kind == History.Kind.ERROR:
         lost = act.fingerprint == lease_lost().fingerprint
         what = f"An attempt in {act.source} {'lost its lease' if lost else 'failed'}"
-        return Event("error", act.at, what, who, said, details, traceback)
+        return TimelineEvent("error", act.at, what, who, said, details, traceback)
     if not act.to:
         # The action is stored as the reason.
-        return Event("hand", act.at, (said or "acted on").capitalize(), who)
+        return TimelineEvent("hand", act.at, (said or "acted on").capitalize(), who)
     by_hand = " by hand" if act.kind == History.Kind.HAND else ""
     what = f"{act.source} \N{RIGHTWARDS ARROW} {act.to}{by_hand}"
-    return Event(str(act.kind), act.at, what, who, said, details, traceback)
+    return TimelineEvent(str(act.kind), act.at, what, who, said, details, traceback)
 
 
-def _reported(report: Report, crew: dict[str, str]) -> Event:
+def _reported(report: Report, crew: dict[str, str]) -> TimelineEvent:
     who = crew.get(report.worker, "")
     if not report.error:
         what = f"An attempt in {report.state} gave a reason to wait"
-        return Event("said", report.at, what, who, report.message, _repeated(report))
+        return TimelineEvent("said", report.at, what, who, report.message, _repeated(report))
     said = f"{report.error}: {report.message}"
     what = f"An attempt in {report.state} failed"
-    return Event("error", report.at, what, who, said, _repeated(report), report.traceback)
+    return TimelineEvent("error", report.at, what, who, said, _repeated(report), report.traceback)
 
 
 def _took(seconds: float | None) -> str:

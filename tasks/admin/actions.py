@@ -10,8 +10,8 @@ from django.utils.timezone import template_localtime  # type: ignore[attr-define
 
 from stator.admin.actions import ReasonForm
 from stator.admin.confirmation import SHOWN, ActionFunction, ask, back, given, log, tell
+from stator.admin.confirmed_snapshot import describe_changes, see, seen_in
 from stator.admin.listing import COUNTED, AtLeast, bounded_count
-from stator.admin.seen import describe_changes, see, seen_in
 from stator.models import written_to
 from tasks.admin.publishing import clean_names, names_field
 from tasks.exceptions import TaskError

@@ -93,7 +93,7 @@ class QueueForm(forms.ModelForm):
         return values
 
 
-class PauseForm(forms.Form):
+class PauseQueuesForm(forms.Form):
     """What to pause, why, and for how long."""
 
     publish = forms.BooleanField(required=False, label="Publishing", help_text="New tasks are refused.")
@@ -120,7 +120,7 @@ class PauseForm(forms.Form):
 @admin.action(description="Pause\N{HORIZONTAL ELLIPSIS}", permissions=["change"])
 def queue_pause(model_admin: admin.ModelAdmin, request: HttpRequest, queryset: QuerySet[Queue]) -> HttpResponse | None:
     """Ask what to pause, why and for how long; then pause."""
-    form = PauseForm(given(request))
+    form = PauseQueuesForm(given(request))
     queues = list(queryset.order_by("name"))
     if not form.is_valid():
         rows = [f"{queue}{f': {queue.pause_line}; the new pause replaces it' if queue.pause_line else ''}"

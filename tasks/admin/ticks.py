@@ -14,7 +14,7 @@ SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Ticked:
+class ShownTick:
     """A tick that fired: its number and its task, if that still exists."""
 
     index: int
@@ -38,7 +38,7 @@ def next_ticks(schedule: Schedule) -> list[datetime]:
     return [moment for moment in due if until is None or moment <= until]
 
 
-def latest_ticks(schedule: Schedule) -> list[Ticked]:
+def latest_ticks(schedule: Schedule) -> list[ShownTick]:
     """Return the latest ticks, the last first, with their tasks; none for one that calls a function. One statement."""
     if schedule.queue_id is None:
         return []
@@ -47,7 +47,7 @@ def latest_ticks(schedule: Schedule) -> list[Ticked]:
     # The index on keys begins with the queue.
     tasks = Task.objects.using(schedule._state.db).filter(queue=schedule.queue_id, key__in=list(keys))
     by_index = {keys[task.key]: task for task in tasks[:SHOWN]}
-    return [Ticked(index, by_index.get(index), _took(by_index.get(index))) for index in indexes]
+    return [ShownTick(index, by_index.get(index), _took(by_index.get(index))) for index in indexes]
 
 
 def _took(task: Task | None) -> str:

@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 from stator.admin.row_summary import holder
-from stator.admin.timeline import Event
+from stator.admin.timeline import TimelineEvent
 from tasks.failures import last_line
 from tasks.models import Run, Task
 
@@ -19,12 +19,12 @@ MOST = 20
 KINDS = {"failed": "error", "released": "said", "canceled": "hand"}
 
 
-def timeline(task: Task, kept: list[Event]) -> list[Event]:
+def timeline(task: Task, kept: list[TimelineEvent]) -> list[TimelineEvent]:
     """Return the framework's events of a task, its publishing and its claims by named workers, the latest first."""
     runs = list(task.runs.order_by("-pk")[:LATEST])
     # The framework knows a claim only by its token.
     names = {holder(run.token): f"worker {run.worker}" for run in runs}
-    events = [Event("said", task.created, "published")]
+    events = [TimelineEvent("said", task.created, "published")]
     # The claim itself tells how it began and failed, so the framework's event would be a duplicate.
     told = (event for event in kept if not (event.who in names and event.kind in ("begun", "error")))
     events += (replace(event, who=names.get(event.who, event.who)) for event in told)
@@ -39,13 +39,15 @@ def as_text(value: object) -> str:
     return text if len(text) <= LENGTH else f"{text[:LENGTH]} ... ({len(text):,} characters)"
 
 
-def _of_run(run: Run, task: Task) -> list[Event]:
+def _of_run(run: Run, task: Task) -> list[TimelineEvent]:
     who = f"worker {run.worker}"
-    events = [Event("begun", run.claimed, "claimed", who)]
+    events = [TimelineEvent("begun", run.claimed, "claimed", who)]
     if run.ended is not None:
         said, many = last_line(run.reason), "\n" in run.reason.strip()
         traceback = run.reason[:LENGTH] if many else ""
-        events.append(Event(KINDS.get(run.outcome, "move"), run.ended, run.outcome, who, said, traceback=traceback))
+        events.append(
+            TimelineEvent(KINDS.get(run.outcome, "move"), run.ended, run.outcome, who, said, traceback=traceback)
+        )
     elif task.state_claim != run.token:
-        events.append(Event("error", run.lease_until, "lost", who, "The claim ended without an answer."))
+        events.append(TimelineEvent("error", run.lease_until, "lost", who, "The claim ended without an answer."))
     return events

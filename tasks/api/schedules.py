@@ -23,7 +23,7 @@ from tasks.rows.queues import home
 router = Router(tags=["schedules"])
 
 
-class Filters(Schema):
+class ScheduleFilters(Schema):
     """Filters for schedules; a schedule must match all of them."""
 
     queue: str | None = Field(
@@ -40,7 +40,7 @@ class Filters(Schema):
 
 
 @router.get("schedules", auth=QUERY, response={200: SchedulesOut, **refusals(404, 422)}, summary="List schedules")
-def list_schedules(request: ApiRequest, filters: Query[Filters]) -> dict[str, object]:
+def list_schedules(request: ApiRequest, filters: Query[ScheduleFilters]) -> dict[str, object]:
     """Return the schedules of the queues that this token may use, page by page."""
     rows = _reached(request.auth).filter(pk__gt=filters.after)
     if filters.queue is not None:

@@ -30,7 +30,7 @@ MOST_RUNS = 100
 StatusName = Literal["invisible", "pending", "running", "completed", "canceled", "errored"]
 
 
-class Filters(Schema):
+class TaskFilters(Schema):
     """Filters for tasks; a task must match all of them."""
 
     queue: str | None = Field(
@@ -70,10 +70,10 @@ class Filters(Schema):
 
 
 @router.get("tasks", auth=QUERY, response={200: TasksOut, **refusals(404, 422)}, summary="Search tasks")
-def search(request: ApiRequest, filters: Query[Filters]) -> dict[str, object]:
+def search(request: ApiRequest, filters: Query[TaskFilters]) -> dict[str, object]:
     """Return tasks in the order of their publication, page by page."""
-    if unknown := sorted(request.GET.keys() - Filters.model_fields.keys()):
-        raise Invalid(f"query: there is no filter {unknown[0]!r}; filters are {', '.join(Filters.model_fields)}")
+    if unknown := sorted(request.GET.keys() - TaskFilters.model_fields.keys()):
+        raise Invalid(f"query: there is no filter {unknown[0]!r}; filters are {', '.join(TaskFilters.model_fields)}")
     queue = None if filters.queue is None else queue_of(request.auth, filters.queue)
     found: list[Task] = []
     for using in in_order(_databases(request.auth, queue), filters.after):
@@ -121,7 +121,7 @@ def _of_queue(consumer: Consumer, queue: Queue, using: str) -> TaskQuerySet:
     return tasks_of(consumer, using).filter(here)
 
 
-def _matching(rows: TaskQuerySet, filters: Filters) -> TaskQuerySet:
+def _matching(rows: TaskQuerySet, filters: TaskFilters) -> TaskQuerySet:
     rows = rows.filter(pk__gt=filters.after)
     if filters.status:
         rows = rows.with_status(*filters.status)

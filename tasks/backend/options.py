@@ -18,7 +18,7 @@ SHARED = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class BackendOptions:
     """The ``OPTIONS`` of a backend. Durations are in seconds. None takes the queue's value, or else the setting's.
 
     Without ``max_attempts``, an error ends the task; an attempt that was lost with its worker is repeated in either
@@ -37,10 +37,10 @@ class Options:
     modules: tuple[str, ...] = ()
 
 
-KNOWN = frozenset(option.name for option in fields(Options))
+KNOWN = frozenset(option.name for option in fields(BackendOptions))
 
 
-def shared_options(options: Options) -> dict[str, Any]:
+def shared_options(options: BackendOptions) -> dict[str, Any]:
     """Return the options that are those of an action."""
     return {name: getattr(options, name) for name in SHARED}
 
@@ -60,7 +60,7 @@ def _problem_of_options(given: object) -> str:
     for name, value in given.items():
         if isinstance(value, timedelta):
             return f"OPTIONS: {name}={value!r} must be a number of seconds; write {value.total_seconds():g}"
-    options = Options(**given)
+    options = BackendOptions(**given)
     try:
         Action(name="options", function=len, **shared_options(options))
     except (TypeError, ValueError) as error:

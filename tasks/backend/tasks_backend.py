@@ -41,7 +41,7 @@ from tasks.backend.framework import (
     task_started,
 )
 from tasks.backend.history import Row, add_history, with_history
-from tasks.backend.options import Options, problem, shared_options
+from tasks.backend.options import BackendOptions, problem, shared_options
 from tasks.backend.results import NONCE, STATUSES, has_past, new_result, number_of, results_of
 from tasks.conf import DJANGO, load_settings
 from tasks.datetimes import moment_problem
@@ -190,11 +190,11 @@ class StatorBackend(BaseTaskBackend):
         ]
 
     @cached_property
-    def own_options(self) -> Options:
+    def own_options(self) -> BackendOptions:
         """Return the checked ``OPTIONS``; raise ``ImproperlyConfigured`` with one line if they cannot work."""
         if self._problem:
             raise ImproperlyConfigured(f"TASKS[{self.alias!r}]: {self._problem}")
-        return Options(**self.options)
+        return BackendOptions(**self.options)
 
     def _check_found(self, task: Task) -> None:
         """Raise ``PublishRefused`` for a task that no worker would find by its path."""
@@ -349,7 +349,7 @@ apps.lazy_model_operation(_connect, ("tasks", "task"))
 
 
 def _action(
-    name: str, function: Callable[..., object], options: Options, task: Task, queues: Iterable[str]
+    name: str, function: Callable[..., object], options: BackendOptions, task: Task, queues: Iterable[str]
 ) -> DjangoAction:
     return DjangoAction(
         name=name,

@@ -7,7 +7,7 @@ import pytest
 from django.test import Client
 
 from stator.admin import StatorAdmin
-from stator.admin.seen import see
+from stator.admin.confirmed_snapshot import see
 from stator.models import Pause
 from stator.testing import attempt
 from tests.stator.admin.conftest import Login, Replace

@@ -9,7 +9,7 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 
 from tasks.backend.framework import task_backends
-from tasks.backend.tasks_backend import Options
+from tasks.backend.tasks_backend import BackendOptions
 from tasks.models import Task
 from tests.tasks.backend.making import backend
 from tests.testapp import tasks as examples
@@ -57,4 +57,4 @@ class TestOptions:
 
 def test_every_option_is_in_the_guide() -> None:
     text = (Path(__file__).parents[3] / "docs" / "guides" / "django-tasks.rst").read_text()
-    assert [option.name for option in fields(Options) if f"``{option.name}``" not in text] == []
+    assert [option.name for option in fields(BackendOptions) if f"``{option.name}``" not in text] == []

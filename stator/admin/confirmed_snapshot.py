@@ -28,7 +28,7 @@ EXACT = 1000
 NAMED = 5
 
 
-class Version(NamedTuple):
+class RowVersion(NamedTuple):
     """What changes when a row is moved, and when it is claimed."""
 
     moves: int
@@ -44,7 +44,7 @@ class Seen:
     """
 
     counts: Mapping[str, int] = field(default_factory=dict)
-    rows: Mapping[str, Version] | None = None
+    rows: Mapping[str, RowVersion] | None = None
     at: datetime | None = None
     total: int = 0
 
@@ -68,7 +68,7 @@ class Seen:
             return []
         current = rows.filter(pk__in=list(self.rows)).order_by()
         named = ("pk", "state", "state_version", "state_attempts")
-        now = {str(pk): (state, Version(*version)) for pk, state, *version in current.values_list(*named)}
+        now = {str(pk): (state, RowVersion(*version)) for pk, state, *version in current.values_list(*named)}
         return [
             phrase
             for key, version in self.rows.items()
@@ -91,7 +91,7 @@ def see(rows: QuerySet[Model], most: int) -> Seen:
     total = len(found)
     counts = Counter(state for _, state, *_ in found)
     if total <= EXACT:
-        exact = {str(pk): Version(moves, attempts) for pk, _, moves, attempts, _ in found}
+        exact = {str(pk): RowVersion(moves, attempts) for pk, _, moves, attempts, _ in found}
         return Seen(counts, exact, total=total)
     # SQLite's clock has milliseconds, and a move within the same one could be a later one.
     return Seen(counts if total <= most else {}, None, found[0][-1] - timedelta(milliseconds=1), total)
@@ -107,7 +107,7 @@ def seen_in(request: HttpRequest, model: type[Model]) -> Seen | None:
     try:
         given = json.loads(request.POST.get(FIELD, ""))
         if "rows" in given:
-            rows = {key: Version(*map(int, version)) for key, version in given["rows"].items()}
+            rows = {key: RowVersion(*map(int, version)) for key, version in given["rows"].items()}
             return Seen(rows=rows) if _are_keys(model, rows) else None
         states = dict.fromkeys(map(str, given["states"]), 0)
         return Seen(counts=states, at=datetime.fromisoformat(given["at"]))
@@ -125,7 +125,7 @@ def _are_keys(model: type[Model], keys: Iterable[str]) -> bool:
     return all(can_be_key(model._meta.pk, key) for key in keys)
 
 
-def _phrase(key: str, shown: Version, now: tuple[str, Version] | None, *, same_claim: bool) -> str:
+def _phrase(key: str, shown: RowVersion, now: tuple[str, RowVersion] | None, *, same_claim: bool) -> str:
     if now is None:
         return f"{key} is gone"
     state, version = now
