@@ -50,15 +50,16 @@ class Claim(HeldClaim):
     extended; it is counted from before the claim was sent, so it is never later than the lease in the database.
     ``attempted``: the database's time of the claim. ``place``: where in its table the claim has put the row, if known.
     ``unreadable``: the error of the project's code when the instance was made, with which the attempt fails.
-    ``heartbeat``: seconds after which the lease is renewed. ``started``: when the project's code was called, 0 before.
+    ``heartbeat``: seconds after which the lease is renewed. ``started``: when the project's code was called, 0 before;
+    ``returned``: when it returned in its thread, 0 if that is not known.
     ``taken_back``: a renewal was refused within the lease. ``notes``: values of the program for its record of this
     attempt; if there are any, the model's hook ``recorded`` writes it.
     """
 
     __slots__ = (
         "age", "attempt", "attempted", "cancelled_for", "claimed", "deadline", "failures", "finished", "heartbeat",
-        "instance", "lease", "max_runtime", "notes", "operations", "pk", "place", "started", "state", "taken_back",
-        "token", "unreadable", "version",
+        "instance", "lease", "max_runtime", "notes", "operations", "pk", "place", "returned", "started", "state",
+        "taken_back", "token", "unreadable", "version",
     )  # fmt: skip
 
     def __init__(self, operations: "Operations", instance: Any, state: State, token: UUID, claimed: float) -> None:
@@ -83,7 +84,7 @@ class Claim(HeldClaim):
         self.max_runtime = state.max_runtime or operations.settings.MAX_RUNTIME
         self.claimed = claimed
         self.deadline = claimed + 0.8 * self.lease
-        self.started = self.finished = 0.0
+        self.started = self.returned = self.finished = 0.0
         self.cancelled_for: str | None = None
         self.taken_back = False
         self.notes: Mapping[str, object] = NO_NOTES

@@ -1,7 +1,7 @@
 """The rows of one model in one database: what a worker knows of them, and querysets."""
 
 from collections.abc import Iterable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from functools import cached_property
 from typing import NamedTuple
@@ -29,6 +29,9 @@ CLOCK_SLACK = 5.0
 
 
 NOW = Now()
+
+# The context of statements where no schema is set.
+UNCHANGED: AbstractContextManager[None] = nullcontext()
 
 # Seconds of the shortest lease that a row may have in a worker.
 SHORTEST_OF_ROWS = 3.0
@@ -78,7 +81,8 @@ class Rows:
 
     def in_schema(self) -> AbstractContextManager[None]:
         """Return a context in which statements find the rows, and handlers what belongs to them."""
-        return in_schema(self.schema)
+        # Inlined, because this is called for each attempt.
+        return in_schema(self.schema) if self.schema else UNCHANGED
 
     @property
     def connection(self) -> BaseDatabaseWrapper:

@@ -145,7 +145,8 @@ class Attempts:
         """
         label, worker_id, found = operations.label, operations.worker_id, list[Claim]()
         threads, now = self._room.call_threads.get(label), time.monotonic()
-        if not threads or now < self._rests_until.get(label, 0.0):
+        # Short calls free a thread sooner than such a claim would have read all ready rows.
+        if not threads or self._room.are_short(label, False) or now < self._rests_until.get(label, 0.0):
             yield 0, found
             return
         room = self._room.rows(label, True, 1, sum(map(len, self._ahead.values())), without_threads=True)
@@ -350,7 +351,8 @@ class Attempts:
                     raise
                 attempted = Attempted(outcomes_of(attempt.claims, [passable(error)] * len(attempt.claims)))
             on_loop = not attempt.calls
-            self._note_runtime(attempt.claims[0], attempt.claims[0].finished, on_loop=on_loop)
+            claim = attempt.claims[0]
+            self._note_runtime(claim, claim.returned or claim.finished, on_loop=on_loop)
             self._finish(attempted)
             if self._is_spent(attempt, context):
                 break

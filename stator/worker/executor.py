@@ -86,25 +86,22 @@ def _attempt_sync(claims: list[Claim], calls: Calls) -> Attempted:
 
 async def attempt_async(claims: list[Claim], calls: Calls | None = None) -> Attempted:
     """Run an asynchronous handler on the event loop."""
+    calls = calls or PLAIN
     with claims[0].operations.in_schema():
-        return await _attempt_async(claims, calls or PLAIN)
-
-
-async def _attempt_async(claims: list[Claim], calls: Calls) -> Attempted:
-    if not claims[0].may_begin:
-        return _unbegun(claims)
-    context = copy_context()
-    try:
-        return Attempted(await calls.awaited(claims))
-    except GeneratorExit:
-        # Thrown into this call, which is being closed: nothing can be awaited any more.
-        raise
-    except BaseException:  # noqa: BLE001 - as above
-        singly = [[claim] for claim in claims]
-    ended = []
-    for each in singly:
-        ended += _again(each) or await asyncio.create_task(calls.awaited(each), context=context.copy())
-    return Attempted(ended)
+        if not claims[0].may_begin:
+            return _unbegun(claims)
+        context = copy_context() if claims[0].state.batch else None
+        try:
+            return Attempted(await calls.awaited(claims))
+        except GeneratorExit:
+            # Thrown into this call, which is being closed: nothing can be awaited any more.
+            raise
+        except BaseException:  # noqa: BLE001 - as above
+            singly = [[claim] for claim in claims]
+        ended = []
+        for each in singly:
+            ended += _again(each) or await asyncio.create_task(calls.awaited(each), context=context and context.copy())
+        return Attempted(ended)
 
 
 def timed_out(claim: Claim) -> Outcome:

@@ -397,7 +397,11 @@ async def _in_thread(function: Callable[[], Any], settings: Settings, beginning:
 
 def _begun(beginning: _Beginning, function: Callable[[], Any]) -> Any:
     beginning.begin()
-    return function()
+    try:
+        return function()
+    finally:
+        # The loop learns of it later; how much is claimed ahead depends on how long the call takes its thread.
+        beginning.claim.returned = time.monotonic()
 
 
 async def _isolated(context: Context, settings: Settings, beginning: _Beginning) -> Any:

@@ -76,12 +76,12 @@ class TestAnswers:
         assert attempt(make("later")) == Waiting(7, None, "not yet")
 
     @pytest.mark.parametrize(
-        ("do", "status", "outcome"), [("release", "invisible", "released"), ("cancel", "canceled", "canceled")]
+        ("do", "state", "outcome"), [("release", "pending", "released"), ("cancel", "canceled", "canceled")]
     )
-    def test_it_gives_up_its_task(self, do: str, status: str, outcome: str) -> None:
+    def test_it_gives_up_its_task(self, do: str, state: str, outcome: str) -> None:
         task = ran(do)
         run = task.runs.get()
-        assert (task.status, run.outcome, run.reason) == (status, outcome, "not here")
+        assert (task.state, run.outcome, run.reason) == (state, outcome, "not here")
 
     def test_what_it_prints_is_not_its_answer(self) -> None:
         assert ran("print").state == "completed"
