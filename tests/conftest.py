@@ -17,8 +17,9 @@ BROWSER = "tests/browser/"
 # What no database and no version of Django changes; .ci/run tests it once.
 ONCE = (
     "tests/benchmarks/", "tests/browser/test_accessibility.py", "tests/browser/test_docs_search.py",
-    "tests/browser/test_walk.py", "tests/deploy/", "tests/docs/", "tests/examples/", "tests/mutation/",
-    "tests/test_chaos.py", "tests/test_layers.py", "tests/test_scripts.py", "tests/typing/",
+    "tests/browser/test_operating.py", "tests/browser/test_themes.py", "tests/browser/test_walk.py", "tests/deploy/",
+    "tests/docs/", "tests/examples/", "tests/mutation/", "tests/servers/", "tests/test_chaos.py",
+    "tests/test_installing.py", "tests/test_layers.py", "tests/test_scripts.py", "tests/typing/",
 )  # fmt: skip
 # The vendor of each mark.
 VENDORS = {"postgresql": "postgresql", "sqlite": "sqlite", "mariadb": "mysql"}

@@ -48,7 +48,7 @@ class WorkerProcess:
 
     def __init__(self, *arguments: str, command: str = "runstator", **variables: str) -> None:
         self.command = [sys.executable, "-m", "django", command, *arguments]
-        self.variables = variables
+        self.variables = {**({"TEST_WORKER": "1"} if command == "runstator" else {}), **variables}
 
     def __enter__(self) -> Self:
         self._output = tempfile.NamedTemporaryFile(prefix="stator-worker-")

@@ -106,7 +106,7 @@ def test_second_signal_ends_the_bot_and_its_task_is_taken_over(start, kind):
     ]
 
 
-@pytest.mark.parametrize("kind", ["run", "async", "http"])
+@pytest.mark.parametrize("kind", ["run", "http"])
 def test_tasks_of_a_bot_that_is_killed_are_each_done_once_by_others(start, kind):
     queue = make_queue(lease=LEASE)
     queue.publish_many({"action": "hold" if n == 3 else "a"} for n in range(12))
