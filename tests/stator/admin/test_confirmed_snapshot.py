@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from stator.admin import seen
+from stator.admin import confirmed_snapshot
 from tests.stator.admin.requests import LIST, MOVE, act, claim, seen_in
 from tests.stator.making import row
 from tests.testapp.operators import Parcel
@@ -52,7 +52,7 @@ def test_claim_in_between_is_no_move(admin_client: Client) -> None:
 def test_all_rows_of_a_filter_are_those_that_were_shown(
     admin_client: Client, monkeypatch: pytest.MonkeyPatch, exact: int
 ) -> None:
-    monkeypatch.setattr(seen, "EXACT", exact)
+    monkeypatch.setattr(confirmed_snapshot, "EXACT", exact)
     one, other = Parcel.objects.create(), Parcel.objects.create()
     asked = act(admin_client, "stator_move", url=LIST, select_across="1", _selected_action="0")
     one.transition_perform("sent")
