@@ -9,13 +9,12 @@ from prometheus_client.core import GaugeMetricFamily
 
 from stator.capabilities import capabilities_of
 from stator.commands.doctor.postgresql import oldest_transaction
-from stator.explain.notices import Notice
-from stator.explain.troubles import Trouble
+from stator.explain.kinds import problems_in
+from stator.explain.problem import Problem
+from stator.explain.survey import Depths
 from stator.models import StatorModel, Worker
-from stator.overview.depths import Depths
-from stator.overview.survey import survey
-from stator.overview.troubles import troubles_in
-from stator.rows.meta import by_database, managed
+from stator.overview.survey import surveys
+from stator.rows.meta import managed
 
 # The labels of each metric, and its help text.
 GAUGES: dict[str, tuple[tuple[str, ...], str]] = {
@@ -56,13 +55,12 @@ class SiteMetrics:
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Read the metrics from the database."""
         values: Values = {name: {} for name in GAUGES}
-        for alias, models in by_database(managed(StatorModel.subclasses)).items():
-            found = survey(alias, models)
+        for found in surveys(managed(StatorModel.subclasses)):
             for label, one in found.models.items():
                 _add_model(values, label, one.depths)
-                _add_notices(values, label, one.notices)
-            _add_troubles(values, troubles_in(found))
-            _add_database(values, alias)
+                _add_unserved(values, label, one.unserved)
+            _add_problems(values, problems_in(found))
+            _add_database(values, found.using)
         for name, (labels, help_text) in GAUGES.items():
             gauge = GaugeMetricFamily(name, help_text, labels=labels)
             for given, value in values[name].items():
@@ -82,17 +80,17 @@ def _add_model(values: Values, label: str, found: Depths) -> None:
         values["stator_objects"][label, state.name] = state.count
 
 
-def _add_notices(values: Values, label: str, found: list[Notice]) -> None:
-    for notice in found:
-        if not notice.served:
-            values["stator_unserved"][label, notice.group, notice.code] = notice.count
+def _add_unserved(values: Values, label: str, found: list[Problem]) -> None:
+    for one in found:
+        if one.code == "unserved":
+            values["stator_unserved"][label, one.numbers["group"], one.numbers["reason"]] = one.count
 
 
-def _add_troubles(values: Values, found: list[Trouble]) -> None:
-    for trouble in found:
+def _add_problems(values: Values, found: list[Problem]) -> None:
+    for one in found:
         # A problem with a worker has no model; a label for the worker would create a time series for each.
-        of = (trouble.model, trouble.code, trouble.level)
-        values["stator_troubles"][of] = values["stator_troubles"].get(of, 0) + max(1, trouble.count)
+        of = (one.model, one.code, one.level)
+        values["stator_troubles"][of] = values["stator_troubles"].get(of, 0) + max(1, one.count)
 
 
 def _add_database(values: Values, alias: str) -> None:

@@ -14,9 +14,11 @@ from django.utils import timezone
 from django.utils.functional import classproperty
 
 from stator.exceptions import LeaseLost
-from stator.explain.notices import Notice
-from stator.explain.reasons import Reason, explain
-from stator.explain.troubles import Remedy, Trouble
+from stator.explain import Problem, Reason, explain
+from stator.explain.causes import differing
+from stator.explain.kinds import ProblemKind, add_problem_kind
+from stator.explain.problem import AdminAction
+from stator.explain.survey import Survey
 from stator.graph import State, StateGraph
 from stator.querysets import OperatorAccess
 from stator.rows.clock import Now
@@ -45,35 +47,37 @@ from stator.rows.reconcile import look_again, watched_fields, watched_values
 from stator.rows.reports import History, Report
 from stator.rows.statistics import Depth, Stats
 from stator.rows.transitions import move_by_hand, move_rows, state_by_hand, written_to
-from stator.rows.versions import Difference, Version, compared
+from stator.rows.versions import Version
 from stator.rows.waits import may_reopen, reopen_saved
 from stator.rows.workers import Overview, Worker, ids_of, name_of, names_of, tokens_of, worker_of
 from stator.signals import announce
 
 __all__ = [
+    "AdminAction",
     "AttemptRecords",
     "Depth",
-    "Difference",
     "History",
     "Limit",
     "ModelHooks",
     "MomentField",
-    "Notice",
     "Now",
     "Overview",
     "Pause",
-    "Remedy",
+    "Problem",
+    "ProblemKind",
+    "Reason",
     "Report",
     "State",
     "StateField",
     "StateGraph",
     "StatorModel",
     "Stats",
-    "Trouble",
+    "Survey",
     "Version",
     "Worker",
+    "add_problem_kind",
     "column_of",
-    "compared",
+    "differing",
     "field_of",
     "home_of",
     "ids_of",

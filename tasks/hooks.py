@@ -1,15 +1,15 @@
 """The hooks of tasks and schedules: all that the framework asks this app about their rows."""
 
-from stator.models import ModelHooks, register_hooks
-from tasks.models import Schedule, Task
-from tasks.queue import eligibility, notices, process_eligibility, runs, unserved, versions
-from tasks.queue.troubles import troubles as task_troubles
-from tasks.schedules.troubles import troubles as schedule_troubles
+from stator.models import ModelHooks, add_problem_kind, register_hooks
+from tasks.diagnosis.kinds import KINDS
+from tasks.models import Task
+from tasks.queue import eligibility, process_eligibility, runs, unserved
 
 
 def connect() -> None:
     """Register them. Worker processes claim the most urgent of the tasks that they may run."""
-    register_hooks(Schedule, ModelHooks(troubles=schedule_troubles))
+    for kind in KINDS:
+        add_problem_kind(kind)
     register_hooks(
         Task,
         ModelHooks(
@@ -20,8 +20,5 @@ def connect() -> None:
             attempts=runs.attempts,
             reaped=runs.reaped,
             reasons=unserved.reasons,
-            notices=notices.notices,
-            versions=versions.differences,
-            troubles=task_troubles,
         ),
     )

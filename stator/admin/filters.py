@@ -1,6 +1,6 @@
 """The list filter for conditions that operators look for, fast even if few of millions of rows match."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from django.contrib import admin
@@ -8,9 +8,8 @@ from django.db.models import Model, Q, QuerySet
 from django.http import HttpRequest
 
 from stator.admin.listing import COUNTED
-from stator.overview.depths import far_future, outside
-from stator.querysets import OVERDUE, OperatorQuerySet
-from stator.rows import columns
+from stator.overview.conditions import CONDITIONS
+from stator.querysets import OperatorQuerySet
 from stator.rows.fields import StateField
 from stator.rows.meta import graph_of
 
@@ -19,54 +18,6 @@ FEW = 2000
 
 # True for every row. Added to a filter by state, it lets a database find few rows by the partial indexes.
 SOMEWHERE = Q(state_ready=True) | Q(state_ready=False, state_claim=None) | Q(state_claim__isnull=False)
-
-Parts = Callable[[OperatorQuerySet[Model]], Iterator[QuerySet[Model]]]
-
-
-def _stuck(rows: OperatorQuerySet[Model]) -> Iterator[QuerySet[Model]]:
-    """Yield stuck rows: resting ones by state, in ranges of the index ``st_rest``; then ready ones, then held ones."""
-    for state in graph_of(rows.model).states.values():
-        if state.expect_within:
-            late = _resting(rows).filter(state=state.name, state_changed__lte=columns.after(-state.expect_within))
-            yield late.filter(state_next_attempt=None).order_by("state_changed")
-            yield late.filter(state_next_attempt__isnull=False).order_by("state_next_attempt", "state_changed")
-    yield rows.stuck().filter(state_ready=True)
-    yield rows.stuck().leased()
-
-
-def _overdue(rows: OperatorQuerySet[Model]) -> Iterator[QuerySet[Model]]:
-    """Yield overdue rows: ready ones; then, by state, due ones that are not marked ready yet."""
-    yield rows.overdue().filter(state_ready=True)
-    since = columns.after(-OVERDUE)
-    for state in graph_of(rows.model).automatic_states:
-        resting = _resting(rows.overdue()).filter(state=state.name)
-        yield resting.filter(state_next_attempt=None, state_changed__lte=since).order_by("state_changed")
-        yield resting.filter(state_next_attempt__lte=since).order_by("state_next_attempt")
-
-
-def _unknown(rows: OperatorQuerySet[Model]) -> Iterator[QuerySet[Model]]:
-    """Yield rows in unknown states: resting ones, between the known states in the index ``st_rest``; ready; held."""
-    known = list(graph_of(rows.model).states)
-    yield _resting(rows.unknown()).filter(outside(known))
-    yield rows.unknown().filter(state_ready=True)
-    yield rows.unknown().leased()
-
-
-def _resting(rows: QuerySet[Model]) -> QuerySet[Model]:
-    return rows.filter(state_ready=False, state_claim=None)
-
-
-# The title and rows of each condition; if no single index has the rows, parts that indexes have.
-CONDITIONS: dict[str, tuple[str, Callable[[OperatorQuerySet[Model]], OperatorQuerySet[Model]], Parts | None]] = {
-    "ready": ("ready", OperatorQuerySet.ready, None),
-    "leased": ("leased", OperatorQuerySet.leased, None),
-    "failing": ("failing", OperatorQuerySet.failed, None),
-    "quarantined": ("quarantined", OperatorQuerySet.quarantined, None),
-    "stuck": ("stuck", OperatorQuerySet.stuck, _stuck),
-    "overdue": ("overdue", OperatorQuerySet.overdue, _overdue),
-    "far": ("due in over a year", far_future, None),
-    "unknown": ("in an unknown state", OperatorQuerySet.unknown, _unknown),
-}
 
 
 class StateFilter(admin.ChoicesFieldListFilter):

@@ -4,12 +4,12 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from stator.admin.access import Pages
+from stator.explain.survey import Depths, InState, told
 from stator.graph import State
 from stator.graph.drawing import KINDS
 from stator.graph.durations import span
 from stator.graph.layout import MOST_STATES, Box, Line, Picture, Size, lay_out
 from stator.models import StatorModel
-from stator.overview.depths import Depths, InState, told
 from stator.overview.flow import Flow
 
 SIZE = Size(height=64.0, narrowest=148.0, widest=260.0)

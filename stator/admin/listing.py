@@ -20,9 +20,10 @@ from django.utils.functional import cached_property
 from stator.admin.control_characters import SpellingAdmin
 from stator.admin.fields import can_be_key, prefilled
 from stator.db.search_lookups import PREFIX
+from stator.explain.kinds import knows_own_workers
 from stator.querysets import OperatorQuerySet
 from stator.rows.column_guard import M
-from stator.rows.meta import hooks_of, owner_of
+from stator.rows.meta import owner_of
 from stator.rows.pauses import Pause
 from stator.rows.workers import live_workers
 
@@ -214,5 +215,5 @@ def notices(model: type[Model]) -> dict[str, object]:
         "stator_pauses": list(pauses[:NOTICED]),
         "stator_unserved": not any(worker.serves(label) for worker in live_workers(using)),
         # Others than worker processes may serve them; the overview and the pages of objects say whether they do.
-        "stator_has_others": hooks_of(owner).notices is not None,
+        "stator_has_others": knows_own_workers(label),
     }

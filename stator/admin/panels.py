@@ -6,19 +6,17 @@ from typing import TypedDict
 
 from stator.admin.access import Pages
 from stator.admin.graphs import LivePicture, picture
-from stator.admin.remedies import ShownTrouble, shown_trouble
+from stator.admin.problems import ShownProblem, shown_problem
+from stator.explain.causes import TOO_LONG
 from stator.explain.sentences import counted
+from stator.explain.survey import Group, Hand, Survey, Surveyed, told
 from stator.graph.durations import span
 from stator.models import StatorModel
 from stator.overview.charts import Chart, Point, chart
-from stator.overview.crew import Hand
-from stator.overview.depths import told
-from stator.overview.errors import Group
 from stator.overview.flow import flows
 from stator.overview.stays import Stays, moves, stays
-from stator.overview.survey import Survey, Surveyed, survey
-from stator.overview.troubles import TOO_LONG, in_order, troubles_in
-from stator.rows.meta import by_database, managed
+from stator.overview.survey import problems, surveys
+from stator.rows.meta import managed
 
 # Groups of errors, and stuck objects, that are shown.
 GROUPS, STUCK = 20, 5
@@ -139,30 +137,30 @@ class ShownModels:
     older_errors: bool = False
     hands: list[dict[str, object]] = field(default_factory=list)
     stuck: list[ShownStuck] = field(default_factory=list)
-    troubles: list[ShownTrouble] = field(default_factory=list)
+    problems: list[ShownProblem] = field(default_factory=list)
 
 
 def show(
     models: list[type[StatorModel]], everything: list[type[StatorModel]], pages: Pages, now: datetime, *, period: str
 ) -> ShownModels:
-    """Read everything: panels of ``models`` and the troubles of ``everything``.
+    """Read everything: panels of ``models`` and the problems of ``everything``.
 
     As many statements as the models have states, however large the tables are.
     """
     shown = ShownModels()
-    found = [survey(alias, part) for alias, part in by_database(everything).items()]
-    standing = in_order(trouble for each in found for trouble in troubles_in(each))
+    found = surveys(everything)
+    standing = problems(found)
     for each in found:
         _show_database(shown, each, models, pages, now, period)
     shown.panels.sort(key=lambda panel: panel.label)
     for panel in shown.panels:
-        levels = [trouble.level for trouble in standing if trouble.where == panel.label]
+        levels = [problem.level for problem in standing if problem.where == panel.label]
         panel.level = min(levels, default="good")
-    labels = [trouble.where for trouble in standing]
+    labels = [problem.where for problem in standing]
     if ill := [panel for panel in shown.panels if panel.label in labels]:
         min(ill, key=lambda panel: labels.index(panel.label)).opens = True
     known = {model._meta.label_lower: model for model in managed(StatorModel.subclasses)}
-    shown.troubles = [shown_trouble(trouble, known, pages) for trouble in standing]
+    shown.problems = [shown_problem(problem, known, pages) for problem in standing]
     shown.groups = sorted(shown.groups, key=lambda one: -one["failing"])[:GROUPS]
     shown.stuck = sorted(shown.stuck, key=lambda one: -one["age"])[:STUCK]
     return shown

@@ -9,7 +9,7 @@ from django.http import HttpRequest
 
 from stator.explain.sentences import counted
 from stator.models import Overview, StatorModel
-from stator.overview.troubles import troubles
+from stator.overview.survey import problems, surveys
 from stator.rows.meta import managed
 
 # Seconds for which a process shows the same number: nearly every page of the admin has the list of apps.
@@ -40,7 +40,7 @@ class _Problems:
         """Return the number as it was at most ``FRESH`` seconds ago; the former one while another thread counts."""
         if time.monotonic() >= self._until and self._busy.acquire(blocking=False):
             try:
-                self._counted = len(troubles(managed(StatorModel.subclasses)))
+                self._counted = len(problems(surveys(managed(StatorModel.subclasses))))
                 self._until = time.monotonic() + FRESH
             finally:
                 self._busy.release()

@@ -1,6 +1,6 @@
 """Checks of a database and of the rows in it."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from django.core import checks
@@ -102,21 +102,16 @@ def check_clock(models: list[type[StatorModel]], alias: str) -> Iterator[checks.
         )
 
 
-def check_rows(
-    models: list[type[StatorModel]], alias: str, elsewhere: Mapping[str, Iterable[str]] | None = None
-) -> Iterator[checks.CheckMessage]:
-    """W302: rows in states that the code does not know; no worker attempts them.
-
-    ``elsewhere``: the states, by the label of the model, that are known to workers with other code.
-    """
+def check_rows(models: list[type[StatorModel]], alias: str) -> Iterator[checks.CheckMessage]:
+    """W302: rows in states that the code does not know; no worker attempts them."""
     for model in models:
         # ``migrate`` runs the checks before it adds a table or its columns.
         if router.allow_migrate_model(alias, model) and not lack_of(model, alias):
-            yield from _check_states(model, alias, (elsewhere or {}).get(model._meta.label_lower, ()))
+            yield from _check_states(model, alias)
 
 
-def _check_states(model: type[StatorModel], alias: str, elsewhere: Iterable[str]) -> Iterator[checks.CheckMessage]:
-    known = {*model.state_graph.states, *model.state_graph.renames, *elsewhere}
+def _check_states(model: type[StatorModel], alias: str) -> Iterator[checks.CheckMessage]:
+    known = {*model.state_graph.states, *model.state_graph.renames}
     unknown = sorted((_resting_states(model, alias) | _ready_states(model, alias)) - known)
     if unknown:
         names = ", ".join(repr(name) for name in unknown[:10])

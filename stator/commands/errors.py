@@ -3,9 +3,10 @@
 from argparse import ArgumentParser
 
 from stator.commands.answer import Answer, table
-from stator.commands.arguments import Options, database_of, limit_of, models_of
+from stator.commands.arguments import Options, limit_of, models_of
+from stator.explain.survey import Group
 from stator.graph.durations import span
-from stator.overview.errors import GROUPED, Group, groups
+from stator.overview.errors import GROUPED, groups
 from stator.querysets import OperatorQuerySet
 from stator.rows.meta import by_database
 
@@ -25,11 +26,9 @@ def run(options: Options) -> Answer:
     models, limit = models_of(options["labels"]), limit_of(options)
     found: list[Group] = []
     older = False
-    for using in by_database(models, options["database"]):
+    for using, part in by_database(models, options["database"]).items():
         rows: dict[str, OperatorQuerySet] = {
-            model._meta.label_lower: OperatorQuerySet(model, using=using)
-            for model in models
-            if database_of(options, model) == using
+            model._meta.label_lower: OperatorQuerySet(model, using=using) for model in part
         }
         some, more = groups(using, rows)
         found += [group for group in some if group.failing]

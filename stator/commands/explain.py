@@ -12,11 +12,11 @@ from stator.commands.arguments import Options, add_label, database_of, limit_of,
 from stator.commands.named import missing_sentence
 from stator.commands.trouble import lines_of, troubled
 from stator.explain import Reason, explain
+from stator.explain.kinds import problems_in
 from stator.explain.sentences import counted
 from stator.graph.durations import span
 from stator.models import StatorModel
 from stator.overview.survey import survey
-from stator.overview.troubles import troubles_in
 from stator.querysets import OperatorQuerySet
 from stator.rows.meta import owner_of
 
@@ -66,20 +66,22 @@ def _lines(reason: Reason) -> list[str]:
 
 
 def _overview(model: type[StatorModel], using: str, limit: int) -> Answer:
+    known = survey(using, [owner_of(model)])
+    (of_model,) = known.models.values()
     found = [
         {
             "pk": str(one.pk), "state": one.state, "age": one.age, "what": one.what,
             "reasons": [reason.as_dict() for reason in reasons_of(model, one.pk, using)],
         }
-        for one in troubled(OperatorQuerySet(owner_of(model), using=using), limit)
+        for one in troubled(of_model, limit)
     ]  # fmt: skip
     label = model._meta.label
-    standing = troubles_in(survey(using, [owner_of(model)]))
-    lines = [line for trouble in standing for line in lines_of(trouble)]
+    standing = problems_in(known)
+    lines = [line for problem in standing for line in lines_of(problem)]
     lines += [line for same in _by_reason(found) for line in _lines_of_group(same)]
     if len(found) == limit:
         lines.append(f"There may be more; raise --limit {limit}.")
-    data = {"model": label, "objects": found, "troubles": [trouble.as_dict() for trouble in standing]}
+    data = {"model": label, "objects": found, "troubles": [problem.as_dict() for problem in standing]}
     return Answer(data, lines or [f"No object of {label} needs attention."])
 
 

@@ -4,9 +4,10 @@ from argparse import ArgumentParser
 
 from stator.commands.answer import Answer
 from stator.commands.arguments import Options, add_label, model_of, rows_of
+from stator.explain.survey import InState, told
 from stator.graph import State
 from stator.graph.drawing import Node, described, dot, mermaid, svg
-from stator.overview.depths import InState, depths, told
+from stator.overview.depths import depths
 
 HELP = "Print the graph of a model."
 

@@ -9,14 +9,16 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
+from django.db.models import Model, QuerySet
+
 from stator.commands.answer import Answer, BadInput, table
 from stator.commands.arguments import Options, add_label, limit_of, model_of, positive, rows_of, state_of, where_of
-from stator.commands.figures import bounded, shown
 from stator.commands.pause import add_what
 from stator.commands.rehearsal import Finding, TookTooLong, rehearse
 from stator.conf import load_settings
 from stator.db import operations_for
 from stator.db.interface import Operations, new_worker_id
+from stator.explain.survey import COUNTED, told
 from stator.graph import State
 from stator.graph.failures import bounded as cut
 from stator.models import StatorModel
@@ -101,6 +103,11 @@ def run(options: Options) -> Answer:
         "not_tried": done.not_tried,
     }
     return Answer(data, list(_lines(data)), GAVE_UP if done.gave_up else 0)
+
+
+def bounded(rows: QuerySet[Model]) -> int:
+    """Return the number of rows, counted up to one more than ``COUNTED``."""
+    return int(rows.order_by().values("pk")[: COUNTED + 1].count())
 
 
 def _meant(rows: OperatorQuerySet, options: Options) -> OperatorQuerySet:
@@ -249,8 +256,8 @@ def _lines(data: dict[str, Any]) -> Iterator[str]:
         yield ""
         yield "Without a handler:"
         heads = ["objects", "what would happen"]
-        yield from table(heads, [[shown(each["count"]), _sentence(each)] for each in data["without_handler"]])
-    left = [f"{shown(count)} {LEFT_ALONE[name]}" for name, count in data["left_alone"].items() if count]
+        yield from table(heads, [[told(each["count"]), _sentence(each)] for each in data["without_handler"]])
+    left = [f"{told(count)} {LEFT_ALONE[name]}" for name, count in data["left_alone"].items() if count]
     if left:
         yield ""
         yield f"Left alone: {', '.join(left)}."

@@ -27,8 +27,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(options: Options) -> Answer:
     """Prune; return how many rows were deleted, samples thinned, and rows of statistics merged."""
     deleted, thinned, merged = dict[str, int](), dict[str, int](), dict[str, int]()
-    models = models_of([])
-    for alias in by_database(models, options["database"]):
+    for alias, models in by_database(models_of([]), options["database"]).items():
         deleted[alias] = _prune(alias)
         operations = operations_for(models[0], load_settings(), new_worker_id(), alias)
         thinned[alias] = _until_done(partial(own_tables.thin, operations))

@@ -1,21 +1,20 @@
-"""Objects of a model that need attention: found by indexes and bounded, the worst first."""
+"""Objects of a model that need attention, the worst first, and the lines of a problem."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from django.db.models import DurationField, ExpressionWrapper, F, Model, QuerySet
+from django.db.models import DurationField, ExpressionWrapper, F
 
-from stator.commands.figures import failing_pks
-from stator.explain.troubles import Trouble
-from stator.overview.depths import COUNTED, depths, resting_unknown
+from stator.explain.problem import Problem
+from stator.explain.survey import Surveyed
+from stator.overview.conditions import parts_of
 from stator.querysets import OperatorQuerySet
-from stator.rows import columns
 from stator.rows.clock import Now
-from stator.rows.indexes import line_of_all, place_in_line
+from stator.rows.meta import graph_of
 from stator.texts import escape
 
-# Seconds for which an object may be ready, or a lease be over, before it is listed.
-OVERDUE, LATE = 60.0, 10.0
+# Seconds for which a lease may be over before its object is listed.
+LATE = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,16 +27,17 @@ class Troubled:
     age: float
 
 
-def lines_of(trouble: Trouble) -> list[str]:
+def lines_of(problem: Problem) -> list[str]:
     """Return a problem as lines of a terminal: what is wrong, then the command that mends it."""
-    remedy = [f"      -> {trouble.command or trouble.advice}"] if trouble.command or trouble.advice else []
-    return [escape(line) for line in (f"{trouble.level:7}  {trouble.where}: {trouble.text}", *remedy)]
+    remedy = [f"      -> {problem.command or problem.remedy}"] if problem.command or problem.remedy else []
+    return [escape(line) for line in (f"{problem.level:7}  {problem.where}: {problem.text}", *remedy)]
 
 
-def troubled(rows: OperatorQuerySet, limit: int) -> list[Troubled]:
-    """Return up to ``limit`` objects, each once, those first that only people can help."""
+def troubled(one: Surveyed, limit: int) -> list[Troubled]:
+    """Return up to ``limit`` objects of a model, each once, those first that only people can help."""
+    rows: OperatorQuerySet = OperatorQuerySet(one.model, using=one.using)
     found: dict[object, str] = {}
-    for what, pks in _sources(rows, limit):
+    for what, pks in _sources(one, rows, limit):
         for pk in pks:
             found.setdefault(pk, what)
         if len(found) >= limit:
@@ -49,26 +49,16 @@ def troubled(rows: OperatorQuerySet, limit: int) -> list[Troubled]:
     return [Troubled(pk, found[pk], *by_pk[pk]) for pk in chosen if pk in by_pk]
 
 
-def _sources(rows: OperatorQuerySet, limit: int) -> Iterator[tuple[str, list[object]]]:
-    graph = rows.model.state_graph
+def _sources(one: Surveyed, rows: OperatorQuerySet, limit: int) -> Iterator[tuple[str, Iterable[object]]]:
     # Workers move rows with a former name of a state.
-    states = [*graph.states, *graph.renames]
-    line = rows.filter(state_ready=True).order_by(*line_of_all(rows.model, by_age=True))
-    head = list(line.values_list("pk", "state")[:COUNTED])
-    yield "unknown state", [pk for pk, state in head if state not in states]
-    yield "unknown state", _pks(resting_unknown(rows, states), limit)
-    yield "quarantined", _pks(rows.filter(state_crashes__gt=0).quarantined(), limit)
-    late = rows.leased().filter(state_locked_until__lte=columns.after(-LATE))
-    yield "lease ran out", _pks(late.order_by("state_locked_until"), limit)
-    yield "failing", failing_pks(rows)[:limit]
-    yield "stuck", [one.pk for one in depths(rows).stuck]
-    waited = line.annotate(stator_since=place_in_line()).filter(stator_since__lte=columns.after(-OVERDUE))
-    yield "overdue", _pks(waited, limit)
-    for state in graph.automatic_states:
-        due = {"state_next_attempt__lte": columns.after(-OVERDUE), "state": state.name}
-        resting = rows.filter(state_ready=False, state_claim=None, **due).order_by("state_next_attempt")
-        yield "overdue", _pks(resting, limit)
+    known = rows.exclude(state__in=list(graph_of(one.model).renames))
+    yield "unknown state", _pks("unknown", known, limit)
+    yield "quarantined", _pks("quarantined", rows, limit)
+    yield "lease ran out", [held.pk for held in one.depths.held if held.late > LATE]
+    yield "failing", [pk for group in one.groups for pk in group.failing]
+    yield "stuck", [stuck.pk for stuck in one.depths.stuck]
+    yield "overdue", _pks("overdue", rows, limit)
 
 
-def _pks(rows: QuerySet[Model], limit: int) -> list[object]:
-    return list(rows.values_list("pk", flat=True)[:limit])
+def _pks(condition: str, rows: OperatorQuerySet, limit: int) -> list[object]:
+    return [pk for part in parts_of(condition, rows) for pk in part.values_list("pk", flat=True)[:limit]]

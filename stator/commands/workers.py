@@ -1,18 +1,14 @@
 """``stator workers``: the worker processes."""
 
 from argparse import ArgumentParser
-from typing import Any, TypedDict
-
-from django.db.models import F
+from typing import TypedDict
 
 from stator.commands.answer import Answer, table
-from stator.commands.arguments import Options, database_of, models_of
-from stator.graph.durations import seconds_of, span
-from stator.models import StatorModel
-from stator.overview.crew import death, holding
+from stator.commands.arguments import Options, models_of
+from stator.explain.survey import Crew, Hand, death
+from stator.graph.durations import span
+from stator.overview.crew import crew_of
 from stator.rows.meta import by_database
-from stator.rows.process_exits import exits_in
-from stator.rows.workers import MOST_WORKERS, Worker
 
 HELP = "List the worker processes of the last day."
 HEADS = ["worker", "host", "pid", "status", "heartbeat", "holds", "handled", "lost", "models"]
@@ -46,12 +42,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(options: Options) -> Answer:
     """Return the workers of the chosen databases, the latest first."""
-    models = models_of([])
-    found = [
-        row
-        for alias in by_database(models, options["database"])
-        for row in workers_in(alias, [model for model in models if database_of(options, model) == alias])
-    ]
+    crews = [crew_of(alias, models) for alias, models in by_database(models_of([]), options["database"]).items()]
+    found = [worker for crew in crews for worker in reported(crew)]
     rows = [
         [
             row["id"], row["host"], row["pid"], death(row["ending"]) if row["status"] == "gone" else row["status"],
@@ -63,16 +55,13 @@ def run(options: Options) -> Answer:
     return Answer(found, table(HEADS, rows) if rows else ["No worker was active in the last day; start runstator."])
 
 
-def workers_in(alias: str, models: list[type[StatorModel]]) -> list[Reported]:
-    """Return the workers in a database: alive, gone without a stop, or stopped, each with what it holds."""
-    rows: Any = Worker.objects.using(alias).with_status().annotate(replaced=F("published__replaced"))
-    found = list(rows.defer("published").order_by("-started", "pk")[:MOST_WORKERS])
-    ends = exits_in((worker.host, worker.replaced) for worker in found)
-    holds = holding(alias, models)
-    return [_described(worker, holds[worker.pk], ends.get((worker.host, worker.pid), "")) for worker in found]
+def reported(crew: Crew) -> list[Reported]:
+    """Return the workers of a database, the latest first: alive, gone without a stop, or stopped."""
+    return [_reported(hand) for hand in sorted(crew.workers, key=lambda hand: hand.worker.started, reverse=True)]
 
 
-def _described(worker: Any, holds: int, ending: str) -> Reported:
+def _reported(hand: Hand) -> Reported:
+    worker = hand.worker
     return {
         "id": worker.pk,
         "host": worker.host,
@@ -80,12 +69,12 @@ def _described(worker: Any, holds: int, ending: str) -> Reported:
         "version": worker.version,
         "database": worker.database,
         "models": worker.models,
-        "status": worker.status,
-        "ending": ending,
+        "status": hand.status,
+        "ending": hand.ending,
         "started": worker.started.isoformat(),
-        "heartbeat_age": seconds_of(worker.now - worker.heartbeat),
+        "heartbeat_age": hand.heard,
         "stopped": worker.stopped.isoformat() if worker.stopped else None,
-        "running": holds,
+        "running": len(hand.runs),
         "handled": worker.handled,
         "lost": worker.lost,
     }

@@ -1,9 +1,15 @@
-"""Reasons why an object is not moving: :func:`explain` for one object, :func:`explain_counts` for many.
+"""Problems: what is wrong with one object or with many. The story begins in ``kinds``, the table of all kinds.
 
-The story begins in ``reasons``: a table with one entry for each reason. ``facts`` are about one object and ``many`` is
-about the rows of a queryset; ``sentences`` are the texts.
+``facts`` are about one object and ``many`` about the rows of a queryset; ``sentences`` are the texts of one object's
+reasons. ``survey`` has what is known of all models of a database, and ``causes`` finds the problems in it.
+:func:`explain` and :func:`explain_counts` answer for objects; the overview, ``doctor``, ``status`` and metrics show
+``problems_in`` a survey.
 """
 
-from stator.explain.reasons import Reason, explain, explain_counts
+from stator.explain.problem import Problem
+from stator.explain.reasons import explain, explain_counts
 
-__all__ = ["Reason", "explain", "explain_counts"]
+# The documented name of a problem of one object.
+Reason = Problem
+
+__all__ = ["Problem", "Reason", "explain", "explain_counts"]

@@ -1,18 +1,16 @@
 """How many objects of a model are in which state, and for how long: bounded, however many rows the table has."""
 
-from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache, reduce
 from itertools import pairwise
 from operator import or_
-from uuid import UUID
 
 from django.db.models import DurationField, ExpressionWrapper, F, Q
 
 from stator.conf import load_settings
 from stator.db.bounded_counts import Question, Tally, by_state, in_all, question, tally
+from stator.explain.survey import COUNTED, Depths, Far, Held, InState, Stuck
 from stator.graph import State
 from stator.graph.durations import seconds_of
 from stator.models import StatorModel
@@ -20,9 +18,6 @@ from stator.querysets import OperatorQuerySet
 from stator.rows import columns
 from stator.rows.clock import Now
 from stator.rows.indexes import line_of_all
-
-# Rows are counted up to this number, for each state and for ready rows.
-COUNTED = 10_000
 
 # Claimed rows that are read.
 LEASED = 1000
@@ -32,108 +27,6 @@ NAMED = 5
 
 # Seconds; an object that is due later than that was probably given a wrong due time. Such objects that are named.
 FAR, FAR_NAMED = 366 * 86400.0, 20
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """An object that a worker holds; ``running`` and ``late`` in seconds, ``late`` above 0 after its lease's end."""
-
-    pk: object
-    state: str
-    token: UUID
-    running: float
-    late: float
-
-
-@dataclass(frozen=True, slots=True)
-class Stuck:
-    """An object that is in its state for longer than expected; ``age`` in seconds."""
-
-    pk: object
-    state: str
-    age: float
-
-
-@dataclass(frozen=True, slots=True)
-class Far:
-    """An object that is due in the far future; ``due`` in seconds from now."""
-
-    pk: object
-    due: float
-
-
-@dataclass(slots=True)
-class InState:
-    """The objects in one state. ``oldest``: the longest stay in seconds. ``cut``: the counts ended at a limit."""
-
-    name: str
-    state: State | None = None
-    ready: int = 0
-    resting: int = 0
-    leased: int = 0
-    stuck: int = 0
-    oldest: float | None = None
-    # Seconds since the first ready object was due, and the first that is due and not marked ready.
-    waited: float | None = None
-    unmarked: float | None = None
-    cut: bool = False
-
-    @property
-    def count(self) -> int:
-        """The number of objects in the state."""
-        return self.ready + self.resting + self.leased
-
-    @property
-    def heat(self) -> int:
-        """From 0 (fine) to 3 (far too long), by ``expect_within``; always 0 without it."""
-        expected = self.state.expect_within if self.state else None
-        if self.oldest is None or not expected or not (self.state and self.state.automatic):
-            return 3 if self.stuck else 0
-        return sum(self.oldest > share * expected for share in (0.25, 0.5, 1.0))
-
-
-@dataclass(slots=True)
-class Depths:
-    """A model: its states, its ready objects and how long the first has waited, held and stuck objects."""
-
-    states: dict[str, InState]
-    ready: int = 0
-    waited: float | None = None
-    quarantined: int = 0
-    # The number of objects whose latest attempt failed and that nobody holds.
-    failing: int = 0
-    # The number of objects in each state that this code does not know.
-    unknown_states: Counter[str] = field(default_factory=Counter)
-    held: list[Held] = field(default_factory=list)
-    stuck: list[Stuck] = field(default_factory=list)
-    # The number of objects in each state that are due in the far future, and the first of them.
-    far: Counter[str] = field(default_factory=Counter)
-    far_first: list[Far] = field(default_factory=list)
-
-    @property
-    def unknown(self) -> int:
-        """The number of objects in states that this code does not know."""
-        return self.unknown_states.total()
-
-    @property
-    def unmarked(self) -> float | None:
-        """Seconds since the first object was due that is not marked ready; None if there is none."""
-        return max((one.unmarked for one in self.states.values() if one.unmarked is not None), default=None)
-
-    @property
-    def leased(self) -> int:
-        """The number of objects that workers hold."""
-        return sum(one.leased for one in self.states.values())
-
-    @property
-    def late(self) -> int:
-        """The number of leases that ran out and are not ended yet."""
-        return sum(one.late > 0 for one in self.held)
-
-    @property
-    def stuck_count(self) -> int:
-        """The number of objects that are known to be stuck."""
-        return sum(one.stuck for one in self.states.values())
 
 
 def depths(rows: OperatorQuerySet) -> Depths:
@@ -147,15 +40,15 @@ def depths(rows: OperatorQuerySet) -> Depths:
     found = Depths({name: InState(name, state) for name, state in states.items()})
     expected = tuple(state.expect_within for state in states.values())
     counted = tally(using, _question(model, using, COUNTED + 1, load_settings().MAX_CRASHES, expected))
-    ready, held, quarantined, unknown, failing, far, *rested = (counted[number] for number in range(6 + len(states)))
+    ready, claimed, quarantined, unknown, failing, far, *rested = (counted[number] for number in range(6 + len(states)))
     found.quarantined, found.failing = map(_count, (quarantined, failing))
     found.unknown_states.update({some.state: some.count for some in unknown})
     _note_ready(rows, ready, found)
     found.far.update({some.state: some.count for some in far})
     if far:
         _read_far(rows, found)
-    if held:
-        _read_held(rows, found)
+    if claimed:
+        _note_held(held(rows), found)
     for state, resting in zip(states.values(), rested, strict=True):
         _note_resting(rows, state, resting, found)
     found.stuck.sort(key=lambda one: -one.age)
@@ -182,11 +75,6 @@ def _question(
         ],
         most,
     )
-
-
-def told(count: int, cut: bool = False) -> str:
-    """Return a count as text: ``10,000+`` if the count ended at the limit."""
-    return f"{min(count, COUNTED):,}+" if cut or count > COUNTED else f"{count:,}"
 
 
 def resting_unknown(rows: OperatorQuerySet, known: list[str]) -> OperatorQuerySet:
@@ -266,19 +154,25 @@ def _read_far(rows: OperatorQuerySet, found: Depths) -> None:
         found.far_first.append(Far(pk, (due - now).total_seconds()))
 
 
-def _read_held(rows: OperatorQuerySet, found: Depths) -> None:
-    """Read the claimed rows in the order of their leases' ends. Index ``st_lease``."""
+def held(rows: OperatorQuerySet) -> list[Held]:
+    """Return the claimed rows in the order of their leases' ends, up to ``LEASED``. Index ``st_lease``."""
     names = ("pk", "state", "state_claim", "state_attempted", "state_locked_until", "state_changed", "stator_now")
-    held = rows.leased().annotate(stator_now=Now()).order_by("state_locked_until")
-    for pk, state, token, since, until, changed, now in held.values_list(*names)[:LEASED]:
-        one = found.states.setdefault(state, InState(state))
+    claimed = rows.leased().annotate(stator_now=Now()).order_by("state_locked_until")
+    return [
+        Held(pk, state, token, _between(changed, now), _between(since, now), (now - until).total_seconds())
+        for pk, state, token, since, until, changed, now in claimed.values_list(*names)[:LEASED]
+    ]
+
+
+def _note_held(claimed: list[Held], found: Depths) -> None:
+    found.held = claimed
+    for row in claimed:
+        one = found.states.setdefault(row.state, InState(row.state))
         one.leased += 1
-        age = _between(changed, now)
-        one.oldest = max(one.oldest or 0.0, age)
-        found.held.append(Held(pk, state, token, _between(since, now), (now - until).total_seconds()))
-        if one.state and one.state.expect_within and age > one.state.expect_within:
+        one.oldest = max(one.oldest or 0.0, row.age)
+        if one.state and one.state.expect_within and row.age > one.state.expect_within:
             one.stuck += 1
-            found.stuck.append(Stuck(pk, state, age))
+            found.stuck.append(Stuck(row.pk, row.state, row.age))
 
 
 def _late(state: State) -> Q | None:

@@ -1,13 +1,13 @@
 """Errors of the latest attempts, grouped by fingerprint."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from datetime import datetime
 
 from django.core.exceptions import ValidationError
 from django.db.models import DurationField, ExpressionWrapper, F
 
 from stator.conf import load_settings
+from stator.explain.survey import Group
 from stator.graph.durations import seconds_of
 from stator.querysets import OperatorQuerySet
 from stator.rows.clock import Now
@@ -16,27 +16,6 @@ from stator.rows.reports import Report
 # The number of latest errors that are grouped.
 GROUPED = 1000
 COLUMNS = ("pk", "model_label", "fingerprint", "error", "state", "object_pk", "times", "at")
-
-
-@dataclass(slots=True)
-class Group:
-    """Errors of one model, of one type, raised at one place. ``failing``: keys of objects that still fail.
-
-    ``retried``: how many were told to try again and were not attempted since. ``gave_up``: how many are in the state
-    that objects enter after too many errors.
-    """
-
-    label: str
-    fingerprint: str
-    error: str
-    state: str
-    message: str = ""
-    latest: float = 0.0
-    count: int = 0
-    attempts: int = 0
-    failing: list[object] = field(default_factory=list)
-    retried: int = 0
-    gave_up: int = 0
 
 
 # The group of a report, the state in which its object failed, and when.

@@ -1,6 +1,6 @@
 """Hooks: functions by which an app takes part in claims, leases and records of a model's rows, and in explanations."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,8 +33,8 @@ class AttemptRecords:
 class ModelHooks:
     """What an app does beside the framework for the rows of one model; each hook is optional.
 
-    ``StatorMeta`` has the first six, as options of the same names. An app with further ones passes all of its hooks to
-    :func:`register_hooks` in the ``ready()`` of its ``AppConfig``.
+    ``StatorMeta`` has the first three, as options of the same names. An app with further ones passes all of its hooks
+    to :func:`register_hooks` in the ``ready()`` of its ``AppConfig``.
     """
 
     # ``(worker id, Q of the rows that pauses hold)``: a ``Q`` of the ready rows that the worker may claim. It is called
@@ -46,12 +46,6 @@ class ModelHooks:
     lease_end: Callable[[float, Combinable], Expression] | None = None
     # ``(alias)``: further reasons of ``explain_counts()``, a ``Q`` of rows for each code, before ``no_worker``.
     reasons: Callable[[str], dict[str, Q]] | None = None
-    # ``(alias)``: ``stator.models.Notice`` objects.
-    notices: Callable[[str], Iterable[Any]] | None = None
-    # ``(alias)``: ``stator.models.Difference`` objects: what, besides the graph, differs between live workers.
-    versions: Callable[[str], Iterable[Any]] | None = None
-    # ``(alias)``: ``stator.models.Trouble`` objects.
-    troubles: Callable[[str], Iterable[Any]] | None = None
     # ``(worker id, alias)``: a ``Q`` of the rows that the worker may go on holding; it loses its claims on others at
     # the next heartbeat.
     holdable: Callable[[str, str], Q] | None = None
@@ -69,7 +63,7 @@ class ModelHooks:
 NO_HOOKS = ModelHooks()
 
 # Options of ``StatorMeta``.
-DECLARED = ("claimable", "lease_end", "reasons", "notices", "versions", "troubles")
+DECLARED = ("claimable", "lease_end", "reasons")
 
 _registered: dict[type[Model], ModelHooks] = {}
 

@@ -236,11 +236,8 @@ _CHECKS: dict[str, Callable[[type[Model], object], str]] = {
     "waits_for": _wrong_waits,
     "claimable": _wrong_function,
     "reasons": _wrong_finder,
-    "notices": _wrong_finder,
     "then": _wrong_expression,
     "lease_end": _wrong_hook,
     "heartbeat": _wrong_seconds,
-    "versions": _wrong_finder,
-    "troubles": _wrong_finder,
     "delete_manager": _wrong_manager,
 }

@@ -4,7 +4,7 @@ Workers publish the fingerprints of the graphs that they run.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -12,7 +12,7 @@ from django.db.models import F, Model
 
 from stator.graph.fingerprints import fingerprint, fingerprints
 from stator.graph.graphs import StateGraph
-from stator.rows.meta import graph_of, hooks_of
+from stator.rows.meta import graph_of
 from stator.rows.workers import MOST_WORKERS, Worker
 
 # The most characters of states that a worker publishes. Beyond that it publishes only the fingerprints of its graphs.
@@ -42,17 +42,6 @@ class Version:
     def processes(self) -> list[str]:
         """The processes that run it."""
         return [*self.workers, *([HERE] if self.here else [])]
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """Something of a model that is not the same in all processes, with a sentence about who runs which version."""
-
-    label: str
-    sentence: str
-
-    def __str__(self) -> str:
-        return f"{self.label}: {self.sentence}"
 
 
 def graphs_published(graphs: Mapping[str, type[StateGraph]]) -> dict[str, object]:
@@ -121,20 +110,6 @@ class Fleet:
                 states = {label: _texts(each) for label, each in told.items()}
             found |= {worker.pk: states for worker in first[pk]}
         return found
-
-
-def differences(models: Iterable[type[Model]], using: str, fleet: Fleet | None = None) -> list[Difference]:
-    """Return what of these models is not the same in all live workers and in this process, by the label."""
-    fleet = fleet or Fleet.of(using)
-    by_label = sorted(models, key=lambda model: str(model._meta.label))
-    return [each for model in by_label for each in _differences(model, fleet)]
-
-
-def _differences(model: type[Model], fleet: Fleet) -> Iterator[Difference]:
-    if sentence := compared(fleet.versions(model), "versions of its graph run", "in options or transitions"):
-        yield Difference(str(model._meta.label), sentence)
-    if (find := hooks_of(model).versions) is not None:
-        yield from find(fleet.using)
 
 
 def compared(versions: Collection[Version], what: str, how: str = "") -> str:

@@ -3,10 +3,11 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from django.db import InterfaceError, OperationalError, connections
-from django.db.models import OuterRef, QuerySet
+from django.db.models import OuterRef, QuerySet, Subquery
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce
 
@@ -70,11 +71,11 @@ def figures_of(queues: Iterable[Any], using: str) -> dict[Any, Figures]:
     dead = _grouped(resting.filter(state="errored", whole=None))
     return {
         pk: Figures(
-            _bounded_count(min(waiting, MOST), waiting > MOST),
+            bounded_count(min(waiting, MOST), waiting > MOST),
             (now - since).total_seconds() if since else None,
-            _bounded_count(later[0][pk], later[1]),
-            _bounded_count(running[0][pk], running[1]),
-            _bounded_count(dead[0][pk], dead[1]),
+            bounded_count(later[0][pk], later[1]),
+            bounded_count(running[0][pk], running[1]),
+            bounded_count(dead[0][pk], dead[1]),
         )
         for pk, waiting, since, now in _waiting([queue.pk for queue in queues], using)
     }
@@ -94,11 +95,21 @@ def waiting_in(queue: OuterRef | int, limit: int) -> QuerySet[Task, dict[str, An
     return line.order_by("priority").values(since=Coalesce("state_next_attempt", "state_changed"))[:limit]
 
 
+def lines(pks: list[Any], using: str) -> dict[Any, tuple[int, datetime | None]]:
+    """Return, by queue, how many tasks wait, up to one more than ``MOST``, and since when the first in line does."""
+
+    def figures(queue: OuterRef | int) -> list[Combinable]:
+        return [CountOf(waiting_in(queue, MOST + 1)), Subquery(waiting_in(queue, 1))]
+
+    return {pk: (count, since) for pk, count, since in for_each(QuerySet(Queue, using=using), pks, figures)}
+
+
 def _grouped(rows: QuerySet[Any]) -> tuple[Counter[Any], bool]:
     """Return the counts by queue, and whether counting stopped at the limit."""
     found = list(rows.order_by().values_list("queue", flat=True)[: MOST + 1])
     return Counter(found[:MOST]), len(found) > MOST
 
 
-def _bounded_count(count: int, more: bool) -> str:
+def bounded_count(count: int, more: bool) -> str:
+    """Return a count as text, with a plus if there may be more."""
     return f"{count:,}{'+' if more else ''}"

@@ -7,9 +7,9 @@ from django.db import DatabaseError, InterfaceError, connections
 
 from stator.capabilities import Capabilities, capabilities_of
 from stator.commands.answer import Answer
-from stator.commands.arguments import Options, database_of, models_of
-from stator.commands.doctor import clocks, crew, postgresql, standing, tables
-from stator.commands.doctor.finding import FAIL, WARN, Finding
+from stator.commands.arguments import Options, models_of
+from stator.commands.doctor import clocks, postgresql, standing, tables
+from stator.explain.problem import ERROR, OK, WARNING, Problem
 from stator.graph.failures import bounded
 from stator.models import StatorModel
 from stator.rows.meta import by_database
@@ -20,15 +20,11 @@ HELP = (
 )
 FAILED = 1
 
-Look = Callable[[str, list[type[StatorModel]]], Finding | list[Finding]]
-LOOKS: tuple[Look, ...] = (
-    tables.indexes,
-    tables.unknown_states,
-    crew.live_workers,
-    crew.served,
-    clocks.skew,
-    standing.troubles,
-)
+# What the output calls the levels.
+LEVELS = {OK: "ok", WARNING: "warn", ERROR: "fail"}
+
+Look = Callable[[str, list[type[StatorModel]]], Problem | list[Problem]]
+LOOKS: tuple[Look, ...] = (tables.indexes, clocks.skew, standing.troubles)
 # On databases with monitoring views.
 MONITORING: tuple[Look, ...] = (
     postgresql.server,
@@ -45,20 +41,22 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(options: Options) -> Answer:
-    """Return every finding, good or bad."""
-    models = models_of([])
+    """Return the results of all checks, good or bad."""
     found = [
-        finding
-        for alias in by_database(models, options["database"])
-        for finding in examine(alias, [model for model in models if database_of(options, model) == alias])
-    ]
-    levels = {finding.level for finding in found}
-    code = FAILED if FAIL in levels or (options["strict"] and WARN in levels) else 0
-    return Answer({"ok": not code, "findings": [finding.as_dict() for finding in found]}, _lines(found), code)
+        {
+            "check": one.code, "database": alias, "level": LEVELS[one.level], "message": one.sentence,
+            "remedy": one.remedy,
+        }
+        for alias, models in by_database(models_of([]), options["database"]).items()
+        for one in examine(alias, models)
+    ]  # fmt: skip
+    levels = {one["level"] for one in found}
+    code = FAILED if "fail" in levels or (options["strict"] and "warn" in levels) else 0
+    return Answer({"ok": not code, "findings": found}, list(_lines(found)), code)
 
 
-def examine(alias: str, models: list[type[StatorModel]]) -> Iterator[Finding]:
-    """Yield the findings in one database, for models with complete tables; nothing more if there are none."""
+def examine(alias: str, models: list[type[StatorModel]]) -> Iterator[Problem]:
+    """Yield the results in one database, for models with complete tables; nothing more if there are none."""
     usable, complete = tables.usable(alias, models)
     yield usable
     if not complete:
@@ -79,20 +77,18 @@ def _further(capabilities: Capabilities) -> Iterator[Look]:
         yield tables.sqlite_options
 
 
-def _looked(look: Look, alias: str, models: list[type[StatorModel]]) -> list[Finding]:
-    """Return the findings of a check; if it fails, the others still run."""
+def _looked(look: Look, alias: str, models: list[type[StatorModel]]) -> list[Problem]:
+    """Return the results of a check; if it fails, the others still run."""
     try:
         found = look(alias, models)
     except (DatabaseError, InterfaceError) as error:
         text = bounded(" ".join(str(error).split()), 300)
-        return [Finding(look.__name__.replace("_", " "), alias, FAIL, f"could not be checked: {text}")]
+        return [Problem(look.__name__.replace("_", " "), f"could not be checked: {text}", level=ERROR)]
     return found if isinstance(found, list) else [found]
 
 
-def _lines(found: list[Finding]) -> list[str]:
-    lines = []
-    for finding in found:
-        lines.append(f"{finding.level:4}  {finding.database}  {finding.check}: {finding.message}")
-        if finding.remedy:
-            lines.append(f"      -> {finding.remedy}")
-    return lines
+def _lines(found: list[dict[str, str]]) -> Iterator[str]:
+    for one in found:
+        yield f"{one['level']:4}  {one['database']}  {one['check']}: {one['message']}"
+        if one["remedy"]:
+            yield f"      -> {one['remedy']}"

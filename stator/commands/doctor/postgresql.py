@@ -5,8 +5,8 @@ from typing import Any
 
 from django.db import connections
 
-from stator.commands.doctor.finding import OK, WARN, Finding
 from stator.conf import load_settings
+from stator.explain.problem import OK, WARNING, Problem
 from stator.graph.durations import span
 from stator.models import StatorModel
 
@@ -66,7 +66,7 @@ FROM pg_stat_database
 """
 
 
-def server(alias: str, models: list[type[StatorModel]]) -> Finding:
+def server(alias: str, models: list[type[StatorModel]]) -> Problem:
     """Check the server's settings that cost: few buffers, nearly no free connection; and tell whether it compiles."""
     [(buffers, used, most, compiles)] = _ask(alias, SETTINGS)
     found = [f"shared_buffers is {_size(buffers)}", f"{used} of {most} connections are in use"]
@@ -77,16 +77,16 @@ def server(alias: str, models: list[type[StatorModel]]) -> Finding:
         remedies.append("set shared_buffers to a quarter of the server's memory")
     if used > MOST_USED * most:
         remedies.append("raise max_connections, or start fewer workers or threads (THREADS), or use a pooler")
-    return Finding("server", alias, WARN if remedies else OK, "; ".join(found), "; ".join(remedies))
+    return Problem("server", "; ".join(found), remedy="; ".join(remedies), level=WARNING if remedies else OK)
 
 
-def long_transactions(alias: str, models: list[type[StatorModel]]) -> Finding:
+def long_transactions(alias: str, models: list[type[StatorModel]]) -> Problem:
     """Check for a transaction that has been open for long."""
     for pid, user, state, age in _ask(alias, TRANSACTIONS):
         if age > LONG_TRANSACTION:
             message = f"session {pid} of {user} ({state}) has had one open for {span(age)}"
-            return Finding("transactions", alias, WARN, message, f"end it with pg_terminate_backend({pid})")
-    return Finding("transactions", alias, OK, f"none has been open for more than {span(LONG_TRANSACTION)}")
+            return Problem("transactions", message, remedy=f"end it with pg_terminate_backend({pid})", level=WARNING)
+    return Problem("transactions", f"none has been open for more than {span(LONG_TRANSACTION)}", level=OK)
 
 
 def oldest_transaction(alias: str) -> float:
@@ -94,29 +94,28 @@ def oldest_transaction(alias: str) -> float:
     return max((float(age) for *_, age in _ask(alias, TRANSACTIONS)), default=0.0)
 
 
-def oldest_snapshot(alias: str, models: list[type[StatorModel]]) -> Finding:
+def oldest_snapshot(alias: str, models: list[type[StatorModel]]) -> Problem:
     """Check what prevents the removal of old row versions."""
     for holder, held in _ask(alias, SNAPSHOTS):
         if held > OLD_SNAPSHOT:
             message = f"{holder} prevents the cleanup of the row versions of {held:,} transactions"
-            return Finding(
-                "snapshots", alias, WARN, message, "end the session, drop the slot or finish the prepared transaction"
-            )
-        return Finding("snapshots", alias, OK, f"the oldest is of {holder}, {held:,} transactions ago")
-    return Finding("snapshots", alias, OK, "none is held")
+            remedy = "end the session, drop the slot or finish the prepared transaction"
+            return Problem("snapshots", message, remedy=remedy, level=WARNING)
+        return Problem("snapshots", f"the oldest is of {holder}, {held:,} transactions ago", level=OK)
+    return Problem("snapshots", "none is held", level=OK)
 
 
-def dead_rows(alias: str, models: list[type[StatorModel]]) -> Finding:
+def dead_rows(alias: str, models: list[type[StatorModel]]) -> Problem:
     """Check for tables with more dead rows than live ones."""
     names = [model._meta.db_table.rpartition(".")[2].strip('"') for model in models]
     if found := _ask(alias, DEAD, [names, DEAD_ROWS]):
         message = ", ".join(f"{name} has {dead:,} dead and {live:,} live rows" for name, dead, live in found)
         remedy = "VACUUM them, and let autovacuum run more often on them, with StorageParameters in a migration"
-        return Finding("dead rows", alias, WARN, message, remedy)
-    return Finding("dead rows", alias, OK, "no table has more dead than live rows")
+        return Problem("dead rows", message, remedy=remedy, level=WARNING)
+    return Problem("dead rows", "no table has more dead than live rows", level=OK)
 
 
-def replication(alias: str, models: list[type[StatorModel]]) -> Finding:
+def replication(alias: str, models: list[type[StatorModel]]) -> Problem:
     """Check for replicas that lag far behind, and for slots whose log may fill the disk."""
     replicas, slots = _ask(alias, REPLICAS), _ask(alias, SLOTS)
     late = [f"{name} is {_size(behind)} behind" for name, behind in replicas if behind > BEHIND_BYTES]
@@ -126,25 +125,26 @@ def replication(alias: str, models: list[type[StatorModel]]) -> Finding:
     late += [f"slot {name} has no reader" for name, active, kept in slots if not active and kept <= BEHIND_BYTES]
     if late:
         remedy = "repair the replica; if it is gone for good, drop its slot with pg_drop_replication_slot()"
-        return Finding("replication", alias, WARN, "; ".join(late), remedy)
+        return Problem("replication", "; ".join(late), remedy=remedy, level=WARNING)
     none = "no replica is far behind" if replicas else "there are no replicas"
-    return Finding("replication", alias, OK, none)
+    return Problem("replication", none, level=OK)
 
 
 def _size(count: int) -> str:
     return f"{count / (1 << 20):,.0f} MB"
 
 
-def pooler(alias: str, models: list[type[StatorModel]]) -> Finding:
+def pooler(alias: str, models: list[type[StatorModel]]) -> Problem:
     """Check for a pooler, behind which workers do not receive NOTIFY."""
     # Imported here, because it needs psycopg, which a project on another database may not have.
     if import_module("stator.db.session").session_of(connections[alias]).direct:
-        return Finding("pooler", alias, OK, "no pooler between this host and the database")
+        return Problem("pooler", "no pooler between this host and the database", level=OK)
     settings = load_settings()
     if settings.NOTIFY and not settings.LISTEN_DSN:
         message = "a pooler is between this host and the database, so workers may miss NOTIFY and rely on polling"
-        return Finding("pooler", alias, WARN, message, "set LISTEN_DSN to a direct connection, or NOTIFY to False")
-    return Finding("pooler", alias, OK, "a pooler is in between, but workers do not listen through it")
+        remedy = "set LISTEN_DSN to a direct connection, or NOTIFY to False"
+        return Problem("pooler", message, remedy=remedy, level=WARNING)
+    return Problem("pooler", "a pooler is in between, but workers do not listen through it", level=OK)
 
 
 def _ask(alias: str, statement: str, params: list[Any] | None = None) -> list[Any]:

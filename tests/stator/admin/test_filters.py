@@ -8,8 +8,7 @@ import pytest
 from django.test import Client
 
 from stator.admin import filters
-from stator.admin.filters import CONDITIONS
-from stator.commands.figures import failing
+from stator.overview.conditions import CONDITIONS
 from stator.querysets import OperatorQuerySet
 from stator.rows import columns
 from tests.queries import analyze
@@ -81,16 +80,6 @@ def test_few_failing_rows_among_many_are_found_by_indexes(transactional_db: None
         assert ("st_fail_" in plan) == (name == "failed"), plan
     page = Parcel.objects.filter(pk__in=rows.values("pk")).order_by("-pk")[:100].explain()
     assert "st_crash_" in page, page
-
-
-def test_failing_rows_are_counted_by_their_index(transactional_db: None) -> None:
-    Parcel.objects.bulk_create(Parcel(state="delivered", state_ready=False) for _ in range(5000))
-    some = Parcel.objects.bulk_create(Parcel(state="packed", state_ready=False) for _ in range(6))
-    raw(Parcel).filter(pk__in=[parcel.pk for parcel in some]).update(state_failures=1)
-    analyze(Parcel)
-    rows = OperatorQuerySet(Parcel).filter(state_failures__gt=0)
-    assert failing(OperatorQuerySet(Parcel)) == 6
-    assert "st_fail_" in rows.order_by().values("pk")[:10_001].explain()
 
 
 @pytest.mark.postgresql

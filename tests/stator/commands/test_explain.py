@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from stator.explain.reasons import REASONS
+from stator.explain.kinds import kind_of
 from stator.models import Report, Worker
 from tests.stator.commands.errands import LABEL, asked, held, run
 from tests.stator.making import ago, change, put
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 def test_explain_gives_the_reasons_in_words_and_as_json():
     errand = put(Errand, state="done")
-    remedy = REASONS[0].remedy
+    remedy = kind_of("terminal").remedy
     assert run("explain", LABEL, errand.pk) == (
         f"terminal: done is a terminal state: the object stays here.\n      -> {remedy}\n"
     )
@@ -62,7 +62,7 @@ def test_explain_without_a_key_names_the_objects_that_somebody_should_look_at(mo
     assert [(one["pk"], one["what"]) for one in found] == [
         (str(each.pk), what)
         for each, what in (
-            (ready, "unknown state"), (resting, "unknown state"), (bad, "quarantined"), (lost, "lease ran out"),
+            (resting, "unknown state"), (ready, "unknown state"), (bad, "quarantined"), (lost, "lease ran out"),
             (failing, "failing"), (stuck, "stuck"), (late, "overdue"), (due, "overdue"),
         )
     ]  # fmt: skip

@@ -3,6 +3,7 @@
 import pytest
 
 from stator.commands.trouble import troubled
+from stator.overview.survey import survey
 from tests.stator.commands.errands import held
 from tests.stator.making import ago, change, put
 from tests.testapp.explained import Errand, ErrandGraph
@@ -11,7 +12,7 @@ pytestmark = pytest.mark.django_db
 
 
 def found(limit=10):
-    return [(one.what, one.pk) for one in troubled(Errand.stator.all(), limit)]
+    return [(one.what, one.pk) for one in troubled(survey("default", [Errand]).models["testapp.errand"], limit)]
 
 
 def test_those_that_only_people_can_help_come_first(monkeypatch):

@@ -5,8 +5,9 @@ import re
 import pytest
 
 from stator.db.interface import new_token
+from stator.explain.survey import NAMED, SHOWN
 from stator.models import Worker
-from stator.overview.crew import NAMED, SHOWN, crew, holding
+from stator.overview.crew import crew, crew_of
 from stator.overview.depths import depths
 from stator.querysets import OperatorQuerySet
 from tests.stator.making import ago, put, raw
@@ -85,4 +86,7 @@ def test_objects_are_counted_by_the_worker_that_holds_them():
     for worker in (ALIVE, ALIVE, GONE):
         hold(worker)
     put(Errand)
-    assert holding("default", [Errand]) == {ALIVE: 2, GONE: 1}
+    register(ALIVE)
+    register(GONE)
+    found = crew_of("default", [Errand]).workers
+    assert {hand.worker.pk: len(hand.runs) for hand in found} == {ALIVE: 2, GONE: 1}

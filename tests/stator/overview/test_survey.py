@@ -2,10 +2,9 @@
 
 import pytest
 
-from stator.explain.notices import Notice
-from stator.models import Pause, Worker
+from stator.explain import kinds
+from stator.models import Pause, Problem, ProblemKind, Worker
 from stator.overview.survey import survey
-from stator.rows.meta import options_of
 from tests.stator.making import ago, put
 from tests.testapp.explained import Errand
 from tests.testapp.operators import Parcel
@@ -38,13 +37,9 @@ def test_model_needs_a_worker_once_an_object_is_ready_or_due(columns):
 
 @pytest.mark.parametrize(("code", "needs"), [("no_worker", True), ("elsewhere", False)])
 def test_model_that_knows_workers_of_its_own_says_whether_it_needs_one(monkeypatch, code, needs):
-    notice = Notice(code, "all", 1, "They wait.")
-    given = type("StatorMeta", (), {"notices": staticmethod(lambda using: [notice])})
-    monkeypatch.setattr(Errand, "StatorMeta", given, raising=False)
-    options_of.cache_clear()
-    try:
-        put(Errand)
-        assert errands().notices == [notice]
-        assert errands().needs_worker is needs
-    finally:
-        options_of.cache_clear()
+    group = Problem("unserved", "They wait.", {"reason": code, "group": "all"}, where="testapp.Errand", level="error")
+    own = ProblemKind("unserved", model="testapp.errand", find=lambda found: [group])
+    monkeypatch.setattr(kinds, "_added", [own])
+    put(Errand)
+    assert errands().unserved == [group]
+    assert errands().needs_worker is needs

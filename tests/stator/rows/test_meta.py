@@ -74,7 +74,7 @@ def test_options_are_immutable_however_they_are_given(given):
         ("waits_for", {}, "must map names of relations to lists of states"),
         ("waits_for", {"tenant": ["done"]}, "names 'tenant', which is not a ForeignKey or OneToOneField"),
         ("claimable", 3, "must be a function from the id of a worker and a Q to a Q"),
-        ("notices", 3, "must be a function of a database's alias"),
+        ("reasons", 3, "must be a function of a database's alias"),
         ("lease_end", 3, "must be a function"),
     ],
 )

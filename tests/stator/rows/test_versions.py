@@ -3,10 +3,11 @@
 import pytest
 
 from stator.explain import explain_counts
+from stator.explain.causes import differing
 from stator.graph import State, StateGraph
 from stator.graph.fingerprints import fingerprints
 from stator.models import Worker
-from stator.rows.versions import differences, graphs_published
+from stator.rows.versions import Fleet, graphs_published
 from stator.worker.presence import published_by
 from tests.commanding import asked, run
 from tests.stator.making import ago, change, operations_of, put, raw
@@ -41,6 +42,9 @@ class OlderGraph(StateGraph):
         return cls.posted
 
 
+GRAPHS = ("versions of its graph run", "in options or transitions")
+
+
 def live(number, graph=ErrandGraph, *, label=LABEL, host="oak"):
     """A live worker that runs this graph."""
     return Worker.objects.create(
@@ -58,7 +62,8 @@ def of_another(state, **columns):
 
 
 def told():
-    return [str(each) for each in differences([Errand], "default")]
+    found = differing("testapp.Errand", Fleet.of("default").versions(Errand), *GRAPHS)
+    return [f"{each.where}: {each.sentence}." for each in found]
 
 
 def test_worker_publishes_the_graphs_that_it_runs():
@@ -137,7 +142,8 @@ def test_doctor_and_status_tell():
     live(3, NewerGraph)
     found = [each for each in asked("stator", "doctor")["findings"] if each["check"] in ("versions", "states")]
     assert [(each["check"], each["level"]) for each in found] == [("states", "ok"), ("versions", "warn")]
-    assert found[0]["message"] == "states that this process does not know are known to oak/3"
+    words = "testapp.Errand: 1 in a state that this code does not know, but live workers do: checked (oak/3)"
+    assert found[0]["message"] == words
     assert found[1]["message"].startswith("testapp.Errand: 2 versions of its graph run: oak/3 knows checked;")
     assert found[1]["remedy"].startswith("restart the processes that run the old code")
     status = asked("stator", "status", "testapp.Errand")["troubles"]

@@ -6,7 +6,6 @@ import pytest
 from django.db import connection
 
 from stator.commands.doctor import postgresql
-from stator.commands.doctor.finding import OK, WARN
 from tests.processes import wait_until
 from tests.stator.commands.doctor.examining import examined
 from tests.stator.making import put, raw
@@ -29,7 +28,7 @@ def session():
 @pytest.mark.postgresql
 def test_settings_of_the_server_are_told(crew_of_all):
     finding = examined()[1]["server"]
-    assert finding["level"] == OK
+    assert finding["level"] == "ok"
     told = r"shared_buffers is [\d,]+ MB; \d+ of \d+ connections are in use; JIT is (off|on for .*)"
     assert re.fullmatch(told, finding["message"])
 
@@ -45,7 +44,7 @@ def test_settings_of_the_server_are_told(crew_of_all):
 def test_setting_of_the_server_that_costs_is_a_warning(crew_of_all, monkeypatch, limit, value, remedy):
     monkeypatch.setattr(postgresql, limit, value)
     finding = examined()[1]["server"]
-    assert finding["level"] == WARN
+    assert finding["level"] == "warn"
     assert finding["remedy"].startswith(remedy)
 
 
@@ -54,7 +53,7 @@ def test_long_transaction_is_a_warning(crew_of_all, session, monkeypatch):
     session("BEGIN")
     monkeypatch.setattr(postgresql, "LONG_TRANSACTION", -1.0)
     finding = examined()[1]["transactions"]
-    assert finding["level"] == WARN
+    assert finding["level"] == "warn"
     assert "(idle in transaction) has had one open for" in finding["message"]
     assert "pg_terminate_backend(" in finding["remedy"]
 
@@ -67,10 +66,10 @@ def test_old_snapshot_is_a_warning(crew_of_all, session, monkeypatch):
     for _ in range(10):
         put(Errand)
     finding = examined()[1]["snapshots"]
-    assert finding["level"] == WARN
+    assert finding["level"] == "warn"
     assert re.match(r"session \d+ prevents the cleanup of the row versions of \d+ transactions", finding["message"])
     session("ROLLBACK")
-    assert examined()[1]["snapshots"]["level"] == OK
+    assert examined()[1]["snapshots"]["level"] == "ok"
 
 
 @pytest.mark.postgresql
@@ -88,7 +87,7 @@ def test_dead_rows_are_a_warning(crew_of_all, monkeypatch):
 
 def warned(check):
     finding = examined()[1][check]
-    return finding if finding["level"] == WARN else None
+    return finding if finding["level"] == "warn" else None
 
 
 @pytest.mark.postgresql
@@ -101,15 +100,15 @@ def test_slot_that_nobody_reads_is_a_warning(crew_of_all, monkeypatch):
             full = examined()[1]["replication"]
         finally:
             cursor.execute("SELECT pg_drop_replication_slot('replica_that_is_gone')")
-    assert (finding["level"], finding["message"]) == (WARN, "slot replica_that_is_gone has no reader")
+    assert (finding["level"], finding["message"]) == ("warn", "slot replica_that_is_gone has no reader")
     assert re.search(r"slot replica_that_is_gone retains \d+ MB of write-ahead log", full["message"])
 
 
 @pytest.mark.postgresql
 def test_pooler_is_a_warning_where_workers_would_listen_through_it(monkeypatch, settings):
-    assert postgresql.pooler("default", []).level == OK
+    assert postgresql.pooler("default", []).level == "ok"
     monkeypatch.setattr(session_of(connection), "direct", False)
     finding = postgresql.pooler("default", [])
-    assert (finding.level, "LISTEN_DSN" in finding.remedy) == (WARN, True)
+    assert (finding.level, "LISTEN_DSN" in finding.remedy) == ("warning", True)
     settings.STATOR = {"LISTEN_DSN": "host=elsewhere"}
-    assert postgresql.pooler("default", []).level == OK
+    assert postgresql.pooler("default", []).level == "ok"

@@ -2,7 +2,6 @@
 
 import pytest
 
-from stator.commands.doctor.finding import FAIL, WARN
 from stator.db.interface import new_token, new_worker_id
 from stator.models import Pause, Report
 from tests.stator.commands.doctor.examining import examined
@@ -17,7 +16,7 @@ def test_lease_that_nobody_reaps_is_a_failure(crew_of_all):
     assert examined()[0] == 0
     put(Errand, state_ready=False, state_claim=new_token(new_worker_id()), state_locked_until=ago(60))
     code, found = examined()
-    assert (code, found["late leases"]["level"]) == (1, FAIL)
+    assert (code, found["late leases"]["level"]) == (1, "fail")
     assert found["late leases"]["message"].startswith("testapp.Errand: 1 lease expired and not taken over")
 
 
@@ -32,15 +31,15 @@ def test_objects_in_trouble_are_a_warning(crew_of_all, monkeypatch):
     assert found["quarantined"]["message"].startswith("testapp.Errand: 1 quarantined")
     assert found["stuck"]["message"].startswith("testapp.Errand: 1 later than expected in new, up to 2 h")
     assert found["failing"]["message"] == "testapp.Errand: 1 failing in new with OSError"
-    assert {found[code]["level"] for code in ("quarantined", "stuck", "failing")} == {WARN}
+    assert {found[code]["level"] for code in ("quarantined", "stuck", "failing")} == {"warn"}
     assert "stator retry testapp.Errand --quarantined" in found["quarantined"]["remedy"]
 
 
 def test_pauses_are_warnings(crew_of_all):
     Errand.stator.pause(reason="the bank is down", actor="ada")
     code, found = examined()
-    assert (code, found["paused"]["level"]) == (0, WARN)
+    assert (code, found["paused"]["level"]) == (0, "warn")
     raw(Pause).update(created=ago(100_000))
     finding = examined()[1]["stale pause"]
-    assert finding["level"] == WARN
+    assert finding["level"] == "warn"
     assert "paused: all states by ada for 1 d 3 h, without an end (the bank is down)" in finding["message"]

@@ -1,17 +1,18 @@
 """Queues whose tasks no live worker serves, or only named workers, for ``stator status``, ``doctor`` and the admin."""
 
+from collections.abc import Iterator
 from functools import reduce
 from operator import or_
-from typing import Any
 
 from django.db.models import Case, IntegerField, OuterRef, Q, QuerySet, Subquery, Value, When
 from django.db.models.expressions import Combinable
 
-from stator.models import Notice, Now
+from stator.models import Now, Problem, Survey
+from tasks.models import Queue, Task
 from tasks.queue.expressions import for_each
+from tasks.queue.figures import bounded_count
 from tasks.queue.serving import Service, services_of
 from tasks.queue.unserved import TROUBLE, conditions, reason_of
-from tasks.rows.tables import queue_rows, task_rows
 from tasks.rows.tasks import names_nobody
 
 # The number of tasks to examine of each queue. Tasks that no worker serves come first once the others are claimed.
@@ -29,44 +30,47 @@ class _Sum(Subquery):
     output_field = IntegerField()
 
 
-def notices(using: str) -> list[Notice]:
-    """Return a notice for each queue that has such tasks among its first; unserved queues come first.
+def unserved(survey: Survey) -> Iterator[Problem]:
+    """Find queues that have such tasks among their first; unserved queues come first.
 
-    Queues whose claims are paused are left out. It takes four statements, and a few for each notice.
+    Queues whose claims are paused are left out. It takes four statements, and a few for each problem.
     """
-    tasks = task_rows(using)
-    services = services_of(list(_with_ready(tasks)[:MOST_QUEUES]), using)
-    found = conditions(services, using)
+    tasks: QuerySet[Task] = QuerySet(Task, using=survey.using)
+    services = services_of(list(_with_ready(tasks)[:MOST_QUEUES]), survey.using)
+    found = conditions(services, survey.using)
     if not found:
-        return []
+        return
     trouble = reduce(or_, (found[code] for code in TROUBLE if code in found), Q(pk__in=[]))
     named_only = found.get("named_only", Q(pk__in=[]))
     counts = _counts(services, tasks, trouble, named_only)
-    unserved = [(service, count, trouble, False) for service, count, _ in counts if count]
-    named = [(service, count, named_only, True) for service, _, count in counts if count]
-    return [_notice(tasks, *each) for each in (*unserved, *named)[:MOST_TOLD]]
+    groups = [(service, count, trouble, False) for service, count, _ in counts if count]
+    groups += [(service, count, named_only, True) for service, _, count in counts if count]
+    for group in groups[:MOST_TOLD]:
+        yield _problem(tasks, *group)
 
 
-def _with_ready(tasks: QuerySet[Any]) -> QuerySet[Any]:
-    queues = queue_rows(tasks.db)
+def _with_ready(tasks: QuerySet[Task]) -> QuerySet[Queue]:
+    queues: QuerySet[Queue] = QuerySet(Queue, using=tasks.db)
     paused = Q(claim_paused=True) & (Q(pause_until=None) | Q(pause_until__gt=Now()))
     waits = Subquery(_line(tasks.filter(queue=OuterRef("pk"))).values("pk")[:1])
     return queues.filter(~paused).alias(waits=waits).filter(waits__isnull=False).order_by("name")
 
 
-def _line(tasks: QuerySet[Any]) -> QuerySet[Any]:
+def _line(tasks: QuerySet[Task]) -> QuerySet[Task]:
     """Return the ready tasks in the order of claims, which is that of the index ``tasks_task_ready_in_queue``."""
     ready = tasks.filter(state_ready=True, state="pending", state_claim=None)
     return ready.order_by("priority", names_nobody(), "pk")
 
 
-def _counts(services: list[Service], tasks: QuerySet[Any], trouble: Q, named_only: Q) -> list[tuple[Service, int, int]]:
+def _counts(
+    services: list[Service], tasks: QuerySet[Task], trouble: Q, named_only: Q
+) -> list[tuple[Service, int, int]]:
     """Return for each queue how many of its first tasks no worker serves, and how many only named workers serve."""
     kind = Case(
         When(trouble, then=Value(1)), When(named_only, then=Value(NAMED_ONLY)),
         default=Value(0), output_field=IntegerField(),
     )  # fmt: skip
-    queues = queue_rows(tasks.db)
+    queues: QuerySet[Queue] = QuerySet(Queue, using=tasks.db)
 
     def total(queue: OuterRef | int) -> list[Combinable]:
         return [_Sum(_line(tasks.filter(queue=queue)).values(kind=kind)[:FIRST])]
@@ -77,18 +81,20 @@ def _counts(services: list[Service], tasks: QuerySet[Any], trouble: Q, named_onl
     return [(service, unserved, named) for service, named, unserved in counts]
 
 
-def _notice(tasks: QuerySet[Any], service: Service, count: int, matching: Q, is_served: bool) -> Notice:
+def _problem(tasks: QuerySet[Task], service: Service, count: int, matching: Q, is_served: bool) -> Problem:
     first = _line(tasks.filter(matching, queue=service.queue.pk)).first()
     reason = None
     if first is not None:
         first.queue = service.queue
         reason = reason_of(first, tasks, service)
-    return Notice(
-        reason.code if reason else "no_worker",
-        service.queue.name,
-        count,
-        reason.sentence if reason else "No live worker serves this queue: no worker process is live.",
-        reason.remedy if reason else "Start a worker: manage.py runstator.",
+    code = reason.code if reason else "no_worker"
+    sentence = reason.sentence if reason else "No live worker serves this queue: no worker process is live."
+    who = "only named workers serve" if is_served else "no live worker serves"
+    # The framework reports that there is no worker at all.
+    level = "ok" if is_served or code == "no_worker" else ""
+    return Problem(
+        "named_only" if is_served else "", f"{bounded_count(count, count >= FIRST)} ready that {who}",
+        {"reason": code, "group": service.queue.name}, reason.remedy if reason else "", level=level,
+        where="tasks.Task", model="tasks.task", detail=f"in {service.queue.name}. {sentence}", count=count,
         more=count >= FIRST,
-        served=is_served,
-    )
+    )  # fmt: skip

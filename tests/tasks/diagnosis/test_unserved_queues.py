@@ -1,14 +1,15 @@
-"""Notices: queues whose tasks no live worker serves, as every view of operators shows them."""
+"""Queues whose tasks no live worker serves, as every view of operators shows them."""
 
 from html import unescape
+from types import SimpleNamespace
 
 import pytest
 from django.contrib.auth.models import Permission
 from prometheus_client import generate_latest
 
 from stator.metrics import SiteMetrics
+from tasks.diagnosis.unserved_queues import unserved
 from tasks.models import Task
-from tasks.queue.notices import notices
 from tests.commanding import asked, run
 from tests.tasks.making import claim_one, make_queue
 from tests.tasks.queue.crew import live_process, reasons
@@ -18,32 +19,43 @@ OVERVIEW = "/admin/stator/overview/?model=tasks.Task"
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-class TestNotices:
+@pytest.fixture
+def queue():
+    return make_queue()
+
+
+def found():
+    return list(unserved(SimpleNamespace(using="default")))
+
+
+class TestFinding:
     def test_each_queue_has_one_with_the_reason_of_its_first_task(self, queue):
         live_process()
         queue.publish_many([{"action": "echo"}, {"action": "typo"}, {"action": "typo"}])
         mail = make_queue("mail")
         mail.publish("resize")
         mail.claim(worker="bot-1", metadata={"none": "such"})
-        first, second = notices("default")
-        assert (first.code, first.group, first.count, first.served) == ("action_unserved", "encode", 2, False)
-        assert first.sentence.startswith("No live worker has action 'typo' for queue encode")
+        first, second = found()
+        assert (first.numbers, first.count) == ({"reason": "action_unserved", "group": "encode"}, 2)
+        assert first.text.startswith(
+            "2 ready that no live worker serves: in encode. No live worker has action 'typo' for queue encode"
+        )
         assert first.remedy
-        assert (second.code, second.group, second.count, second.served) == ("named_only", "mail", 1, True)
+        assert (second.code, second.numbers["group"], second.count, second.level) == ("named_only", "mail", 1, "ok")
 
     def test_no_more_than_the_first_in_line_are_examined(self, queue, monkeypatch):
-        monkeypatch.setattr("tasks.queue.notices.FIRST", 3)
+        monkeypatch.setattr("tasks.diagnosis.unserved_queues.FIRST", 3)
         live_process()
         queue.publish_many([{"action": "typo"}] * 5)
-        (notice,) = notices("default")
-        assert (notice.counted, notice.more) == ("3+", True)
+        (one,) = found()
+        assert (one.sentence, one.more) == ("3+ ready that no live worker serves", True)
 
     def test_task_that_all_live_workers_rejected_is_found(self, queue):
         task = queue.publish("resize").task
         claim_one(queue, "bot-1").release()
         # Marks it ready again.
         assert queue.claim(worker="bot-1") == []
-        assert [notice.code for notice in notices("default")] == ["no_eligible_worker"]
+        assert [one.numbers["reason"] for one in found()] == ["no_eligible_worker"]
         assert Task.stator.explain_counts() == {"no_eligible_worker": 1}
         assert next(iter(reasons(task))) == "no_eligible_worker"
 
@@ -54,11 +66,12 @@ class TestOperators:
         queue.publish("typo")
         told = run("stator", "status")
         assert "1 live worker, 0 attempts running\n" in told
-        assert "tasks.Task, encode: 1 ready. No live worker has action 'typo' for queue encode: " in told
+        sentence = "1 ready that no live worker serves: in encode. No live worker has action 'typo' for queue encode: "
+        assert f"error    tasks.Task: {sentence}" in told
         assert "      -> Deploy code that has the action to the workers" in told
         (tasks,) = asked("stator", "status", "tasks.Task")["models"]
-        assert [(notice["code"], notice["group"], notice["count"]) for notice in tasks["notices"]] == [
-            ("action_unserved", "encode", 1)
+        assert [(one["numbers"], one["count"]) for one in tasks["unserved"]] == [
+            ({"reason": "action_unserved", "group": "encode"}, 1)
         ]
 
     def test_status_asks_for_no_runstator_where_named_workers_serve(self, queue):
@@ -67,7 +80,8 @@ class TestOperators:
         told = run("stator", "status")
         assert "start runstator" not in told
         assert (
-            "No live worker process.\ntasks.Task, encode: 1 ready. Only named workers serve queue encode: 1 is" in told
+            "No live worker process.\nok       tasks.Task: 1 ready that only named workers serve: in encode. "
+            "Only named workers serve queue encode: 1 is" in told
         )
 
     def test_doctor_fails_and_names_the_remedy(self, queue):
@@ -75,7 +89,7 @@ class TestOperators:
         queue.publish("typo")
         found = finding("served", code=1)
         assert found["level"] == "fail"
-        assert found["message"].startswith("tasks.Task, encode: 1 ready. No live worker has action 'typo'")
+        assert "in encode. No live worker has action 'typo'" in found["message"]
         assert found["remedy"].startswith("Deploy code that has the action")
 
     def test_metric_counts_what_nobody_serves(self, queue):

@@ -1,10 +1,10 @@
 """The objects for which others of a model wait: which, in what state, and how many wait for each and how long."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from django.db.models import Model
 
+from stator.explain.survey import Waiters
 from stator.graph import State
 from stator.graph.durations import seconds_of
 from stator.querysets import OperatorQuerySet
@@ -17,25 +17,7 @@ from stator.rows.waits import Wait, waits_of
 READ = 1000
 
 
-@dataclass(slots=True)
-class Awaited:
-    """An object for which ``count`` rows in one state of another model wait; ``longest`` and ``shortest`` in seconds.
-
-    ``until``: the states that end the waiting. ``ended``: it is in a terminal state, so it never gets to one of them.
-    """
-
-    model: type[Model]
-    pk: object
-    state: str
-    until: tuple[str, ...]
-    waiting_in: str
-    ended: bool
-    count: int = 0
-    more: bool = False
-    longest: float = 0.0
-
-
-def awaited(rows: OperatorQuerySet, states: list[State]) -> list[Awaited]:
+def waiters(rows: OperatorQuerySet, states: list[State]) -> list[Waiters]:
     """Return the objects for which parked rows in some states wait, most waited for first; one statement a state.
 
     Index ``st_rest``.
@@ -46,12 +28,12 @@ def awaited(rows: OperatorQuerySet, states: list[State]) -> list[Awaited]:
     return sorted(found, key=lambda one: (-one.count, -one.longest))
 
 
-def _in_state(rows: OperatorQuerySet, state: State, waits: tuple[Wait, ...]) -> Iterator[Awaited]:
+def _in_state(rows: OperatorQuerySet, state: State, waits: tuple[Wait, ...]) -> Iterator[Waiters]:
     names = [name for wait in waits for name in (wait.key, f"stator_awaited_{wait.field}")]
     parked = rows.filter(columns.parked(), state=state.name).order_by("state_next_attempt", "state_changed")
     parked = parked.annotate(stator_now=Now(), **{f"stator_awaited_{w.field}": w.state(rows.db) for w in waits})
     read = list(parked.values_list("state_changed", "stator_now", *names)[:READ])
-    found: dict[tuple[str, object], Awaited] = {}
+    found: dict[tuple[str, object], Waiters] = {}
     for changed, now, *values in read:
         for wait, pk, of in zip(waits, values[::2], values[1::2], strict=True):
             if of is None or of in wait.until:
@@ -63,6 +45,6 @@ def _in_state(rows: OperatorQuerySet, state: State, waits: tuple[Wait, ...]) -> 
     yield from found.values()
 
 
-def _begin(wait: Wait, pk: object, state: str, waiting_in: State) -> Awaited:
+def _begin(wait: Wait, pk: object, state: str, waiting_in: State) -> Waiters:
     known = graph_of(wait.awaited).states.get(state)
-    return Awaited(wait.awaited, pk, state, wait.until, waiting_in.name, known is not None and known.terminal)
+    return Waiters(wait.awaited, pk, state, wait.until, waiting_in.name, known is not None and known.terminal)

@@ -1,12 +1,14 @@
 """Two releases side by side: who is told of actions that only one has, and what waits for the worker that has them."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from stator.models import Report, Worker
 from stator.testing import drain
+from tasks.diagnosis.versions import versions
 from tasks.models import Queue, Schedule
 from tasks.queue.serving import registered
-from tasks.queue.versions import differences
 from tasks.testing import advance
 from tests.commanding import asked
 from tests.stator.making import ago
@@ -31,7 +33,8 @@ def with_more(*names, queue=""):
 
 
 def told():
-    return [str(each) for each in differences("default")]
+    survey = SimpleNamespace(using="default")
+    return [f"{each.where}: {each.sentence}." for each in versions(survey)]
 
 
 def test_actions_that_only_some_workers_have_are_named_with_them():

@@ -1,4 +1,4 @@
-"""Troubles: one for each cause, with its effects; none of the places that show them is green while one stands."""
+"""Problems of many: one for each cause, with its effects; no place that shows them is green while one stands."""
 
 import io
 import json
@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
-from stator.explain.troubles import Trouble
+from stator.explain.kinds import problems_in
+from stator.explain.problem import Problem
 from stator.graph import State
 from stator.metrics import SiteMetrics
 from stator.models import Pause, Worker
-from stator.overview.survey import survey
-from stator.overview.troubles import troubles, troubles_in
+from stator.overview.survey import problems, survey, surveys
 from stator.rows import columns
 from stator.rows.versions import graphs_published
 from tests.queries import unbounded
@@ -26,12 +26,12 @@ from tests.testapp.waiting import Build, Rollout
 pytestmark = pytest.mark.django_db
 
 
-def found() -> list[Trouble]:
-    return troubles_in(survey("default", [Parcel]))
+def found() -> list[Problem]:
+    return problems_in(survey("default", [Parcel]))
 
 
 def codes() -> list[str]:
-    return [trouble.code for trouble in found()]
+    return [problem.code for problem in found()]
 
 
 def test_healthy_models_have_no_trouble() -> None:
@@ -42,34 +42,34 @@ def test_healthy_models_have_no_trouble() -> None:
 
 def test_row_that_is_due_and_not_marked_ready_waits_for_a_worker() -> None:
     put(Parcel, state_ready=False, state_next_attempt=ago(90))
-    [trouble] = found()
-    assert (trouble.code, trouble.command) == ("no_worker", "manage.py runstator")
-    assert trouble.sentence.startswith("objects are due, but no live worker serves it")
-    assert "the first has waited 1 m 3" in trouble.sentence
+    [problem] = found()
+    assert (problem.code, problem.command) == ("no_worker", "manage.py runstator")
+    assert problem.sentence.startswith("objects are due, but no live worker serves it")
+    assert "the first has waited 1 m 3" in problem.sentence
 
 
 def test_silent_worker_with_what_it_holds() -> None:
     worker(heartbeat=ago(420), running=7)
     one = held()
-    [trouble] = found()
-    assert (trouble.code, trouble.level, trouble.count) == ("silent_worker", "error", 1)
+    [problem] = found()
+    assert (problem.code, problem.level, problem.count) == ("silent_worker", "error", 1)
     words = (
         r"example, process 42, is silent for 7 m[ \d s]* and probably dead; it holds 1 object \(1 of testapp.Parcel\)"
     )
-    assert re.match(words, trouble.sentence)
-    assert trouble.command == f"manage.py stator unlock testapp.Parcel {one.pk}"
-    assert [remedy.pks for remedy in trouble.remedies] == [(one.pk,)]
+    assert re.match(words, problem.sentence)
+    assert problem.command == f"manage.py stator unlock testapp.Parcel {one.pk}"
+    assert [action.pks for action in problem.actions] == [(one.pk,)]
 
 
 def test_worker_without_notifications_is_a_trouble_that_says_why() -> None:
     worker(published={"deaf": {"default": "TypeError: unexpected keyword argument"}})
-    [trouble] = found()
-    assert (trouble.code, trouble.level) == ("deaf_worker", "warning")
-    assert trouble.sentence == (
+    [problem] = found()
+    assert (problem.code, problem.level) == ("deaf_worker", "warning")
+    assert problem.sentence == (
         "example, process 42, receives no notifications, so it finds new objects by polls, up to 1 s late: "
         "TypeError: unexpected keyword argument"
     )
-    assert "LISTEN_DSN" in trouble.advice
+    assert "LISTEN_DSN" in problem.remedy
 
 
 def test_dead_worker_is_not_up_and_runs_what_it_holds_and_not_what_it_said_last() -> None:
@@ -101,10 +101,10 @@ def test_pause_with_its_effects_folded_in() -> None:
 def test_pause_of_some_objects_names_them() -> None:
     worker()
     Pause.objects.create(model_label="testapp.parcel", where={"pk__in": [464, 465]}, created=ago(100_000))
-    [trouble] = found()
-    assert trouble.code == "stale_pause"
-    assert trouble.text.startswith("paused: 2 objects for 1 d 3 h, without an end")
-    assert trouble.detail == "#464, #465"
+    [problem] = found()
+    assert problem.code == "stale_pause"
+    assert problem.text.startswith("paused: 2 objects for 1 d 3 h, without an end")
+    assert problem.detail == "#464, #465"
 
 
 def test_full_limit_with_its_holders(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,12 +114,12 @@ def test_full_limit_with_its_holders(monkeypatch: pytest.MonkeyPatch) -> None:
     put(Parcel, state_changed=ago(30))
     assert codes() == []
     put(Parcel, state_changed=ago(300))
-    [trouble] = found()
-    assert trouble.code == "full_limit"
-    assert trouble.text.startswith("2 wait in packed: limit 1 of 1; the first has waited 5 m")
-    assert re.fullmatch(rf"held by #{one.pk}, the longest for 1\d s", trouble.detail)
-    assert trouble.command == f"manage.py stator unlock testapp.Parcel {one.pk}"
-    assert [(remedy.action, remedy.pks) for remedy in trouble.remedies] == [("", ()), ("stator_unlock", (one.pk,))]
+    [problem] = found()
+    assert problem.code == "full_limit"
+    assert problem.text.startswith("2 wait in packed: limit 1 of 1; the first has waited 5 m")
+    assert re.fullmatch(rf"held by #{one.pk}, the longest for 1\d s", problem.detail)
+    assert problem.command == f"manage.py stator unlock testapp.Parcel {one.pk}"
+    assert [(action.action, action.pks) for action in problem.actions] == [("", ()), ("stator_unlock", (one.pk,))]
 
 
 def test_failing_ones_by_their_error_and_those_without_a_report() -> None:
@@ -128,7 +128,7 @@ def test_failing_ones_by_their_error_and_those_without_a_report() -> None:
     failing("bb", error="KeyError")
     failing("bb", error="KeyError")
     put(Parcel, state_ready=False, state_failures=2, state_next_attempt=ago(-500))
-    assert [trouble.sentence for trouble in found()] == [
+    assert [problem.sentence for problem in found()] == [
         "2 failing in packed with KeyError",
         "1 failing in packed with ValueError",
         "1 more failing",
@@ -153,11 +153,11 @@ def test_due_in_the_far_future(monkeypatch: pytest.MonkeyPatch) -> None:
     put(Parcel, state_ready=False, state_next_attempt=ago(-365 * 86400))
     assert found() == []
     one = put(Parcel, state_ready=False, state_next_attempt=ago(-367 * 86400))
-    [trouble] = found()
-    assert (trouble.code, trouble.level, trouble.count) == ("far_future", "warning", 1)
-    assert trouble.text == f"1 in packed is due in more than a year, the first in 366 d 23 h: #{one.pk}"
-    assert trouble.command == f"manage.py stator retry testapp.Parcel {one.pk}"
-    assert [remedy.pks for remedy in trouble.remedies] == [(one.pk,), ()]
+    [problem] = found()
+    assert (problem.code, problem.level, problem.count) == ("far_future", "warning", 1)
+    assert problem.text == f"1 in packed is due in more than a year, the first in 366 d 23 h: #{one.pk}"
+    assert problem.command == f"manage.py stator retry testapp.Parcel {one.pk}"
+    assert [action.pks for action in problem.actions] == [(one.pk,), ()]
     # A state that says so may take longer.
     monkeypatch.setattr(ParcelGraph.packed, "expect_within", 800 * 86400)
     assert found() == []
@@ -168,8 +168,8 @@ def rollouts(build: Build, age: float, count: int = 2) -> None:
         change(put(Rollout, build=build, state_changed=ago(age)), **columns.parking())
 
 
-def waiting() -> list[Trouble]:
-    return troubles_in(survey("default", [Rollout]))
+def waiting() -> list[Problem]:
+    return problems_in(survey("default", [Rollout]))
 
 
 def test_those_that_wait_for_another_object_are_one_trouble_for_each_such_object() -> None:
@@ -177,11 +177,11 @@ def test_those_that_wait_for_another_object_are_one_trouble_for_each_such_object
     build, other = put(Build, state="checked"), put(Build)
     rollouts(build, 90_000)
     rollouts(other, 80_000)
-    [trouble] = waiting()
-    assert (trouble.code, trouble.level, trouble.count) == ("waiting", "warning", 2)
+    [problem] = waiting()
+    assert (problem.code, problem.level, problem.count) == ("waiting", "warning", 2)
     words = "2 wait in new for one testapp.Build, which is in checked; the first has waited 1 d 1 h"
-    assert trouble.text == f"{words}: #{build.pk} has to be in built or broken"
-    assert trouble.command == f"manage.py stator move testapp.Build STATE {build.pk} --reason WHY"
+    assert problem.text == f"{words}: #{build.pk} has to be in built or broken"
+    assert problem.command == f"manage.py stator move testapp.Build STATE {build.pk} --reason WHY"
     change(build, state="built")
     assert waiting() == []
 
@@ -190,10 +190,10 @@ def test_waiting_for_an_object_that_has_ended_elsewhere_is_an_error_at_once() ->
     worker(models=["testapp.rollout"])
     done = put(Rollout, state="stale", state_ready=False)
     change(put(Rollout, after=done), **columns.parking())
-    [trouble] = waiting()
-    assert (trouble.code, trouble.level) == ("waiting", "error")
-    assert trouble.sentence.startswith("1 waits in new for one testapp.Rollout, which ended in stale")
-    assert trouble.detail == f"#{done.pk} has to be in done; it does not get further by itself"
+    [problem] = waiting()
+    assert (problem.code, problem.level) == ("waiting", "error")
+    assert problem.sentence.startswith("1 waits in new for one testapp.Rollout, which ended in stale")
+    assert problem.detail == f"#{done.pk} has to be in done; it does not get further by itself"
 
 
 class NewerGraph(ParcelGraph):
@@ -211,10 +211,10 @@ def newer() -> None:
 
 def test_workers_with_another_graph() -> None:
     newer()
-    [trouble] = found()
-    assert (trouble.code, trouble.level, trouble.where) == ("versions", "warning", "testapp.Parcel")
+    [problem] = found()
+    assert (problem.code, problem.level, problem.where) == ("versions", "warning", "testapp.Parcel")
     words = "2 versions of its graph run: oak/3, oak/4 know checked; this process knows none of these"
-    assert trouble.sentence.startswith(words)
+    assert problem.sentence.startswith(words)
 
 
 @pytest.mark.parametrize("ready", [True, False])
@@ -230,12 +230,12 @@ def test_state_that_live_workers_know_is_a_warning_and_one_that_nobody_knows_an_
     assert (nobodys.code, nobodys.level, nobodys.count, again) == ("unknown_state", "error", 1, theirs)
     assert nobodys.sentence == "1 in a state that neither this code nor a live worker knows: mislaid"
     assert nobodys.command == "manage.py stator move testapp.Parcel STATE --state mislaid --reason WHY"
-    assert [remedy.action for trouble in (nobodys, theirs) for remedy in trouble.remedies] == ["", ""]
+    assert [action.action for problem in (nobodys, theirs) for action in problem.actions] == ["", ""]
     raw(Worker).update(heartbeat=ago(90))
     worker()
     [lost] = found()
     assert (lost.code, lost.level, lost.count) == ("unknown_state", "error", 2)
-    assert [remedy.action for remedy in lost.remedies] == ["stator_move"]
+    assert [action.action for action in lost.actions] == ["stator_move"]
 
 
 KINDS: list[tuple[str, dict[str, Any], str]] = [
@@ -253,7 +253,7 @@ def test_no_place_says_that_all_is_well(code: str, columns: dict[str, Any], serv
         worker()
     put(Parcel, **columns)
     assert codes() == [code]
-    assert [one.code for one in troubles([Parcel])] == [code]
+    assert [one.code for one in problems(surveys([Parcel]))] == [code]
     status = told("status", "testapp.Parcel")
     assert [one["code"] for one in status["troubles"]] == [code]
     assert "No problems" not in lines("status", "testapp.Parcel")

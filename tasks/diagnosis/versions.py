@@ -1,22 +1,22 @@
 """Differences between the actions of live worker processes and this one, as when two releases run side by side."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from django.db.models import F
 
-from stator.models import Difference, Version, Worker, compared
+from stator.models import Problem, Survey, Version, Worker, differing
 from tasks.queue.serving import LABEL, MOST_PROCESSES, registered
 
 # Names of actions; those for one queue also name that queue.
 Names = tuple[str, ...]
 
 
-def differences(using: str) -> list[Difference]:
-    """Return what differs between the actions of processes; empty if all have the same. One statement."""
+def versions(survey: Survey) -> Iterator[Problem]:
+    """Find that not all processes have the same actions. One statement."""
     groups: dict[Names, list[str]] = defaultdict(list)
-    live = Worker.objects.using(using).live().order_by("-started", "pk")
+    live = Worker.objects.using(survey.using).live().order_by("-started", "pk")
     rows = live.values_list("host", "pid", "models", F("published__tasks__actions"))[:MOST_PROCESSES]
     for host, pid, models, actions in rows:
         # A process with very many actions publishes none.
@@ -24,12 +24,11 @@ def differences(using: str) -> list[Difference]:
             groups[_names(actions)].append(f"{host}/{pid}")
     here = _names(registered())
     groups.setdefault(here, [])
-    versions = [
+    found = [
         Version(tuple(sorted(workers)), dict.fromkeys(names, ""), here=names == here)
         for names, workers in sorted(groups.items(), key=lambda group: (group[0] == here, group[1]))
     ]
-    sentence = compared(versions, "sets of actions are in use")
-    return [Difference("tasks.Task", sentence)] if sentence else []
+    return differing("tasks.Task", found, "sets of actions are in use")
 
 
 def _names(actions: Mapping[str, Any]) -> Names:

@@ -9,7 +9,7 @@ from django.db.models.functions import Now
 
 from tasks.models import Schedule
 from tests.stator.making import ago, change
-from tests.tasks.troubles import by_code, found, make_nightly
+from tests.tasks.diagnosis.problems import by_code, found, make_nightly
 
 pytestmark = pytest.mark.django_db
 
@@ -28,10 +28,10 @@ def test_tick_that_does_not_fire(queue):
     assert found() == []
     rows.update(planned=Now() - timedelta(seconds=300))
     change(schedule, state_ready=False, state_next_attempt=ago(-5))
-    trouble = by_code()["schedule_late"]
+    problem = by_code()["schedule_late"]
     words = r"1 schedule has not fired a tick that was due up to 5 m[ \d s]* ago: report"
-    assert re.fullmatch(words, trouble.text)
-    assert (trouble.level, trouble.remedies[0].pks) == ("error", (schedule.pk,))
+    assert re.fullmatch(words, problem.text)
+    assert (problem.level, problem.actions[0].pks) == ("error", (schedule.pk,))
     queue.pause(publish=True, claim=False, author="ada")
     # The cause is the pause of its queue.
     assert set(by_code()) == {"queue_paused"}
@@ -59,11 +59,11 @@ def test_tick_that_waits_for_the_task_of_the_tick_before_names_that_task(queue):
     task = queue.publish("mail", key=schedule.task_key_of(4)).task
     rows.update(tick_index=5, planned=Now() - timedelta(seconds=300))
     change(schedule, state_ready=False, state_next_attempt=ago(-5))
-    trouble = by_code()["schedule_late"]
+    problem = by_code()["schedule_late"]
     words = r"1 schedule waits for the task of the tick before, which has not ended; the first tick is 5 m[ \d s]* late"
-    assert re.fullmatch(words, trouble.sentence)
-    assert trouble.detail == f"report for task {task.pk} (pending)"
-    assert (trouble.remedies[0].action, trouble.remedies[0].pks) == ("task_cancel", (task.pk,))
-    assert trouble.command == f"manage.py tasks cancel {task.pk} --running"
+    assert re.fullmatch(words, problem.sentence)
+    assert problem.detail == f"report for task {task.pk} (pending)"
+    assert (problem.actions[0].action, problem.actions[0].pks) == ("task_cancel", (task.pk,))
+    assert problem.command == f"manage.py tasks cancel {task.pk} --running"
     task.cancel()
     assert by_code()["schedule_late"].sentence.startswith("1 schedule has not fired")

@@ -1,17 +1,17 @@
-"""Troubles of queues and schedules, as the overview has them."""
+"""Problems of queues and schedules, as the overview has them."""
 
+from stator.explain.kinds import problems_in
 from stator.models import Worker
 from stator.overview.survey import survey
-from stator.overview.troubles import troubles_in
 from tasks.models import Queue, Schedule, Task
 
 
 def found():
-    return troubles_in(survey("default", [Task, Schedule]))
+    return problems_in(survey("default", [Task, Schedule]))
 
 
 def by_code():
-    return {trouble.code: trouble for trouble in found()}
+    return {problem.code: problem for problem in found()}
 
 
 def make_nightly():

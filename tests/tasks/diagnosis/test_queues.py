@@ -1,4 +1,4 @@
-"""Troubles of queues: dead letters, and pauses with what waits behind them."""
+"""Problems of queues: dead letters, and pauses with what waits behind them."""
 
 import re
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests.commanding import asked, run
 from tests.stator.making import ago, change
-from tests.tasks.troubles import by_code, make_nightly
+from tests.tasks.diagnosis.problems import by_code, make_nightly
 
 pytestmark = pytest.mark.django_db
 
@@ -16,15 +16,15 @@ def queue():
     return make_nightly()
 
 
-def test_dead_letters_are_a_trouble_of_their_queue(queue):
+def test_dead_letters_are_a_problem_of_their_queue(queue):
     for number in range(14):
         task = queue.publish("mail", key=str(number)).task
         change(task, state="errored", state_ready=False, state_changed=ago(300))
-    trouble = by_code()["dead_letters"]
+    problem = by_code()["dead_letters"]
     words = r"14 tasks gave up \(dead letters\), the oldest 5 m[ \d s]* ago: in queue nightly"
-    assert re.fullmatch(words, trouble.text)
-    assert trouble.command == "manage.py tasks requeue --queue nightly"
-    assert trouble.remedies[0].action == "task_requeue"
+    assert re.fullmatch(words, problem.text)
+    assert problem.command == "manage.py tasks requeue --queue nightly"
+    assert problem.actions[0].action == "task_requeue"
 
 
 def test_model_with_dead_letters_or_a_paused_queue_is_not_said_to_need_nobody(queue):
@@ -41,14 +41,14 @@ def test_model_with_dead_letters_or_a_paused_queue_is_not_said_to_need_nobody(qu
 
 
 @pytest.mark.parametrize("what", [{"publish": True, "claim": False}, {"publish": False, "claim": True}])
-def test_paused_queue_is_a_trouble_with_what_waits_behind_it(queue, what):
+def test_paused_queue_is_a_problem_with_what_waits_behind_it(queue, what):
     change(queue.publish("mail").task, state_changed=ago(2400))
     queue.pause(**what, reason="disk is full", author="ada")
-    trouble = by_code()["queue_paused"]
-    assert trouble.detail == "nightly paused by ada (disk is full)"
+    problem = by_code()["queue_paused"]
+    assert problem.detail == "nightly paused by ada (disk is full)"
     waits = "; 1 waits, the first for 40 m" if what["claim"] else ""
     kind = "claiming" if what["claim"] else "publishing"
-    assert trouble.sentence.startswith(f"{kind} of a queue is paused{waits}")
+    assert problem.sentence.startswith(f"{kind} of a queue is paused{waits}")
     # What waits is an effect of the pause of claims, and of nothing else.
     assert ("slow" in by_code()) is not what["claim"]
     queue.resume(author="ada")

@@ -1,0 +1,86 @@
+"""Problems as the overview shows them: what people can do about them, as buttons and links that this user may use."""
+
+from typing import TypedDict
+from uuid import UUID
+
+from django.apps import apps
+from django.db.models import Model, UUIDField
+
+from stator.admin.access import Pages
+from stator.explain.kinds import kind_of
+from stator.explain.problem import AdminAction, Problem
+from stator.models import StatorModel
+
+
+class ShownAction(TypedDict):
+    """An action as the template has it: a link without ``action``, or a form that posts it for ``pks``.
+
+    ``across``: the action is for everything that the list at ``url`` finds.
+    """
+
+    label: str
+    url: str
+    action: str
+    pks: list[object]
+    across: bool
+
+
+class ShownProblem(TypedDict):
+    """A problem as the template has it. ``retry``: the fingerprint of errors that may be retried at a rate."""
+
+    code: str
+    level: str
+    where: str
+    text: str
+    url: str
+    retry: str
+    actions: list[ShownAction]
+
+
+def shown_problem(problem: Problem, known: dict[str, type[StatorModel]], pages: Pages) -> ShownProblem:
+    """Return a problem for a user; its detail, which names objects, only if the user may see all of them."""
+    model = known.get(problem.model)
+    sees = pages.may_see_all_of(apps.get_model(problem.model)) if problem.model else True
+    actions = [shown for action in problem.actions if (shown := _shown(action, pages)) is not None]
+    fingerprint = str(problem.numbers.get("fingerprint", ""))
+    return {
+        "code": problem.code, "level": problem.level, "where": problem.where,
+        "text": f"{problem.text}. {problem.remedy}".strip(". ") if sees and problem.code == "unserved"
+        else problem.text if sees else problem.sentence,
+        "url": _address(problem, pages),
+        "retry": fingerprint if fingerprint and model is not None and pages.may_retry(model) else "",
+        "actions": actions,
+    }  # fmt: skip
+
+
+def _address(problem: Problem, pages: Pages) -> str:
+    """Return where there is more: a section of the page, the awaited object, or the list of the objects."""
+    if section := kind_of(problem.code).section:
+        return f"#stator-{section}"
+    if "awaited" in problem.numbers:
+        return pages.page_of(apps.get_model(problem.numbers["awaited"]), problem.numbers["pk"])
+    lists = (pages.list_for(apps.get_model(one.model), **dict(one.query)) for one in problem.actions if one.query)
+    return next(lists, "")
+
+
+def _shown(action: AdminAction, pages: Pages) -> ShownAction | None:
+    """Return what a user may do: the action, or else the list with the objects; None if neither is allowed."""
+    model: type[Model] = apps.get_model(action.model)
+    url = pages.list_for(model, **dict(action.query))
+    if not url:
+        return None
+    # Keys are named only to users who may see every object.
+    narrowed = bool(action.pks) and issubclass(model, StatorModel) and not pages.may_see_all_of(model)
+    may = bool(action.action) and pages.may_act(model, action.action) and not narrowed
+    if not may:
+        return {"label": "List", "url": url, "action": "", "pks": [], "across": False} if action.query else None
+    return {
+        "label": action.label, "url": url, "action": action.action, "pks": [*action.pks] or [_any_key(model)],
+        "across": not action.pks,
+    }  # fmt: skip
+
+
+def _any_key(model: type[Model]) -> object:
+    """Return a key as the model has them; Django asks for one even if an action is for all objects of a list."""
+    pk = model._meta.pk
+    return UUID(int=0) if isinstance(getattr(pk, "target_field", pk), UUIDField) else 0

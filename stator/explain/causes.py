@@ -1,0 +1,376 @@
+"""Causes of problems of many: each public function yields a :class:`Problem` for each cause in a survey.
+
+``kinds`` has the table. A cause without a code or a level gets those of its kind.
+"""
+
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import groupby
+from shlex import quote
+from typing import Any
+
+from stator.conf import load_settings
+from stator.explain.problem import ERROR, WARNING, AdminAction, Problem
+from stator.explain.sentences import counted
+from stator.explain.survey import COUNTED, Hand, InState, Survey, Surveyed, Waiters, told
+from stator.graph.durations import seconds_of, span
+from stator.rows.meta import graph_of
+from stator.rows.pauses import NAMED, Pause
+from stator.rows.versions import Version, compared, listed
+
+# Seconds after which the first object that is due has waited for too long, and after which a pause may be forgotten.
+TOO_LONG, FORGOTTEN = 60.0, 86400.0
+
+# Objects and groups of errors that are named.
+SHOWN = 20
+
+ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
+
+Find = Callable[[Survey], Iterable[Problem]]
+
+
+def of_models(find: Callable[[Surveyed], Iterable[Problem]]) -> Find:
+    """Return a function that finds causes in each model of a survey."""
+    return lambda found: (problem for one in found.models.values() for problem in find(one))
+
+
+def _about(one: Surveyed, sentence: str, **rest: Any) -> Problem:
+    rest.setdefault("command", f"manage.py stator explain {one.label}")
+    rest.setdefault("more", rest.get("count", 0) > COUNTED)
+    return Problem(rest.pop("code", ""), sentence, where=one.label, model=one.model._meta.label_lower, **rest)
+
+
+def _all(one: Surveyed, label: str, condition: str, action: str = "") -> AdminAction:
+    return AdminAction(label, one.model._meta.label_lower, action, query=(("condition", condition),))
+
+
+# Workers
+
+
+def no_worker(one: Surveyed) -> Iterator[Problem]:
+    """Find a model whose objects wait and that no live worker serves."""
+    if not one.needs_worker:
+        return
+    states = one.depths.automatic
+    ready = sum(state.ready for state in states)
+    what = _waits(ready) if ready else "objects are due"
+    yield _about(
+        one, f"{what}, but no live worker serves it; start runstator{_effects(states)}", count=ready,
+        since=_longest(states), remedy="start manage.py runstator",
+        command="manage.py runstator",
+    )  # fmt: skip
+
+
+def silent_workers(found: Survey) -> Iterator[Problem]:
+    """Find workers that fell silent while they held objects."""
+    for hand in found.crew.missed:
+        counts = {label: list(runs) for label, runs in groupby(sorted(hand.runs, key=_label), _label)}
+        held = ", ".join(f"{len(runs):,} of {found.models[label].label}" for label, runs in counts.items())
+        actions = tuple(
+            AdminAction("Unlock", label, "stator_unlock", tuple(held.pk for _, held in runs[:SHOWN]))
+            for label, runs in counts.items()
+        )
+        label, runs = next(iter(counts.items()))
+        keys = _keys(held.pk for _, held in runs[:SHOWN])
+        yield Problem(
+            "", f"{hand.worker.host}, process {hand.worker.pid}, is silent for {span(hand.heard)} and {hand.end}; "
+            f"it holds {counted(len(hand.runs), 'object')} ({held}), which live workers take over {_expiry(hand)}",
+            {"worker": hand.worker.pk}, where=f"worker {hand.worker.pk}", count=len(hand.runs), since=hand.heard,
+            remedy="Make sure that the process is gone; start manage.py runstator if no other worker is live.",
+            actions=actions, command=f"manage.py stator unlock {found.models[label].label} {keys}",
+        )  # fmt: skip
+
+
+def deaf_workers(found: Survey) -> Iterator[Problem]:
+    """Find live workers that receive no notifications."""
+    interval = span(load_settings().POLL_INTERVAL)
+    for hand in found.crew.workers:
+        if hand.status == "alive" and hand.deaf:
+            yield Problem(
+                "", f"{hand.worker.host}, process {hand.worker.pid}, receives no notifications, so it finds new "
+                f"objects by polls, up to {interval} late: {'; '.join(hand.deaf.values())}",
+                {"worker": hand.worker.pk}, "mend what the message says; behind a pooler set LISTEN_DSN to a direct "
+                "connection, or NOTIFY to False", where=f"worker {hand.worker.pk}", command="manage.py stator workers",
+            )  # fmt: skip
+
+
+def _label(run: tuple[str, Any]) -> str:
+    return run[0]
+
+
+def _expiry(hand: Hand) -> str:
+    left = max(-held.late for _, held in hand.runs)
+    return f"after their leases, within {span(left)}" if left > 0 else "now: their leases are over"
+
+
+def late_leases(found: Survey) -> Iterator[Problem]:
+    """Find leases that ran out and that nobody has taken over."""
+    patience = 2 * load_settings().REAP_INTERVAL + 1
+    silent = {id(held) for hand in found.crew.missed for _, held in hand.runs}
+    for one in found.models.values():
+        late = [held for held in one.depths.held if held.late > patience and id(held) not in silent]
+        if late:
+            keys = tuple(held.pk for held in late[:SHOWN])
+            yield _about(
+                one, f"{counted(len(late), 'lease')} expired and not taken over: the holder died or hangs",
+                count=len(late), since=max(held.late for held in late), remedy="start manage.py runstator, or unlock",
+                actions=(AdminAction("Unlock", one.model._meta.label_lower, "stator_unlock", keys),),
+                command=f"manage.py stator unlock {one.label} {_keys(keys)}",
+            )  # fmt: skip
+
+
+def versions(one: Surveyed) -> Iterator[Problem]:
+    """Find that live workers and this process have different graphs."""
+    label = one.model._meta.label
+    return differing(label, one.versions, "versions of its graph run", "in options or transitions")
+
+
+def differing(label: str, found: Collection[Version], what: str, how: str = "") -> Iterator[Problem]:
+    """Yield a problem if several of these versions run; for ``what`` and ``how`` see :func:`compared`."""
+    if sentence := compared(found, what, how):
+        yield Problem(
+            "versions", sentence.rstrip("."), where=label, model=label.lower(),
+            remedy="restart the processes that run the old code; until then each works only on what it knows",
+        )  # fmt: skip
+
+
+# Objects
+
+
+def quarantined(one: Surveyed) -> Iterator[Problem]:
+    """Find objects in quarantine."""
+    if count := one.depths.quarantined:
+        them = "it" if count == 1 else "them"
+        yield _about(
+            one, f"{told(count)} quarantined: workers died while they attempted {them}", count=count,
+            actions=(_all(one, "Retry", "quarantined", "stator_retry"),),
+            remedy="find out what ended the workers, then retry",
+            command=f"manage.py stator retry {one.label} --quarantined",
+        )  # fmt: skip
+
+
+def unknown_states(one: Surveyed) -> Iterator[Problem]:
+    """Find objects in states that this code does not know."""
+    # Workers move objects with a former name of a state.
+    renames = graph_of(one.model).renames
+    unknown = {name: count for name, count in one.depths.unknown_states.items() if name not in renames}
+    nobodys = {name: count for name, count in unknown.items() if name not in one.knowing}
+    theirs = {name: count for name, count in unknown.items() if name in one.knowing}
+    if count := sum(nobodys.values()):
+        # The list has both, and only these are lost.
+        move = _all(one, f"Move{ELLIPSIS}", "unknown", "stator_move")
+        names = sorted(nobodys)
+        yield _about(
+            one, f"{told(count)} in a state that neither this code nor a live worker knows: {', '.join(names[:SHOWN])}",
+            count=count, remedy="deploy the code that has the state, or move them by hand",
+            numbers={"states": names}, actions=(_all(one, "List", "unknown") if theirs else move,),
+            command=f"manage.py stator move {one.label} STATE --state {quote(names[0])} --reason WHY",
+        )  # fmt: skip
+    if count := sum(theirs.values()):
+        who = listed([f"{name} ({listed(one.knowing[name])})" for name in sorted(theirs)])
+        yield _about(
+            one, f"{told(count)} in a state that this code does not know, but live workers do: {who}",
+            level=WARNING, count=count, numbers={"states": sorted(theirs)},
+            actions=(_all(one, "List", "unknown"),), remedy="wait; if these workers stop for good, move them by hand",
+        )  # fmt: skip
+
+
+def stuck(one: Surveyed) -> Iterator[Problem]:
+    """Find objects that are in their state for longer than expected."""
+    there = [state for name, state in one.depths.states.items() if state.stuck and name not in covered(one)]
+    states = [state for state in there if state.stuck > _told_as_waiting(one, state)]
+    if states:
+        count, names = sum(state.stuck for state in states), ", ".join(state.name for state in states)
+        oldest = max(state.oldest or 0.0 for state in states)
+        yield _about(
+            one, f"{told(count, any(state.cut for state in states))} later than expected in {names}, "
+            f"up to {span(oldest)}", count=count, since=oldest, actions=(_all(one, "List", "stuck"),),
+        )  # fmt: skip
+
+
+def slow(one: Surveyed) -> Iterator[Problem]:
+    """Find objects that have been due for long although a worker is alive."""
+    # Without a worker that is known to the framework, the model itself says who serves it.
+    free = [state for state in one.depths.automatic if state.name not in covered(one)]
+    states = [state for state in free if (state.longest_wait or 0.0) > TOO_LONG]
+    ready = sum(state.ready for state in states)
+    # Quarantined objects stay in the line.
+    if states and not one.needs_worker and not 0 < ready <= one.depths.quarantined:
+        many = _waits(ready) if ready else "objects are due"
+        yield _about(
+            one, f"{many} in {', '.join(state.name for state in states)}; the first has waited "
+            f"{span(_longest(states) or 0.0)}, and {counted(one.live, 'live worker')} "
+            f"{'has' if one.live == 1 else 'have'} not taken it", count=ready,
+            since=_longest(states), actions=(_all(one, "List", "overdue"),),
+            remedy="start more workers, or look for attempts that take long",
+        )  # fmt: skip
+
+
+def full_limits(one: Surveyed) -> Iterator[Problem]:
+    """Find states whose limit holds up others."""
+    for state in _full(one):
+        held = sorted((held for held in one.depths.held if held.state == state.name), key=lambda held: -held.running)
+        limit, pks = state.limit, tuple(held.pk for held in held[:SHOWN])
+        yield _about(
+            one, f"{_waits(state.ready)} in {state.name}: limit "
+            f"{len(held):,} of {limit:,}{_effects([state])}", count=state.ready, since=state.waited,
+            detail=f"held by {_hashed(pks)}, the longest for {span(held[0].running)}" if held else "",
+            actions=(
+                _all(one, "List", "leased"),
+                AdminAction(f"Unlock{ELLIPSIS}", one.model._meta.label_lower, "stator_unlock", pks),
+            ),
+            numbers={"limit": limit, "claimed": len(held)},
+            remedy="unlock attempts that hang; else wait, or have a developer raise the limit",
+            command=f"manage.py stator unlock {one.label} {_keys(pks)}",
+        )  # fmt: skip
+
+
+def failing(one: Surveyed) -> Iterator[Problem]:
+    """Find failing objects, by their error."""
+    failing = [group for group in one.groups if group.failing]
+    for group in failing[:SHOWN]:
+        count = len(group.failing)
+        yield _about(
+            one, f"{count:,} failing in {group.state} with {group.error}", detail=group.message.partition("\n")[0],
+            count=count, numbers={"fingerprint": group.fingerprint, "attempts": group.attempts},
+            command=f"manage.py stator retry {one.label} --error {group.fingerprint} --per-minute 60",
+        )  # fmt: skip
+    named = sum(len(group.failing) for group in failing[:SHOWN])
+    if (rest := one.depths.failing - named) > 0:
+        yield _about(
+            one, f"{told(rest)} {'more ' if named else ''}failing", count=rest,
+            actions=(_all(one, "List", "failing"),), command=f"manage.py stator retry {one.label} --failed",
+        )  # fmt: skip
+
+
+def far_future(one: Surveyed) -> Iterator[Problem]:
+    """Find objects that are due only in the far future."""
+    if not (count := one.depths.far.total()):
+        return
+    names, first = ", ".join(sorted(one.depths.far)), one.depths.far_first
+    pks = tuple(far.pk for far in first)
+    label = one.model._meta.label_lower
+    named = [AdminAction("Retry now", label, "stator_retry", pks)] if count <= len(pks) else []
+    yield _about(
+        one, f"{told(count)} in {names} {'is' if count == 1 else 'are'} due in more than a year"
+        f"{f', the first in {span(first[0].due)}' if first else ''}", count=count,
+        detail=_hashed(pks), actions=(*named, _all(one, "List", "far")),
+        remedy="if the due time is wrong, retry; if it is meant, give the state an expect_within as long",
+        command=f"manage.py stator retry {one.label} {_keys(pks)}",
+    )  # fmt: skip
+
+
+def waiting(one: Surveyed) -> Iterator[Problem]:
+    """Find objects for which others have waited for too long."""
+    for each in [each for each in one.waiters if _waits_too_long(one, each)][:SHOWN]:
+        label, what = each.model._meta.label, "ended in" if each.ended else "is in"
+        many = f"{told(each.count, each.more)} {'waits' if each.count == 1 else 'wait'}"
+        *others, last = each.until
+        until = f"{', '.join(others)} or {last}" if others else last
+        never = "; it does not get further by itself" if each.ended else ""
+        yield _about(
+            one, f"{many} in {each.waiting_in} for one {label}, which {what} {each.state}; the first has waited "
+            f"{span(each.longest)}", level=ERROR if each.ended else WARNING, count=each.count, more=each.more,
+            detail=f"#{each.pk} has to be in {until}{never}", since=each.longest,
+            numbers={"awaited": each.model._meta.label_lower, "pk": each.pk, "until": list(each.until)},
+            actions=(AdminAction(f"Move{ELLIPSIS}", each.model._meta.label_lower, "stator_move", (each.pk,)),),
+            remedy="find out what keeps it there, or move it",
+            command=f"manage.py stator move {label} STATE {_keys([each.pk])} --reason WHY",
+        )  # fmt: skip
+
+
+def _told_as_waiting(one: Surveyed, state: InState) -> int:
+    return sum(each.count for each in one.waiters if each.waiting_in == state.name and _waits_too_long(one, each))
+
+
+def _waits_too_long(one: Surveyed, each: Waiters) -> bool:
+    state = one.depths.states[each.waiting_in].state
+    most = (state.expect_within if state else None) or FORGOTTEN
+    return each.ended or each.longest > most
+
+
+def _keys(pks: Iterable[Any]) -> str:
+    """Return keys as arguments of a command."""
+    return " ".join(quote(str(pk)) for pk in pks)
+
+
+def _hashed(pks: Sequence[Any]) -> str:
+    return ", ".join(f"#{pk}" for pk in pks[:5]) + (", ..." if len(pks) > 5 else "")
+
+
+# Pauses
+
+
+def paused(found: Survey) -> Iterator[Problem]:
+    """Find pauses."""
+    for pause in found.pauses:
+        if (one := found.models.get(pause.model_label)) is not None:
+            yield _of_pause(one, pause)
+
+
+def _of_pause(one: Surveyed, pause: Any) -> Problem:
+    age = seconds_of(pause.read_at - pause.created)
+    states = [] if pause.where else [state for state in one.depths.automatic if pause.state in ("", state.name)]
+    ready = sum(state.ready for state in states)
+    waiting = f"; {_waits(ready)}" if ready else ""
+    by = f" by {pause.actor}" if pause.actor else ""
+    until = f", until {pause.until:%Y-%m-%d %H:%M %Z}" if pause.until else ", without an end"
+    why = f" ({pause.reason})" if pause.reason else ""
+    where = "".join(f" --where {quote(f'{name}={json.dumps(value)}')}" for name, value in pause.where.items())
+    return _about(
+        one, f"paused: {_paused_part(pause)}{by} for {span(age)}{until}{why}{waiting}{_effects(states)}",
+        code="stale_pause" if age > FORGOTTEN and pause.until is None else "", detail=_paused_objects(pause),
+        count=ready, since=age, numbers={"pause": pause.pk},
+        actions=(AdminAction("Resume", Pause._meta.label_lower, "stator_end", (pause.pk,)),),
+        command=f"manage.py stator resume {one.label}{f' --state {pause.state}' if pause.state else ''}{where}",
+    )  # fmt: skip
+
+
+def _paused_part(pause: Pause) -> str:
+    if isinstance(named := pause.where.get(NAMED), list):
+        return counted(len(named), "object")
+    if pause.where:
+        return f"some objects{f' in {pause.state}' if pause.state else ''}"
+    return pause.state or "all states"
+
+
+def _paused_objects(pause: Pause) -> str:
+    if isinstance(named := pause.where.get(NAMED), list):
+        return _hashed(named)
+    return ", ".join(f"{name}={value}" for name, value in pause.where.items())
+
+
+# Effects of a cause
+
+
+def covered(one: Surveyed) -> set[str]:
+    """Return the automatic states whose objects wait because of another problem, which tells of that."""
+    names = {state.name for state in one.depths.automatic}
+    whole = {pause.state for pause in one.pauses if not pause.where}
+    unserved = any(problem.level == ERROR for problem in one.unserved)
+    if one.needs_worker or "" in whole or unserved:
+        return names
+    return names & (whole | {state.name for state in _full(one)} | {name for own in one.own for name in own.covers})
+
+
+def _full(one: Surveyed) -> list[InState]:
+    return [
+        state
+        for state in one.depths.automatic
+        if state.limit and state.leased >= state.limit and (state.waited or 0.0) > TOO_LONG
+    ]
+
+
+def _effects(states: list[InState]) -> str:
+    """Return what a cause did to the objects in some states, as the end of a sentence."""
+    longest, late = _longest(states), sum(state.stuck for state in states)
+    said = f"; the first has waited {span(longest)}" if longest is not None and longest > TOO_LONG else ""
+    return f"{said}; {told(late)} later than expected" if late else said
+
+
+def _longest(states: list[InState]) -> float | None:
+    return max((wait for state in states if (wait := state.longest_wait) is not None), default=None)
+
+
+def _waits(count: int) -> str:
+    return f"{told(count)} {'waits' if count == 1 else 'wait'}"

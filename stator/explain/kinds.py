@@ -1,0 +1,265 @@
+"""The table of kinds: what can be wrong with one object or with many, how to find it, and who reports it."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any
+
+from django.db.models import Exists, OuterRef, Q
+from django.db.models.functions import Coalesce
+
+from stator.explain import causes, sentences
+from stator.explain.causes import Find, of_models
+from stator.explain.facts import Facts
+from stator.explain.many import Many
+from stator.explain.problem import ERROR, OK, WARNING, Problem
+from stator.explain.sentences import Said
+from stator.explain.survey import Survey
+from stator.rows.clock import Now
+from stator.rows.meta import graph_of
+from stator.rows.reports import reports_of
+from stator.rows.waits import waiting
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemKind:
+    """A kind of problem: how to find it, and how those who report problems treat it.
+
+    Of one object, as ``explain()`` reports it: ``holds`` says whether it has the problem, whatever others it has, and
+    ``rows`` returns the rows that have it, among rows for which no earlier kind holds. ``sentences`` is called only for
+    an object for which it holds. ``keeps``: a phrase for objects that are due and that it keeps from their attempt.
+
+    Of many: ``find`` yields one problem for each cause in a survey; with ``model``, a label in lower case, only if that
+    model is among the surveyed ones. ``level`` is that of problems without one. ``rank``: its place among those of its
+    level, the worst first. ``doctor`` reports it as ``check``, by default the code, and exits with 1 if it ``fails``.
+    ``section``: the part of the overview that has more.
+    """
+
+    code: str
+    _: KW_ONLY
+    holds: Callable[[Facts], bool] | None = None
+    rows: Callable[[Many], Q] | None = None
+    sentences: Callable[[Facts], Iterator[Said]] | None = None
+    remedy: str = ""
+    keeps: str = ""
+    find: Find | None = None
+    model: str = ""
+    level: str = ""
+    rank: int = 100
+    check: str = ""
+    fails: bool = False
+    section: str = ""
+
+    def reasons(self, facts: Facts) -> Iterator[Problem]:
+        """Yield the reasons of this kind why one object is not moving."""
+        if self.holds is not None and self.sentences is not None and self.holds(facts):
+            for sentence, numbers in self.sentences(facts):
+                yield Problem(self.code, sentence, numbers, self.remedy)
+
+    def found_in(self, survey: Survey) -> Iterator[Problem]:
+        """Yield its problems in a survey, each with a code and a level."""
+        if self.find is not None and (not self.model or self.model in survey.models):
+            for one in self.find(survey):
+                yield replace(one, code=one.code or self.code, level=one.level or self.level)
+
+
+NO_ROWS = Q(pk__in=[])
+
+
+def said_lately() -> dict[str, Any]:
+    """Return the lookups for the reason that a handler gave at the latest attempt, which later ones may not repeat."""
+    latest = Coalesce(OuterRef("state_attempted"), OuterRef("state_changed"))
+    return {"error": "", "state": OuterRef("state"), "at__gte": latest}
+
+
+# Those of one object come first, the most decisive first.
+KINDS: list[ProblemKind] = [
+    ProblemKind("gone", remedy="Nothing to do."),
+    ProblemKind(
+        "terminal",
+        holds=lambda facts: facts.state is not None and facts.state.terminal,
+        rows=lambda many: Q(state__in=[state.name for state in graph_of(many.model).terminal_states]),
+        sentences=sentences.terminal,
+        remedy="Nothing to do. To process it again, move it to another state.",
+    ),
+    ProblemKind(
+        "other_version",
+        holds=lambda facts: facts.state is None and bool(facts.knowing),
+        rows=lambda many: Q(state__in=many.newer),
+        sentences=sentences.other_version,
+        remedy="Wait. If that worker is stopped for good, move it to a state that this code knows.",
+    ),
+    ProblemKind(
+        "unknown_state",
+        holds=lambda facts: facts.state is None and not facts.knowing,
+        rows=lambda many: ~Q(state__in=list(graph_of(many.model).states)),
+        sentences=sentences.unknown_state,
+        remedy="Move it to an existing state, or ask a developer about the state that was removed.",
+        level=ERROR,
+        rank=5,
+        find=of_models(causes.unknown_states),
+        check="states",
+    ),
+    ProblemKind(
+        "lease_lost",
+        holds=lambda facts: facts.lease_over,
+        rows=lambda many: Q(state_claim__isnull=False, state_locked_until__lte=Now()),
+        sentences=sentences.lease_lost,
+        remedy="Wait a moment: workers take it over.",
+    ),
+    ProblemKind(
+        "leased",
+        holds=lambda facts: facts.claimed and not facts.lease_over,
+        rows=lambda many: Q(state_claim__isnull=False),
+        sentences=sentences.leased,
+        remedy="Wait. If that worker is cut off or was killed, its lease expires by itself; unlock to end it now.",
+    ),
+    ProblemKind(
+        "quarantined",
+        holds=lambda facts: facts.quarantined and not facts.claimed,
+        rows=lambda many: many.automatic & Q(state_crashes__gte=many.settings.MAX_CRASHES),
+        sentences=sentences.quarantined,
+        remedy="Find out what ended its workers, then retry it to release it.",
+        level=ERROR,
+        rank=4,
+        find=of_models(causes.quarantined),
+        keeps="in quarantine",
+    ),
+    ProblemKind(
+        "paused",
+        holds=lambda facts: bool(facts.pauses),
+        rows=lambda many: many.paused,
+        sentences=sentences.paused,
+        remedy="Ask the person who paused it, then resume.",
+        level=WARNING,
+        find=causes.paused,
+        rank=6,
+        keeps="paused",
+    ),
+    ProblemKind(
+        "external",
+        holds=lambda facts: facts.state is not None and not (facts.state.terminal or facts.automatic),
+        rows=lambda many: ~many.automatic,
+        sentences=sentences.external,
+        remedy="Check the program or person that should move it. If that is done or will not come, move it by hand.",
+    ),
+    ProblemKind(
+        "waits_for",
+        holds=lambda facts: bool(facts.awaited),
+        rows=lambda many: waiting(many.model, many.using),
+        sentences=sentences.waits_for,
+        remedy="Check the object that it waits for.",
+        keeps="waiting for other objects",
+    ),
+    ProblemKind(
+        "backoff",
+        holds=lambda facts: facts.rests and facts.failed,
+        rows=lambda many: many.waiting & Q(state_failures__gt=0),
+        sentences=sentences.backoff,
+        remedy="Read the error. After you have fixed its cause, retry now to skip the wait.",
+    ),
+    ProblemKind(
+        "last_said",
+        holds=lambda facts: facts.rests and not facts.failed and facts.said,
+        rows=lambda many: Q(many.waiting, Exists(reports_of(many.model, many.using, **said_lately()))),
+        sentences=sentences.last_said,
+        remedy="Check what it waits for; retry now to attempt it at once.",
+    ),
+    ProblemKind(
+        "not_due",
+        holds=lambda facts: facts.rests and not facts.failed,
+        rows=lambda many: many.waiting,
+        sentences=sentences.not_due,
+        remedy="Wait, or retry now.",
+    ),
+    ProblemKind(
+        "no_worker",
+        holds=lambda facts: facts.needs_worker and not facts.workers,
+        rows=lambda many: NO_ROWS if many.served else ~NO_ROWS,
+        sentences=sentences.no_worker,
+        remedy="Start a worker: manage.py runstator. Nothing moves until then.",
+        level=ERROR,
+        rank=0,
+        find=of_models(causes.no_worker),
+        fails=True,
+        section="workers",
+        keeps="without a live worker",
+    ),
+    ProblemKind(
+        "crashed",
+        holds=lambda facts: facts.in_line and facts.row["state_crashes"] >= facts.settings.alone_from,
+        rows=lambda many: Q(state_ready=True, state_crashes__gte=many.settings.alone_from),
+        sentences=sentences.crashed,
+        remedy="Wait: only a few such objects are attempted at a time. Find out what ended its workers.",
+    ),
+    ProblemKind(
+        "at_limit",
+        holds=lambda facts: facts.in_line and facts.limit is not None and facts.running >= facts.limit,
+        rows=lambda many: Q(state_ready=True, state__in=many.full),
+        sentences=sentences.at_limit,
+        remedy="Wait, or ask a developer to raise the limit.",
+        keeps="at the limit of their state",
+    ),
+    ProblemKind(
+        "in_line",
+        holds=lambda facts: facts.in_line,
+        rows=lambda many: Q(state_ready=True),
+        sentences=sentences.in_line,
+        remedy="Wait. If the line is long and grows, start more workers.",
+    ),
+    ProblemKind(
+        "due",
+        holds=lambda facts: facts.in_turn and not facts.ready,
+        rows=lambda many: Q(state_ready=False),
+        sentences=sentences.due,
+        remedy="Wait a moment. If nothing happens, look at the workers.",
+    ),
+    # The kinds below are about many objects, or about workers.
+    ProblemKind("silent_worker", level=ERROR, rank=2, find=causes.silent_workers, fails=True, section="workers"),
+    ProblemKind("late_leases", level=ERROR, rank=3, find=causes.late_leases, fails=True, section="workers"),
+    ProblemKind("stuck", level=ERROR, rank=6, find=of_models(causes.stuck), section="stuck"),
+    ProblemKind("slow", level=ERROR, rank=7, find=of_models(causes.slow)),
+    ProblemKind("full_limit", level=WARNING, rank=1, find=of_models(causes.full_limits)),
+    ProblemKind("waiting", level=WARNING, rank=2, find=of_models(causes.waiting)),
+    ProblemKind("far_future", level=WARNING, rank=3, find=of_models(causes.far_future)),
+    ProblemKind("deaf_worker", level=WARNING, rank=4, find=causes.deaf_workers, section="workers"),
+    ProblemKind("versions", level=WARNING, rank=5, find=of_models(causes.versions), section="workers"),
+    ProblemKind("failing", level=WARNING, rank=7, find=of_models(causes.failing), section="errors"),
+]
+
+# The kinds that apps have added.
+_added: list[ProblemKind] = []
+
+
+def add_problem_kind(kind: ProblemKind) -> None:
+    """Add a kind of problem; an app does so in its ``ready()``."""
+    if kind not in _added:
+        _added.append(kind)
+
+
+def kind_of(code: str) -> ProblemKind:
+    """Return the kind with a code; a reason of a project's own has none, and keeps objects from their attempt."""
+    own = ProblemKind(code, keeps=code.replace("_", " "))
+    return next((kind for kind in (*KINDS, *_added) if kind.code == code), own)
+
+
+def knows_own_workers(label: str) -> bool:
+    """Return whether an app finds out itself which objects of a model are served, as by workers of its own."""
+    return any(kind.model == label and kind.code == "unserved" for kind in _added)
+
+
+def problems_of_apps(found: Survey) -> Iterator[tuple[str, Problem]]:
+    """Yield what the kinds of apps find, each with the model of its kind; this may read from the database."""
+    for kind in _added:
+        yield from ((kind.model, one) for one in kind.found_in(found))
+
+
+def problems_in(found: Survey) -> list[Problem]:
+    """Return the problems of one database, the worst first; reads nothing."""
+    own = [problem for one in found.models.values() for problem in one.own]
+    made = [problem for kind in KINDS for problem in kind.found_in(found)]
+    return in_order(problem for problem in (*made, *own) if problem.level != OK)
+
+
+def in_order(found: Iterable[Problem]) -> list[Problem]:
+    """Return problems, the worst first."""
+    return sorted(found, key=lambda one: (one.level != ERROR, kind_of(one.code).rank, -one.count, one.where))

@@ -1,0 +1,297 @@
+"""What is known of the models of one database: the numbers from which problems are found. ``overview`` reads them."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Model
+
+from stator.explain.problem import Problem
+from stator.graph.durations import span
+from stator.graph.states import State
+from stator.rows.pauses import Pause
+from stator.rows.versions import Version
+from stator.rows.workers import Worker
+
+# Rows are counted up to this number, for each state and for ready rows.
+COUNTED = 10_000
+
+# Workers that are shown, live ones first, and objects that are listed for one worker, those that run longest.
+SHOWN, NAMED = 50, 3
+
+
+def told(count: int, cut: bool = False) -> str:
+    """Return a count as text: ``10,000+`` if the count ended at the limit."""
+    return f"{min(count, COUNTED):,}+" if cut or count > COUNTED else f"{count:,}"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An object that a worker holds: for how many seconds it is in its state, is attempted, and lacks a lease.
+
+    ``late`` is above 0 after its lease's end.
+    """
+
+    pk: object
+    state: str
+    token: UUID
+    age: float
+    running: float
+    late: float
+
+
+@dataclass(frozen=True, slots=True)
+class Stuck:
+    """An object that is in its state for longer than expected; ``age`` in seconds."""
+
+    pk: object
+    state: str
+    age: float
+
+
+@dataclass(frozen=True, slots=True)
+class Far:
+    """An object that is due in the far future; ``due`` in seconds from now."""
+
+    pk: object
+    due: float
+
+
+@dataclass(slots=True)
+class InState:
+    """The objects in one state. ``oldest``: the longest stay in seconds. ``cut``: the counts ended at a limit."""
+
+    name: str
+    state: State | None = None
+    ready: int = 0
+    resting: int = 0
+    leased: int = 0
+    stuck: int = 0
+    oldest: float | None = None
+    # Seconds since the first ready object was due, and the first that is due and not marked ready.
+    waited: float | None = None
+    unmarked: float | None = None
+    cut: bool = False
+
+    @property
+    def count(self) -> int:
+        """The number of objects in the state."""
+        return self.ready + self.resting + self.leased
+
+    @property
+    def heat(self) -> int:
+        """From 0 (fine) to 3 (far too long), by ``expect_within``; always 0 without it."""
+        expected = self.state.expect_within if self.state else None
+        if self.oldest is None or not expected or not (self.state and self.state.automatic):
+            return 3 if self.stuck else 0
+        return sum(self.oldest > share * expected for share in (0.25, 0.5, 1.0))
+
+    @property
+    def limit(self) -> int:
+        """How many of its objects may be claimed at once; 0 for any number."""
+        return (self.state.concurrency or 0) if self.state else 0
+
+    @property
+    def longest_wait(self) -> float | None:
+        """Seconds since the first object was due that is not claimed; None if there is none."""
+        return max((wait for wait in (self.waited, self.unmarked) if wait is not None), default=None)
+
+
+@dataclass(slots=True)
+class Depths:
+    """A model: its states, its ready objects and how long the first has waited, held and stuck objects."""
+
+    states: dict[str, InState]
+    ready: int = 0
+    waited: float | None = None
+    quarantined: int = 0
+    # The number of objects whose latest attempt failed and that nobody holds.
+    failing: int = 0
+    # The number of objects in each state that this code does not know.
+    unknown_states: Counter[str] = field(default_factory=Counter)
+    held: list[Held] = field(default_factory=list)
+    stuck: list[Stuck] = field(default_factory=list)
+    # The number of objects in each state that are due in the far future, and the first of them.
+    far: Counter[str] = field(default_factory=Counter)
+    far_first: list[Far] = field(default_factory=list)
+
+    @property
+    def automatic(self) -> list[InState]:
+        """The states whose objects workers attempt."""
+        return [one for one in self.states.values() if one.state is not None and one.state.automatic]
+
+    @property
+    def unknown(self) -> int:
+        """The number of objects in states that this code does not know."""
+        return self.unknown_states.total()
+
+    @property
+    def unmarked(self) -> float | None:
+        """Seconds since the first object was due that is not marked ready; None if there is none."""
+        return max((one.unmarked for one in self.states.values() if one.unmarked is not None), default=None)
+
+    @property
+    def leased(self) -> int:
+        """The number of objects that workers hold."""
+        return sum(one.leased for one in self.states.values())
+
+    @property
+    def late(self) -> int:
+        """The number of leases that ran out and are not ended yet."""
+        return sum(one.late > 0 for one in self.held)
+
+    @property
+    def stuck_count(self) -> int:
+        """The number of objects that are known to be stuck."""
+        return sum(one.stuck for one in self.states.values())
+
+
+@dataclass(slots=True)
+class Group:
+    """Errors of one model, of one type, raised at one place. ``failing``: keys of objects that still fail.
+
+    ``retried``: how many were told to try again and were not attempted since. ``gave_up``: how many are in the state
+    that objects enter after too many errors.
+    """
+
+    label: str
+    fingerprint: str
+    error: str
+    state: str
+    message: str = ""
+    latest: float = 0.0
+    count: int = 0
+    attempts: int = 0
+    failing: list[object] = field(default_factory=list)
+    retried: int = 0
+    gave_up: int = 0
+
+
+@dataclass(slots=True)
+class Waiters:
+    """Rows in one state that wait for one object of another model: ``count`` of them, the first for ``longest`` s.
+
+    ``model``, ``pk`` and ``state`` are of the awaited object; ``until``: the states that end the waiting. ``ended``: it
+    is in a terminal state, so it never gets to one of them.
+    """
+
+    model: type[Model]
+    pk: object
+    state: str
+    until: tuple[str, ...]
+    waiting_in: str
+    ended: bool
+    count: int = 0
+    more: bool = False
+    longest: float = 0.0
+
+
+def death(ending: str) -> str:
+    """Return what to call a silent worker: surely dead if it is known how its process ended."""
+    return f"dead ({ending})" if ending else "probably dead"
+
+
+@dataclass(slots=True)
+class Hand:
+    """One worker, with the seconds it was up and since its last heartbeat; ``runs`` has labels and objects."""
+
+    worker: Worker
+    status: str
+    since: float
+    heard: float
+    runs: list[tuple[str, Held]] = field(default_factory=list)
+    # Why no notifications reach it, by its name of the database.
+    deaf: dict[str, str] = field(default_factory=dict)
+    # How its process ended as a phrase, if the one that replaced it has told.
+    ending: str = ""
+
+    @property
+    def end(self) -> str:
+        """How its process ended for people."""
+        return death(self.ending)
+
+    @property
+    def is_missed(self) -> bool:
+        """Whether it fell silent and holds objects."""
+        return self.status == "gone" and bool(self.runs)
+
+    @property
+    def told(self) -> str:
+        """Its status for people."""
+        if self.status != "gone":
+            return self.status
+        return f"silent for {span(self.heard)}, {self.end}{f', holds {len(self.runs):,}' if self.runs else ''}"
+
+    @property
+    def shown(self) -> list[tuple[str, Held]]:
+        """The objects that run longest."""
+        return sorted(self.runs, key=lambda run: -run[1].running)[:NAMED]
+
+
+@dataclass(slots=True)
+class Crew:
+    """Worker processes of one database. ``live``: the number of live workers that serve a model, by its label."""
+
+    workers: list[Hand] = field(default_factory=list)
+    live: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def shown(self) -> list[Hand]:
+        """The workers that are shown: dead ones that hold objects, then live ones."""
+        return sorted(self.workers, key=lambda hand: not hand.is_missed)[:SHOWN]
+
+    @property
+    def missed(self) -> list[Hand]:
+        """The workers that fell silent and hold objects."""
+        return [hand for hand in self.workers if hand.is_missed]
+
+
+@dataclass(frozen=True, slots=True)
+class Surveyed:
+    """One model: its depths, active pauses, number of live workers, errors and what waits.
+
+    ``versions``: those of its graph, in live workers and here. ``knowing``: the states that only others know, each with
+    the names of the live workers that do. ``own``: the problems that the kinds of the model itself have found.
+    """
+
+    # A ``StatorModel``, whose module imports this one.
+    model: type[Any]
+    using: str
+    depths: Depths
+    pauses: list[Pause]
+    live: int
+    groups: list[Group] = field(default_factory=list)
+    versions: list[Version] = field(default_factory=list)
+    knowing: dict[str, list[str]] = field(default_factory=dict)
+    waiters: list[Waiters] = field(default_factory=list)
+    own: list[Problem] = field(default_factory=list)
+
+    @property
+    def label(self) -> str:
+        """The label of the model, as in ``manage.py stator``."""
+        return str(self.model._meta.label)
+
+    @property
+    def unserved(self) -> list[Problem]:
+        """The groups of its ready objects that no worker process serves, which the model itself knows."""
+        return [one for one in self.own if "group" in one.numbers]
+
+    @property
+    def needs_worker(self) -> bool:
+        """Whether objects are ready or due and no worker serves the model; it may know workers of its own."""
+        known = not self.unserved or any(one.numbers["reason"] == "no_worker" for one in self.unserved)
+        waits = bool(self.depths.ready) or self.depths.unmarked is not None
+        return not self.live and waits and known
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """The models of one database by label, and its workers. ``older_errors``: there are errors in no group."""
+
+    using: str
+    models: dict[str, Surveyed]
+    crew: Crew
+    pauses: list[Pause]
+    groups: list[Group]
+    older_errors: bool

@@ -1,0 +1,64 @@
+"""Conditions in which operators look for rows, found by indexes even if few of millions of rows match."""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from django.db.models import Model, QuerySet
+
+from stator.overview.depths import far_future, outside
+from stator.querysets import OVERDUE, OperatorQuerySet
+from stator.rows import columns
+from stator.rows.meta import graph_of
+
+Parts = Callable[[OperatorQuerySet[Model]], Iterator[QuerySet[Model]]]
+
+
+def _stuck(rows: OperatorQuerySet[Model]) -> Iterator[QuerySet[Model]]:
+    """Yield stuck rows: resting ones by state, in ranges of the index ``st_rest``; then ready ones, then held ones."""
+    for state in graph_of(rows.model).states.values():
+        if state.expect_within:
+            late = _resting(rows).filter(state=state.name, state_changed__lte=columns.after(-state.expect_within))
+            yield late.filter(state_next_attempt=None).order_by("state_changed")
+            yield late.filter(state_next_attempt__isnull=False).order_by("state_next_attempt", "state_changed")
+    yield rows.stuck().filter(state_ready=True)
+    yield rows.stuck().leased()
+
+
+def _overdue(rows: OperatorQuerySet[Model]) -> Iterator[QuerySet[Model]]:
+    """Yield overdue rows: ready ones; then, by state, due ones that are not marked ready yet."""
+    yield rows.overdue().filter(state_ready=True)
+    since = columns.after(-OVERDUE)
+    for state in graph_of(rows.model).automatic_states:
+        resting = _resting(rows.overdue()).filter(state=state.name)
+        yield resting.filter(state_next_attempt=None, state_changed__lte=since).order_by("state_changed")
+        yield resting.filter(state_next_attempt__lte=since).order_by("state_next_attempt")
+
+
+def _unknown(rows: OperatorQuerySet[Model]) -> Iterator[QuerySet[Model]]:
+    """Yield rows in unknown states: resting ones, between the known states in the index ``st_rest``; ready; held."""
+    known = list(graph_of(rows.model).states)
+    yield _resting(rows.unknown()).filter(outside(known))
+    yield rows.unknown().filter(state_ready=True)
+    yield rows.unknown().leased()
+
+
+def _resting(rows: QuerySet[Model]) -> QuerySet[Model]:
+    return rows.filter(state_ready=False, state_claim=None)
+
+
+# The title and rows of each condition; if no single index has the rows, parts that indexes have.
+CONDITIONS: dict[str, tuple[str, Callable[[OperatorQuerySet[Model]], OperatorQuerySet[Model]], Parts | None]] = {
+    "ready": ("ready", OperatorQuerySet.ready, None),
+    "leased": ("leased", OperatorQuerySet.leased, None),
+    "failing": ("failing", OperatorQuerySet.failed, None),
+    "quarantined": ("quarantined", OperatorQuerySet.quarantined, None),
+    "stuck": ("stuck", OperatorQuerySet.stuck, _stuck),
+    "overdue": ("overdue", OperatorQuerySet.overdue, _overdue),
+    "far": ("due in over a year", far_future, None),
+    "unknown": ("in an unknown state", OperatorQuerySet.unknown, _unknown),
+}
+
+
+def parts_of(name: str, rows: OperatorQuerySet[Model]) -> Iterable[QuerySet[Model]]:
+    """Return the rows in a condition, in parts that indexes have."""
+    _, meant, parts = CONDITIONS[name]
+    return parts(rows) if parts else [meant(rows)]

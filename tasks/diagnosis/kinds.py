@@ -1,0 +1,25 @@
+"""The kinds of problems of queues, tasks and schedules, beside those that any managed model can have."""
+
+from stator.models import ProblemKind
+from tasks.diagnosis import queues, schedules, unserved_queues, versions
+
+TASK, SCHEDULE = "tasks.task", "tasks.schedule"
+
+KINDS = (
+    ProblemKind(
+        "unserved", model=TASK, find=unserved_queues.unserved, level="error", rank=1, check="served", fails=True
+    ),
+    ProblemKind("queue_paused", model=TASK, find=queues.paused, level="warning"),
+    ProblemKind("dead_letters", model=TASK, find=queues.dead_letters, level="warning"),
+    ProblemKind("versions", model=TASK, find=versions.versions, level="warning"),
+    ProblemKind("schedule_late", model=SCHEDULE, find=schedules.late_ticks, level="error", fails=True),
+    # Reasons of one task, from ``tasks.queue.explaining``: these keep it from its attempt, and the last three do not.
+    ProblemKind("claim_paused", keeps="in a paused queue"),
+    ProblemKind("no_named_worker", keeps="without a live worker of those that may run them"),
+    ProblemKind("action_unserved", keeps="without a live worker that has their action"),
+    ProblemKind("queue_unserved", keeps="without a live worker that serves their queue"),
+    ProblemKind("no_eligible_worker", keeps="without a live worker that may have them"),
+    ProblemKind("named_only"),
+    ProblemKind("part"),
+    ProblemKind("only_workers"),
+)

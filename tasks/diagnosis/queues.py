@@ -1,0 +1,99 @@
+"""Problems of queues: pauses with what waits behind them, and dead letters. Few statements, each with a limit."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from datetime import datetime
+from shlex import quote
+from typing import Any
+
+from django.db.models import Q, QuerySet
+
+from stator.graph.durations import seconds_of, span
+from stator.models import AdminAction, Now, Problem, Survey
+from tasks.diagnosis.schedules import late_schedules, publishes_nothing
+from tasks.models import Queue, Task
+from tasks.queue.figures import MOST, bounded_count, lines
+
+# Queues that are named, and paused queues that are read.
+SHOWN, MOST_QUEUES = 20, 200
+
+
+def paused(survey: Survey) -> Iterator[Problem]:
+    """Find paused queues."""
+    using = survey.using
+    is_paused = (Q(publish_paused=True) | Q(claim_paused=True)) & (Q(pause_until=None) | Q(pause_until__gt=Now()))
+    queues: QuerySet[Queue] = QuerySet(Queue, using=using).filter(is_paused)
+    found = list(queues.annotate(read_at=Now()).order_by("name")[: MOST_QUEUES + 1])
+    waits = lines([queue.pk for queue in found[:SHOWN]], using)
+    late = _late_ticks(using) if any(queue.publishing_paused for queue in found[:SHOWN]) else {}
+    for queue in found[:SHOWN]:
+        yield _of_pause(queue, *waits.get(queue.pk, (0, None)), late.get(queue.pk, []))
+    if len(found) > SHOWN:
+        count, more = min(len(found), MOST_QUEUES) - SHOWN, len(found) > MOST_QUEUES
+        yield Problem(
+            "", f"{bounded_count(count, more)} more queues are paused", where="tasks.Queue", model="tasks.queue",
+            count=count, more=more, actions=(AdminAction("List", "tasks.queue"),), command="manage.py tasks queues",
+            covers=("pending",),
+        )  # fmt: skip
+
+
+def _late_ticks(using: str) -> dict[int, list[float]]:
+    """Return, by queue, for how many seconds each late tick that cannot be published has been due."""
+    found: dict[int, list[float]] = defaultdict(list)
+    late = late_schedules(using).filter(publishes_nothing())
+    for queue, planned, now in late.values_list("queue", "planned", Now()):
+        found[queue].append(seconds_of(now - planned))
+    return found
+
+
+def _of_pause(queue: Any, waiting: int, first: datetime | None, late: list[float]) -> Problem:
+    behind = waiting if queue.claiming_paused else 0
+    seconds = seconds_of(queue.read_at - first) if first is not None and behind else None
+    count, more = min(behind, MOST), behind > MOST
+    waits = f"; {bounded_count(count, more)} {'waits' if behind == 1 else 'wait'}" if behind else ""
+    waits += f", the first for {span(seconds)}" if seconds is not None else ""
+    if late:
+        noun = "schedule has" if len(late) == 1 else "schedules have"
+        waits += f"; {len(late):,} {noun} not fired, the first tick is {span(max(late))} late"
+    return Problem(
+        "", f"{queue.what_is_paused} of a queue is paused{waits}", {"queue": queue.name}, where="tasks.Queue",
+        model="tasks.queue", detail=f"{queue.name} {queue.pause_description}", count=behind, more=more, since=seconds,
+        actions=(AdminAction("Resume", "tasks.queue", "queue_resume", (queue.pk,)),),
+        command=f"manage.py tasks resume {quote(queue.name)}", covers=("pending",) if queue.claiming_paused else (),
+    )  # fmt: skip
+
+
+def dead_letters(survey: Survey) -> Iterator[Problem]:
+    """Find queues with dead letters, those with most of them first."""
+    tasks: QuerySet[Task] = QuerySet(Task, using=survey.using)
+    resting = tasks.filter(state="errored", state_ready=False, state_claim=None, whole=None).order_by()
+    dead = list(resting.values_list("pk", "queue", "state_changed")[: MOST + 1])
+    more = len(dead) > MOST
+    by_queue: dict[int, list[datetime]] = defaultdict(list)
+    for _, queue, changed in dead[:MOST]:
+        by_queue[queue].append(changed)
+    worst = sorted(by_queue, key=lambda pk: -len(by_queue[pk]))
+    queues: QuerySet[Queue] = QuerySet(Queue, using=survey.using).filter(pk__in=worst[:SHOWN])
+    named = {pk: (name, now) for pk, name, now in queues.values_list("pk", "name", Now())}
+    for pk in worst[:SHOWN]:
+        if pk in named:
+            yield _of_dead(pk, *named[pk], by_queue[pk], more)
+    if rest := sum(len(by_queue[pk]) for pk in worst[SHOWN:]):
+        yield Problem(
+            "", f"{bounded_count(rest, more)} dead letters in further queues", where="tasks.Task", model="tasks.task",
+            count=rest, more=more, command="manage.py tasks dead",
+            actions=(AdminAction("List", "tasks.task", query=(("status", "errored"),)),),
+        )  # fmt: skip
+
+
+def _of_dead(pk: int, name: str, now: datetime, changed: list[datetime], more: bool) -> Problem:
+    count, oldest = len(changed), seconds_of(now - min(changed))
+    query = (("queue__id__exact", str(pk)), ("status", "errored"))
+    noun = "task" if count == 1 and not more else "tasks"
+    return Problem(
+        "", f"{bounded_count(count, more)} {noun} gave up (dead letters), the oldest {span(oldest)} ago",
+        {"queue": name}, "find the cause, then requeue them", where="tasks.Task", model="tasks.task",
+        detail=f"in queue {name}", count=count, more=more, since=oldest,
+        actions=(AdminAction("Requeue\N{HORIZONTAL ELLIPSIS}", "tasks.task", "task_requeue", query=query),),
+        command=f"manage.py tasks requeue --queue {quote(name)}",
+    )  # fmt: skip
