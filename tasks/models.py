@@ -1,5 +1,6 @@
 """The models of tasks, of their runs and of shards; this module also exports the other models of the app."""
 
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any, ClassVar
 from uuid import UUID
@@ -43,7 +44,7 @@ class Task(TaskRow):
     objects: ClassVar[Any] = TaskQuerySet.as_manager()
 
     @classmethod
-    def from_db(cls, db: Any, field_names: Any, values: Any, **kwargs: Any) -> "Task":
+    def from_db(cls, db: str | None, field_names: Collection[str], values: Collection[Any], **kwargs: Any) -> "Task":
         task = super().from_db(db, field_names, values, **kwargs)
         settle(task, is_copy=task.pk >> BITS > 0)
         return task
@@ -96,7 +97,7 @@ class Task(TaskRow):
         """Make an errored task wait again, with all its attempts; raise ``MoveRefused`` for any other task."""
         operator_actions.requeue(self, actor=actor, reason=reason)
 
-    def change(self, **options: Any) -> None:
+    def change(self, **options: object) -> None:
         """Change options of a task that has not ended, even while a worker holds it; those not given stay.
 
         ``worker_ids``, ``timeout``, ``heartbeat_interval``, ``lease``, ``max_attempts``, ``max_unexpected_retries``,
@@ -105,7 +106,7 @@ class Task(TaskRow):
         """
         publishing.change(self, options)
 
-    async def achange(self, **options: Any) -> None:
+    async def achange(self, **options: object) -> None:
         """Run :meth:`change` from async code."""
         await sync_to_async(self.change)(**options)
 

@@ -3,7 +3,6 @@
 import hashlib
 import re
 from dataclasses import dataclass
-from typing import Any
 
 KEY_LENGTH = 200
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -25,7 +24,7 @@ def frequency(text: str) -> Frequency:
     return Frequency(int(match[1]), int(match[2] or 1) * UNITS[match[3]])
 
 
-def key_text(*parts: Any) -> str:
+def key_text(*parts: object) -> str:
     """Return one key for several values; a text that is too long for the column ends in a hash."""
     text = ":".join(str(part) for part in parts).replace("\0", "")
     if len(text) <= KEY_LENGTH:

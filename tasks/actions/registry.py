@@ -255,7 +255,7 @@ def _place(function: Callable[..., Any]) -> str:
     return f"{function.__module__}.{getattr(function, '__qualname__', type(function).__qualname__)}"
 
 
-def is_delay(value: Any) -> bool:
+def is_delay(value: object) -> bool:
     """Return whether the value is a valid delay in seconds."""
     return is_number(value) and 0 <= value <= LONGEST
 

@@ -154,13 +154,13 @@ class TaskOut(Schema):
         return task.queue.name
 
     @staticmethod
-    def resolve_attempts(task: Any) -> int:
+    def resolve_attempts(task: Task) -> int:
         """The attempts; for a page of tasks, those of ended tasks were counted in one query."""
         counted = getattr(task, "counted", None)
         return int(task.attempts if counted is None else counted)
 
     @staticmethod
-    def resolve_claimant(task: Any) -> str | None:
+    def resolve_claimant(task: Task) -> str | None:
         """The holder; for a page of tasks, all were read in one query."""
         claimant: str | None = task.looked_up_claimant if hasattr(task, "looked_up_claimant") else task.claimant
         return claimant
@@ -210,7 +210,7 @@ class TaskWithRunsOut(TaskOut):
     runs: list[RunOut]
 
     @staticmethod
-    def resolve_runs(task: Any) -> list[Run]:
+    def resolve_runs(task: Task) -> list[Run]:
         """The latest runs."""
         return list(task.latest_runs)
 

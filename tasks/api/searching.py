@@ -1,7 +1,7 @@
 """Endpoints that search and show tasks."""
 
 import json
-from typing import Any, Literal
+from typing import Literal
 
 from django.conf import settings
 from django.db.models import Q
@@ -91,7 +91,7 @@ def search(request: ApiRequest, filters: Query[TaskFilters]) -> dict[str, object
 @router.get("tasks/{int:pk}", auth=QUERY, response={200: TaskWithRunsOut, **refusals(404)}, summary="Show a task")
 def show(request: ApiRequest, pk: int) -> Task:
     """Return a task with its latest runs, the newest first, the workers that rejected it, and its errors."""
-    task: Any = task_of(request.auth, pk)
+    task = task_of(request.auth, pk)
     task.latest_runs = list(of_task(task).select_related("task").order_by("-pk")[:MOST_RUNS])
     task.errors = errors_of(task)
     return task

@@ -62,7 +62,7 @@ def _seconds(own: float | None, default: Any) -> Any:
     return default if own is None else max(0.0, min(LONGEST, own))
 
 
-def _ago(seconds: Any) -> Any:
+def _ago(seconds: F) -> Later:
     return Later(-1 * Least(seconds, LONGEST))
 
 

@@ -74,7 +74,7 @@ class Client:
         """Check that the server and its database answer."""
         return self._call("GET", "health")
 
-    def publish(self, queue: str, action: str, data: Any = ..., **options: Any) -> Any:
+    def publish(self, queue: str, action: str, data: object = ..., **options: object) -> Any:
         """Publish a task and return ``{"task": ..., "outcome": ...}``; ``data``: if left out, null.
 
         The call is retried only with a ``key``, and without ``clear_failed`` and ``clear_succeeded``: those could make
@@ -91,11 +91,11 @@ class Client:
         path, body = f"queues/{_quote(queue)}/tasks/bulk", {"tasks": tasks, **on_existing}
         return list(self._call("POST", path, body, again=_may_repeat(tasks, on_existing))["results"])
 
-    def claim(self, queue: str, *, worker: str, wait: float = 0.0, **options: Any) -> list["Claim"]:
+    def claim(self, queue: str, *, worker: str, wait: float = 0.0, **options: object) -> list["Claim"]:
         """Claim up to ``limit`` tasks (one by default), waiting up to ``wait`` seconds for the first."""
         return self._claim(queue, worker, wait, options, time.sleep)
 
-    def consume(self, queue: str, *, worker: str, wait: float = 5.0, **options: Any) -> "ConsumerLoop":
+    def consume(self, queue: str, *, worker: str, wait: float = 5.0, **options: object) -> "ConsumerLoop":
         """Return the loop of a worker, which claims tasks until it is stopped: iterate over it, or ``run`` it.
 
         ``wait``: seconds for which one request waits, and so the longest time until a stopped loop ends. ``limit``,
@@ -143,7 +143,7 @@ class Client:
         """Return one task, with its runs."""
         return self._call("GET", f"tasks/{pk}")
 
-    def tasks(self, **filters: Any) -> Iterator[Any]:
+    def tasks(self, **filters: object) -> Iterator[Any]:
         """Yield all tasks that match (``queue``, ``status``, ``metadata`` and so on), page by page."""
         if "metadata" in filters:
             filters["metadata"] = json.dumps(filters["metadata"])
@@ -159,7 +159,7 @@ class Client:
         query = urllib.parse.urlencode(wanted | ({"reason": reason} if reason else {}))
         return self._call("POST", f"tasks/{pk}/cancel{'?' if query else ''}{query}", {}, again=True)
 
-    def change(self, pk: int, **options: Any) -> Any:
+    def change(self, pk: int, **options: object) -> Any:
         """Change options of a task that has not ended; those not given stay."""
         return self._call("POST", f"tasks/{pk}/change", options, again=True)
 
@@ -175,11 +175,11 @@ class Client:
         """Return one queue and its configuration."""
         return self._call("GET", f"queues/{_quote(name)}")
 
-    def create_queue(self, name: str, **settings: Any) -> Any:
+    def create_queue(self, name: str, **settings: object) -> Any:
         """Create a queue."""
         return self._call("POST", "queues", {"name": name, **settings})
 
-    def configure_queue(self, name: str, **settings: Any) -> Any:
+    def configure_queue(self, name: str, **settings: object) -> Any:
         """Change settings of a queue; those not given stay as they are."""
         return self._call("PATCH", f"queues/{_quote(name)}", settings, again=True)
 
@@ -198,7 +198,7 @@ class Client:
         """End all pauses of a queue."""
         return self.pause(name)
 
-    def schedules(self, **filters: Any) -> Iterator[Any]:
+    def schedules(self, **filters: object) -> Iterator[Any]:
         """Yield the schedules that match (``queue``, ``name``, ``entity``), page by page."""
         return self._pages("schedules", "schedules", filters)
 
@@ -206,11 +206,11 @@ class Client:
         """Return one schedule."""
         return self._call("GET", f"schedules/{pk}")
 
-    def create_schedule(self, name: str, *, queue: str, action: str, **options: Any) -> Any:
+    def create_schedule(self, name: str, *, queue: str, action: str, **options: object) -> Any:
         """Create a schedule, with ``period`` or ``cron`` among its options."""
         return self._call("POST", "schedules", {"name": name, "queue": queue, "action": action, **options})
 
-    def change_schedule(self, pk: int, **options: Any) -> Any:
+    def change_schedule(self, pk: int, **options: object) -> Any:
         """Change options of a schedule; those not given stay. ``enabled=False`` pauses it."""
         return self._call("PATCH", f"schedules/{pk}", options, again=True)
 
@@ -245,7 +245,7 @@ class Client:
                 return
             filters = {**filters, "after": page["next"]}
 
-    def _call(self, method: str, path: str, body: Any = None, **options: Any) -> Any:
+    def _call(self, method: str, path: str, body: object = None, **options: Any) -> Any:
         """Return the answer; ``options`` are those of :meth:`_answered`."""
         return self._answered(method, path, body, **options)[0]
 
@@ -253,7 +253,7 @@ class Client:
         self,
         method: str,
         path: str,
-        body: Any = None,
+        body: object = None,
         *,
         again: bool | None = None,
         timeout: float | None = None,
@@ -284,7 +284,7 @@ class Client:
     def _is_last(self, tried: int, until: float) -> bool:
         return tried >= self.retries and time.monotonic() >= until
 
-    def _once(self, method: str, path: str, body: Any, timeout: float) -> Any:
+    def _once(self, method: str, path: str, body: object, timeout: float) -> Any:
         request = urllib.request.Request(self.base_url + path, method=method)
         request.add_header("Authorization", f"Bearer {self._token}")
         request.add_header("Accept", "application/json")
@@ -363,7 +363,7 @@ class Claim:
         self._hold("heartbeat", lease=self._wanted, unexpected=True)
         self.unexpected_errors = max(self.unexpected_errors, counted)
 
-    def resolve(self, result: Any = None) -> None:
+    def resolve(self, result: object = None) -> None:
         """Complete the task. Like every end of a claim, this is retried while the lease lasts."""
         self._end("resolve", result=result)
 
@@ -406,14 +406,14 @@ class Claim:
                 # A later heartbeat may succeed. If none does, the lease runs out and ``lost`` becomes true.
                 continue
 
-    def _hold(self, verb: str, **values: Any) -> None:
+    def _hold(self, verb: str, **values: object) -> None:
         answer, sent = self._call(verb, 0.0, values)
         self.lease, self._since = float(answer["lease"]), sent
         if "unexpected_errors" in answer:
             self._interval, self.max_unexpected_retries = answer["heartbeat_interval"], answer["max_unexpected_retries"]
             self.unexpected_errors = max(self.unexpected_errors, answer["unexpected_errors"])
 
-    def _end(self, verb: str, **values: Any) -> None:
+    def _end(self, verb: str, **values: object) -> None:
         # The server answers a repeated end like the first one, so it may be sent again.
         self._call(verb, self._until, values)
         self._note_end(lost=False)
@@ -432,7 +432,7 @@ class Claim:
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *args: Any, **kwargs: Any) -> None:
+    def redirect_request(self, *args: object, **kwargs: object) -> None:
         return None
 
 

@@ -1,9 +1,4 @@
-"""The loop of a worker with a name. It knows nothing of HTTP and of Django, but what a claim looks like.
-
-A claim has ``lost``, ``ended``, ``heartbeat_due`` (a monotonic time), ``max_unexpected_retries``,
-``unexpected_errors``, and the methods ``heartbeat``, ``note_error``, ``resolve``, ``release``, ``fail`` and
-``hand_back``.
-"""
+"""The loop of a worker with a name. It knows nothing of HTTP and of Django, but what a claim looks like."""
 
 import contextvars
 import logging
@@ -14,7 +9,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Any
+from types import FrameType
+from typing import Any, Protocol
 
 logger = logging.getLogger("tasks.consume")
 
@@ -24,6 +20,33 @@ USUAL, LATEST = 1 / 3, 2 / 3
 # The least seconds from a heartbeat that failed to the next.
 BEAT_AGAIN = 1.0
 LEFT = "its worker left the loop"
+
+
+class LoopClaim(Protocol):
+    """A claim as the loop uses it."""
+
+    @property
+    def lost(self) -> bool:
+        """Whether its lease is over, or another worker has the task."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether this worker has ended it."""
+
+    @property
+    def heartbeat_due(self) -> float:
+        """The monotonic time of the next heartbeat."""
+
+    @property
+    def max_unexpected_retries(self) -> int | None:
+        """How many errors its task lets one worker retry, if the task says so."""
+
+    @property
+    def unexpected_errors(self) -> int:
+        """How many errors this worker has noted."""
+
+    def heartbeat(self) -> object:
+        """Renew the lease."""
 
 
 def beat_after(lease: float, interval: float | None) -> float:
@@ -53,7 +76,7 @@ class StopSignals:
             if signal.getsignal(number) == self._on_signal:
                 signal.signal(number, handler)
 
-    def _on_signal(self, number: int, frame: Any) -> None:
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self.__exit__()
         self._stop()
 
@@ -105,17 +128,23 @@ class Loop:
         left = min((claim.heartbeat_due - time.monotonic() for claim in self._alive()), default=None)
         return None if left is None else max(left, BEAT_AGAIN if failed else 0.0)
 
-    def _is_last(self, claim: Any, error: Exception) -> bool:
+    def _is_last(self, claim: LoopClaim, error: Exception) -> bool:
         """Return whether this error of the function ends the attempt without being counted."""
         self._tell("tasks.consumer_attempt_failed", claim, error, exc_info=error)
         return self.stopped or isinstance(error, self.final_errors) or not self._may_retry(claim, 1)
 
-    def _may_retry(self, claim: Any, least: int = 0) -> bool:
+    def _may_retry(self, claim: LoopClaim, least: int = 0) -> bool:
         own = claim.max_unexpected_retries
         most = self.local_retries if own is None else own
         return not claim.ended and not claim.lost and most >= max(least, claim.unexpected_errors)
 
-    def _tell(self, what: str, claim: Any = None, error: Exception | None = None, exc_info: Any = None) -> None:
+    def _tell(
+        self,
+        what: str,
+        claim: LoopClaim | None = None,
+        error: Exception | None = None,
+        exc_info: BaseException | None = None,
+    ) -> None:
         told = {"claim": repr(claim) if claim else None, "error": type(error).__name__ if error else None}
         logger.warning(what, extra={name: value for name, value in told.items() if value}, exc_info=exc_info)
 
@@ -192,7 +221,7 @@ class ConsumerLoop(Loop):
                 self.pause(pause * random.uniform(0.5, 1.0))
         return []
 
-    def _attempt(self, claim: Any, handle: Callable[[Any], Any]) -> None:
+    def _attempt(self, claim: LoopClaim, handle: Callable[[Any], Any]) -> None:
         while True:
             try:
                 result = contextvars.copy_context().run(handle, claim)
@@ -203,18 +232,18 @@ class ConsumerLoop(Loop):
             else:
                 return self._resolve(claim, result)
 
-    def _counted(self, claim: Any) -> bool:
+    def _counted(self, claim: LoopClaim) -> bool:
         """Count an error with the task; return whether this worker tries again."""
         self._call(claim, "note_error")
         return self._may_retry(claim)
 
-    def _resolve(self, claim: Any, result: Any) -> None:
+    def _resolve(self, claim: LoopClaim, result: object) -> None:
         try:
             self._call(claim, "resolve", result)
         except Exception as error:  # noqa: BLE001 - a result that cannot be stored, which no retry would change
             self._call(claim, "fail", error)
 
-    def _call(self, claim: Any, verb: str, *arguments: Any) -> None:
+    def _call(self, claim: LoopClaim, verb: str, *arguments: object) -> None:
         """Call a method of the claim unless it has ended; repeat the call while the lease lasts."""
         while not claim.ended and not claim.lost:
             try:
@@ -239,7 +268,7 @@ class ConsumerLoop(Loop):
             pause = self._until_heartbeat(failed=bool(failed))
         self.leave_thread()
 
-    def _sent_heartbeat(self, claim: Any) -> bool:
+    def _sent_heartbeat(self, claim: LoopClaim) -> bool:
         try:
             claim.heartbeat()
         except Exception as error:  # noqa: BLE001 - if no later heartbeat succeeds, the claim is lost by its own clock

@@ -126,7 +126,7 @@ def list_dead(options: dict[str, Any]) -> Answer:
     return Answer(data, [*table(LETTER_HEADS, rows), *more])
 
 
-def _letter(task: Any, attempts: int) -> dict[str, Any]:
+def _letter(task: Task, attempts: int) -> dict[str, Any]:
     return {
         "task": task.pk, "database": task._state.db, "queue": task.queue.name, "action": task.action, "key": task.key,
         "attempts": attempts,

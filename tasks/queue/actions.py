@@ -18,7 +18,7 @@ from tasks.rows.queues import QueueRow
 MOST_LISTED, MOST_NAMED = 1000, 5
 
 
-def problem(names: Any) -> str:
+def problem(names: object) -> str:
     """Return what is wrong with a list of actions, as one sentence; empty if it is valid."""
     if not isinstance(names, list) or len(names) > MOST_LISTED:
         return f'must be a list of at most {MOST_LISTED} names of actions, such as ["resize"]'

@@ -102,12 +102,12 @@ class Names(Func):
     def __init__(self, worker: Any) -> None:
         super().__init__("worker_ids", worker if isinstance(worker, Expression) else Value(worker))
 
-    def as_sqlite(self, compiler: Any, connection: Any, **context: Any) -> Any:
+    def as_sqlite(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: Any) -> Any:
         """Return the SQL for SQLite."""
         template = "EXISTS (SELECT 1 FROM JSON_EACH(%(expressions)s)"
         return super().as_sql(compiler, connection, template=f"{template})", arg_joiner=") WHERE value = (", **context)
 
-    def as_mysql(self, compiler: Any, connection: Any, **context: Any) -> Any:
+    def as_mysql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: Any) -> Any:
         """Return the SQL for MySQL and MariaDB."""
         template, named = "JSON_CONTAINS(%(expressions)s)", self.source_expressions[1]
         if not isinstance(named, Value):

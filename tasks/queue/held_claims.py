@@ -21,7 +21,7 @@ from tasks.rows.tasks import TaskRow
 from tasks.sharding import shards
 
 
-def find(model: type[TaskRow], pk: Any, token: UUID, *, using: str | None = None) -> TaskClaim:
+def find(model: type[TaskRow], pk: int, token: UUID, *, using: str | None = None) -> TaskClaim:
     """Return the claim of a named worker with this token; raise ``LeaseLost`` if it has ended or never existed."""
     held = claims.find(model, pk, token, using=using)
     run = held.instance.runs.filter(token=token).first()
@@ -125,7 +125,7 @@ def fail_many(errors: Mapping[TaskClaim, BaseException | str]) -> list[TaskClaim
     return lost
 
 
-def was_ended(model: type[TaskRow], pk: Any, token: UUID, outcome: str, *, using: str | None = None) -> bool:
+def was_ended(model: type[TaskRow], pk: int, token: UUID, outcome: str, *, using: str | None = None) -> bool:
     """Return whether the claim ended with this outcome: its holder has lost the answer and repeats the request."""
     runs = run_rows(using)
     return runs.filter(task=pk, token=token, outcome=outcome).exists()

@@ -1,7 +1,7 @@
 """Queues: their rules, and methods to publish, claim and pause."""
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -68,7 +68,7 @@ class Queue(QueueRow):
         return super().delete(*args, **kwargs)
 
     @classmethod
-    def from_db(cls, db: Any, field_names: Any, values: Any, **kwargs: Any) -> "Queue":
+    def from_db(cls, db: str | None, field_names: Collection[str], values: Collection[Any], **kwargs: Any) -> "Queue":
         queue = super().from_db(db, field_names, values, **kwargs)
         settle(queue, is_copy=bool(queue.__dict__.get("databases")))
         queue._note_made_as()
@@ -115,7 +115,7 @@ class Queue(QueueRow):
         clear_failed: bool = False,
         clear_succeeded: bool = False,
         known_only: bool = False,
-        **options: Any,
+        **options: object,
     ) -> Published:
         """Publish one task; return it with its outcome, or raise :class:`~tasks.exceptions.PublishRefused`.
 
@@ -260,7 +260,7 @@ class Queue(QueueRow):
         """Return the queue in each of its databases, or itself if it has one; ``copy.tasks`` are the tasks there."""
         return shards.copies(self)
 
-    def _write(self, **values: Any) -> None:
+    def _write(self, **values: object) -> None:
         if not self.databases:
             self._row.update(**values)
             self.refresh_from_db(self._state.db, list(values))

@@ -28,7 +28,7 @@ MOST = {"max_attempts": MOST_TRIES, "worker_retries": 32_767}
 SECONDS = {"lease": 0.05, "timeout": 0.05, "invisible_for": 0.0, "retention": 0.0, "failed_retention": 0.0}
 
 
-def queue_name_problem(name: Any) -> str:
+def queue_name_problem(name: object) -> str:
     """Return why a queue cannot have this name, as one line; empty if it can: it is stored, and part of addresses."""
     if not isinstance(name, str):
         return f"the name of a queue must be a text, not {name!r:.80}"

@@ -70,7 +70,7 @@ class Process:
     metadata: Mapping[str, object] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, name: str, published: Any) -> "Process":
+    def of(cls, name: str, published: object) -> "Process":
         """Return the process of a row in the table of workers; values of an unknown form count as any."""
         values = published.get("tasks") if isinstance(published, dict) else None
         values = values if isinstance(values, dict) else {}

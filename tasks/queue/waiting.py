@@ -15,7 +15,7 @@ from typing import Any
 
 from django.apps import apps
 from django.db import DatabaseError, InterfaceError, connections
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import Exists, Model, OuterRef, QuerySet
 
 from stator.claims import bring_up
 from stator.signals import became_ready
@@ -218,7 +218,7 @@ def _on_ready(sender: Any, **kwargs: object) -> None:
     waiters.wake()
 
 
-def _connect(model: Any) -> None:
+def _connect(model: type[Model]) -> None:
     became_ready.connect(_on_ready, sender=model, dispatch_uid="tasks.waiting")
 
 

@@ -2,7 +2,10 @@
 
 from typing import Any
 
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import DateTimeField, Func
+from django.db.models.expressions import Combinable
+from django.db.models.sql.compiler import SQLCompiler
 
 from stator.models import Now
 
@@ -16,21 +19,21 @@ class Later(Func):
     output_field = DateTimeField()
     arity = 2
 
-    def __init__(self, seconds: Any, since: Any = None) -> None:
+    def __init__(self, seconds: Combinable | float, since: Combinable | str | None = None) -> None:
         super().__init__(Now() if since is None else since, seconds)
 
-    def as_sql(self, compiler: Any, connection: Any, **context: Any) -> Any:  # type: ignore[override]
+    def as_sql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: Any) -> Any:  # type: ignore[override]
         """Return the SQL for PostgreSQL."""
         return super().as_sql(
             compiler, connection, template="(%(expressions)s * interval '1 second')", arg_joiner=" + ", **context
         )
 
-    def as_sqlite(self, compiler: Any, connection: Any, **context: Any) -> Any:
+    def as_sqlite(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: Any) -> Any:
         """Return the SQL for SQLite, which stores moments as text."""
         template = "STRFTIME('%%%%Y-%%%%m-%%%%d %%%%H:%%%%M:%%%%f', %(expressions)s || ' seconds')"
         return super().as_sql(compiler, connection, template=template, **context)
 
-    def as_mysql(self, compiler: Any, connection: Any, **context: Any) -> Any:
+    def as_mysql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: Any) -> Any:
         """Return the SQL for MySQL and MariaDB."""
         swapped = self.copy()
         swapped.source_expressions = self.source_expressions[::-1]

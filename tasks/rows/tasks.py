@@ -1,5 +1,6 @@
 """The columns and indexes of tasks, and the numbers of the databases over which they are spread."""
 
+from datetime import datetime
 from typing import Any
 
 from django.db import models
@@ -54,6 +55,10 @@ class TaskRow(StatorModel):
     parts: Any
     runs: Any
     whole_id: int | None
+    # For answers of the API and for command lines: the latest runs and errors, and when the row was read.
+    latest_runs: list[Any]
+    errors: list[str]
+    read_at: datetime
 
     class StatorMeta:
         """History is on. Worker processes claim the most urgent of the tasks that they may run."""

@@ -1,6 +1,6 @@
 """Schedules: rows whose attempts are ticks. ``timetable`` computes when ticks are due, ``ticking`` fires them."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, ClassVar
 
 from django.core.exceptions import ObjectDoesNotExist, ValidationError
@@ -324,7 +324,9 @@ class Schedule(StatorModel):
             look_again(using, [self.pk])
 
     @classmethod
-    def from_db(cls, db: Any, field_names: Any, values: Any, **kwargs: Any) -> "Schedule":
+    def from_db(
+        cls, db: str | None, field_names: Collection[str], values: Collection[Any], **kwargs: Any
+    ) -> "Schedule":
         schedule = super().from_db(db, field_names, values, **kwargs)
         settle(schedule, is_copy=False)
         return schedule

@@ -18,6 +18,7 @@ from tasks.datetimes import aware, stored
 from tasks.exceptions import QueuePaused, UnknownAction
 from tasks.messages import Json
 from tasks.queue.serving import processes_in
+from tasks.rows.queues import QueueRow
 from tasks.rows.tasks import TERMINAL
 from tasks.schedules.periodic import Tick, registry
 from tasks.schedules.rates import Rate, keep_rates, lock_rates
@@ -281,9 +282,9 @@ def _publish(fired: list[tuple[TickedSchedule, int]]) -> None:
             raise TryAgainLater(OTHER_CODE, f"{unknown}; another worker has it, and will fire the tick") from None
 
 
-def _is_elsewhere(queue: Any, actions: set[str]) -> bool:
+def _is_elsewhere(queue: QueueRow, actions: set[str]) -> bool:
     """Return whether a live worker process has the actions, so that it can fire the ticks."""
-    return any(actions <= (process.names(queue) or set()) for process in processes_in(queue._state.db))
+    return any(actions <= (process.names(queue) or set()) for process in processes_in(str(queue._state.db)))
 
 
 def _queue_of(fired: tuple[TickedSchedule, int]) -> int:
