@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import copy_context
-from functools import cached_property
 from typing import Any
 
 from asgiref.sync import async_to_sync
@@ -27,7 +26,6 @@ from stator.worker.attempts import calls_of, grouped
 from stator.worker.dispatcher import lanes_of
 from stator.worker.endpoint import Endpoint
 from stator.worker.executor import attempt_async, attempt_sync
-from stator.worker.health import Health
 from stator.worker.scheduler import send_in_schemas
 from stator.worker.shutdown import Requests
 from stator.worker.startup import Schemas, models_by_schema
@@ -95,11 +93,6 @@ class StatorRunner:
         self.endpoint = endpoint
         self.announce = announce
         self.handled: dict[str, int] = {}
-
-    @cached_property
-    def health(self) -> Health:
-        """The health of this process, for receivers of ``on_start`` that get a runner instead of a worker."""
-        return Health()
 
     def run(self) -> Summary:
         """Work until a signal arrives, ``run_for`` is over or, with ``until_idle``, nothing is ready or running."""

@@ -158,7 +158,7 @@ class _ThreadsOfTasks:
 
 def _note_rules(sender: Any, **kwargs: object) -> None:
     """Cache which rules any queue has, so that claims leave out the others: at the start and with each heartbeat."""
-    # A runner that is not a worker, such as that of an isolated attempt, claims nothing.
+    # The sender in an isolated process is no worker and claims nothing.
     if not hasattr(sender, "id"):
         return
     # Each schema has queues of its own: all rules are in force.

@@ -12,6 +12,7 @@ from typing import TextIO, TypeVar
 from uuid import UUID
 
 from django.apps import apps
+from django.db import router
 
 from stator import signals
 from stator.conf import load_settings
@@ -21,9 +22,11 @@ from stator.db.interface import Claim
 from stator.db.retry import is_passing
 from stator.exceptions import NotBegun
 from stator.graph.outcomes import Released
-from stator.runner import StatorRunner
+from stator.models import StatorModel
+from stator.rows.meta import managed
 from stator.worker.attempts import calls_of
 from stator.worker.executor import STOPPED, Attempted, attempt_async, attempt_sync
+from stator.worker.health import Health
 from stator.worker.isolated.messages import Answer, Request
 from stator.worker.outage import reach
 from stator.worker.recorder import Recorder
@@ -58,8 +61,8 @@ async def serve(requests: TextIO, answers: TextIO, database: str | None, schemas
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), requests)
     try:
         async with database_thread_for_handlers():
-            project = StatorRunner(database=database)
-            await _reach(lambda: thread.run(_tell_project, project, schemas), Schema([], thread.run))
+            preparation = Preparation(database)
+            await _reach(lambda: thread.run(preparation.send, schemas), Schema([], thread.run))
             say({"ready": True})
             await _attempt_all(reader, thread, say)
     finally:
@@ -93,11 +96,24 @@ async def _tick(watchdog: Watchdog) -> None:
         await asyncio.sleep(0.1)
 
 
-def _tell_project(runner: StatorRunner, schemas: list[str]) -> None:
-    """Send the signals of a worker's start and first pass, so that handlers find what the project keeps in memory."""
-    send_in_schemas(schemas, signals.on_start, runner)
-    databases = {alias for model in runner.models for alias in runner.databases_of(model)}
-    send_in_schemas(schemas, signals.on_schedule, runner, databases=sorted(databases))
+class Preparation:
+    """The sender of the signals of a worker's start and first pass, which let the project load what handlers need.
+
+    ``database``: the only one of the worker, if it has one.
+    """
+
+    def __init__(self, database: str | None) -> None:
+        self.health = Health()
+        self._databases = {model: database or router.db_for_write(model) for model in managed(StatorModel.subclasses)}
+
+    def databases_of(self, model: type[StatorModel]) -> list[str]:
+        """Return the aliases in which the worker works on a model; for receivers of ``on_schedule``."""
+        return [self._databases[model]] if model in self._databases else []
+
+    def send(self, schemas: list[str]) -> None:
+        """Send the signals in each schema in which the worker works."""
+        send_in_schemas(schemas, signals.on_start, self)
+        send_in_schemas(schemas, signals.on_schedule, self, databases=sorted(set(self._databases.values())))
 
 
 class Attempt:
