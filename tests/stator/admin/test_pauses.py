@@ -167,3 +167,12 @@ class TestWorkers:
         assert re.findall(r"field-heard_of[^>]*>([^<]+)<", page)[2] == "1 h ago"
         for text in ("box", ">7<", "1.0", ">3<", ">41<", ">2<"):
             assert text in page
+
+    def test_are_read_only(self, admin_client: Client, login: Login) -> None:
+        worker = self.make("silent", 3600)
+        url = f"{WORKERS}{worker.pk}/"
+        assert "gone" in admin_client.get(f"{url}change/").text
+        assert admin_client.post(f"{url}change/", {"host": "x"}).status_code == 403
+        assert admin_client.get(f"{WORKERS}add/").status_code == 403
+        assert admin_client.post(f"{url}delete/", {"post": "yes"}).status_code == 403
+        assert login("change_parcel").get(WORKERS).status_code == 403

@@ -24,6 +24,16 @@ def test_renewed_lease_ends_later(operations):
     assert timedelta(seconds=55) < row(step).state_locked_until - timezone.now() < timedelta(seconds=65)
 
 
+def test_each_lease_is_renewed_by_its_own_length(operations):
+    put(Step, state_changed=ago(1))
+    put(Step, state="slow")
+    claims = claim_all(operations)
+    raw(Step).update(state_locked_until=ago(-5))
+    operations.renew(claims)
+    lengths = [(row(claim.instance).state_locked_until - timezone.now()).total_seconds() for claim in claims]
+    assert lengths == pytest.approx([60, 600], abs=5)
+
+
 def test_renewing_tells_which_claims_have_ended(operations):
     for _ in range(3):
         put(Step)
@@ -126,6 +136,12 @@ def test_row_that_loses_too_many_leases_is_quarantined_visibly_until_somebody_re
     assert "3 leases in a row ran out" in report.message
     assert Step.stator.filter(pk=step.pk).retry() == 1
     assert take(operations, step)
+
+
+def test_number_of_crashes_allowed_is_a_setting(make):
+    step = put(Step)
+    crash(make(MAX_CRASHES=1), step, Crashes.NONE)
+    assert not row(step).state_ready
 
 
 def test_lease_further_away_than_any_lease_can_be_is_reaped_for_the_clock_was_set_back(operations):

@@ -85,6 +85,13 @@ def test_row_that_is_released_until_later_is_due_then_and_the_attempt_is_refunde
     assert Report.objects.get().message == "the database was away"
 
 
+def test_attempt_that_ends_at_all_clears_the_count_of_crashes(operations):
+    step = put(Step, state_crashes=2)
+    (claim,) = operations.claim(automatic(operations), 1, crashes=Crashes.MANY)
+    record(operations, (claim, Waiting(30.0, ERROR)))
+    assert row(step).state_crashes == 0
+
+
 def test_released_row_is_ready_again_and_the_attempt_is_refunded(operations):
     step = put(Step, state_next_attempt=ago(77), state_failures=2)
     claim = take(operations, step)

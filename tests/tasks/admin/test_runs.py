@@ -4,8 +4,9 @@ import re
 
 import pytest
 
+from tasks.models import Run
 from tests.stator.making import change
-from tests.tasks.admin.pages import RUNS, statements, text_of
+from tests.tasks.admin.pages import RUNS, page, statements, text_of
 from tests.tasks.making import claim_one, make_queue, make_task
 
 pytestmark = pytest.mark.django_db
@@ -33,3 +34,12 @@ def test_claims_are_listed_and_filtered(admin_client):
         make_task(queue, priority=number)
         claim_one(queue).resolve()
     assert len(statements(admin_client, RUNS)) == len(few)
+
+
+def test_claims_are_only_read(admin_client):
+    make_task(make_queue(), "running")
+    run = Run.objects.get()
+    assert admin_client.get(page(run)).status_code == 200
+    for url, data in ((page(run), {"worker": "other"}), (f"{RUNS}{run.pk}/delete/", {"post": "yes"})):
+        assert admin_client.post(url, data).status_code == 403
+    assert Run.objects.get().worker == "maker"

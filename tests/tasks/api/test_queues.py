@@ -102,6 +102,15 @@ class TestQueues:
         assert (found["claim_paused"], found["pause_reason"], found["pause_until"]) == (False, "", None)
         assert len(call("POST", "queues/encode/claims", claims, given)[1]["claims"]) == 1
 
+    def test_page_by_page(self, call):
+        for name in "cab":
+            Queue.objects.create(name=name)
+        given = token()
+        _, page = call("GET", "queues?limit=2", None, given)
+        assert [queue["name"] for queue in page["queues"]] == ["a", "b"]
+        _, page = call("GET", f"queues?limit=2&after={page['next']}", None, given)
+        assert ([queue["name"] for queue in page["queues"]], page["next"]) == (["c"], None)
+
 
 @pytest.mark.parametrize(
     ("name", "address"),

@@ -100,6 +100,15 @@ def test_refusal_says_when_the_minute_ends(consumer):
     assert 29 <= int(refused.value.headers["Retry-After"]) <= 30
 
 
+def test_consumers_do_not_share(consumer):
+    other = Consumer(name="other")
+    other.issue()
+    other.save()
+    rates = Rates()
+    assert allowed(rates, consumer, 3, 5) == 3
+    assert allowed(rates, other, 3, 5) == 3
+
+
 def test_minute_is_that_of_the_database(consumer, monkeypatch):
     monkeypatch.undo()
     assert 0 < module._seconds_left(consumer.pk) <= 60

@@ -122,6 +122,15 @@ def test_it_ends_empty_after_its_time(queue):
     assert 0.3 <= request.seconds < 5
 
 
+def test_time_has_an_upper_bound(queue, settings):
+    settings.STATOR_TASKS = {"API_WAIT": 0.2, "API_WAITING": 20}
+    request = Waiting(token(), wait=600)
+    with waiting(request):
+        pass
+    assert request.claims == []
+    assert request.seconds < 10
+
+
 def test_two_that_wait_get_one_task_once(queue):
     given = token()
     requests = [Waiting(given, wait=1.5, worker=f"bot-{n}") for n in range(3)]

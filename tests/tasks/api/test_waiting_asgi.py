@@ -85,3 +85,16 @@ def test_beyond_the_limit_it_is_told_at_once(queue, settings):
     settings.STATOR_TASKS = {"API_WAITING": 0}
     answer = asyncio.run(asked(token()))
     assert (answer.status_code, answer.json()["error"], answer["Retry-After"]) == (503, "busy", "1")
+
+
+@pytest.mark.parametrize(
+    ("body", "status"), [({"limit": 0}, 422), ({"worker": ""}, 422), ({"more": 1}, 422), ({"wait": 0}, 200)]
+)
+def test_what_is_wrong_is_refused_as_without_waiting(queue, body, status):
+    assert asyncio.run(asked(token(), **body)).status_code == status
+
+
+def test_other_methods_and_tokens_are_refused(queue):
+    answer = asyncio.run(asked(token(), method="put"))
+    assert (answer.status_code, answer["Allow"], answer.json()["error"]) == (405, "POST", "method_not_allowed")
+    assert asyncio.run(asked("none")).status_code == 401

@@ -11,7 +11,8 @@ from django.utils import timezone
 
 from stator.signals import became_ready
 from stator.testing import advance, drain
-from tasks.backend.framework import TaskException, TaskResultDoesNotExist, TaskResultStatus
+from tasks.backend.framework import TaskException, TaskResultDoesNotExist, TaskResultStatus, task_backends
+from tasks.backend.tasks_backend import StatorBackend
 from tasks.exceptions import PublishRefused, QueuePaused
 from tasks.models import Queue, Task
 from tests.tasks.backend.making import backend, enqueue_many
@@ -102,6 +103,12 @@ class TestOrder:
 
 
 class TestEnqueueing:
+    def test_it_supports_all_there_is(self) -> None:
+        backend = task_backends["default"]
+        assert isinstance(backend, StatorBackend)
+        for what in ("defer", "async_task", "get_result", "priority"):
+            assert getattr(backend, f"supports_{what}") is True
+
     def test_a_task_is_ready_once_it_is_enqueued(self) -> None:
         before = timezone.now()
         result = examples.add.enqueue(1, right=2)

@@ -44,6 +44,12 @@ def test_so_many_workers_run_it_each_once_and_then_it_is_completed(queue, whole)
     assert fresh(whole).results == [0, 1, 2]
 
 
+def test_worker_that_has_done_its_part_gets_no_other(queue, whole):
+    claim_one(queue).resolve()
+    assert queue.claim(worker="bot-1") == []
+    assert fresh(whole).status == "pending"
+
+
 def test_worker_gets_one_part_even_where_it_may_have_tasks_again():
     queue = make_queue(same_worker_again=True)
     queue.publish("a", worker_count=2)

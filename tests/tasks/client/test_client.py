@@ -245,6 +245,20 @@ def test_addresses_are_of_http(base_url):
         Client(base_url, "tk_secret")
 
 
+def test_many_claims_are_ended_by_thousands_and_tried_again(client, server, pauses, monkeypatch):
+    monkeypatch.setattr(module, "MOST_ENDED", 2)
+    claims = [Claim(client, {"task": {"id": pk}, "attempt": 1, "lease": 30, "token": f"t{pk}"}) for pk in (1, 2, 3)]
+    outcomes = [[(1, "completed"), (2, "lease_lost")], [(3, "completed")]]
+    script = [(200, {"results": [{"task": pk, "outcome": told} for pk, told in part]}, {}) for part in outcomes]
+    answers(server, DROPPED, *script)
+    assert client.resolve_many("a/b", {claim: {"n": claim.task["id"]} for claim in claims}) == [claims[1]]
+    assert [claim.lost for claim in claims] == [False, True, False]
+    paths, bodies = {asked[1] for asked in server.asked}, [asked[2] for asked in server.asked]
+    assert paths == {"/api/queues/a%2Fb/claims/resolve"}
+    assert bodies[0] == bodies[1]
+    assert bodies[2] == {"claims": [{"task": 3, "token": "t3", "result": {"n": 3}}]}
+
+
 def test_heartbeats_go_on_while_it_works_and_end_with_it(client, server):
     answers(server, (200, {"lease": 30}))
     with claim(client).heartbeating(every=0.01) as held:

@@ -53,6 +53,12 @@ def test_value_is_free_again_however_its_task_ended(queue, end):
     assert claim_one(queue, "y").task.action == ("0" if end in ("release", "lease") else "1")
 
 
+def test_order_within_a_value_is_kept_when_its_first_comes_back(queue):
+    publish(queue, "a", "a")
+    claim_one(queue, "x").release()
+    assert claim_one(queue, "y").task.action == "0"
+
+
 def test_future_task_does_not_block_its_value(queue):
     publish(queue, "a", invisible_for=60)
     queue.publish("now", priority=9, metadata={"title": "a"})
@@ -135,6 +141,13 @@ def test_database_itself_refuses_a_second_running_task_of_a_value(queue):
     held = {"state_claim": claim.token, "state_locked_until": timezone.now(), "state_attempted": timezone.now()}
     with pytest.raises(IntegrityError):
         QuerySet(Task).filter(pk=second.pk).update(**held)
+
+
+def test_values_of_two_queues_have_nothing_to_do_with_each_other(queue):
+    other = make_queue("other", exclusive_key="title")
+    publish(queue, "a")
+    publish(other, "a")
+    assert len(queue.claim(worker="x")) == len(other.claim(worker="x")) == 1
 
 
 @pytest.mark.postgresql

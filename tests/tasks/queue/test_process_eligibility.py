@@ -340,6 +340,13 @@ def test_lease_of_a_process_ends_soon_after_the_timeout_however_often_it_is_rene
     assert (fresh(task).state_locked_until > until) == (timeout is None)
 
 
+def test_timeout_of_the_queue_holds_for_actions_without_their_own():
+    queue = make_queue(actions_elsewhere=False, timeout=10)
+    queue.publish("echo")
+    [claim] = operations_of("w1").claim([Task.state_graph.states["pending"]], 1)
+    assert claim.lease == pytest.approx(15, abs=0.01)
+
+
 def test_named_worker_from_which_a_task_is_taken_may_have_it_again_once_it_is_allowed():
     queue = make_queue()
     task = queue.publish("echo").task

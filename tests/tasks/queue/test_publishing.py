@@ -160,6 +160,12 @@ def test_worker_that_failed_may_run_a_waiting_task_again_once_its_failure_is_cle
     assert Run.objects.count() == 2
 
 
+def test_keys_are_those_of_one_queue(queue):
+    assert queue.publish("a", key="k").outcome == "inserted"
+    assert make_queue("other").publish("a", key="k").outcome == "inserted"
+    assert queue.publish("a").outcome == queue.publish("a").outcome == "inserted"
+
+
 def test_bulk_has_the_same_rules_and_answers_in_order(queue):
     waiting, done = make_task(queue, key="waiting"), make_task(queue, "canceled", key="done")
     given = [

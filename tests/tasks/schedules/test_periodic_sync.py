@@ -32,6 +32,12 @@ class TestSync:
         wanted = {"cron": "*/5 * * * *", "zone": "Europe/Berlin", "jitter": 10, "missed": "skip", "deadline": 60}
         assert wanted.items() <= before.items()
 
+    def test_zone_is_that_of_the_project_by_default(self, calls, settings):
+        settings.TIME_ZONE = "Asia/Tokyo"
+        declare(calls, every=None, cron="0 9 * * *")
+        sync()
+        assert Schedule.objects.get().zone == "Asia/Tokyo"
+
     def test_each_entity_has_a_schedule_of_its_own(self, calls, registry, caplog):
         @periodic(every=60.0, name="flush", entity=("north", "south"))
         def flush(tick):

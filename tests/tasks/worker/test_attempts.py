@@ -105,6 +105,14 @@ class TestErrors:
         task = ran("give-up")
         assert (task.state, report(task).error) == ("errored", "stator.exceptions.Fail")
 
+    def test_a_result_that_is_no_json_is_an_error(self) -> None:
+        task = ran("unstorable")
+        assert (task.state, task.result) == ("pending", None)
+        assert (
+            report(task).message
+            == "the result cannot be stored as JSON: Object of type object is not JSON serializable"
+        )
+
     def test_later_is_no_error_but_ends_with_the_attempts(self) -> None:
         task = make("later")
         assert attempt(task) == Waiting(5, None, "not ripe")
@@ -151,6 +159,10 @@ class TestErrors:
     def test_a_task_that_holds_the_loop_for_too_long_fails(self) -> None:
         task = ran("deaf", 0.2, timeout=0.1)
         assert (task.state, report(task).error) == ("pending", "stator.exceptions.AttemptTimedOut")
+
+    def test_its_own_time_limit_comes_before_that_of_its_action(self) -> None:
+        task = ran("slow", timeout=0.05)
+        assert "timeout of 0.05 s" in report(task).message
 
 
 @pytest.mark.parametrize("is_async", [False, True])
