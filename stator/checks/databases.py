@@ -5,14 +5,14 @@ from typing import Any
 
 from django.core import checks
 from django.db import connections, router
-from django.db.models import Model, QuerySet
 
 from stator.capabilities import capabilities_of
 from stator.db.drivers import REMEDY, unsupported_driver
 from stator.db.schema import lack_of
 from stator.explain.sentences import counted
 from stator.models import StatorModel
-from stator.rows.indexes import line_of_all
+from stator.overview.depths import depths
+from stator.querysets import OperatorQuerySet
 from stator.rows.meta import by_database
 from stator.worker.startup import (
     OTHER_PACKAGE,
@@ -23,10 +23,6 @@ from stator.worker.startup import (
     is_replica,
     migrated_by_another,
 )
-
-# The most ready rows to read. Rows in unknown states are never claimed, so they collect at the front of the index.
-HEAD = 1000
-MOST_STATES = 200
 
 SQLITE_HINT = (
     'Set DATABASES[{alias!r}]["OPTIONS"] = {{"transaction_mode": "IMMEDIATE", "timeout": 30, '
@@ -106,39 +102,15 @@ def check_rows(models: list[type[StatorModel]], alias: str) -> Iterator[checks.C
     """W302: rows in states that the code does not know; no worker attempts them."""
     for model in models:
         # ``migrate`` runs the checks before it adds a table or its columns.
-        if router.allow_migrate_model(alias, model) and not lack_of(model, alias):
-            yield from _check_states(model, alias)
-
-
-def _check_states(model: type[StatorModel], alias: str) -> Iterator[checks.CheckMessage]:
-    known = {*model.state_graph.states, *model.state_graph.renames}
-    unknown = sorted((_resting_states(model, alias) | _ready_states(model, alias)) - known)
-    if unknown:
-        names = ", ".join(repr(name) for name in unknown[:10])
-        yield checks.Warning(
-            f"Rows of {model.__name__} are in states that {model.state_graph.__name__} does not have: {names}.",
-            hint="Declare renamed_from= on the state that replaced it, or move the rows: manage.py stator move "
-            f"{model._meta.label} STATE --state {unknown[0]} --reason '...'.",
-            obj=model,
-            id="stator.W302",
-        )
-
-
-def _resting_states(model: type[StatorModel], alias: str) -> set[str]:
-    """Return the states of resting rows, up to 200; each takes one step in the index ``st_rest``."""
-    rows: QuerySet[Model] = model.stator.using(alias)
-    rows = rows.filter(state_ready=False, state_claim=None)
-    names, last = rows.order_by("state").values_list("state", flat=True), None
-    found: set[str] = set()
-    while len(found) < MOST_STATES:
-        last = (names if last is None else names.filter(state__gt=last)).first()
-        if last is None:
-            break
-        found.add(last)
-    return found
-
-
-def _ready_states(model: type[StatorModel], alias: str) -> set[str]:
-    rows: QuerySet[Model] = model.stator.using(alias)
-    head = rows.filter(state_ready=True).order_by(*line_of_all(model))
-    return set(head.values_list("state", flat=True)[:HEAD])
+        if not router.allow_migrate_model(alias, model) or lack_of(model, alias):
+            continue
+        found = depths(OperatorQuerySet(model, using=alias)).unknown_states
+        if unknown := sorted(set(found).difference(model.state_graph.renames)):
+            names = ", ".join(repr(name) for name in unknown[:10])
+            yield checks.Warning(
+                f"Rows of {model.__name__} are in states that {model.state_graph.__name__} does not have: {names}.",
+                hint="Declare renamed_from= on the state that replaced it, or move the rows: manage.py stator move "
+                f"{model._meta.label} STATE --state {unknown[0]} --reason '...'.",
+                obj=model,
+                id="stator.W302",
+            )

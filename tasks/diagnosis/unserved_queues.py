@@ -3,16 +3,17 @@
 from collections.abc import Iterator
 from functools import reduce
 from operator import or_
+from typing import Any
 
 from django.db.models import Case, IntegerField, OuterRef, Q, QuerySet, Subquery, Value, When
 from django.db.models.expressions import Combinable
 
 from stator.models import Now, Problem, Survey
-from tasks.models import Queue, Task
 from tasks.queue.expressions import for_each
 from tasks.queue.figures import bounded_count
 from tasks.queue.serving import Service, services_of
 from tasks.queue.unserved import TROUBLE, conditions, reason_of
+from tasks.rows.tables import queue_rows, task_rows
 from tasks.rows.tasks import names_nobody
 
 # The number of tasks to examine of each queue. Tasks that no worker serves come first once the others are claimed.
@@ -35,7 +36,7 @@ def unserved(survey: Survey) -> Iterator[Problem]:
 
     Queues whose claims are paused are left out. It takes four statements, and a few for each problem.
     """
-    tasks: QuerySet[Task] = QuerySet(Task, using=survey.using)
+    tasks = task_rows(survey.using)
     services = services_of(list(_with_ready(tasks)[:MOST_QUEUES]), survey.using)
     found = conditions(services, survey.using)
     if not found:
@@ -49,28 +50,26 @@ def unserved(survey: Survey) -> Iterator[Problem]:
         yield _problem(tasks, *group)
 
 
-def _with_ready(tasks: QuerySet[Task]) -> QuerySet[Queue]:
-    queues: QuerySet[Queue] = QuerySet(Queue, using=tasks.db)
+def _with_ready(tasks: QuerySet[Any]) -> QuerySet[Any]:
+    queues = queue_rows(tasks.db)
     paused = Q(claim_paused=True) & (Q(pause_until=None) | Q(pause_until__gt=Now()))
     waits = Subquery(_line(tasks.filter(queue=OuterRef("pk"))).values("pk")[:1])
     return queues.filter(~paused).alias(waits=waits).filter(waits__isnull=False).order_by("name")
 
 
-def _line(tasks: QuerySet[Task]) -> QuerySet[Task]:
+def _line(tasks: QuerySet[Any]) -> QuerySet[Any]:
     """Return the ready tasks in the order of claims, which is that of the index ``tasks_task_ready_in_queue``."""
     ready = tasks.filter(state_ready=True, state="pending", state_claim=None)
     return ready.order_by("priority", names_nobody(), "pk")
 
 
-def _counts(
-    services: list[Service], tasks: QuerySet[Task], trouble: Q, named_only: Q
-) -> list[tuple[Service, int, int]]:
+def _counts(services: list[Service], tasks: QuerySet[Any], trouble: Q, named_only: Q) -> list[tuple[Service, int, int]]:
     """Return for each queue how many of its first tasks no worker serves, and how many only named workers serve."""
     kind = Case(
         When(trouble, then=Value(1)), When(named_only, then=Value(NAMED_ONLY)),
         default=Value(0), output_field=IntegerField(),
     )  # fmt: skip
-    queues: QuerySet[Queue] = QuerySet(Queue, using=tasks.db)
+    queues = queue_rows(tasks.db)
 
     def total(queue: OuterRef | int) -> list[Combinable]:
         return [_Sum(_line(tasks.filter(queue=queue)).values(kind=kind)[:FIRST])]
@@ -81,7 +80,7 @@ def _counts(
     return [(service, unserved, named) for service, named, unserved in counts]
 
 
-def _problem(tasks: QuerySet[Task], service: Service, count: int, matching: Q, is_served: bool) -> Problem:
+def _problem(tasks: QuerySet[Any], service: Service, count: int, matching: Q, is_served: bool) -> Problem:
     first = _line(tasks.filter(matching, queue=service.queue.pk)).first()
     reason = None
     if first is not None:
