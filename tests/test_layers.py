@@ -27,7 +27,7 @@ TASK_FLOORS = {
     "queue.actions queue.expressions queue.priorities queue.rules queue.runs schedules.periodic schedules.timetable "
     "sharding.task_ids",
     1: "backend graph models querysets queue schedules sharding worker actions.throttles",
-    2: "chores dead_letters diagnosis queue.figures testing",
+    2: "chores dead_letters diagnosis testing",
     3: "actions.isolated admin api apps commands hooks management",
 }
 TASK_FLOOR_OF = {name: floor for floor, names in TASK_FLOORS.items() for name in names.split()}

@@ -22,8 +22,8 @@ from django.urls import reverse
 from stator.admin import Cell, Section
 from stator.graph.durations import seconds_of, span
 from stator.models import Now
+from tasks.diagnosis.figures import MOST, bounded_count, lines
 from tasks.models import Claimant, Queue, Task
-from tasks.queue.figures import MOST, bounded_count, lines
 from tasks.rows.claimants import CLAIMANT_ALIVE
 from tasks.rows.clock import Later
 

@@ -22,9 +22,9 @@ from stator.graph.durations import span
 from tasks.admin.queue_errors import dead_by_error
 from tasks.admin.queue_flow import flow_of
 from tasks.conf import LONGEST
+from tasks.diagnosis.figures import Figures, figures_by_database, figures_of, together
 from tasks.exceptions import ShardUnavailable
 from tasks.models import Queue
-from tasks.queue.figures import Figures, figures_by_database, figures_of, together
 from tasks.queue.rules import MOST, NAME
 from tasks.queue.serving import service_of
 from tasks.rows.claimants import CLAIMANT_ALIVE

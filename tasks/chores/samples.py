@@ -13,9 +13,9 @@ from django.utils import timezone
 
 from stator.graph.durations import seconds_of
 from stator.models import Depth, Now, Stats
+from tasks.diagnosis.figures import waiting_in
 from tasks.models import Queue, Task
 from tasks.queue.expressions import CountOf, FirstOf, for_each
-from tasks.queue.figures import waiting_in
 from tasks.rows.queues import label_of
 from tasks.rows.tasks import TERMINAL
 

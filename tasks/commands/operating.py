@@ -13,11 +13,11 @@ from django.db.models import QuerySet
 from stator.commands.answer import Answer, BadInput, actor, table
 from stator.graph.durations import seconds_of, span
 from stator.models import Now
+from tasks.diagnosis.figures import figures_by_database, figures_of, together
 from tasks.exceptions import TaskError
 from tasks.models import Queue, Task
 from tasks.queue.attempt_counts import attempts_of
 from tasks.queue.explaining import last_error
-from tasks.queue.figures import figures_by_database, figures_of, together
 from tasks.queue.rules import queue_name_problem
 from tasks.rows.queues import home
 from tasks.sharding.task_ids import database_of, in_order

@@ -10,9 +10,9 @@ from django.db.models import Q, QuerySet
 
 from stator.graph.durations import seconds_of, span
 from stator.models import AdminAction, Now, Problem, Survey
+from tasks.diagnosis.figures import MOST, bounded_count, lines
 from tasks.diagnosis.schedules import late_schedules, publishes_nothing
 from tasks.models import Queue, Task
-from tasks.queue.figures import MOST, bounded_count, lines
 
 # Queues that are named, and paused queues that are read.
 SHOWN, MOST_QUEUES = 20, 200

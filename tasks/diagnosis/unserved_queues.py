@@ -9,8 +9,8 @@ from django.db.models import Case, IntegerField, OuterRef, Q, QuerySet, Subquery
 from django.db.models.expressions import Combinable
 
 from stator.models import Now, Problem, Survey
+from tasks.diagnosis.figures import bounded_count
 from tasks.queue.expressions import for_each
-from tasks.queue.figures import bounded_count
 from tasks.queue.serving import Service, services_of
 from tasks.queue.unserved import TROUBLE, conditions, reason_of
 from tasks.rows.tables import queue_rows, task_rows

@@ -18,9 +18,9 @@ from tasks.commands import operating
 from tasks.commands import queues as queue_commands
 from tasks.commands import schedules as schedule_commands
 from tasks.datetimes import aware, moment_problem, stored
+from tasks.diagnosis.figures import figures_by_database
 from tasks.models import Queue
 from tasks.queue.consumers import Consumer, Verb
-from tasks.queue.figures import figures_by_database
 from tasks.queue.rules import queue_name_problem
 from tasks.sharding.replicas import difference, mirror_all, problem, spread
 
