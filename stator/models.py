@@ -41,12 +41,12 @@ from stator.rows.fields import (
 )
 from stator.rows.hooks import AttemptRecords, ModelHooks, register_hooks
 from stator.rows.indexes import add_indexes
-from stator.rows.meta import column_of, field_of, home_of, options_of, owner_of
+from stator.rows.meta import column_of, field_of, home_of, options_of, owner_of, written_to
 from stator.rows.pauses import Pause
 from stator.rows.reconcile import look_again, watched_fields, watched_values
 from stator.rows.reports import History, Report
 from stator.rows.statistics import Depth, Stats
-from stator.rows.transitions import move_by_hand, move_rows, state_by_hand, written_to
+from stator.rows.transitions import move_by_hand, move_rows, state_by_hand
 from stator.rows.versions import Version
 from stator.rows.waits import may_reopen, reopen_saved
 from stator.rows.workers import Overview, Worker, ids_of, name_of, names_of, tokens_of, worker_of

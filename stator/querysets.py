@@ -16,10 +16,10 @@ from stator.rows.claimable import READY
 from stator.rows.clock import Now
 from stator.rows.column_guard import GuardedQuerySet, M
 from stator.rows.indexes import place_in_line
-from stator.rows.meta import graph_of, owner_of
-from stator.rows.pauses import Pause, end_pauses, make_pause
+from stator.rows.meta import graph_of, owner_of, written_to
+from stator.rows.pauses import Pause, end_pauses, keep_pause, planned_pause
 from stator.rows.reports import reports_of
-from stator.rows.transitions import move_by_hand, write_by_hand, written_to
+from stator.rows.transitions import move_by_hand, write_by_hand
 
 # Seconds after which a due row should have been attempted.
 OVERDUE = 60.0
@@ -112,9 +112,9 @@ class OperatorQuerySet(GuardedQuerySet[M]):
         means until ``resume()``. Workers obey from their next poll on.
         """
         self._refuse_part("pause")
-        return make_pause(
-            self.model, written_to(self), state=state, where=where, reason=reason, actor=actor, seconds=seconds
-        )
+        using = written_to(self)
+        pause = planned_pause(self.model, using, state=state, where=where, reason=reason, actor=actor, seconds=seconds)
+        return keep_pause(pause, using)
 
     def resume(
         self, state: State | str | None = None, where: Mapping[str, object] | None = None, actor: str = ""

@@ -6,10 +6,9 @@ from operator import or_
 from typing import Any
 
 from asgiref.sync import sync_to_async
-from django.db import router
 from django.db.models import Exists, Model, OuterRef, Q, QuerySet
 
-from stator.models import Now, ids_of, move_rows, tokens_of
+from stator.models import Now, ids_of, move_rows, tokens_of, written_to
 from tasks.conf import load_settings
 from tasks.exceptions import TaskError
 from tasks.queue.eligibility import attempts_left, with_metadata
@@ -138,9 +137,7 @@ class TaskQuerySet(QuerySet[Any]):
 
     @property
     def _all_tasks(self) -> "TaskQuerySet":
-        rows: TaskQuerySet = self.model.objects.using(
-            getattr(self, "_db", None) or router.db_for_write(self.model, **getattr(self, "_hints", {}))
-        )
+        rows: TaskQuerySet = self.model.objects.using(written_to(self))
         return rows
 
     @property

@@ -14,10 +14,10 @@ from stator.admin.confirmation import ActionFunction, refuse
 from stator.admin.confirmed_snapshot import confirmed_in
 from stator.admin.fields import SPAN_HELP, SpanField
 from stator.graph import StateGraph
-from stator.rows.meta import graph_of
+from stator.rows.meta import graph_of, written_to
 from stator.rows.pauses import MOST_OBJECTS, pause_objects, resume_objects
 from stator.rows.reports import REASON_LENGTH
-from stator.rows.transitions import kept_states, written_to
+from stator.rows.transitions import kept_states
 from stator.rows.unlocks import holders_of, unlock_and_pause
 
 # The button that pauses as well.

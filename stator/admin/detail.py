@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from django.contrib.admin import ModelAdmin
-from django.db import router
 from django.http import HttpRequest
 from django.utils.timezone import is_aware, localtime
 
@@ -17,7 +16,7 @@ from stator.admin.timeline import LATEST, timeline_of
 from stator.conf import read_settings
 from stator.models import StatorModel
 from stator.rows.columns import FRAMEWORK_COLUMNS
-from stator.rows.meta import options_of, owner_of
+from stator.rows.meta import home_of, options_of, owner_of
 from stator.rows.pauses import is_paused_by_name
 
 # Seconds between refreshes by the script.
@@ -79,7 +78,7 @@ def _acts_on(model_admin: ModelAdmin, request: HttpRequest, row: StatorModel) ->
     state = row.state_graph.states.get(row.state)
     automatic, free = state is not None and state.automatic, row.state_claim is None
     quarantined = automatic and row_summary.is_quarantined(row)
-    paused = is_paused_by_name(type(row), router.db_for_write(owner_of(type(row)), instance=row), row.pk)
+    paused = is_paused_by_name(type(row), home_of(row), row.pk)
     useful: dict[ActionFunction, bool] = {
         actions.stator_retry: automatic and free and not quarantined,
         actions.stator_release: quarantined and free,

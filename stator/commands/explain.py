@@ -5,8 +5,6 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from django.db import router
-
 from stator.commands.answer import Answer
 from stator.commands.arguments import Options, add_label, database_of, limit_of, named_model, pks_of
 from stator.commands.named import missing_sentence
@@ -18,7 +16,7 @@ from stator.graph.durations import span
 from stator.models import StatorModel
 from stator.overview.survey import survey
 from stator.querysets import OperatorQuerySet
-from stator.rows.meta import owner_of
+from stator.rows.meta import home_of, owner_of
 
 HELP = (
     "Explain why an object is not moving and what to do about it. Without a key, list the problems of the model, and "
@@ -54,7 +52,7 @@ def reasons_of(model: type[StatorModel], pk: object, using: str) -> list[Reason]
     """Return the reasons of the object's own ``explain()``, which its model may have extended."""
     rows: OperatorQuerySet[StatorModel] = OperatorQuerySet(model, using=using)
     row = rows.filter(pk=pk).first()
-    if row is None or router.db_for_write(type(row), instance=row) != using:
+    if row is None or home_of(row) != using:
         # The object would look in the database of the routers, which is not the one where it was found.
         return explain(model, pk, using)
     return row.explain()

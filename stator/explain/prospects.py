@@ -7,8 +7,7 @@ from django.db.models import Model, QuerySet
 from stator.explain.kinds import kind_of
 from stator.explain.reasons import explain_counts
 from stator.explain.sentences import counted
-from stator.rows.meta import owner_of
-from stator.rows.transitions import written_to
+from stator.rows.meta import owner_of, written_to
 
 # Objects that are looked at; a message needs no more.
 LOOKED_AT = 1000

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator
 
-from django.db import router
 from django.db.models import Case, CharField, Count, Model, Q, QuerySet, Value, When
 
 from stator.explain.facts import gather
 from stator.explain.kinds import KINDS, kind_of
 from stator.explain.many import Many
 from stator.explain.problem import Problem
-from stator.rows.meta import hooks_of, owner_of
+from stator.rows.meta import hooks_of, owner_of, written_to
 
 
 def explain(model: type[Model], pk: object, using: str | None = None) -> list[Problem]:
@@ -24,7 +23,7 @@ def explain(model: type[Model], pk: object, using: str | None = None) -> list[Pr
 def explain_counts(queryset: QuerySet[Model]) -> dict[str, int]:
     """Return the number of rows by the code of their first reason, most first; in a handful of statements."""
     owner = owner_of(queryset.model)
-    many = Many.of(owner, getattr(queryset, "_db", None) or router.db_for_write(owner))
+    many = Many.of(owner, written_to(queryset))
     first = Case(*(When(rows, then=Value(code)) for code, rows in _conditions(many)), output_field=CharField())
     rows = many.rows.filter(pk__in=queryset.order_by().values("pk")).annotate(stator_reason=first)
     counts = rows.values_list("stator_reason").annotate(stator_count=Count("pk"))

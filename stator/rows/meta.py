@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 
 from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
 from django.db import router
-from django.db.models import Expression, Field, FloatField, IntegerField, JSONField, Model
+from django.db.models import Expression, Field, FloatField, IntegerField, JSONField, Model, QuerySet
 from django.db.models.manager import BaseManager
 
 from stator.graph.graphs import StateGraph
@@ -83,6 +83,12 @@ def home_of(row: Model) -> str:
     What decides about a write is read there too.
     """
     return str(router.db_for_write(type(row), instance=row))
+
+
+def written_to(queryset: QuerySet[Model]) -> str:
+    """Return the alias of the database to which the rows of a queryset are written."""
+    hints = getattr(queryset, "_hints", {})
+    return getattr(queryset, "_db", None) or str(router.db_for_write(owner_of(queryset.model), **hints))
 
 
 def by_database(models: Iterable[type[M]], using: str | None = None) -> dict[str, list[type[M]]]:

@@ -132,22 +132,6 @@ def read_pauses(using: str) -> list[Pause]:
     return list(Pause.objects.using(using).active().order_by("pk")[:MOST_PAUSES])
 
 
-def make_pause(
-    model: type[Model],
-    using: str,
-    *,
-    state: State | str | None,
-    where: object,
-    reason: str,
-    actor: str,
-    seconds: float | None,
-) -> Pause:
-    """Pause objects; raise ``ValueError`` with one line if the arguments are invalid."""
-    pause = planned_pause(model, using, state=state, where=where, reason=reason, actor=actor, seconds=seconds)
-    keep_pause(pause, using)
-    return pause
-
-
 def planned_pause(
     model: type[Model],
     using: str,
@@ -158,7 +142,7 @@ def planned_pause(
     actor: str,
     seconds: float | None,
 ) -> Pause:
-    """Return a pause like :func:`make_pause` without saving it."""
+    """Return a pause for :func:`keep_pause`; raise ``ValueError`` with one line if the arguments are invalid."""
     if seconds is not None and not is_seconds(seconds):
         raise ValueError(f"seconds={seconds!r} must be a number above 0 and below a hundred years, or None")
     owner = owner_of(model)
@@ -174,11 +158,12 @@ def planned_pause(
     )
 
 
-def keep_pause(pause: Pause, using: str) -> None:
+def keep_pause(pause: Pause, using: str) -> Pause:
     """Save a planned pause, which workers then obey."""
     pause.save(using=using)
     pause.refresh_from_db(using=using)
     logger.info("stator.paused", extra={"model": pause.model_label, "state": pause.state, "actor": pause.actor})
+    return pause
 
 
 def replace_pauses(pauses: QuerySet["Pause"], **changes: str) -> None:
@@ -218,7 +203,8 @@ def pause_objects(
     if len(pks) > MOST_OBJECTS:
         raise ValueError(f"a pause names at most {MOST_OBJECTS} objects; pause a state instead, or use a lookup")
     where = {NAMED: [_kept(pk) for pk in pks]}
-    return make_pause(model, using, state=None, where=where, reason=reason, actor=actor, seconds=seconds)
+    pause = planned_pause(model, using, state=None, where=where, reason=reason, actor=actor, seconds=seconds)
+    return keep_pause(pause, using)
 
 
 def resume_objects(model: type[Model], using: str, pks: Iterable[object], *, actor: str) -> int:

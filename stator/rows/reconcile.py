@@ -8,8 +8,8 @@ from django.db.models import DEFERRED, Model, QuerySet
 from django.db.models.fields.files import FieldFile
 
 from stator.rows import columns
-from stator.rows.meta import field_of, graph_of, options_of, owner_of
-from stator.rows.transitions import Locked, in_batches, move_rows, write_by_hand, written_to
+from stator.rows.meta import field_of, graph_of, options_of, owner_of, written_to
+from stator.rows.transitions import Locked, in_batches, move_rows, write_by_hand
 
 
 def watched_fields(model: type[Model], names: Iterable[str]) -> list[str]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple, TypedDict
 
-from django.db import router, transaction
+from django.db import transaction
 from django.db.backends.base.features import BaseDatabaseFeatures
 from django.db.models import Model, QuerySet
 
@@ -13,7 +13,7 @@ from stator.exceptions import ProtectedState
 from stator.graph.durations import seconds_of
 from stator.graph.states import State
 from stator.rows import columns
-from stator.rows.meta import graph_of, named_state, owner_of
+from stator.rows.meta import graph_of, named_state, owner_of, written_to
 from stator.rows.reports import REASON_LENGTH, History
 from stator.rows.waits import wake
 
@@ -146,12 +146,6 @@ def in_batches(queryset: QuerySet[Model], write: Callable[[str, QuerySet[Model],
             before = _lock(meant, owner, using, pks)
             written += write(using, rows.filter(pk__in=[row.pk for row in before]), before) if before else 0
     return written
-
-
-def written_to(queryset: QuerySet[Model]) -> str:
-    """Return the alias of the database to which the rows of a queryset are written."""
-    hints = getattr(queryset, "_hints", {})
-    return getattr(queryset, "_db", None) or str(router.db_for_write(owner_of(queryset.model), **hints))
 
 
 def _pages(queryset: QuerySet[Model], rows: QuerySet[Model], pk: str) -> Iterator[tuple[QuerySet[Model], list[object]]]:

@@ -13,9 +13,9 @@ from stator.conf import load_settings
 from stator.graph.durations import span
 from stator.rows import columns
 from stator.rows.clock import Now
-from stator.rows.meta import home_of, owner_of
+from stator.rows.meta import home_of, owner_of, written_to
 from stator.rows.pauses import pause_objects
-from stator.rows.transitions import write_by_hand, written_to
+from stator.rows.transitions import write_by_hand
 from stator.rows.workers import Worker, tokens_of, worker_of
 
 # Models, and objects of each, for which a worker's claims are read.

@@ -15,12 +15,12 @@ from functools import lru_cache
 
 from django.apps import apps
 from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
-from django.db import connections, router, transaction
+from django.db import connections, transaction
 from django.db.models import Exists, ForeignKey, Model, OuterRef, Q, QuerySet, Subquery
 
 from stator.rows import columns
 from stator.rows.fields import StateField
-from stator.rows.meta import field_of, graph_of, options_of, owner_of
+from stator.rows.meta import field_of, graph_of, options_of, owner_of, written_to
 from stator.signals import announce
 
 # Rows reopened by one statement.
@@ -100,7 +100,7 @@ def update_and_reopen(queryset: QuerySet[Model], names: Iterable[str], update: C
     owner = owner_of(queryset.model)
     if not _touched(owner, names):
         return update()
-    using = getattr(queryset, "_db", None) or router.db_for_write(queryset.model, **getattr(queryset, "_hints", {}))
+    using = written_to(queryset)
     meant = queryset.using(using).order_by().values("pk")
     with transaction.atomic(using=using):
         _reopen_all(QuerySet(owner, using=using).filter(pk__in=meant))
