@@ -3,14 +3,13 @@
 import pytest
 from django.urls import reverse
 
-from stator.models import Depth, History, Pause, Report, Stats, Worker
-from tasks.models import Consumer, Queue, Run, Schedule, Task
+from stator.models import Pause
+from tasks.models import Consumer, Queue, Schedule, Task
 from tests.testapp.keys import CodeKeyed, TextKeyed, UuidKeyed
 from tests.testapp.operators import Parcel
 
 pytestmark = pytest.mark.django_db
 
-LISTED = (Stats, Depth, Report, History, Pause, Worker, Queue, Task, Run, Schedule, Consumer, Parcel, TextKeyed)
 DIGITS = "9" * 30
 
 
