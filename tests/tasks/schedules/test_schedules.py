@@ -9,24 +9,9 @@ from django.db import IntegrityError, transaction
 from stator.models import Report
 from stator.testing import drain
 from tasks.models import Schedule, Task
-from tasks.schedules import ticking
 from tasks.testing import advance
 from tests.stator.making import row
 from tests.tasks.schedules.making import go, schedule_of, seconds_until, ticks_of
-
-
-@pytest.fixture
-def draws(monkeypatch):
-    """Has chance draw what the test says."""
-
-    class Chance:
-        drawn = 0.0
-
-        def uniform(self, least, most):
-            return self.drawn
-
-    monkeypatch.setattr(ticking, "chance", chance := Chance())
-    return lambda drawn: setattr(chance, "drawn", drawn)
 
 
 class TestChanges:
