@@ -33,10 +33,9 @@ def test_disorder_left_by_a_handler_does_not_reach_the_next(watch, fleet):
     watched.judge(external=frozenset({"fresh"}), started=False)
 
 
-@pytest.mark.parametrize("kind", ["child", "child on loop"])
-def test_child_that_a_handler_ends_does_not_stop_its_worker(watch, fleet, kind):
+def test_child_that_a_handler_ends_does_not_stop_its_worker(watch, fleet):
     watched = watch(Bomb)
-    Bomb.objects.bulk_create(Bomb(kind=kind) for _ in range(5))
+    Bomb.objects.bulk_create(Bomb(kind=kind) for kind in ("child", "child on loop") for _ in range(5))
     workers = fleet("testapp.Bomb")
     worker = workers.start("--processes", "1")
 
@@ -47,9 +46,9 @@ def test_child_that_a_handler_ends_does_not_stop_its_worker(watch, fleet, kind):
     watched.judge()
 
 
-@pytest.mark.parametrize("kind", ["child", "child on loop"])
-def test_child_that_a_handler_ends_in_an_isolated_process_ends(fleet, kind):
-    suspect_of(Bomb, kind=kind, state="on_loop" if kind == "child on loop" else "fresh")
+def test_child_that_a_handler_ends_in_an_isolated_process_ends(fleet):
+    for kind, state in (("child", "fresh"), ("child on loop", "on_loop")):
+        suspect_of(Bomb, kind=kind, state=state)
     workers = fleet("testapp.Bomb")
     worker = workers.start()
 

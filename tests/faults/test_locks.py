@@ -185,15 +185,15 @@ def isolated_by_default(level):
 @pytest.mark.parametrize("level", ["repeatable read", "serializable"])
 def test_work_is_done_whatever_the_isolation_that_the_database_defaults_to(watch, fleet, level):
     watched = watch(Job)
-    Job.objects.bulk_create(Job() for _ in range(200))
+    Job.objects.bulk_create(Job() for _ in range(100))
     with isolated_by_default(level) as variables:
         workers = fleet("testapp.Job", STATOR_CONCURRENCY=20, **variables)
-        started = [workers.start("--until-idle") for _ in range(3)]
+        started = [workers.start("--until-idle") for _ in range(2)]
         codes = [worker.wait(60) for worker in started]
 
-    assert codes == [0, 0, 0], workers.output()
-    assert [logged(worker, "stator.database_unreachable") for worker in started] == [[], [], []]
-    assert Job.objects.filter(state="done").count() == 200
+    assert codes == [0, 0], workers.output()
+    assert [logged(worker, "stator.database_unreachable") for worker in started] == [[], []]
+    assert Job.objects.filter(state="done").count() == 100
     watched.judge()
 
 
