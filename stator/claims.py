@@ -18,7 +18,7 @@ from django.db.models import Expression, Model, Q, QuerySet
 from django.db.models.expressions import Combinable
 
 from stator.conf import latest_settings
-from stator.db import operations_for, single_statement
+from stator.db import inserts, operations_for, single_statement
 from stator.db.chores import mark_ready
 from stator.db.claims import take
 from stator.db.interface import Claim, Ended, Operations, Written, new_token, new_worker_id
@@ -38,7 +38,6 @@ from stator.rows.clock import Now
 from stator.rows.indexes import place_in_line
 from stator.rows.meta import home_of, named_state, owner_of
 from stator.rows.pauses import Pauses
-from stator.signals import announce
 from stator.worker.announcements import tell
 
 __all__ = [
@@ -193,29 +192,37 @@ def hold_at_once(
 
 def insert_at_once(
     model: type[Model],
-    rows: Sequence[Mapping[str, object]],
     key: Hashable,
     condition: Callable[[], QuerySet[Model]],
     values: Mapping[str, object],
+    shared: Mapping[str, object],
+    rows: Sequence[Mapping[str, object]],
     *,
     using: str | None = None,
-    wakes: bool = True,
-    later: tuple[str, ...] = (),
-) -> list[Instance]:
-    """Insert rows with one statement, which is compiled once for each ``key``; return them as the database has them.
+    fixed: tuple[str, ...] = (),
+    later: bool = False,
+    returning: tuple[str, ...] = (),
+    unique: bool = True,
+) -> list[Any]:
+    """Insert rows with one statement, which is compiled once for each ``key``; return them in order.
 
-    ``rows``: for each the values of the same fields by attribute; other fields take the database's defaults.
     ``condition`` returns a queryset that must not be empty, and ``values`` are those of its parameters. Return nothing,
-    and insert nothing, if it is empty, a unique value is taken or the database cannot do this. ``wakes``: whether
-    workers are woken for the rows. ``later``: fields whose values are seconds from the database's time.
+    and insert nothing, if it is empty, a unique value is taken or the database cannot do this.
+
+    ``shared``: values by attribute that all rows have. ``rows``: for each the values of the same further fields. Others
+    take the database's defaults; a row is ready if its ``state_next_attempt`` has come. ``fixed``: the names of shared
+    values that are nearly always the same, which become part of the text. ``later``: this is seconds from
+    the database's time. ``returning``: return these columns, among them the key, in place of instances. ``unique``:
+    False if no value can be taken, which saves a savepoint.
     """
-    operations = _cached_operations(model, using, "")
-    if not operations.capabilities.writes_in_with or not operations.capabilities.inserts_from_json:
+    # An insert depends on no setting, and reading all of them takes longer than the rest.
+    key_of = owner_of(model), using or router.db_for_write(model), _process_id(os.getpid())
+    operations = _cached.get(key_of) or _cached_operations(model, using, "")
+    if not operations.capabilities.inserts_from_json:
         return []
-    found = single_statement.insert(operations, key, condition, rows, values, later)
-    if found:
-        announce(operations.model, operations.alias, wakes=wakes)
-    return found
+    return inserts.insert(
+        operations, key, condition, values, shared, rows, fixed=fixed, later=later, returning=returning, unique=unique
+    )
 
 
 def end_at_once(ends: Ends, to: State | str, records: Records, values: Mapping[str, object]) -> bool:

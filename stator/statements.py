@@ -7,10 +7,21 @@ therefore built once with a :class:`Parameter` for each value that changes, and 
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any, Generic, TypeVar
 
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import QuerySet, Value
+from django.db.models import (
+    BigIntegerField,
+    BooleanField,
+    CharField,
+    FloatField,
+    ForeignKey,
+    PositiveIntegerField,
+    QuerySet,
+    TextField,
+    Value,
+)
 from django.db.models.sql import UpdateQuery
 
 # A full cache is emptied. There are many shapes, for instance, if each claim asks for a different number of rows.
@@ -23,6 +34,12 @@ class Place:
 
     name: str
     field: Any = None
+
+
+class JsonText(str):
+    """A value of a JSON field that is encoded already."""
+
+    __slots__ = ()
 
 
 class Parameter(Value):
@@ -52,13 +69,23 @@ class Statement:
     def bind(self, connection: BaseDatabaseWrapper, values: Mapping[str, object]) -> list[object]:
         """Return all parameters, with these values in their places."""
         return [
-            param
-            if type(param) is not Place
-            else values[param.name]
-            if param.field is None
-            else param.field.get_db_prep_save(values[param.name], connection)
+            _prepared(param.field, values[param.name], connection) if type(param) is Place else param
             for param in self.params
         ]
+
+
+# Plain values that fields of these classes leave as they are; asking the field would take as long as the rest.
+PLAIN_VALUES = {str, int, float, bool, NoneType}
+PLAIN_FIELDS = {
+    BigIntegerField, BooleanField, CharField, FloatField, ForeignKey, PositiveIntegerField, TextField,
+}  # fmt: skip
+
+
+def _prepared(field: Any, value: Any, connection: BaseDatabaseWrapper) -> object:
+    kind = type(value)
+    if field is None or kind is JsonText or (kind in PLAIN_VALUES and type(field) in PLAIN_FIELDS):
+        return value
+    return field.get_db_prep_save(value, connection)
 
 
 # ``{name}`` for a hole, ``%(name)s`` for a value.

@@ -23,7 +23,7 @@ FLOOR_OF = {name: floor for floor, names in FLOORS.items() for name in names.spl
 # The same for tasks: rules and names, rows and what is done with them, what looks after rows, and what people use. A
 # name with a dot is a module that is not on the floor of its package.
 TASK_FLOORS = {
-    0: "client conf exceptions failures indexes inserts messages datetimes periodic rows actions backend.framework "
+    0: "client conf exceptions failures indexes messages datetimes periodic rows actions backend.framework "
     "queue.actions queue.expressions queue.priorities queue.rules queue.runs schedules.periodic schedules.timetable "
     "sharding.task_ids",
     1: "backend graph models querysets queue schedules sharding worker actions.throttles",

@@ -1,30 +1,25 @@
-"""Inserts, claims, leases and ends of programs in one statement each, with a row of the program's own records.
+"""Claims, leases and ends of programs in one statement each, with a row of the program's own records.
 
 For databases where a WITH can write. Such a statement does the usual case only: it does nothing at all where anything
 is out of the ordinary, and the caller then does the same with several statements.
 """
 
-import json
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
-from operator import itemgetter
 from uuid import UUID
 
 from django.db import DatabaseError, IntegrityError
 from django.db.models import (
     BooleanField,
     Expression,
-    Field,
-    FloatField,
     Model,
     Q,
     QuerySet,
     Subquery,
-    TextField,
     UUIDField,
 )
 from django.db.models.expressions import RawSQL
@@ -40,10 +35,7 @@ from stator.db.retry import is_retryable
 from stator.db.values import Instance, Params, Row
 from stator.rows import columns
 from stator.rows.pauses import Pause
-from stator.statements import Parameter, Place, Statement, StatementCache, joined, selecting, updating, written
-
-# The name under which statements are given rows to insert.
-ROWS = "stator_rows"
+from stator.statements import Parameter, Statement, StatementCache, joined, selecting, updating, written
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +73,7 @@ class Shape:
 
 
 _cache: StatementCache[Statement] = StatementCache()
-_compiler = lru_cache(maxsize=64)(Compiler)
+compiler_of = lru_cache(maxsize=64)(Compiler)
 
 
 def claim(
@@ -96,8 +88,8 @@ def claim(
     ``key``: equal for equal shapes. The list is empty if there are no such rows, rows have to be marked ready or leases
     to be ended first, objects of the model are paused, a row is ``odd``, or another claim interferes.
     """
-    compiler = _compiler(operations.model, operations.alias)
-    statement = _keep(
+    compiler = compiler_of(operations.model, operations.alias)
+    statement = keep(
         operations, (compiler, "claim", sql.FIRST_ROWS, key), lambda: _claim(operations, compiler, shape())
     )
     # After the compiling, which may take longer than a short lease.
@@ -123,125 +115,12 @@ def update(
 
     ``build``: returns the rows, the changes, the names of these columns, and the records.
     """
-    compiler = _compiler(operations.model, operations.alias)
-    statement = _keep(operations, (compiler, "update", key), lambda: _update(compiler, *build()))
+    compiler = compiler_of(operations.model, operations.alias)
+    statement = keep(operations, (compiler, "update", key), lambda: _update(compiler, *build()))
     return _send(operations, statement, sql.BY_KEY, values)
 
 
-def insert(
-    operations: Operations,
-    key: Hashable,
-    condition: Callable[[], QuerySet[Model]],
-    rows: Sequence[Mapping[str, object]],
-    values: Mapping[str, object],
-    later: tuple[str, ...] = (),
-) -> list[Instance]:
-    """Insert rows and return their instances in order; nothing if a unique value is taken or the condition is not met.
-
-    ``rows``: the values of the same fields, by attribute; others take the defaults of the database. ``condition``:
-    returns a queryset of any model that must not be empty. ``values``: those of its parameters. ``later``: fields whose
-    values are seconds from the database's time.
-    """
-    compiler, one = _compiler(operations.model, operations.alias), len(rows) == 1
-    shared = tuple(rows[0]) if one else _shared(rows)
-    own = tuple(name for name in rows[0] if name not in shared)
-    statement = _keep(
-        operations, (compiler, "insert", shared, own, later, key),
-        lambda: _insert(compiler, shared, own, later, condition()),
-    )  # fmt: skip
-    given = {ROWS: json.dumps([{name: row[name] for name in own} for row in rows]) if own else "", **rows[0]}
-    try:
-        with operations.transaction() if not one or operations.connection.in_atomic_block else nullcontext():
-            params = statement.bind(operations.connection, {**values, **given})
-            found = operations.fetch(statement.text, params, "", often=True)
-            if len(found) < len(rows):
-                raise _Refused
-    except _Refused:
-        return []
-    except DatabaseError as error:
-        if isinstance(error, IntegrityError) or is_retryable(error):
-            return []
-        raise
-    # RETURNING may list rows in another order than that in which they were given their numbers.
-    at = compiler.names.index(operations.model._meta.pk.attname)
-    found.sort(key=itemgetter(at))
-    return _inserted(
-        operations, compiler, found, {name: type(rows[0][name]) for name in shared if rows[0][name] in _EMPTY}
-    )
-
-
-def _inserted(
-    operations: Operations, compiler: Compiler, found: list[Row], empty: Mapping[str, type]
-) -> list[Instance]:
-    """Return the instances of inserted rows. ``empty``: fields that are known to be empty, which are not converted."""
-    places = {compiler.names.index(name) for name in empty}
-    converters = [each for each in compiler.converters if each[0] not in places]
-    instances = load_all(compiler.model, operations.connection, compiler.names, found, converters)
-    for instance in instances:
-        for name, kind in empty.items():
-            instance.__dict__[name] = kind()
-    return instances
-
-
-class _Refused(Exception):
-    """Raised to roll back an insert of some of the rows."""
-
-
-# Types of values that are equal for the database if they are for Python, and empty ones.
-_PLAIN = {str, int, float, bool, type(None)}
-_EMPTY: tuple[object, ...] = ({}, [])
-
-
-def _shared(rows: Sequence[Mapping[str, object]]) -> tuple[str, ...]:
-    """Return the names of the values that all rows share; they are sent once."""
-    return tuple(name for name, value in rows[0].items() if _is_shared(value, [row[name] for row in rows]))
-
-
-def _is_shared(value: object, values: list[object]) -> bool:
-    plain = type(value) in _PLAIN or value in _EMPTY
-    # 1, 1.0 and True are equal for Python.
-    return plain and values.count(value) == len(values) and len(set(map(type, values))) == 1
-
-
-def _insert(
-    compiler: Compiler,
-    shared: tuple[str, ...],
-    own: tuple[str, ...],
-    later: tuple[str, ...],
-    condition: QuerySet[Model],
-) -> Statement:
-    """Return the INSERT of rows with the ``shared`` values; their ``own`` ones, if there are any, are one JSON text."""
-    given = {name: FloatField() if name in later else compiler.of_attribute(name) for name in (*shared, *own)}
-    table, returning = compiler.table, compiler.columns
-    names = ", ".join(compiler.column_of(compiler.of_attribute(name)) for name in given)
-    sent = {name: compiler.value(given[name], Parameter(name, given[name])) for name in shared}
-    sent |= {name: Statement(f"given.{compiler.quote(name)}") for name in own}
-    values = [
-        Statement.of("statement_timestamp() + ", value, " * interval '1 second'") if name in later else value
-        for name, value in sent.items()
-    ]
-    return Statement.of(
-        f"INSERT INTO {table} ({names}) SELECT ",
-        joined(values, ", "),
-        *(_given(compiler, {name: given[name] for name in own}) if own else ()),
-        " WHERE EXISTS (",
-        selecting(condition.order_by().values("pk")[:1]),
-        f"){' ORDER BY given.stator_place' * bool(own)} ON CONFLICT DO NOTHING RETURNING {returning}",
-    )
-
-
-def _given(compiler: Compiler, own: Mapping[str, Field]) -> list[str | Statement]:
-    """Return the FROM that reads the rows of a JSON text, with their place in it."""
-    columns = ", ".join(compiler.quote(name) for name in own)
-    body = ", ".join(f"{compiler.quote(name)} {compiler.cast_of(field)}" for name, field in own.items())
-    return [
-        " FROM ROWS FROM (json_to_recordset(",
-        Statement("%s::json", (Place(ROWS, TextField()),)),
-        f") AS ({body})) WITH ORDINALITY AS given ({columns}, stator_place)",
-    ]
-
-
-def _keep(operations: Operations, key: Hashable, make: Callable[[], Statement]) -> Statement:
+def keep(operations: Operations, key: Hashable, make: Callable[[], Statement]) -> Statement:
     """Return the statement of this key, which ``make`` builds the first time, with its constants in its text."""
     # Imported by name: the module needs psycopg, which a project on another database may not have.
     return _cache.get(key, lambda: import_module("stator.db.session").inlined(operations.connection, make()))
@@ -367,12 +246,12 @@ def end(
     """
     batch = Batch.of(ended)
     operations = batch.operations
-    compiler = _compiler(operations.model, operations.alias)
+    compiler = compiler_of(operations.model, operations.alias)
     same = records.model, tuple(records.given), tuple(records.copied.items()), batch.saves, forget
-    noted = _keep(operations, (compiler, "end", *same), lambda: _noted(compiler, records, batch.saves, forget=forget))
+    noted = keep(operations, (compiler, "end", *same), lambda: _noted(compiler, records, batch.saves, forget=forget))
     condition = None
     if only is not None:
-        condition = _keep(operations, (compiler, "only", key), lambda: _existing(only()))
+        condition = keep(operations, (compiler, "only", key), lambda: _existing(only()))
     try:
         with operations.transaction() if operations.connection.in_atomic_block else nullcontext():
             return operations.record_noted(batch, noted, values, condition)

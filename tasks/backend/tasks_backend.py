@@ -9,7 +9,8 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from datetime import datetime
+from functools import cache, cached_property, lru_cache
 from importlib import import_module
 from typing import Any
 
@@ -23,7 +24,6 @@ from stator.graph.failures import Failure
 from stator.signals import Move, transitioned
 from tasks.actions.registry import Action, Context
 from tasks.actions.threads import contained
-from tasks.backend.enqueueing import Enqueued, insert
 from tasks.backend.framework import (
     BaseTaskBackend,
     Task,
@@ -124,14 +124,13 @@ class StatorBackend(BaseTaskBackend):
             raise PublishRefused(f"{task.module_path} is longer than {ACTION_LENGTH - len(DJANGO)} characters")
         if found := moment_problem(task.run_after):
             raise PublishRefused(f"run_after={task.run_after} {found}")
-        common = Enqueued(
-            action=action,
-            priority=priority_of(task.priority, task.run_after),
-            max_attempts=options.max_attempts,
-            timeout=options.timeout,
-            retention=options.retention,
-            run_after=task.run_after,
-        )
+        shared = {
+            "action": action,
+            "priority": priority_of(task.priority, task.run_after),
+            "max_attempts": options.max_attempts,
+            "timeout": options.timeout,
+            "retention": options.retention,
+        }
         nonce = os.urandom(8).hex()
         data = [self._data(task, args, kwargs, nonce) for args, kwargs in calls]
         settings = load_settings()
@@ -139,7 +138,7 @@ class StatorBackend(BaseTaskBackend):
             texts = [json_text("the arguments", each, settings.PAYLOAD_LIMIT, settings.PAYLOAD_DEPTH) for each in data]
         except TaskError as error:
             raise PublishRefused(str(error)) from None
-        made = insert(task.queue_name, common, texts) if texts else []
+        made = _enqueue()(task.queue_name, shared, task.run_after, texts) if texts else []
         results = [
             new_result(pk, created, each, task, self.alias) for (pk, created), each in zip(made, data, strict=True)
         ]
@@ -394,6 +393,13 @@ def _call(given: object) -> Call:
         case (list() | tuple() as args, dict() as kwargs):
             return list(args), kwargs
     raise TypeError(f"each call must be a pair (list, dictionary) of arguments, not {given!r:.80}")
+
+
+@cache
+def _enqueue() -> Callable[..., list[tuple[int, datetime]]]:
+    # Imported on use: tasks may be declared before models are loaded.
+    enqueue: Callable[..., list[tuple[int, datetime]]] = import_module("tasks.backend.enqueueing").enqueue
+    return enqueue
 
 
 def _model() -> Any:

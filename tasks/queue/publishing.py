@@ -13,10 +13,10 @@ from stator.claims import is_retryable, longest_lease
 from tasks.actions.registry import declared
 from tasks.conf import Settings, load_settings
 from tasks.exceptions import MoveRefused, PublishRefused, QueuePaused, TaskError
-from tasks.inserts import BATCH, insert_with_keys
 from tasks.messages import Message, checked_message, exclusive_value, message_of
 from tasks.queue import actions as queue_actions
-from tasks.queue import single_statement
+from tasks.queue import inserts
+from tasks.queue.inserts import BATCH, insert_by_rows
 from tasks.queue.operator_actions import clear, lock_with_parts
 from tasks.rows.clock import Later
 from tasks.sharding import shards
@@ -139,12 +139,12 @@ def _in_one_statement(
     delays = [_delay(queue, message, settings) for message in messages]
     if any(delays):
         for row, delay in zip(rows, delays, strict=True):
-            row |= {"state_ready": not delay, "state_next_attempt": delay or None}
+            row["state_next_attempt"] = delay or None
     admit(len(rows))
     keys = [message.key for message in messages if message.key is not None]
     if len(messages) > 1 and keys and _found(queue, keys, lock=False):
         return [], True
-    return single_statement.publish(queue, rows, over_http=over_http), True
+    return inserts.publish(queue, rows, over_http=over_http), True
 
 
 def _admitted(rows: int) -> None:
@@ -262,7 +262,7 @@ def _publish(queue: Any, rows: list[Any], on_existing: OnExistingKey, *, over_ht
     # Of several messages with one key, only the first is published.
     first = {row.key: row for row in reversed(rows) if row.key is not None}
     new = [row for row in rows if row.key is None or (row.key not in there and first[row.key] is row)]
-    insert_with_keys(new, using)
+    insert_by_rows(new, using)
     parts = [part for row in new if row.worker_count > 1 for part in _parts(row, row.worker_count)]
     model.objects.using(using).bulk_create(parts, batch_size=BATCH)
     every: QuerySet[Any] = QuerySet(model, using=using)

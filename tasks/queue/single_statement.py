@@ -1,10 +1,9 @@
-"""Operations of a queue in one statement, for the usual case, on databases that can do this.
+"""Claims of a queue and their ends in one statement, for the usual case, on databases that can do this.
 
 Each statement has the queue's configuration, as it was last read, in its own condition. If that has changed, or if
 anything else is out of the ordinary, it does nothing, and the caller does the same in several statements.
 """
 
-from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -20,6 +19,7 @@ from tasks.conf import Settings
 from tasks.queue import runs
 from tasks.queue.eligibility import Rows, allowed, attempts_left, in_line, lease_end, picker, renewed_end
 from tasks.queue.expressions import is_any
+from tasks.queue.inserts import QueueTemplate
 from tasks.rows.claimants import SEEN_EVERY, Claimant
 from tasks.rows.clock import Later
 from tasks.rows.runs import Run
@@ -33,16 +33,6 @@ CLAIMING = (
 
 # What a heartbeat reads anew from the task.
 FOLLOWED = ("heartbeat_interval", "max_unexpected_retries")
-
-# What a publication depends on.
-PUBLISHING = (
-    "name", "kind", "exclusive_key", "invisible_for", "max_attempts", "actions_elsewhere", "databases",
-    "publish_paused",
-)  # fmt: skip
-PUBLISHING_OVER_HTTP = (*PUBLISHING, "http_actions")
-
-# Those of them whose values decide what a statement is like.
-DECIDING = ("kind", "same_worker_again", "worker_retries", "one_per_worker")
 
 # What is noted of a claim when it ends.
 ENDED = ("outcome", "reason")
@@ -141,60 +131,6 @@ def give_up(
 def hand_back(claim: claims.Claim) -> bool:
     """Make a task wait as if it had never been claimed, and delete its run; return False if nothing was done."""
     return claims.release_at_once(claim, Records(Run, "task", "token", {}, {}))
-
-
-def publish(queue: Any, rows: list[dict[str, object]], *, over_http: bool) -> list[Any]:
-    """Insert tasks with these values into a queue; return them, or nothing if nothing was done.
-
-    A value of ``state_next_attempt`` is the seconds until then.
-    """
-    any_queue = QueueTemplate(queue, PUBLISHING_OVER_HTTP if over_http else PUBLISHING)
-    for row in rows:
-        row["queue_id"] = queue.pk
-    ready = [row for row in rows if row.get("state_ready", True)]
-    key = "publish", over_http, any_queue.key
-    tasks: Sequence[Any] = claims.insert_at_once(
-        queue.tasks.model,
-        rows,
-        key,
-        lambda: any_queue.same,
-        any_queue.values,
-        using=queue._state.db,
-        # Processes of other code are not woken, and find the tasks when they poll.
-        wakes=any(not queue.actions_elsewhere or declared(str(row["action"]), queue.name) for row in ready),
-        later=("state_next_attempt",),
-    )
-    of_task = queue.tasks.model._meta.get_field("queue")
-    for task in tasks:
-        # It refers to the queue already, so nothing has to be checked.
-        of_task.set_cached_value(task, queue)
-    return list(tasks)
-
-
-class QueueTemplate:
-    """A queue for statements that all queues with rules of the same kind share: its values are parameters.
-
-    ``names``: what the statement depends on. ``key``: equal for queues that share statements.
-    """
-
-    def __init__(self, queue: Any, names: tuple[str, ...]) -> None:
-        self._queue = queue
-        self.pk = Parameter("queue_pk", BigIntegerField())
-        fields = {name: queue._meta.get_field(name) for name in names}
-        self.given = {name: getattr(queue, name) for name in names}
-        # None is compared in another way, and some values decide which conditions there are.
-        plain = {name: value for name, value in self.given.items() if value is None or name in DECIDING}
-        self.key = queue._state.db, names, tuple(plain.items())
-        self.values = {f"queue_{name}": value for name, value in {"pk": queue.pk, **self.given}.items()}
-        self.exclusive: bool = queue.exclusive
-        for name, value in self.given.items():
-            setattr(self, name, value if name in plain else Parameter(f"queue_{name}", fields[name]))
-
-    @property
-    def same(self) -> Rows:
-        """The row of the queue, if it is configured as it was last read; else nothing."""
-        rows: Rows = QuerySet(type(self._queue), using=self._queue._state.db)
-        return rows.filter(pk=self.pk, **{name: getattr(self, name) for name in self.given})
 
 
 def _place_in_line(claim: claims.Claim) -> tuple[int, bool, int]:

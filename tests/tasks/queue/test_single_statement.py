@@ -171,7 +171,7 @@ def test_new_rules_of_the_queue_count_at_once(warm_queue):
 def test_tasks_with_delays_of_their_own_are_published_together(count, warm_queue):
     given = [{"action": "a", "data": {"n": number}, "invisible_for": 10 * number} for number in range(3)]
     sent, published = count(lambda: warm_queue.publish_many(given))
-    assert connection.vendor != "postgresql" or [each.split()[0] for each in sent] == ["BEGIN", "COMMIT", "INSERT"]
+    assert connection.vendor != "postgresql" or [each.split()[0] for each in sent] == ["INSERT"]
     due = [each.task.state_next_attempt for each in published]
     assert due[0] is None
     assert [(at - published[0].task.created).total_seconds() for at in due[1:]] == pytest.approx([10, 20], abs=0.5)

@@ -3,8 +3,8 @@
 import pytest
 from django.db import connection
 
-from tasks.inserts import insert_with_keys
 from tasks.models import Task
+from tasks.queue.inserts import insert_by_rows
 from tests.tasks.making import make_queue
 
 pytestmark = pytest.mark.django_db
@@ -20,7 +20,7 @@ def returning(request, monkeypatch):
 def test_rows_have_the_keys_of_what_was_inserted(returning):
     queue = make_queue()
     rows = [Task(queue=queue, action="resize", data=number) for number in range(3)]
-    insert_with_keys(rows, "default")
+    insert_by_rows(rows, "default")
     assert [(row.pk, row.data) for row in rows] == list(Task.objects.order_by("pk").values_list("pk", "data"))
 
 

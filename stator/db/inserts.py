@@ -1,0 +1,191 @@
+"""Inserts of programs in one statement, for databases that read rows from JSON.
+
+The statement inserts nothing if its condition is not met, and the caller then does the same with several statements.
+"""
+
+import json
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import nullcontext
+from functools import cache
+from importlib import import_module
+from operator import itemgetter
+from typing import Any
+
+from django.db import DatabaseError, IntegrityError
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import Field, FloatField, Model, QuerySet
+
+from stator.db.compiler import Compiler
+from stator.db.instances import load_all
+from stator.db.interface import Operations
+from stator.db.retry import is_retryable
+from stator.db.single_statement import compiler_of, keep
+from stator.db.values import Params, Row
+from stator.statements import JsonText, Parameter, Statement, joined, selecting, written
+
+INSERT = """
+INSERT INTO {table} ({columns})
+SELECT {values}{given}
+WHERE EXISTS ({condition}){in_order}
+ON CONFLICT DO NOTHING
+RETURNING {returning}
+"""
+# Rows of different values come as one JSON text.
+GIVEN = """
+FROM ROWS FROM (json_to_recordset(%(stator_rows)s::json) AS ({body}))
+ WITH ORDINALITY AS given ({columns}, stator_place)"""
+IN_ORDER = " ORDER BY given.stator_place"
+ROWS = "stator_rows"
+
+DUE = "state_next_attempt"
+LATER = "statement_timestamp() + {seconds} * interval '1 second'"
+IS_DUE = "COALESCE({due} <= statement_timestamp(), true)"
+
+# Values that need no conversion from what the database returns.
+EMPTY: tuple[object, ...] = ({}, [])
+
+
+def insert(
+    operations: Operations,
+    key: Hashable,
+    condition: Callable[[], QuerySet[Model]],
+    values: Mapping[str, object],
+    shared: Mapping[str, object],
+    rows: Sequence[Mapping[str, object]],
+    *,
+    fixed: tuple[str, ...],
+    later: bool,
+    returning: tuple[str, ...],
+    unique: bool,
+) -> list[Any]:
+    """Insert rows and return them in order; nothing if a unique value is taken or the condition is not met.
+
+    See :func:`stator.claims.insert_at_once`.
+    """
+    compiler, connection = compiler_of(operations.model, operations.alias), operations.connection
+    own, text = tuple(rows[0]), _in_text(shared, fixed)
+    shape = compiler, "insert", tuple(shared), repr(text), own, later, returning, key
+    statement = keep(
+        operations, shape,
+        lambda: _insert(compiler, tuple(shared), text, own, condition(), later=later, returning=returning),
+    )  # fmt: skip
+    given = {**values, **shared, ROWS: _json_of(rows) if own else ""}
+    # Without unique values, either all rows are inserted or none.
+    undo = unique and (len(rows) > 1 or connection.in_atomic_block)
+    try:
+        with operations.transaction() if undo else nullcontext():
+            found = _send(operations, connection, statement.text, statement.bind(connection, given), returning)
+            if len(found) < len(rows):
+                raise _Refused
+    except _Refused:
+        return []
+    except DatabaseError as error:
+        is_broken = connection.in_atomic_block and not undo
+        if not is_broken and (isinstance(error, IntegrityError) or is_retryable(error)):
+            return []
+        raise
+    # RETURNING may list rows in another order than that in which they were given their numbers.
+    names = [*returning] or compiler.names
+    found.sort(key=itemgetter(names.index(operations.model._meta.pk.attname)))
+    return found if returning else _instances(operations, compiler, found, shared)
+
+
+class _Refused(Exception):
+    """Raised to roll back an insert of some of the rows."""
+
+
+def _send(
+    operations: Operations, connection: BaseDatabaseWrapper, text: str, params: Params, returning: tuple[str, ...]
+) -> list[Row]:
+    if not returning:
+        # Instances have many moments, which Django's cursor converts slowly.
+        return operations.fetch(text, params, "", often=True)
+    return _sender()(connection, text, params)
+
+
+@cache
+def _sender() -> Callable[[BaseDatabaseWrapper, str, Params], list[Row]]:
+    # Imported by name: the module needs psycopg, which a project on another database may not have.
+    send: Callable[..., list[Row]] = import_module("stator.db.session").send_in_passing
+    return send
+
+
+def _in_text(shared: Mapping[str, object], fixed: tuple[str, ...]) -> dict[str, object]:
+    """Return the shared values that are part of the statement's text, because they are mostly the same."""
+    return {
+        name: value
+        for name, value in shared.items()
+        if name in fixed or value is None or value in EMPTY or type(value) is bool
+    }
+
+
+def _json_of(rows: Sequence[Mapping[str, object]]) -> str:
+    if not any(type(value) is JsonText for value in rows[0].values()):
+        return json.dumps(rows)
+    names = {name: json.dumps(name) for name in rows[0]}
+    texts = [
+        [f"{names[name]}:{value if type(value) is JsonText else json.dumps(value)}" for name, value in row.items()]
+        for row in rows
+    ]
+    return f"[{','.join(['{' + ','.join(each) + '}' for each in texts])}]"
+
+
+def _instances(operations: Operations, compiler: Compiler, found: list[Row], shared: Mapping[str, object]) -> list[Any]:
+    """Return the instances of inserted rows. Shared values that are empty are not converted."""
+    empty = {name: type(value) for name, value in shared.items() if value in EMPTY}
+    places = {compiler.names.index(name) for name in empty}
+    converters = [each for each in compiler.converters if each[0] not in places]
+    instances = load_all(compiler.model, operations.connection, compiler.names, found, converters)
+    for instance in instances:
+        for name, kind in empty.items():
+            instance.__dict__[name] = kind()
+    return instances
+
+
+def _insert(
+    compiler: Compiler,
+    shared: tuple[str, ...],
+    text: Mapping[str, object],
+    own: tuple[str, ...],
+    condition: QuerySet[Model],
+    *,
+    later: bool,
+    returning: tuple[str, ...],
+) -> Statement:
+    """Return the INSERT of rows with the ``shared`` values; their ``own`` ones, if there are any, are one JSON text."""
+    fields = {name: compiler.of_attribute(name) for name in (*shared, *own)}
+    given = {**fields, DUE: FloatField()} if later else fields
+    values = {
+        name: compiler.value(field, _prepared(compiler, field, text[name]) if name in text else Parameter(name, field))
+        for name, field in given.items()
+        if name in shared
+    }
+    values |= {name: Statement(f"given.{compiler.quote(name)}") for name in own}
+    columns = [compiler.column_of(field) for field in fields.values()]
+    if DUE in values:
+        if later:
+            values[DUE] = written(LATER, seconds=values[DUE])
+        columns.append(compiler.column_of(compiler.field("state_ready")))
+        values["state_ready"] = written(IS_DUE, due=values[DUE])
+    named = {name: given[name] for name in own}
+    return written(
+        INSERT,
+        table=compiler.table,
+        columns=", ".join(columns),
+        values=joined(list(values.values()), ", "),
+        given=_given(compiler, named) if own else "",
+        condition=selecting(condition.order_by().values("pk")[:1]),
+        in_order=IN_ORDER if own else "",
+        returning=", ".join(compiler.column_of(compiler.field(name)) for name in returning) or compiler.columns,
+    )
+
+
+def _prepared(compiler: Compiler, field: Field, value: object) -> object:
+    return field.get_db_prep_save(value, compiler.connection)
+
+
+def _given(compiler: Compiler, own: Mapping[str, Field]) -> Statement:
+    """Return the FROM that reads the rows of a JSON text, with their place in it."""
+    names = {compiler.quote(name): compiler.cast_of(field) for name, field in own.items()}
+    body = ", ".join(f"{name} {kind}" for name, kind in names.items())
+    return written(GIVEN, body=body, columns=", ".join(names))

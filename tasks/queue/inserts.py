@@ -1,0 +1,143 @@
+"""The INSERT of tasks, for Python, HTTP and Django's Tasks framework: one statement, and by rows elsewhere.
+
+The statement has the queue's rules, as they were last read, in its condition, and does nothing if they have changed.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.db import connections, transaction
+from django.db.models import BigIntegerField, Model, QuerySet
+
+from stator import claims
+from stator.signals import announce
+from stator.statements import Parameter
+from tasks.actions.registry import declared
+
+# Rows of one statement of the ORM.
+BATCH = 500
+
+# The rules of a queue that a publication depends on.
+PUBLISHING = (
+    "name", "kind", "exclusive_key", "invisible_for", "max_attempts", "actions_elsewhere", "databases",
+    "publish_paused",
+)  # fmt: skip
+PUBLISHING_OVER_HTTP = (*PUBLISHING, "http_actions")
+
+# Rules whose values decide which conditions a statement has.
+DECIDING = ("kind", "same_worker_again", "worker_retries", "one_per_worker")
+
+# Values that most queues have; they are part of the text, so that fewer are sent.
+USUAL: tuple[object, ...] = (None, "", False, True, [])
+
+# What nearly all new tasks have.
+FIXED = ("state", "worker_count")
+
+# Types of values that are equal for the database if they are for Python, and empty ones.
+PLAIN = {str, int, float, bool, type(None)}
+EMPTY: tuple[object, ...] = ({}, [])
+
+
+class QueueTemplate:
+    """A queue for statements that all queues with rules of the same kind share: its values are parameters.
+
+    ``names``: what the statement depends on. ``key``: equal for queues that share statements.
+    """
+
+    def __init__(self, queue: Any, names: tuple[str, ...]) -> None:
+        self._queue, self.using, self.tasks = queue, queue._state.db, queue.tasks.model
+        self.pk = Parameter("queue_pk", BigIntegerField())
+        fields = {name: queue._meta.get_field(name) for name in names}
+        self.given = {name: getattr(queue, name) for name in names}
+        # None is compared in another way, and some values decide which conditions there are.
+        plain = {name: value for name, value in self.given.items() if name in DECIDING or value in USUAL}
+        self.key = self.using, names, tuple((name, repr(value)) for name, value in plain.items())
+        self.values = {f"queue_{name}": value for name, value in {"pk": queue.pk, **self.given}.items()}
+        self.exclusive: bool = queue.exclusive
+        for name, value in self.given.items():
+            setattr(self, name, value if name in plain else Parameter(f"queue_{name}", fields[name]))
+
+    @property
+    def same(self) -> QuerySet[Any]:
+        """The row of the queue, if it is configured as it was last read; else nothing."""
+        rows: QuerySet[Any] = QuerySet(type(self._queue), using=self.using)
+        return rows.filter(pk=self.pk, **{name: getattr(self, name) for name in self.given})
+
+
+def publish(queue: Any, rows: list[dict[str, object]], *, over_http: bool) -> list[Any]:
+    """Insert tasks with these values into a queue; return them, or nothing if nothing was done.
+
+    A value of ``state_next_attempt`` is the seconds until then.
+    """
+    template = QueueTemplate(queue, PUBLISHING_OVER_HTTP if over_http else PUBLISHING)
+    shared = rows[0] if len(rows) == 1 else _shared(rows)
+    own = [{name: value for name, value in row.items() if name not in shared} for row in rows]
+    tasks = insert(template, shared, own, later=True, unique=any(row["key"] is not None for row in rows))
+    if any(task.state_ready for task in tasks):
+        # Processes of other code are not woken, and find the tasks when they poll.
+        ready = {task.action for task in tasks if task.state_ready}
+        wakes = not queue.actions_elsewhere or any(declared(name, queue.name) for name in ready)
+        announce(type(tasks[0]), queue._state.db, wakes=wakes)
+    of_task = queue.tasks.model._meta.get_field("queue")
+    for task in tasks:
+        # It refers to the queue already, so nothing has to be checked.
+        of_task.set_cached_value(task, queue)
+    return tasks
+
+
+def insert(
+    template: QueueTemplate,
+    shared: Mapping[str, object],
+    rows: Sequence[Mapping[str, object]],
+    *,
+    later: bool,
+    returning: tuple[str, ...] = (),
+    unique: bool = False,
+) -> list[Any]:
+    """Insert tasks with one statement and return them, or their columns, in order; nothing if nothing was done.
+
+    The parameters are those of :func:`stator.claims.insert_at_once`.
+    """
+    return claims.insert_at_once(
+        template.tasks,
+        template.key,
+        lambda: template.same,
+        template.values,
+        {**shared, "queue_id": template.values["queue_pk"]},
+        rows,
+        using=template.using,
+        fixed=FIXED,
+        later=later,
+        returning=returning,
+        unique=unique,
+    )
+
+
+def insert_by_rows(tasks: Sequence[Model], using: str) -> None:
+    """Insert new instances and set their keys.
+
+    MySQL does not return the keys of several rows, so each row there is a statement of its own.
+    """
+    if not tasks:
+        return
+    if connections[using].features.can_return_rows_from_bulk_insert:
+        type(tasks[0])._default_manager.using(using).bulk_create(tasks, batch_size=BATCH)
+        return
+    with transaction.atomic(using=using):
+        for task in tasks:
+            task.save(force_insert=True, using=using)
+
+
+def _shared(rows: Sequence[Mapping[str, object]]) -> dict[str, object]:
+    """Return the values that all rows share, which are sent once; each row keeps its data."""
+    return {
+        name: value
+        for name, value in rows[0].items()
+        if name != "data" and _is_shared(value, [row[name] for row in rows])
+    }
+
+
+def _is_shared(value: object, values: list[object]) -> bool:
+    is_plain = type(value) in PLAIN or value in EMPTY
+    # 1, 1.0 and True are equal for Python.
+    return is_plain and values.count(value) == len(values) and len(set(map(type, values))) == 1
