@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TypedDict
+from typing import Any
 
 from stator.admin.access import Pages
 from stator.admin.graphs import LivePicture, picture
-from stator.admin.problems import ShownProblem, shown_problem
+from stator.admin.problems import shown_problem
 from stator.explain.causes import TOO_LONG
 from stator.explain.sentences import counted
 from stator.explain.survey import Group, Hand, Survey, Surveyed, told
@@ -96,48 +96,16 @@ class Panel:
         return counted(moves(self.stays), "move")
 
 
-class ShownGroup(TypedDict):
-    """A group of errors as the template has it."""
-
-    label: str
-    fingerprint: str
-    error: str
-    message: str
-    state: str
-    latest: str
-    count: int
-    attempts: int
-    failing: int
-    retried: str
-    gave_up: str
-    gave_up_url: str
-    example: str
-    example_pk: object
-    may_retry: bool
-
-
-class ShownStuck(TypedDict):
-    """A stuck object as the template has it; ``age`` in seconds."""
-
-    label: str
-    pk: object
-    state: str
-    age: float
-    told: str
-    expected: str
-    url: str
-
-
 @dataclass(slots=True)
 class ShownModels:
     """Everything in the overview that comes from the framework itself."""
 
     panels: list[Panel] = field(default_factory=list)
-    groups: list[ShownGroup] = field(default_factory=list)
+    groups: list[dict[str, Any]] = field(default_factory=list)
     older_errors: bool = False
     hands: list[dict[str, object]] = field(default_factory=list)
-    stuck: list[ShownStuck] = field(default_factory=list)
-    problems: list[ShownProblem] = field(default_factory=list)
+    stuck: list[dict[str, Any]] = field(default_factory=list)
+    problems: list[dict[str, object]] = field(default_factory=list)
 
 
 def show(
@@ -203,7 +171,7 @@ def _named(found: Survey, pages: Pages) -> dict[str, set[object]]:
     }
 
 
-def _stuck(panel: Surveyed, named: set[object], pages: Pages) -> list[ShownStuck]:
+def _stuck(panel: Surveyed, named: set[object], pages: Pages) -> list[dict[str, Any]]:
     expected = {state.name: state.expect_within for state in panel.model.state_graph.states.values()}
     return [
         {
@@ -215,7 +183,7 @@ def _stuck(panel: Surveyed, named: set[object], pages: Pages) -> list[ShownStuck
     ]  # fmt: skip
 
 
-def _described(group: Group, model: type[StatorModel], named: set[object], pages: Pages) -> ShownGroup:
+def _described(group: Group, model: type[StatorModel], named: set[object], pages: Pages) -> dict[str, Any]:
     """Return a group for display; the message, which may quote any object, only if the user may see all of them."""
     example = next((pk for pk in group.failing[:1] if pk in named), None)
     return {

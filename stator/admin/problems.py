@@ -1,6 +1,5 @@
 """Problems as the overview shows them: what people can do about them, as buttons and links that this user may use."""
 
-from typing import TypedDict
 from uuid import UUID
 
 from django.apps import apps
@@ -12,33 +11,11 @@ from stator.explain.problem import AdminAction, Problem
 from stator.models import StatorModel
 
 
-class ShownAction(TypedDict):
-    """An action as the template has it: a link without ``action``, or a form that posts it for ``pks``.
+def shown_problem(problem: Problem, known: dict[str, type[StatorModel]], pages: Pages) -> dict[str, object]:
+    """Return a problem as the template has it; its detail, which names objects, only for users who may see all of them.
 
-    ``across``: the action is for everything that the list at ``url`` finds.
+    ``retry``: the fingerprint of errors that may be retried at a rate.
     """
-
-    label: str
-    url: str
-    action: str
-    pks: list[object]
-    across: bool
-
-
-class ShownProblem(TypedDict):
-    """A problem as the template has it. ``retry``: the fingerprint of errors that may be retried at a rate."""
-
-    code: str
-    level: str
-    where: str
-    text: str
-    url: str
-    retry: str
-    actions: list[ShownAction]
-
-
-def shown_problem(problem: Problem, known: dict[str, type[StatorModel]], pages: Pages) -> ShownProblem:
-    """Return a problem for a user; its detail, which names objects, only if the user may see all of them."""
     model = known.get(problem.model)
     sees = pages.may_see_all_of(apps.get_model(problem.model)) if problem.model else True
     actions = [shown for action in problem.actions if (shown := _shown(action, pages)) is not None]
@@ -63,8 +40,11 @@ def _address(problem: Problem, pages: Pages) -> str:
     return next(lists, "")
 
 
-def _shown(action: AdminAction, pages: Pages) -> ShownAction | None:
-    """Return what a user may do: the action, or else the list with the objects; None if neither is allowed."""
+def _shown(action: AdminAction, pages: Pages) -> dict[str, object] | None:
+    """Return what a user may do: the action, or else the list with the objects; None if neither is allowed.
+
+    A link has no ``action``; otherwise a form posts it for ``pks``, or ``across`` everything that the list finds.
+    """
     model: type[Model] = apps.get_model(action.model)
     url = pages.list_for(model, **dict(action.query))
     if not url:

@@ -9,7 +9,7 @@ from stator.commands.answer import Answer, table
 from stator.commands.arguments import Options, models_of
 from stator.commands.pause import described
 from stator.commands.trouble import lines_of
-from stator.commands.workers import Reported, reported
+from stator.commands.workers import reported
 from stator.explain.sentences import counted
 from stator.explain.survey import Surveyed, told
 from stator.graph.durations import span
@@ -106,7 +106,7 @@ def _times_in_states(figures: dict[str, Any]) -> list[str]:
     return ["", head, *table([*STAYS], [[one.cells[0], *(cell or "-" for cell in one.cells[1:])] for one in left])]
 
 
-def _crew(workers: list[Reported], served: bool) -> list[str]:
+def _crew(workers: list[dict[str, Any]], served: bool) -> list[str]:
     """Say how many processes are live. ``served``: without any, named workers serve objects all the same."""
     alive = [worker for worker in workers if worker["status"] == "alive"]
     if not alive:

@@ -1,7 +1,7 @@
 """``stator workers``: the worker processes."""
 
 from argparse import ArgumentParser
-from typing import TypedDict
+from typing import Any
 
 from stator.commands.answer import Answer, table
 from stator.commands.arguments import Options, models_of
@@ -12,28 +12,6 @@ from stator.rows.meta import by_database
 
 HELP = "List the worker processes of the last day."
 HEADS = ["worker", "host", "pid", "status", "heartbeat", "holds", "handled", "lost", "models"]
-
-
-class Reported(TypedDict):
-    """A worker for JSON; ``heartbeat_age`` in seconds. ``running``: the objects that it holds now, dead or alive.
-
-    ``ending``: how its process ended, if the one that replaced it has published that, else empty.
-    """
-
-    id: str
-    host: str
-    pid: int
-    version: str
-    database: str
-    models: list[str]
-    status: str
-    ending: str
-    started: str
-    heartbeat_age: float
-    stopped: str | None
-    running: int
-    handled: int
-    lost: int
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -55,12 +33,12 @@ def run(options: Options) -> Answer:
     return Answer(found, table(HEADS, rows) if rows else ["No worker was active in the last day; start runstator."])
 
 
-def reported(crew: Crew) -> list[Reported]:
-    """Return the workers of a database, the latest first: alive, gone without a stop, or stopped."""
+def reported(crew: Crew) -> list[dict[str, Any]]:
+    """Return the workers of a database for JSON, the latest first: alive, gone without a stop, or stopped."""
     return [_reported(hand) for hand in sorted(crew.workers, key=lambda hand: hand.worker.started, reverse=True)]
 
 
-def _reported(hand: Hand) -> Reported:
+def _reported(hand: Hand) -> dict[str, Any]:
     worker = hand.worker
     return {
         "id": worker.pk,

@@ -12,7 +12,7 @@ from typing import Any
 from stator.conf import load_settings
 from stator.explain.problem import ERROR, WARNING, AdminAction, Problem
 from stator.explain.sentences import counted
-from stator.explain.survey import COUNTED, Hand, InState, Survey, Surveyed, Waiters, told
+from stator.explain.survey import COUNTED, AwaitedObject, Hand, InState, Survey, Surveyed, told
 from stator.graph.durations import seconds_of, span
 from stator.rows.meta import graph_of
 from stator.rows.pauses import NAMED, Pause
@@ -283,7 +283,7 @@ def _told_as_waiting(one: Surveyed, state: InState) -> int:
     return sum(each.count for each in one.waiters if each.waiting_in == state.name and _waits_too_long(one, each))
 
 
-def _waits_too_long(one: Surveyed, each: Waiters) -> bool:
+def _waits_too_long(one: Surveyed, each: AwaitedObject) -> bool:
     state = one.depths.states[each.waiting_in].state
     most = (state.expect_within if state else None) or FORGOTTEN
     return each.ended or each.longest > most

@@ -232,6 +232,8 @@ _added: list[ProblemKind] = []
 
 def add_problem_kind(kind: ProblemKind) -> None:
     """Add a kind of problem; an app does so in its ``ready()``."""
+    if kind.find is not None and not kind.model:
+        raise ValueError(f"ProblemKind({kind.code!r}) has find, so it needs model: the label of a managed model")
     if kind not in _added:
         _added.append(kind)
 

@@ -169,7 +169,7 @@ class Group:
 
 
 @dataclass(slots=True)
-class Waiters:
+class AwaitedObject:
     """Rows in one state that wait for one object of another model: ``count`` of them, the first for ``longest`` s.
 
     ``model``, ``pk`` and ``state`` are of the awaited object; ``until``: the states that end the waiting. ``ended``: it
@@ -264,7 +264,7 @@ class Surveyed:
     groups: list[Group] = field(default_factory=list)
     versions: list[Version] = field(default_factory=list)
     knowing: dict[str, list[str]] = field(default_factory=dict)
-    waiters: list[Waiters] = field(default_factory=list)
+    waiters: list[AwaitedObject] = field(default_factory=list)
     own: list[Problem] = field(default_factory=list)
 
     @property

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from django.db.models import Model
 
-from stator.explain.survey import Waiters
+from stator.explain.survey import AwaitedObject
 from stator.graph import State
 from stator.graph.durations import seconds_of
 from stator.querysets import OperatorQuerySet
@@ -17,7 +17,7 @@ from stator.rows.waits import Wait, waits_of
 READ = 1000
 
 
-def waiters(rows: OperatorQuerySet, states: list[State]) -> list[Waiters]:
+def waiters(rows: OperatorQuerySet, states: list[State]) -> list[AwaitedObject]:
     """Return the objects for which parked rows in some states wait, most waited for first; one statement a state.
 
     Index ``st_rest``.
@@ -28,12 +28,12 @@ def waiters(rows: OperatorQuerySet, states: list[State]) -> list[Waiters]:
     return sorted(found, key=lambda one: (-one.count, -one.longest))
 
 
-def _in_state(rows: OperatorQuerySet, state: State, waits: tuple[Wait, ...]) -> Iterator[Waiters]:
+def _in_state(rows: OperatorQuerySet, state: State, waits: tuple[Wait, ...]) -> Iterator[AwaitedObject]:
     names = [name for wait in waits for name in (wait.key, f"stator_awaited_{wait.field}")]
     parked = rows.filter(columns.parked(), state=state.name).order_by("state_next_attempt", "state_changed")
     parked = parked.annotate(stator_now=Now(), **{f"stator_awaited_{w.field}": w.state(rows.db) for w in waits})
     read = list(parked.values_list("state_changed", "stator_now", *names)[:READ])
-    found: dict[tuple[str, object], Waiters] = {}
+    found: dict[tuple[str, object], AwaitedObject] = {}
     for changed, now, *values in read:
         for wait, pk, of in zip(waits, values[::2], values[1::2], strict=True):
             if of is None or of in wait.until:
@@ -45,6 +45,6 @@ def _in_state(rows: OperatorQuerySet, state: State, waits: tuple[Wait, ...]) -> 
     yield from found.values()
 
 
-def _begin(wait: Wait, pk: object, state: str, waiting_in: State) -> Waiters:
+def _begin(wait: Wait, pk: object, state: str, waiting_in: State) -> AwaitedObject:
     known = graph_of(wait.awaited).states.get(state)
-    return Waiters(wait.awaited, pk, state, wait.until, waiting_in.name, known is not None and known.terminal)
+    return AwaitedObject(wait.awaited, pk, state, wait.until, waiting_in.name, known is not None and known.terminal)
