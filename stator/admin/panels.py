@@ -9,7 +9,7 @@ from stator.admin.graphs import LivePicture, picture
 from stator.admin.problems import shown_problem
 from stator.explain.causes import TOO_LONG
 from stator.explain.sentences import counted
-from stator.explain.survey import Group, Hand, Survey, Surveyed, told
+from stator.explain.survey import Group, Survey, Surveyed, WorkerStatus, told
 from stator.graph.durations import span
 from stator.models import StatorModel
 from stator.overview.charts import Chart, Point, chart
@@ -103,7 +103,7 @@ class ShownModels:
     panels: list[Panel] = field(default_factory=list)
     groups: list[dict[str, Any]] = field(default_factory=list)
     older_errors: bool = False
-    hands: list[dict[str, object]] = field(default_factory=list)
+    processes: list[dict[str, object]] = field(default_factory=list)
     stuck: list[dict[str, Any]] = field(default_factory=list)
     problems: list[dict[str, object]] = field(default_factory=list)
 
@@ -154,7 +154,7 @@ def _show_database(
         shown.stuck += _stuck(one, named[label], pages)
     shown.older_errors = shown.older_errors or found.older_errors
     shown.groups += [_described(group, model_of[group.label], named[group.label], pages) for group in found.groups]
-    shown.hands += [_hand(hand, model_of, named, pages) for hand in found.crew.shown]
+    shown.processes += [_process(process, model_of, named, pages) for process in found.workers.shown]
 
 
 def _named(found: Survey, pages: Pages) -> dict[str, set[object]]:
@@ -211,11 +211,11 @@ def _gave_up(group: Group, model: type[StatorModel], pages: Pages) -> str:
     return pages.list_of(model, state__exact=str(state.failure_state)) if state and state.failure_state else ""
 
 
-def _hand(
-    hand: Hand, model_of: dict[str, type[StatorModel]], named: dict[str, set[object]], pages: Pages
+def _process(
+    process: WorkerStatus, model_of: dict[str, type[StatorModel]], named: dict[str, set[object]], pages: Pages
 ) -> dict[str, object]:
     runs = []
-    for label, one in hand.shown:
+    for label, one in process.shown:
         model = model_of[label]
         seen = one.pk in named[label]
         runs.append({
@@ -223,9 +223,9 @@ def _hand(
             "for": span(one.running), "late": one.late > 0, "url": pages.page_of(model, one.pk) if seen else "",
         })  # fmt: skip
     return {
-        "handled": f"{hand.worker.handled:,}", "lost": f"{hand.worker.lost:,}",
-        "worker": hand.worker, "status": hand.status, "told": hand.told,
-        "since": span(hand.since), "heard": span(hand.heard),
-        "runs": runs, "more": max(0, len(hand.runs) - len(runs)),
-        "models": ", ".join(hand.worker.models[:5]) + (", ..." if len(hand.worker.models) > 5 else ""),
+        "handled": f"{process.worker.handled:,}", "lost": f"{process.worker.lost:,}",
+        "worker": process.worker, "status": process.status, "told": process.told,
+        "since": span(process.since), "heard": span(process.heard),
+        "runs": runs, "more": max(0, len(process.runs) - len(runs)),
+        "models": ", ".join(process.worker.models[:5]) + (", ..." if len(process.worker.models) > 5 else ""),
     }  # fmt: skip

@@ -41,7 +41,7 @@ def run(options: Options) -> Answer:
         for stays_of in [stays(each.using, [one.model for one in each.models.values()])]
         for label, one in each.models.items()
     ]
-    workers = [worker for each in known for worker in reported(each.crew)]
+    workers = [worker for each in known for worker in reported(each.workers)]
     # Models without objects, unless asked for by name, would only push the others off the screen.
     listed = [
         figures for figures in found if options["labels"] or any(figures["states"].values()) or figures["unknown"]
@@ -50,7 +50,7 @@ def run(options: Options) -> Answer:
     times = [line for figures in found for line in _times_in_states(figures)] if options["labels"] else []
     own = [problem for each in known for one in each.models.values() for problem in one.own]
     named = [problem for problem in own if problem.code == "named_only"]
-    lines = [*table(HEADS, list(map(_row, listed))), *left, *times, "", *_crew(workers, bool(named))]
+    lines = [*table(HEADS, list(map(_row, listed))), *left, *times, "", *_workers(workers, bool(named))]
     lines += [line for problem in (*named, *standing) for line in lines_of(problem)]
     lines += ["No problems."] * (not standing)
     return Answer({"models": found, "workers": workers, "troubles": [one.as_dict() for one in standing]}, lines)
@@ -106,7 +106,7 @@ def _times_in_states(figures: dict[str, Any]) -> list[str]:
     return ["", head, *table([*STAYS], [[one.cells[0], *(cell or "-" for cell in one.cells[1:])] for one in left])]
 
 
-def _crew(workers: list[dict[str, Any]], served: bool) -> list[str]:
+def _workers(workers: list[dict[str, Any]], served: bool) -> list[str]:
     """Say how many processes are live. ``served``: without any, named workers serve objects all the same."""
     alive = [worker for worker in workers if worker["status"] == "alive"]
     if not alive:

@@ -5,9 +5,9 @@ from typing import Any
 
 from stator.commands.answer import Answer, table
 from stator.commands.arguments import Options, models_of
-from stator.explain.survey import Crew, Hand, death
+from stator.explain.survey import Workers, WorkerStatus, death
 from stator.graph.durations import span
-from stator.overview.crew import crew_of
+from stator.overview.workers import workers_of
 from stator.rows.meta import by_database
 
 HELP = "List the worker processes of the last day."
@@ -20,8 +20,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(options: Options) -> Answer:
     """Return the workers of the chosen databases, the latest first."""
-    crews = [crew_of(alias, models) for alias, models in by_database(models_of([]), options["database"]).items()]
-    found = [worker for crew in crews for worker in reported(crew)]
+    by_alias = by_database(models_of([]), options["database"])
+    found = [worker for alias, models in by_alias.items() for worker in reported(workers_of(alias, models))]
     rows = [
         [
             row["id"], row["host"], row["pid"], death(row["ending"]) if row["status"] == "gone" else row["status"],
@@ -33,13 +33,14 @@ def run(options: Options) -> Answer:
     return Answer(found, table(HEADS, rows) if rows else ["No worker was active in the last day; start runstator."])
 
 
-def reported(crew: Crew) -> list[dict[str, Any]]:
+def reported(workers: Workers) -> list[dict[str, Any]]:
     """Return the workers of a database for JSON, the latest first: alive, gone without a stop, or stopped."""
-    return [_reported(hand) for hand in sorted(crew.workers, key=lambda hand: hand.worker.started, reverse=True)]
+    latest = sorted(workers.processes, key=lambda process: process.worker.started, reverse=True)
+    return [_reported(process) for process in latest]
 
 
-def _reported(hand: Hand) -> dict[str, Any]:
-    worker = hand.worker
+def _reported(process: WorkerStatus) -> dict[str, Any]:
+    worker = process.worker
     return {
         "id": worker.pk,
         "host": worker.host,
@@ -47,12 +48,12 @@ def _reported(hand: Hand) -> dict[str, Any]:
         "version": worker.version,
         "database": worker.database,
         "models": worker.models,
-        "status": hand.status,
-        "ending": hand.ending,
+        "status": process.status,
+        "ending": process.ending,
         "started": worker.started.isoformat(),
-        "heartbeat_age": hand.heard,
+        "heartbeat_age": process.heard,
         "stopped": worker.stopped.isoformat() if worker.stopped else None,
-        "running": len(hand.runs),
+        "running": len(process.runs),
         "handled": worker.handled,
         "lost": worker.lost,
     }

@@ -12,7 +12,7 @@ from typing import Any
 from stator.conf import load_settings
 from stator.explain.problem import ERROR, WARNING, AdminAction, Problem
 from stator.explain.sentences import counted
-from stator.explain.survey import COUNTED, AwaitedObject, Hand, InState, Survey, Surveyed, told
+from stator.explain.survey import COUNTED, AwaitedObject, InState, Survey, Surveyed, WorkerStatus, told
 from stator.graph.durations import seconds_of, span
 from stator.rows.meta import graph_of
 from stator.rows.pauses import NAMED, Pause
@@ -63,8 +63,8 @@ def no_worker(one: Surveyed) -> Iterator[Problem]:
 
 def silent_workers(found: Survey) -> Iterator[Problem]:
     """Find workers that fell silent while they held objects."""
-    for hand in found.crew.missed:
-        counts = {label: list(runs) for label, runs in groupby(sorted(hand.runs, key=_label), _label)}
+    for process in found.workers.missed:
+        counts = {label: list(runs) for label, runs in groupby(sorted(process.runs, key=_label), _label)}
         held = ", ".join(f"{len(runs):,} of {found.models[label].label}" for label, runs in counts.items())
         actions = tuple(
             AdminAction("Unlock", label, "stator_unlock", tuple(held.pk for _, held in runs[:SHOWN]))
@@ -73,9 +73,10 @@ def silent_workers(found: Survey) -> Iterator[Problem]:
         label, runs = next(iter(counts.items()))
         keys = _keys(held.pk for _, held in runs[:SHOWN])
         yield Problem(
-            "", f"{hand.worker.host}, process {hand.worker.pid}, is silent for {span(hand.heard)} and {hand.end}; "
-            f"it holds {counted(len(hand.runs), 'object')} ({held}), which live workers take over {_expiry(hand)}",
-            {"worker": hand.worker.pk}, where=f"worker {hand.worker.pk}", count=len(hand.runs), since=hand.heard,
+            "", f"{process.worker.host}, process {process.worker.pid}, is silent for {span(process.heard)} and "
+            f"{process.end}; it holds {counted(len(process.runs), 'object')} ({held}), which live workers take over "
+            f"{_expiry(process)}", {"worker": process.worker.pk}, where=f"worker {process.worker.pk}",
+            count=len(process.runs), since=process.heard,
             remedy="Make sure that the process is gone; start manage.py runstator if no other worker is live.",
             actions=actions, command=f"manage.py stator unlock {found.models[label].label} {keys}",
         )  # fmt: skip
@@ -84,13 +85,14 @@ def silent_workers(found: Survey) -> Iterator[Problem]:
 def deaf_workers(found: Survey) -> Iterator[Problem]:
     """Find live workers that receive no notifications."""
     interval = span(load_settings().POLL_INTERVAL)
-    for hand in found.crew.workers:
-        if hand.status == "alive" and hand.deaf:
+    for process in found.workers.processes:
+        if process.status == "alive" and process.deaf:
             yield Problem(
-                "", f"{hand.worker.host}, process {hand.worker.pid}, receives no notifications, so it finds new "
-                f"objects by polls, up to {interval} late: {'; '.join(hand.deaf.values())}",
-                {"worker": hand.worker.pk}, "mend what the message says; behind a pooler set LISTEN_DSN to a direct "
-                "connection, or NOTIFY to False", where=f"worker {hand.worker.pk}", command="manage.py stator workers",
+                "", f"{process.worker.host}, process {process.worker.pid}, receives no notifications, so it finds new "
+                f"objects by polls, up to {interval} late: {'; '.join(process.deaf.values())}",
+                {"worker": process.worker.pk}, "mend what the message says; behind a pooler set LISTEN_DSN to a direct "
+                "connection, or NOTIFY to False", where=f"worker {process.worker.pk}",
+                command="manage.py stator workers",
             )  # fmt: skip
 
 
@@ -98,15 +100,15 @@ def _label(run: tuple[str, Any]) -> str:
     return run[0]
 
 
-def _expiry(hand: Hand) -> str:
-    left = max(-held.late for _, held in hand.runs)
+def _expiry(process: WorkerStatus) -> str:
+    left = max(-held.late for _, held in process.runs)
     return f"after their leases, within {span(left)}" if left > 0 else "now: their leases are over"
 
 
 def late_leases(found: Survey) -> Iterator[Problem]:
     """Find leases that ran out and that nobody has taken over."""
     patience = 2 * load_settings().REAP_INTERVAL + 1
-    silent = {id(held) for hand in found.crew.missed for _, held in hand.runs}
+    silent = {id(held) for process in found.workers.missed for _, held in process.runs}
     for one in found.models.values():
         late = [held for held in one.depths.held if held.late > patience and id(held) not in silent]
         if late:

@@ -193,7 +193,7 @@ def death(ending: str) -> str:
 
 
 @dataclass(slots=True)
-class Hand:
+class WorkerStatus:
     """One worker, with the seconds it was up and since its last heartbeat; ``runs`` has labels and objects."""
 
     worker: Worker
@@ -230,21 +230,21 @@ class Hand:
 
 
 @dataclass(slots=True)
-class Crew:
+class Workers:
     """Worker processes of one database. ``live``: the number of live workers that serve a model, by its label."""
 
-    workers: list[Hand] = field(default_factory=list)
+    processes: list[WorkerStatus] = field(default_factory=list)
     live: Counter[str] = field(default_factory=Counter)
 
     @property
-    def shown(self) -> list[Hand]:
+    def shown(self) -> list[WorkerStatus]:
         """The workers that are shown: dead ones that hold objects, then live ones."""
-        return sorted(self.workers, key=lambda hand: not hand.is_missed)[:SHOWN]
+        return sorted(self.processes, key=lambda process: not process.is_missed)[:SHOWN]
 
     @property
-    def missed(self) -> list[Hand]:
+    def missed(self) -> list[WorkerStatus]:
         """The workers that fell silent and hold objects."""
-        return [hand for hand in self.workers if hand.is_missed]
+        return [process for process in self.processes if process.is_missed]
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +291,7 @@ class Survey:
 
     using: str
     models: dict[str, Surveyed]
-    crew: Crew
+    workers: Workers
     pauses: list[Pause]
     groups: list[Group]
     older_errors: bool

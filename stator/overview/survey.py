@@ -6,10 +6,10 @@ from stator.explain.kinds import in_order, problems_in, problems_of_apps
 from stator.explain.problem import Problem
 from stator.explain.survey import Survey, Surveyed
 from stator.models import StatorModel
-from stator.overview.crew import crew
 from stator.overview.depths import depths
 from stator.overview.errors import groups
 from stator.overview.waiters import waiters
+from stator.overview.workers import workers_holding
 from stator.querysets import OperatorQuerySet
 from stator.rows.clock import Now
 from stator.rows.meta import by_database
@@ -34,7 +34,7 @@ def survey(using: str, models: Iterable[type[StatorModel]]) -> Survey:
     }
     pauses: list[Pause] = list(Pause.objects.using(using).active().annotate(read_at=Now()).order_by("pk")[:MOST_PAUSES])
     depths_of = {label: depths(rows) for label, rows in rows_of.items()}
-    people = crew(using, ((label, one) for label, found in depths_of.items() for one in found.held))
+    people = workers_holding(using, ((label, one) for label, found in depths_of.items() for one in found.held))
     found_groups, older = groups(using, rows_of)
     fleet = Fleet.of(using)
     found = {

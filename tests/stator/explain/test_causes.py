@@ -74,12 +74,12 @@ def test_worker_without_notifications_is_a_trouble_that_says_why() -> None:
 
 def test_dead_worker_is_not_up_and_runs_what_it_holds_and_not_what_it_said_last() -> None:
     worker(heartbeat=ago(400), started=ago(500), running=3)
-    [hand] = survey("default", [Parcel]).crew.workers
-    assert 99 <= hand.since <= 110
-    assert re.fullmatch(r"silent for 6 m 4\d s, probably dead", hand.told)
+    [process] = survey("default", [Parcel]).workers.processes
+    assert 99 <= process.since <= 110
+    assert re.fullmatch(r"silent for 6 m 4\d s, probably dead", process.told)
     held()
-    [hand] = survey("default", [Parcel]).crew.workers
-    assert hand.told.endswith("probably dead, holds 1")
+    [process] = survey("default", [Parcel]).workers.processes
+    assert process.told.endswith("probably dead, holds 1")
     assert [row["running"] for row in told("workers")] == [1]
     raw(Parcel).all().delete()
     assert [row["running"] for row in told("workers")] == [0]

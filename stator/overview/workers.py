@@ -6,7 +6,7 @@ from typing import Any
 
 from django.db.models import F
 
-from stator.explain.survey import Crew, Hand, Held
+from stator.explain.survey import Held, Workers, WorkerStatus
 from stator.graph.durations import seconds_of
 from stator.models import StatorModel
 from stator.overview.depths import held
@@ -15,15 +15,15 @@ from stator.rows.process_exits import exits_in
 from stator.rows.workers import MOST_WORKERS, Worker, worker_of
 
 
-def crew_of(using: str, models: Iterable[type[StatorModel]]) -> Crew:
+def workers_of(using: str, models: Iterable[type[StatorModel]]) -> Workers:
     """Return the workers of a database with what they hold of some models; a statement for each model and one more."""
     rows_of: dict[str, OperatorQuerySet] = {
         model._meta.label_lower: OperatorQuerySet(model, using=using) for model in models
     }
-    return crew(using, ((label, one) for label, rows in rows_of.items() for one in held(rows)))
+    return workers_holding(using, ((label, one) for label, rows in rows_of.items() for one in held(rows)))
 
 
-def crew(using: str, held: Iterable[tuple[str, Held]]) -> Crew:
+def workers_holding(using: str, held: Iterable[tuple[str, Held]]) -> Workers:
     """Return the workers of a database with the claimed rows that they hold; one statement."""
     runs: dict[str, list[tuple[str, Held]]] = defaultdict(list)
     for label, one in held:
@@ -32,17 +32,17 @@ def crew(using: str, held: Iterable[tuple[str, Held]]) -> Crew:
     read = rows.with_status().annotate(replaced=F("published__replaced"), deaf=F("published__deaf")).defer("published")
     workers = list(read.order_by("status", "-started", "pk")[:MOST_WORKERS])
     ends = exits_in((worker.host, worker.replaced) for worker in workers)
-    found = Crew([_hand(worker, runs, ends.get((worker.host, worker.pid), "")) for worker in workers])
+    found = Workers([_process(worker, runs, ends.get((worker.host, worker.pid), "")) for worker in workers])
     for worker in workers:
         if worker.status == "alive":
             found.live.update(worker.models)
     return found
 
 
-def _hand(worker: Worker, runs: dict[str, list[tuple[str, Held]]], ending: str) -> Hand:
+def _process(worker: Worker, runs: dict[str, list[tuple[str, Held]]], ending: str) -> WorkerStatus:
     found: Any = worker
     # A dead worker is not up any more.
     until = found.stopped or (found.heartbeat if found.status == "gone" else found.now)
     heard = seconds_of(found.now - found.heartbeat)
     since = seconds_of(until - found.started)
-    return Hand(worker, found.status, since, heard, runs.get(worker.pk, []), found.deaf or {}, ending)
+    return WorkerStatus(worker, found.status, since, heard, runs.get(worker.pk, []), found.deaf or {}, ending)

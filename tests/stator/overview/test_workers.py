@@ -7,8 +7,8 @@ import pytest
 from stator.db.interface import new_token
 from stator.explain.survey import NAMED, SHOWN
 from stator.models import Worker
-from stator.overview.crew import crew, crew_of
 from stator.overview.depths import depths
+from stator.overview.workers import workers_holding, workers_of
 from stator.querysets import OperatorQuerySet
 from tests.stator.making import ago, put, raw
 from tests.testapp.explained import Errand
@@ -31,7 +31,7 @@ def hold(worker, seconds=5):
 
 def found():
     held = depths(OperatorQuerySet(Errand, using="default")).held
-    return crew("default", (("testapp.errand", one) for one in held))
+    return workers_holding("default", (("testapp.errand", one) for one in held))
 
 
 @pytest.fixture
@@ -48,9 +48,9 @@ def test_live_workers_are_counted_for_each_model_that_they_serve(workers):
 def test_each_worker_has_what_it_runs_the_longest_first(workers):
     seconds = [5, 50, 500, 1, 10]
     errands = {second: hold(ALIVE, second).pk for second in seconds}
-    (hand,) = [hand for hand in found().workers if hand.worker.pk == ALIVE]
-    assert [one.pk for _, one in hand.shown] == [errands[second] for second in sorted(seconds)[: -NAMED - 1 : -1]]
-    assert len(hand.runs) == len(seconds)
+    (process,) = [process for process in found().processes if process.worker.pk == ALIVE]
+    assert [one.pk for _, one in process.shown] == [errands[second] for second in sorted(seconds)[: -NAMED - 1 : -1]]
+    assert len(process.runs) == len(seconds)
 
 
 def test_silent_worker_that_holds_objects_is_missed_and_shown_first(workers):
@@ -70,7 +70,7 @@ def test_process_that_replaced_a_dead_worker_tells_how_it_ended(workers):
 
 
 def test_dead_worker_was_up_until_its_last_heartbeat_and_a_stopped_one_until_it_stopped(workers):
-    since = {hand.worker.pk: hand.since for hand in found().workers}
+    since = {process.worker.pk: process.since for process in found().processes}
     assert since[ALIVE] >= 100
     assert since[GONE] == pytest.approx(300, abs=5)
     assert since[STOPPED] == pytest.approx(600, abs=5)
@@ -79,7 +79,7 @@ def test_dead_worker_was_up_until_its_last_heartbeat_and_a_stopped_one_until_it_
 def test_no_more_workers_are_shown_than_a_page_has():
     for number in range(SHOWN + 1):
         register(f"{number:012x}")
-    assert (len(found().workers), len(found().shown)) == (SHOWN + 1, SHOWN)
+    assert (len(found().processes), len(found().shown)) == (SHOWN + 1, SHOWN)
 
 
 def test_objects_are_counted_by_the_worker_that_holds_them():
@@ -88,5 +88,5 @@ def test_objects_are_counted_by_the_worker_that_holds_them():
     put(Errand)
     register(ALIVE)
     register(GONE)
-    found = crew_of("default", [Errand]).workers
-    assert {hand.worker.pk: len(hand.runs) for hand in found} == {ALIVE: 2, GONE: 1}
+    found = workers_of("default", [Errand]).processes
+    assert {process.worker.pk: len(process.runs) for process in found} == {ALIVE: 2, GONE: 1}
