@@ -339,7 +339,7 @@ def tell_finished(
                 logger.error("tasks.receiver_failed", extra={"receiver": repr(receiver)}, exc_info=answer)
 
 
-def _connect(model: Any) -> None:
+def _connect(model: type[Model]) -> None:
     transitioned.connect(tell_finished, sender=model, dispatch_uid="tasks.backend")
 
 

@@ -22,6 +22,7 @@ from django.db.models import (
     Value,
     When,
 )
+from django.db.models.expressions import Combinable, Expression
 from django.db.models.fields.json import KeyTransform
 from django.db.models.functions import Coalesce, Least
 from django.db.models.lookups import Exact
@@ -117,7 +118,7 @@ def _of_shared(runs: Rows) -> Q:
     return ~Q(whole=None) & Q(is_any(runs))
 
 
-def with_metadata(rows: Any, metadata: Metadata) -> Any:
+def with_metadata(rows: Rows, metadata: Metadata) -> Any:
     """Return the tasks whose metadata has all of these names and values; PostgreSQL uses the GIN index."""
     if isinstance(metadata, Parameter) or (able := capabilities_of(connections[rows.db])).has_gin:
         return rows.filter(metadata__contains=metadata)
@@ -162,7 +163,7 @@ def _given(lease: float | Parameter) -> Value:
     return lease if isinstance(lease, Parameter) else Value(lease)
 
 
-def lease_end_in_process(usual: float, since: Any) -> Any:
+def lease_end_in_process(usual: float, since: Combinable) -> Expression:
     """Return the end of a lease of a worker process: by the lease of the task or queue, at most 5 s after the timeout.
 
     ``since``: when the attempt began. The process ends the attempt at the timeout, and needs time to record that.
@@ -187,7 +188,7 @@ def renewed_end(lease: Lease, longest: float, settings: Settings, queues: Rows, 
     return Least(Later(Least(wanted, Value(longest))), Later(timeout, since=F("state_attempted")))
 
 
-def _of_queue(name: str, setting: Any, queues: Rows) -> Any:
+def _of_queue(name: str, setting: float | None, queues: Rows) -> Any:
     """Return the same as :func:`effective` for an UPDATE, which cannot join."""
     return Coalesce(F(name), Subquery(queues.filter(pk=OuterRef("queue")).values(name)[:1]), Value(setting))
 

@@ -19,6 +19,8 @@ from tasks.queue import inserts
 from tasks.queue.inserts import BATCH, insert_by_rows
 from tasks.queue.operator_actions import clear, lock_with_parts
 from tasks.rows.clock import Later
+from tasks.rows.queues import QueueRow
+from tasks.rows.tasks import TaskRow
 from tasks.sharding import shards
 
 # A try fails when another publisher has just published one of the same keys.
@@ -81,7 +83,7 @@ class OnExistingKey:
 
 
 def publish(
-    queue: Any,
+    queue: QueueRow,
     given: Iterable[dict[str, Any]],
     on_existing: OnExistingKey,
     *,
@@ -116,7 +118,7 @@ def publish(
 
 
 def _in_one_statement(
-    queue: Any,
+    queue: QueueRow,
     messages: list[Message],
     settings: Settings,
     known_only: bool,
@@ -160,7 +162,11 @@ def bound_rows(rows: int, most: int) -> None:
 
 
 def _into(
-    queue: Any, messages: list[Message], on_existing: OnExistingKey, settings: Settings, listed: frozenset[str] | None
+    queue: QueueRow,
+    messages: list[Message],
+    on_existing: OnExistingKey,
+    settings: Settings,
+    listed: frozenset[str] | None,
 ) -> list[Published]:
     """Publish into this copy's database. ``listed``: over HTTP, the actions that the queue lists; else None."""
     # Built first, so that a message without a value of the exclusive key is refused before anything is written.
@@ -185,7 +191,7 @@ def _bounded(given: Iterable[Any], most: int) -> list[Any]:
     return found
 
 
-def _dictionary(given: Any) -> dict[str, Any]:
+def _dictionary(given: object) -> dict[str, Any]:
     if not isinstance(given, dict):
         raise PublishRefused(
             f"each task must be a dictionary of the arguments of publish(), not {type(given).__name__}"
@@ -193,7 +199,7 @@ def _dictionary(given: Any) -> dict[str, Any]:
     return given
 
 
-def _refuse(queue: Any, messages: list[Message], known_only: bool, over_http: bool) -> None:
+def _refuse(queue: QueueRow, messages: list[Message], known_only: bool, over_http: bool) -> None:
     if queue.publishing_paused:
         raise QueuePaused(f"queue {queue.name} accepts no tasks now: {queue.pause_description}")
     names = [message.action for message in messages]
@@ -203,7 +209,7 @@ def _refuse(queue: Any, messages: list[Message], known_only: bool, over_http: bo
         queue_actions.refuse_unknown(queue, names)
 
 
-def _row(queue: Any, message: Message, settings: Any, listed: frozenset[str] | None) -> Any:
+def _row(queue: Any, message: Message, settings: Settings, listed: frozenset[str] | None) -> Any:
     delay = _delay(queue, message, settings)
     row = queue.tasks.model(
         queue=queue,
@@ -217,13 +223,13 @@ def _row(queue: Any, message: Message, settings: Any, listed: frozenset[str] | N
     return row
 
 
-def _delay(queue: Any, message: Message, settings: Any) -> float:
+def _delay(queue: QueueRow, message: Message, settings: Settings) -> float:
     """Return the seconds until a new task may be claimed."""
     given = (message.invisible_for, queue.invisible_for, settings.INVISIBLE_FOR)
     return float(next(seconds for seconds in given if seconds is not None))
 
 
-def _values(queue: Any, message: Message, listed: frozenset[str] | None) -> dict[str, object]:
+def _values(queue: QueueRow, message: Message, listed: frozenset[str] | None) -> dict[str, object]:
     """Return the values of a new task in this queue, without those of its times."""
     value = exclusive_value(queue.exclusive_key, message.metadata) if queue.exclusive else None
     return {
@@ -246,13 +252,13 @@ def _values(queue: Any, message: Message, listed: frozenset[str] | None) -> dict
     }
 
 
-def _declared_attempts(queue: Any, name: str) -> int | None:
+def _declared_attempts(queue: QueueRow, name: str) -> int | None:
     """Return the action's ``max_attempts`` if the queue has none. The task stores it, for every claimant."""
     found = declared(name, queue.name) if queue.max_attempts is None else None
     return found.max_attempts if found else None
 
 
-def _publish(queue: Any, rows: list[Any], on_existing: OnExistingKey, *, over_http: bool) -> list[Published]:
+def _publish(queue: QueueRow, rows: list[Any], on_existing: OnExistingKey, *, over_http: bool) -> list[Published]:
     """Publish within a transaction; ``IntegrityError`` if another publisher was first with one of the keys."""
     model, using = queue.tasks.model, queue._state.db
     there = _found(queue, [row.key for row in rows if row.key is not None], lock=on_existing.changes)
@@ -262,7 +268,7 @@ def _publish(queue: Any, rows: list[Any], on_existing: OnExistingKey, *, over_ht
     # Of several messages with one key, only the first is published.
     first = {row.key: row for row in reversed(rows) if row.key is not None}
     new = [row for row in rows if row.key is None or (row.key not in there and first[row.key] is row)]
-    insert_by_rows(new, using)
+    insert_by_rows(new, str(using))
     parts = [part for row in new if row.worker_count > 1 for part in _parts(row, row.worker_count)]
     model.objects.using(using).bulk_create(parts, batch_size=BATCH)
     every: QuerySet[Any] = QuerySet(model, using=using)
@@ -288,7 +294,7 @@ def _parts(whole: Any, count: int) -> list[Any]:
     return [type(whole)(queue=whole.queue, whole=whole, state_ready=is_due, **copied, **times) for _ in range(count)]
 
 
-def _found(queue: Any, keys: list[str], *, lock: bool) -> dict[str, Any]:
+def _found(queue: QueueRow, keys: list[str], *, lock: bool) -> dict[str, Any]:
     """Return the tasks with these keys and their parts; ``lock`` locks both, because they may be changed."""
     if not keys:
         return {}
@@ -299,7 +305,9 @@ def _found(queue: Any, keys: list[str], *, lock: bool) -> dict[str, Any]:
     return {task.key: task for task in found.prefetch_related("parts")}
 
 
-def _matched(queue: Any, rows: list[Any], there: dict[str, Any], on_existing: OnExistingKey) -> dict[str, Published]:
+def _matched(
+    queue: QueueRow, rows: list[Any], there: dict[str, Any], on_existing: OnExistingKey
+) -> dict[str, Published]:
     """Return the outcomes for keys that exist already."""
     wanted = {row.key: row for row in reversed(rows) if row.key in there}
     if on_existing.clear_failed or on_existing.clear_succeeded:
@@ -315,13 +323,13 @@ def _matched(queue: Any, rows: list[Any], there: dict[str, Any], on_existing: On
     return {key: Published(there[key], outcome) for key, outcome in told.items()}
 
 
-def _outcome(task: Any) -> PublishOutcome:
+def _outcome(task: TaskRow) -> PublishOutcome:
     if task.status == "running":
         return PublishOutcome.RUNNING
     return PublishOutcome.MATCHED if task.status in ("pending", "invisible") else PublishOutcome.DUPLICATE
 
 
-def _update(queue: Any, pairs: list[tuple[Any, Any]]) -> None:
+def _update(queue: QueueRow, pairs: list[tuple[Any, Any]]) -> None:
     """Update waiting tasks and their parts with the parameters that were given."""
     changed = []
     for task, row in pairs:
@@ -339,7 +347,7 @@ def _update(queue: Any, pairs: list[tuple[Any, Any]]) -> None:
         rows.bulk_update(changed, names, batch_size=BATCH)
 
 
-def change(task: Any, given: dict[str, Any]) -> None:
+def change(task: TaskRow, given: dict[str, Any]) -> None:
     """Write these options into a task that has not ended, and into its parts; see ``Task.change``."""
     using, model = task._state.db, type(task)
     if unknown := sorted(given.keys() - {*CHANGEABLE}):
@@ -365,7 +373,7 @@ def change(task: Any, given: dict[str, Any]) -> None:
     task.refresh_from_db()
 
 
-def _too_few(names: list[str], task: Any) -> str:
+def _too_few(names: list[str], task: TaskRow) -> str:
     """Return what is wrong if fewer workers are named than a task needs; else an empty text."""
     if not 0 < len(set(names)) < task.worker_count:
         return ""
