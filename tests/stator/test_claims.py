@@ -9,6 +9,7 @@ from stator.models import History, Report
 from stator.rows.columns import after
 from tests.stator.making import ago, change, expire, put, raw, row
 from tests.testapp.explained import Errand
+from tests.testapp.faults import Job
 from tests.testapp.power import Order
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -92,6 +93,21 @@ def test_many_claims_are_ended_together_and_those_that_have_ended_are_returned()
     assert claims.move_many([], "heir") == []
 
 
+def test_claims_of_several_models_are_not_ended_together():
+    put(Errand)
+    other = Job.objects.create()
+    ends = [(claim, None) for model in (Errand, Job) for claim in claims.claim(model)]
+    assert [claim.pk for claim, _ in ends][1] == other.pk
+    with pytest.raises(ValueError, match="several models"):
+        claims.move_many(ends, "heir")
+
+
+def test_values_of_fields_that_the_state_does_not_save_are_refused():
+    put(Errand)
+    with pytest.raises(ValueError, match="new saves nothing"):
+        claims.move_many([(claim_one(), {"tenant": 3})], "heir")
+
+
 def test_move_that_is_not_declared_is_refused():
     put(Errand)
     with pytest.raises(ValueError, match="no transition to new"):
@@ -158,3 +174,12 @@ def test_claim_is_found_by_its_token():
     with pytest.raises(LeaseLost):
         claims.find(Errand, claim.pk, claim.token)
     assert claims.longest_lease(Errand) >= 60
+
+
+def test_claim_in_a_state_that_this_code_does_not_know_cannot_be_found():
+    put(Errand)
+    claim = claim_one()
+    raw(Errand).update(state="of tomorrow")
+    with pytest.raises(LeaseLost, match="is in state 'of tomorrow', which this code does not know"):
+        claims.find(Errand, claim.pk, claim.token)
+    assert claims.find_many(Errand, {claim.pk: claim.token}) == []

@@ -62,6 +62,10 @@ def test_subqueries_of_an_update_get_their_values(rows):
     assert list(Task.objects.order_by("action").values_list("priority", flat=True)) == [7, 8, 7]
 
 
+def test_query_that_finds_nothing_is_compiled_all_the_same(rows):
+    assert rows_of(selecting(rows.filter(pk__in=[]).values_list("pk"))) == []
+
+
 def test_statement_of_a_shape_is_built_once_and_their_number_is_bounded():
     kept, built = StatementCache(), []
 

@@ -76,7 +76,7 @@ execute_from_command_line(["manage.py", *sys.argv[1:]])
     ("arguments", "place"),
     [
         (("stator", "status"), {"module": "stator.commands", "name": "status", "function": "models_of"}),
-        (("tasks", "dead"), {"module": "tasks.queue", "name": "operating", "function": "home"}),
+        (("tasks", "dead"), {"module": "tasks.commands", "name": "operating", "function": "home"}),
     ],
 )
 def test_interrupted_command_ends_silently_with_130(arguments, place):
