@@ -38,27 +38,38 @@ def milliseconds() -> int:
     return time.time_ns() // 1_000_000
 
 
+def _number(least: float, most: float, *, whole: bool = False, changeable: bool = False) -> dict[str, Any]:
+    """Return the bounds of an option, and whether it may be changed while the task is held, as metadata of a field."""
+    return {"bounds": (least, most, whole), "changeable": changeable}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
     """A task to publish. Durations are in seconds. None means the value of the queue, or else of the setting.
 
-    ``given``: the names of the options that the publisher gave, even as None; an update writes only these.
+    Every field but ``invisible_for`` and ``given`` is a column of the task. ``given``: the names of the options that
+    the publisher gave, even as None; an update writes only these.
     """
 
     action: str
     data: object = None
     key: str | None = None
-    priority: int = field(default_factory=milliseconds)
+    priority: int = field(
+        default_factory=milliseconds, metadata=_number(-BIGINT, BIGINT - 1, whole=True, changeable=True)
+    )
     metadata: dict[str, object] = field(default_factory=dict)
-    lease: float | None = None
-    timeout: float | None = None
-    invisible_for: float | None = None
-    max_attempts: int | None = None
-    retention: float | None = None
-    heartbeat_interval: float | None = None
-    max_unexpected_retries: int | None = None
-    worker_ids: tuple[str, ...] = ()
-    worker_count: int = 1
+    # The most of a lease is that of the model.
+    lease: float | None = field(default=None, metadata=_number(0.05, LONGEST, changeable=True))
+    timeout: float | None = field(default=None, metadata=_number(0.05, LONGEST, changeable=True))
+    invisible_for: float | None = field(default=None, metadata=_number(0, LONGEST))
+    max_attempts: int | None = field(default=None, metadata=_number(1, 1_000_000, whole=True, changeable=True))
+    retention: float | None = field(default=None, metadata=_number(0, LONGEST, changeable=True))
+    heartbeat_interval: float | None = field(default=None, metadata=_number(0.05, LONGEST, changeable=True))
+    max_unexpected_retries: int | None = field(
+        default=None, metadata=_number(0, 1_000_000, whole=True, changeable=True)
+    )
+    worker_ids: tuple[str, ...] = field(default=(), metadata={"changeable": True})
+    worker_count: int = field(default=1, metadata=_number(1, MOST_WORKERS, whole=True))
     given: frozenset[str] = frozenset()
 
     @property
@@ -98,6 +109,11 @@ def checked_message(given: dict[str, Any], settings: Settings, longest_lease: fl
 
 
 MESSAGE_FIELDS = frozenset(option.name for option in fields(Message)) - {"given"}
+COLUMNS = tuple(option.name for option in fields(Message) if option.name not in ("invisible_for", "given"))
+# What can be changed of a task until it ends, even while a worker holds it.
+CHANGEABLE = tuple(option.name for option in fields(Message) if option.metadata.get("changeable"))
+# The least and the most of each number, and whether it is a whole one.
+NUMBERS = {option.name: option.metadata["bounds"] for option in fields(Message) if "bounds" in option.metadata}
 REQUIRED = ("action", "data")
 
 
@@ -186,20 +202,6 @@ def _check_names(message: Message) -> None:
             check_worker(worker)
         except TaskError as error:
             raise TaskError(f"worker_ids: {error}") from None
-
-
-# The least and the most of each number, and whether it is a whole one; the most of a lease is that of the model.
-NUMBERS = {
-    "lease": (0.05, LONGEST, False),
-    "timeout": (0.05, LONGEST, False),
-    "invisible_for": (0, LONGEST, False),
-    "retention": (0, LONGEST, False),
-    "max_attempts": (1, 1_000_000, True),
-    "heartbeat_interval": (0.05, LONGEST, False),
-    "max_unexpected_retries": (0, 1_000_000, True),
-    "worker_count": (1, MOST_WORKERS, True),
-    "priority": (-BIGINT, BIGINT - 1, True),
-}
 
 
 def _check_number(name: str, value: Any, least: float, most: float, *, whole: bool = False) -> None:

@@ -15,9 +15,9 @@ from stator.admin.listing import COUNTED, AtLeast, bounded_count
 from stator.models import written_to
 from tasks.admin.publishing import clean_names, names_field
 from tasks.exceptions import TaskError
+from tasks.messages import CHANGEABLE
 from tasks.models import Task
 from tasks.querysets import FASTEST, SLOWEST, TaskQuerySet
-from tasks.queue.publishing import CHANGEABLE
 
 WAITING = ("invisible", "pending")
 

@@ -8,15 +8,12 @@ from django import forms
 
 from stator.admin.fields import JSONField
 from tasks.exceptions import PublishRefused
-from tasks.messages import NAME_LENGTH
+from tasks.messages import MESSAGE_FIELDS, NAME_LENGTH
 from tasks.models import Queue
 from tasks.queue.publishing import Published
 
 AREA = forms.Textarea(attrs={"rows": 4, "cols": 80, "spellcheck": "false"})
-OPTIONS = (
-    "data", "key", "priority", "metadata", "lease", "timeout", "invisible_for", "max_attempts", "retention",
-    "heartbeat_interval", "max_unexpected_retries", "worker_ids", "worker_count",
-)  # fmt: skip
+OPTIONS = MESSAGE_FIELDS - {"action"}
 OUTCOMES = {
     "inserted": "is published: it is new",
     "matched": "exists already with this key, and waits",
@@ -95,7 +92,9 @@ class PublishForm(forms.Form):
         values = self.cleaned_data
         if self.errors:
             return values
-        options = {name: values[name] for name in OPTIONS if self[name].value() not in (None, "")}
+        options = {
+            name: values[name] for name in self.fields if name in OPTIONS and self[name].value() not in (None, "")
+        }
         if values["once"] and not values["key"]:
             options["key"] = self._key_of_form()
         try:

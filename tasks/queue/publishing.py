@@ -13,7 +13,7 @@ from stator.claims import is_retryable, longest_lease
 from tasks.actions.registry import declared
 from tasks.conf import Settings, load_settings
 from tasks.exceptions import MoveRefused, PublishRefused, QueuePaused, TaskError
-from tasks.messages import Message, checked_message, exclusive_value, message_of
+from tasks.messages import CHANGEABLE, COLUMNS, Message, checked_message, exclusive_value, message_of
 from tasks.queue import actions as queue_actions
 from tasks.queue import inserts
 from tasks.queue.inserts import BATCH, insert_by_rows
@@ -27,18 +27,10 @@ from tasks.sharding import shards
 TRIES = 10
 
 # The columns that a publication may update in a waiting task of the same key.
-PARAMETERS = (
-    "action", "data", "priority", "metadata", "exclusive_value", "lease", "timeout", "max_attempts", "retention",
-    "heartbeat_interval", "max_unexpected_retries", "worker_ids", "elsewhere_only",
-)  # fmt: skip
+PARAMETERS = (*(name for name in COLUMNS if name not in ("key", "worker_count")), "exclusive_value", "elsewhere_only")
 
 # The option that decides a column of another name.
 DECIDED_BY = {"exclusive_value": "metadata", "elsewhere_only": "action"}
-# What can be changed of a task until it ends, even while a worker holds it.
-CHANGEABLE = (
-    "worker_ids", "timeout", "heartbeat_interval", "lease", "max_attempts", "max_unexpected_retries", "priority",
-    "retention",
-)  # fmt: skip
 
 CREATED = ("created", "notice_due", "state_changed")
 
@@ -233,20 +225,10 @@ def _values(queue: QueueRow, message: Message, listed: frozenset[str] | None) ->
     """Return the values of a new task in this queue, without those of its times."""
     value = exclusive_value(queue.exclusive_key, message.metadata) if queue.exclusive else None
     return {
-        "action": message.action,
-        "data": message.data,
-        "key": message.key,
-        "priority": message.priority,
-        "metadata": message.metadata,
-        "exclusive_value": value,
-        "lease": message.lease,
-        "timeout": message.timeout,
+        **{name: getattr(message, name) for name in COLUMNS},
         "max_attempts": message.max_attempts or _declared_attempts(queue, message.action),
-        "retention": message.retention,
-        "heartbeat_interval": message.heartbeat_interval,
-        "max_unexpected_retries": message.max_unexpected_retries,
         "worker_ids": list(message.worker_ids),
-        "worker_count": message.worker_count,
+        "exclusive_value": value,
         "elsewhere_only": listed is not None and message.action not in listed,
         "state": "pending" if message.worker_count == 1 else "shared",
     }

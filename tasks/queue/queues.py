@@ -121,8 +121,7 @@ class Queue(QueueRow):
 
         ``data``: any JSON; if left out, null.
 
-        ``options``: ``key``, ``priority``, ``metadata``, ``lease``, ``timeout``, ``invisible_for``, ``max_attempts``,
-        ``retention``, ``heartbeat_interval``, ``max_unexpected_retries``, ``worker_ids``, ``worker_count``.
+        ``options``: the other fields of :class:`~tasks.messages.Message`, such as ``key``, ``priority`` and ``lease``.
 
         If a task with this ``key`` exists: ``update`` writes the given values into it if it waits, and leaves the
         others as they are; None stands for the value of the queue or the setting. ``clear_failed`` and

@@ -9,8 +9,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from stator.models import History, move_rows
+from tasks.messages import CHANGEABLE
 from tasks.models import Run, Task
-from tasks.queue.publishing import CHANGEABLE
 from tests.tasks.admin.pages import CONFIRMED, act, make_all, make_dead, page, seen_in, text_of
 from tests.tasks.making import STATUSES, claim_one, fresh, make_queue, make_task, pass_time
 
@@ -142,6 +142,6 @@ def test_running_task_is_changed_and_what_was_left_stays(admin_client):
     assert (found.timeout, found.priority, found.worker_ids, found.heartbeat_interval) == (
         None, 9, ["bot-1", "bot-2"], 2,
     )  # fmt: skip
-    assert LogEntry.objects.get().get_change_message() == "Changed worker_ids, timeout, heartbeat_interval. slow"
+    assert LogEntry.objects.get().get_change_message() == "Changed timeout, heartbeat_interval, worker_ids. slow"
     text = text_of(act(admin_client, "task_change", task, **shown, **given | {"timeout": "-1"}))
     assert "timeout=-1.0 must be a number from 0.05" in text
