@@ -23,9 +23,9 @@ from stator.schemas import in_schema
 from stator.signals import on_schedule
 from stator.worker.announcements import send_moves, tell
 from stator.worker.attempts import calls_of, grouped
-from stator.worker.dispatcher import lanes_of
 from stator.worker.endpoint import Endpoint
 from stator.worker.executor import attempt_async, attempt_sync
+from stator.worker.lanes import lanes_of
 from stator.worker.scheduler import send_in_schemas
 from stator.worker.shutdown import Requests
 from stator.worker.startup import Schemas, models_by_schema

@@ -1,84 +1,20 @@
 """Claims: which states are claimed together, how much room there is, which model is next, and the claim itself."""
 
-import asyncio
 import time
-from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from uuid import UUID
 
 from stator.db.interface import Claim, Operations, new_token
 from stator.db.retry import is_lock_timeout
-from stator.db.rows import Place
-from stator.graph import State
 from stator.rows.claimable import Crashes
 from stator.worker.attempts import Attempts
 from stator.worker.crash_isolation import InProcessIsolation
+from stator.worker.lanes import Lane, Lanes
 from stator.worker.outage import Outages
 from stator.worker.threads import Run
 
-# Rows that one claim for a lane asks for. After ``STREAK`` full claims in a row, each next claim asks for twice as
-# many. So a burst in one lane leaves the others their turn after a short statement, while a backlog is claimed in whole
-# batches.
-FEW, STREAK = 100, 5
-
 # The step that releases rows that may have been claimed by a statement without an answer.
 HAND_BACK = "hand back"
-
-
-class Lane:
-    """The states of one model whose handlers run in the same way: on the loop or in threads, ``batch`` rows at a time.
-
-    ``hungry``: it may have ready rows that lost no lease. ``crashed``: the same for rows that lost few leases in a row.
-    ``suspect``: a poll has found a row that lost many. ``more_suspects``: the last claim has.
-    """
-
-    def __init__(self, operations: Operations, states: list[State], is_async: bool, batch: int) -> None:
-        self.operations = operations
-        self.states = states
-        self.is_async = is_async
-        self.batch = batch
-        # The names of the states.
-        self.names = {state.name for state in states}
-        self.hungry = True
-        self.crashed = self.suspect = self.more_suspects = False
-        self.step = f"claim in {', '.join(sorted(self.names))}"
-        self._streak = 0
-
-    @property
-    def is_served(self) -> bool:
-        """Whether rows of the model are claimed: its table lacks nothing."""
-        return not self.operations.lacking
-
-    @property
-    def wanted(self) -> bool:
-        """Whether it may have ready rows of any kind and is served."""
-        return (self.hungry or self.crashed or self.suspect) and self.is_served
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it may be claimed from: no claim has just timed out waiting for a lock."""
-        locks = self.operations.locks
-        return not locks.timeouts or locks.allow(self.step)
-
-    def most(self, room: int) -> int:
-        """Return how many rows to ask for when there is ``room`` for so many."""
-        # 20 doublings exceed any room.
-        doublings = min(max(0, self._streak - STREAK + 1), 20)
-        return min(room, max(FEW, self.batch) * 2**doublings)
-
-    def came(self, count: int, asked: int) -> None:
-        """Note how many rows a claim brought; the lane stays hungry if it may have more."""
-        self._streak = self._streak + 1 if count == asked else 0
-        self.hungry = self.hungry or self._streak > 0
-
-
-def lanes_of(operations: Operations) -> Iterable[Lane]:
-    """Yield the lanes of a model; a state with a limit of its own gets a lane of its own."""
-    manners: dict[tuple[bool, int, str], list[State]] = defaultdict(list)
-    for state in sorted(operations.graph.automatic_states, key=str):
-        manners[state.is_async, state.batch or 1, state.name if state.concurrency else ""].append(state)
-    for (is_async, batch, _), states in manners.items():
-        yield Lane(operations, states, is_async, batch)
 
 
 async def _nothing(alias: str) -> None:
@@ -105,7 +41,7 @@ class Dispatcher:
 
     def __init__(
         self,
-        lanes: list[Lane],
+        lanes: Lanes,
         attempts: Attempts,
         run: Run,
         isolation: InProcessIsolation,
@@ -119,7 +55,6 @@ class Dispatcher:
     ) -> None:
         self.lanes = lanes
         self.stopped = False
-        self.woken = asyncio.Event()
         self.claimed = 0
         self.doubtful: list[tuple[Operations, UUID]] = []
         self._attempts = attempts
@@ -138,30 +73,22 @@ class Dispatcher:
         self._line_of_crashed = list(lanes)
         self._claiming = False
 
-    def wake(self, label: str | None = None, names: set[str] | None = None, place: Place | None = None) -> None:
-        """Note that there may be ready rows: of one model, of some of its states, in one place, or of all models."""
-        for lane in self.lanes:
-            is_there = place is None or lane.operations.place == place
-            if is_there and (label is None or lane.operations.label == label) and (names is None or names & lane.names):
-                lane.hungry = True
-        self.woken.set()
-
     @property
     def hungry(self) -> bool:
         """Whether a lane may have ready rows, or a claim is in progress, whose rows are taken but not here yet."""
-        return self._claiming or any(lane.wanted for lane in self.lanes)
+        return self._claiming or self.lanes.are_wanted
 
     def stop(self) -> None:
         """Stop claiming; rows whose claim is in doubt are still released."""
         self.stopped = True
-        self.woken.set()
+        self.lanes.woken.set()
 
     async def claim(self) -> int:
         """Do one turn: claim for each hungry lane as much as there is room for; return how many rows came.
 
         If a database is unreachable, its error is raised after the lanes of other databases had their turn.
         """
-        self.woken.clear()
+        self.lanes.woken.clear()
         outages = Outages()
         if self.doubtful:
             await self.settle_doubts(outages)
@@ -294,7 +221,7 @@ class Dispatcher:
                     came += len(claims)
                     if claims:
                         # There may be more, which makes no lane hungry.
-                        self.woken.set()
+                        self.lanes.woken.set()
         return came
 
 

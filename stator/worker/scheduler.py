@@ -17,8 +17,8 @@ from stator.db.locks import together
 from stator.db.probe import Work, look
 from stator.db.rows import Place
 from stator.schemas import current_schema, in_schema
-from stator.worker.dispatcher import Lane
 from stator.worker.duties import MARK_READY, PASS, PRUNE, REAP, SAMPLE, START, Duty, perform
+from stator.worker.lanes import Lane
 from stator.worker.outage import Outages
 from stator.worker.threads import Run
 

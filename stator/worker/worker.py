@@ -17,20 +17,18 @@ from stator.capabilities import capabilities_of
 from stator.conf import Settings
 from stator.db import operations_for
 from stator.db.files import watched_files
-from stator.db.interface import Claim, Operations, new_worker_id
+from stator.db.interface import new_worker_id
 from stator.db.locks import limit_waits
-from stator.graph.outcomes import Outcome
 from stator.logs import log_ready, log_start, log_stopping
-from stator.rows.waits import waiters_of
 from stator.rows.workers import default_name, give_name
 from stator.worker.attempts import GRACE, Attempts
 from stator.worker.crash_isolation import InProcessIsolation, ProcessIsolation
-from stator.worker.dispatcher import Dispatcher, lanes_of
+from stator.worker.dispatcher import Dispatcher
+from stator.worker.ended import EndedAttempts
 from stator.worker.endpoint import Endpoint
-from stator.worker.executor import Attempted
 from stator.worker.health import Health
 from stator.worker.heartbeat import Heartbeat, interval_for
-from stator.worker.isolated.messages import Answer
+from stator.worker.lanes import Lanes, lanes_of
 from stator.worker.measures import Measures
 from stator.worker.outage import repeat
 from stator.worker.presence import Presence, published_by
@@ -41,6 +39,7 @@ from stator.worker.shutdown import Requests, close, stop_on_signals
 from stator.worker.summary import Summary
 from stator.worker.threads import DatabaseThreads, database_thread_for_handlers, tidy_connections_of_loop
 from stator.worker.watchdog import Watchdog
+from stator.worker.work import Work
 
 Result = TypeVar("Result")
 
@@ -174,36 +173,41 @@ class Worker:
         return self.summary()
 
     def _build(self) -> None:
-        lanes = [lane for operations in self.operations for lane in lanes_of(operations)]
+        self.lanes = Lanes(lane for operations in self.operations for lane in lanes_of(operations))
         threads = self._threads = DatabaseThreads(self.operations)
         times, size = self.measures.times, self.settings.BATCH_SIZE
-        self.recorder = Recorder(threads.record, size, self._moved_on, times["record"].add)
-        self.attempts = Attempts(self.settings, self._ended, self._recorded)
+        self.recorder = Recorder(threads.record, size, self.lanes.wake_after, times["record"].add)
+        self.ended = EndedAttempts(self.measures, self.recorder, self.lanes)
+        self.attempts = Attempts(self.settings, self.ended.record, self.ended.note_recorded)
         self.health.watch("handlers", self.attempts.trouble)
-        self.isolation = InProcessIsolation(self.attempts.begin, self._is_empty)
-        if self._isolate is not None:
-            options = {**self._isolate, "schemas": list(dict.fromkeys(each.schema for each in self.operations)) or [""]}
-            self.isolation = ProcessIsolation(
-                self.attempts.begin, self._is_empty, options, self._ended, self._isolated,
-                self._process_waits,
-            )  # fmt: skip
+        self.isolation = self._isolation()
         self.dispatcher = Dispatcher(
-            lanes, self.attempts, threads.claims.run, self.isolation, self.settings.crashed_at_once,
+            self.lanes, self.attempts, threads.claims.run, self.isolation, self.settings.crashed_at_once,
             (self.attempts.running, self.recorder.held), self.recorder.is_behind,
             ready=self._may_claim, connect=threads.records.connect, timed=times["claim"].add,
         )  # fmt: skip
-        self.scheduler = Scheduler(self.operations, lanes, self.settings, threads.duties.run, threads.prepare)
+        self.scheduler = Scheduler(self.operations, self.lanes, self.settings, threads.duties.run, threads.prepare)
+        self.work = Work(self.attempts, self.isolation, self.recorder, self.dispatcher, self.scheduler)
         self.schema = Schema(self.operations, threads.duties.run)
         leases = [lease for each in self.operations for lease in each.shortest_leases()]
-        presence = Presence(self.id, self.operations, self._figures, partial(published_by, self))
+        presence = Presence(self.id, self.operations, self.work.figures, partial(published_by, self))
         soon = partial(partial, self._loop.call_soon_threadsafe)
         self.heartbeat = Heartbeat(
-            self._held, soon(self._claims_ended), interval_for(leases), presence,
-            aliases=self.scheduler.databases, connected=soon(self.dispatcher.woken.set),
+            self.work.claims, soon(self.work.cancel_ended), interval_for(leases), presence,
+            aliases=self.scheduler.databases, connected=soon(self.lanes.woken.set),
             unrecorded=self.recorder.unrecorded, handed_back=soon(self.recorder.forget), patience=self.settings.LEASE,
         )  # fmt: skip
         self.watchdog = Watchdog(self.settings.WATCHDOG, self._liveness_file, self.health.trouble)
         self.listeners = self._listeners()
+
+    def _isolation(self) -> InProcessIsolation:
+        begin, is_empty = self.attempts.begin, lambda: self.work.is_empty
+        if self._isolate is None:
+            return InProcessIsolation(begin, is_empty)
+        options = {**self._isolate, "schemas": list(dict.fromkeys(each.schema for each in self.operations)) or [""]}
+        return ProcessIsolation(
+            begin, is_empty, options, self.ended.record, self.ended.note_isolated, self.lanes.woken.set
+        )
 
     def _listeners(self) -> list[Any]:
         if not self.settings.NOTIFY:
@@ -214,7 +218,8 @@ class Worker:
             return []
         # Imported here, because it needs psycopg, which a project on another database may not have.
         listener = import_module("stator.worker.listener").Listener
-        return [listener(alias, self.settings.LISTEN_DSN, self._heard) for alias in wanted]
+        heard = partial(self._loop.call_soon_threadsafe, self.lanes.wake)
+        return [listener(alias, self.settings.LISTEN_DSN, heard) for alias in wanted]
 
     def _start_threads(self) -> None:
         self.attempts.start()
@@ -247,7 +252,7 @@ class Worker:
         await self._begun.wait()
         while not self._is_stopping:
             if not await self._reach(self._claim_once):
-                await self.dispatcher.woken.wait()
+                await self.lanes.woken.wait()
 
     async def _claim_once(self) -> bool:
         """Do one turn of claims; return whether another one may find more rows at once."""
@@ -264,8 +269,8 @@ class Worker:
             if self.attempts.running:
                 await self.recorder.gather()
             await self._reach(self.recorder.flush)
-            self.dispatcher.woken.set()
-            if self.until_idle and self._is_empty():
+            self.lanes.woken.set()
+            if self.until_idle and self.work.is_empty:
                 self.scheduler.soon(at_once=not self.dispatcher.hungry)
 
     async def _schedule_loop(self) -> None:
@@ -279,12 +284,12 @@ class Worker:
 
     async def _tick(self) -> None:
         await self.schema.look_again()
-        await self.scheduler.tick(self.dispatcher.woken.set)
+        await self.scheduler.tick(self.lanes.woken.set)
         if not self.ready_after:
             self.ready_after = time.monotonic() - self.started
             if self._announce:
                 log_ready(self.ready_after)
-        if self.until_idle and self._is_idle() and not self._is_stopping:
+        if self.until_idle and self.work.is_idle and not self._is_stopping:
             self.stop("idle")
 
     async def _tick_loop(self) -> None:
@@ -333,7 +338,7 @@ class Worker:
         deadline = time.monotonic() + self.settings.SHUTDOWN_TIMEOUT
         await self._finish(loops[0], deadline)
         self.attempts.hand_back()
-        await self._until(lambda: not (self.attempts.running or self.isolation.running), deadline - GRACE)
+        await self._until(lambda: not self.work.is_running, deadline - GRACE)
         self.attempts.cancel_all()
         self.isolation.release_all()
         closing = asyncio.create_task(self.isolation.close())
@@ -352,7 +357,7 @@ class Worker:
 
     async def _finish(self, fast_loop: asyncio.Task[None], deadline: float) -> None:
         """Wait for a claim that is in progress, so that its rows can be released."""
-        self.dispatcher.woken.set()
+        self.lanes.woken.set()
         least = time.monotonic() + 1
         await self._until(fast_loop.done, max(deadline, least), even_forced=least)
 
@@ -361,61 +366,11 @@ class Worker:
         while not holds() and time.monotonic() < (even_forced if self._forced else deadline):
             await asyncio.sleep(0.01)
 
-    # Callbacks between the parts
-
-    def _ended(self, claim: Claim, outcome: Outcome) -> None:
-        self.measures.note(claim, outcome)
-        self.recorder.add(claim, outcome)
-        self.dispatcher.woken.set()
-
-    def _recorded(self, operations: Operations, attempted: Attempted) -> None:
-        for ended in attempted.recorded:
-            self.measures.note(*ended)
-        if attempted.written:
-            self.recorder.note_recorded(operations, attempted.recorded, attempted.written)
-        self.dispatcher.woken.set()
-
-    def _isolated(self, claim: Claim, said: Answer) -> None:
-        """Note the answer of a process about an attempt that it recorded; it is empty if the process died."""
-        self.recorder.note_isolated(claim, said)
-        self._moved_on(claim.operations, set(said.get("moved", ())))
-        self.dispatcher.woken.set()
-
-    def _moved_on(self, operations: Operations, names: set[str]) -> None:
-        self.dispatcher.wake(operations.label, names, operations.place)
-        for wait in waiters_of(operations.model):
-            if names.intersection(wait.until):
-                self.dispatcher.wake(wait.model._meta.label_lower, place=operations.place)
-
-    def _process_waits(self) -> None:
-        self.dispatcher.woken.set()
-
-    def _heard(self, label: str) -> None:
-        self._loop.call_soon_threadsafe(self.dispatcher.wake, label)
-
-    def _held(self) -> list[Claim]:
-        parts = (self.attempts.running, self.isolation.running, self.recorder.held)
-        return [claim for part in parts for claim in list(part.values())]
-
-    def _figures(self) -> dict[str, int]:
-        handled = sum(self.recorder.handled.copy().values())
-        running = len(self.attempts.running) + len(self.isolation.running)
-        return {"running": running, "handled": handled, "lost": self.recorder.lost}
-
-    def _claims_ended(self, keys: set[int]) -> None:
-        self.attempts.cancel_ended(keys)
-        self.isolation.cancel_ended(keys)
+    # Its state
 
     def _may_claim(self, alias: str) -> bool:
         """Return whether connections to record and to renew claims are open, as far as is known."""
         return self._threads.records.is_connected(alias) and self.heartbeat.is_connected(alias)
-
-    def _is_empty(self) -> bool:
-        return not self.attempts.running and not self.recorder.held
-
-    def _is_idle(self) -> bool:
-        is_busy = self.isolation.running or self.dispatcher.hungry
-        return self.scheduler.found_nothing and self._is_empty() and not is_busy
 
     @property
     def is_ready(self) -> bool:

@@ -373,8 +373,8 @@ MUTANTS = [
     Mutant(
         "a worker is idle while a claim is on its way",
         DISPATCHER,
-        "return self._claiming or any(",
-        "return any(",
+        "return self._claiming or self.lanes.are_wanted",
+        "return self.lanes.are_wanted",
         in_dispatcher("worker_is_not_idle_while_a_claim_is_on_its_way"),
     ),
     Mutant(
@@ -393,7 +393,7 @@ MUTANTS = [
     ),
     Mutant(
         "a model claims for ever first",
-        DISPATCHER,
+        "stator/worker/lanes.py",
         "max(FEW, self.batch) * 2**doublings",
         "10**6",
         in_dispatcher("burst_leaves_another_model_its_turn_after_a_few_rows"),
@@ -445,9 +445,9 @@ MUTANTS = [
     ),
     Mutant(
         "what waits to be recorded is not renewed",
-        WORKER,
-        "parts = (self.attempts.running, self.isolation.running, self.recorder.held)",
-        "parts = (self.attempts.running, self.isolation.running)",
+        "stator/worker/work.py",
+        "parts = (self._attempts.running, self._isolation.running, self._recorder.held)",
+        "parts = (self._attempts.running, self._isolation.running)",
         STOPS,
     ),
     Mutant(

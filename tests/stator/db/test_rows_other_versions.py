@@ -9,7 +9,7 @@ from stator.db.probe import look
 from stator.exceptions import NotBegun
 from stator.models import History, Report
 from stator.rows.claimable import Crashes
-from stator.worker.dispatcher import lanes_of
+from stator.worker.lanes import lanes_of
 from tests.stator.making import ago, automatic, change, claim_all, operations_of, put, raw, row
 from tests.testapp.basic import Step
 from tests.testapp.fairness import Enquiry, Ticket

@@ -8,7 +8,7 @@ from stator.graph.outcomes import Moved
 from stator.models import History, Pause
 from stator.rows.pauses import MOST_OBJECTS, is_paused_by_name, pause_objects, resume_objects
 from stator.runner import StatorRunner
-from stator.worker.dispatcher import lanes_of
+from stator.worker.lanes import lanes_of
 from tasks.models import Task
 from tests.stator.making import ago, change, operations_of, put, raw
 from tests.testapp.explained import Errand

@@ -4,8 +4,8 @@ import pytest
 from django.db import OperationalError
 
 from stator.rows.claimable import Crashes
-from stator.worker import dispatcher as module
-from stator.worker.dispatcher import Dispatcher, Lane, lanes_of
+from stator.worker.dispatcher import Dispatcher
+from stator.worker.lanes import FEW, STREAK, Lane, Lanes, lanes_of
 from stator.worker.outage import Outages
 from tests.stator.worker.fakes import FakeOperations, at_once, elsewhere, on_loop
 
@@ -46,7 +46,7 @@ class Alone:
 def dispatcher_of(*operations, room=10, alone=None, most_crashed=5, run=at_once, **further):
     lanes = [next(lane for lane in lanes_of(one) if one.state in lane.names) for one in operations]
     room = Room(room)
-    return Dispatcher(lanes, room, run, alone or Alone(), most_crashed, [room.running], **further), room
+    return Dispatcher(Lanes(lanes), room, run, alone or Alone(), most_crashed, [room.running], **further), room
 
 
 @on_loop
@@ -84,10 +84,10 @@ async def test_busy_model_does_not_keep_another_from_its_turn():
 async def test_busy_model_among_very_many_that_are_idle_takes_no_second_turn_first():
     idle = [FakeOperations(f"app.idle{number}") for number in range(40)]
     busy, other = FakeOperations("app.busy", ready=10_000), FakeOperations("app.other")
-    dispatcher, room = dispatcher_of(*idle, busy, *idle, other, room=module.FEW)
+    dispatcher, room = dispatcher_of(*idle, busy, *idle, other, room=FEW)
     await dispatcher.claim()
     other.ready = 1
-    dispatcher.wake("app.other")
+    dispatcher.lanes.wake("app.other")
     room.left = 1
     await dispatcher.claim()
     assert other.ready == 0
@@ -102,8 +102,8 @@ async def test_lane_that_gave_less_than_asked_for_is_left_until_it_is_woken():
     operations.ready = 1
     assert await dispatcher.claim() == 0
     assert len(operations.asked) == 1
-    dispatcher.wake("app.model")
-    assert dispatcher.woken.is_set()
+    dispatcher.lanes.wake("app.model")
+    assert dispatcher.lanes.woken.is_set()
     assert await dispatcher.claim() == 1
 
 
@@ -115,8 +115,8 @@ async def test_backlog_is_taken_in_whole_batches_once_it_has_shown_itself():
         await dispatcher.claim()
         room.left = 500
     asked = [limit for limit, _ in operations.asked]
-    assert asked[: module.STREAK + 4] == [module.FEW] * module.STREAK + [200, 400, 500, 500]
-    assert set(asked[module.STREAK + 4 :]) == {500}
+    assert asked[: STREAK + 4] == [FEW] * STREAK + [200, 400, 500, 500]
+    assert set(asked[STREAK + 4 :]) == {500}
 
 
 @on_loop
@@ -125,10 +125,10 @@ async def test_burst_leaves_another_model_its_turn_after_a_few_rows():
     dispatcher, _ = dispatcher_of(busy, other, room=100_000)
     for _ in range(20):
         busy.ready, other.ready = 450, 1
-        dispatcher.wake()
+        dispatcher.lanes.wake()
         while busy.ready:
             await dispatcher.claim()
-    assert max(limit for limit, _ in busy.asked) == module.FEW
+    assert max(limit for limit, _ in busy.asked) == FEW
 
 
 @on_loop
@@ -136,7 +136,7 @@ async def test_batch_of_a_handler_is_claimed_as_a_whole():
     operations = FakeOperations(ready=500)
     operations.state = operations.graph.states["awaited"]
     lane = Lane(operations, [operations.state], is_async=True, batch=300)
-    dispatcher = Dispatcher([lane], Room(500), at_once, Alone(), 5, [])
+    dispatcher = Dispatcher(Lanes([lane]), Room(500), at_once, Alone(), 5, [])
     assert await dispatcher.claim() == 300
 
 

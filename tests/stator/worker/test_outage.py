@@ -4,8 +4,8 @@ import pytest
 from django.db import DatabaseError
 
 from stator.worker import outage as outage_module
-from stator.worker.dispatcher import Lane
 from stator.worker.heartbeat import Heartbeat
+from stator.worker.lanes import Lane
 from stator.worker.outage import Outages, reach
 from tests.stator.making import claim_all, put
 from tests.stator.worker.lacking import error_of, wait_for, without

@@ -10,8 +10,8 @@ from stator.conf import Settings
 from stator.db.probe import Work
 from stator.db.rows import Place
 from stator.worker import scheduler as module
-from stator.worker.dispatcher import Lane
 from stator.worker.duties import PASS, PRUNE, PRUNED_EVERY, START
+from stator.worker.lanes import Lane
 from stator.worker.outage import Outages
 from stator.worker.scheduler import BUSY_LOOK, FIRST_LOOK, Scheduler
 from tests.stator.worker.fakes import FakeOperations, at_once, elsewhere, lock_timeout, on_loop

@@ -7,8 +7,11 @@ from stator.conf import Settings
 from stator.graph.outcomes import Moved
 from stator.worker.attempts import Attempts
 from stator.worker.crash_isolation import InProcessIsolation
-from stator.worker.dispatcher import Dispatcher, Lane
+from stator.worker.dispatcher import Dispatcher
+from stator.worker.ended import EndedAttempts
+from stator.worker.lanes import Lane, Lanes
 from stator.worker.recorder import Recorder
+from stator.worker.work import Work
 from stator.worker.worker import Worker
 from tests.stator.worker.fakes import FakeClaim, FakeOperations, WorkGraph, on_loop, until
 
@@ -25,11 +28,14 @@ class Stopping:
         self.worker = worker = Worker([], Settings(**settings))
         worker._stopping, worker._begun = asyncio.Event(), asyncio.Event()
         worker._begun.set()
-        worker.attempts = Attempts(worker.settings, worker._ended, worker._recorded)
-        worker.isolation = InProcessIsolation(worker.attempts.begin, worker._is_empty)
+        worker.lanes = Lanes(lanes)
         worker.recorder = Recorder(self.write, 100, lambda operations, names: None)
-        worker.dispatcher = Dispatcher(list(lanes), worker.attempts, run, worker.isolation, 10, ())
+        worker.ended = EndedAttempts(worker.measures, worker.recorder, worker.lanes)
+        worker.attempts = Attempts(worker.settings, worker.ended.record, worker.ended.note_recorded)
+        worker.isolation = InProcessIsolation(worker.attempts.begin, lambda: worker.work.is_empty)
+        worker.dispatcher = Dispatcher(worker.lanes, worker.attempts, run, worker.isolation, 10, ())
         worker.scheduler = SimpleNamespace(stop=lambda: None, soon=lambda: None)
+        worker.work = Work(worker.attempts, worker.isolation, worker.recorder, worker.dispatcher, worker.scheduler)
         worker.schema = SimpleNamespace(changes=0)
         worker.attempts.start()
         self.loops = [asyncio.create_task(loop) for loop in (worker._fast_loop(), worker._record_loop())]
@@ -82,7 +88,7 @@ async def test_outcome_that_is_being_written_is_written_before_the_worker_ends()
     async with Stopping(SHUTDOWN_TIMEOUT=3) as stopping:
         claim = FakeClaim(FakeOperations())
         stopping.database_answers.clear()
-        stopping.worker._ended(claim, DONE)
+        stopping.worker.ended.record(claim, DONE)
         stopped = stopping.stop()
         asyncio.get_running_loop().call_later(0.2, stopping.database_answers.set)
         await stopped
@@ -93,7 +99,7 @@ async def test_outcome_that_is_being_written_is_written_before_the_worker_ends()
 async def test_claim_is_renewed_until_its_outcome_is_written():
     async with Stopping() as stopping:
         claim = FakeClaim(FakeOperations())
-        stopping.worker._ended(claim, DONE)
-        assert stopping.worker._held() == [claim]
+        stopping.worker.ended.record(claim, DONE)
+        assert stopping.worker.work.claims() == [claim]
         await until(lambda: stopping.written)
-        assert stopping.worker._held() == []
+        assert stopping.worker.work.claims() == []
