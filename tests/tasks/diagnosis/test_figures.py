@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from tasks.diagnosis import figures as module
 from tasks.diagnosis.figures import Figures, figures_by_database, figures_of, together
-from tasks.queue import figures as module
 from tests.tasks.making import make_queue, make_task
 
 pytestmark = pytest.mark.django_db(transaction=True)
