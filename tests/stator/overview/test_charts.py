@@ -16,7 +16,15 @@ class TestChart:
         assert found.path == "M106.7 70v-64h104.7v64zM213.3 70v-6.4h104.7v6.4z"
         assert found.bad_path == "M106.7 70v-16h104.7v16z"
 
+    def test_each_period_says_what_it_stands_for(self):
+        found = chart([Point("10:00", 0), Point("11:00", 12345, bad=25)])
+        assert found.columns == [("M0 70v-70h158v70z", "10:00: 0"), ("M160 70v-70h158v70z", "11:00: 12,345, 25 failed")]
+
     def test_bars_fill_the_width(self):
         bars = chart([Point(str(number), 1) for number in range(24)]).bars
         assert bars[0].x == 0
         assert WIDTH - 5 < bars[-1].x + bars[-1].width <= WIDTH
+
+    def test_no_points_make_an_empty_chart(self):
+        assert chart([]).bars == ()
+        assert chart([]).last is None
