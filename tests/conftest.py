@@ -18,7 +18,8 @@ BROWSER = "tests/browser/"
 ONCE = (
     "tests/benchmarks/", "tests/browser/test_accessibility.py", "tests/browser/test_docs_search.py",
     "tests/browser/test_operating.py", "tests/browser/test_themes.py", "tests/browser/test_walk.py", "tests/deploy/",
-    "tests/docs/", "tests/examples/", "tests/mutation/", "tests/servers/", "tests/test_chaos.py",
+    "tests/docs/", "tests/examples/", "tests/mutation/", "tests/servers/", "tests/stator/test_schemas_packages.py",
+    "tests/test_chaos.py",
     "tests/test_installing.py", "tests/test_layers.py", "tests/test_scripts.py", "tests/typing/",
 )  # fmt: skip
 # The vendor of each mark.

@@ -39,6 +39,16 @@ USE_TZ = True
 {further}
 """
 
+# As the two commands one after the other; each is started in longer than it takes.
+MAKE_TABLES = """
+import importlib
+from django.core.management import call_command
+
+call_command("makemigrations", *{apps!r}, skip_checks=False)
+importlib.invalidate_caches()
+call_command("migrate", skip_checks=False)
+"""
+
 # The names of indexes, as far as the name of the table.
 INDEXES = {
     "sqlite": "name FROM sqlite_master WHERE tbl_name",
@@ -89,6 +99,10 @@ class Project:
         printed = f"{ended.stdout}{ended.stderr}"
         assert ended.returncode == code, f"manage.py {' '.join(arguments)} ended with {ended.returncode}:\n{printed}"
         return printed
+
+    def make_tables(self, *apps: str) -> None:
+        """Make the migrations of apps, check the project and migrate, in one process."""
+        self.manage("shell", "-c", MAKE_TABLES.format(apps=apps))
 
     def execute(self, statement: str, *params: Any) -> list[tuple[Any, ...]]:
         """The rows of a statement that a program without Django sends; parameters are ``?``."""

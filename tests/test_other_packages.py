@@ -40,9 +40,7 @@ def project_with(tmp_path: Path) -> Any:
                     project.write(path, block.text)
                 elif wanted == package:
                     commands += [command for command, _ in block.commands()]
-            # Check the models too.
-            project.manage("makemigrations", "shop")
-            project.manage("migrate")
+            project.make_tables("shop")
             for command in commands:
                 project.manage(*shlex.split(command.removeprefix("python manage.py ")))
             yield lambda text: script(project, text)

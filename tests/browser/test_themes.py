@@ -104,8 +104,7 @@ def test_object_is_shown_in_a_theme(theme: str, window: Any, tmp_path: Any) -> N
         project.begin("shop", further=f"THEME = {theme!r}\n{SETTINGS}{ADMIN_SETTINGS}")
         for name, text in (("urls.py", URLS), ("shop/models.py", MODELS), ("shop/admin.py", ADMIN)):
             project.write(name, text)
-        project.manage("makemigrations", "shop")
-        project.manage("migrate")
+        project.make_tables("shop")
         project.manage("shell", "-c", FILL)
         look(project, window)
 

@@ -119,8 +119,7 @@ def test_project_renames_a_model_and_a_watched_field(tmp_path):
     with temporary_project(tmp_path) as project:
         project.begin("shop")
         project.write("shop/models.py", CODE.format(name="Page", field="title"))
-        project.manage("makemigrations", "shop")
-        project.manage("migrate")
+        project.make_tables("shop")
         project.manage("shell", "-c", "from shop.models import Page; Page.objects.create()")
         project.manage("runstator", "--until-idle")
         project.manage("stator", "pause", "shop.Page", "--reason", "checks")

@@ -48,8 +48,7 @@ def shop(tmp_path):
     with temporary_project(tmp_path) as project:
         project.begin("shop")
         project.write("shop/models.py", PLAIN)
-        project.manage("makemigrations", "shop")
-        project.manage("migrate")
+        project.make_tables("shop")
         project.execute(f"INSERT INTO shop_order (number) {NUMBERS.format(rows=ROWS)}")
         project.write("shop/models.py", MANAGED)
         project.manage("makemigrations")
@@ -122,8 +121,7 @@ def test_large_table_is_adopted_as_the_how_to_says(tmp_path):
     with temporary_project(tmp_path) as shop:
         shop.begin("shop")
         shop.write("shop/models.py", INVOICE)
-        shop.manage("makemigrations", "shop")
-        shop.manage("migrate")
+        shop.make_tables("shop")
         paid = f"CASE mod(n, 3) WHEN 1 THEN {days_ago(shop, 10)} WHEN 2 THEN {days_ago(shop, 40)} END"
         shop.execute(f"INSERT INTO shop_invoice (paid_at) SELECT {paid} FROM ({NUMBERS.format(rows=ROWS)}) AS numbers")
         shop.write("shop/models.py", MANAGED_INVOICE)

@@ -119,8 +119,7 @@ def test_project_renames_and_removes_states_by_the_commands(tmp_path):
     with temporary_project(tmp_path) as project:
         project.begin("shop")
         write(project, draft="", public="", archived="")
-        project.manage("makemigrations", "shop")
-        project.manage("migrate")
+        project.make_tables("shop")
         for state in ("draft", "public", "public", "archived"):
             project.execute("INSERT INTO shop_page (state) VALUES (?)", state)
 
@@ -208,8 +207,7 @@ def test_column_with_choices_is_not_lost_without_a_word(tmp_path):
     with temporary_project(tmp_path) as project:
         project.begin("shop")
         project.write("shop/models.py", STATUS.format(name="status"))
-        project.manage("makemigrations", "shop")
-        project.manage("migrate")
+        project.make_tables("shop")
         project.execute("INSERT INTO shop_article (status, kind) VALUES ('public', 'a')")
 
         project.write("shop/models.py", ADOPTED)
