@@ -59,6 +59,7 @@ WITH_SQL = {
     "commands.doctor.clocks": "the same",
     "commands.doctor.postgresql": "the same",
     "commands.doctor.tables": "the same",
+    "commands.statements": "sends one that finds nothing in place of those that write",
     "db": "the statements on rows",
     "rows.column_guard": "asks the server what time it is",
     "migration_operations": "drops a trigger",

@@ -14,6 +14,7 @@ from stator.commands import (
     prune,
     resume,
     retry,
+    statements,
     status,
     unlock,
     workers,
@@ -48,4 +49,5 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     "workers": workers,
     "prune": prune,
     "doctor": doctor,
+    "statements": statements,
 }

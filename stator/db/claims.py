@@ -38,7 +38,7 @@ class Claims:
 
     def __init__(self, operations: Operations) -> None:
         self._operations = operations
-        self._lines = Lines(operations)
+        self.lines = Lines(operations)
 
     def claim(
         self, states: list[State], limit: int, *, token: UUID | None = None, crashes: Crashes = Crashes.NONE
@@ -97,13 +97,13 @@ class Claims:
     def _claim_rows(self, states: list[State], limit: int, token: UUID, crashes: Crashes) -> list[Instance]:
         operations = self._operations
         with operations.transaction():
-            picked = pick(operations, self._lines, states, limit, crashes)
+            picked = pick(operations, self.lines, states, limit, crashes)
             return self._take(token, picked) if picked else []
 
     def _claim_pieces(self, states: list[State], limit: int, token: UUID, crashes: Crashes) -> list[Instance]:
         operations = self._operations
         with operations.transaction():
-            picked = pick(operations, self._lines, states, limit, crashes)
+            picked = pick(operations, self.lines, states, limit, crashes)
             return list(chain.from_iterable(in_pieces(operations, CLAIM, picked, partial(self._take_piece, token))))
 
     def _take_piece(self, token: UUID, picked: list[Pk]) -> list[Instance]:

@@ -333,7 +333,7 @@ class Claims(claims.Claims):
         way = way_to_claim(self._operations, crashes)
         if way is None:
             return super()._claim_rows(states, limit, token, crashes)
-        turn = self._lines.next(states) if crashes is Crashes.NONE else Turn()
+        turn = self.lines.next(states) if crashes is Crashes.NONE else Turn()
         return self.way(way).claim(Wanted(states, limit, token, crashes, turn))
 
     def way(self, kind: type[Known]) -> Known:

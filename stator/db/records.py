@@ -107,11 +107,10 @@ class Records:
         if not batch.released:
             failed = sum(outcome.failure is not None for _, outcome in batch.only(accepted).ended)
             edge = (operations.alias, operations.label, batch.source.name, batch.to)
-            Stats.add(*edge, shard=self._shard, handled=len(accepted), failed=failed, stays=stays)
+            Stats.add(*edge, shard=self.shard(), handled=len(accepted), failed=failed, stays=stays)
         return accepted
 
-    @property
-    def _shard(self) -> int:
+    def shard(self) -> int:
         """The statistics rows that the calling thread updates: threads that share one would wait for each other."""
         return int(self._operations.worker_id[:2], 16) + 256 * (threading.get_native_id() % 127)
 
@@ -174,7 +173,7 @@ class Records:
             count = found.update(**(changes or columns.entering(to))) if picked else 0
             wake(operations.model, operations.alias, to.name, picked)
             edge = (operations.alias, operations.label, source, to.name)
-            Stats.add(*edge, shard=self._shard, handled=count, stays=stays)
+            Stats.add(*edge, shard=self.shard(), handled=count, stays=stays)
             written = {"source": source, "to": to.name, "reason": reason}
             keep_moves(operations.alias, operations.label, operations.worker_id, kept, **written)
         return Moves(count, [Move(pk, source, to.name) for pk in picked])

@@ -226,7 +226,7 @@ class Records(records.Records):
             "source": source,
             "to": batch.to,
             "label": self._operations.label,
-            "shard": self._shard,
+            "shard": self.shard(),
             "reason": "",
         }
         if shape.placed:
@@ -379,7 +379,7 @@ class Records(records.Records):
                 result="pk" if tell else "count(*)",
             )  # fmt: skip
             values = {
-                "label": operations.label, "source": source, "to": to.name, "shard": self._shard, "reason": reason,
+                "label": operations.label, "source": source, "to": to.name, "shard": self.shard(), "reason": reason,
                 "worker": operations.worker_id,
             }  # fmt: skip
             params = statement.bind(operations.connection, values)

@@ -1,0 +1,185 @@
+"""``stator statements``: the statements that workers send for a model, without changing a row."""
+
+from argparse import ArgumentParser
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from math import inf
+from operator import attrgetter
+from typing import Any
+from uuid import UUID
+
+from django.db import connections, transaction
+
+from stator.commands.answer import Answer
+from stator.commands.arguments import Options, add_label, database_of, model_of
+from stator.conf import load_settings
+from stator.db import chores, operations_for
+from stator.db.interface import Batch, Claim, Operations
+from stator.db.ordering import AGEING
+from stator.db.probe import look
+from stator.db.values import Row
+from stator.graph import State
+from stator.graph.outcomes import Moved, Outcome, Released, Waiting
+from stator.rows.claimable import Crashes
+from stator.rows.concurrency_limits import Limit
+
+HELP = "Print the statements that workers send for a model. No row is locked or changed."
+
+# In place of statements that write, so that Django finds a result without rows.
+NOTHING = "SELECT NULL FROM (SELECT 1 AS one) stator_none WHERE 1 = 0"
+
+# What claims and rows are called in the printed values, so that two runs print the same.
+WORKER, TOKEN = "0" * 12, UUID(int=0x8 << 76 | 0x2 << 62)
+LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
+
+# The columns of a poll, beside one for each state that is attempted.
+POLLED = 7
+POLL, TIME_OUT = ANSWERED = ("poll", "time out")
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the model."""
+    parser.description = (
+        f"{HELP} Each is shown with what it is for and with sample values for its parameters. Compare the output of two"
+        " versions to see what an upgrade or a change of StatorMeta means for the database, or run a statement with"
+        " EXPLAIN."
+    )
+    add_label(parser)
+
+
+def run(options: Options) -> Answer:
+    """Return the statements, those of a row's life in their order."""
+    model = model_of(options["label"])
+    found = sent_for(operations_for(model, load_settings(), WORKER, database_of(options, model)))
+    data = [
+        {"verb": verb, "statement": text, "values": [str(value) for value in values]} for verb, text, values in found
+    ]
+    lines: list[str] = []
+    for verb, text, values in found:
+        lines += [f"-- {verb}", *text.strip().splitlines()]
+        lines += [f"-- $1 to ${len(values)}: {', '.join(map(_shown, values))}", ""] if values else [""]
+    return Answer(data, lines)
+
+
+def _shown(value: object) -> str:
+    # The driver's integers have types of their own.
+    return str(int(value)) if isinstance(value, int) and not isinstance(value, bool) else repr(value)
+
+
+def sent_for(operations: Operations) -> list[tuple[str, str, list[object]]]:
+    """Return what each statement is for, its text with numbered parameters, and sample values for them."""
+    sent = _Sent(operations)
+    with sent.caught():
+        for verb, send in _verbs(operations):
+            sent.verb = verb
+            send()
+    return sent.statements
+
+
+class _Sent:
+    """The statements that operations would send, each once."""
+
+    def __init__(self, operations: Operations) -> None:
+        self.statements: list[tuple[str, str, list[object]]] = []
+        self.verb = ""
+        self._operations = operations
+        self._texts: set[str] = set()
+
+    @contextmanager
+    def caught(self) -> Iterator[None]:
+        """Note what is sent in the block, and keep what locks or writes from the database."""
+        operations: Any = self._operations
+        lock, pk = operations.lock, _key(operations)
+
+        def fetch(statement: str, params: Sequence[object], planner: str = "", **options: bool) -> list[Row]:
+            self._note(planner + statement, params)
+            # A poll and a number of moves always have an answer: here, that there is nothing.
+            return [(0,) * (POLLED + len(operations.graph.automatic_states))] if self.verb in ANSWERED else []
+
+        def locked(*args: Any, **options: Any) -> list[object]:
+            lock(*args, **options)
+            # As if there had been such a row, for what follows.
+            return [pk]
+
+        operations.fetch, operations.lock = fetch, locked
+        # It depends on the thread.
+        operations.records.shard = lambda: 0
+        connection = connections[operations.alias]
+        # Django compiles locks of rows in a transaction only.
+        with transaction.atomic(using=operations.alias), connection.execute_wrapper(self._execute):
+            yield
+
+    def _execute(self, execute: Callable[..., object], text: str, params: Any, many: bool, context: Any) -> object:
+        self._note(text, params or ())
+        # Sums always have a result, so what only reads is sent, without its lock.
+        if text.startswith("SELECT"):
+            return execute(text.partition(" FOR ")[0], params, many, context)
+        return execute(NOTHING, None, False, context)
+
+    def _note(self, text: str, params: Sequence[object]) -> None:
+        if text not in self._texts and not text.startswith(("SAVEPOINT", "RELEASE")):
+            self._texts.add(text)
+            first, *others = text.split("%s")
+            numbered = first + "".join(f"${number}{part}" for number, part in enumerate(others, start=1))
+            self.statements.append((self.verb, numbered.replace("%%", "%"), list(params)))
+
+
+def _verbs(operations: Operations) -> Iterator[tuple[str, Callable[[], object]]]:
+    """Yield what workers do with rows, and how."""
+    states = sorted(operations.graph.automatic_states, key=_name)
+    yield POLL, lambda: look(operations)
+    yield "mark ready", lambda: chores.mark_ready(operations, 100)
+    for crashes in Crashes:
+        verb = "claim" if crashes is Crashes.NONE else f"claim rows with {crashes.value} lost leases"
+        for lane in [[state] for state in states if state.concurrency] + [[s for s in states if not s.concurrency]]:
+            yield verb, lambda lane=lane, crashes=crashes: _claim(operations, lane, crashes)  # type: ignore[misc]
+    for state in states:
+        for target in sorted(state.children, key=_name):
+            yield f"record {state.name} to {target.name}", _recording(operations, state, Moved(target))
+        yield f"record {state.name}, attempted again", _recording(operations, state, Waiting(60.0))
+        yield f"record {state.name}, released", _recording(operations, state, Released())
+    if states:
+        claim = _claim_of(operations, states[0])
+        yield "renew", lambda: operations.renew([claim])
+        yield "extend", lambda: operations.extend(claim, 60.0)
+        yield "undo a claim", lambda: operations.release_token(TOKEN)
+    yield "reap", lambda: operations.reap(100)
+    yield TIME_OUT, lambda: chores.time_out(operations, 100)
+
+
+def _claim(operations: Operations, states: list[State], crashes: Crashes) -> None:
+    if not states:
+        return
+    # By priority, by age, and behind the place where the last claim ended.
+    try:
+        for _ in range(AGEING):
+            operations.claim(states, 100, token=TOKEN, crashes=crashes)
+    except Limit.DoesNotExist:
+        # Nobody has claimed in this limited state yet, so there is no row to lock, and none is made here.
+        return
+    turn = operations.claims.lines.next(states)
+    turn.place, turn.wait_until = (LONG_AGO, _key(operations)), inf
+    operations.claim(states, 100, token=TOKEN, crashes=crashes)
+
+
+def _recording(operations: Operations, state: State, outcome: Outcome) -> Callable[[], object]:
+    claim = _claim_of(operations, state)
+    return lambda: operations.record_batch(Batch.of([(claim, outcome)]))
+
+
+def _claim_of(operations: Operations, state: State) -> Claim:
+    model: Any = operations.model
+    instance = model.__new__(model)
+    values = {field.attname: None for field in model._meta.concrete_fields}
+    counts = dict.fromkeys(("state_version", "state_attempts", "state_failures", "state_crashes"), 1)
+    times = dict.fromkeys(("state_changed", "state_attempted", "state_locked_until"), LONG_AGO)
+    instance.__dict__.update(values, **{operations.pk_name: _key(operations)}, **counts, **times, state=state.name)
+    return Claim(operations, instance, state, TOKEN, 0.0)
+
+
+_name = attrgetter("name")
+
+
+def _key(operations: Operations) -> object:
+    return operations.model._meta.pk.to_python(1)
