@@ -12,9 +12,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, InterfaceError, connections
 
 from stator.commands.answer import Answer, BadInput
-from stator.graph.failures import bounded
 from stator.schemas import has_schema, in_schema
-from stator.texts import escape
+from stator.texts import escape, one_line
 
 BAD, UNWRITTEN, UNUSABLE, INTERRUPTED = 2, 74, 75, 130
 
@@ -44,8 +43,7 @@ class TerminalCommand(BaseCommand):
         except CommandError as error:
             raise CommandError(escape(str(error)), returncode=error.returncode) from error
         except (DatabaseError, InterfaceError) as error:
-            text = bounded(" ".join(str(error).split()), 300)
-            message = f"the database cannot be used: {text}; try manage.py stator doctor"
+            message = f"the database cannot be used: {one_line(error)}; try manage.py stator doctor"
             raise CommandError(message, returncode=UNUSABLE) from error
         except BrokenPipeError:
             # The reader has closed the pipe.

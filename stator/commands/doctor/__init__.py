@@ -10,9 +10,9 @@ from stator.commands.answer import Answer
 from stator.commands.arguments import Options, models_of
 from stator.commands.doctor import clocks, postgresql, standing, tables
 from stator.explain.problem import ERROR, OK, WARNING, Problem
-from stator.graph.failures import bounded
 from stator.models import StatorModel
 from stator.rows.meta import by_database
+from stator.texts import one_line
 
 HELP = (
     "Check databases, tables, rows and workers for problems, and say how to fix them. "
@@ -82,8 +82,8 @@ def _looked(look: Look, alias: str, models: list[type[StatorModel]]) -> list[Pro
     try:
         found = look(alias, models)
     except (DatabaseError, InterfaceError) as error:
-        text = bounded(" ".join(str(error).split()), 300)
-        return [Problem(look.__name__.replace("_", " "), f"could not be checked: {text}", level=ERROR)]
+        text = f"could not be checked: {one_line(error)}"
+        return [Problem(look.__name__.replace("_", " "), text, level=ERROR)]
     return found if isinstance(found, list) else [found]
 
 
