@@ -11,10 +11,10 @@ from django.db import connection
 from psycopg.conninfo import make_conninfo
 
 from stator.commands.doctor import postgresql as doctor
-from stator.commands.doctor.finding import OK, WARN
 from stator.conf import Settings
 from stator.db import operations_for
 from stator.db.interface import new_token, new_worker_id
+from stator.explain.problem import OK, WARNING
 from stator.worker.duties import LIMIT
 from tests.faults.checker import ENDS
 from tests.faults.events import Kind
@@ -137,14 +137,14 @@ def test_snapshot_that_nobody_ends_is_reported_and_does_not_stop_claims(fleet, m
         Job.objects.bulk_create(Job() for _ in range(churned))
         workers.until(lambda: done() == churned, 300)
         workers.stop()
-        wait_until(lambda: levels() == {"transactions": WARN, "snapshots": WARN, "dead rows": WARN})
+        wait_until(lambda: levels() == {"transactions": WARNING, "snapshots": WARNING, "dead rows": WARNING})
         held = claim_time()
-        (found,) = [found for found in findings() if found.check == "transactions"]
-        assert found.message.startswith(f"session {pid} of ")
+        (found,) = [found for found in findings() if found.code == "transactions"]
+        assert found.sentence.startswith(f"session {pid} of ")
         assert doctor.oldest_transaction("default") > 1
 
     wait_until(is_cleaned_away, message=lambda: str(findings()))
-    assert not any(f"session {pid} " in found.message for found in findings())
+    assert not any(f"session {pid} " in found.sentence for found in findings())
 
     print(f"a claim took {1000 * before:.1f} ms, and {1000 * held:.1f} ms among dead rows")
     assert held < 10 * max(before, 0.005)
@@ -165,7 +165,7 @@ def findings():
 
 
 def levels():
-    return {found.check: found.level for found in findings()}
+    return {found.code: found.level for found in findings()}
 
 
 def claim_time():

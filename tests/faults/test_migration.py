@@ -8,10 +8,10 @@ import psycopg
 import pytest
 
 from stator.commands.doctor import tables
-from stator.commands.doctor.finding import OK
 from stator.conf import Settings
 from stator.db import operations_for
 from stator.db.interface import new_worker_id
+from stator.explain.problem import OK
 from tests.adopting import TABLE, apply, before, execute, generated, table_to_adopt
 from tests.faults.fleet import CROWDED
 from tests.faults.test_crowd import conninfo

@@ -6,8 +6,8 @@ import pytest
 from django.db import InterfaceError, OperationalError, connection
 from django.test.utils import isolate_apps
 
-from stator.commands.doctor.finding import FAIL
 from stator.commands.doctor.tables import usable
+from stator.explain.problem import ERROR
 from stator.models import StatorModel
 from stator.rows.fields import StateField
 from stator.worker import startup
@@ -97,7 +97,7 @@ def test_missing_privileges_are_named_with_the_grant(reader):
         'GRANT UPDATE ON "testapp_line" TO "reader"'
     )
     finding, _ = usable("default", [Line])
-    assert (finding.level, finding.remedy) == (FAIL, 'GRANT UPDATE ON "testapp_line" TO "reader"')
+    assert (finding.level, finding.remedy) == (ERROR, 'GRANT UPDATE ON "testapp_line" TO "reader"')
     drop("RESET ROLE")
     drop("GRANT UPDATE (state, state_claim) ON testapp_line TO reader")
     drop("SET ROLE reader")
