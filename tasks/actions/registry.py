@@ -15,6 +15,7 @@ from stator.graph.options import is_number
 from tasks.actions.frequency import Frequency, frequency, key_text
 from tasks.conf import DJANGO
 from tasks.failures import NoHandler
+from tasks.messages import Json
 
 NAME = re.compile(r"[\w.-]{1,200}")
 
@@ -178,7 +179,7 @@ class Action:
     async def begin(self, context: Context) -> None:
         """Prepare an attempt before the function is called; subclasses override it."""
 
-    def result_of(self, value: Any) -> Any:
+    def result_of(self, value: Json) -> Any:
         """Return the value to store as the task's result."""
         return value
 
@@ -218,7 +219,7 @@ def action(name: str, **options: Any) -> Callable[[Callable[..., Any]], Callable
     return register
 
 
-def find(name: str, queue: str, data: Any = None) -> Action:
+def find(name: str, queue: str, data: Json = None) -> Action:
     """Return the action with this name for a task of a queue; raise ``NoHandler`` if this process has none."""
     if name.startswith(DJANGO):
         return finders[DJANGO](name.removeprefix(DJANGO), queue, data)

@@ -148,7 +148,7 @@ def _result_of(call: _Call) -> tuple[Any, BaseException | None]:
         return None, error
 
 
-def contained(function: Callable[..., Any], *args: Any) -> Any:
+def contained(function: Callable[..., Any], *args: object) -> Any:
     """Call project code for a coroutine that awaits the result; raise no error that a future would not pass on."""
     try:
         return function(*args)
@@ -156,7 +156,7 @@ def contained(function: Callable[..., Any], *args: Any) -> Any:
         raise passable(error) from error
 
 
-def _call_soon(loop: asyncio.AbstractEventLoop, function: Callable[..., Any], *args: Any) -> None:
+def _call_soon(loop: asyncio.AbstractEventLoop, function: Callable[..., Any], *args: object) -> None:
     try:
         loop.call_soon_threadsafe(function, *args)
     except RuntimeError:
@@ -164,7 +164,7 @@ def _call_soon(loop: asyncio.AbstractEventLoop, function: Callable[..., Any], *a
         return
 
 
-def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+def _settle(future: asyncio.Future[Any], result: object, error: BaseException | None) -> None:
     if future.done():
         return
     if error is None:

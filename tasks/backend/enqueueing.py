@@ -18,6 +18,7 @@ from tasks.datetimes import stored
 from tasks.exceptions import PublishRefused, QueuePaused
 from tasks.queue.inserts import PUBLISHING, QueueTemplate, insert, insert_by_rows
 from tasks.rows.clock import Later
+from tasks.rows.queues import QueueRow
 from tasks.rows.tables import queue_rows, task_model
 from tasks.sharding.shards import any_copy
 
@@ -73,7 +74,7 @@ def _in_one_statement(
 
 
 def _by_rows(
-    queue: Any, options: Mapping[str, object], run_after: datetime | None, data: Sequence[str]
+    queue: QueueRow, options: Mapping[str, object], run_after: datetime | None, data: Sequence[str]
 ) -> list[tuple[int, datetime]]:
     using = str(queue._state.db)
     due: dict[str, object] = {}
@@ -87,7 +88,7 @@ def _by_rows(
     return [(task.pk, task.created) for task in tasks]
 
 
-def _delay(invisible_for: Any) -> float:
+def _delay(invisible_for: float | None) -> float:
     return float(load_settings().INVISIBLE_FOR if invisible_for is None else invisible_for)
 
 

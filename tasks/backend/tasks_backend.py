@@ -47,7 +47,7 @@ from tasks.conf import DJANGO, load_settings
 from tasks.datetimes import moment_problem
 from tasks.exceptions import PublishRefused, TaskError
 from tasks.failures import NoHandler
-from tasks.messages import json_text
+from tasks.messages import Json, json_text
 from tasks.queue.priorities import priority_of
 from tasks.queue.rules import queue_name_problem
 from tasks.sharding.task_ids import database_of
@@ -251,7 +251,7 @@ class DjangoAction(Action):
         else:
             self._started(context)
 
-    def result_of(self, value: Any) -> Any:
+    def result_of(self, value: Json) -> Any:
         """Return the value normalized as Django does: mappings, sequences and text as their JSON types."""
         return normalize_json(value)
 

@@ -13,6 +13,7 @@ from stator import claims
 from stator.signals import announce
 from stator.statements import Parameter
 from tasks.actions.registry import declared
+from tasks.rows.queues import QueueRow
 
 # Rows of one statement of the ORM.
 BATCH = 500
@@ -44,8 +45,8 @@ class QueueTemplate:
     ``names``: what the statement depends on. ``key``: equal for queues that share statements.
     """
 
-    def __init__(self, queue: Any, names: tuple[str, ...]) -> None:
-        self._queue, self.using, self.tasks = queue, queue._state.db, queue.tasks.model
+    def __init__(self, queue: QueueRow, names: tuple[str, ...]) -> None:
+        self._queue, self.using, self.tasks = queue, str(queue._state.db), queue.tasks.model
         self.pk = Parameter("queue_pk", BigIntegerField())
         fields = {name: queue._meta.get_field(name) for name in names}
         self.given = {name: getattr(queue, name) for name in names}
@@ -64,7 +65,7 @@ class QueueTemplate:
         return rows.filter(pk=self.pk, **{name: getattr(self, name) for name in self.given})
 
 
-def publish(queue: Any, rows: list[dict[str, object]], *, over_http: bool) -> list[Any]:
+def publish(queue: QueueRow, rows: list[dict[str, object]], *, over_http: bool) -> list[Any]:
     """Insert tasks with these values into a queue; return them, or nothing if nothing was done.
 
     A value of ``state_next_attempt`` is the seconds until then.
@@ -77,7 +78,7 @@ def publish(queue: Any, rows: list[dict[str, object]], *, over_http: bool) -> li
         # Processes of other code are not woken, and find the tasks when they poll.
         ready = {task.action for task in tasks if task.state_ready}
         wakes = not queue.actions_elsewhere or any(declared(name, queue.name) for name in ready)
-        announce(type(tasks[0]), queue._state.db, wakes=wakes)
+        announce(type(tasks[0]), template.using, wakes=wakes)
     of_task = queue.tasks.model._meta.get_field("queue")
     for task in tasks:
         # It refers to the queue already, so nothing has to be checked.

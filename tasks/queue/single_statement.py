@@ -6,7 +6,6 @@ anything else is out of the ordinary, it does nothing, and the caller does the s
 
 from datetime import datetime
 from functools import partial
-from typing import Any
 
 from django.db.models import BigIntegerField, CharField, FloatField, JSONField, Q, QuerySet, UUIDField
 
@@ -22,8 +21,10 @@ from tasks.queue.expressions import is_any
 from tasks.queue.inserts import QueueTemplate
 from tasks.rows.claimants import SEEN_EVERY, Claimant
 from tasks.rows.clock import Later
+from tasks.rows.queues import QueueRow
 from tasks.rows.runs import Run
 from tasks.rows.tables import queue_rows, run_rows
+from tasks.rows.tasks import TaskRow
 
 # What a claim depends on.
 CLAIMING = (
@@ -43,7 +44,7 @@ WORKER, LEASE = Parameter("worker", CharField()), Parameter("lease", FloatField(
 
 
 def claim(
-    queue: Any,
+    queue: QueueRow,
     worker: str,
     digits: str,
     limit: int,
@@ -139,7 +140,7 @@ def _place_in_line(claim: claims.Claim) -> tuple[int, bool, int]:
 
 
 def _shape(
-    model: Any,
+    model: type[TaskRow],
     queue: QueueTemplate,
     limit: int,
     has_lease: bool,

@@ -2,7 +2,6 @@
 
 from typing import Any, Self
 
-from django.apps import apps
 from django.db import connections, models, router
 from django.db.models import Exists, Q, QuerySet, Value
 from django.utils import timezone
@@ -12,6 +11,7 @@ from tasks.datetimes import stored
 from tasks.exceptions import TaskError
 from tasks.rows.claimants import CLAIMANT_ALIVE, MOST_CLAIMANTS, SEEN_EVERY, Claimant
 from tasks.rows.clock import Later
+from tasks.rows.tables import queue_rows
 
 
 def label_of(queue: str) -> str:
@@ -166,4 +166,4 @@ def _lock(row: QuerySet[Any]) -> None:
 
 def home() -> str:
     """Return the home database, where queues are created and configured."""
-    return str(router.db_for_write(apps.get_model("tasks", "Queue")))
+    return str(router.db_for_write(queue_rows().model))

@@ -19,7 +19,7 @@ def task_model() -> type[TaskRow]:
 
 def task_rows(using: str | None = None) -> QuerySet[Any]:
     """Return the tasks in a database."""
-    return QuerySet(apps.get_model("tasks", "Task"), using=using)
+    return QuerySet(task_model(), using=using)
 
 
 def queue_rows(using: str | None = None) -> QuerySet[Any]:
