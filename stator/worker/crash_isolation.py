@@ -10,8 +10,8 @@ from typing import Any, cast
 from stator.db.interface import Claim
 from stator.graph.outcomes import Outcome, Released
 from stator.worker.executor import STOPPED, timed_out
-from stator.worker.isolated.messages import Answer, NotStarted, ProcessFailed, Request
-from stator.worker.isolated.process import Process
+from stator.worker.isolated.messages import IsolatedAnswer, NotStarted, ProcessFailed, Request
+from stator.worker.isolated.process import IsolatedProcess
 
 logger = logging.getLogger("stator.worker")
 
@@ -108,7 +108,7 @@ class ProcessIsolation(InProcessIsolation):
         is_empty: Callable[[], bool],
         options: dict[str, object],
         ended: Callable[[Claim, Outcome], None],
-        on_answer: Callable[[Claim, Answer], None],
+        on_answer: Callable[[Claim, IsolatedAnswer], None],
         wake: Callable[[], None],
     ) -> None:
         super().__init__(begin, is_empty)
@@ -119,8 +119,8 @@ class ProcessIsolation(InProcessIsolation):
         self._tasks: set[asyncio.Task[object]] = set()
         # Threads that wait for answers of processes, and for their start and end.
         self._threads = ThreadPoolExecutor(2 * AT_ONCE, "stator-isolation")
-        self._processes: dict[int, Process] = {}
-        self._idle: list[Process] = []
+        self._processes: dict[int, IsolatedProcess] = {}
+        self._idle: list[IsolatedProcess] = []
         self._ended_at: dict[int, float] = {}
         self._failed = 0
         self._starting = False
@@ -191,7 +191,7 @@ class ProcessIsolation(InProcessIsolation):
             process.kill()
         self._threads.shutdown(wait=False)
 
-    def _retire(self, processes: list[Process]) -> None:
+    def _retire(self, processes: list[IsolatedProcess]) -> None:
         for process in processes:
             self._idle.remove(process)
             self._start(self._in_thread(process.retire))
@@ -214,8 +214,8 @@ class ProcessIsolation(InProcessIsolation):
             self._keep(process)
             self._wake()
 
-    async def _start_process(self) -> Process | None:
-        process = Process("stator.worker.isolated", grace=HANDING_BACK)
+    async def _start_process(self) -> IsolatedProcess | None:
+        process = IsolatedProcess("stator.worker.isolated", grace=HANDING_BACK)
         try:
             await self._in_thread(process.start, self._options)
         except (NotStarted, ProcessFailed) as error:
@@ -227,11 +227,11 @@ class ProcessIsolation(InProcessIsolation):
         self._failed = 0
         return process
 
-    def _keep(self, process: Process) -> None:
+    def _keep(self, process: IsolatedProcess) -> None:
         process.idle_since = time.monotonic()
         self._idle.append(process)
 
-    async def _carry_out(self, claim: Claim, waiting: Process | None) -> None:
+    async def _carry_out(self, claim: Claim, waiting: IsolatedProcess | None) -> None:
         key = id(claim)
         # None waits if it was retired while the object was claimed.
         process = waiting or await self._start_process()
@@ -256,7 +256,7 @@ class ProcessIsolation(InProcessIsolation):
         finally:
             self._processes.pop(key)
 
-    def _note_answer(self, claim: Claim, answer: Answer) -> None:
+    def _note_answer(self, claim: Claim, answer: IsolatedAnswer) -> None:
         if answer["ended"] == "not begun":
             self._end(claim, Released())
         elif self._forget(claim):
@@ -291,7 +291,7 @@ class ProcessIsolation(InProcessIsolation):
         return self.running.pop(id(claim), None) is not None
 
 
-def _attempt(process: Process, claim: Claim) -> Answer:
+def _attempt(process: IsolatedProcess, claim: Claim) -> IsolatedAnswer:
     """Return the answer of the process once the attempt is recorded."""
     operations = claim.operations
     request: Request = {
@@ -303,4 +303,4 @@ def _attempt(process: Process, claim: Claim) -> Answer:
     while "extended" in answer:
         claim.note_extension(answer["extended"], time.monotonic())
         answer = process.answer()
-    return cast(Answer, answer)
+    return cast(IsolatedAnswer, answer)

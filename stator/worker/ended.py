@@ -3,7 +3,7 @@
 from stator.db.interface import Claim, Operations
 from stator.graph.outcomes import Outcome
 from stator.worker.executor import Attempted
-from stator.worker.isolated.messages import Answer
+from stator.worker.isolated.messages import IsolatedAnswer
 from stator.worker.lanes import Lanes
 from stator.worker.measures import Measures
 from stator.worker.recorder import Recorder
@@ -31,7 +31,7 @@ class EndedAttempts:
             self._recorder.note_recorded(operations, attempted.recorded, attempted.written)
         self._lanes.woken.set()
 
-    def note_isolated(self, claim: Claim, answer: Answer) -> None:
+    def note_isolated(self, claim: Claim, answer: IsolatedAnswer) -> None:
         """Count an attempt that its process recorded; the answer is empty if the process died."""
         self._recorder.note_isolated(claim, answer)
         self._lanes.wake_after(claim.operations, set(answer.get("moved", ())))

@@ -15,7 +15,7 @@ from stator.graph.failures import describe
 from stator.graph.outcomes import Outcome, Waiting
 from stator.worker.announcements import tell
 from stator.worker.executor import UNFIT
-from stator.worker.isolated.messages import Answer
+from stator.worker.isolated.messages import IsolatedAnswer
 from stator.worker.outage import Outages
 from stator.worker.threads import Run
 
@@ -244,7 +244,7 @@ class Recorder:
         if woken := self._note(operations, source, written):
             self._woken(operations, woken)
 
-    def note_isolated(self, claim: Claim, said: Answer) -> None:
+    def note_isolated(self, claim: Claim, said: IsolatedAnswer) -> None:
         """Count the attempt that another process made and recorded; ``said`` is its answer."""
         label = claim.operations.label
         self.handled[label] += said.get("ended") == "recorded"

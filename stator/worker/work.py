@@ -10,7 +10,7 @@ from stator.worker.recorder import Recorder
 from stator.worker.scheduler import Scheduler
 
 
-class Work:
+class WorkInHand:
     """Everything that a worker has in hand: attempts here or in processes of their own, and outcomes to record."""
 
     def __init__(

@@ -39,7 +39,7 @@ from stator.worker.shutdown import Requests, close, stop_on_signals
 from stator.worker.summary import Summary
 from stator.worker.threads import DatabaseThreads, database_thread_for_handlers, tidy_connections_of_loop
 from stator.worker.watchdog import Watchdog
-from stator.worker.work import Work
+from stator.worker.work import WorkInHand
 
 Result = TypeVar("Result")
 
@@ -187,7 +187,7 @@ class Worker:
             ready=self._may_claim, connect=threads.records.connect, timed=times["claim"].add,
         )  # fmt: skip
         self.scheduler = Scheduler(self.operations, self.lanes, self.settings, threads.duties.run, threads.prepare)
-        self.work = Work(self.attempts, self.isolation, self.recorder, self.dispatcher, self.scheduler)
+        self.work = WorkInHand(self.attempts, self.isolation, self.recorder, self.dispatcher, self.scheduler)
         self.schema = Schema(self.operations, threads.duties.run)
         leases = [lease for each in self.operations for lease in each.shortest_leases()]
         presence = Presence(self.id, self.operations, self.work.figures, partial(published_by, self))

@@ -8,7 +8,7 @@ from stator.capabilities import capabilities_of
 from stator.exceptions import NotBegun, TryAgainLater
 from stator.graph.tracebacks import RemoteTraceback
 from stator.worker.isolated.messages import NotStarted, ProcessFailed
-from stator.worker.isolated.process import Process
+from stator.worker.isolated.process import IsolatedProcess
 from stator.worker.isolated.surroundings import surroundings
 from tasks.failures import Cancel, IsolationError, Release, remote
 
@@ -16,12 +16,12 @@ from tasks.failures import Cancel, IsolationError, Release, remote
 START_AGAIN = 10.0
 
 
-def process_for_action(limit: int) -> Process:
+def process_for_action(limit: int) -> IsolatedProcess:
     """Return a process for one call of an action; ``limit``: the most bytes of its answer."""
-    return Process("tasks.actions.isolated", limit=limit, keeps_errors=True)
+    return IsolatedProcess("tasks.actions.isolated", limit=limit, keeps_errors=True)
 
 
-def answer_of(process: Process, request: dict[str, Any]) -> dict[str, Any]:
+def answer_of(process: IsolatedProcess, request: dict[str, Any]) -> dict[str, Any]:
     """Start the process and return its answer; raise :class:`~tasks.failures.IsolationError` if there is none."""
     _refuse_memory(request.get("using"))
     try:

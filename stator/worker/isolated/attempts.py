@@ -27,7 +27,7 @@ from stator.rows.meta import managed
 from stator.worker.attempts import calls_of
 from stator.worker.executor import STOPPED, Attempted, attempt_async, attempt_sync
 from stator.worker.health import Health
-from stator.worker.isolated.messages import Answer, Request
+from stator.worker.isolated.messages import IsolatedAnswer, Request
 from stator.worker.outage import reach
 from stator.worker.recorder import Recorder
 from stator.worker.scheduler import send_in_schemas
@@ -37,7 +37,7 @@ from stator.worker.watchdog import Watchdog
 
 Result = TypeVar("Result")
 
-Say = Callable[[Answer], None]
+Say = Callable[[IsolatedAnswer], None]
 
 
 async def serve(requests: TextIO, answers: TextIO, database: str | None, schemas: list[str]) -> None:
@@ -47,7 +47,7 @@ async def serve(requests: TextIO, answers: TextIO, database: str | None, schemas
     """
     lock = threading.Lock()
 
-    def say(said: Answer) -> None:
+    def say(said: IsolatedAnswer) -> None:
         # Handlers extend their leases in threads of their own. Without a worker, the requests end too.
         with lock, suppress(BrokenPipeError):
             answers.write(json.dumps(said) + "\n")
@@ -77,7 +77,7 @@ async def serve(requests: TextIO, answers: TextIO, database: str | None, schemas
 async def _attempt_all(reader: asyncio.StreamReader, thread: DatabaseThread, say: Say) -> None:
     line = await reader.readline()
     while line:
-        attempt = Attempt(json.loads(line), say)
+        attempt = IsolatedAttempt(json.loads(line), say)
         answering = asyncio.create_task(attempt.answer(thread))
         # The next request comes after the answer to this one.
         reading = asyncio.create_task(reader.readline())
@@ -116,7 +116,7 @@ class Preparation:
         send_in_schemas(schemas, signals.on_schedule, self, databases=sorted(set(self._databases.values())))
 
 
-class Attempt:
+class IsolatedAttempt:
     """An attempt of the row that a request names; ``say`` tells the worker about extended leases."""
 
     def __init__(self, request: Request, say: Say) -> None:
@@ -126,17 +126,17 @@ class Attempt:
         self._operations = operations_for(model, self._settings, request["worker"], *place)
         self._token = UUID(request["token"])
         self._say = say
-        self._claim: Held | None = None
+        self._claim: IsolatedClaim | None = None
         self._is_given_back = False
 
-    async def answer(self, thread: DatabaseThread) -> Answer:
+    async def answer(self, thread: DatabaseThread) -> IsolatedAnswer:
         """Make the attempt and record its outcome; return the answer."""
         with self._operations.in_schema():
             return await self._answer(thread)
 
-    async def _answer(self, thread: DatabaseThread) -> Answer:
+    async def _answer(self, thread: DatabaseThread) -> IsolatedAnswer:
         try:
-            claim = await thread.run(adopt, Held, self._operations, self._token)
+            claim = await thread.run(adopt, IsolatedClaim, self._operations, self._token)
         except Exception as error:
             if not (isinstance(error, NotBegun) or is_passing(error)):
                 raise
@@ -162,7 +162,7 @@ class Attempt:
             if claim := await thread.run(adopt, Claim, self._operations, self._token):
                 await self._record(Attempted([(claim, outcome)]), thread)
 
-    async def _record(self, attempted: Attempted, thread: DatabaseThread) -> Answer:
+    async def _record(self, attempted: Attempted, thread: DatabaseThread) -> IsolatedAnswer:
         """Record the outcome of an attempt; wait as long as its database is unreachable."""
         recorder = Recorder(thread.run, 1, lambda *_: None)
         if attempted.written:
@@ -181,7 +181,7 @@ async def _reach(step: Callable[[], Awaitable[Result]], schema: Schema) -> Resul
     return await reach(step, set(), lambda: False, schema)
 
 
-class Held(Claim):
+class IsolatedClaim(Claim):
     """A claim that the worker renews; the worker is told when a handler extends it."""
 
     __slots__ = ("say",)

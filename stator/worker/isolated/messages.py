@@ -27,7 +27,7 @@ class Request(TypedDict):
     worker: str
 
 
-class Answer(TypedDict, total=False):
+class IsolatedAnswer(TypedDict, total=False):
     """What a process says: that it is ready, how long a lease was extended, or how an attempt ended.
 
     ``ended``: "recorded", "lost" or "not begun". ``moved``: the states that the object entered. ``failed`` and

@@ -30,7 +30,7 @@ CHUNK = 65536
 LOOK = 0.2
 
 
-class Process:
+class IsolatedProcess:
     """An isolated process, the leader of a process group. The group ends when it is killed, and with this process.
 
     ``module`` is run by ``python -m``; see :mod:`stator.worker.isolated.child`. ``grace``: seconds that it has to end

@@ -94,7 +94,7 @@ class FakeProcess:
 
 @pytest.fixture
 def processes(monkeypatch):
-    monkeypatch.setattr(module, "Process", FakeProcess)
+    monkeypatch.setattr(module, "IsolatedProcess", FakeProcess)
     monkeypatch.setattr(module, "_attempt", FakeProcess.attempt)
     monkeypatch.setattr(FakeProcess, "made", [])
     monkeypatch.setattr(FakeProcess, "comes_up", True)

@@ -11,7 +11,7 @@ from stator.worker.dispatcher import Dispatcher
 from stator.worker.ended import EndedAttempts
 from stator.worker.lanes import Lane, Lanes
 from stator.worker.recorder import Recorder
-from stator.worker.work import Work
+from stator.worker.work import WorkInHand
 from stator.worker.worker import Worker
 from tests.stator.worker.fakes import FakeClaim, FakeOperations, WorkGraph, on_loop, until
 
@@ -35,7 +35,9 @@ class Stopping:
         worker.isolation = InProcessIsolation(worker.attempts.begin, lambda: worker.work.is_empty)
         worker.dispatcher = Dispatcher(worker.lanes, worker.attempts, run, worker.isolation, 10, ())
         worker.scheduler = SimpleNamespace(stop=lambda: None, soon=lambda: None)
-        worker.work = Work(worker.attempts, worker.isolation, worker.recorder, worker.dispatcher, worker.scheduler)
+        worker.work = WorkInHand(
+            worker.attempts, worker.isolation, worker.recorder, worker.dispatcher, worker.scheduler
+        )
         worker.schema = SimpleNamespace(changes=0)
         worker.attempts.start()
         self.loops = [asyncio.create_task(loop) for loop in (worker._fast_loop(), worker._record_loop())]

@@ -13,7 +13,7 @@ from django.contrib.auth.models import Group
 
 from stator.models import Report
 from stator.testing import Waiting, attempt, drain
-from stator.worker.isolated.process import Process
+from stator.worker.isolated.process import IsolatedProcess
 from tasks.actions.isolation import answer_of, process_for_action
 from tasks.failures import IsolationError
 from tasks.models import Task
@@ -27,7 +27,7 @@ def report(task: Task) -> Report:
     return Report.objects.get(model_label="tasks.task", object_pk=str(task.pk))
 
 
-def running(source: str, limit: int) -> Process:
+def running(source: str, limit: int) -> IsolatedProcess:
     """Return a process that runs this source instead of an action."""
     process = process_for_action(limit)
     process._command = (sys.executable, "-c", source)
@@ -166,7 +166,10 @@ class TestEndings:
         task = make(data={"do": "wait", "path": str(path)})
         with worker_process("tasks.Task", "--json-logs") as worker:
             pids(path)
-            for process in [*psutil.Process(worker.pid).children(recursive=True), psutil.Process(worker.pid)]:
+            for process in [
+                *psutil.Process(worker.pid).children(recursive=True),
+                psutil.Process(worker.pid),
+            ]:
                 process.send_signal(signal.SIGTERM)
             wait_until(lambda: "stator.stopping" in worker.output(), message=worker.output)
             Path(f"{path}.go").touch()
