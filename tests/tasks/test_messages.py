@@ -72,6 +72,20 @@ def test_unknown_option_is_refused_with_the_nearest():
     assert "options are action, data" in refusal(zzz=1)
 
 
+def test_long_values_are_not_repeated_in_the_refusal():
+    assert len(refusal(key="k" * 10_000)) < 300
+
+
+def test_message_needs_an_action():
+    with pytest.raises(PublishRefused, match="has no action"):
+        message_of({"data": 1}, SETTINGS, 3600)
+
+
+@pytest.mark.parametrize(("value", "text"), [("abc", "abc"), (7, "7"), (7.0, "7"), (1.5, "1.5"), (True, "true")])
+def test_exclusive_value_is_text(value, text):
+    assert exclusive_value("title", {"title": value}) == text
+
+
 @pytest.mark.parametrize("value", ["", "x" * 201])
 def test_exclusive_value_is_no_longer_than_its_column(value):
     with pytest.raises(PublishRefused, match="1 to 200 characters"):

@@ -114,6 +114,10 @@ class TestWhatCannotWork:
             schedule_of(queue, **options)
         assert not Schedule.objects.exists()
 
+    def test_reference_to_no_queue_is_refused_as_such(self, queue):
+        with pytest.raises(ValidationError, match="queue instance with id 0 "):
+            Schedule(name="a", queue_id=0, action="act", period=60.0).full_clean()
+
     def test_lease_must_be_shorter_than_the_period(self, queue):
         with pytest.raises(ValidationError, match="more than a lease of 10 s apart"):
             Schedule(name="a", queue=queue, action="act", period=10.0).full_clean()
