@@ -1,10 +1,13 @@
 """The conditions under which a named worker may claim a task, and those that apply to all workers.
 
-:func:`tasks.queue.explaining.explain` checks some of them one by one.
+Named workers, worker processes and :func:`tasks.queue.explaining.explain` share the list :data:`RULES`.
 """
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 from typing import Any
 
 from django.db import connections
@@ -34,7 +37,7 @@ from tasks.conf import LONGEST, Settings, lease_of_process, load_settings
 from tasks.queue.expressions import Names, is_any
 from tasks.rows.clock import Later
 from tasks.rows.tables import queue_rows, run_rows
-from tasks.rows.tasks import names_nobody
+from tasks.rows.tasks import TaskRow, names_nobody
 
 # Seconds after a task's timeout at which a worker process loses it, if it has not recorded the timeout by then.
 TO_RECORD = 5.0
@@ -48,11 +51,40 @@ Lease = float | Parameter | None
 Metadata = dict[str, object] | Parameter
 
 
+# A function that returns the field of a queue: of the row itself, or of an outer one.
+OfQueue = Callable[[str], F | OuterRef]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule on tasks that all workers obey; ``explain`` gives its reason for a task that does not meet it.
+
+    ``condition``: built from the settings, and from the queue if it is known, else from a function for its fields.
+    ``sentence`` and ``numbers``: of the reason, from the task.
+    """
+
+    code: str
+    condition: Callable[[Settings, Any, OfQueue], Q]
+    sentence: Callable[[TaskRow], str]
+    numbers: Callable[[TaskRow], dict[str, object]]
+    remedy: str
+
+
+def open_to_all(settings: Settings, queue: Any, of_queue: OfQueue) -> Q:
+    """Return the condition that a task meets all :data:`RULES`."""
+    return reduce(and_, (rule.condition(settings, queue, of_queue) for rule in RULES))
+
+
+def of_own_queue(name: str) -> F:
+    """Return the field of the task's queue."""
+    return F(f"queue__{name}")
+
+
 def picker(queue: Any, worker: Worker, metadata: Metadata | None, settings: Settings) -> Callable[[Any], Any]:
     """Return a function that filters claimable rows to those that this worker may claim now, in the order of claims."""
 
     def pick(rows: Rows) -> Rows:
-        eligible = rows.filter(attempts_left(settings, queue), allowed(worker), queue=queue.pk)
+        eligible = rows.filter(open_to_all(settings, queue, of_own_queue), allowed(worker), queue=queue.pk)
         for had in had_by(worker, rows, queue):
             eligible = eligible.filter(~had)
         if metadata:
@@ -74,17 +106,35 @@ def _in_line(rows: Rows) -> Rows:
     return rows.order_by("priority", names_nobody(), "pk")
 
 
-def effective(name: str, setting: Any, queue: Any = None) -> Any:
+def effective(name: str, setting: Any, queue: Any = None, of_queue: OfQueue = of_own_queue) -> Any:
     """Return a task's limit: its own, else its queue's, else the setting. With ``queue``, no join is needed."""
     if queue is not None:
         own = getattr(queue, name)
         return Coalesce(F(name), _given(setting if own is None else own))
-    return Coalesce(F(name), F(f"queue__{name}"), Value(setting))
+    return Coalesce(F(name), of_queue(name), Value(setting))
 
 
-def attempts_left(settings: Settings, queue: Any = None) -> Q:
+def attempts_left(settings: Settings, queue: Any = None, of_queue: OfQueue = of_own_queue) -> Q:
     """Return the condition that a task has attempts left."""
-    return Q(state_attempts__lt=effective("max_attempts", settings.MAX_ATTEMPTS, queue))
+    return Q(state_attempts__lt=effective("max_attempts", settings.MAX_ATTEMPTS, queue, of_queue))
+
+
+RULES = (
+    Rule(
+        "attempts_used_up",
+        attempts_left,
+        lambda task: (
+            f"It has had all of its {task.state_attempts} attempts; workers move it to errored at their next pass."
+        ),
+        lambda task: {"attempts": task.state_attempts},
+        "Wait for that pass; then requeue the task.",
+    ),
+)
+
+
+def comes_before(priority: object, pk: object) -> Q:
+    """Return the condition that a task comes before the one with this priority and key."""
+    return Q(priority__lt=priority) | Q(priority=priority, pk__lt=pk)
 
 
 def allowed(worker: Worker) -> Q:
@@ -195,5 +245,5 @@ def _of_queue(name: str, setting: float | None, queues: Rows) -> Any:
 
 def _before(eligible: Rows) -> Rows:
     """Return the tasks with the same value that come first, among those that the same worker could claim now."""
-    earlier = Q(priority__lt=OuterRef("priority")) | Q(priority=OuterRef("priority"), pk__lt=OuterRef("pk"))
+    earlier = comes_before(OuterRef("priority"), OuterRef("pk"))
     return eligible.filter(earlier, exclusive_value=OuterRef("exclusive_value"))

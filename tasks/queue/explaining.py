@@ -11,7 +11,7 @@ from stator.models import Reason, Report
 from tasks.actions.registry import declared, find
 from tasks.conf import load_settings
 from tasks.failures import NoHandler, last_line
-from tasks.queue.eligibility import attempts_left
+from tasks.queue.eligibility import RULES, comes_before, of_own_queue
 from tasks.queue.runs import of_task
 from tasks.queue.serving import service_of
 from tasks.queue.unserved import TROUBLE, reason_of, some
@@ -26,7 +26,7 @@ REMEDIES = {
     "shared": "It ends with its parts; check those.",
     "held": "Wait. If that worker is gone, its lease expires by itself; unlock to end it now.",
     "claim_paused": "Ask the person who paused the queue, then resume the queue.",
-    "attempts_used_up": "Wait for that pass; then requeue the task.",
+    **{rule.code: rule.remedy for rule in RULES},
     "exclusive_held": "Wait for that task.",
     "exclusive_behind": "Wait for that task, or cancel it.",
     "no_handler": "Deploy code that has the action. If external programs run it, set actions_elsewhere on the queue.",
@@ -101,11 +101,12 @@ def _paused(row: TaskRow, rows: QuerySet[Any]) -> Any:
     return Reason("claim_paused", f"Nothing of queue {queue.name} is claimed: {queue.pause_description}.", numbers)
 
 
-def _used_up(row: TaskRow, rows: QuerySet[Any]) -> Any:
-    if rows.filter(attempts_left(load_settings()), pk=row.pk).exists():
-        return None
-    sentence = f"It has had all of its {row.state_attempts} attempts; workers move it to errored at their next pass."
-    return Reason("attempts_used_up", sentence, {"attempts": row.state_attempts})
+def _against_rules(row: TaskRow, rows: QuerySet[Any]) -> Any:
+    """Return a reason if the task does not meet one of the rules for all workers."""
+    for rule in RULES:
+        if not rows.filter(rule.condition(load_settings(), None, of_own_queue), pk=row.pk).exists():
+            return Reason(rule.code, rule.sentence(row), rule.numbers(row))
+    return None
 
 
 def _exclusive(row: TaskRow, rows: QuerySet[Any]) -> Any:
@@ -116,8 +117,11 @@ def _exclusive(row: TaskRow, rows: QuerySet[Any]) -> Any:
     if held := same.filter(state_claim__isnull=False).first():
         numbers = {"task": held.pk, "value": row.exclusive_value}
         return Reason("exclusive_held", f"Task {held.pk} runs, and only one task with {value} runs at a time.", numbers)
-    earlier = Q(priority__lt=row.priority) | Q(priority=row.priority, pk__lt=row.pk)
-    first = same.filter(earlier, state="pending", state_ready=True).order_by("priority", "pk").first()
+    first = (
+        same.filter(comes_before(row.priority, row.pk), state="pending", state_ready=True)
+        .order_by("priority", "pk")
+        .first()
+    )
     if first is None:
         return None
     sentence = f"Task {first.pk} comes first, and only one task with {value} runs at a time."
@@ -189,4 +193,4 @@ MOST_AHEAD = 1000
 # The reasons of an object that a worker will claim in its turn; without a worker they do not apply.
 IN_LINE = ("no_worker", "crashed", "at_limit", "in_line", "due")
 
-ORDER = (_paused, _used_up, _exclusive, _no_handler, _elsewhere)
+ORDER = (_paused, _against_rules, _exclusive, _no_handler, _elsewhere)

@@ -4,7 +4,7 @@ They apply to all queues at once, in one statement.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache, reduce
 from operator import or_
 from types import MappingProxyType
@@ -21,10 +21,13 @@ from tasks.queue.eligibility import (
     HAD_PART,
     HAS_PART,
     IS_REJECTION,
+    OfQueue,
     Rows,
     allowed,
-    attempts_left,
+    comes_before,
     has_metadata,
+    of_own_queue,
+    open_to_all,
     value_is_held,
     with_metadata,
 )
@@ -36,9 +39,6 @@ from tasks.rows.tasks import names_nobody
 
 # Seconds for which a worker process that has had a due task leaves it to processes that have not.
 HANDED_ON = 5.0
-
-# A function that returns the field of a queue, of the row itself or of an outer one.
-OfQueue = Callable[[str], F | OuterRef]
 
 
 def open_to_process(worker_id: str, held: Q) -> Q:
@@ -154,17 +154,12 @@ def served_by_process(
     """
     name = name_of(worker_id)
     paused = Q(queue__claim_paused=True) & (Q(queue__pause_until=None) | Q(queue__pause_until__gt=Now()))
-    limit = Coalesce(F("max_attempts"), OuterRef("queue__max_attempts"), Value(settings.MAX_ATTEMPTS))
     claimable = before.filter(
-        allowed(name), _not_had(worker_id, rows, _of_outer_queue, rules), state_attempts__lt=limit
+        allowed(name), _not_had(worker_id, rows, _of_outer_queue, rules), open_to_all(settings, None, _of_outer_queue)
     )
     free = Q(exclusive_value=None) | (~Q(value_is_held(rows)) & ~Q(is_any(_before_in_queue(claimable))))
-    own = allowed(name) & _not_had(worker_id, rows, _of_own_queue, rules) & _one_part(worker_id, rows, rules)
-    return attempts_left(settings) & own & ~paused & free
-
-
-def _of_own_queue(field: str) -> F:
-    return F(f"queue__{field}")
+    own = allowed(name) & _not_had(worker_id, rows, of_own_queue, rules) & _one_part(worker_id, rows, rules)
+    return open_to_all(settings, None, of_own_queue) & own & ~paused & free
 
 
 def _of_outer_queue(field: str) -> OuterRef:
@@ -173,7 +168,7 @@ def _of_outer_queue(field: str) -> OuterRef:
 
 def _before_in_queue(rows: Rows) -> Rows:
     """Return the tasks in the same queue with the same value that come first."""
-    earlier = Q(priority__lt=OuterRef("priority")) | Q(priority=OuterRef("priority"), pk__lt=OuterRef("pk"))
+    earlier = comes_before(OuterRef("priority"), OuterRef("pk"))
     same = {"queue": OuterRef("queue"), "exclusive_value": OuterRef("exclusive_value")}
     return rows.filter(earlier, state_ready=True, state="pending", **same)
 
