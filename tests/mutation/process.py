@@ -226,9 +226,9 @@ MUTANTS = [
     Mutant(
         "lost leases are not told of",
         ANNOUNCEMENTS,
-        "    if written.lost:\n        _robust",
-        "    if False:\n        _robust",
-        tests("stator/test_signals.py", "TestSignals::lost_leases_are_sent_as_signals"),
+        "if pks := [claim.pk for claim in written.lost if claim.ended_in_time is in_time]:",
+        "if pks := []:",
+        tests("stator/worker/test_announcements.py", "lease_that_ran_out_and_claim_that_somebody_ended_are_two_events"),
     ),
     Mutant(
         "nobody hears what cannot be recorded",
@@ -261,8 +261,8 @@ MUTANTS = [
     Mutant(
         "an ended claim has a new deadline",
         HEARTBEAT,
-        "if id(claim) not in ended:",
-        "if True:",
+        "            else:\n                claim.deadline = sent + 0.8 * claim.lease",
+        "            claim.deadline = sent + 0.8 * claim.lease",
         in_heartbeat("ended_claims_are_reported_and_their_deadline_stays"),
     ),
     Mutant(
@@ -439,7 +439,7 @@ MUTANTS = [
     Mutant(
         "a second signal is as the first",
         WORKER,
-        "self._forced = self._forced or self._is_stopping",
+        'self._forced = self._forced or self._why == why == "stopped"',
         "self._forced = False",
         STOPS,
     ),

@@ -95,7 +95,7 @@ MUTANTS = [
     Mutant(
         "anybody may claim",
         ELIGIBILITY,
-        "return Q(worker_ids=[]) | Q(_names(worker))",
+        "return Q(worker_ids=[]) | Q(Names(worker))",
         "return Q()",
         in_claiming("only_named_workers_may_claim"),
     ),

@@ -183,3 +183,9 @@ def test_claim_in_a_state_that_this_code_does_not_know_cannot_be_found():
     with pytest.raises(LeaseLost, match="is in state 'of tomorrow', which this code does not know"):
         claims.find(Errand, claim.pk, claim.token)
     assert claims.find_many(Errand, {claim.pk: claim.token}) == []
+
+
+def test_what_comes_first_may_keep_anything_from_being_claimed():
+    put(Errand)
+    assert claims.claim(Errand, first=lambda: False) == []
+    assert len(claims.claim(Errand, first=lambda: True)) == 1

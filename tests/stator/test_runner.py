@@ -274,6 +274,13 @@ class TestWorker:
         assert max(most) <= 3
         assert raw(IntKeyed).filter(state="last").count() == 30
 
+    def test_leases_that_ran_out_are_found_and_the_rows_attempted_alone(self):
+        steps = [put(Step) for _ in range(3)]
+        operations_of(Step).claim([StepGraph.new], 10)
+        expire(*steps)
+        StatorRunner([Step], run_for=4).run()
+        assert {row(step).state for step in steps} == {"done"}
+
 
 @pytest.mark.postgresql
 @pytest.mark.django_db(transaction=True)

@@ -200,3 +200,10 @@ def test_rows_that_nothing_attempts_lose_the_mark_of_readiness(operations):
     assert chores.settle(operations, 10) == 0
     assert [row(step).state_ready for step in (outside, ended, due)] == [False, False, True]
     assert chores.time_out(operations, 10).count == 1
+
+
+def test_work_tells_of_leases_from_before_the_clock_was_set_back(operations):
+    step = put(Step)
+    take(operations, step)
+    change(step, state_locked_until=ago(-86400))
+    assert work(operations) == Work(expired=True)

@@ -180,3 +180,8 @@ def test_idempotency_key_is_stable_over_retries_and_new_on_re_entry(operations):
     record(operations, (third, Moved(StepGraph.slow)))
     record(operations, (take(operations, step), Moved(StepGraph.new)))
     assert take(operations, step).idempotency_key == f"testapp.step:{step.pk}:2:new"
+
+
+def test_quarantined_row_is_not_claimed_in_any_manner(operations):
+    put(Step, state_crashes=operations.settings.MAX_CRASHES)
+    assert [operations.claim(automatic(operations), 5, crashes=crashes) for crashes in Crashes] == [[], [], []]

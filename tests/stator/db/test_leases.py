@@ -170,3 +170,37 @@ def test_rows_of_a_claim_whose_answer_was_lost_are_handed_back_by_its_token(oper
     assert operations.release_token(claim.token) == 0
     assert (row(mine).state_ready, row(mine).state_attempts, row(mine).state_claim) == (True, 0, None)
     assert row(other).state_claim is not None
+
+
+def test_stale_holder_cannot_renew(make):
+    step = put(Step)
+    late, other = make(), make()
+    claim = take(late, step)
+    expire(step)
+    other.reap(10)
+    other.claim(automatic(other), 1, crashes=Crashes.FEW)
+    until = row(step).state_locked_until
+    assert late.renew([claim]) == {id(claim)}
+    assert row(step).state_locked_until == until
+
+
+def test_lease_that_stands_is_not_reaped(operations):
+    step = put(Step)
+    claim = take(operations, step)
+    assert operations.reap(10) == []
+    assert claim.still_mine()
+
+
+def test_claim_that_others_have_taken_over_is_neither_held_nor_extended(make):
+    step, late, other = put(Step), make(), make()
+    claim = take(late, step)
+    expire(step)
+    other.reap(10)
+    (second,) = other.claim(automatic(other), 1, crashes=Crashes.FEW)
+    assert not claim.still_mine()
+    assert not claim.extend(100)
+    assert second.still_mine()
+
+
+def test_lease_may_last_as_long_as_an_attempt(make):
+    assert make(LEASE=60, MAX_RUNTIME=5000).longest_lease == 5000

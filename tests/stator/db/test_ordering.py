@@ -342,3 +342,11 @@ def test_rows_before_the_place_are_claimed_from_the_head(transactional_db, monke
     later = put(Line, state_changed=ago(10))
     assert pks(operations.claim(states, 1)) == [earlier.pk]
     assert pks(operations.claim(states, 1)) == [later.pk]
+
+
+@pytest.mark.postgresql
+def test_claim_that_finds_nothing_behind_its_place_looks_before_it(transactional_db):
+    operations, line = operations_of(Line), put(Line)
+    for _ in range(3):
+        assert pks(operations.claim(automatic(operations), 1)) == [line.pk]
+        Line.stator.unlock()

@@ -355,3 +355,27 @@ CLAIM = SimpleNamespace(state=FROM, version=3, attempt=2)
 )
 def test_outcome_is_found_written_in_the_row_it_left(outcome, state, version, attempts, token, expected):
     assert is_written(CLAIM, outcome, state.name, version, attempts, token) is expected
+
+
+@pytest.mark.parametrize(("state", "ready"), [("slow", True), ("late", False), ("outside", False), ("done", False)])
+def test_state_that_is_entered_is_ready_where_it_is_attempted_at_once(operations, state, ready):
+    step = put(Step)
+    record(operations, (take(operations, step), Moved(StepGraph.states[state])))
+    assert row(step).state_ready is ready
+
+
+def test_outcome_of_a_row_whose_state_was_changed_past_us_is_refused(operations):
+    step = put(Step)
+    claim = take(operations, step)
+    change(step, state="slow")
+    refused(operations, claim)
+
+
+def test_outcome_that_is_repeated_for_a_row_that_others_have_claimed_since_is_lost(operations):
+    step = put(Step)
+    claim = take(operations, step)
+    expire(step)
+    operations.reap(10)
+    operations.claim(automatic(operations), 1, crashes=Crashes.FEW)
+    for outcome in (Moved(StepGraph.done), Waiting(5.0), Released()):
+        assert operations.record([(claim, outcome)], again=True).lost == [claim]

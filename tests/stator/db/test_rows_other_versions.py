@@ -109,3 +109,16 @@ def test_claim_of_another_version_is_not_adopted():
     with pytest.raises(NotBegun, match="has no state 'newer' in this process"):
         adopt(Claim, operations_of(Step), token)
     assert row(instance).state_claim == token
+
+
+def test_lease_of_a_newer_worker_may_be_longer_than_any_here(make):
+    operations = make()
+    instance = of_newer_code(
+        Step, state_ready=False, state_claim=new_token(new_worker_id()), state_locked_until=ago(-86400)
+    )
+    before = before_and_after(instance)
+    assert operations.reap(100) == []
+    assert before_and_after(instance) == before
+    # In a state that is known here, it shows that a clock was set back.
+    change(instance, state="new")
+    assert len(operations.reap(100)) == 1

@@ -237,3 +237,10 @@ def test_pause_that_would_name_too_many_objects_is_refused():
     with pytest.raises(ValueError, match=f"names at most {MOST_OBJECTS} objects"):
         pause_objects(Errand, "default", list(range(MOST_OBJECTS + 1)), **OWN)
     pause_objects(UuidKeyed, "default", [put(UuidKeyed).pk for _ in range(MOST_OBJECTS)], **OWN)
+
+
+def test_paused_state_is_not_claimed_and_the_others_are(operations):
+    put(Errand)
+    other = put(Errand, state="heir")
+    Errand.stator.pause("new")
+    assert claimed(operations) == {other.pk}

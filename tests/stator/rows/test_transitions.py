@@ -1,9 +1,12 @@
 """Moves by hand of many objects: which, in what order, in what transactions, and what is told of them."""
 
+import re
+
 import pytest
 from asgiref.sync import async_to_sync
-from django.db import transaction
+from django.db import IntegrityError, connection, transaction
 from django.db.models import Count, Q
+from django.test.utils import CaptureQueriesContext
 
 from stator.exceptions import ProtectedState
 from stator.models import History, StatorModel, move_rows
@@ -269,3 +272,23 @@ def test_code_of_the_model_enters_such_states_with_author_and_reason(sealed):
 
 def test_object_may_be_created_in_such_a_state(sealed):
     assert row(Step.objects.create(state="done")).state == "done"
+
+
+@pytest.mark.postgresql
+def test_rows_are_locked_in_the_order_of_their_keys():
+    # SQLite has no locks on rows.
+    pages(3)
+    with CaptureQueriesContext(connection) as queries:
+        Page.transition_perform_queryset(Page.objects.order_by("-title"), "review")
+    (lock,) = [query["sql"] for query in queries if "FOR NO KEY UPDATE" in query["sql"]]
+    assert re.search(r'ORDER BY ("testapp_page"."id"|1) ASC FOR NO KEY UPDATE', lock)
+
+
+def test_moves_that_are_rolled_back_are_not_sent(listen, django_capture_on_commit_callbacks):
+    (page,) = pages(1)
+    with django_capture_on_commit_callbacks(execute=True), pytest.raises(IntegrityError), transaction.atomic():
+        page.transition_perform("review")
+        raise IntegrityError
+    assert listen == []
+    assert row(page).state == "draft"
+    assert not History.objects.exists()

@@ -351,3 +351,26 @@ async def test_long_run_of_handlers_that_never_suspend_lets_the_loop_turn():
             await asyncio.sleep(0)
             turns += 1
     assert turns >= 9
+
+
+@on_loop
+async def test_attempts_that_have_not_begun_are_handed_back():
+    async def act():
+        return "done"
+
+    async with Ran() as ran:
+        ran.attempts.begin([FakeClaim(FakeOperations(), "awaited", act) for _ in range(3)])
+        ran.attempts.hand_back()
+        assert [outcome for _, outcome in ran.outcomes] == [Released()] * 3
+        await asyncio.sleep(0)
+        assert len(ran.outcomes) == 3
+        assert not ran.attempts.running
+
+
+@on_loop
+async def test_room_of_one_model_may_be_smaller_and_leaves_the_others_theirs():
+    async with Ran(CONCURRENCY=10, CONCURRENCY_PER_MODEL=2) as ran:
+        busy = FakeOperations("app.busy")
+        ran.attempts.begin([FakeClaim(busy, "awaited", forever) for _ in range(2)])
+        assert ran.attempts.room("app.busy", True) == 0
+        assert ran.attempts.room("app.other", True) == 2

@@ -1,5 +1,6 @@
 """Objects that lost many leases: in processes of their own, or in this one once nothing else runs."""
 
+import asyncio
 from queue import SimpleQueue
 from types import SimpleNamespace
 
@@ -7,7 +8,7 @@ import pytest
 
 from stator.graph.outcomes import Released
 from stator.worker import crash_isolation as module
-from stator.worker.crash_isolation import AT_ONCE, PATIENCE, PAUSES, InProcessIsolation, ProcessIsolation
+from stator.worker.crash_isolation import AT_ONCE, GRACE, PATIENCE, PAUSES, InProcessIsolation, ProcessIsolation
 from stator.worker.isolated.messages import NotStarted, ProcessFailed
 from tests.stator.worker.fakes import FakeClaim, FakeOperations, on_loop, until
 
@@ -166,3 +167,49 @@ async def test_where_no_process_comes_up_objects_wait_for_this_one_to_be_empty(p
     claim = await apart.begin()
     assert apart.within == [claim]
     assert apart.alone.needs_room(False)
+
+
+@on_loop
+async def test_object_is_claimed_once_a_process_waits_for_it(processes):
+    apart = Apart()
+    assert not apart.alone.has_room()
+    assert not processes.made
+    assert not apart.alone.has_room(make=True)
+    assert not apart.alone.has_room(make=True)
+    await until(lambda: apart.woken)
+    [process] = processes.made
+    assert apart.alone.has_room()
+    apart.alone.begin([FakeClaim(FakeOperations())])
+    assert not apart.alone.has_room(make=True), "the only process is taken"
+    await until(lambda: process.asked and len(apart.woken) == 2)
+    assert len(processes.made) == 2
+    await apart.alone.close()
+    assert all(process.killed for process in processes.made)
+
+
+@on_loop
+async def test_attempt_is_ended_before_its_row_is_handed_to_others(processes):
+    apart = Apart()
+    late, ended = await apart.begin(), await apart.begin()
+    late.deadline = 0.0
+    apart.alone.sweep()
+    assert (apart.ended, processes.made[0].killed) == ([(late, Released())], True)
+    apart.alone.cancel_ended({id(ended), 12345})
+    apart.alone.sweep()
+    assert not processes.made[1].killed, "its process may be about to say so"
+    apart.alone._ended_at[id(ended)] -= 2 * GRACE
+    apart.alone.sweep()
+    assert processes.made[1].killed
+    await asyncio.sleep(0)
+    assert (len(apart.ended), apart.told) == (2, [])
+
+
+@on_loop
+async def test_of_an_object_that_ended_its_process_nothing_is_recorded(processes):
+    apart = Apart()
+    claim = await apart.begin()
+    processes.made[0].kill()
+    await until(lambda: apart.told)
+    assert (apart.told, apart.ended, apart.alone.running) == ([(claim, {})], [], {})
+    await apart.begin()
+    assert len(processes.made) == 2

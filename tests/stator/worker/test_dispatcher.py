@@ -257,3 +257,52 @@ async def test_worker_is_not_idle_while_a_claim_is_on_its_way():
     await dispatcher.claim()
     assert hungry == [True]
     assert not dispatcher.hungry
+
+
+@on_loop
+async def test_nothing_is_claimed_while_too_many_outcomes_wait_to_be_written():
+    operations, behind = FakeOperations(ready=100), True
+    dispatcher, _ = dispatcher_of(operations, behind=lambda operations: behind)
+    assert await dispatcher.claim() == 0
+    assert operations.asked == []
+    behind = False
+    assert await dispatcher.claim() == 10
+
+
+@on_loop
+async def test_nothing_is_claimed_before_it_could_be_recorded_and_renewed():
+    operations, ready, asked = FakeOperations(ready=5), False, []
+
+    async def connect(alias):
+        asked.append(alias)
+
+    dispatcher, _ = dispatcher_of(operations, ready=lambda alias: ready, connect=connect)
+    assert await dispatcher.claim() == 0
+    assert (operations.asked, asked, dispatcher.hungry) == ([], ["default"], True)
+    ready = True
+    assert await dispatcher.claim() == 5
+    assert asked == ["default"]
+
+
+@on_loop
+async def test_nothing_else_is_claimed_while_a_suspect_needs_the_room():
+    operations, alone = FakeOperations(ready=50, suspects=1), Alone(waits=True)
+    dispatcher, _ = dispatcher_of(operations, alone=alone)
+    dispatcher.lanes[0].suspect = True
+    assert await dispatcher.claim() == 0
+    assert operations.asked == []
+    alone.waits = False
+    assert await dispatcher.claim() == 10
+
+
+@on_loop
+async def test_claim_of_rows_that_lost_a_lease_which_fails_is_made_again(monkeypatch):
+    operations = FakeOperations(crashed=2)
+    dispatcher, room = dispatcher_of(operations)
+    dispatcher.lanes[0].crashed = True
+    monkeypatch.setattr(operations, "claim", down)
+    with pytest.raises(OperationalError, match="down"):
+        await dispatcher.claim()
+    monkeypatch.undo()
+    assert await dispatcher.claim() == 2
+    assert len(room.begun) == 2

@@ -6,9 +6,37 @@ from types import SimpleNamespace
 import pytest
 from django.db import OperationalError
 
-from stator.worker.heartbeat import Heartbeat, interval_for
+from stator.worker.heartbeat import UNRECORDED, Heartbeat, interval_for
 from tests.processes import wait_until
-from tests.stator.worker.fakes import FakeClaim, FakeOperations, elsewhere
+from tests.stator.worker.fakes import FakeClaim, FakeOperations, elsewhere, lock_timeout
+
+
+class Locked(FakeOperations):
+    """A table that somebody has locked: renewals wait in vain."""
+
+    def __init__(self, label):
+        super().__init__(label)
+        self.waits = []
+
+    def renew(self, claims, *, wait):
+        self.waits.append(wait)
+        raise lock_timeout()
+
+
+def hopeless_heartbeat(unrecorded, patience, told):
+    heartbeat = Heartbeat(
+        list, list, 60.0, SimpleNamespace(), aliases=["default"], unrecorded=lambda: unrecorded,
+        handed_back=told.append, patience=patience,
+    )  # fmt: skip
+    heartbeat.is_connected = lambda alias: True
+    return heartbeat
+
+
+class Recording(FakeOperations):
+    """Keeps what is recorded."""
+
+    def record(self, ended):
+        self.recorded += ended
 
 
 def beat(*claims):
@@ -105,3 +133,56 @@ def test_connection_is_open_from_the_start_and_opened_again():
     wait_until(lambda: told == [1, 1])
     heartbeat.stop(10)
     assert not heartbeat.is_connected("default")
+
+
+def test_renewing_moves_the_deadline_of_the_worker():
+    claim = claim_of_age(30)
+    beat(claim)
+    assert 47 < claim.deadline - time.monotonic() <= 48
+
+
+def test_attempt_that_lost_its_lease_is_renewed_no_more():
+    claim = claim_of_age(30, cancelled_for="lease")
+    beat(claim)
+    assert claim.operations.renewed == []
+
+
+def test_nothing_is_handed_back_in_a_database_that_the_heartbeat_has_only_just_reached():
+    """It was away for all of the worker, which will record what it holds."""
+    operations, told = Recording(), []
+    heartbeat = hopeless_heartbeat({"default": [FakeClaim(operations)]}, 0.05, told)
+    heartbeat.is_connected = lambda alias: False
+    heartbeat.beat()
+    began = time.monotonic()
+    wait_until(lambda: time.monotonic() - began > 0.1)
+    heartbeat.is_connected = lambda alias: True
+    heartbeat.beat()
+    assert operations.recorded == []
+
+
+def test_models_that_are_locked_come_last_and_keep_no_other_from_being_renewed():
+    others = [FakeOperations("app.other")]
+    locked = [Locked(f"app.locked{number}") for number in range(3)]
+    claims = [claim_of_age(30, operations) for operations in (*locked, *others)]
+    before = claims[0].deadline
+    beat(*claims)
+    assert claims[0].deadline == before < claims[-1].deadline
+    # All together, whatever each of them costs.
+    assert sum(wait for operations in locked for wait in operations.waits) <= claims[0].lease / 3
+    asked = []
+    for operations in (*locked, *others):
+        operations.renew = lambda claims, wait: asked.append(claims[0].operations) or set()
+    beat(*[claim_of_age(30, operations) for operations in (*locked, *others)])
+    assert asked == [*others, *locked]
+
+
+def test_what_cannot_be_recorded_is_handed_back_once_patience_is_over():
+    operations, told = Recording(), []
+    claims = [FakeClaim(operations) for _ in range(2)]
+    patient = hopeless_heartbeat({"default": claims}, 60.0, told)
+    for _ in range(2):
+        patient.beat()
+    assert (operations.recorded, told) == ([], [])
+    hopeless_heartbeat({"default": claims}, 0.0, told).beat()
+    assert operations.recorded == [(claim, UNRECORDED) for claim in claims]
+    assert told == [{id(claim) for claim in claims}]

@@ -141,3 +141,50 @@ async def test_outcomes_of_a_locked_model_are_written_soon_after_without_being_a
     assert await writing.recorder.flush() == 1
     assert not writing.recorder.held
     assert not writing.recorder.is_behind(locked)
+
+
+@on_loop
+async def test_is_behind_while_several_batches_wait_or_are_being_written(writing):
+    writing = writing(size=2)
+    writing.add(*[DONE] * (2 * module.MOST_BATCHES - 1))
+    assert not writing.recorder.is_behind(FakeOperations())
+    writing.add(DONE)
+    assert writing.recorder.is_behind(FakeOperations())
+
+    writing.answers = [None, OperationalError("gone")]
+    with pytest.raises(OperationalError):
+        await writing.recorder.flush()
+    assert not writing.recorder.is_behind(FakeOperations())
+    writing.add(DONE, DONE)
+    assert writing.recorder.is_behind(FakeOperations())
+    await writing.recorder.flush()
+    assert not writing.recorder.is_behind(FakeOperations())
+
+
+@on_loop
+async def test_claims_that_cannot_be_recorded_are_told_by_database_until_they_can(writing):
+    writing = writing()
+    writing.answers = [OperationalError("too many connections")]
+    held = writing.add(DONE, DONE)
+    assert writing.recorder.unrecorded() == {}
+    with pytest.raises(OperationalError):
+        await writing.recorder.flush()
+    assert writing.recorder.unrecorded() == {"default": held}
+    writing.recorder.forget({id(held[0])})
+    assert writing.recorder.unrecorded() == {"default": held[1:]}
+    await writing.recorder.flush()
+    assert writing.recorder.unrecorded() == {}
+
+
+@on_loop
+async def test_what_came_in_during_an_outage_is_written_with_what_could_not_be(writing):
+    writing = writing()
+    writing.answers = [OperationalError("gone")]
+    writing.add(DONE)
+    with pytest.raises(OperationalError):
+        await writing.recorder.flush()
+    writing.add(DONE, DONE)
+
+    assert await writing.recorder.flush() == 3
+
+    assert not writing.recorder.held

@@ -3,10 +3,11 @@
 from itertools import cycle
 
 import pytest
+from django.db import transaction
 
 from tasks.models import Run, Task
 from tests.sizes import size
-from tests.stator.making import raw
+from tests.stator.making import begun_beside, raw
 from tests.tasks.making import make_queue, race
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgresql]
@@ -47,3 +48,16 @@ def test_one_worker_that_asks_at_once_from_many_threads_holds_one_task():
     queue.publish_many({"action": "a"} for _ in range(10))
     found = race(8, lambda name: queue.claim(worker="one", limit=3))
     assert sum(map(len, found)) == raw(Task).filter(state_claim__isnull=False).count() == 1
+
+
+def test_claim_of_a_worker_that_holds_one_task_at_most_waits_for_its_other_claim():
+    queue = make_queue(one_per_worker=True)
+    queue.publish_many({"action": "a"} for _ in range(2))
+    # Noted already, or the second would wait for the note of the first.
+    queue.note_worker("one")
+    with transaction.atomic():
+        found = queue.claim(worker="one")
+        beside = begun_beside(lambda: queue.claim(worker="one"))
+        assert not beside.done(), "the other claim of the worker did not wait"
+    assert (len(found), beside.result(30)) == (1, [])
+    assert raw(Task).filter(state_claim__isnull=False).count() == 1
