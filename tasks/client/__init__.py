@@ -91,7 +91,7 @@ class Client:
         path, body = f"queues/{_quote(queue)}/tasks/bulk", {"tasks": tasks, **on_existing}
         return list(self._call("POST", path, body, again=_may_repeat(tasks, on_existing))["results"])
 
-    def claim(self, queue: str, *, worker: str, wait: float = 0.0, **options: object) -> list["Claim"]:
+    def claim(self, queue: str, *, worker: str, wait: float = 0.0, **options: object) -> list["HttpClaim"]:
         """Claim up to ``limit`` tasks (one by default), waiting up to ``wait`` seconds for the first."""
         return self._claim(queue, worker, wait, options, time.sleep)
 
@@ -108,7 +108,7 @@ class Client:
 
     def _claim(
         self, queue: str, worker: str, wait: float, options: dict[str, Any], sleep: Callable[[float], None]
-    ) -> list["Claim"]:
+    ) -> list["HttpClaim"]:
         path, end, left = f"queues/{_quote(queue)}/claims", time.monotonic() + wait, wait
         while True:
             body = {"worker": worker, "wait": left, **options}
@@ -123,16 +123,16 @@ class Client:
             left = max(0.0, end - time.monotonic())
         # An older server does not send ``waited``: the claim may have been made at any moment of the wait.
         since = sent + answer["waited"] if "waited" in answer else time.monotonic() if left else sent
-        return [Claim(self, found, options.get("lease"), since) for found in answer["claims"]]
+        return [HttpClaim(self, found, options.get("lease"), since) for found in answer["claims"]]
 
-    def resolve_many(self, queue: str, results: dict["Claim", Any]) -> list["Claim"]:
+    def resolve_many(self, queue: str, results: dict["HttpClaim", Any]) -> list["HttpClaim"]:
         """Complete claims of one queue, each with its result; return those that were lost.
 
         One request ends up to ``MOST_ENDED`` claims. Requests are retried: the server repeats its first answer.
         """
         return self._end_many(queue, "resolve", "result", results)
 
-    def fail_many(self, queue: str, errors: dict["Claim", Any]) -> list["Claim"]:
+    def fail_many(self, queue: str, errors: dict["HttpClaim", Any]) -> list["HttpClaim"]:
         """End claims of one queue without success, each with its error; return those that were lost.
 
         Requests are split and retried as by :meth:`resolve_many`.
@@ -222,7 +222,7 @@ class Client:
         """Delete a schedule."""
         return self._call("DELETE", f"schedules/{pk}")
 
-    def _end_many(self, queue: str, how: str, name: str, values: dict["Claim", Any]) -> list["Claim"]:
+    def _end_many(self, queue: str, how: str, name: str, values: dict["HttpClaim", Any]) -> list["HttpClaim"]:
         """End claims in parts, each with its value under this name; return those that were lost."""
         lost, claims = [], list(values)
         for start in range(0, len(claims), MOST_ENDED):
@@ -305,7 +305,7 @@ class Client:
             raise Unreachable(f"{method} {path.partition('?')[0]}: {type(error).__name__}: {error}") from error
 
 
-class Claim:
+class HttpClaim:
     """A task that this program holds, until it ends the claim or the lease runs out.
 
     ``since``: the monotonic time from which the lease counts; now by default. ``ended``: whether this program has ended
@@ -328,7 +328,7 @@ class Claim:
         self._client, self._token, self._wanted = client, answer["token"], wanted
 
     def __repr__(self) -> str:
-        return f"<Claim of task {self.task['id']}, attempt {self.attempt}>"
+        return f"<HttpClaim of task {self.task['id']}, attempt {self.attempt}>"
 
     @property
     def lost(self) -> bool:
@@ -385,7 +385,7 @@ class Claim:
         self._end("release", begun=False)
 
     @contextmanager
-    def heartbeating(self, every: float | None = None) -> Iterator["Claim"]:
+    def heartbeating(self, every: float | None = None) -> Iterator["HttpClaim"]:
         """Send heartbeats from a thread, by default as often as the task says. ``lost`` becomes true with the claim."""
         ended = threading.Event()
         thread = threading.Thread(target=self._beat, args=(ended, every), name=f"heartbeat of {self}", daemon=True)

@@ -121,7 +121,8 @@ class Queue(QueueRow):
 
         ``data``: any JSON; if left out, null.
 
-        ``options``: the other fields of :class:`~tasks.messages.Message`, such as ``key``, ``priority`` and ``lease``.
+        ``options``: the other fields of ``tasks.messages.Message``, such as ``key``, ``priority`` and ``lease``; the
+        guide on queues says what they mean.
 
         If a task with this ``key`` exists: ``update`` writes the given values into it if it waits, and leaves the
         others as they are; None stands for the value of the queue or the setting. ``clear_failed`` and

@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from tasks import client as module
-from tasks.client import ApiError, Claim, Client, Unreachable
+from tasks.client import ApiError, Client, HttpClaim, Unreachable
 from tests.processes import wait_until
 
 LOST = (409, {"error": "lease_lost", "detail": "gone"}, {})
@@ -84,7 +84,7 @@ def answers(server, *script):
 
 
 def claim(client, lease=30.0):
-    return Claim(client, {"task": {"id": 7}, "attempt": 1, "lease": lease, "token": "t"})
+    return HttpClaim(client, {"task": {"id": 7}, "attempt": 1, "lease": lease, "token": "t"})
 
 
 class Clock:
@@ -247,7 +247,7 @@ def test_addresses_are_of_http(base_url):
 
 def test_many_claims_are_ended_by_thousands_and_tried_again(client, server, pauses, monkeypatch):
     monkeypatch.setattr(module, "MOST_ENDED", 2)
-    claims = [Claim(client, {"task": {"id": pk}, "attempt": 1, "lease": 30, "token": f"t{pk}"}) for pk in (1, 2, 3)]
+    claims = [HttpClaim(client, {"task": {"id": pk}, "attempt": 1, "lease": 30, "token": f"t{pk}"}) for pk in (1, 2, 3)]
     outcomes = [[(1, "completed"), (2, "lease_lost")], [(3, "completed")]]
     script = [(200, {"results": [{"task": pk, "outcome": told} for pk, told in part]}, {}) for part in outcomes]
     answers(server, DROPPED, *script)
