@@ -1,14 +1,16 @@
 """How a worker stops: a claim on its way arrives, what has not begun is handed back, what runs may finish."""
 
 import asyncio
+import threading
 from types import SimpleNamespace
 
 from stator.conf import Settings
-from stator.graph.outcomes import Moved
+from stator.graph.outcomes import Moved, Released
 from stator.worker.attempts import Attempts
 from stator.worker.crash_isolation import InProcessIsolation
 from stator.worker.dispatcher import Dispatcher
 from stator.worker.ended import EndedAttempts
+from stator.worker.executor import STOPPED
 from stator.worker.lanes import Lane, Lanes
 from stator.worker.recorder import Recorder
 from stator.worker.work import WorkInHand
@@ -105,3 +107,34 @@ async def test_claim_is_renewed_until_its_outcome_is_written():
         assert stopping.worker.work.claims() == [claim]
         await until(lambda: stopping.written)
         assert stopping.worker.work.claims() == []
+
+
+@on_loop
+async def test_what_has_not_begun_is_handed_back_while_what_runs_may_finish():
+    gate = threading.Event()
+    async with Stopping(THREADS=1, SHUTDOWN_TIMEOUT=3) as stopping:
+        runs, waits = (FakeClaim(FakeOperations(), "called", lambda: gate.wait(10) and "done") for _ in range(2))
+        stopping.worker.attempts.begin([runs, waits])
+        await until(lambda: runs.started)
+        stopped = stopping.stop()
+        await until(lambda: stopping.written)
+        assert stopping.written == [(waits, Released())]
+        assert not stopped.done()
+        gate.set()
+        await stopped
+        assert stopping.written[1:] == [(runs, DONE)]
+        assert not waits.started
+
+
+@on_loop
+async def test_second_signal_releases_what_runs_at_once():
+    gate = threading.Event()
+    async with Stopping(THREADS=1, SHUTDOWN_TIMEOUT=30) as stopping:
+        claim = FakeClaim(FakeOperations(), "called", lambda: gate.wait(10) and "done")
+        stopping.worker.attempts.begin([claim])
+        await until(lambda: claim.started)
+        stopped = stopping.stop()
+        stopping.worker.stop()
+        await stopped
+        assert stopping.written == [(claim, claim.unfinished(STOPPED))]
+        gate.set()
