@@ -45,7 +45,7 @@ class FakeClaim:
         self.instance = SimpleNamespace(act=act or (lambda: "done"))
         self.lease, self.max_runtime, self.version, self.attempt, self.failures = 60.0, 3600.0, 0, 1, 0
         self.claimed = time.monotonic()
-        self.age, self.started, self.finished = 0.0, 0.0, 0.0
+        self.age, self.started, self.returned, self.finished = 0.0, 0.0, 0.0, 0.0
         self.cancelled_for = self.unreadable = None
         self.taken_back = False
         self.deadline = self.claimed + 48.0
