@@ -48,10 +48,10 @@ __all__ = [
 ]  # fmt: skip
 
 # The most rows that one call marks ready, and the most leases that it ends; workers or the next call do the rest.
-MOST = 1000
+MAX_ROWS = 1000
 
 # The most operations to cache: one for each model, database and named worker, with its compiled statements.
-MOST_CACHED = 250
+MAX_CACHED = 250
 
 # Claims, each with the values that the state ``saves``, or None.
 Ends = Sequence[tuple[Claim, dict[str, Any] | None]]
@@ -133,8 +133,8 @@ def bring_up(model: type[Model], *, using: str | None = None) -> int:
     operations = _operations(model, using)
     due, expired = overdue(operations)
     if due:
-        mark_ready(operations, MOST)
-    return len(operations.reap(MOST)) if expired else 0
+        mark_ready(operations, MAX_ROWS)
+    return len(operations.reap(MAX_ROWS)) if expired else 0
 
 
 def find(model: type[Model], pk: Pk, token: UUID, *, using: str | None = None) -> Claim:
@@ -377,7 +377,7 @@ def _cached_operations(model: type[Model], using: str | None, worker: str) -> Op
     key = owner, using or router.db_for_write(owner), worker or _process_id(os.getpid())
     found = _cached.get(key)
     if found is None or found.settings is not settings:
-        if len(_cached) >= MOST_CACHED:
+        if len(_cached) >= MAX_CACHED:
             _cached.clear()
         found = _cached[key] = operations_for(owner, settings, key[2], key[1])
         found.recorded = None

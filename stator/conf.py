@@ -11,7 +11,7 @@ from django.conf import settings as django_settings
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
 
-from stator.graph.backoff import LONGEST
+from stator.graph.backoff import MAX_SECONDS
 from stator.graph.options import is_number
 
 # A worker that dies loses the leases of everything it runs, so one lost lease says little about an object; two do.
@@ -30,7 +30,7 @@ def setting(
 
     ``of_lease``: if ``LEASE`` is set, the default is at most this fraction of it. None is allowed if it is the default.
     """
-    most = {int: 100_000, float: LONGEST}.get(kind) if most is None else most
+    most = {int: 100_000, float: MAX_SECONDS}.get(kind) if most is None else most
     return field(
         default=default,
         metadata={"help": help_text, "least": least, "most": most, "kind": kind, "of_lease": of_lease},

@@ -31,7 +31,7 @@ PARAMETER = re.compile(r"[a-z_]+(\.[a-z_]+)?")
 # former code may add rows meanwhile; and the most rows that an error message counts.
 BATCH, PASSES, COUNTED = 1000, 5, 1000
 # Seconds between two batches on SQLite.
-LONGEST_PAUSE = 0.25
+MAX_PAUSE = 0.25
 # How often a batch is tried that loses to transactions of workers.
 TRIES = 5
 
@@ -186,7 +186,7 @@ def _give_way(alias: str, took: float) -> None:
     """
     connection = connections[alias]
     if not (capabilities_of(connection).concurrent_writers or connection.in_atomic_block):
-        sleep(min(took, LONGEST_PAUSE))
+        sleep(min(took, MAX_PAUSE))
 
 
 def _move_batch(rows: QuerySet[Model], changes: Mapping[str, object]) -> None:
@@ -197,7 +197,7 @@ def _move_batch(rows: QuerySet[Model], changes: Mapping[str, object]) -> None:
         except OperationalError:
             if not tries_left or connections[rows.db].in_atomic_block:
                 raise
-            sleep(uniform(0, LONGEST_PAUSE))
+            sleep(uniform(0, MAX_PAUSE))
         else:
             return
 

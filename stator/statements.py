@@ -25,7 +25,7 @@ from django.db.models import (
 from django.db.models.sql import UpdateQuery
 
 # A full cache is emptied. There are many shapes, for instance, if each claim asks for a different number of rows.
-MOST_CACHED = 500
+MAX_CACHED = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class StatementCache(Generic[Compiled]):
         """Return the statement of this shape, which ``make`` builds the first time."""
         found = self._statements.get(shape)
         if found is None:
-            if len(self._statements) >= MOST_CACHED:
+            if len(self._statements) >= MAX_CACHED:
                 self._statements.clear()
             found = self._statements[shape] = make()
         return found

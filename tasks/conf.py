@@ -14,8 +14,6 @@ from django.utils.module_loading import import_string
 
 from stator.conf import CheckedSettings, setting
 
-LONGEST = 100 * 365 * 86400.0
-
 # The prefix of actions that are functions of Django's Tasks framework; their path follows it.
 DJANGO = "django:"
 

@@ -25,7 +25,7 @@ logger = logging.getLogger("tasks.dead_letters")
 AGAIN = 600.0
 
 # The most notices that one call sends; the rest are for the next.
-MOST = 100
+MAX_NOTICES = 100
 
 # In a letter: the most characters of data, the most attempts, the latest, and the most characters of an error.
 DATA_LENGTH, ERRORS, ERROR_LENGTH = 20_000, 200, 2_000
@@ -64,7 +64,7 @@ def send_notices(using: str, pks: list[int] | None = None) -> int:
     rows: QuerySet[Task] = QuerySet(Task, using=using).filter(state="errored", whole=None, notice_due__lte=Now())
     meant = rows if pks is None else rows.filter(pk__in=pks)
     sent = 0
-    for pk in list(meant.order_by("notice_due").values_list("pk", flat=True)[:MOST]):
+    for pk in list(meant.order_by("notice_due").values_list("pk", flat=True)[:MAX_NOTICES]):
         if rows.filter(pk=pk).update(notice_due=Later(AGAIN)):
             sent += _send(using, pk)
     return sent

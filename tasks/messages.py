@@ -10,15 +10,16 @@ from difflib import get_close_matches
 from hashlib import sha256
 from typing import Any, TypeAlias
 
+from stator.graph.backoff import MAX_SECONDS
 from stator.texts import WORKER_NAME, WORKER_NAME_RULE, has_nul
-from tasks.conf import DJANGO, LONGEST, Settings
+from tasks.conf import DJANGO, Settings
 from tasks.exceptions import PublishRefused, TaskError
 
 # A value as JSON has it.
 Json: TypeAlias = Any
 
 NAME_LENGTH = 200
-MOST_WORKERS = 1000
+MAX_WORKERS = 1000
 BIGINT = 2**63
 
 # Names that SQLite can look up in JSON: it reads numbers as list positions and knows no escapes in names.
@@ -59,17 +60,17 @@ class Message:
     )
     metadata: dict[str, object] = field(default_factory=dict)
     # The most of a lease is that of the model.
-    lease: float | None = field(default=None, metadata=_number(0.05, LONGEST, changeable=True))
-    timeout: float | None = field(default=None, metadata=_number(0.05, LONGEST, changeable=True))
-    invisible_for: float | None = field(default=None, metadata=_number(0, LONGEST))
+    lease: float | None = field(default=None, metadata=_number(0.05, MAX_SECONDS, changeable=True))
+    timeout: float | None = field(default=None, metadata=_number(0.05, MAX_SECONDS, changeable=True))
+    invisible_for: float | None = field(default=None, metadata=_number(0, MAX_SECONDS))
     max_attempts: int | None = field(default=None, metadata=_number(1, 1_000_000, whole=True, changeable=True))
-    retention: float | None = field(default=None, metadata=_number(0, LONGEST, changeable=True))
-    heartbeat_interval: float | None = field(default=None, metadata=_number(0.05, LONGEST, changeable=True))
+    retention: float | None = field(default=None, metadata=_number(0, MAX_SECONDS, changeable=True))
+    heartbeat_interval: float | None = field(default=None, metadata=_number(0.05, MAX_SECONDS, changeable=True))
     max_unexpected_retries: int | None = field(
         default=None, metadata=_number(0, 1_000_000, whole=True, changeable=True)
     )
     worker_ids: tuple[str, ...] = field(default=(), metadata={"changeable": True})
-    worker_count: int = field(default=1, metadata=_number(1, MOST_WORKERS, whole=True))
+    worker_count: int = field(default=1, metadata=_number(1, MAX_WORKERS, whole=True))
     given: frozenset[str] = frozenset()
 
     @property
@@ -195,8 +196,8 @@ def _check_names(message: Message) -> None:
     if message.action.startswith(DJANGO):
         raise TaskError(f"action={_short(message.action)} is for Django's Tasks framework; enqueue it there")
     workers: object = message.worker_ids
-    if isinstance(workers, str) or not isinstance(workers, list | tuple) or len(workers) > MOST_WORKERS:
-        raise TaskError(f"worker_ids={_short(workers)} must be a list of at most {MOST_WORKERS} names")
+    if isinstance(workers, str) or not isinstance(workers, list | tuple) or len(workers) > MAX_WORKERS:
+        raise TaskError(f"worker_ids={_short(workers)} must be a list of at most {MAX_WORKERS} names")
     for worker in workers:
         try:
             check_worker(worker)

@@ -20,7 +20,7 @@ from tasks.rows.tasks import TERMINAL
 STATUSES = ("invisible", "pending", "running", "completed", "canceled", "errored")
 
 # The most tasks that one call cancels or requeues, the most urgent first.
-MOST = 10_000
+MAX_TASKS = 10_000
 
 # The bounds of ``per_minute``.
 SLOWEST, FASTEST = 0.1, 1_000_000
@@ -133,7 +133,7 @@ class TaskQuerySet(QuerySet[Any]):
         return [free & hidden, shared & ~Q(running) & ~Q(waiting)]
 
     def _urgent(self) -> list[int]:
-        return list(self.in_order().values_list("pk", flat=True)[:MOST])
+        return list(self.in_order().values_list("pk", flat=True)[:MAX_TASKS])
 
     @property
     def _all_tasks(self) -> "TaskQuerySet":

@@ -20,7 +20,7 @@ from benchmarks.report import Run, Spent, Target, once, show
 from benchmarks.throughput import worker
 
 OURS, OURS_TWO = "stator, one process", "stator, two processes"
-LEAST = 100
+MIN_JOBS = 100
 
 
 def main() -> None:
@@ -37,7 +37,7 @@ def main() -> None:
             OURS_TWO: (options.jobs, lambda: drain("worker", options.jobs, 2, 500)),
         }
         for peer in present:
-            jobs = max(LEAST, int(options.jobs * peer.share))
+            jobs = max(MIN_JOBS, int(options.jobs * peer.share))
             for case in peer.cases:
                 cases[f"{peer.name}, {case.name}"] = (jobs, partial(_spent, peer, case, jobs))
         measured = _in_turns(cases, options.repeat)

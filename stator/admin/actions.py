@@ -15,7 +15,7 @@ from stator.admin.confirmed_snapshot import confirmed_in
 from stator.admin.fields import SPAN_HELP, SpanField
 from stator.graph import StateGraph
 from stator.rows.meta import graph_of, written_to
-from stator.rows.pauses import MOST_OBJECTS, pause_objects, resume_objects
+from stator.rows.pauses import MAX_OBJECTS, pause_objects, resume_objects
 from stator.rows.reports import REASON_LENGTH
 from stator.rows.transitions import kept_states
 from stator.rows.unlocks import holders_of, unlock_and_pause
@@ -78,7 +78,7 @@ def stator_unlock(model_admin: OperatedAdmin, request: HttpRequest, queryset: Qu
         claimed = queryset.filter(state_claim__isnull=False)
         holders = holders_of(claimed)
         if any(holder.may_run for holder in holders):
-            few = claimed.order_by()[: MOST_OBJECTS + 1].count() <= MOST_OBJECTS
+            few = claimed.order_by()[: MAX_OBJECTS + 1].count() <= MAX_OBJECTS
             return ask_about(
                 model_admin, request, permitted(model_admin, request, claimed, "retry"), form, title="Unlock",
                 words=WORDS, button="Unlock", notes=holders, also=PAUSING if few else "", also_label="Unlock and pause",
@@ -112,9 +112,9 @@ def stator_release(model_admin: OperatedAdmin, request: HttpRequest, queryset: Q
 @admin.action(description="Pause\N{HORIZONTAL ELLIPSIS}", permissions=["retry"])
 def stator_pause(model_admin: OperatedAdmin, request: HttpRequest, queryset: QuerySet[Model]) -> HttpResponse | None:
     """Ask for a duration and a reason, then pause the rows."""
-    pks = list(queryset.order_by("pk").values_list("pk", flat=True)[: MOST_OBJECTS + 1])
-    if len(pks) > MOST_OBJECTS:
-        words = f"At most {MOST_OBJECTS} objects can be paused at once. For more, pause a state or the model."
+    pks = list(queryset.order_by("pk").values_list("pk", flat=True)[: MAX_OBJECTS + 1])
+    if len(pks) > MAX_OBJECTS:
+        words = f"At most {MAX_OBJECTS} objects can be paused at once. For more, pause a state or the model."
         return refuse(model_admin, request, words)
     rows = permitted(model_admin, request, queryset.filter(pk__in=pks), "retry")
     seen = confirmed_in(request, queryset.model)

@@ -12,7 +12,7 @@ from django.db.models import BigIntegerField, Field
 from django.forms.fields import InvalidJSONInput
 
 # A hundred years, in seconds.
-LONGEST_SPAN = 100 * 365 * 86400.0
+MAX_SPAN = 100 * 365 * 86400.0
 
 # Far deeper than people write; everything can read and write JSON of this depth.
 DEEPEST = 200
@@ -59,7 +59,7 @@ _PART = re.compile(r"([\d.]+)\s*([a-z]*)")
 class SpanField(forms.CharField):
     """A duration as people write it, such as ``30 m`` or ``1 d 4 h``, in seconds; None if it is empty."""
 
-    def __init__(self, *, most: float = LONGEST_SPAN, **kwargs: Any) -> None:
+    def __init__(self, *, most: float = MAX_SPAN, **kwargs: Any) -> None:
         super().__init__(max_length=50, **kwargs)
         self._most = most
 

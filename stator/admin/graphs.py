@@ -8,7 +8,7 @@ from stator.explain.survey import Depths, InState, told
 from stator.graph import State
 from stator.graph.drawing import KINDS
 from stator.graph.durations import span
-from stator.graph.layout import MOST_STATES, Box, Line, Picture, Size, lay_out
+from stator.graph.layout import MAX_STATES, Box, Line, Picture, Size, lay_out
 from stator.models import StatorModel
 from stator.overview.flow import Flow
 
@@ -58,7 +58,7 @@ def picture(model: type[StatorModel], depths: Depths, flow: Flow, pages: Pages) 
     kinds: dict[tuple[str, str], list[str]] = defaultdict(list)
     for edge in graph.edges:
         kinds[edge.state.name, edge.other.name].append(KINDS[edge.kind])
-    if len(graph.states) > MOST_STATES:
+    if len(graph.states) > MAX_STATES:
         return LivePicture(None, [], [])
     names = dict.fromkeys([graph.initial_state.name, *graph.states])
     drawing = lay_out(tuple(names), tuple((*ends, WIDEST_RATE) for ends in kinds), SIZE)

@@ -29,7 +29,7 @@ from stator.texts import escape
 logger = logging.getLogger("stator.admin")
 
 # Objects that one request retries; the user asks again for the rest.
-MOST_RETRIED = 5000
+MAX_RETRIED = 5000
 
 # Models of one page: each takes as many statements as it has states.
 MODELS = 12
@@ -121,7 +121,7 @@ class OverviewAdmin(KeptAdmin):
         rows: OperatorQuerySet[StatorModel] = OperatorQuerySet(model, using=using)
         found = fingerprinted(rows, form.cleaned_data["fingerprint"], AT_ONCE)
         permitted = (pages.retryable(model, pks, using) for pks in found)
-        count = retry_spread(rows, permitted, per_minute=per_minute, most=MOST_RETRIED, actor=actor)
+        count = retry_spread(rows, permitted, per_minute=per_minute, most=MAX_RETRIED, actor=actor)
         fields = {"model": model._meta.label_lower, "actor": actor, "count": count, "per_minute": per_minute}
         logger.info("stator.retried_at_rate", extra=fields | {"fingerprint": form.cleaned_data["fingerprint"]})
         self._tell(request, model, count, per_minute)
@@ -135,7 +135,7 @@ class OverviewAdmin(KeptAdmin):
         minutes = count / per_minute
         over = f"over the next {minutes:,.0f} minutes" if minutes >= 1.5 else "within a minute or so"
         become = "becomes" if count == 1 else "become"
-        more = " One request retries no more; repeat it for the rest." if count >= MOST_RETRIED else ""
+        more = " One request retries no more; repeat it for the rest." if count >= MAX_RETRIED else ""
         said = f"{count:,} {noun} {become} due {over}, {per_minute:g} a minute.{more}"
         self.message_user(request, said, messages.SUCCESS)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from stator.graph import StateGraph
 from stator.graph.drawing import described
-from stator.graph.layout import MOST_STATES, Box, Line, Picture, lay_out
+from stator.graph.layout import MAX_STATES, Box, Line, Picture, lay_out
 from stator.models import StatorModel
 
 
@@ -31,7 +31,7 @@ class GraphPicture:
 def picture_of(row: StatorModel, moves: list[tuple[str, str]]) -> GraphPicture | None:
     """Return the picture for a row that made these moves; None if the graph is too large."""
     graph = row.state_graph
-    if len(graph.states) > MOST_STATES:
+    if len(graph.states) > MAX_STATES:
         return None
     kinds = _edges(graph)
     # Moves by hand may go where no edge leads, and come from states that no longer exist.

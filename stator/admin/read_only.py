@@ -15,9 +15,9 @@ from stator.models import History, Report, Stats, Worker
 from stator.rows.unlocks import held_by
 
 # Models that the list of workers names, at most.
-MOST_NAMED = 5
+MAX_NAMED = 5
 # Objects that the page of a worker names, at most.
-MOST_HELD = 50
+MAX_HELD = 50
 # A search reads this many of the newest rows.
 SEARCHED = 50_000
 
@@ -133,18 +133,18 @@ class WorkerAdmin(KeptAdmin):
     @admin.display(description="holds")
     def holds(self, worker: Worker) -> str:
         """Return links to the objects whose claims it has."""
-        found = list(islice(held_by(worker), MOST_HELD + 1))
+        found = list(islice(held_by(worker), MAX_HELD + 1))
         held = [(link_to_object(self.admin_site, label, str(pk)), label, f"in {state}") for label, pk, state in found]
         if not held:
             return "nothing"
-        more = [("", "and more", "")] * (len(found) > MOST_HELD)
-        listed = format_html_join("", "<li>{1} {0} {2}</li>", [*held[:MOST_HELD], *more])
+        more = [("", "and more", "")] * (len(found) > MAX_HELD)
+        listed = format_html_join("", "<li>{1} {0} {2}</li>", [*held[:MAX_HELD], *more])
         return format_html("<ul>{}</ul>", listed)
 
     @admin.display(description="models")
     def serves(self, worker: Worker) -> str:
         """Return the models that it works on, or their number if they are many."""
-        return ", ".join(worker.models) if len(worker.models) <= MOST_NAMED else f"{len(worker.models):,} models"
+        return ", ".join(worker.models) if len(worker.models) <= MAX_NAMED else f"{len(worker.models):,} models"
 
 
 class ReportAdmin(OfObjectAdmin):

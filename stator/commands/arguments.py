@@ -16,10 +16,10 @@ from stator.rows.meta import managed, named_state, owner_of
 from stator.rows.transitions import state_by_hand
 
 # Models that are listed if a label is unknown.
-MOST_MODELS = 20
+MAX_MODELS = 20
 
 # The largest number that the argument list may have.
-MOST = 1_000_000
+MAX_NUMBER = 1_000_000
 
 
 class Options(TypedDict, total=False):
@@ -88,7 +88,7 @@ def _nearest(label: str) -> str:
     close = alike or [lower[name] for name in get_close_matches(label.lower(), lower, 1)]
     if close:
         return f"did you mean {' or '.join(close)}?"
-    shown = ", ".join(known[:MOST_MODELS]) + (f", and {len(known) - MOST_MODELS} more" * (len(known) > MOST_MODELS))
+    shown = ", ".join(known[:MAX_MODELS]) + (f", and {len(known) - MAX_MODELS} more" * (len(known) > MAX_MODELS))
     return f"managed models are: {shown or 'none'}"
 
 
@@ -165,12 +165,12 @@ def _value(text: str) -> object:
 def limit_of(options: Options) -> int:
     """Return the greatest number of objects; refuse one that is out of range."""
     limit = options["limit"] or 0
-    if not 0 < limit <= MOST:
-        raise BadInput(f"--limit {options['limit']} must be from 1 to {MOST:,}")
+    if not 0 < limit <= MAX_NUMBER:
+        raise BadInput(f"--limit {options['limit']} must be from 1 to {MAX_NUMBER:,}")
     return limit
 
 
 def positive(name: str, value: float | None) -> None:
     """Refuse a number that is not above 0, or is absurdly large."""
-    if value is not None and not 0 < value <= MOST * 1000:
-        raise BadInput(f"{name} {value} must be above 0 and at most {MOST * 1000:,}")
+    if value is not None and not 0 < value <= MAX_NUMBER * 1000:
+        raise BadInput(f"{name} {value} must be above 0 and at most {MAX_NUMBER * 1000:,}")

@@ -6,7 +6,7 @@ from stator.commands.answer import Answer
 from stator.querysets import OperatorQuerySet
 
 # The most unknown keys that are listed; more are counted.
-MOST_KEYS = 20
+MAX_KEYS = 20
 
 
 def acted(
@@ -36,5 +36,5 @@ def missing_of(rows: OperatorQuerySet, pks: list[object]) -> list[object]:
 
 def missing_sentence(missing: list[object]) -> str:
     """Return a phrase that no object has these keys."""
-    named, more = ", ".join(str(pk) for pk in missing[:MOST_KEYS]), len(missing) - MOST_KEYS
+    named, more = ", ".join(str(pk) for pk in missing[:MAX_KEYS]), len(missing) - MAX_KEYS
     return f"no object has key {named}" + f" or {more:,} {'other' if more == 1 else 'others'}" * (more > 0)

@@ -4,7 +4,7 @@ from argparse import ArgumentParser
 
 from stator.commands.answer import Answer, BadInput, actor
 from stator.commands.arguments import (
-    MOST,
+    MAX_NUMBER,
     Options,
     add_label,
     add_pks,
@@ -66,7 +66,7 @@ def _at_rate(rows: OperatorQuerySet, options: Options, *, given: bool) -> Answer
     per_minute = 60.0 if options["per_minute"] is None else options["per_minute"]
     positive("--per-minute", per_minute)
     found = fingerprinted(rows, str(options["error"]), AT_ONCE)
-    most = MOST if options["limit"] is None else limit_of(options)
+    most = MAX_NUMBER if options["limit"] is None else limit_of(options)
     count = retry_spread(rows, found, per_minute=per_minute, most=most, actor=actor())
     label = rows.model._meta.label
     data = {"model": label, "error": options["error"], "per_minute": per_minute, "retried": count}

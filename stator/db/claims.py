@@ -30,7 +30,7 @@ logger = logging.getLogger("stator.worker")
 Adopted = TypeVar("Adopted", bound=Claim)
 
 # More rows than one claim takes.
-MOST_CLAIMED = 100_000
+MAX_CLAIMED = 100_000
 
 
 class Claims:
@@ -121,7 +121,7 @@ class Claims:
         operations = self._operations
         with operations.transaction():
             # "Held" is in the filter because there is an index of held rows.
-            taken = operations.lock(operations.rows.filter(state_claim__isnull=False, state_claim=token), MOST_CLAIMED)
+            taken = operations.lock(operations.rows.filter(state_claim__isnull=False, state_claim=token), MAX_CLAIMED)
             return operations.rows.filter(pk__in=taken).update(**columns.releasing())
 
 

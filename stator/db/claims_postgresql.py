@@ -28,7 +28,7 @@ from stator.rows.indexes import line_of
 from stator.statements import Parameter, Statement, selecting, written
 
 # The most statements that are kept of one model with a condition of its own: one for each limit, and so on.
-MOST_CACHED = 300
+MAX_CACHED = 300
 
 # The name of the claim's token among the values.
 TOKEN = "stator_token"
@@ -300,7 +300,7 @@ class FilteredClaim(StatementClaim):
         key = (id(condition), wanted.limit, wanted.crashes, wanted.turn.by_age, tuple(state.name for state in states))
         kept = self._cache.get(key)
         if kept is None or kept[0] is not condition:
-            if len(self._cache) >= MOST_CACHED:
+            if len(self._cache) >= MAX_CACHED:
                 self._cache.clear()
             kept = self._cache[key] = condition, self._compiled(wanted, condition)
         return kept[1]

@@ -25,7 +25,7 @@ WAIT = 0.5
 PROBE = 0.1
 
 # Seconds until a step is tried again, at first and at most.
-FIRST_PAUSE, LONGEST_PAUSE = 0.2, 2.0
+FIRST_PAUSE, MAX_PAUSE = 0.2, 2.0
 
 # Seconds after the end of its pause from which a skipped step says nothing about the table any more.
 STALE = 10.0
@@ -96,7 +96,7 @@ class Locks:
             known = {each: old for each, old in self.timeouts.items() if old.until + STALE > now or not old.times}
             logged = any(old.times for old in known.values())
             times = known.get(step, _Timeout(0, 0.0)).times + 1
-            pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(times - 1, 10)) * random.uniform(0.5, 1.0)
+            pause = min(MAX_PAUSE, FIRST_PAUSE * 2 ** min(times - 1, 10)) * random.uniform(0.5, 1.0)
             self._keep(known | {step: _Timeout(times, now + pause)})
         if not logged:
             logger.warning("stator.lock_timeout", extra={"model": self._label, "step": step})

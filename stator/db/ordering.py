@@ -23,7 +23,7 @@ from stator.rows.waits import Wait
 AGEING = 10
 
 # How many values one round of a claim asks for rows; the next round begins after them.
-MOST_VALUES = 100
+MAX_VALUES = 100
 
 # A claim of one statement asks for so many more values than it takes, because rows of some may be locked.
 SPARE_VALUES = 10
@@ -113,7 +113,7 @@ class Lines:
         while left := limit - len(picked):
             # A value that gave fewer rows than asked for has no more, or others have locked them.
             others = rows.exclude(pk__in=picked).exclude(**{f"{fair_by}__in": spent})
-            values = list(_in_turn(others, fair_by, turn.last, min(left, MOST_VALUES)))
+            values = list(_in_turn(others, fair_by, turn.last, min(left, MAX_VALUES)))
             if not values:
                 break
             for value in values:

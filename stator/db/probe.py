@@ -18,7 +18,7 @@ from stator.rows.pauses import Pause, Pauses
 NONE = Pauses()
 
 # PostgreSQL returns at most 1,664 columns, SQLite 2,000.
-MOST_ANSWERS = 1500
+MAX_ANSWERS = 1500
 
 # Filters for the rows that this worker may claim, mark ready and reap.
 Open = tuple[Q, Q, Q]
@@ -52,7 +52,7 @@ def look(*group: Operations) -> dict[Operations, Work]:
     The same statement shows whether pauses began or ended. If so, they are read and the question is repeated. Very many
     models take several statements, as many columns each as one answer has room for.
     """
-    if len(group) > 1 and sum(map(_answers, group)) > MOST_ANSWERS:
+    if len(group) > 1 and sum(map(_answers, group)) > MAX_ANSWERS:
         half = len(group) // 2
         return look(*group[:half]) | look(*group[half:])
     found, seen = _ask(group)

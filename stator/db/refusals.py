@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 CLAIM, MARK_READY, REAP, DELETE = "claim", "mark_ready", "reap", "delete"
 
 # Seconds for which a refused row is left alone; they double each time, up to the longest.
-LEFT_ALONE, LONGEST = 60.0, 600.0
+LEFT_ALONE, MAX_SECONDS = 60.0, 600.0
 
 # For refused claims: seconds at first, and refusals without a warning. A constraint may forbid what another claim has
 # just made impossible, and allow it once that claim has ended.
@@ -31,7 +31,7 @@ SHORTLY, QUIETLY = 1.0, 2
 AT_ONCE = 100
 
 # Refused rows of one model that are remembered for each kind of write; beyond that, single rows are not the cause.
-MOST = 1000
+MAX_REMEMBERED = 1000
 
 # SQLSTATE class of syntax errors, missing names and missing rights: no row is at fault.
 OF_THE_STATEMENT = "42"
@@ -65,11 +65,11 @@ class Refusals:
         """Leave a row alone for a while."""
         refused, now = self.refused.setdefault(deed, {}), time.monotonic()
         last = refused.pop(pk, None)
-        times = last.times + 1 if last and now < last.until + LONGEST else 1
-        while len(refused) >= MOST:
+        times = last.times + 1 if last and now < last.until + MAX_SECONDS else 1
+        while len(refused) >= MAX_REMEMBERED:
             refused.pop(next(iter(refused)))
         first = SHORTLY if deed == CLAIM else LEFT_ALONE
-        refused[pk] = Refusal(times, now + min(LONGEST, first * 2 ** min(times - 1, 20)))
+        refused[pk] = Refusal(times, now + min(MAX_SECONDS, first * 2 ** min(times - 1, 20)))
         logger.log(
             logging.INFO if deed == CLAIM and times <= QUIETLY else logging.WARNING,
             "stator.row_refused",

@@ -34,7 +34,7 @@ NOW = Now()
 UNCHANGED: AbstractContextManager[None] = nullcontext()
 
 # Seconds of the shortest lease that a row may have in a worker.
-SHORTEST_OF_ROWS = 3.0
+MIN_OF_ROWS = 3.0
 
 
 class Place(NamedTuple):
@@ -183,7 +183,7 @@ class Rows:
     @property
     def shortest_lease(self) -> float:
         """The seconds for which a lease of a row's own holds at least, so that a worker can renew it in time."""
-        return min(SHORTEST_OF_ROWS, self.settings.LEASE)
+        return min(MIN_OF_ROWS, self.settings.LEASE)
 
     @cached_property
     def longest_lease(self) -> float:

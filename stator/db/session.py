@@ -46,7 +46,7 @@ def _send(connection: BaseDatabaseWrapper, statement: str, params: Params) -> li
             # Not by ``description``, which makes an object for each column.
             rows = cursor.fetchall() if cursor.pgresult and cursor.pgresult.nfields else rows
             more = cursor.nextset()
-        if len(rows) > MOST_KEPT:
+        if len(rows) > MAX_KEPT:
             cursor.close()
     return rows
 
@@ -71,7 +71,7 @@ def _beginning(driver: Connection[Row]) -> Iterator[str]:
 
 
 # A cursor keeps the rows of its last statement; after more than so many it is closed.
-MOST_KEPT = 20
+MAX_KEPT = 20
 
 
 def _cursor_of(connection: Any) -> ClientCursor[Row]:
@@ -143,7 +143,7 @@ def _put(connection: BaseDatabaseWrapper, settings: dict[str, str]) -> None:
 USES = 5
 
 # The most statements that one session prepares: its server process needs some 100 kB for each.
-MOST_PREPARED = 100
+MAX_PREPARED = 100
 
 LOCAL = "SET LOCAL "
 
@@ -227,7 +227,7 @@ class Session:
         key = schema, statement
         if known := self._texts.get(key):
             return known
-        if len(self._texts) >= MOST_PREPARED:
+        if len(self._texts) >= MAX_PREPARED:
             return statement
         self._uses[key] += 1
         if self._uses[key] <= USES:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 # A hundred years: dates of databases do not reach much further.
-LONGEST = 100 * 365 * 86400.0
+MAX_SECONDS = 100 * 365 * 86400.0
 
 
 def jittered(interval: float, fraction: float) -> float:

@@ -12,7 +12,7 @@ __all__ = ["MESSAGE_LENGTH", "TRACEBACK_LENGTH", "Failure", "bounded", "describe
 TRACEBACK_LENGTH = 8000
 
 # How many causes of an error, and errors of a group, are logged with it.
-MOST_CAUSES, MOST_GROUPED = 5, 20
+MAX_CAUSES, MAX_GROUPED = 5, 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Failure:
         if self.error is None or _is_harmless(self.error):
             return self.error
         if not self._copies:
-            self._copies.append(_stand_in(self.error, MOST_CAUSES))
+            self._copies.append(_stand_in(self.error, MAX_CAUSES))
         return self._copies[0]
 
 
@@ -95,7 +95,7 @@ def _is_harmless(error: BaseException) -> bool:
         if isinstance(each, BaseExceptionGroup):
             waiting += each.exceptions
         texts = [text_of(each), *map(text_of, getattr(each, "__notes__", ()))]
-        if len(seen) + len(waiting) > MOST_GROUPED or any(text != bounded(text, TRACEBACK_LENGTH) for text in texts):
+        if len(seen) + len(waiting) > MAX_GROUPED or any(text != bounded(text, TRACEBACK_LENGTH) for text in texts):
             return False
         waiting += [cause for cause in (each.__cause__, each.__context__) if cause is not None]
     return True
@@ -110,7 +110,7 @@ def _stand_in(error: BaseException | None, depth: int) -> Exception | None:
     if isinstance(error, BaseExceptionGroup):
         grouped = [_stand_in(each, depth - 1) or Exception(type(each).__name__) for each in error.exceptions]
         made: Exception = type(kind.__name__, (ExceptionGroup,), names)(
-            bounded(text_of(error.message), MESSAGE_LENGTH), grouped[:MOST_GROUPED]
+            bounded(text_of(error.message), MESSAGE_LENGTH), grouped[:MAX_GROUPED]
         )
     else:
         made = type(kind.__name__, (Exception,), names)(message)

@@ -13,7 +13,7 @@ NARROWEST, GAP, LABEL_ROOM, MARGIN = 96.0, 56.0, 40.0, 12.0
 LETTER, SMALL_LETTER = 8.0, 6.4
 SWEEPS = 8
 # A picture of more states is unreadable on a screen.
-MOST_STATES = 60
+MAX_STATES = 60
 # Distance between an edge and the edge back beside it.
 STRAND = 10.0
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeGuard
 
 from stator.exceptions import GraphError
-from stator.graph.backoff import LONGEST, Backoff
+from stator.graph.backoff import MAX_SECONDS, Backoff
 
 
 def check_options(where: str, options: Mapping[str, object]) -> None:
@@ -17,7 +17,7 @@ def check_options(where: str, options: Mapping[str, object]) -> None:
 
 def is_seconds(value: object) -> bool:
     """Return whether a value is a positive number of seconds that a database can add to the current time."""
-    return is_number(value) and 0 < value <= LONGEST
+    return is_number(value) and 0 < value <= MAX_SECONDS
 
 
 def is_number(value: object) -> TypeGuard[float]:

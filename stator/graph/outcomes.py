@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from stator.exceptions import Fail, InvalidTransition, NotBegun, TryAgainLater
-from stator.graph.backoff import LONGEST, delay_after, jittered
+from stator.graph.backoff import MAX_SECONDS, delay_after, jittered
 from stator.graph.failures import Failure, describe, text_of
 from stator.graph.graphs import State
 
@@ -114,7 +114,7 @@ def _waiting(
             return Moved(state.timeout_state, failure)
         # Due at the timeout at the latest, so that it does not fire a whole interval late.
         delay = min(delay, left)
-    return Waiting(min(delay, LONGEST), failure, reason)
+    return Waiting(min(delay, MAX_SECONDS), failure, reason)
 
 
 def _interval(state: State) -> float:

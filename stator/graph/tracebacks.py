@@ -21,10 +21,10 @@ from stator.texts import bounded, text_of
 MESSAGE_LENGTH = 1000
 
 # The last frames of each error, limited for all errors together: causes, contexts, members of groups.
-MOST_FRAMES, MOST_FRAMES_OF_ALL = 20, 60
-MOST_ERRORS = 10
-MOST_MEMBERS, MOST_NOTES = 15, 10
-LEFT_OUT = f"(Further causes are left out: {MOST_ERRORS} errors are stored.)\n\n"
+MAX_FRAMES, MAX_FRAMES_OF_ALL = 20, 60
+MAX_ERRORS = 10
+MAX_MEMBERS, MAX_NOTES = 15, 10
+LEFT_OUT = f"(Further causes are left out: {MAX_ERRORS} errors are stored.)\n\n"
 
 # Code between a worker and a handler; its frames do not help to explain the handler's error.
 _PACKAGES = (Path(__file__).parents[1], Path(__file__).parents[2] / "tasks")
@@ -48,8 +48,8 @@ class Reader:
 
     def __init__(self) -> None:
         self.left_out = False
-        self._left = MOST_ERRORS
-        self._frames_left = MOST_FRAMES_OF_ALL
+        self._left = MAX_ERRORS
+        self._frames_left = MAX_FRAMES_OF_ALL
         self._seen: set[int] = set()
 
     def read(self, error: BaseException) -> TracebackException:
@@ -67,10 +67,10 @@ class Reader:
         return told
 
     def _members(self, errors: tuple[BaseException, ...]) -> Iterator[Any]:
-        for error in errors[:MOST_MEMBERS]:
+        for error in errors[:MAX_MEMBERS]:
             yield self.read(error) if self._left > 0 else _alone(error, None)
         # Counted, but not shown.
-        yield from [None] * (len(errors) - MOST_MEMBERS)
+        yield from [None] * (len(errors) - MAX_MEMBERS)
 
     def _follows(self, error: BaseException | None) -> TypeGuard[BaseException]:
         if error is None or id(error) in self._seen:
@@ -80,7 +80,7 @@ class Reader:
 
     def _last_frames(self, trace: TracebackType | None) -> TracebackType | None:
         """Return the traceback from the handler's first frame on, or the framework's if there is none."""
-        most = min(MOST_FRAMES, self._frames_left)
+        most = min(MAX_FRAMES, self._frames_left)
         found = deque(dropwhile(_is_of_caller, _frames(trace)), most) or deque(_frames(trace), most)
         self._frames_left -= len(found)
         return found[0] if found else None
@@ -104,7 +104,7 @@ class _Alone:
     def __init__(self, error: BaseException) -> None:
         self._error = error
         notes = getattr(error, "__notes__", None)
-        self.__notes__ = notes and [bounded(text_of(note), MESSAGE_LENGTH) for note in islice(notes, MOST_NOTES)]
+        self.__notes__ = notes and [bounded(text_of(note), MESSAGE_LENGTH) for note in islice(notes, MAX_NOTES)]
         if isinstance(error, SyntaxError):
             self._read_place(error)
 

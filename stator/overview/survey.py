@@ -13,7 +13,7 @@ from stator.overview.workers import workers_holding
 from stator.querysets import OperatorQuerySet
 from stator.rows.clock import Now
 from stator.rows.meta import by_database
-from stator.rows.pauses import MOST_PAUSES, Pause
+from stator.rows.pauses import MAX_PAUSES, Pause
 from stator.rows.versions import Fleet
 
 
@@ -32,7 +32,7 @@ def survey(using: str, models: Iterable[type[StatorModel]]) -> Survey:
     rows_of: dict[str, OperatorQuerySet[StatorModel]] = {
         model._meta.label_lower: OperatorQuerySet(model, using=using) for model in models
     }
-    pauses: list[Pause] = list(Pause.objects.using(using).active().annotate(read_at=Now()).order_by("pk")[:MOST_PAUSES])
+    pauses: list[Pause] = list(Pause.objects.using(using).active().annotate(read_at=Now()).order_by("pk")[:MAX_PAUSES])
     depths_of = {label: depths(rows) for label, rows in rows_of.items()}
     people = workers_holding(using, ((label, one) for label, found in depths_of.items() for one in found.held))
     found_groups, older = groups(using, rows_of)

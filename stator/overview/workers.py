@@ -12,7 +12,7 @@ from stator.models import StatorModel
 from stator.overview.depths import held
 from stator.querysets import OperatorQuerySet
 from stator.rows.process_exits import exits_in
-from stator.rows.workers import MOST_WORKERS, Worker, worker_of
+from stator.rows.workers import MAX_WORKERS, Worker, worker_of
 
 
 def workers_of(using: str, models: Iterable[type[StatorModel]]) -> Workers:
@@ -30,7 +30,7 @@ def workers_holding(using: str, held: Iterable[tuple[str, Held]]) -> Workers:
         runs[worker_of(one.token)].append((label, one))
     rows: Any = Worker.objects.using(using)
     read = rows.with_status().annotate(replaced=F("published__replaced"), deaf=F("published__deaf")).defer("published")
-    workers = list(read.order_by("status", "-started", "pk")[:MOST_WORKERS])
+    workers = list(read.order_by("status", "-started", "pk")[:MAX_WORKERS])
     ends = exits_in((worker.host, worker.replaced) for worker in workers)
     found = Workers([_process(worker, runs, ends.get((worker.host, worker.pid), "")) for worker in workers])
     for worker in workers:

@@ -21,11 +21,11 @@ from stator.texts import has_nul
 logger = logging.getLogger("stator.pauses")
 
 # The most pauses that workers read; a project with more needs a column and a condition instead.
-MOST_PAUSES = 1000
+MAX_PAUSES = 1000
 WHERE_LENGTH = 2000
 
 # The lookup of a pause that names objects, and how many it may name: each claim compares them all.
-NAMED, MOST_OBJECTS = "pk__in", 40
+NAMED, MAX_OBJECTS = "pk__in", 40
 
 # Only the database would detect an invalid pattern: at every claim, in every worker.
 REFUSED_LOOKUPS = ("regex", "iregex")
@@ -129,7 +129,7 @@ class Pauses:
 
 def read_pauses(using: str) -> list[Pause]:
     """Return all active pauses in a database."""
-    return list(Pause.objects.using(using).active().order_by("pk")[:MOST_PAUSES])
+    return list(Pause.objects.using(using).active().order_by("pk")[:MAX_PAUSES])
 
 
 def planned_pause(
@@ -169,7 +169,7 @@ def keep_pause(pause: Pause, using: str) -> Pause:
 def replace_pauses(pauses: QuerySet["Pause"], **changes: str) -> None:
     """Write changed copies of the active pauses in their place: workers notice new pauses, and no changed ones."""
     with transaction.atomic(using=pauses.db):
-        for pause in pauses.filter(in_force()).order_by("pk")[:MOST_PAUSES]:
+        for pause in pauses.filter(in_force()).order_by("pk")[:MAX_PAUSES]:
             pause.delete()
             vars(pause).update(changes, id=None)
             pause.save(using=pauses.db, force_insert=True)
@@ -183,7 +183,7 @@ def end_pauses(model: type[Model], using: str, *, state: State | str | None, whe
     wanted = None if where is None else check_where(owner, where)
     meant = [
         pause.pk
-        for pause in active.order_by("pk")[:MOST_PAUSES]
+        for pause in active.order_by("pk")[:MAX_PAUSES]
         if (state is None or pause.state == str(state)) and (wanted is None or pause.where == wanted)
     ]
     return end_chosen(active.filter(pk__in=meant), label, actor)
@@ -200,8 +200,8 @@ def pause_objects(
     model: type[Model], using: str, pks: Sequence[object], *, reason: str, actor: str, seconds: float | None
 ) -> Pause:
     """Pause some objects by key; raise ``ValueError`` with one line if they are too many for one pause."""
-    if len(pks) > MOST_OBJECTS:
-        raise ValueError(f"a pause names at most {MOST_OBJECTS} objects; pause a state instead, or use a lookup")
+    if len(pks) > MAX_OBJECTS:
+        raise ValueError(f"a pause names at most {MAX_OBJECTS} objects; pause a state instead, or use a lookup")
     where = {NAMED: [_kept(pk) for pk in pks]}
     pause = planned_pause(model, using, state=None, where=where, reason=reason, actor=actor, seconds=seconds)
     return keep_pause(pause, using)
@@ -235,7 +235,7 @@ def is_paused_by_name(model: type[Model], using: str, pk: object) -> bool:
 
 
 def _naming_objects(label: str, using: str) -> list[Pause]:
-    own = Pause.objects.using(using).active().filter(model_label=label).order_by("pk")[:MOST_PAUSES]
+    own = Pause.objects.using(using).active().filter(model_label=label).order_by("pk")[:MAX_PAUSES]
     return [pause for pause in own if set(pause.where) == {NAMED} and isinstance(pause.where[NAMED], list)]
 
 

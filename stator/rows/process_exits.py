@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db.models import BooleanField, ExpressionWrapper, F, Q
 
-from stator.rows.workers import MOST_WORKERS, Worker
+from stator.rows.workers import MAX_WORKERS, Worker
 
 # By host and process.
 Exits = dict[tuple[str, int], str]
@@ -58,7 +58,7 @@ def processes_of(wanted: Q, using: str | None) -> dict[str, WorkerProcess]:
     """
     those = Worker.objects.using(using).filter(wanted | Q(published__has_key="replaced"))
     marked = those.annotate(wanted=ExpressionWrapper(wanted, BooleanField()), replaced=F("published__replaced"))
-    found = list(marked.order_by("-started").values_list("pk", "pid", "host", "replaced", "wanted")[:MOST_WORKERS])
+    found = list(marked.order_by("-started").values_list("pk", "pid", "host", "replaced", "wanted")[:MAX_WORKERS])
     ends = exits_in((host, it) for _, _, host, it, _ in found)
     return {pk: WorkerProcess(pid, host, ends.get((host, pid), "")) for pk, pid, host, _, own in found if own}
 

@@ -19,10 +19,10 @@ from stator.rows.transitions import write_by_hand
 from stator.rows.workers import Worker, tokens_of, worker_of
 
 # Models, and objects of each, for which a worker's claims are read.
-MOST_MODELS, MOST_HELD = 100, 100
+MAX_MODELS, MAX_HELD = 100, 100
 
 # Holders that are described.
-MOST_HOLDERS = 20
+MAX_HOLDERS = 20
 
 # Seconds until a row that was unlocked and paused is due; by then every worker has read the pause.
 SETTLED = 10.0
@@ -65,7 +65,7 @@ def holders_of(rows: QuerySet[Model]) -> list[Holder]:
     held = rows.using(using).filter(state_claim__isnull=False).order_by("-state_locked_until")
     named = ("pk", "state_claim", "state_attempts", "state_attempted", "state_locked_until", "stator_read_at")
     read: Any = held.annotate(stator_read_at=Now()).values_list(*named)
-    found = list(read[:MOST_HOLDERS])
+    found = list(read[:MAX_HOLDERS])
     ids = {worker_of(token) for _, token, *_ in found}
     known: Any = Worker.objects.using(using).with_status().defer("published").in_bulk(ids) if ids else {}
     return [_holder(known.get(worker_of(token)), pk, worker_of(token), *rest) for pk, token, *rest in found]
@@ -84,7 +84,7 @@ def _holder(
 
 def held_by(worker: Worker) -> Iterator[tuple[str, object, str]]:
     """Yield label, key and state of the objects that a worker process has claimed, in its own database."""
-    for label in worker.models[:MOST_MODELS]:
+    for label in worker.models[:MAX_MODELS]:
         try:
             model = apps.get_model(label)
         except (LookupError, ValueError):
@@ -92,7 +92,7 @@ def held_by(worker: Worker) -> Iterator[tuple[str, object, str]]:
             continue
         rows: QuerySet[Model] = QuerySet(model, using=home_of(worker))
         held = rows.filter(state_claim__isnull=False, state_claim__range=tokens_of(worker.pk))
-        for pk, state in held.order_by("state_locked_until", "pk").values_list("pk", "state")[:MOST_HELD]:
+        for pk, state in held.order_by("state_locked_until", "pk").values_list("pk", "state")[:MAX_HELD]:
             yield str(model._meta.label), pk, state
 
 

@@ -13,10 +13,10 @@ from django.db.models import F, Model
 from stator.graph.fingerprints import fingerprint, fingerprints
 from stator.graph.graphs import StateGraph
 from stator.rows.meta import graph_of
-from stator.rows.workers import MOST_WORKERS, Worker
+from stator.rows.workers import MAX_WORKERS, Worker
 
 # The most characters of states that a worker publishes. Beyond that it publishes only the fingerprints of its graphs.
-MOST_CHARACTERS = 60_000
+MAX_CHARACTERS = 60_000
 
 # The most workers, and names of states or actions, that a sentence has for one version.
 NAMED = 5
@@ -48,7 +48,7 @@ def graphs_published(graphs: Mapping[str, type[StateGraph]]) -> dict[str, object
     """Return what a worker publishes about its graphs, given by the label of their models."""
     states = {label: dict(fingerprints(graph)) for label, graph in sorted(graphs.items())}
     told: dict[str, object] = {"graphs": {label: fingerprint(each) for label, each in states.items()}}
-    if sum(len(name) + len(each) + 8 for some in states.values() for name, each in some.items()) <= MOST_CHARACTERS:
+    if sum(len(name) + len(each) + 8 for some in states.values() for name, each in some.items()) <= MAX_CHARACTERS:
         told["states"] = states
     return {"stator": told}
 
@@ -64,7 +64,7 @@ class Fleet:
     def of(cls, using: str) -> "Fleet":
         """Read the live workers; one statement. A further one follows if their graphs differ."""
         live = Worker.objects.using(using).live().defer("published").annotate(graphs=F("published__stator__graphs"))
-        return cls(using, list(live.order_by("-started", "pk")[:MOST_WORKERS]))
+        return cls(using, list(live.order_by("-started", "pk")[:MAX_WORKERS]))
 
     def versions(self, model: type[Model]) -> list[Version]:
         """Return the versions of a model's graph: at least the one of this process, which comes last."""

@@ -39,7 +39,7 @@ WORKER_RETENTION = 86400.0
 TOKEN_BITS = 80
 
 # The most workers that are read at once; more would not change who serves a model.
-MOST_WORKERS = 1000
+MAX_WORKERS = 1000
 
 
 class WorkerQuerySet(QuerySet["Worker"]):
@@ -109,7 +109,7 @@ class Overview(Worker):
 def live_workers(using: str) -> list[Worker]:
     """Return the live workers of a database, the latest first."""
     live = Worker.objects.using(using).live().defer("published")
-    return list(live.order_by("-started", "pk")[:MOST_WORKERS])
+    return list(live.order_by("-started", "pk")[:MAX_WORKERS])
 
 
 def tokens_of(worker: str) -> tuple[UUID, UUID]:
@@ -131,7 +131,7 @@ def default_name() -> str:
 
 def give_name(worker_id: str, name: str) -> None:
     """Note the name of a worker of this process, for :func:`name_of`."""
-    if len(_given) >= MOST_WORKERS:
+    if len(_given) >= MAX_WORKERS:
         del _given[next(iter(_given))]
     _given[worker_id] = name
 
@@ -156,17 +156,17 @@ def names_of(worker_ids: set[str], using: str) -> dict[str, str]:
 def ids_of(name: str, using: str) -> list[str]:
     """Return the ids of the latest processes with this name, or this id if nobody has the name; one query."""
     named = Worker.objects.using(using).filter(Q(name=name) | Q(pk=name)).order_by("-heartbeat")
-    return list(named.values_list("pk", flat=True)[:MOST_OF_NAME])
+    return list(named.values_list("pk", flat=True)[:MAX_OF_NAME])
 
 
 # Processes of one name that may still hold objects; each restart makes one.
-MOST_OF_NAME = 20
+MAX_OF_NAME = 20
 
 # The latest workers of this process, by id.
 _given: dict[str, str] = {}
 
 
-@lru_cache(maxsize=MOST_WORKERS)
+@lru_cache(maxsize=MAX_WORKERS)
 def _name_in(worker_id: str, using: str) -> str:
     # Raises for a worker that has no row yet, so that only names are cached: its first claim may come before its row.
     row = Worker.objects.using(using).only("name").get(pk=worker_id)

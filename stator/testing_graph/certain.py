@@ -9,10 +9,10 @@ from numbers import Real
 from typing import Any
 
 from stator.graph import State, StateGraph
-from stator.graph.backoff import LONGEST
+from stator.graph.backoff import MAX_SECONDS
 
 # The most errors in a row to try; an object that fails every hour has fewer in a year.
-MOST_ERRORS = 10_000
+MAX_ERRORS = 10_000
 
 
 @dataclass(frozen=True)
@@ -83,10 +83,10 @@ def check_rest(graph: type[StateGraph], paths: dict[str, str]) -> None:
 def check_backoff(state: State, path: str) -> int:
     """Check that the back-off function returns a valid delay after each error; return the most errors in a row."""
     limited = state.failure_state is not None and state.max_failures is not None
-    most = min(MOST_ERRORS, state.max_failures or MOST_ERRORS) if limited else MOST_ERRORS
+    most = min(MAX_ERRORS, state.max_failures or MAX_ERRORS) if limited else MAX_ERRORS
     if not callable(state.backoff):
         return most
-    waited, until = 0.0, state.timeout_value or LONGEST
+    waited, until = 0.0, state.timeout_value or MAX_SECONDS
     # The last of a limited number of errors moves the object, so its delay does not matter.
     for errors in range(1, most if limited else most + 1):
         waited += _delay_after(state, state.backoff, errors, path)

@@ -10,7 +10,7 @@ from asgiref.sync import async_to_sync
 
 from stator.exceptions import AttemptTimedOut, Fail, TryAgainLater
 from stator.graph import State
-from stator.graph.backoff import LONGEST
+from stator.graph.backoff import MAX_SECONDS
 from stator.graph.outcomes import Moved, Waiting, resolve
 from stator.testing_graph.certain import Fault, Plan
 from stator.testing_graph.policy import expected, is_error
@@ -141,8 +141,8 @@ class Walk(RuleBasedStateMachine):
 
     def _check_delay(self, delay: float, by: str) -> None:
         left = math.inf if self.at.timeout_value is None else self.at.timeout_value - self.age
-        if not 0 <= delay <= min(left, LONGEST):
-            raise self.fault(f"{by} waits {delay} s; it must be from 0 to {min(left, LONGEST):g} s")
+        if not 0 <= delay <= min(left, MAX_SECONDS):
+            raise self.fault(f"{by} waits {delay} s; it must be from 0 to {min(left, MAX_SECONDS):g} s")
 
     def _show_state(self) -> None:
         if hasattr(self.object, "state"):

@@ -24,7 +24,7 @@ MOVED_AT_ONCE = 20_000
 COUNTED = 100_000
 
 # The most seconds of a pause after a part of a duty.
-LONGEST_PAUSE = 0.25
+MAX_PAUSE = 0.25
 
 # Scheduling passes between deletions of old reports and statistics; the first pass deletes, too.
 PRUNED_EVERY = 20
@@ -67,7 +67,7 @@ def perform(duty: Duty, *models: Operations, stopped: Callable[[], bool]) -> Non
         if not duty.call(*models) or stopped():
             return
         if duty.gives_way and not models[0].capabilities.concurrent_writers:
-            sleep(min(monotonic() - began, LONGEST_PAUSE))
+            sleep(min(monotonic() - began, MAX_PAUSE))
 
 
 def _reap(operations: Operations, limit: int) -> int:

@@ -27,7 +27,7 @@ RENEW = "renew"
 UNRECORDED = Released(reason="the outcome of the attempt could not be recorded", begun=True)
 
 # Seconds for which a renewal waits for a lock at least, however many models there are.
-SHORTEST_WAIT = 0.01
+MIN_WAIT = 0.01
 
 # Seconds between attempts to connect.
 PAUSES = (0.2, 0.5, 1.0, 2.0)
@@ -96,7 +96,7 @@ class Heartbeat:
         groups = _by_model([claim for claim in self._held() if _wants_renewal(claim, now)])
         outages = Outages()
         leases = [claim.lease for claims in groups.values() for claim in claims]
-        wait = max(SHORTEST_WAIT, min(leases, default=0.0) / 3 / max(1, len(groups)))
+        wait = max(MIN_WAIT, min(leases, default=0.0) / 3 / max(1, len(groups)))
         for operations, claims in sorted(groups.items(), key=lambda group: group[0].locks.are_held):
             if operations.alias not in outages:
                 with outages.noted(operations.alias), operations.locks.tried(RENEW):

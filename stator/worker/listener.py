@@ -21,7 +21,7 @@ PING_INTERVAL = 30.0
 PING_TIMEOUT = 5.0
 
 # Seconds until it connects again.
-SHORTEST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+MIN_PAUSE, MAX_PAUSE = 0.1, 5.0
 
 # Seconds for which no notification must arrive before others are told: restarts of a server pass.
 PATIENCE = 15.0
@@ -66,7 +66,7 @@ class Listener:
         self._ear.close()
 
     def _work(self) -> None:
-        pause = SHORTEST_PAUSE
+        pause = MIN_PAUSE
         while not self._stopped.is_set():
             try:
                 with self._connect() as connection:
@@ -77,7 +77,7 @@ class Listener:
                 logger.warning("stator.listen_failed", extra=fields)
                 self._note(f"{type(error).__name__}: {message}")
             # Not by the connection: an error that comes after it each time would be repeated without a pause.
-            pause = SHORTEST_PAUSE if self.alive else min(LONGEST_PAUSE, 2 * pause)
+            pause = MIN_PAUSE if self.alive else min(MAX_PAUSE, 2 * pause)
             self.alive = False
             self._stopped.wait(pause * random.uniform(0.8, 1.2))
 

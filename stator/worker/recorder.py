@@ -27,10 +27,10 @@ RECORD = "record"
 # Seconds that an outcome waits if an application's transaction has locked its row.
 DEFERRED_FOR = 0.2
 
-LONGEST_GATHER = 0.02
+MAX_GATHER = 0.02
 
 # How many batches of outcomes may wait before claims do, if attempts are quicker than the database.
-MOST_BATCHES = 4
+MAX_BATCHES = 4
 
 # Seconds until the next attempt in a state without an interval.
 FALLBACK = 60.0
@@ -98,7 +98,7 @@ class Recorder:
         """
         if not _is_open(operations):
             return True
-        most = MOST_BATCHES * self._size
+        most = MAX_BATCHES * self._size
         if len(self._waiting) + sum(map(len, self._unwritten)) < most:
             return False
         alias = operations.alias
@@ -123,7 +123,7 @@ class Recorder:
         So batches keep the database busy for at most half of the time, even if outcomes arrive one by one. The first
         outcome after a pause is written at once.
         """
-        rest = self._wrote_until + min(self._took, LONGEST_GATHER) - time.monotonic()
+        rest = self._wrote_until + min(self._took, MAX_GATHER) - time.monotonic()
         if rest > 0 and len(self._waiting) < self._size:
             await asyncio.sleep(rest)
 

@@ -9,7 +9,7 @@ from stator.db.interface import Claim
 
 # Seconds of work per place for which short attempts are claimed ahead, at most so many for each place; and the longest
 # that are short.
-AHEAD, MOST_AHEAD = 0.05, 49
+AHEAD, MAX_AHEAD = 0.05, 49
 SHORT = 0.1
 
 # A handler that is new or was slow gets nothing claimed ahead until the average of its run times has come down.
@@ -96,7 +96,7 @@ class Room:
         For attempts that are not short it is none.
         """
         seconds = self._runtimes.get((label, is_async), NEW)
-        return int(places * min(MOST_AHEAD, AHEAD / max(seconds, 1e-6))) if seconds <= SHORT else 0
+        return int(places * min(MAX_AHEAD, AHEAD / max(seconds, 1e-6))) if seconds <= SHORT else 0
 
     def are_short(self, label: str, is_async: bool) -> bool:
         """Return whether the attempts of a model are known to be short."""

@@ -19,7 +19,7 @@ logger = logging.getLogger("stator.supervisor")
 
 # Exit codes of errors that would come again: bad settings, an unusable database.
 FINAL_CODES = (2, 75)
-SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 30.0
+MIN_PAUSE, MAX_PAUSE = 0.2, 30.0
 
 # Seconds after which a worker that dies does not count as failing to start.
 SETTLED = 10.0
@@ -27,7 +27,7 @@ SETTLED = 10.0
 # By how many of 1,000 points Linux is more likely to kill a worker than its supervisor when memory runs out (man 5
 # proc_pid_oom_score_adj). A process may always raise its own score.
 OOM_SCORE = Path("/proc/self/oom_score_adj")
-MORE_EXPENDABLE, MOST_EXPENDABLE = 100, 1000
+MORE_EXPENDABLE, MAX_EXPENDABLE = 100, 1000
 
 # Seconds between two looks at a process that is about to end.
 GLANCE = 0.02
@@ -167,7 +167,7 @@ class Supervisor:
             self._stop(signal.SIGTERM)
             return
         failures = self._failures[number] = 0 if lived > SETTLED else self._failures.get(number, 0) + 1
-        pause = min(LONGEST_PAUSE, SHORTEST_PAUSE * 2**failures) * random.uniform(0.5, 1.0)
+        pause = min(MAX_PAUSE, MIN_PAUSE * 2**failures) * random.uniform(0.5, 1.0)
         logger.warning("stator.worker_died", extra={"number": number, "exit_code": code, "restart_in": round(pause, 2)})
         self._starts[number] = time.monotonic() + pause
 
@@ -194,7 +194,7 @@ def be_expendable() -> None:
     """Make the kernel kill this process before its supervisor when memory runs out."""
     # Without a writable /proc, for instance on another system, the kernel chooses by size alone.
     with suppress(OSError):
-        OOM_SCORE.write_text(str(min(MOST_EXPENDABLE, int(OOM_SCORE.read_text()) + MORE_EXPENDABLE)))
+        OOM_SCORE.write_text(str(min(MAX_EXPENDABLE, int(OOM_SCORE.read_text()) + MORE_EXPENDABLE)))
 
 
 def handlers_for_children(numbers: Iterable[int]) -> dict[int, Handler]:

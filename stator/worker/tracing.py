@@ -30,7 +30,7 @@ from stator.worker.executor import Attempted, Calls, call, call_async, call_atom
 logger = logging.getLogger("stator.worker")
 
 # How many keys and errors a span of a batch names.
-MOST_KEYS, MOST_ERRORS = 100, 10
+MAX_KEYS, MAX_ERRORS = 100, 10
 
 # Seconds for which the end of a worker waits for the export of spans.
 FLUSH_TIME = 5.0
@@ -207,7 +207,7 @@ def _attributes_of_claims(claims: list[Claim]) -> dict[str, AttributeValue]:
 
 
 def _keys(claims: Sequence[Claim]) -> list[str]:
-    return [str(claim.pk) for claim in claims[:MOST_KEYS]]
+    return [str(claim.pk) for claim in claims[:MAX_KEYS]]
 
 
 def _tell(span: Span, ended: list[Ended], raised: BaseException | None = None, claims: Sequence[Claim] = ()) -> None:
@@ -250,7 +250,7 @@ def _tell_failures(span: Span, failures: Mapping[Failure, Sequence[Claim]]) -> N
     first = next(iter(failures))
     span.set_status(StatusCode.ERROR, f"{first.kind}: {first.message}")
     span.set_attribute("error.type", first.kind)
-    for failure, claims in list(failures.items())[:MOST_ERRORS]:
+    for failure, claims in list(failures.items())[:MAX_ERRORS]:
         event: dict[str, AttributeValue] = {
             "exception.type": failure.kind,
             "exception.message": failure.message,

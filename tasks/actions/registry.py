@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from stator.exceptions import PROJECT_ERRORS, passable
-from stator.graph.backoff import LONGEST, Backoff
+from stator.graph.backoff import MAX_SECONDS, Backoff
 from stator.graph.options import is_number
 from tasks.actions.frequency import Frequency, frequency, key_text
 from tasks.conf import DJANGO
@@ -23,7 +23,7 @@ NAME = re.compile(r"[\w.-]{1,200}")
 BACKOFF = Backoff(base=5.0)
 
 # The upper bound of attempts, concurrency and local retries; a queue has the same bound of attempts.
-MOST_TRIES = 1_000_000
+MAX_TRIES = 1_000_000
 
 # Functions that find actions, by the prefix of the action's name. Arguments: the rest of the name, the queue, the data.
 finders: dict[str, Callable[[str, str, Any], "Action"]] = {}
@@ -111,15 +111,15 @@ class Action:
                 continue
             if not is_number(value) or value <= 0:
                 yield f"{option}={value!r} must be a number of seconds above 0"
-            elif value > LONGEST:
-                yield f"{option}={value!r} must be at most {LONGEST:.0f} seconds"
+            elif value > MAX_SECONDS:
+                yield f"{option}={value!r} must be at most {MAX_SECONDS:.0f} seconds"
         for option, least in (("max_attempts", 1), ("concurrency", 1), ("local_retries", 0)):
             if (value := getattr(self, option)) is None:
                 continue
             if type(value) is not int or value < least:
                 yield f"{option}={value!r} must be a whole number of at least {least}"
-            elif value > MOST_TRIES:
-                yield f"{option}={value!r} must be at most {MOST_TRIES}"
+            elif value > MAX_TRIES:
+                yield f"{option}={value!r} must be at most {MAX_TRIES}"
         if self.isolated not in (True, False):
             yield f"isolated={self.isolated!r} must be True or False"
         if not isinstance(self.backoff, Backoff) and not callable(self.backoff) and not is_delay(self.backoff):
@@ -258,14 +258,14 @@ def _place(function: Callable[..., Any]) -> str:
 
 def is_delay(value: object) -> bool:
     """Return whether the value is a valid delay in seconds."""
-    return is_number(value) and 0 <= value <= LONGEST
+    return is_number(value) and 0 <= value <= MAX_SECONDS
 
 
 def longest_timeouts() -> dict[str, float]:
     """Return the timeouts in seconds of the actions that have one, by name; the longest if it differs by queue."""
     found: dict[str, float] = {}
     for name, by_queue in registry.items():
-        timeouts = [LONGEST if each.timeout is None else float(each.timeout) for each in by_queue.values()]
+        timeouts = [MAX_SECONDS if each.timeout is None else float(each.timeout) for each in by_queue.values()]
         if any(each.timeout is not None for each in by_queue.values()):
             found[name] = max(timeouts)
     return found

@@ -22,7 +22,7 @@ from django.urls import reverse
 from stator.admin import Cell, Section
 from stator.graph.durations import seconds_of, span
 from stator.models import Now
-from tasks.diagnosis.figures import MOST, bounded_count, lines
+from tasks.diagnosis.figures import MAX_COUNTED, bounded_count, lines
 from tasks.models import Claimant, Queue, Task
 from tasks.rows.claimants import CLAIMANT_ALIVE
 from tasks.rows.clock import Later
@@ -89,7 +89,7 @@ def _row(
     late = waited is not None and waited > TOO_LONG and not queue.claiming_paused
     return (
         Cell(queue.name, f"{tasks}?queue__id__exact={queue.pk}" if tasks else ""),
-        Cell(bounded_count(min(waiting, MOST), waiting > MOST)),
+        Cell(bounded_count(min(waiting, MAX_COUNTED), waiting > MAX_COUNTED)),
         Cell.lasting(waited, "error" if late else ""),
         Cell(f"{claimed:,}"),
         Cell(f"{asking[0]:,}, asked {span(max(0.0, asking[1]))} ago" if asking else "0"),

@@ -15,7 +15,7 @@ from tasks.models import Queue, Run, Task
 READ = 200
 
 # Dead letters of all queues among which those of one are sought.
-MOST = 10_000
+MAX_SEARCHED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ def dead_by_error(queue: Queue) -> list[DeadGroup]:
     tasks: QuerySet[Any] = QuerySet(Task, using=using)
     # In the order of the framework's index of resting rows, which lacks the queue: so of all queues, and few of them.
     dead = tasks.filter(state="errored", state_ready=False, state_claim=None, whole=None)
-    latest = dead.order_by("-state_next_attempt", "-state_changed").values_list("pk", "queue")[:MOST]
+    latest = dead.order_by("-state_next_attempt", "-state_changed").values_list("pk", "queue")[:MAX_SEARCHED]
     pks = [pk for pk, of in latest if of == queue.pk][:READ]
     errors = _reported(pks, using) | _reasons(pks, using)
     groups: dict[str, list[int]] = defaultdict(list)

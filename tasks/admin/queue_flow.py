@@ -20,7 +20,7 @@ from tasks.rows.tasks import TERMINAL
 MINUTES = 60
 
 # Tasks of one kind that are read; with more there are only samples.
-MOST = 10_000
+MAX_READ = 10_000
 
 Moments = list[datetime]
 
@@ -70,9 +70,9 @@ def _last_hour(queue: Queue, using: str) -> QueueFlow:
     [read] = QuerySet(Queue, using=using).filter(pk=queue.pk).values_list(Now())
     now = timezone.localtime(aware(read[0]))
     ended = tasks.filter(queue=queue.pk, state__in=TERMINAL, state_changed__gte=Later(-60.0 * MINUTES))
-    rows = list(ended.order_by("state_changed").values_list("state", "state_changed", "created")[: MOST + 1])
+    rows = list(ended.order_by("state_changed").values_list("state", "state_changed", "created")[: MAX_READ + 1])
     going = _published(tasks, queue.pk)
-    if len(rows) > MOST:
+    if len(rows) > MAX_READ:
         return QueueFlow(HOUR)
     minutes = [now - timedelta(minutes=back) for back in range(MINUTES - 1, -1, -1)]
     dead = [aware(changed) for state, changed, _ in rows if state == "errored"]
@@ -87,14 +87,14 @@ def _last_hour(queue: Queue, using: str) -> QueueFlow:
 def _published(tasks: QuerySet[Task], queue: int) -> Moments | None:
     """Return when the tasks of a queue that have not ended were published; None if they are too many."""
     ready = tasks.filter(queue=queue, state_ready=True).order_by("priority")
-    found = list(ready.values_list("created", flat=True)[: MOST + 1])
+    found = list(ready.values_list("created", flat=True)[: MAX_READ + 1])
     # Their indexes have the tasks of all queues.
     for kind in (Q(state_claim__isnull=False), Q(state_ready=False, state_claim=None)):
-        some = list(tasks.filter(kind, state="pending").values_list("created", "queue")[: MOST + 1])
+        some = list(tasks.filter(kind, state="pending").values_list("created", "queue")[: MAX_READ + 1])
         found += [created for created, of in some if of == queue]
-        if len(some) > MOST:
+        if len(some) > MAX_READ:
             return None
-    return found if len(found) <= MOST else None
+    return found if len(found) <= MAX_READ else None
 
 
 def _ended(minutes: Moments, ends: Moments, dead: Moments) -> list[Point]:

@@ -18,20 +18,20 @@ from stator.admin.confirmation import ActionFunction, ask, back, given, log, tel
 from stator.admin.detail import offered
 from stator.admin.fields import SPAN_HELP, JSONField, SpanField
 from stator.admin.listing import AnyAddressAdmin, BoundedChangeList
+from stator.graph.backoff import MAX_SECONDS
 from stator.graph.durations import span
 from tasks.admin.queue_errors import dead_by_error
 from tasks.admin.queue_flow import flow_of
-from tasks.conf import LONGEST
 from tasks.diagnosis.figures import Figures, figures_by_database, figures_of, together
 from tasks.exceptions import ShardUnavailable
 from tasks.models import Queue
-from tasks.queue.rules import MOST, NAME
+from tasks.queue.rules import MAX_VALUES, NAME
 from tasks.queue.serving import service_of
 from tasks.rows.claimants import CLAIMANT_ALIVE
 from tasks.rows.clock import Later
 
 NONE = "\N{EM DASH}"
-MOST_WORKERS = 100
+MAX_WORKERS = 100
 FIXED = ("name", "kind", "exclusive_key")
 RULES = (
     "lease", "timeout", "invisible_for", "max_attempts", "retention", "failed_retention", "same_worker_again",
@@ -70,9 +70,9 @@ class QueueForm(forms.ModelForm):
         super().__init__(*args, **kwargs)
         if "name" in self.fields:
             self.fields["name"].validators.append(NAME)
-        for name in MOST.keys() & self.fields.keys():
+        for name in MAX_VALUES.keys() & self.fields.keys():
             # SQLite accepts larger values than the other databases.
-            self.fields[name].validators.append(MaxValueValidator(MOST[name]))
+            self.fields[name].validators.append(MaxValueValidator(MAX_VALUES[name]))
 
     def clean_databases(self) -> list[str]:
         """Return an empty list for an empty field."""
@@ -103,7 +103,7 @@ class PauseQueuesForm(forms.Form):
     reason = forms.CharField(max_length=200, required=False, widget=forms.TextInput(attrs={"size": 60}))
     seconds = SpanField(
         required=False,
-        most=LONGEST,
+        most=MAX_SECONDS,
         label="Pause for",
         help_text=f"{SPAN_HELP} The pause then ends by itself. Empty: until it is resumed.",
     )
@@ -287,15 +287,15 @@ class QueueAdmin(AnyAddressAdmin):
         if queue is not None:
             period = next((one for one in PERIODS if one == request.GET.get("period")), HOUR)
             acts = [queue_pause, *([queue_resume] if queue.what_is_paused else [])]
-            live = queue.claimants.filter(seen__gt=Later(-CLAIMANT_ALIVE)).order_by("worker")[: MOST_WORKERS + 1]
+            live = queue.claimants.filter(seen__gt=Later(-CLAIMANT_ALIVE)).order_by("worker")[: MAX_WORKERS + 1]
             context |= {
                 "queue_flow": flow_of(queue, period),
                 "queue_periods": PERIODS,
                 "queue_dead": dead_by_error(queue) if request.user.has_perm("tasks.view_task") else [],
                 "queue_may_requeue": request.user.has_perm("tasks.change_task"),
-                "queue_processes": [process.name for process in service_of(queue).taking[:MOST_WORKERS]],
-                "queue_workers": live[:MOST_WORKERS],
-                "queue_more": len(live) > MOST_WORKERS,
+                "queue_processes": [process.name for process in service_of(queue).taking[:MAX_WORKERS]],
+                "queue_workers": live[:MAX_WORKERS],
+                "queue_more": len(live) > MAX_WORKERS,
                 "queue_acts": offered(self, request, queue, acts),
                 "queue_may_publish": request.user.has_perm("tasks.add_task"),
             }

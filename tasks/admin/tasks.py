@@ -21,7 +21,7 @@ from tasks.admin import actions
 from tasks.admin.newest import NewestAdmin
 from tasks.admin.publishing import PublishForm
 from tasks.admin.summaries import SummarizedTask, summarize
-from tasks.admin.timeline import MOST, as_text, timeline
+from tasks.admin.timeline import MAX_SHOWN, as_text, timeline
 from tasks.models import Queue, Task
 from tasks.querysets import STATUSES
 from tasks.queue import unserved
@@ -174,7 +174,7 @@ class TaskAdmin(NewestAdmin):
     @admin.display(description="workers")
     def shown_workers(self, task: Task) -> str:
         """Return which workers may claim the task, and how many are to run it."""
-        names = ", ".join(task.worker_ids[:MOST]) + (", ..." if len(task.worker_ids) > MOST else "")
+        names = ", ".join(task.worker_ids[:MAX_SHOWN]) + (", ..." if len(task.worker_ids) > MAX_SHOWN else "")
         return f"{task.worker_count} of {names or 'any'}"
 
     @admin.display(description="metadata")
@@ -197,8 +197,8 @@ class TaskAdmin(NewestAdmin):
     def live_context(self, request: HttpRequest, obj: Any) -> dict[str, Any]:
         """Return what the page shows: why the task is not moving, its history, its results and the possible actions."""
         context = super().live_context(request, obj)
-        parts = list(obj.parts.order_by("pk")[: MOST + 1])
-        summarize(parts[:MOST], obj._state.db)
+        parts = list(obj.parts.order_by("pk")[: MAX_SHOWN + 1])
+        summarize(parts[:MAX_SHOWN], obj._state.db)
         results = obj.results if obj.worker_count == 1 else [part.result for part in parts if part.state == "completed"]
         events = timeline(obj, context["stator_timeline"])
         hidden = ("Attempts here", "Held by")
@@ -209,9 +209,9 @@ class TaskAdmin(NewestAdmin):
             "stator_facts": [("Attempts", obj.shown_attempts), ("Held by", obj.shown_holder), *facts],
             "stator_timeline": events,
             "stator_acts": [*offered(self, request, obj, actions.useful_acts(obj)), *context["stator_acts"]],
-            "task_results": [as_text(result) for result in results[:MOST]],
-            "task_parts": parts[:MOST],
-            "task_more": len(parts) > MOST,
+            "task_results": [as_text(result) for result in results[:MAX_SHOWN]],
+            "task_parts": parts[:MAX_SHOWN],
+            "task_more": len(parts) > MAX_SHOWN,
         }
 
     # Publishing

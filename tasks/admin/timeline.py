@@ -13,7 +13,7 @@ LATEST = 50
 LENGTH = 20_000
 
 # At most so many results, and parts of a shared task, on one page.
-MOST = 20
+MAX_SHOWN = 20
 
 # The kind of event for each outcome of a claim; any other outcome is shown as a move.
 KINDS = {"failed": "error", "released": "said", "canceled": "hand"}

@@ -11,7 +11,7 @@ from ninja.parser import Parser
 from tasks.api.errors import Invalid, Refused, Unsupported
 
 # For the whole body. The payloads in it have a limit of their own, a setting.
-MOST_DEPTH = 100
+MAX_DEPTH = 100
 
 
 class JsonParser(Parser):
@@ -24,7 +24,7 @@ class JsonParser(Parser):
         try:
             value = json.loads(request.body.decode(), parse_constant=_no_number)
         except RecursionError as error:
-            raise Invalid(f"the body is nested more than {MOST_DEPTH} levels deep") from error
+            raise Invalid(f"the body is nested more than {MAX_DEPTH} levels deep") from error
         except ValueError as error:
             raise Refused("the body is not valid JSON") from error
         check(value)
@@ -40,7 +40,7 @@ class JsonParser(Parser):
 def check(value: object) -> None:
     """Raise ``Invalid`` for deep nesting and values no database stores: NUL, a lone surrogate, an infinite number."""
     level = [value]
-    for _ in range(MOST_DEPTH + 1):
+    for _ in range(MAX_DEPTH + 1):
         below: list[object] = []
         for item in level:
             if isinstance(item, str):
@@ -54,7 +54,7 @@ def check(value: object) -> None:
         if not below:
             return
         level = below
-    raise Invalid(f"the JSON is nested more than {MOST_DEPTH} levels deep")
+    raise Invalid(f"the JSON is nested more than {MAX_DEPTH} levels deep")
 
 
 def is_storable(text: str) -> bool:

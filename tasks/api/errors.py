@@ -25,7 +25,7 @@ from tasks.exceptions import (
 
 logger = logging.getLogger("tasks.api")
 
-LONGEST_DETAIL = 500
+MAX_DETAIL = 500
 
 
 class Refused(Exception):
@@ -127,7 +127,7 @@ class Internal(Refused):
 
 def answer(refused: Refused) -> HttpResponse:
     """Return the response for a refusal; its sentence is one line of at most 500 characters."""
-    detail = " ".join(refused.detail.split())[:LONGEST_DETAIL]
+    detail = " ".join(refused.detail.split())[:MAX_DETAIL]
     body = {"error": refused.code, "detail": detail}
     return JsonResponse(body, status=refused.status, headers=refused.headers)
 

@@ -8,10 +8,10 @@ from pydantic import AwareDatetime, Field
 
 from tasks.api.schemas import Body, Count, Seconds, SecondsOrNone
 from tasks.models import Queue
-from tasks.queue.actions import MOST_LISTED
+from tasks.queue.actions import MAX_LISTED
 
 # The most databases over which a request may spread a queue.
-MOST_DATABASES = 100
+MAX_DATABASES = 100
 
 Alias = Annotated[str, Field(min_length=1, max_length=100)]
 Action = Annotated[str, Field(min_length=1, max_length=200)]
@@ -42,7 +42,7 @@ class QueueSettings(Body):
     )
     http_actions: list[Action] = Field(
         [],
-        max_length=MOST_LISTED,
+        max_length=MAX_LISTED,
         description="The site's own actions that may be published over HTTP. Over HTTP, names can only be removed.",
         examples=[[]],
     )
@@ -51,7 +51,7 @@ class QueueSettings(Body):
     )
     databases: list[Alias] = Field(
         [],
-        max_length=MOST_DATABASES,
+        max_length=MAX_DATABASES,
         description="The databases over which its tasks are spread; empty: only that of the queue.",
         examples=[[]],
     )

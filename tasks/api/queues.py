@@ -9,14 +9,14 @@ from tasks.api.access import CONFIGURE, QUERY, ApiRequest, queue_of
 from tasks.api.documents import refusals
 from tasks.api.errors import Conflict, Forbidden
 from tasks.api.queue_schemas import DeletedOut, PauseIn, QueueIn, QueueOut, QueueSettings, QueuesOut
-from tasks.api.schemas import MOST_ON_PAGE, HealthOut
+from tasks.api.schemas import MAX_ON_PAGE, HealthOut
 from tasks.models import Queue
 from tasks.rows.queues import home
 
 router = Router(tags=["queues"])
 
 # The most tasks that one request deletes with their queue.
-MOST_DELETED = 10_000
+MAX_DELETED = 10_000
 
 
 # Some load balancers send HEAD.
@@ -33,7 +33,7 @@ def health(request: HttpRequest) -> dict[str, object]:
 def list_queues(
     request: ApiRequest,
     after: str = Query("", example="encode"),
-    limit: int = Query(100, ge=1, le=MOST_ON_PAGE, example=100),
+    limit: int = Query(100, ge=1, le=MAX_ON_PAGE, example=100),
 ) -> dict[str, object]:
     """List the queues that this token may use, by name."""
     rows = list(request.auth.reach().filter(name__gt=after).order_by("name")[: limit + 1])
@@ -96,7 +96,7 @@ def delete_queue(request: ApiRequest, queue: str, tasks: bool = Query(False, exa
     if not request.auth.all_queues:
         raise Forbidden("this token is not for all queues, so it cannot delete one")
     found = queue_of(request.auth, queue)
-    most = MOST_DELETED if tasks else 0
+    most = MAX_DELETED if tasks else 0
     count = sum(copy.tasks.order_by()[: most + 1].count() for copy in found.copies())
     if count > most:
         remedy = (

@@ -6,10 +6,11 @@ from typing import Annotated, Any
 from ninja import Schema
 from pydantic import AwareDatetime, Field, JsonValue
 
-from tasks.api.schemas import BIGINT, LONGEST, Body, Count, Metadata, Seconds
+from stator.graph.backoff import MAX_SECONDS
+from tasks.api.schemas import BIGINT, Body, Count, Metadata, Seconds
 from tasks.models import Schedule
 
-Duration = Annotated[float, Field(gt=0, le=LONGEST, allow_inf_nan=False)]
+Duration = Annotated[float, Field(gt=0, le=MAX_SECONDS, allow_inf_nan=False)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 
@@ -24,7 +25,7 @@ class ScheduleSettings(Body):
     jitter: float = Field(
         0.0,
         ge=0,
-        le=LONGEST,
+        le=MAX_SECONDS,
         allow_inf_nan=False,
         description="Each tick is randomly up to this many seconds sooner or later.",
         examples=[15],

@@ -14,7 +14,7 @@ from tasks.api.access import CONFIGURE, PUBLISH, QUERY, ApiRequest, queue_of
 from tasks.api.documents import refusals
 from tasks.api.errors import Conflict, Forbidden, NotFound
 from tasks.api.schedule_schemas import ScheduleDeletedOut, ScheduleIn, ScheduleOut, ScheduleSettings, SchedulesOut
-from tasks.api.schemas import BIGINT, MOST_ON_PAGE
+from tasks.api.schemas import BIGINT, MAX_ON_PAGE
 from tasks.exceptions import ActionNotAllowed
 from tasks.models import Queue, Schedule
 from tasks.queue.consumers import Consumer
@@ -35,7 +35,7 @@ class ScheduleFilters(Schema):
         0, ge=0, le=BIGINT, description="The `next` of the previous page.", json_schema_extra={"example": 0}
     )
     limit: int = Field(
-        100, ge=1, le=MOST_ON_PAGE, description="Maximum number on a page.", json_schema_extra={"example": 100}
+        100, ge=1, le=MAX_ON_PAGE, description="Maximum number on a page.", json_schema_extra={"example": 100}
     )
 
 

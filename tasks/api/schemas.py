@@ -7,14 +7,14 @@ from uuid import UUID
 from ninja import Schema
 from pydantic import ConfigDict, Field, JsonValue
 
+from stator.graph.backoff import MAX_SECONDS
 from tasks.models import Run, Task
 
 BIGINT = 2**63 - 1
-LONGEST = 100 * 365 * 86400.0
-MOST_IN_BULK, MOST_ON_PAGE, MOST_CLAIMED = 10_000, 500, 1000
+MAX_IN_BULK, MAX_ON_PAGE, MAX_CLAIMED = 10_000, 500, 1000
 
-Seconds = Annotated[float, Field(ge=0.05, le=LONGEST, allow_inf_nan=False)]
-SecondsOrNone = Annotated[float, Field(ge=0, le=LONGEST, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(ge=0.05, le=MAX_SECONDS, allow_inf_nan=False)]
+SecondsOrNone = Annotated[float, Field(ge=0, le=MAX_SECONDS, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
 Text = Annotated[str, Field(max_length=8000)]
 Worker = Annotated[str, Field(min_length=1, max_length=100)]
@@ -107,7 +107,7 @@ class PublishManyIn(OnExistingKeyIn):
     """Tasks to publish, all or none of them."""
 
     tasks: list[TaskIn] = Field(
-        min_length=1, max_length=MOST_IN_BULK, examples=[[{"action": "resize", "data": {"image": 7}}]]
+        min_length=1, max_length=MAX_IN_BULK, examples=[[{"action": "resize", "data": {"image": 7}}]]
     )
 
 
@@ -242,7 +242,7 @@ class ClaimIn(Body):
     """The tasks to claim, and the worker."""
 
     worker: Worker = Field(description="Name of the worker that runs the tasks.", examples=["bot-1"])
-    limit: int = Field(1, ge=1, le=MOST_CLAIMED, description="Maximum number of tasks.", examples=[10])
+    limit: int = Field(1, ge=1, le=MAX_CLAIMED, description="Maximum number of tasks.", examples=[10])
     lease: Seconds | None = Field(None, description="How long the claims hold without a heartbeat.", examples=[30])
     metadata: Metadata = Field({}, description="Only tasks with all of these values.", examples=[{"title": "abc"}])
     wait: float = Field(0, ge=0, le=3600, description="Seconds to wait for a task, at most API_WAIT.", examples=[20])
@@ -322,7 +322,7 @@ class ResolveManyIn(Body):
 
     claims: list[EndIn] = Field(
         min_length=1,
-        max_length=MOST_CLAIMED,
+        max_length=MAX_CLAIMED,
         examples=[[{"task": 17, "token": "0191a3c5-6f0e-8a10-9c1b-52ab1be3a6c9", "result": {"ok": True}}]],
     )
 
@@ -338,7 +338,7 @@ class FailManyIn(Body):
 
     claims: list[FailedIn] = Field(
         min_length=1,
-        max_length=MOST_CLAIMED,
+        max_length=MAX_CLAIMED,
         examples=[[{"task": 17, "token": "0191a3c5-6f0e-8a10-9c1b-52ab1be3a6c9", "error": "image 7 is truncated"}]],
     )
 
@@ -370,7 +370,7 @@ class HeartbeatManyIn(Body):
 
     claims: list[KeptIn] = Field(
         min_length=1,
-        max_length=MOST_CLAIMED,
+        max_length=MAX_CLAIMED,
         examples=[[{"task": 17, "token": "0191a3c5-6f0e-8a10-9c1b-52ab1be3a6c9"}]],
     )
     lease: Seconds | None = Field(

@@ -8,11 +8,12 @@ from django.db.models import Q
 from ninja import Query, Router, Schema
 from pydantic import Field
 
+from stator.graph.backoff import MAX_SECONDS
 from tasks.api.access import QUERY, ApiRequest, count_attempts, look_up_claimants, queue_of, task_of, tasks_of
 from tasks.api.bodies import check
 from tasks.api.documents import refusals
 from tasks.api.errors import Invalid
-from tasks.api.schemas import BIGINT, LONGEST, MOST_ON_PAGE, ExplainedOut, TasksOut, TaskWithRunsOut
+from tasks.api.schemas import BIGINT, MAX_ON_PAGE, ExplainedOut, TasksOut, TaskWithRunsOut
 from tasks.conf import load_settings
 from tasks.dead_letters import errors_of
 from tasks.messages import check_metadata
@@ -25,7 +26,7 @@ from tasks.sharding.task_ids import in_order
 
 router = Router(tags=["searching"])
 
-MOST_RUNS = 100
+MAX_RUNS = 100
 
 StatusName = Literal["invisible", "pending", "running", "completed", "canceled", "errored"]
 
@@ -57,7 +58,7 @@ class TaskFilters(Schema):
     older_than: float | None = Field(
         None,
         ge=0,
-        le=LONGEST,
+        le=MAX_SECONDS,
         description="Tasks published more than this many seconds ago.",
         json_schema_extra={"example": 3600},
     )
@@ -65,7 +66,7 @@ class TaskFilters(Schema):
         0, ge=0, le=BIGINT, description="The `next` of the previous page.", json_schema_extra={"example": 0}
     )
     limit: int = Field(
-        100, ge=1, le=MOST_ON_PAGE, description="Maximum number of tasks on a page.", json_schema_extra={"example": 100}
+        100, ge=1, le=MAX_ON_PAGE, description="Maximum number of tasks on a page.", json_schema_extra={"example": 100}
     )
 
 
@@ -92,7 +93,7 @@ def search(request: ApiRequest, filters: Query[TaskFilters]) -> dict[str, object
 def show(request: ApiRequest, pk: int) -> Task:
     """Return a task with its latest runs, the newest first, the workers that rejected it, and its errors."""
     task = task_of(request.auth, pk)
-    task.latest_runs = list(of_task(task).select_related("task").order_by("-pk")[:MOST_RUNS])
+    task.latest_runs = list(of_task(task).select_related("task").order_by("-pk")[:MAX_RUNS])
     task.errors = errors_of(task)
     return task
 

@@ -17,7 +17,7 @@ PLENTY = 20
 MANY = 1000
 
 # The number of threads to assume if it cannot be found out.
-LEAST = 2
+MIN_THREADS = 2
 
 
 def most_waiting(request: HttpRequest) -> int:
@@ -39,7 +39,7 @@ def _threads() -> int | None:
     """Return the number of the server's threads; None if it starts one for each request.
 
     No server reports this number. From the current thread, two kinds are recognised: a thread pool of the standard
-    library, as in gunicorn, and Django's server. For any other server it is ``LEAST``.
+    library, as in gunicorn, and Django's server. For any other server it is ``MIN_THREADS``.
     """
     thread = threading.current_thread()
     if isinstance(getattr(getattr(thread, "_target", None), "__self__", None), ThreadingMixIn):
@@ -47,5 +47,5 @@ def _threads() -> int | None:
     for argument in getattr(thread, "_args", ()):
         pool = argument() if isinstance(argument, weakref.ref) else None
         if isinstance(pool, ThreadPoolExecutor):
-            return int(getattr(pool, "_max_workers", LEAST))
-    return LEAST
+            return int(getattr(pool, "_max_workers", MIN_THREADS))
+    return MIN_THREADS

@@ -27,7 +27,7 @@ RETURNING = ("id", "created", "state_ready")
 ALWAYS = {"metadata": {}, "worker_ids": [], "worker_count": 1, "state": "pending"}
 
 # Queues as they were last read, by schema, database and name.
-MOST_KNOWN = 1000
+MAX_KNOWN = 1000
 _known: dict[tuple[str, str, str], QueueTemplate] = {}
 
 
@@ -49,7 +49,7 @@ def enqueue(
     template = QueueTemplate(row, PUBLISHING)
     # How long a pause lasts is not among what the statement compares.
     if not row.databases and not row.publish_paused:
-        if len(_known) >= MOST_KNOWN:
+        if len(_known) >= MAX_KNOWN:
             _known.clear()
         _known[key] = template
     return _in_one_statement(template, options, run_after, data) or _by_rows(row, options, run_after, data)

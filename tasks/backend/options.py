@@ -6,9 +6,8 @@ from datetime import timedelta
 from difflib import get_close_matches
 from typing import Any
 
-from stator.graph.backoff import Backoff
+from stator.graph.backoff import MAX_SECONDS, Backoff
 from tasks.actions.registry import BACKOFF, Action, is_delay
-from tasks.conf import LONGEST
 from tasks.queue.rules import queue_name_problem
 
 # Options that are passed on to the action.
@@ -66,7 +65,8 @@ def _problem_of_options(given: object) -> str:
     except (TypeError, ValueError) as error:
         return "OPTIONS: " + str(error).removeprefix("action 'options': ")
     if options.retention is not None and not is_delay(options.retention):
-        return f"OPTIONS: retention={options.retention!r} must be a number of seconds from 0 to {LONGEST:.0f}, or None"
+        span = f"a number of seconds from 0 to {MAX_SECONDS:.0f}"
+        return f"OPTIONS: retention={options.retention!r} must be {span}, or None"
     if not isinstance(options.modules, list | tuple) or not all(isinstance(name, str) for name in options.modules):
         return f"OPTIONS: modules={options.modules!r} must be a list of module names"
     return ""

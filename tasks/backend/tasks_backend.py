@@ -59,7 +59,7 @@ RESULT_ID = re.compile(r"([1-9]\d{0,17})(?:-([0-9a-f]{16}))?")
 PATH = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*)\.([^\W\d]\w*)")
 
 # The most modules that the system check remembers.
-MOST_DECLARED = 10_000
+MAX_DECLARED = 10_000
 
 REMEDY = 'Add its app to INSTALLED_APPS, or list the module: TASKS[{!r}]["OPTIONS"]["modules"] = [{!r}].'
 
@@ -89,7 +89,7 @@ class StatorBackend(BaseTaskBackend):
     def validate_task(self, task: Task) -> None:
         """Validate as the framework does, and note the task's module for the system check."""
         super().validate_task(task)
-        if len(_declared) < MOST_DECLARED:
+        if len(_declared) < MAX_DECLARED:
             _declared.add((self.alias, task.func.__module__))
 
     def enqueue(self, task: Task, args: list[Any], kwargs: dict[str, Any]) -> TaskResult:

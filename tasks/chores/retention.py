@@ -6,8 +6,9 @@ from django.db import connections, transaction
 from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Least
 
+from stator.graph.backoff import MAX_SECONDS
 from stator.models import History, Report
-from tasks.conf import LONGEST, load_settings
+from tasks.conf import load_settings
 from tasks.models import Claimant, Queue, Task
 from tasks.rows.clock import Later
 from tasks.rows.tasks import TERMINAL
@@ -59,11 +60,11 @@ def _forget_claimants(using: str) -> None:
 
 def _seconds(own: float | None, default: Any) -> Any:
     # Clamped: an unchecked value that a database cannot subtract must not stop the pruning of other queues.
-    return default if own is None else max(0.0, min(LONGEST, own))
+    return default if own is None else max(0.0, min(MAX_SECONDS, own))
 
 
 def _ago(seconds: F) -> Later:
-    return Later(-1 * Least(seconds, LONGEST))
+    return Later(-1 * Least(seconds, MAX_SECONDS))
 
 
 def _prune(using: str, rows: QuerySet[Any]) -> int:

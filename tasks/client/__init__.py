@@ -31,9 +31,9 @@ from typing import Any
 # Relative, so that a copy of the folder works under any name.
 from .consuming import ConsumerLoop, beat_after
 
-LONGEST_PAUSE = 10.0
+MAX_PAUSE = 10.0
 # The most claims that one request ends, and the most characters of an error.
-MOST_ENDED, MOST_TOLD = 1000, 8000
+MAX_ENDED, MAX_TOLD = 1000, 8000
 
 
 class ApiError(Exception):
@@ -128,7 +128,7 @@ class Client:
     def resolve_many(self, queue: str, results: dict["HttpClaim", Any]) -> list["HttpClaim"]:
         """Complete claims of one queue, each with its result; return those that were lost.
 
-        One request ends up to ``MOST_ENDED`` claims. Requests are retried: the server repeats its first answer.
+        One request ends up to ``MAX_ENDED`` claims. Requests are retried: the server repeats its first answer.
         """
         return self._end_many(queue, "resolve", "result", results)
 
@@ -225,8 +225,8 @@ class Client:
     def _end_many(self, queue: str, how: str, name: str, values: dict["HttpClaim", Any]) -> list["HttpClaim"]:
         """End claims in parts, each with its value under this name; return those that were lost."""
         lost, claims = [], list(values)
-        for start in range(0, len(claims), MOST_ENDED):
-            part = claims[start : start + MOST_ENDED]
+        for start in range(0, len(claims), MAX_ENDED):
+            part = claims[start : start + MAX_ENDED]
             ends = [{"task": claim.task["id"], "token": claim._token, name: values[claim]} for claim in part]
             until = min(claim._until for claim in part)
             path = f"queues/{_quote(queue)}/claims/{how}"
@@ -268,13 +268,13 @@ class Client:
         again = method == "GET" if again is None else again
         for tried in itertools.count():
             sent = time.monotonic()
-            pause = min(LONGEST_PAUSE, 0.2 * 2 ** min(tried, 10)) * random.uniform(0.5, 1.0)
+            pause = min(MAX_PAUSE, 0.2 * 2 ** min(tried, 10)) * random.uniform(0.5, 1.0)
             try:
                 return self._once(method, path, body, timeout or self.timeout), sent
             except _Later as later:
                 if self._is_last(tried, until):
                     raise later.error from None
-                pause = max(pause, min(LONGEST_PAUSE, later.seconds))
+                pause = max(pause, min(MAX_PAUSE, later.seconds))
             except (Unreachable, _Unavailable):
                 if not again or self._is_last(tried, until):
                     raise
@@ -374,7 +374,7 @@ class HttpClaim:
     def fail(self, error: BaseException | str) -> None:
         """End the attempt as failed, with the error; of an exception with its traceback."""
         told = error if isinstance(error, str) else "".join(traceback.format_exception(error))
-        self._end("fail", error=_sendable(told[-MOST_TOLD:]))
+        self._end("fail", error=_sendable(told[-MAX_TOLD:]))
 
     def cancel(self, reason: str = "") -> None:
         """Cancel the task: it need not be done at all."""

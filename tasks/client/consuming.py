@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 logger = logging.getLogger("tasks.consume")
 
-SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
+MIN_PAUSE, MAX_PAUSE = 0.2, 10.0
 # The parts of a lease after which a heartbeat is sent by default, and at the latest.
 USUAL, LATEST = 1 / 3, 2 / 3
 # The least seconds from a heartbeat that failed to the next.
@@ -168,7 +168,7 @@ class ConsumerLoop(Loop):
         """Sleep, but not much longer than until the loop is stopped."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
-            time.sleep(min(left, SHORTEST_PAUSE))
+            time.sleep(min(left, MIN_PAUSE))
             if self.stopped:
                 return
 
@@ -201,23 +201,23 @@ class ConsumerLoop(Loop):
                     self._call(claim, *(("release", LEFT) if claim is begun else ("hand_back",)))
                 self._is_over = True
                 self._changed.set()
-                thread.join(LONGEST_PAUSE)
+                thread.join(MAX_PAUSE)
 
     def _next_claims(self) -> list[Any]:
         """Return claims once there are some, and nothing once the loop is stopped."""
-        pause = SHORTEST_PAUSE
+        pause = MIN_PAUSE
         while not self.stopped:
             began = time.monotonic()
             try:
                 if found := self.take():
                     return found
                 # A server that does not wait is not asked all the time.
-                pause = SHORTEST_PAUSE
+                pause = MIN_PAUSE
                 self.pause(began + 2 * pause - time.monotonic())
             except self.passing_errors as error:
                 self._tell("tasks.consumer_claim_failed", error=error)
                 self.recover()
-                pause = min(LONGEST_PAUSE, 2 * pause)
+                pause = min(MAX_PAUSE, 2 * pause)
                 self.pause(pause * random.uniform(0.5, 1.0))
         return []
 
@@ -253,7 +253,7 @@ class ConsumerLoop(Loop):
             except self.passing_errors as error:
                 self._tell("tasks.consumer_call_failed", claim, error)
                 self.recover()
-                time.sleep(SHORTEST_PAUSE)
+                time.sleep(MIN_PAUSE)
         if not claim.ended:
             self._tell("tasks.consumer_claim_lost", claim)
         return None

@@ -22,7 +22,7 @@ from tasks.queue.rules import queue_name_problem
 from tasks.rows.queues import home
 from tasks.sharding.task_ids import database_of, in_order
 
-MOST_QUEUES, MOST_LETTERS, MOST_NAMED = 1000, 10_000, 1000
+MAX_QUEUES, MAX_LETTERS, MAX_NAMED = 1000, 10_000, 1000
 HEADS = ["queue", "waiting", "oldest", "later", "running", "dead", "workers", "paused"]
 LETTER_HEADS = ["task", "queue", "action", "attempts", "errored", "the last error"]
 
@@ -35,7 +35,7 @@ def named(name: str) -> Any:
     queue = queues.filter(name=name).annotate(read_at=Now()).first()
     if queue is not None:
         return queue
-    close = get_close_matches(name, queues.order_by("name").values_list("name", flat=True)[:MOST_QUEUES], 1)
+    close = get_close_matches(name, queues.order_by("name").values_list("name", flat=True)[:MAX_QUEUES], 1)
     hint = f"did you mean {close[0]}?" if close else "see tasks queues"
     raise BadInput(f"there is no queue {name!r}; {hint}")
 
@@ -81,7 +81,7 @@ def list_queues(options: dict[str, Any]) -> Answer:
     """List all queues or the named ones, each with the counts of its tasks."""
     using = home()
     rows: QuerySet[Queue] = QuerySet(Queue, using=using).annotate(read_at=Now())
-    found = [named(name) for name in options["names"]] or list(rows.order_by("name")[:MOST_QUEUES])
+    found = [named(name) for name in options["names"]] or list(rows.order_by("name")[:MAX_QUEUES])
     here = figures_of([queue for queue in found if not queue.databases], using)
     elsewhere = figures_by_database(queue for queue in found if queue.databases)
     data = []
@@ -106,8 +106,8 @@ def _queue_row(told: dict[str, Any]) -> list[str]:
 def list_dead(options: dict[str, Any]) -> Answer:
     """List dead letters, the latest first within each database."""
     limit = options["limit"]
-    if not 0 < limit <= MOST_LETTERS:
-        raise BadInput(f"--limit {limit} must be from 1 to {MOST_LETTERS:,}")
+    if not 0 < limit <= MAX_LETTERS:
+        raise BadInput(f"--limit {limit} must be from 1 to {MAX_LETTERS:,}")
     queues = [named(options["queue"])] if options["queue"] else None
     data: list[dict[str, Any]] = []
     for alias in _databases(queues):
@@ -216,8 +216,8 @@ def _databases(queues: Iterable[Any] | None) -> list[str]:
 
 def _rows_of(ids: list[int]) -> list[Any]:
     """Return querysets of tasks by their numbers, one for each database."""
-    if len(ids) > MOST_NAMED:
-        raise BadInput(f"{len(ids):,} are too many; name at most {MOST_NAMED:,} tasks at once")
+    if len(ids) > MAX_NAMED:
+        raise BadInput(f"{len(ids):,} are too many; name at most {MAX_NAMED:,} tasks at once")
     by_alias: dict[str, list[int]] = defaultdict(list)
     for pk in ids:
         alias = database_of(pk) if 0 < pk < 1 << 63 else None

@@ -13,7 +13,7 @@ from tasks.datetimes import aware
 from tasks.rows.queues import home
 from tasks.schedules.schedules import Schedule, ScheduleQuerySet
 
-MOST = 1000
+MAX_SCHEDULES = 1000
 HEADS = ["schedule", "timetable", "next", "last fired", "ticks", "dropped", "status"]
 DONE = {"run": "will fire now", "pause": "paused", "resume": "resumed"}
 
@@ -46,11 +46,11 @@ def schedules(options: dict[str, Any]) -> Answer:
             )
     count = _change(rows, change) if change else 0
     found: QuerySet[Any] = rows.annotate(read_at=Now()).order_by("name", "entity")
-    listed = list(found[: MOST + 1])
-    data = [_as_json(schedule) for schedule in listed[:MOST]]
+    listed = list(found[: MAX_SCHEDULES + 1])
+    data = [_as_json(schedule) for schedule in listed[:MAX_SCHEDULES]]
     lines = [f"{count:,} {'schedule' if count == 1 else 'schedules'} {DONE[change]}."] if change else []
-    lines += table(HEADS, map(_row, listed[:MOST])) if listed else ["There are no schedules."]
-    return Answer(data, lines + [f"There are more than {MOST:,}; name some."] * (len(listed) > MOST))
+    lines += table(HEADS, map(_row, listed[:MAX_SCHEDULES])) if listed else ["There are no schedules."]
+    return Answer(data, lines + [f"There are more than {MAX_SCHEDULES:,}; name some."] * (len(listed) > MAX_SCHEDULES))
 
 
 def _change(rows: ScheduleQuerySet, change: str) -> int:

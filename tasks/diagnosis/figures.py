@@ -17,7 +17,7 @@ from tasks.queue.expressions import CountOf, FirstOf, for_each
 from tasks.sharding.replicas import rest
 
 # Waiting tasks are counted up to this number in each queue, the others up to it in all queues together.
-MOST = 10_000
+MAX_COUNTED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def figures_of(queues: Iterable[Any], using: str) -> dict[Any, Figures]:
     dead = _grouped(resting.filter(state="errored", whole=None))
     return {
         pk: Figures(
-            bounded_count(min(waiting, MOST), waiting > MOST),
+            bounded_count(min(waiting, MAX_COUNTED), waiting > MAX_COUNTED),
             (now - since).total_seconds() if since else None,
             bounded_count(later[0][pk], later[1]),
             bounded_count(running[0][pk], running[1]),
@@ -83,7 +83,7 @@ def figures_of(queues: Iterable[Any], using: str) -> dict[Any, Figures]:
 
 def _waiting(pks: list[Any], using: str) -> Any:
     def figures(queue: OuterRef | int) -> list[Combinable]:
-        line = waiting_in(queue, MOST + 1)
+        line = waiting_in(queue, MAX_COUNTED + 1)
         return [CountOf(line), FirstOf(line), Now()]
 
     return for_each(QuerySet(Queue, using=using), pks, figures)
@@ -96,18 +96,18 @@ def waiting_in(queue: OuterRef | int, limit: int) -> QuerySet[Task, dict[str, An
 
 
 def lines(pks: list[Any], using: str) -> dict[Any, tuple[int, datetime | None]]:
-    """Return, by queue, how many tasks wait, up to one more than ``MOST``, and since when the first in line does."""
+    """Return, by queue, how many tasks wait, up to one more than ``MAX_COUNTED``, and since when the first does."""
 
     def figures(queue: OuterRef | int) -> list[Combinable]:
-        return [CountOf(waiting_in(queue, MOST + 1)), Subquery(waiting_in(queue, 1))]
+        return [CountOf(waiting_in(queue, MAX_COUNTED + 1)), Subquery(waiting_in(queue, 1))]
 
     return {pk: (count, since) for pk, count, since in for_each(QuerySet(Queue, using=using), pks, figures)}
 
 
 def _grouped(rows: QuerySet[Any]) -> tuple[Counter[Any], bool]:
     """Return the counts by queue, and whether counting stopped at the limit."""
-    found = list(rows.order_by().values_list("queue", flat=True)[: MOST + 1])
-    return Counter(found[:MOST]), len(found) > MOST
+    found = list(rows.order_by().values_list("queue", flat=True)[: MAX_COUNTED + 1])
+    return Counter(found[:MAX_COUNTED]), len(found) > MAX_COUNTED
 
 
 def bounded_count(count: int, more: bool) -> str:

@@ -10,12 +10,12 @@ from django.db.models import Q, QuerySet
 
 from stator.graph.durations import seconds_of, span
 from stator.models import AdminAction, Now, Problem, Survey
-from tasks.diagnosis.figures import MOST, bounded_count, lines
+from tasks.diagnosis.figures import MAX_COUNTED, bounded_count, lines
 from tasks.diagnosis.schedules import late_schedules, publishes_nothing
 from tasks.models import Queue, Task
 
 # Queues that are named, and paused queues that are read.
-SHOWN, MOST_QUEUES = 20, 200
+SHOWN, MAX_QUEUES = 20, 200
 
 
 def paused(survey: Survey) -> Iterator[Problem]:
@@ -23,13 +23,13 @@ def paused(survey: Survey) -> Iterator[Problem]:
     using = survey.using
     is_paused = (Q(publish_paused=True) | Q(claim_paused=True)) & (Q(pause_until=None) | Q(pause_until__gt=Now()))
     queues: QuerySet[Queue] = QuerySet(Queue, using=using).filter(is_paused)
-    found = list(queues.annotate(read_at=Now()).order_by("name")[: MOST_QUEUES + 1])
+    found = list(queues.annotate(read_at=Now()).order_by("name")[: MAX_QUEUES + 1])
     waits = lines([queue.pk for queue in found[:SHOWN]], using)
     late = _late_ticks(using) if any(queue.publishing_paused for queue in found[:SHOWN]) else {}
     for queue in found[:SHOWN]:
         yield _of_pause(queue, *waits.get(queue.pk, (0, None)), late.get(queue.pk, []))
     if len(found) > SHOWN:
-        count, more = min(len(found), MOST_QUEUES) - SHOWN, len(found) > MOST_QUEUES
+        count, more = min(len(found), MAX_QUEUES) - SHOWN, len(found) > MAX_QUEUES
         yield Problem(
             "", f"{bounded_count(count, more)} more queues are paused", where="tasks.Queue", model="tasks.queue",
             count=count, more=more, actions=(AdminAction("List", "tasks.queue"),), command="manage.py tasks queues",
@@ -49,7 +49,7 @@ def _late_ticks(using: str) -> dict[int, list[float]]:
 def _of_pause(queue: Any, waiting: int, first: datetime | None, late: list[float]) -> Problem:
     behind = waiting if queue.claiming_paused else 0
     seconds = seconds_of(queue.read_at - first) if first is not None and behind else None
-    count, more = min(behind, MOST), behind > MOST
+    count, more = min(behind, MAX_COUNTED), behind > MAX_COUNTED
     waits = f"; {bounded_count(count, more)} {'waits' if behind == 1 else 'wait'}" if behind else ""
     waits += f", the first for {span(seconds)}" if seconds is not None else ""
     if late:
@@ -67,10 +67,10 @@ def dead_letters(survey: Survey) -> Iterator[Problem]:
     """Find queues with dead letters, those with most of them first."""
     tasks: QuerySet[Task] = QuerySet(Task, using=survey.using)
     resting = tasks.filter(state="errored", state_ready=False, state_claim=None, whole=None).order_by()
-    dead = list(resting.values_list("pk", "queue", "state_changed")[: MOST + 1])
-    more = len(dead) > MOST
+    dead = list(resting.values_list("pk", "queue", "state_changed")[: MAX_COUNTED + 1])
+    more = len(dead) > MAX_COUNTED
     by_queue: dict[int, list[datetime]] = defaultdict(list)
-    for _, queue, changed in dead[:MOST]:
+    for _, queue, changed in dead[:MAX_COUNTED]:
         by_queue[queue].append(changed)
     worst = sorted(by_queue, key=lambda pk: -len(by_queue[pk]))
     queues: QuerySet[Queue] = QuerySet(Queue, using=survey.using).filter(pk__in=worst[:SHOWN])

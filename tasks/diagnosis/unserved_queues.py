@@ -20,7 +20,7 @@ from tasks.rows.tasks import names_nobody
 FIRST = 500
 
 # The most queues with ready tasks to examine, by name, and the most for which a reason is given.
-MOST_QUEUES, MOST_TOLD = 200, 20
+MAX_QUEUES, MAX_TOLD = 200, 20
 
 # In one sum, an unserved task counts as 1, and a task that only named workers serve as this.
 NAMED_ONLY = 1_000_000
@@ -37,7 +37,7 @@ def unserved(survey: Survey) -> Iterator[Problem]:
     Queues whose claims are paused are left out. It takes four statements, and a few for each problem.
     """
     tasks = task_rows(survey.using)
-    services = services_of(list(_with_ready(tasks)[:MOST_QUEUES]), survey.using)
+    services = services_of(list(_with_ready(tasks)[:MAX_QUEUES]), survey.using)
     found = conditions(services, survey.using)
     if not found:
         return
@@ -46,7 +46,7 @@ def unserved(survey: Survey) -> Iterator[Problem]:
     counts = _counts(services, tasks, trouble, named_only)
     groups = [(service, count, trouble, False) for service, count, _ in counts if count]
     groups += [(service, count, named_only, True) for service, _, count in counts if count]
-    for group in groups[:MOST_TOLD]:
+    for group in groups[:MAX_TOLD]:
         yield _problem(tasks, *group)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from django.db.models import F
 
 from stator.models import Problem, Survey, Version, Worker, differing
-from tasks.queue.serving import LABEL, MOST_PROCESSES, registered
+from tasks.queue.serving import LABEL, MAX_PROCESSES, registered
 
 # Names of actions; those for one queue also name that queue.
 Names = tuple[str, ...]
@@ -17,7 +17,7 @@ def versions(survey: Survey) -> Iterator[Problem]:
     """Find that not all processes have the same actions. One statement."""
     groups: dict[Names, list[str]] = defaultdict(list)
     live = Worker.objects.using(survey.using).live().order_by("-started", "pk")
-    rows = live.values_list("host", "pid", "models", F("published__tasks__actions"))[:MOST_PROCESSES]
+    rows = live.values_list("host", "pid", "models", F("published__tasks__actions"))[:MAX_PROCESSES]
     for host, pid, models, actions in rows:
         # A process with very many actions publishes none.
         if LABEL in models and isinstance(actions, dict):

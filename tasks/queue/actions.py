@@ -15,13 +15,13 @@ from tasks.exceptions import ActionNotAllowed, UnknownAction
 from tasks.failures import NoHandler
 from tasks.rows.queues import QueueRow
 
-MOST_LISTED, MOST_NAMED = 1000, 5
+MAX_LISTED, MAX_NAMED = 1000, 5
 
 
 def problem(names: object) -> str:
     """Return what is wrong with a list of actions, as one sentence; empty if it is valid."""
-    if not isinstance(names, list) or len(names) > MOST_LISTED:
-        return f'must be a list of at most {MOST_LISTED} names of actions, such as ["resize"]'
+    if not isinstance(names, list) or len(names) > MAX_LISTED:
+        return f'must be a list of at most {MAX_LISTED} names of actions, such as ["resize"]'
     for name in names:
         if isinstance(name, str) and name.startswith(DJANGO):
             return f"{name!r:.80} is a task of Django's framework, which HTTP cannot publish; list a @tasks.action"
@@ -82,7 +82,7 @@ def _remedy(name: str, queue: str) -> str:
     if close := get_close_matches(name, known_actions(queue), 1):
         return f"did you mean {close[0]!r}?"
     if others := sorted(registry.get(name, {})):
-        shown = ", ".join(others[:MOST_NAMED]) + (", ..." if len(others) > MOST_NAMED else "")
+        shown = ", ".join(others[:MAX_NAMED]) + (", ..." if len(others) > MAX_NAMED else "")
         return f"it is registered for other queues: {shown}"
     return "register it with @tasks.action"
 

@@ -12,8 +12,8 @@ from asgiref.sync import sync_to_async
 from django.db import InterfaceError, OperationalError, connections, transaction
 
 from stator.exceptions import Fail, LeaseLost, passable
-from tasks.client.consuming import LEFT, LONGEST_PAUSE, SHORTEST_PAUSE, ConsumerLoop, Loop, StopSignals
-from tasks.conf import LONGEST
+from stator.graph.backoff import MAX_SECONDS
+from tasks.client.consuming import LEFT, MAX_PAUSE, MIN_PAUSE, ConsumerLoop, Loop, StopSignals
 from tasks.exceptions import ShardUnavailable, TaskError
 from tasks.messages import Json
 from tasks.queue import claiming
@@ -21,7 +21,7 @@ from tasks.queue.waiting import AsyncWake, auntil_some, until_some
 from tasks.rows.queues import QueueRow
 
 # Seconds after which a waiting loop asks for tasks again, so that its worker counts as live.
-LONGEST_WAIT = 20.0
+MAX_WAIT = 20.0
 
 LOST = (LeaseLost,)
 PASSING = (OperationalError, InterfaceError, ShardUnavailable)
@@ -74,7 +74,7 @@ class QueueLoop(ConsumerLoop):
     ) -> None:
         super().__init__(**options)
         wanted: dict[str, Any] = {"worker": worker, "limit": limit, "lease": lease, "metadata": metadata}
-        self.take = partial(claim, queue, LONGEST_WAIT, **wanted, stopped=lambda: self.stopped)
+        self.take = partial(claim, queue, MAX_WAIT, **wanted, stopped=lambda: self.stopped)
 
     def recover(self) -> None:
         """Close the connections of this thread that are broken."""
@@ -156,25 +156,25 @@ class AsyncQueueLoop(Loop):
 
     async def _next_claims(self) -> list[Any]:
         """Return claims once there are some, or an empty list once the loop is stopped."""
-        pause = SHORTEST_PAUSE
+        pause = MIN_PAUSE
         while not self.stopped:
             try:
                 if found := await self._whole(self._waited()):
                     return found
-                pause = SHORTEST_PAUSE
+                pause = MIN_PAUSE
             except self.passing_errors as error:
                 self._tell("tasks.consumer_claim_failed", error=error)
                 await sync_to_async(_close_unusable)()
-                pause = min(LONGEST_PAUSE, 2 * pause)
+                pause = min(MAX_PAUSE, 2 * pause)
                 await self._pause(pause)
         return []
 
     async def _waited(self) -> list[Any]:
-        await sync_to_async(_check_wait)(self._queue, LONGEST_WAIT)
+        await sync_to_async(_check_wait)(self._queue, MAX_WAIT)
         if found := await self._take():
             return found
         wait = partial(auntil_some, woken=self._woken, stopped=lambda: self.stopped)
-        return (await wait(self._take, self._queue, LONGEST_WAIT))[0]
+        return (await wait(self._take, self._queue, MAX_WAIT))[0]
 
     async def _whole(self, taking: Any) -> list[Any]:
         """Await claims. If this task is cancelled, the claiming thread goes on, so keep its claims for hand-back."""
@@ -238,7 +238,7 @@ class AsyncQueueLoop(Loop):
             except self.passing_errors as error:
                 self._tell("tasks.consumer_call_failed", held, error)
                 await sync_to_async(_close_unusable)()
-                await asyncio.sleep(SHORTEST_PAUSE)
+                await asyncio.sleep(MIN_PAUSE)
         if not held.ended:
             self._tell("tasks.consumer_claim_lost", held)
         return None
@@ -278,8 +278,8 @@ def _close_unusable() -> None:
 
 def _check_wait(queue: QueueRow, wait: float) -> None:
     """Raise ``TaskError`` for a wait that is not a duration, or inside a transaction, which would keep its locks."""
-    if isinstance(wait, bool) or not isinstance(wait, int | float) or not 0 <= wait <= LONGEST:
-        raise TaskError(f"wait={wait!r} must be a number of seconds from 0 to {LONGEST:.0f}")
+    if isinstance(wait, bool) or not isinstance(wait, int | float) or not 0 <= wait <= MAX_SECONDS:
+        raise TaskError(f"wait={wait!r} must be a number of seconds from 0 to {MAX_SECONDS:.0f}")
     if not wait:
         return
     try:

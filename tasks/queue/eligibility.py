@@ -31,9 +31,10 @@ from django.db.models.functions import Coalesce, Least
 from django.db.models.lookups import Exact
 
 from stator.capabilities import capabilities_of
+from stator.graph.backoff import MAX_SECONDS
 from stator.statements import Parameter
 from tasks.actions.registry import longest_timeouts
-from tasks.conf import LONGEST, Settings, lease_of_process, load_settings
+from tasks.conf import Settings, lease_of_process, load_settings
 from tasks.queue.expressions import Names, is_any
 from tasks.rows.clock import Later
 from tasks.rows.tables import queue_rows, run_rows
@@ -205,7 +206,7 @@ def value_is_held(rows: Rows) -> Any:
 def lease_end(lease: Lease, longest: float, settings: Settings, queue: Any) -> Any:
     """Return the end of a claim that is made now: after its lease, but not after the task's timeout."""
     wanted = effective("lease", settings.LEASE, queue) if lease is None else _given(lease)
-    timeout = effective("timeout", LONGEST if settings.TIMEOUT is None else settings.TIMEOUT, queue)
+    timeout = effective("timeout", MAX_SECONDS if settings.TIMEOUT is None else settings.TIMEOUT, queue)
     return Later(Least(wanted, timeout, Value(longest)))
 
 
@@ -220,7 +221,7 @@ def lease_end_in_process(usual: float, since: Combinable) -> Expression:
     """
     queues = queue_rows()
     # The timeout of an action comes before that of its queue.
-    usually = _of_queue("timeout", LONGEST if load_settings().TIMEOUT is None else load_settings().TIMEOUT, queues)
+    usually = _of_queue("timeout", MAX_SECONDS if load_settings().TIMEOUT is None else load_settings().TIMEOUT, queues)
     by_action = [When(action=name, then=Value(most)) for name, most in longest_timeouts().items()]
     timeout = Coalesce(F("timeout"), Case(*by_action, default=usually))
     ends = Later(timeout + Value(TO_RECORD), since=since)
@@ -234,7 +235,7 @@ def renewed_end(lease: Lease, longest: float, settings: Settings, queues: Rows, 
     """
     usual = _of_queue("lease", settings.LEASE, queues)
     wanted = Coalesce(Subquery(run.values("lease")[:1]), usual) if lease is None else _given(lease)
-    timeout = _of_queue("timeout", LONGEST if settings.TIMEOUT is None else settings.TIMEOUT, queues)
+    timeout = _of_queue("timeout", MAX_SECONDS if settings.TIMEOUT is None else settings.TIMEOUT, queues)
     return Least(Later(Least(wanted, Value(longest))), Later(timeout, since=F("state_attempted")))
 
 

@@ -174,21 +174,21 @@ def _in_line(row: TaskRow, rows: QuerySet[Any], reason: Any) -> Any:
     same = Q(nobody__lt=nobody) | Q(nobody=nobody, pk__lt=row.pk)
     line = rows.filter(queue=row.queue_id, state="pending", state_ready=True, state_claim=None)
     sooner = line.alias(nobody=names_nobody()).filter(Q(priority__lt=row.priority) | Q(same, priority=row.priority))
-    ahead, of = sooner.order_by().values("pk")[: MOST_AHEAD + 1].count(), f"queue {row.queue.name}"
-    if ahead > MOST_AHEAD:
+    ahead, of = sooner.order_by().values("pk")[: MAX_AHEAD + 1].count(), f"queue {row.queue.name}"
+    if ahead > MAX_AHEAD:
         return replace(
-            reason, sentence=f"Ready, with more than {MOST_AHEAD:,} tasks of {of} before it.",
-            numbers={"more_than": MOST_AHEAD},
+            reason, sentence=f"Ready, with more than {MAX_AHEAD:,} tasks of {of} before it.",
+            numbers={"more_than": MAX_AHEAD},
         )  # fmt: skip
     told = f"with {ahead:,} {'task' if ahead == 1 else 'tasks'} of {of} before it" if ahead else f"next in line of {of}"
-    others = max(0, reason.numbers.get("ahead", MOST_AHEAD) - ahead)
+    others = max(0, reason.numbers.get("ahead", MAX_AHEAD) - ahead)
     # Named workers claim from one queue; processes take the most urgent task of all queues that they serve.
     more = f", but {others:,} of other queues are more urgent" if others else ""
     return replace(reason, sentence=f"Ready, {told}{more}.", numbers={"ahead": ahead, "others": others})
 
 
 # The most tasks that are counted before another one; as many as the framework counts.
-MOST_AHEAD = 1000
+MAX_AHEAD = 1000
 
 # The reasons of an object that a worker will claim in its turn; without a worker they do not apply.
 IN_LINE = ("no_worker", "crashed", "at_limit", "in_line", "due")

@@ -11,7 +11,7 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import QuerySet
 
-from tasks.conf import LONGEST
+from stator.graph.backoff import MAX_SECONDS
 from tasks.datetimes import moment_problem, stored
 from tasks.exceptions import TaskError
 from tasks.messages import Json
@@ -230,7 +230,7 @@ class Queue(QueueRow):
 
         A new pause replaces the previous one. Running tasks may finish.
         """
-        if seconds is not None and not 0 < seconds <= LONGEST:
+        if seconds is not None and not 0 < seconds <= MAX_SECONDS:
             raise TaskError(f"seconds={seconds!r} must be a number above 0 and below a hundred years, or None")
         if found := moment_problem(until):
             raise TaskError(f"until={until} {found}")

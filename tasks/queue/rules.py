@@ -4,9 +4,9 @@ from typing import Any
 
 from django.core.validators import RegexValidator
 
+from stator.graph.backoff import MAX_SECONDS
 from stator.models import field_of
-from tasks.actions.registry import MOST_TRIES
-from tasks.conf import LONGEST
+from tasks.actions.registry import MAX_TRIES
 from tasks.messages import METADATA_NAME_RULE, is_metadata_name
 from tasks.queue import actions as queue_actions
 from tasks.rows.queues import QueueRow
@@ -22,7 +22,7 @@ NAME_LENGTH = 100
 TERMINAL = ("completed", "canceled", "errored")
 
 # The largest values that every database stores.
-MOST = {"max_attempts": MOST_TRIES, "worker_retries": 32_767}
+MAX_VALUES = {"max_attempts": MAX_TRIES, "worker_retries": 32_767}
 
 # Durations in seconds, with the least value of each.
 SECONDS = {"lease": 0.05, "timeout": 0.05, "invisible_for": 0.0, "retention": 0.0, "failed_retention": 0.0}
@@ -50,9 +50,9 @@ def problems(queue: QueueRow) -> dict[str, str]:
     found = {}
     for name, least in SECONDS.items():
         value = _number(queue, name)
-        if value is not None and not least <= value <= LONGEST:
-            found[name] = f"must be a number of seconds from {least:g} to {LONGEST:.0f}, or empty"
-    for name, most in MOST.items():
+        if value is not None and not least <= value <= MAX_SECONDS:
+            found[name] = f"must be a number of seconds from {least:g} to {MAX_SECONDS:.0f}, or empty"
+    for name, most in MAX_VALUES.items():
         least = 1 if name == "max_attempts" else 0
         if (count := _number(queue, name)) is not None and not least <= count <= most:
             found[name] = f"must be a whole number from {least} to {most:,}"

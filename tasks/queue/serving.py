@@ -15,16 +15,16 @@ from stator.signals import on_heartbeat
 from tasks.actions.registry import registry
 from tasks.conf import DJANGO
 from tasks.queue.eligibility import has_metadata
-from tasks.rows.claimants import CLAIMANT_ALIVE, MOST_CLAIMANTS, Claimant
+from tasks.rows.claimants import CLAIMANT_ALIVE, MAX_CLAIMANTS, Claimant
 from tasks.rows.queues import QueueRow
 from tasks.rows.tasks import TaskRow
 
 # The most actions that a process publishes. A process with more publishes none, and counts as having any action.
-MOST_ACTIONS, MOST_CHARACTERS = 500, 20_000
-MOST_PUBLISHED_QUEUES = 100
+MAX_ACTIONS, MAX_CHARACTERS = 500, 20_000
+MAX_PUBLISHED_QUEUES = 100
 
 # The most worker processes that are read, the latest first.
-MOST_PROCESSES = 1000
+MAX_PROCESSES = 1000
 
 LABEL = "tasks.task"
 
@@ -39,12 +39,12 @@ def _publish(sender: Any, **kwargs: object) -> dict[str, Any]:
     actions = registered()
     sizes = [len(queue) + len(name) for queue, names in actions.items() for name in names]
     published: dict[str, Any] = {}
-    if len(sizes) <= MOST_ACTIONS and sum(sizes) <= MOST_CHARACTERS:
+    if len(sizes) <= MAX_ACTIONS and sum(sizes) <= MAX_CHARACTERS:
         published["actions"] = actions
     if metadata := getattr(sender, "metadata", None):
         published["metadata"] = dict(metadata)
     queues = sorted(getattr(sender, "queues", ()))
-    if len(queues) <= MOST_PUBLISHED_QUEUES:
+    if len(queues) <= MAX_PUBLISHED_QUEUES:
         published["queues"] = queues or None
     return {"tasks": published}
 
@@ -159,14 +159,14 @@ def services_of(queues: list[Any], using: str) -> list[Service]:
 def processes_in(using: str) -> tuple[Process, ...]:
     """Return the live worker processes that work on tasks in a database."""
     live = Worker.objects.using(using).live().order_by("-started", "pk")
-    rows = live.values_list("pk", "name", "models", "published")[:MOST_PROCESSES]
+    rows = live.values_list("pk", "name", "models", "published")[:MAX_PROCESSES]
     return tuple(Process.of(name or pk, published) for pk, name, models, published in rows if LABEL in models)
 
 
 def _asked(rows: QuerySet[Claimant]) -> dict[Any, dict[str, float]]:
     found: dict[Any, dict[str, float]] = defaultdict(dict)
     latest = rows.annotate(read_at=Now()).order_by("-seen", "pk").values_list("queue", "worker", "seen", "read_at")
-    for queue, worker, seen, now in latest[:MOST_CLAIMANTS]:
+    for queue, worker, seen, now in latest[:MAX_CLAIMANTS]:
         found[queue][worker] = seconds_of(now - seen)
     return found
 

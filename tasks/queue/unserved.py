@@ -23,10 +23,10 @@ from tasks.rows.tasks import TaskRow
 NAMED = 5
 
 # Of many tasks, those that every live worker has had are found only if at most this many workers are live.
-MOST_JUDGED = 10
+MAX_JUDGED = 10
 
 # The most queues whose tasks are examined, by name.
-MOST_QUEUES = 1000
+MAX_QUEUES = 1000
 
 # The codes that mean that a task waits for a worker that does not run, the most decisive first.
 TROUBLE = ("no_eligible_worker", "no_named_worker", "queue_unserved", "action_unserved", "no_worker")
@@ -165,7 +165,7 @@ def _is_of_programs(service: Service, *, here: bool) -> bool:
 def reasons(using: str) -> dict[str, Q]:
     """Return the conditions of waiting tasks by the code of their reason, the most decisive first."""
     queues = queue_rows(using)
-    found = list(queues.order_by("name")[:MOST_QUEUES])
+    found = list(queues.order_by("name")[:MAX_QUEUES])
     paused = [queue.pk for queue in found if queue.claiming_paused]
     held = {"claim_paused": Q(state="pending", queue__in=paused)} if paused else {}
     return held | conditions(services_of(found, using), using)
@@ -216,7 +216,7 @@ def _conditions(service: Service, rows: QuerySet[Any]) -> dict[str, Q]:
 
 def _rejected(service: Service, live: list[tuple[str, bool]], rows: QuerySet[Any]) -> Q:
     """Return the condition that each of the live workers has had a task or is not in its ``worker_ids``."""
-    if len(live) > MOST_JUDGED:
+    if len(live) > MAX_JUDGED:
         return Q(pk__in=[])
     tried = Q(state_attempts__gt=0) | ~Q(whole=None) | ~Q(worker_ids=[])
     each = [

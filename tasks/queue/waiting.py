@@ -31,7 +31,7 @@ POLL_INTERVAL = 0.2
 LONG_PAUSE = 1.0
 # Seconds between two tries of one claim. It may be woken by tasks that it may not claim: with other metadata, or with
 # an exclusive value of which a task runs.
-SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 0.4
+MIN_PAUSE, MAX_PAUSE = 0.05, 0.4
 # Seconds after which a waiting claim checks whether it was stopped. A signal handler cannot wake it, because the thread
 # that it interrupts may hold the lock of the event.
 STOP_INTERVAL = 0.2
@@ -148,7 +148,7 @@ def until_some(
     found: Some = []
     woken = threading.Event()
     began = tried = time.monotonic()
-    end, pause = began + seconds, SHORTEST_PAUSE
+    end, pause = began + seconds, MIN_PAUSE
     with waiters.join(queue, woken.set, most):
         while not found and (left := end - time.monotonic()) > 0 and not stopped():
             before_wait()
@@ -158,7 +158,7 @@ def until_some(
                 found = attempt()
                 if not found:
                     time.sleep(max(0.0, min(pause, end - time.monotonic())))
-                    pause = min(LONGEST_PAUSE, 2 * pause)
+                    pause = min(MAX_PAUSE, 2 * pause)
     return found, tried - began
 
 
@@ -197,7 +197,7 @@ async def auntil_some(
     found: Some = []
     woken = woken or AsyncWake()
     began = tried = time.monotonic()
-    end, pause = began + seconds, SHORTEST_PAUSE
+    end, pause = began + seconds, MIN_PAUSE
     with waiters.join(queue, woken.set, most):
         while not found and (left := end - time.monotonic()) > 0 and not stopped():
             if not await woken.wait(left) or stopped():
@@ -206,7 +206,7 @@ async def auntil_some(
             found = await attempt()
             if not found:
                 await asyncio.sleep(max(0.0, min(pause, end - time.monotonic())))
-                pause = min(LONGEST_PAUSE, 2 * pause)
+                pause = min(MAX_PAUSE, 2 * pause)
     return found, tried - began
 
 

@@ -6,7 +6,7 @@ from stator.models import MomentField, Now
 
 # A named worker that has not asked for work for this many seconds counts as gone.
 CLAIMANT_ALIVE = 60.0
-MOST_CLAIMANTS = 1000
+MAX_CLAIMANTS = 1000
 
 # Seconds between two updates of when a worker last asked for work.
 SEEN_EVERY = 10.0

@@ -9,7 +9,7 @@ from django.utils import timezone
 from stator.models import MomentField, Now
 from tasks.datetimes import stored
 from tasks.exceptions import TaskError
-from tasks.rows.claimants import CLAIMANT_ALIVE, MOST_CLAIMANTS, SEEN_EVERY, Claimant
+from tasks.rows.claimants import CLAIMANT_ALIVE, MAX_CLAIMANTS, SEEN_EVERY, Claimant
 from tasks.rows.clock import Later
 from tasks.rows.tables import queue_rows
 
@@ -152,7 +152,7 @@ class QueueRow(models.Model):
     def live_workers(self) -> list[str]:
         """Return the names of workers that asked for work within the last minute, sorted."""
         seen = Claimant.objects.using(self._state.db).filter(queue=self.pk, seen__gt=Later(-CLAIMANT_ALIVE))
-        return list(seen.order_by("worker").values_list("worker", flat=True)[:MOST_CLAIMANTS])
+        return list(seen.order_by("worker").values_list("worker", flat=True)[:MAX_CLAIMANTS])
 
     @property
     def _row(self) -> QuerySet[Self]:

@@ -12,7 +12,7 @@ from django.conf import settings
 from tasks.schedules.timetable import ONE, Timetable
 
 # The longest name of an entity that a schedule stores.
-MOST_ENTITY = 200
+MAX_ENTITY = 200
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
@@ -94,9 +94,9 @@ def periodic(
     has the name.
     """
     entities = (entity,) if isinstance(entity, str) else tuple(dict.fromkeys(entity or ()))
-    if not entities or not all(isinstance(each, str) and len(each) <= MOST_ENTITY for each in entities):
+    if not entities or not all(isinstance(each, str) and len(each) <= MAX_ENTITY for each in entities):
         raise ValueError(
-            f"@periodic: entity={entity!r:.80} must be a text of up to {MOST_ENTITY} characters, or a list of them"
+            f"@periodic: entity={entity!r:.80} must be a text of up to {MAX_ENTITY} characters, or a list of them"
         )
 
     def register(function: Function) -> Function:

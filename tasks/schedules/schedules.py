@@ -9,9 +9,9 @@ from django.db.models import F, Q, QuerySet
 
 from stator.exceptions import TryAgainLater
 from stator.graph import State, StateGraph
-from stator.graph.backoff import Backoff
+from stator.graph.backoff import MAX_SECONDS, Backoff
 from stator.models import MomentField, Now, StateField, StatorModel
-from tasks.conf import DJANGO, LONGEST, Settings, load_settings, read_settings
+from tasks.conf import DJANGO, Settings, load_settings, read_settings
 from tasks.datetimes import moment_problem
 from tasks.exceptions import TaskError, UnknownAction
 from tasks.messages import BIGINT, exclusive_value, message_of
@@ -267,7 +267,7 @@ class Schedule(StatorModel):
         named = {name: getattr(self, name) for name in ("action", "data", "priority", "timeout", "max_attempts")}
         for name, value in {**named, "metadata": metadata, "task_key": self.task_key_of(BIGINT)}.items():
             try:
-                message_of({"action": "any", "key" if name == "task_key" else name: value}, settings, LONGEST)
+                message_of({"action": "any", "key" if name == "task_key" else name: value}, settings, MAX_SECONDS)
                 if name == "metadata" and (key := self._exclusive_key()):
                     exclusive_value(key, metadata)
             except TaskError as refused:

@@ -19,10 +19,10 @@ from stator.graph.options import is_number
 MISSED_AFTER = 60.0
 
 # Missed ticks of a cron expression are counted up to this number; further ones are skipped without a count.
-MOST_COUNTED = 10_000
-MOST_IN_TWO_DAYS = 2 * 86400
+MAX_COUNTED = 10_000
+MAX_IN_TWO_DAYS = 2 * 86400
 
-LONGEST_PERIOD = 10 * 366 * 86400.0
+MAX_PERIOD = 10 * 366 * 86400.0
 SAMPLE = datetime(2024, 1, 1, tzinfo=UTC)
 
 SKIP, ONE, ALL = "skip", "one", "all"
@@ -71,7 +71,7 @@ class Timetable:
         found = _zone_problems(self.zone) or (_cron_problems(self.cron, self.zone) if self.cron else {})
         if (self.period is None) == (not self.cron):
             return {"period": "a schedule has either a period or a cron expression"}
-        if self.period is not None and not (is_number(self.period) and 0 < self.period <= LONGEST_PERIOD):
+        if self.period is not None and not (is_number(self.period) and 0 < self.period <= MAX_PERIOD):
             return {"period": f"period={self.period!r} must be a number of seconds above 0 and at most ten years"}
         if not (is_number(self.jitter) and self.jitter >= 0):
             return {**found, "jitter": f"jitter={self.jitter!r} must be a number of seconds, at least 0"}
@@ -85,7 +85,7 @@ class Timetable:
             return self.period
         moments = list(_matches(self.cron, self.zone, SAMPLE, 10))
         gaps = [(later - earlier).total_seconds() for earlier, later in pairwise(moments)]
-        return min(gaps, default=LONGEST_PERIOD)
+        return min(gaps, default=MAX_PERIOD)
 
     def first(self, now: datetime, chance: random.Random) -> Planned | None:
         """Return the first tick of a schedule that is planned now; None if there is none."""
@@ -115,7 +115,7 @@ class Timetable:
             passed = max(0, (end - tick.nominal) // self._step)
             return tick.shifted(tick.nominal + passed * self._step), passed
         nominal, passed = tick.nominal, 0
-        for moment in _matches(self.cron, self.zone, nominal, MOST_COUNTED):
+        for moment in _matches(self.cron, self.zone, nominal, MAX_COUNTED):
             if moment > end:
                 return tick.shifted(nominal), passed
             nominal, passed = moment, passed + 1
@@ -225,7 +225,7 @@ def _last_match(cron: str, zone: str, earliest: datetime, moment: datetime) -> d
     before = CronSim(cron, moment.astimezone(ZoneInfo(zone)) - timedelta(days=1), reverse=True)
     start = next((match.astimezone(UTC) for match in before), earliest)
     latest = max(start, earliest)
-    for match in _matches(cron, zone, latest, MOST_IN_TWO_DAYS):
+    for match in _matches(cron, zone, latest, MAX_IN_TWO_DAYS):
         if match > moment:
             break
         latest = match

@@ -12,7 +12,7 @@ from tasks.rows.queues import QueueRow, home
 from tasks.rows.tasks import Shard
 
 # Task numbers stay below 2**53, the largest integer that every JSON reader keeps exact.
-BITS, MOST = 48, 31
+BITS, MAX_NUMBER = 48, 31
 
 # Moves the counter forward, never back: no number is given twice.
 SET_COUNTER = """
@@ -40,7 +40,7 @@ def database_of(pk: int) -> str | None:
     """Return the database of a task with this number; None if there is none."""
     if pk >> BITS == 0:
         return home()
-    shard = _shards().filter(number=pk >> BITS).first() if pk >> BITS <= MOST else None
+    shard = _shards().filter(number=pk >> BITS).first() if pk >> BITS <= MAX_NUMBER else None
     return shard.alias if shard and shard.alias in connections else None
 
 
@@ -87,12 +87,12 @@ def _count_from(first: int, queue: QueueRow, using: str) -> None:
 
 def _number(alias: str) -> int:
     """Return the number of a database; assign the next one if it has none."""
-    for _ in range(MOST):
+    for _ in range(MAX_NUMBER):
         if found := _shards().filter(alias=alias).first():
             return int(found.number)
         number = (_shards().aggregate(last=Max("number"))["last"] or 0) + 1
-        if number > MOST:
-            raise TaskError(f"{MOST} databases have numbers of tasks already; there are none left for {alias!r}")
+        if number > MAX_NUMBER:
+            raise TaskError(f"{MAX_NUMBER} databases have numbers of tasks already; there are none left for {alias!r}")
         # Another process may take this number first.
         _shards().bulk_create([_shards().model(number=number, alias=alias)], ignore_conflicts=True)
     raise AssertionError("a number is found, or there are none left")

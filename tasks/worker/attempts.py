@@ -59,7 +59,7 @@ UNKNOWN = Backoff(base=120.0)
 
 # Seconds for which a queue's row is cached, within which changes reach running workers; and the most cached queues.
 QUEUE_CACHE = 5.0
-MOST_QUEUES = 1000
+MAX_QUEUES = 1000
 
 # Seconds after its timeout at which the framework abandons an attempt that ignores cancellation.
 GRACE = 5.0
@@ -432,7 +432,7 @@ async def _queue_of(task: TaskRow) -> Any:
 
 
 async def _load_queue(task: TaskRow, cached: dict[Any, _Queue]) -> Any:
-    if len(cached) >= MOST_QUEUES:
+    if len(cached) >= MAX_QUEUES:
         cached.clear()
     loaded = asyncio.Event()
     cached[task.queue_id] = loading = _Queue(loaded=loaded)

@@ -16,7 +16,7 @@ from tests.situations import Situation, fill, inject
 from tests.stator.making import raw
 from tests.testapp.operators import Letter, Parcel
 
-MOST_CLICKS = 5
+MAX_CLICKS = 5
 SERVED = (
     *(f"testapp.{name}" for name in ("Parcel", "Letter", "Visitor", "Build", "Rollout")), "tasks.Task",
     "tasks.Schedule",
@@ -34,7 +34,7 @@ class Walk:
 
     def click(self, selector: str) -> None:
         self.clicks += 1
-        assert self.clicks <= MOST_CLICKS, self.situation.name
+        assert self.clicks <= MAX_CLICKS, self.situation.name
         self.browser.click(selector)
 
     def reads(self, selector: str, words: str) -> None:

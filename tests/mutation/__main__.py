@@ -24,7 +24,7 @@ from tests.servers.postgres import PostgresError, temporary_server
 ROOT = Path(__file__).parent.parent.parent
 
 # The least part of the mutants that tests have to notice.
-LEAST = 0.95
+MIN_KILLED = 0.95
 
 # Seconds for the tests of one mutant; a mutant that makes them hang is noticed.
 PATIENCE = 45
@@ -194,7 +194,7 @@ def judge(results: list[Result]) -> int:
         f"{counts[KILLED]} of {len(results)} killed ({part:.1%}), {counts[SURVIVED]} survived, {counts[ERROR]} errors"
     )
     unexplained = any(result.outcome == SURVIVED and not result.mutant.survives for result in results)
-    return int(part < LEAST or unexplained or counts[ERROR] > 0)
+    return int(part < MIN_KILLED or unexplained or counts[ERROR] > 0)
 
 
 def chosen(word: str, database: str) -> list[Mutant]:

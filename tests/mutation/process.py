@@ -219,7 +219,7 @@ MUTANTS = [
     Mutant(
         "claims go on however far behind",
         RECORDER,
-        "most = MOST_BATCHES * self._size",
+        "most = MAX_BATCHES * self._size",
         "most = 10**9",
         in_recorder("is_behind_while_several_batches_wait_or_are_being_written"),
     ),

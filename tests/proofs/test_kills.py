@@ -19,7 +19,7 @@ WORKERS, KILLS = 3, size(100, 2)
 # Of each model so many are not done when workers are killed.
 BUSY = 40
 # Of every five kills one comes while the workers start, and four while they work.
-STARTING, LONGEST_START, LONGEST_WORK = 0.2, 1.5, 2.5
+STARTING, MAX_START, MAX_WORK = 0.2, 1.5, 2.5
 # No object is put into quarantine, which would be an end of its own.
 MANY = 100_000
 
@@ -38,10 +38,10 @@ def left():
 def wait_for_the_moment(workers, choice):
     """Wait until workers may be killed: a while after they were started, or after one of them began to work."""
     if choice.random() < STARTING:
-        Event().wait(choice.uniform(0, LONGEST_START))
+        Event().wait(choice.uniform(0, MAX_START))
         return
     workers.until(lambda: any(workers.starts(worker).exists() for worker in workers.alive.values()))
-    Event().wait(choice.uniform(0, LONGEST_WORK))
+    Event().wait(choice.uniform(0, MAX_WORK))
 
 
 def test_every_object_is_done_though_all_workers_are_killed_again_and_again(proof, watch, fleet):

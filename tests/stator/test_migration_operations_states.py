@@ -166,7 +166,7 @@ class Preferred:
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize(("times", "moved"), [(1, True), (migration_operations.TRIES, False)])
 def test_batch_that_lost_to_workers_is_written_again(times, moved, monkeypatch):
-    monkeypatch.setattr(migration_operations, "LONGEST_PAUSE", 0.0)
+    monkeypatch.setattr(migration_operations, "MAX_PAUSE", 0.0)
     put_in("older")
     with connection.execute_wrapper(Preferred(times)):
         if moved:

@@ -303,5 +303,5 @@ def test_no_more_is_attempted_than_can_soon_be_recorded(monkeypatch):
     monkeypatch.setattr(recorder, "record", late)
     worker.run()
     # So many outcomes may wait; what was claimed before they did is attempted as well.
-    assert claimed[-1] <= 10 * recorder.MOST_BATCHES + 20 + 10
+    assert claimed[-1] <= 10 * recorder.MAX_BATCHES + 20 + 10
     assert not Line.objects.exclude(state="last").exists()

@@ -7,7 +7,7 @@ from django.db import connection
 from django.db.models import CharField, F, Q, QuerySet, TextField, Value
 from django.db.models.functions import Concat
 
-from stator.statements import MOST_CACHED, Parameter, Statement, StatementCache, selecting, updating
+from stator.statements import MAX_CACHED, Parameter, Statement, StatementCache, selecting, updating
 from tasks.models import Run, Task
 from tests.tasks.making import make_queue
 
@@ -75,6 +75,6 @@ def test_statement_of_a_shape_is_built_once_and_their_number_is_bounded():
 
     assert kept.get(("a", 1), make) is kept.get(("a", 1), make)
     assert kept.get(("a", 2), make) == Statement("2")
-    for number in range(MOST_CACHED):
+    for number in range(MAX_CACHED):
         kept.get(number, make)
-    assert len(kept._statements) <= MOST_CACHED
+    assert len(kept._statements) <= MAX_CACHED

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from stator.exceptions import Fail, TryAgainLater
 from stator.graph import State, StateGraph
-from stator.graph.backoff import LONGEST
+from stator.graph.backoff import MAX_SECONDS
 from stator.graph.outcomes import Moved, Released, Waiting, resolve
 from stator.testing import check_graph
 from stator.testing_graph import certain, walks
@@ -158,7 +158,7 @@ class TestBackoff:
     def test_limit_is_asked_for_where_errors_are_endless(self) -> None:
         asked = []
         check_graph(backing_off(lambda errors: asked.append(errors) or 0), max_examples=1)
-        assert max(asked) == certain.MOST_ERRORS
+        assert max(asked) == certain.MAX_ERRORS
 
 
 # Each in place of stator.graph.outcomes.resolve; wrong in one way.
@@ -192,7 +192,7 @@ def loses_errors(state: State, result: Any, **given: Any) -> Any:
 
 def waits_for_ever(state: State, result: Any, **given: Any) -> Any:
     outcome = resolve(state, result, **given)
-    return Waiting(LONGEST * 2, outcome.failure) if isinstance(outcome, Waiting) else outcome
+    return Waiting(MAX_SECONDS * 2, outcome.failure) if isinstance(outcome, Waiting) else outcome
 
 
 def hurries(state: State, result: Any, **given: Any) -> Any:
@@ -217,7 +217,7 @@ def breaks(state: State, result: Any, **given: Any) -> Any:
         (retries_for_ever, "Errand.new: Fail must lead to failed, but gave Waiting("),
         (never_times_out, "must lead to slow, but gave Waiting("),
         (loses_errors, "must wait as an error, but gave Waiting("),
-        (waits_for_ever, f"waits {LONGEST * 2} s; it must be from 0 to"),
+        (waits_for_ever, f"waits {MAX_SECONDS * 2} s; it must be from 0 to"),
         (hurries, "waits -1 s; it must be from 0 to"),
         (releases, "None must wait, but gave Released("),
         (breaks, "cannot be resolved: ZeroDivisionError: division by zero"),

@@ -55,7 +55,7 @@ FROM pg_replication_slots WHERE restart_lsn IS NOT NULL ORDER BY kept DESC LIMIT
 
 
 # Bytes of PostgreSQL's own default, and the part of all connections that leaves room for one more worker or deployment.
-FEW_BUFFERS, MOST_USED = 128 << 20, 0.8
+FEW_BUFFERS, MAX_USED = 128 << 20, 0.8
 
 # The connections are those of all databases; every role may see their number.
 SETTINGS = """
@@ -75,7 +75,7 @@ def server(alias: str, models: list[type[StatorModel]]) -> Problem:
     remedies = []
     if buffers < FEW_BUFFERS:
         remedies.append("set shared_buffers to a quarter of the server's memory")
-    if used > MOST_USED * most:
+    if used > MAX_USED * most:
         remedies.append("raise max_connections, or start fewer workers or threads (THREADS), or use a pooler")
     return Problem("server", "; ".join(found), remedy="; ".join(remedies), level=WARNING if remedies else OK)
 

@@ -24,7 +24,7 @@ from tasks.queue.consumers import Consumer, Verb
 from tasks.queue.rules import queue_name_problem
 from tasks.sharding.replicas import difference, mirror_all, problem, spread
 
-MOST_LISTED = 10_000
+MAX_LISTED = 10_000
 COUNTS = {"waiting": "waiting", "later": "due later", "running": "running", "dead": "dead letters"}
 
 
@@ -137,7 +137,7 @@ def _create(options: dict[str, Any]) -> Answer:
 
 
 def _list(options: object) -> Answer:
-    consumers = Consumer.objects.prefetch_related("queues").order_by("name")[:MOST_LISTED]
+    consumers = Consumer.objects.prefetch_related("queues").order_by("name")[:MAX_LISTED]
     data = [_as_json(consumer) for consumer in consumers]
     return Answer(data, [_line(one) for one in data] or ["There are no consumers; create one with: tasks token create"])
 

@@ -7,7 +7,7 @@ import pytest
 
 from examples.codeindex import scan as module
 from examples.codeindex.content import fingerprint_of
-from examples.codeindex.scan import LONGEST_PATH, Scan, scan
+from examples.codeindex.scan import MAX_PATH, Scan, scan
 
 
 def plant(root: Path, *paths: str) -> None:
@@ -59,10 +59,10 @@ def test_names_that_are_no_text_are_told_apart(tmp_path: Path, name: bytes) -> N
 
 def test_a_path_that_fits_no_column_is_told_apart(tmp_path: Path) -> None:
     directory = "d" * 200
-    plant(tmp_path, f"{directory}/{'e' * (LONGEST_PATH - 204)}.py", f"{directory}/{'f' * (LONGEST_PATH - 203)}.py")
+    plant(tmp_path, f"{directory}/{'e' * (MAX_PATH - 204)}.py", f"{directory}/{'f' * (MAX_PATH - 203)}.py")
     result = scan(str(tmp_path))
-    assert [len(path) for path in result.files] == [LONGEST_PATH]
-    assert [len(path) for path in result.unnameable] == [LONGEST_PATH + 1]
+    assert [len(path) for path in result.files] == [MAX_PATH]
+    assert [len(path) for path in result.unnameable] == [MAX_PATH + 1]
 
 
 def test_a_directory_that_cannot_be_listed_covers_nothing_below_it(

@@ -32,7 +32,7 @@ from tests.servers.user import (
 # Of the embedded server. Another one keeps the defaults that its users have.
 OPTIONS = {"max_connections": 200, "shared_buffers": "256MB"}
 # The path of a unix socket has at most 107 bytes (103 on some systems), of which the socket's name takes 15.
-LONGEST_DIRECTORY = 85
+MAX_DIRECTORY = 85
 PATIENCE = 60
 PASSWORD_FILE = "password"
 NO_PROCESS = 2**31 - 1
@@ -172,7 +172,7 @@ class Server:
         (self.given_dir / "moved-to").unlink(missing_ok=True)
         if any(self.given_dir.iterdir()):
             raise PostgresError(f"{self.given_dir} holds other files; name a new or an empty directory")
-        if len(str(self.given_dir)) > LONGEST_DIRECTORY or not open_to_server(self.given_dir):
+        if len(str(self.given_dir)) > MAX_DIRECTORY or not open_to_server(self.given_dir):
             (self.given_dir / "moved-to").write_text(tempfile.mkdtemp(prefix="stator-postgres-", dir=open_place()))
         give_to_server(self.data_dir)
         if self.primary:

@@ -13,7 +13,7 @@ from django.utils import timezone
 from stator.admin.overview import MODELS
 from stator.models import Depth, History, Pause, Report, StatorModel, Stats, Worker
 from stator.rows.meta import managed
-from stator.rows.pauses import MOST_OBJECTS
+from stator.rows.pauses import MAX_OBJECTS
 from tests.queries import statements, unbounded
 from tests.stator.admin.requests import LIST
 from tests.stator.making import ago, raw
@@ -187,6 +187,6 @@ def test_confirmation_takes_a_fixed_number_of_statements(
     keys = list(raw(Parcel).values_list("pk", flat=True))
     assert count_of(ask) == number
     fill(MANY)
-    keys = list(raw(Parcel).values_list("pk", flat=True)[:MOST_OBJECTS])
+    keys = list(raw(Parcel).values_list("pk", flat=True)[:MAX_OBJECTS])
     # As in the list, for the act is done to what is in it.
     assert count_of(ask) == number + 1

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db
 
 
 def test_graph_of_very_many_states_is_not_drawn(viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graphs, "MOST_STATES", 4)
+    monkeypatch.setattr(graphs, "MAX_STATES", 4)
     text = viewer.get(PARCELS).content.decode()
     assert "too many states for a picture" in text
     assert 'class="stator-graph"' not in text

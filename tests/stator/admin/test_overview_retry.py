@@ -34,7 +34,7 @@ class TestRetry:
     def test_ends_at_the_most_of_one_request_and_says_so(
         self, operator: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(module, "MOST_RETRIED", 2)
+        monkeypatch.setattr(module, "MAX_RETRIED", 2)
         for _ in range(3):
             failing()
         assert "repeat it for the rest" in said(operator.get(retry(operator).url))

@@ -13,7 +13,7 @@ from tests.testapp.faults import Effect
 from tests.testapp.harmed import Booking, BookingGraph
 
 # More than an atomic attempt sends before it calls its handler.
-MOST = 4
+MAX_STATEMENTS = 4
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_error_of_the_database_says_that_the_attempt_did_not_begin(error, longes
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("nth", range(MOST))
+@pytest.mark.parametrize("nth", range(MAX_STATEMENTS))
 def test_no_statement_before_an_atomic_handler_costs_an_attempt(monkeypatch, nth):
     booking = put(Booking, state_failures=2)
     operations = operations_of(Booking)

@@ -97,7 +97,7 @@ def test_row_that_a_chore_is_refused_is_passed_over_told_of_and_left_alone(make,
         clock[0] += refusals.LEFT_ALONE + 1
         assert chore(operations) == 0
         assert len(warnings_of(caplog)) == 2
-    clock[0] += refusals.LONGEST
+    clock[0] += refusals.MAX_SECONDS
     assert chore(operations) == 1
 
 
@@ -154,7 +154,7 @@ def test_refused_rows_at_the_head_keep_no_others_from_their_turn(make, monkeypat
 
 
 def test_what_is_remembered_is_bounded(monkeypatch):
-    monkeypatch.setattr(refusals, "MOST", 3)
+    monkeypatch.setattr(refusals, "MAX_REMEMBERED", 3)
     found = refusals.Refusals("testapp.step")
     for pk in range(9):
         found.note("settle", pk, IntegrityError("no"))

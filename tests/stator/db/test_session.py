@@ -166,7 +166,7 @@ def test_statement_that_cannot_be_prepared_is_sent_as_it_is(operations):
 
 
 def test_no_more_than_so_many_are_prepared(operations, monkeypatch):
-    monkeypatch.setattr(session, "MOST_PREPARED", 2)
+    monkeypatch.setattr(session, "MAX_PREPARED", 2)
     for number in range(4):
         for _ in range(USES + 1):
             assert operations.fetch(f"SELECT %s + {number}", [1], often=True) == [(1 + number,)]

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from stator.exceptions import AttemptTimedOut, Fail, NotBegun, TryAgainLater
-from stator.graph.backoff import LONGEST, Backoff
+from stator.graph.backoff import MAX_SECONDS, Backoff
 from stator.graph.graphs import State, StateGraph
 from stator.graph.outcomes import Moved, Released, Waiting, resolve
 from tests.testapp.basic import StepGraph
@@ -100,7 +100,7 @@ CASES = [
     ("later, at once", idle, TryAgainLater(after=0), 0, 0, 0, ""),
     ("later, in the past", idle, TryAgainLater(after=-5), 0, 0, 0, ""),
     ("later after errors", tried, TryAgainLater(after=5), 99, 0, 5, ""),
-    ("later than databases can count", idle, TryAgainLater(after=1e300), 0, 0, LONGEST, ""),
+    ("later than databases can count", idle, TryAgainLater(after=1e300), 0, 0, MAX_SECONDS, ""),
     ("None near the timeout", timed, None, 0, 970, 30, ""),
     ("None past the timeout", timed, None, 0, 1000, "overdue", ""),
     ("later near the timeout", timed, TryAgainLater(after=500), 0, 990, 10, ""),

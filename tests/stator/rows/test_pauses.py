@@ -6,7 +6,7 @@ from stator.db import chores
 from stator.db.probe import look
 from stator.graph.outcomes import Moved
 from stator.models import History, Pause
-from stator.rows.pauses import MOST_OBJECTS, is_paused_by_name, pause_objects, resume_objects
+from stator.rows.pauses import MAX_OBJECTS, is_paused_by_name, pause_objects, resume_objects
 from stator.runner import StatorRunner
 from stator.worker.lanes import lanes_of
 from tasks.models import Task
@@ -234,9 +234,9 @@ def test_resuming_objects_leaves_other_pauses_alone():
 
 
 def test_pause_that_would_name_too_many_objects_is_refused():
-    with pytest.raises(ValueError, match=f"names at most {MOST_OBJECTS} objects"):
-        pause_objects(Errand, "default", list(range(MOST_OBJECTS + 1)), **OWN)
-    pause_objects(UuidKeyed, "default", [put(UuidKeyed).pk for _ in range(MOST_OBJECTS)], **OWN)
+    with pytest.raises(ValueError, match=f"names at most {MAX_OBJECTS} objects"):
+        pause_objects(Errand, "default", list(range(MAX_OBJECTS + 1)), **OWN)
+    pause_objects(UuidKeyed, "default", [put(UuidKeyed).pk for _ in range(MAX_OBJECTS)], **OWN)
 
 
 def test_paused_state_is_not_claimed_and_the_others_are(operations):

@@ -146,7 +146,7 @@ async def test_outcomes_of_a_locked_model_are_written_soon_after_without_being_a
 @on_loop
 async def test_is_behind_while_several_batches_wait_or_are_being_written(writing):
     writing = writing(size=2)
-    writing.add(*[DONE] * (2 * module.MOST_BATCHES - 1))
+    writing.add(*[DONE] * (2 * module.MAX_BATCHES - 1))
     assert not writing.recorder.is_behind(FakeOperations())
     writing.add(DONE)
     assert writing.recorder.is_behind(FakeOperations())

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from stator.conf import Settings
-from stator.worker.room import AHEAD, MOST_AHEAD, SHORT, Room
+from stator.worker.room import AHEAD, MAX_AHEAD, SHORT, Room
 
 
 def room_of(**settings):
@@ -32,7 +32,7 @@ def test_one_slow_attempt_counts_at_once_and_short_ones_bit_by_bit():
     room.took("app.model", True, 0.0)
     assert room.ahead("app.model", True, 10) == 0
     make_short(room)
-    assert room.ahead("app.model", True, 10) == 10 * MOST_AHEAD
+    assert room.ahead("app.model", True, 10) == 10 * MAX_AHEAD
     room.took("app.model", True, AHEAD / 2)
     assert room.ahead("app.model", True, 10) == 20
     room.took("app.model", True, 0.09)
@@ -63,10 +63,10 @@ def test_threads_take_places_and_those_on_the_loop_take_them_from_threads():
 def test_short_attempts_in_threads_are_claimed_ahead_of_all_that_are_not_stuck():
     room = room_of(THREADS=3)
     make_short(room, is_async=False)
-    assert room.rows("app.model", False, 1, 0) == 3 * (1 + MOST_AHEAD)
+    assert room.rows("app.model", False, 1, 0) == 3 * (1 + MAX_AHEAD)
     room.stuck.add(1)
-    assert room.rows("app.model", False, 1, 0) == 2 * (1 + MOST_AHEAD)
-    room.threaded = room.ahead_of_threads = 2 * (1 + MOST_AHEAD) - 1
+    assert room.rows("app.model", False, 1, 0) == 2 * (1 + MAX_AHEAD)
+    room.threaded = room.ahead_of_threads = 2 * (1 + MAX_AHEAD) - 1
     assert room.rows("app.model", False, 1, 0) == 0
     assert room.rows("app.slow", False, 1, 0) == 0
     room.thread_freed = time.monotonic() + 60

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 ERRORS = [StopIteration, StopAsyncIteration, GeneratorExit, asyncio.CancelledError, KeyboardInterrupt, SystemExit]
 # Seconds after which a worker that hangs is stopped, and its objects are not done.
-LONGEST = 20
+MAX_SECONDS = 20
 
 
 def handler(state, model, name, *, is_async=False):
@@ -122,7 +122,7 @@ def test_it_ends_no_worker_and_harms_no_other_object(monkeypatch, deeds, place, 
     rows = [place.model.objects.create(state=place.state) for _ in range(3)]
     place.harmed = rows[1].pk
     place(monkeypatch, fail)
-    summary = work(place.model, run_for=LONGEST)
+    summary = work(place.model, run_for=MAX_SECONDS)
     assert summary.ended == "idle"
     monkeypatch.undo()
     found = dict(place.model.objects.values_list("pk", "state"))
@@ -145,6 +145,6 @@ def test_receiver_that_prepares_the_project_ends_the_worker_with_its_error(monke
     Deed.objects.create(deed="")
     receive(monkeypatch, getattr(signals, name), fail)
     with pytest.raises(Exception, match="odd") as raised:
-        work(Deed, run_for=LONGEST)
+        work(Deed, run_for=MAX_SECONDS)
     assert error in (type(raised.value), type(raised.value.__cause__))
     assert not Deed.objects.filter(state_claim__isnull=False).exists()

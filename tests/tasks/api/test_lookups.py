@@ -16,7 +16,7 @@ __all__ = ["count"]
 pytestmark = pytest.mark.django_db(transaction=True)
 
 # For each request: on PostgreSQL, on SQLite, and on MariaDB, where a claim finds rows before it locks them.
-MOST = {
+MAX_LOOKUPS = {
     "publish": (2, 6, 6), "claim": (2, 10, 11), "heartbeat": (2, 6, 6), "verify": (2, 2, 2), "resolve": (2, 13, 13),
     "fail": (2, 17, 17), "release": (2, 16, 16), "hand back": (2, 12, 12),
 }  # fmt: skip
@@ -78,7 +78,7 @@ def test_statements_of_a_cycle_are_few(count, ask, warm):
         Task.objects.filter(state="pending").cancel()
     column = ["postgresql", "sqlite", "mysql"].index(connection.vendor)
     taken = {name: len(statements) for name, statements in found.items()}
-    assert taken == {name: most[column] for name, most in MOST.items()}, found
+    assert taken == {name: most[column] for name, most in MAX_LOOKUPS.items()}, found
 
 
 def test_answer_to_an_end_is_the_task_as_it_is_stored(call, ask, warm):

@@ -64,7 +64,7 @@ class TestQueues:
         assert call("DELETE", "queues/encode", None, given)[0] == 404
 
     def test_with_tasks_it_is_deleted_only_if_that_is_asked_for(self, call, queue, monkeypatch):
-        monkeypatch.setattr(queues, "MOST_DELETED", 3)
+        monkeypatch.setattr(queues, "MAX_DELETED", 3)
         given = token()
         queue.publish_many([{"action": "resize"}] * 4)
         status, found = call("DELETE", "queues/encode", None, given)

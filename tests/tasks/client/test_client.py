@@ -246,7 +246,7 @@ def test_addresses_are_of_http(base_url):
 
 
 def test_many_claims_are_ended_by_thousands_and_tried_again(client, server, pauses, monkeypatch):
-    monkeypatch.setattr(module, "MOST_ENDED", 2)
+    monkeypatch.setattr(module, "MAX_ENDED", 2)
     claims = [HttpClaim(client, {"task": {"id": pk}, "attempt": 1, "lease": 30, "token": f"t{pk}"}) for pk in (1, 2, 3)]
     outcomes = [[(1, "completed"), (2, "lease_lost")], [(3, "completed")]]
     script = [(200, {"results": [{"task": pk, "outcome": told} for pk, told in part]}, {}) for part in outcomes]

@@ -98,7 +98,7 @@ def test_dead_letters_of_a_queue_are_requeued_at_a_pace(queue, monkeypatch):
     for _ in range(3):
         make_task(queue, "errored")
     make_task(make_queue("mail"), "errored")
-    monkeypatch.setattr("tasks.querysets.MOST", 2)
+    monkeypatch.setattr("tasks.querysets.MAX_TASKS", 2)
     text = run("requeue", "--queue", "encode", "--per-minute", 1)
     assert text.startswith("2 of queue encode requeued; the last is due at ")
     assert text.endswith("; there are more: repeat the command after these are done.\n")

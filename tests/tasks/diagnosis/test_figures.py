@@ -24,7 +24,7 @@ def test_each_status_is_counted_in_its_queue(queue):
 
 
 def test_counts_end_at_a_bound_and_say_so(queue, monkeypatch):
-    monkeypatch.setattr(module, "MOST", 2)
+    monkeypatch.setattr(module, "MAX_COUNTED", 2)
     for _ in range(4):
         queue.publish("resize")
         queue.publish("resize", invisible_for=60)

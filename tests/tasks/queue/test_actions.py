@@ -7,7 +7,7 @@ import pytest
 from tasks.conf import DJANGO
 from tasks.exceptions import ActionNotAllowed, UnknownAction
 from tasks.queue.actions import (
-    MOST_LISTED,
+    MAX_LISTED,
     may_be_published_over_http,
     problem,
     refuse_over_http,
@@ -25,7 +25,7 @@ def queue_of(*listed, elsewhere=False):
     ("names", "told"),
     [
         ("resize", "must be a list of at most 1000 names"),
-        (["a"] * (MOST_LISTED + 1), "must be a list of at most 1000 names"),
+        (["a"] * (MAX_LISTED + 1), "must be a list of at most 1000 names"),
         ([f"{DJANGO}app.tasks.add"], "is a task of Django's framework"),
         ([3], "3 is not the name of an action"),
         (["with space"], "'with space' is not the name of an action"),

@@ -26,7 +26,7 @@ def test_process_publishes_its_actions_and_its_queues(worker_process, queue):
 
 
 def test_process_with_too_many_actions_may_have_any(queue, monkeypatch):
-    monkeypatch.setattr("tasks.queue.serving.MOST_ACTIONS", 1)
+    monkeypatch.setattr("tasks.queue.serving.MAX_ACTIONS", 1)
     Worker.objects.create(
         id="1" * 12, host="h", pid=1, version="1", models=["tasks.task"], database="default",
         published=published_by(object()),

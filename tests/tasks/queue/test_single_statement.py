@@ -19,7 +19,7 @@ __all__ = ["count"]
 pytestmark = pytest.mark.django_db(transaction=True)
 
 # For each operation: on PostgreSQL, on SQLite, and on MariaDB, where a claim finds rows before it locks them.
-MOST = {
+MAX_LOOKUPS = {
     "publish": (1, 5, 5), "claim": (1, 9, 10), "heartbeat": (1, 5, 5), "resolve": (1, 12, 12),
     "hand_back": (1, 9, 9), "release": (1, 13, 13), "fail": (1, 14, 14), "claim after them": (1, 14, 15),
     "claim by metadata": (1, 9, 9),
@@ -67,7 +67,7 @@ def test_statements_of_a_cycle_are_few(count, warm_queue: Queue):
     column = ["postgresql", "sqlite", "mysql"].index(connection.vendor)
     taken = {name: len(statements) for name, statements in found.items()}
     # Equal, so that whoever lowers one notes it.
-    assert taken == {name: most[column] for name, most in MOST.items()}, found
+    assert taken == {name: most[column] for name, most in MAX_LOOKUPS.items()}, found
 
 
 @pytest.mark.postgresql

@@ -5,7 +5,7 @@ from django.db import transaction
 
 from tasks.exceptions import TaskError
 from tasks.models import Task
-from tasks.sharding.task_ids import BITS, MOST, database_of, number_from
+from tasks.sharding.task_ids import BITS, MAX_NUMBER, database_of, number_from
 from tests.stator.making import raw
 from tests.tasks.making import claim_one, make_queue
 from tests.tasks.sharding.databases import BOTH, copy_of, publish_into
@@ -19,7 +19,7 @@ class TestNumbers:
         assert here.pk < 1 << BITS < there.pk < 2 << BITS
         assert [database_of(pk) for pk in (here.pk, there.pk)] == BOTH
         assert database_of(5 << BITS) is database_of(1 << 70) is None
-        assert (MOST + 1) << BITS <= 2**53
+        assert (MAX_NUMBER + 1) << BITS <= 2**53
 
     def test_numbers_never_go_back(self, queue):
         first = publish_into(queue, "other")

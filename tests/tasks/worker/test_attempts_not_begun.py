@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 # The most statements of an attempt that has a limit, a rate and receivers, before its action is called. Where a
 # transaction begins is one on SQLite alone.
-MOST = 14
+MAX_STATEMENTS = 14
 
 
 class Heard(Action):
@@ -39,12 +39,12 @@ def called(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 def test_all_statements_before_the_call_are_tried(monkeypatch: pytest.MonkeyPatch, called: list[bool]) -> None:
     publish()
     _, sent = attempt(claimed(), failing(monkeypatch, lambda number: False, lambda: not called))
-    assert 8 <= len(sent) <= MOST, sent
+    assert 8 <= len(sent) <= MAX_STATEMENTS, sent
     for table in ("tasks_queue", "tasks_actionslot", "tasks_actionrate"):
         assert any(table in statement for statement in sent)
 
 
-@pytest.mark.parametrize("nth", range(MOST))
+@pytest.mark.parametrize("nth", range(MAX_STATEMENTS))
 def test_none_of_them_costs_an_attempt(monkeypatch: pytest.MonkeyPatch, called: list[bool], nth: int) -> None:
     task = publish()
     outcome, sent = attempt(claimed(), failing(monkeypatch, lambda number: number == nth, lambda: not called))

@@ -38,7 +38,7 @@ def test_settings_of_the_server_are_told(crew_of_all):
     ("limit", "value", "remedy"),
     [
         ("FEW_BUFFERS", 1 << 50, "set shared_buffers"),
-        ("MOST_USED", 0.0, "raise max_connections, or start fewer workers"),
+        ("MAX_USED", 0.0, "raise max_connections, or start fewer workers"),
     ],
 )
 def test_setting_of_the_server_that_costs_is_a_warning(crew_of_all, monkeypatch, limit, value, remedy):
