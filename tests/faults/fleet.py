@@ -19,7 +19,7 @@ CROWDED = 3.0
 RECOVERY = REAP_INTERVAL + 1.0 + CROWDED
 
 # A worker that is left behind by a test run that was killed ends by itself.
-LONGEST_RUN = str((3600 if FULL else 900) + int(60 * float(os.environ.get("SOAK", "0"))))
+MAX_RUN = str((3600 if FULL else 900) + int(60 * float(os.environ.get("SOAK", "0"))))
 
 SETTINGS = {
     "STATOR_LEASE": str(LEASE),
@@ -53,9 +53,7 @@ class Fleet:
         name = f"worker{self.started}"
         self.started += 1
         given = {**self.variables, **{name: str(value) for name, value in variables.items()}}
-        worker = WorkerProcess(
-            *self.labels, "--json-logs", "--run-for", LONGEST_RUN, *options, **given, TESTAPP_ACTOR=name
-        )
+        worker = WorkerProcess(*self.labels, "--json-logs", "--run-for", MAX_RUN, *options, **given, TESTAPP_ACTOR=name)
         worker.name = name
         self.alive[name] = self._stack.enter_context(worker)
         self.everyone.append(worker)

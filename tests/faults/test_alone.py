@@ -18,7 +18,7 @@ from tests.testapp.faults import Bomb, Effect, Job, ThreadJob
 
 pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
 
-MOST = 3
+MAX_CRASHES = 3
 
 
 def suspect_of(model, **columns):
@@ -81,14 +81,14 @@ def test_object_that_ends_its_process_ends_two_workers_and_is_alone_the_third_ti
     workers.until(lambda: not ThreadJob.objects.exclude(state="done").exists())
     workers.stop()
 
-    assert Effect.objects.filter(object_pk=str(bomb.pk), note="segfault").count() == MOST
-    assert len(logged(worker, "stator.worker_died")) == MOST - 1
+    assert Effect.objects.filter(object_pk=str(bomb.pk), note="segfault").count() == MAX_CRASHES
+    assert len(logged(worker, "stator.worker_died")) == MAX_CRASHES - 1
     [died] = logged(worker, "stator.isolated_process_died")
     assert (died["pk"], died["exit_code"]) == (str(bomb.pk), -signal.SIGSEGV)
     history = watched.history(Bomb)
     # Some were beside it the second time as well, and none the third.
-    assert max(crashes_of(history, others).values()) <= MOST - 1
-    last = max(event.at for event in history.events if event.pk == str(bomb.pk) and event.new.attempts == MOST)
+    assert max(crashes_of(history, others).values()) <= MAX_CRASHES - 1
+    last = max(event.at for event in history.events if event.pk == str(bomb.pk) and event.new.attempts == MAX_CRASHES)
     reaped = [event.at for event in history.of(Kind.REAP)]
     assert sum(at >= last for at in reaped) == 1
     print(f"another model: {percentiles(waits_from_creation(watched.history(ThreadJob)))}")

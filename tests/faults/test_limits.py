@@ -15,7 +15,7 @@ from tests.testapp.harmed import Limited
 
 pytestmark = [pytest.mark.fault, pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
 
-MOST = 3
+MAX_RUNNING = 3
 # Objects that were lost with two workers in a row are run in a process of their own, which has to start first.
 SLACK = 1.0
 
@@ -54,20 +54,20 @@ def test_limit_holds_and_is_reached_again_when_workers_are_killed(watch, fleet, 
     killed = {}
 
     for _ in range(kills):
-        workers.until(lambda: running(but=killed) == MOST)
+        workers.until(lambda: running(but=killed) == MAX_RUNNING)
         victim = busiest(workers)
         workers.kill(victim.name)
         killed[f"{victim.name}:{victim.pid}"] = now()
         workers.start()
-    workers.until(lambda: running(but=killed) == MOST)
+    workers.until(lambda: running(but=killed) == MAX_RUNNING)
     Limited.objects.filter(state_claim=None).exclude(state="done").delete()
     workers.until(lambda: not Limited.objects.exclude(state="done").exists())
     workers.stop()
 
     numbers = list(numbers_at_once(watched.history(Limited)))
-    assert max(len(held) for _, held in numbers) == MOST
+    assert max(len(held) for _, held in numbers) == MAX_RUNNING
     waits = [recovered(numbers, killed, moment) for moment in killed.values()]
-    print(f"{kills} kills; {MOST} at a time again after {', '.join(f'{wait:.1f}' for wait in waits)} s")
+    print(f"{kills} kills; {MAX_RUNNING} at a time again after {', '.join(f'{wait:.1f}' for wait in waits)} s")
     assert max(waits) <= LEASE + RECOVERY + SLACK
     watched.judge(max_crashes=1000, reap_slack=RECOVERY)
 
@@ -84,7 +84,7 @@ def recovered(numbers, killed, moment):
     """Seconds from a moment until as many as are allowed were held by workers that lived then."""
     dead = {actor for actor, when in killed.items() if when <= moment}
     for at, held in numbers:
-        if at > moment and len([actor for actor in held.values() if actor not in dead]) == MOST:
+        if at > moment and len([actor for actor in held.values() if actor not in dead]) == MAX_RUNNING:
             return (at - moment) / timedelta(seconds=1)
     raise AssertionError(f"after {moment} the limit was not reached again")
 

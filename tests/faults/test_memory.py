@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from stator.worker.supervisor import MORE_EXPENDABLE, MOST_EXPENDABLE
+from stator.worker.supervisor import MAX_EXPENDABLE, MORE_EXPENDABLE
 from tests.faults.fleet import logged
 from tests.processes import wait_until
 from tests.testapp.faults import Bomb
@@ -82,7 +82,7 @@ def test_worker_that_is_killed_for_memory_is_replaced_and_spares_the_others(watc
     workers.until(lambda: workers.starts(worker).exists())
     supervisor = psutil.Process(worker.pid)
     # The kernel would rather kill any of them than what replaces them.
-    raised = min(MOST_EXPENDABLE, _oom_score(worker.pid) + MORE_EXPENDABLE)
+    raised = min(MAX_EXPENDABLE, _oom_score(worker.pid) + MORE_EXPENDABLE)
     assert [_oom_score(child.pid) for child in supervisor.children()] == [raised, raised]
     with confined([worker.pid, *(child.pid for child in supervisor.children())], thorough):
         hog = Bomb.objects.create(kind="hog")
