@@ -27,7 +27,7 @@ from stator.db.preparing import PREPARING, Preparing
 from stator.db.probe import overdue
 from stator.db.repeat import retrying
 from stator.db.retry import is_retryable
-from stator.db.single_statement import Records, Shape
+from stator.db.single_statement import ProgramRecords, Shape
 from stator.db.values import Instance, Pk, Row
 from stator.exceptions import LeaseLost
 from stator.graph import State
@@ -41,7 +41,7 @@ from stator.rows.pauses import Pauses
 from stator.worker.announcements import tell
 
 __all__ = [
-    "Claim", "Failure", "LeaseLost", "Records", "Row", "Shape", "bounded", "bring_up", "claim", "claim_at_once",
+    "Claim", "Failure", "LeaseLost", "ProgramRecords", "Row", "Shape", "bounded", "bring_up", "claim", "claim_at_once",
     "describe", "end_at_once", "find", "find_many", "first_of_each", "hold", "hold_at_once", "insert_at_once",
     "is_retryable", "longest_lease", "move", "move_many", "of_instance", "preparing", "release", "release_at_once",
     "retry", "retry_at_once",
@@ -174,7 +174,7 @@ def hold(claim: Claim, until: Combinable | datetime, *, where: Q = Q()) -> bool:
 def hold_at_once(
     claim: Claim,
     key: Hashable,
-    build: Callable[[], tuple[QuerySet[Any], Mapping[str, object], tuple[str, ...], Records]],
+    build: Callable[[], tuple[QuerySet[Any], Mapping[str, object], tuple[str, ...], ProgramRecords]],
     values: Mapping[str, object],
 ) -> Row | None:
     """Update the row of a claim and its record in one statement, which is compiled once for each ``key``.
@@ -225,7 +225,7 @@ def insert_at_once(
     )
 
 
-def end_at_once(ends: Ends, to: State | str, records: Records, values: Mapping[str, object]) -> bool:
+def end_at_once(ends: Ends, to: State | str, records: ProgramRecords, values: Mapping[str, object]) -> bool:
     """End claims of one model and database like :func:`move_many`, and update their records, with one statement.
 
     Return False if it did nothing: one of the claims has ended, or the database cannot do this. That means only that
@@ -244,7 +244,7 @@ def end_at_once(ends: Ends, to: State | str, records: Records, values: Mapping[s
 
 def retry_at_once(
     claim: Claim,
-    records: Records,
+    records: ProgramRecords,
     values: Mapping[str, object],
     key: Hashable,
     only: Callable[[], QuerySet[Model]],
@@ -261,7 +261,7 @@ def retry_at_once(
     return _end_one_at_once(claim, Waiting(0.0, failure, reason), records, values, key, only)
 
 
-def release_at_once(claim: Claim, records: Records) -> bool:
+def release_at_once(claim: Claim, records: ProgramRecords) -> bool:
     """End a claim like :func:`release` and delete its record, with one statement; False if it did nothing."""
     return _end_one_at_once(claim, Released(), records, {}, forget=True) is not None
 
@@ -269,7 +269,7 @@ def release_at_once(claim: Claim, records: Records) -> bool:
 def _end_one_at_once(
     claim: Claim,
     outcome: Outcome,
-    records: Records,
+    records: ProgramRecords,
     values: Mapping[str, object],
     key: Hashable = None,
     only: Callable[[], QuerySet[Model]] | None = None,

@@ -29,7 +29,7 @@ MAX_CACHED = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Placeholder:
     """Where a statement has a value to be given, and the field that converts it; None if it is sent as it is."""
 
     name: str
@@ -50,7 +50,7 @@ class Parameter(Value):
 
     def as_sql(self, compiler: Any, connection: Any) -> Any:
         """Return a placeholder, whose parameter is the place for the value."""
-        return "%s", [Place(self.value, self.output_field)]
+        return "%s", [Placeholder(self.value, self.output_field)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Statement:
     def bind(self, connection: BaseDatabaseWrapper, values: Mapping[str, object]) -> list[object]:
         """Return all parameters, with these values in their places."""
         return [
-            _prepared(param.field, values[param.name], connection) if type(param) is Place else param
+            _prepared(param.field, values[param.name], connection) if type(param) is Placeholder else param
             for param in self.params
         ]
 
@@ -101,7 +101,7 @@ def written(text: str, **holes: str | Statement) -> Statement:
     end = 0
     for found in _HOLE.finditer(text):
         hole, name = found.groups()
-        given = holes[hole] if hole else Statement("%s", (Place(name),))
+        given = holes[hole] if hole else Statement("%s", (Placeholder(name),))
         parts += [text[end : found.start()], given]
         end = found.end()
     return Statement.of(*parts, text[end:])

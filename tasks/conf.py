@@ -19,7 +19,7 @@ DJANGO = "django:"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(CheckedSettings):
+class TaskSettings(CheckedSettings):
     """The ``STATOR_TASKS`` dictionary of the Django settings. Durations are in seconds.
 
     The first six are defaults for tasks and queues that set no value of their own.
@@ -57,18 +57,18 @@ class Settings(CheckedSettings):
     )
 
 
-read_settings = Settings.read
+read_settings = TaskSettings.read
 
 # One pair: a copy of the dictionary, and the settings that were made of it.
-_latest: list[tuple[object, Settings]] = [(None, Settings())]
+_latest: list[tuple[object, TaskSettings]] = [(None, TaskSettings())]
 
 
-def load_settings() -> Settings:
+def load_settings() -> TaskSettings:
     """Return the current settings; raise ``ImproperlyConfigured`` with one line if one of them cannot work."""
     # Called in every attempt, so cached. Compared with a copy, because the dictionary may be changed in place.
     given = getattr(django_settings, "STATOR_TASKS", None)
     if given != _latest[0][0]:
-        _latest[0] = (copy(given), Settings.load())
+        _latest[0] = (copy(given), TaskSettings.load())
     return _latest[0][1]
 
 
@@ -81,7 +81,7 @@ def lease_of_process(usual: float) -> float:
 def check_settings(app_configs: Sequence[AppConfig] | None = None, **kwargs: object) -> list[checks.CheckMessage]:
     """Return the errors tasks.E001 (a setting that cannot work) and tasks.E002 (``NOTIFY`` is not callable)."""
     settings, problems = read_settings()
-    found = list(Settings.errors(problems, "tasks.E001"))
+    found = list(TaskSettings.errors(problems, "tasks.E001"))
     try:
         callable_there = callable(import_string(settings.NOTIFY)) if isinstance(settings.NOTIFY, str) else True
     except ImportError:

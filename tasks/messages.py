@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from stator.graph.backoff import MAX_SECONDS
 from stator.texts import WORKER_NAME, WORKER_NAME_RULE, has_nul
-from tasks.conf import DJANGO, Settings
+from tasks.conf import DJANGO, TaskSettings
 from tasks.exceptions import PublishRefused, TaskError
 
 # A value as JSON has it.
@@ -79,7 +79,7 @@ class Message:
         return 1 if self.worker_count == 1 else 1 + self.worker_count
 
 
-def message_of(given: dict[str, Any], settings: Settings, longest_lease: float) -> Message:
+def message_of(given: dict[str, Any], settings: TaskSettings, longest_lease: float) -> Message:
     """Return the checked message; raise :class:`~tasks.exceptions.PublishRefused` for the first problem."""
     try:
         return checked_message(given, settings, longest_lease)
@@ -87,7 +87,7 @@ def message_of(given: dict[str, Any], settings: Settings, longest_lease: float) 
         raise PublishRefused(str(error)) from None
 
 
-def checked_message(given: dict[str, Any], settings: Settings, longest_lease: float) -> Message:
+def checked_message(given: dict[str, Any], settings: TaskSettings, longest_lease: float) -> Message:
     """Return the same, but raise ``TaskError``: nothing is to be published."""
     if unknown := given.keys() - MESSAGE_FIELDS:
         raise TaskError(_unknown(min(map(str, unknown))))

@@ -321,7 +321,7 @@ class FilteredClaim(StatementClaim):
 Known = TypeVar("Known", bound=StatementClaim)
 
 
-class Claims(claims.Claims):
+class PostgresqlClaims(claims.Claims):
     """Claims by one statement, each by the way that suits the model."""
 
     def __init__(self, operations: Operations, compiler: Compiler) -> None:

@@ -29,7 +29,7 @@ from stator.db.values import Pk, Row
 from stator.rows.clock import Now
 from stator.rows.columns import Changes
 from stator.rows.meta import options_of
-from stator.statements import Parameter, Place, Statement
+from stator.statements import Parameter, Placeholder, Statement
 
 
 def places_of(claims: list[Claim]) -> str:
@@ -194,7 +194,9 @@ class Compiler:
         if isinstance(given, Now):
             return Statement("statement_timestamp()")
         kind = self.cast_of(field)
-        return Statement(f"CAST(%s AS {kind})", (Place(given.value, field) if isinstance(given, Parameter) else given,))
+        return Statement(
+            f"CAST(%s AS {kind})", (Placeholder(given.value, field) if isinstance(given, Parameter) else given,)
+        )
 
     def saved_arrays(self, batch: Batch) -> list[list[object]]:
         """Return an array of flags for outcomes with values, then one array of values for each field."""

@@ -23,7 +23,7 @@ SPARE = 100
 WAITS, USUAL = "stator_waits", "stator_usual_waits"
 
 
-class Transactions(transactions.Transactions):
+class MysqlTransactions(transactions.Transactions):
     """MySQL and MariaDB: lock then update in one transaction at READ COMMITTED."""
 
     def transaction(self, *, wait: float | None = None) -> AbstractContextManager[object]:
@@ -155,4 +155,4 @@ def send(connection: BaseDatabaseWrapper, statement: str) -> None:
 
 def parts_of(operations: Operations) -> Parts:
     """Return the parts of these operations."""
-    return portable.parts_of(operations)._replace(transactions=Transactions(operations))
+    return portable.parts_of(operations)._replace(transactions=MysqlTransactions(operations))

@@ -9,11 +9,11 @@ from django.db.models import BooleanField, F, Model, QuerySet
 from django.db.models.expressions import RawSQL
 
 from stator.db import sql, transactions
-from stator.db.claims_postgresql import Claims
+from stator.db.claims_postgresql import PostgresqlClaims
 from stator.db.compiler import Compiler
 from stator.db.interface import Claim, Operations, Parts
 from stator.db.leases import Leases
-from stator.db.records_postgresql import Records
+from stator.db.records_postgresql import PostgresqlRecords
 from stator.db.session import hurried, read_committed, send, session_of, set_limits
 from stator.db.values import Params, Pk, Row
 from stator.statements import Statement, selecting, written
@@ -31,7 +31,7 @@ SELECT one.pk FROM ({among}) among CROSS JOIN LATERAL ({one}) one WHERE among.so
 """
 
 
-class Transactions(transactions.Transactions):
+class PostgresqlTransactions(transactions.Transactions):
     """Transactions at READ COMMITTED, with limits of their own; statements in one round trip each."""
 
     def __init__(self, operations: Operations, compiler: Compiler) -> None:
@@ -150,6 +150,6 @@ class Transactions(transactions.Transactions):
 def parts_of(operations: Operations) -> Parts:
     """Return the parts of these operations; the leases are the portable ones."""
     compiler = Compiler(operations.model, operations.alias)
-    transactions = Transactions(operations, compiler)
-    records = Records(operations, compiler, transactions.pick)
-    return Parts(transactions, Leases(operations), Claims(operations, compiler), records)
+    transactions = PostgresqlTransactions(operations, compiler)
+    records = PostgresqlRecords(operations, compiler, transactions.pick)
+    return Parts(transactions, Leases(operations), PostgresqlClaims(operations, compiler), records)

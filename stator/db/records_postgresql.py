@@ -28,7 +28,7 @@ from stator.rows.clock import Now
 from stator.rows.hooks import AttemptRecords
 from stator.rows.waits import wake
 from stator.signals import Move
-from stator.statements import Parameter, Place, Statement, joined, written
+from stator.statements import Parameter, Placeholder, Statement, joined, written
 
 # Rows are found by their key or, with ``places``, first where their claim has put them: the index of keys has an entry
 # for each version of a row. For IS NOT DISTINCT FROM the planner uses no index, of leases or of keys, with all its dead
@@ -128,7 +128,7 @@ SELECT {result} FROM done
 PROGRAM = "of the program: "
 
 
-class Records(records.Records):
+class PostgresqlRecords(records.Records):
     """Records by one statement for each kind of outcome."""
 
     def __init__(self, operations: Operations, compiler: Compiler, pick: Callable[..., Statement]) -> None:
@@ -411,7 +411,11 @@ class _Shape(NamedTuple):
 
 def _key(statement: Statement | None) -> tuple[str, ...]:
     """Return what tells a program's statement from others: its text, and the names of its values."""
-    return (statement.text, *(each.name for each in statement.params if isinstance(each, Place))) if statement else ()
+    return (
+        (statement.text, *(each.name for each in statement.params if isinstance(each, Placeholder)))
+        if statement
+        else ()
+    )
 
 
 def _result(shape: _Shape) -> str:
@@ -437,7 +441,9 @@ def _after(compiler: Compiler, attempts: AttemptRecords | None) -> list[str]:
 
 def _of_program(statement: Statement) -> Statement:
     """Return a statement of the program, whose values have other names than ours."""
-    params = (replace(each, name=PROGRAM + each.name) if isinstance(each, Place) else each for each in statement.params)
+    params = (
+        replace(each, name=PROGRAM + each.name) if isinstance(each, Placeholder) else each for each in statement.params
+    )
     return Statement(statement.text, tuple(params))
 
 

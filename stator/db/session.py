@@ -19,7 +19,7 @@ from psycopg.types.datetime import TimestamptzLoader
 from stator.db.retry import is_lock_timeout, is_of_a_plan, is_outage
 from stator.db.values import Params, Row
 from stator.schemas import current_schema, prepares_cursors
-from stator.statements import Place, Statement
+from stator.statements import Placeholder, Statement
 
 
 def send(connection: BaseDatabaseWrapper, statement: str, params: Params) -> list[Row]:
@@ -262,7 +262,7 @@ def inlined(connection: BaseDatabaseWrapper, statement: Statement) -> Statement:
     parts: list[str | Statement] = [texts[0]]
     with ClientCursor(connection.connection) as cursor:
         for param, text in zip(statement.params, texts[1:], strict=True):
-            if isinstance(param, Place):
+            if isinstance(param, Placeholder):
                 parts.append(Statement("%s", (param,)))
             else:
                 # A percent sign would be read as a placeholder.

@@ -39,7 +39,7 @@ from stator.statements import Parameter, Statement, StatementCache, joined, sele
 
 
 @dataclass(frozen=True, slots=True)
-class Records:
+class ProgramRecords:
     """The program's own records of claims: a row for each claim, which ``row`` refers to and which has its ``token``.
 
     ``copied``: fields of the record by those of the claimed row. ``given``: the values of others.
@@ -67,7 +67,7 @@ class Shape:
     until: Expression
     odd: Q
     flag: Q
-    records: Records
+    records: ProgramRecords
     limit: int
     among: Callable[[QuerySet[Model]], QuerySet[Model]] | None = None
 
@@ -108,7 +108,7 @@ def claim(
 def update(
     operations: Operations,
     key: Hashable,
-    build: Callable[[], tuple[QuerySet[Model], Mapping[str, object], tuple[str, ...], Records]],
+    build: Callable[[], tuple[QuerySet[Model], Mapping[str, object], tuple[str, ...], ProgramRecords]],
     values: Mapping[str, object],
 ) -> list[Row]:
     """Update rows and their records; return the database's time and some columns of each.
@@ -173,7 +173,7 @@ def _nothing_else(operations: Operations) -> Q:
     return Q(*(IsNull(Subquery(rows.order_by()[:1].values("pk")), True) for rows in (*due, *expired, paused)))
 
 
-def _inserting(compiler: Compiler, records: Records) -> Statement:
+def _inserting(compiler: Compiler, records: ProgramRecords) -> Statement:
     """Return the INSERT of a record for each row of ``done``."""
     meta, quote = records.model._meta, compiler.quote
     table = quote(meta.db_table)
@@ -192,7 +192,7 @@ def _update(
     rows: QuerySet[Model],
     changes: Mapping[str, object],
     returned: tuple[str, ...],
-    records: Records,
+    records: ProgramRecords,
 ) -> Statement:
     """Return the UPDATE of rows, and of the records that refer to them and have their tokens."""
     pk, names = compiler.pk, ", ".join(compiler.column_of(compiler.field(name)) for name in returned)
@@ -206,7 +206,9 @@ def _update(
     )
 
 
-def _noting(compiler: Compiler, records: Records, copied: Mapping[str, Statement], token: Statement) -> Statement:
+def _noting(
+    compiler: Compiler, records: ProgramRecords, copied: Mapping[str, Statement], token: Statement
+) -> Statement:
     """Return the UPDATE of the records that refer to rows of ``done`` and have this token."""
     meta, column_of = records.model._meta, compiler.column_of
     table = compiler.quote(meta.db_table)
@@ -222,7 +224,7 @@ def _noting(compiler: Compiler, records: Records, copied: Mapping[str, Statement
     )
 
 
-def _of_done(compiler: Compiler, records: Records, token: Statement) -> Statement:
+def _of_done(compiler: Compiler, records: ProgramRecords, token: Statement) -> Statement:
     """Return the condition of the records that refer to rows of ``done`` and have this token."""
     meta = records.model._meta
     table = compiler.quote(meta.db_table)
@@ -232,7 +234,7 @@ def _of_done(compiler: Compiler, records: Records, token: Statement) -> Statemen
 
 def end(
     ended: list[Ended],
-    records: Records,
+    records: ProgramRecords,
     values: Mapping[str, object],
     key: Hashable = None,
     only: Callable[[], QuerySet[Model]] | None = None,
@@ -261,7 +263,7 @@ def end(
         raise
 
 
-def _noted(compiler: Compiler, records: Records, saves: tuple[str, ...], *, forget: bool) -> Statement:
+def _noted(compiler: Compiler, records: ProgramRecords, saves: tuple[str, ...], *, forget: bool) -> Statement:
     token = Statement("done.claim")
     if forget:
         table = compiler.quote(records.model._meta.db_table)

@@ -13,7 +13,7 @@ from stator.db.interface import Operations, Parts
 from stator.db.values import Params, Row
 
 
-class Transactions(transactions.Transactions):
+class SqliteTransactions(transactions.Transactions):
     """SQLite: BEGIN IMMEDIATE, and one thread for all statements."""
 
     @property
@@ -75,4 +75,4 @@ def _waiting(connection: BaseDatabaseWrapper, seconds: float, work: AbstractCont
 
 def parts_of(operations: Operations) -> Parts:
     """Return the parts of these operations."""
-    return portable.parts_of(operations)._replace(transactions=Transactions(operations))
+    return portable.parts_of(operations)._replace(transactions=SqliteTransactions(operations))

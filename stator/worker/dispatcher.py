@@ -11,7 +11,7 @@ from stator.worker.attempts import Attempts
 from stator.worker.crash_isolation import InProcessIsolation
 from stator.worker.lanes import Lane, Lanes
 from stator.worker.outage import Outages
-from stator.worker.threads import Run
+from stator.worker.threads import RunInThread
 
 # The step that releases rows that may have been claimed by a statement without an answer.
 HAND_BACK = "hand back"
@@ -43,7 +43,7 @@ class Dispatcher:
         self,
         lanes: Lanes,
         attempts: Attempts,
-        run: Run,
+        run: RunInThread,
         isolation: InProcessIsolation,
         most_crashed: int,
         held: Sequence[Mapping[int, Claim]],

@@ -17,7 +17,7 @@ from stator.worker.announcements import tell
 from stator.worker.executor import UNFIT
 from stator.worker.isolated.messages import IsolatedAnswer
 from stator.worker.outage import Outages
-from stator.worker.threads import Run
+from stator.worker.threads import RunInThread
 
 logger = logging.getLogger("stator.worker")
 
@@ -62,7 +62,7 @@ class Recorder:
 
     def __init__(
         self,
-        run: Run,
+        run: RunInThread,
         size: int,
         woken: Callable[[Operations, set[str]], None],
         timed: Callable[[float], object] = lambda seconds: None,

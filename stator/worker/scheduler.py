@@ -20,7 +20,7 @@ from stator.schemas import current_schema, in_schema
 from stator.worker.duties import MARK_READY, PASS, PRUNE, REAP, SAMPLE, START, Duty, perform
 from stator.worker.lanes import Lane
 from stator.worker.outage import Outages
-from stator.worker.threads import Run
+from stator.worker.threads import RunInThread
 
 # Seconds until the first poll after activity; each further pause is twice as long, up to POLL_INTERVAL.
 FIRST_LOOK = 0.02
@@ -47,8 +47,8 @@ class Scheduler:
         operations: list[Operations],
         lanes: list[Lane],
         settings: Settings,
-        run: Run,
-        prepare: Run | None = None,
+        run: RunInThread,
+        prepare: RunInThread | None = None,
     ) -> None:
         self.stopped = False
         self.passes = 0

@@ -9,7 +9,7 @@ from django.db import DatabaseError, InterfaceError
 from stator.db.interface import Operations
 from stator.db.schema import lack_of
 from stator.worker.startup import Unusable
-from stator.worker.threads import Run
+from stator.worker.threads import RunInThread
 
 logger = logging.getLogger("stator.worker")
 
@@ -24,7 +24,7 @@ class Schema:
     taken back.
     """
 
-    def __init__(self, operations: list[Operations], run: Run) -> None:
+    def __init__(self, operations: list[Operations], run: RunInThread) -> None:
         self.changes = 0
         self._operations = operations
         self._run = run

@@ -16,7 +16,7 @@ STDERR = 2
 Requests = Callable[[], int | None]
 
 
-class StopSignals:
+class StopRequests:
     """Calls ``stop`` each time the worker is asked to stop.
 
     Without a supervisor, the worker counts its signals. With one, it uses the supervisor's count: a signal to the whole
@@ -50,7 +50,7 @@ def stop_on_signals(
         yield
         return
     before = handlers_for_children((signal.SIGINT, signal.SIGTERM))
-    signals = StopSignals(stop, requests)
+    signals = StopRequests(stop, requests)
     for number in before:
         loop.add_signal_handler(number, signals.hear)
     if hasattr(signal, "SIGQUIT"):

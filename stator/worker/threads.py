@@ -28,7 +28,7 @@ STOP = None
 CLOSING_TIME = 2.0
 
 
-class Run(Protocol):
+class RunInThread(Protocol):
     """A function that calls another one in a thread with its own database connections."""
 
     def __call__(

@@ -54,7 +54,7 @@ class Worker:
     ``schemas``: the models by schema of PostgreSQL, if it works in schemas. ``run_for``: stop after so many
     seconds; 0 for never. ``until_idle``: stop once nothing is ready or running. ``watch``: end the process when the
     loop freezes. ``announce``: log its start, the models it serves, and its end. ``heed_signals=False``: leave
-    signals to the program that runs it. ``requests``: see ``StopSignals``. ``isolate``: options of the processes
+    signals to the program that runs it. ``requests``: see ``StopRequests``. ``isolate``: options of the processes
     for objects that lost many leases. Without them, such an object waits until nothing else runs here. ``name``: by
     default the host and the process. The worker runs in the thread that calls :meth:`run`.
     """

@@ -3,13 +3,13 @@
 import json
 from typing import Any
 
-from tasks.conf import Settings
+from tasks.conf import TaskSettings
 from tasks.exceptions import TaskError
 from tasks.failures import NotStorable
 from tasks.messages import Json, json_text
 
 
-def storable(value: Json, what: str, settings: Settings) -> Any:
+def storable(value: Json, what: str, settings: TaskSettings) -> Any:
     """Return the value as JSON has it: lists for tuples, keys as text; raise ``NotStorable`` if that is impossible."""
     if value is None:
         return None

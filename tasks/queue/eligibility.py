@@ -34,7 +34,7 @@ from stator.capabilities import capabilities_of
 from stator.graph.backoff import MAX_SECONDS
 from stator.statements import Parameter
 from tasks.actions.registry import longest_timeouts
-from tasks.conf import Settings, lease_of_process, load_settings
+from tasks.conf import TaskSettings, lease_of_process, load_settings
 from tasks.queue.expressions import Names, is_any
 from tasks.rows.clock import Later
 from tasks.rows.tables import queue_rows, run_rows
@@ -65,13 +65,13 @@ class Rule:
     """
 
     code: str
-    condition: Callable[[Settings, Any, OfQueue], Q]
+    condition: Callable[[TaskSettings, Any, OfQueue], Q]
     sentence: Callable[[TaskRow], str]
     numbers: Callable[[TaskRow], dict[str, object]]
     remedy: str
 
 
-def open_to_all(settings: Settings, queue: Any, of_queue: OfQueue) -> Q:
+def open_to_all(settings: TaskSettings, queue: Any, of_queue: OfQueue) -> Q:
     """Return the condition that a task meets all :data:`RULES`."""
     return reduce(and_, (rule.condition(settings, queue, of_queue) for rule in RULES))
 
@@ -81,7 +81,7 @@ def of_own_queue(name: str) -> F:
     return F(f"queue__{name}")
 
 
-def picker(queue: Any, worker: Worker, metadata: Metadata | None, settings: Settings) -> Callable[[Any], Any]:
+def picker(queue: Any, worker: Worker, metadata: Metadata | None, settings: TaskSettings) -> Callable[[Any], Any]:
     """Return a function that filters claimable rows to those that this worker may claim now, in the order of claims."""
 
     def pick(rows: Rows) -> Rows:
@@ -115,7 +115,7 @@ def effective(name: str, setting: Any, queue: Any = None, of_queue: OfQueue = of
     return Coalesce(F(name), of_queue(name), Value(setting))
 
 
-def attempts_left(settings: Settings, queue: Any = None, of_queue: OfQueue = of_own_queue) -> Q:
+def attempts_left(settings: TaskSettings, queue: Any = None, of_queue: OfQueue = of_own_queue) -> Q:
     """Return the condition that a task has attempts left."""
     return Q(state_attempts__lt=effective("max_attempts", settings.MAX_ATTEMPTS, queue, of_queue))
 
@@ -203,7 +203,7 @@ def value_is_held(rows: Rows) -> Any:
     )
 
 
-def lease_end(lease: Lease, longest: float, settings: Settings, queue: Any) -> Any:
+def lease_end(lease: Lease, longest: float, settings: TaskSettings, queue: Any) -> Any:
     """Return the end of a claim that is made now: after its lease, but not after the task's timeout."""
     wanted = effective("lease", settings.LEASE, queue) if lease is None else _given(lease)
     timeout = effective("timeout", MAX_SECONDS if settings.TIMEOUT is None else settings.TIMEOUT, queue)
@@ -228,7 +228,7 @@ def lease_end_in_process(usual: float, since: Combinable) -> Expression:
     return Least(Later(_of_queue("lease", lease_of_process(usual), queues)), ends)
 
 
-def renewed_end(lease: Lease, longest: float, settings: Settings, queues: Rows, run: Rows) -> Any:
+def renewed_end(lease: Lease, longest: float, settings: TaskSettings, queues: Rows, run: Rows) -> Any:
     """Return the end of a claim that is renewed now: after the given or previous lease, but within the timeout.
 
     ``run``: the run of the claim.

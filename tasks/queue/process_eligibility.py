@@ -15,7 +15,7 @@ from django.db.models.lookups import Exact, GreaterThan, GreaterThanOrEqual
 
 from stator.models import Now, Worker, name_of, tokens_of
 from tasks.actions.registry import registry
-from tasks.conf import DJANGO, Settings, load_settings
+from tasks.conf import DJANGO, TaskSettings, load_settings
 from tasks.messages import worker_digits
 from tasks.queue.eligibility import (
     HAD_PART,
@@ -102,7 +102,7 @@ _only: dict[str, frozenset[str] | None] = {}
 @lru_cache(maxsize=32)
 def _open_to_process(
     worker_id: str,
-    settings: Settings,
+    settings: TaskSettings,
     actions: frozenset[tuple[str, str]],
     held: Q,
     rules: frozenset[str],
@@ -145,7 +145,7 @@ def _is_here(actions: frozenset[tuple[str, str]], queue: F | OuterRef) -> Q:
 
 
 def served_by_process(
-    worker_id: str, settings: Settings, rows: Rows, before: Rows, rules: frozenset[str] = ALL_RULES
+    worker_id: str, settings: TaskSettings, rows: Rows, before: Rows, rules: frozenset[str] = ALL_RULES
 ) -> Q:
     """Return the condition that a worker process could attempt a task now if it had the action.
 

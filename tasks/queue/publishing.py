@@ -11,7 +11,7 @@ from django.db.models import Q, QuerySet
 
 from stator.claims import is_retryable, longest_lease
 from tasks.actions.registry import declared
-from tasks.conf import Settings, load_settings
+from tasks.conf import TaskSettings, load_settings
 from tasks.exceptions import MoveRefused, PublishRefused, QueuePaused, TaskError
 from tasks.messages import CHANGEABLE, COLUMNS, Message, checked_message, exclusive_value, message_of
 from tasks.queue import actions as queue_actions
@@ -112,7 +112,7 @@ def publish(
 def _in_one_statement(
     queue: QueueRow,
     messages: list[Message],
-    settings: Settings,
+    settings: TaskSettings,
     known_only: bool,
     over_http: bool,
     admit: Callable[[int], None],
@@ -157,7 +157,7 @@ def _into(
     queue: QueueRow,
     messages: list[Message],
     on_existing: OnExistingKey,
-    settings: Settings,
+    settings: TaskSettings,
     listed: frozenset[str] | None,
 ) -> list[Published]:
     """Publish into this copy's database. ``listed``: over HTTP, the actions that the queue lists; else None."""
@@ -201,7 +201,7 @@ def _refuse(queue: QueueRow, messages: list[Message], known_only: bool, over_htt
         queue_actions.refuse_unknown(queue, names)
 
 
-def _row(queue: Any, message: Message, settings: Settings, listed: frozenset[str] | None) -> Any:
+def _row(queue: Any, message: Message, settings: TaskSettings, listed: frozenset[str] | None) -> Any:
     delay = _delay(queue, message, settings)
     row = queue.tasks.model(
         queue=queue,
@@ -215,7 +215,7 @@ def _row(queue: Any, message: Message, settings: Settings, listed: frozenset[str
     return row
 
 
-def _delay(queue: QueueRow, message: Message, settings: Settings) -> float:
+def _delay(queue: QueueRow, message: Message, settings: TaskSettings) -> float:
     """Return the seconds until a new task may be claimed."""
     given = (message.invisible_for, queue.invisible_for, settings.INVISIBLE_FOR)
     return float(next(seconds for seconds in given if seconds is not None))

@@ -10,11 +10,11 @@ from functools import partial
 from django.db.models import BigIntegerField, CharField, FloatField, JSONField, Q, QuerySet, UUIDField
 
 from stator import claims
-from stator.claims import Records, Row, Shape
+from stator.claims import ProgramRecords, Row, Shape
 from stator.models import Now
 from stator.statements import Parameter
 from tasks.actions.registry import declared, registry
-from tasks.conf import Settings
+from tasks.conf import TaskSettings
 from tasks.queue import runs
 from tasks.queue.eligibility import Rows, allowed, attempts_left, in_line, lease_end, picker, renewed_end
 from tasks.queue.expressions import is_any
@@ -50,7 +50,7 @@ def claim(
     limit: int,
     lease: float | None,
     metadata: dict[str, object] | None,
-    settings: Settings,
+    settings: TaskSettings,
 ) -> tuple[list[claims.Claim], bool]:
     """Claim tasks, and record the claims; return also whether it was noted lately that the worker asks for tasks.
 
@@ -77,7 +77,7 @@ def claim(
     return sorted(found, key=_place_in_line), seen
 
 
-def hold(claim: claims.Claim, worker: str, lease: float | None, settings: Settings) -> Row | None:
+def hold(claim: claims.Claim, worker: str, lease: float | None, settings: TaskSettings) -> Row | None:
     """Renew a lease; return the time, its end, and what is ``FOLLOWED``. None if the claim may not be held any more."""
     values = {"pk": claim.pk, "token": claim.token, "worker": worker, "lease": lease}
     build = partial(_holding, claim, lease is not None, settings)
@@ -85,8 +85,8 @@ def hold(claim: claims.Claim, worker: str, lease: float | None, settings: Settin
 
 
 def _holding(
-    claim: claims.Claim, has_lease: bool, settings: Settings
-) -> tuple[Rows, dict[str, object], tuple[str, ...], Records]:
+    claim: claims.Claim, has_lease: bool, settings: TaskSettings
+) -> tuple[Rows, dict[str, object], tuple[str, ...], ProgramRecords]:
     model, using = type(claim.instance), claim.operations.alias
     longest = claims.longest_lease(model, using=using)
     rows: Rows = QuerySet(model, using=using)
@@ -96,7 +96,7 @@ def _holding(
         LEASE if has_lease else None, longest, settings, queues, run_rows(using).filter(task=PK, token=TOKEN)
     )
     given: dict[str, object] = {"lease": LEASE} if has_lease else {}
-    records = Records(Run, "task", "token", {"lease_until": "state_locked_until"}, given)
+    records = ProgramRecords(Run, "task", "token", {"lease_until": "state_locked_until"}, given)
     return mine, {"state_locked_until": until}, ("state_locked_until", *FOLLOWED), records
 
 
@@ -105,11 +105,11 @@ def end(ends: claims.Ends, to: str, outcome: str, reason: str = "") -> bool:
     given = {"ended": Now(), **{name: Parameter(name, Run._meta.get_field(name)) for name in ENDED}}
     copied = {} if ends[0][1] is None else {"result": "result"}
     values = {"outcome": outcome, "reason": reason}
-    return claims.end_at_once(ends, to, Records(Run, "task", "token", copied, given), values)
+    return claims.end_at_once(ends, to, ProgramRecords(Run, "task", "token", copied, given), values)
 
 
 def give_up(
-    claim: claims.Claim, outcome: str, reason: str, failure: claims.Failure | None, settings: Settings
+    claim: claims.Claim, outcome: str, reason: str, failure: claims.Failure | None, settings: TaskSettings
 ) -> datetime | None:
     """Make a task wait again, and note that in its run; return the database's time, from which it is due.
 
@@ -120,7 +120,7 @@ def give_up(
     rows: Rows = QuerySet(model, using=using)
     return claims.retry_at_once(
         claim,
-        Records(Run, "task", "token", {}, given),
+        ProgramRecords(Run, "task", "token", {}, given),
         {"outcome": outcome, "reason": reason, "pk": claim.pk},
         ("attempts left", settings),
         lambda: rows.filter(attempts_left(settings), pk=PK),
@@ -131,7 +131,7 @@ def give_up(
 
 def hand_back(claim: claims.Claim) -> bool:
     """Make a task wait as if it had never been claimed, and delete its run; return False if nothing was done."""
-    return claims.release_at_once(claim, Records(Run, "task", "token", {}, {}))
+    return claims.release_at_once(claim, ProgramRecords(Run, "task", "token", {}, {}))
 
 
 def _place_in_line(claim: claims.Claim) -> tuple[int, bool, int]:
@@ -145,7 +145,7 @@ def _shape(
     limit: int,
     has_lease: bool,
     metadata: Parameter | None,
-    settings: Settings,
+    settings: TaskSettings,
     limited: frozenset[str],
 ) -> Shape:
     using = queue.same.db
@@ -158,7 +158,7 @@ def _shape(
         # Two parts of a shared task are not for one worker, and limits of actions are counted apart.
         odd=Q(whole__isnull=False) | Q(action__in=sorted(limited)),
         flag=Q(is_any(seen)),
-        records=Records(
+        records=ProgramRecords(
             Run,
             "task",
             "token",

@@ -11,7 +11,7 @@ from stator.exceptions import TryAgainLater
 from stator.graph import State, StateGraph
 from stator.graph.backoff import MAX_SECONDS, Backoff
 from stator.models import MomentField, Now, StateField, StatorModel
-from tasks.conf import DJANGO, Settings, load_settings, read_settings
+from tasks.conf import DJANGO, TaskSettings, load_settings, read_settings
 from tasks.datetimes import moment_problem
 from tasks.exceptions import TaskError, UnknownAction
 from tasks.messages import BIGINT, exclusive_value, message_of
@@ -25,7 +25,7 @@ from tasks.sharding.task_ids import settle
 def _tick_lease() -> float:
     settings, problems = read_settings()
     # The system checks report the problems, and must be able to import this module.
-    return Settings.TICK_LEASE if problems else settings.TICK_LEASE
+    return TaskSettings.TICK_LEASE if problems else settings.TICK_LEASE
 
 
 # Seconds for which the schedules of a dead worker wait; any period must be longer.

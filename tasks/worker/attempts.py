@@ -37,7 +37,7 @@ from tasks.actions.registry import (
 from tasks.actions.threads import Threads, contained
 from tasks.actions.throttles import ActionSlot
 from tasks.actions.values import storable
-from tasks.conf import DJANGO, Settings, load_settings
+from tasks.conf import DJANGO, TaskSettings, load_settings
 from tasks.failures import Cancel, NoHandler, OutOfAttempts, Release, Throttled, final
 from tasks.messages import Json
 from tasks.queue.process_eligibility import choose, choose_actions, note_rules
@@ -305,7 +305,7 @@ class _Beginning:
             self._limit.reschedule(when)
 
 
-async def _carry_out(found: Action, task: TaskRow, settings: Settings, beginning: _Beginning) -> None:
+async def _carry_out(found: Action, task: TaskRow, settings: TaskSettings, beginning: _Beginning) -> None:
     """Run the action and store its result on the task."""
     context = Context(task, task.stator)
     try:
@@ -323,7 +323,7 @@ async def _carry_out(found: Action, task: TaskRow, settings: Settings, beginning
     task.result = storable(found.result_of(value), "the result", settings)
 
 
-async def _retried(found: Action, context: Context, settings: Settings, beginning: _Beginning) -> Any:
+async def _retried(found: Action, context: Context, settings: TaskSettings, beginning: _Beginning) -> Any:
     """Return the value of the action, after up to ``local_retries`` further calls within this attempt.
 
     The task's ``max_unexpected_retries`` overrides that number. It is read from the database after each error.
@@ -371,7 +371,7 @@ def _most_retries(found: Action, context: Context) -> int:
     return found.local_retries if own is None else own
 
 
-async def _call(found: Action, context: Context, settings: Settings, beginning: _Beginning) -> Any:
+async def _call(found: Action, context: Context, settings: TaskSettings, beginning: _Beginning) -> Any:
     if found.isolated:
         return await _isolated(context, settings, beginning)
     if found.is_async:
@@ -380,7 +380,7 @@ async def _call(found: Action, context: Context, settings: Settings, beginning: 
     return await _in_thread(partial(found.call, context), settings, beginning)
 
 
-async def _in_thread(function: Callable[[], Any], settings: Settings, beginning: _Beginning) -> Any:
+async def _in_thread(function: Callable[[], Any], settings: TaskSettings, beginning: _Beginning) -> Any:
     """Call a synchronous function in a thread of the worker and return its result.
 
     In a test or a single cycle it runs in the caller's thread instead, within the transaction that may be open there.
@@ -404,7 +404,7 @@ def _begun(beginning: _Beginning, function: Callable[[], Any]) -> Any:
         beginning.claim.returned = time.monotonic()
 
 
-async def _isolated(context: Context, settings: Settings, beginning: _Beginning) -> Any:
+async def _isolated(context: Context, settings: TaskSettings, beginning: _Beginning) -> Any:
     """Run the action in a process of its own, which ends with the attempt, and return its result."""
     task = context.task
     request = {

@@ -22,7 +22,7 @@ from stator import testing
 from stator.conf import Settings
 from stator.db.generated import complete
 from stator.models import History
-from tasks.conf import Settings as TaskSettings
+from tasks.conf import TaskSettings
 from tasks.models import Queue, Schedule, Task
 from tasks.testing import advance
 from tests.docs.following import blocks_of

@@ -2,11 +2,11 @@
 
 import pytest
 
-from tasks.conf import Settings
+from tasks.conf import TaskSettings
 from tasks.exceptions import PublishRefused
 from tasks.messages import exclusive_value, is_same_json, message_of
 
-SETTINGS = Settings(PAYLOAD_LIMIT=1000, PAYLOAD_DEPTH=5, METADATA_LIMIT=100)
+SETTINGS = TaskSettings(PAYLOAD_LIMIT=1000, PAYLOAD_DEPTH=5, METADATA_LIMIT=100)
 
 circular: list = []
 circular.append(circular)
@@ -57,7 +57,7 @@ def test_what_is_at_the_bounds_is_taken():
 
 @pytest.mark.parametrize("text", ["\\u0000", "a\\\\u0000", "C:\\u0000\\u0000", "\\\\" * 1000 + "u0000"])
 def test_text_that_only_spells_a_nul_is_no_nul(text):
-    wide = Settings(METADATA_LIMIT=10_000)
+    wide = TaskSettings(METADATA_LIMIT=10_000)
     message = message_of({"action": "a", "data": {text: [{"b": text}]}, "metadata": {"a": text}}, wide, 3600)
     assert message.data == {text: [{"b": text}]}
 
@@ -113,7 +113,7 @@ def test_other_values_differ(one, other):
 @pytest.mark.parametrize("priority", [2**63, -(2**63) - 1])
 def test_refusal_of_a_priority_names_the_numbers_that_are_allowed(priority):
     with pytest.raises(PublishRefused) as refused:
-        message_of({"action": "a", "priority": priority}, Settings(), 60.0)
+        message_of({"action": "a", "priority": priority}, TaskSettings(), 60.0)
     assert str(refused.value).endswith(f"must be a whole number from {-(2**63)} to {2**63 - 1}")
     for allowed in (-(2**63), 2**63 - 1):
-        assert message_of({"action": "a", "priority": allowed}, Settings(), 60.0).priority == allowed
+        assert message_of({"action": "a", "priority": allowed}, TaskSettings(), 60.0).priority == allowed

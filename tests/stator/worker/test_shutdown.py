@@ -2,7 +2,7 @@
 
 import pytest
 
-from stator.worker.shutdown import StopSignals
+from stator.worker.shutdown import StopRequests
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from stator.worker.shutdown import StopSignals
 )
 def test_signal_counts_once_whichever_way_it_comes(counts, stops):
     stopped, count = [], [None]
-    signals = StopSignals(lambda: stopped.append(1), lambda: count[0])
+    signals = StopRequests(lambda: stopped.append(1), lambda: count[0])
     told = []
     for each in counts:
         count[0] = each
@@ -31,6 +31,6 @@ def test_signal_counts_once_whichever_way_it_comes(counts, stops):
 
 def test_worker_that_has_no_supervisor_counts_its_signals():
     stopped = []
-    signals = StopSignals(lambda: stopped.append(1))
+    signals = StopRequests(lambda: stopped.append(1))
     signals.hear(), signals.hear()
     assert len(stopped) == 2
