@@ -9,7 +9,8 @@ from django.db.models import Model
 from stator.conf import Settings
 from stator.db.interface import Operations, Parts
 
-# Databases for which the ORM is not enough or not fast enough; any other database gets the portable statements.
+# The vendors with statements of their own, where the ORM is not enough or not fast enough. Any other database gets the
+# portable statements.
 VENDORS = {"postgresql": "stator.db.postgresql", "sqlite": "stator.db.sqlite", "mysql": "stator.db.mysql"}
 PORTABLE = "stator.db.portable"
 
@@ -17,7 +18,7 @@ PORTABLE = "stator.db.portable"
 def operations_for(
     model: type[Model], settings: Settings, worker_id: str, alias: str | None = None, schema: str = ""
 ) -> Operations:
-    """Return the operations on a model in the given database, by default the one that the routers choose for writes."""
+    """Return the operations on a model in the given database; by default the routers choose it as for writes."""
     alias = alias or router.db_for_write(model)
     vendor = VENDORS.get(connections[alias].vendor, PORTABLE)
     parts_of: Callable[[Operations], Parts] = import_module(vendor).parts_of

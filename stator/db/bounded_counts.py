@@ -60,7 +60,7 @@ def tally(using: str, asked: Question) -> dict[int, list[Tally]]:
 
 
 def by_state(rows: QuerySet[Model], late: Q | None = None) -> Kind:
-    """Return rows as a kind counted by state, with which of them are ``late``."""
+    """Return rows as a kind counted by state; ``late`` says which of them are late."""
     is_late = Case(When(late, then=1), default=0) if late else Value(0)
     return _kind(rows, F("state"), F("state_changed"), place_in_line(), is_late)
 

@@ -35,8 +35,8 @@ def mark_ready(operations: Operations, limit: int) -> int:
 def settle(operations: Operations, limit: int) -> int:
     """Clear the ready mark of rows that nothing attempts or that are not due; return how many.
 
-    They have it if the mixin was added to a table with rows, or if a state became external or terminal. Index
-    ``st_ready``; rows that are not due are at its end.
+    Such rows have the mark if the mixin was added to a table with rows, or if a state became external or terminal.
+    Index ``st_ready``; rows that are not due are at its end.
     """
     settled = [state.name for state in operations.graph.states.values() if not state.automatic]
     ready = operations.rows.filter(READY, state__in=operations.known)
@@ -82,7 +82,7 @@ def rename(operations: Operations, limit: int, move: Callable[..., Moves] | None
     """Give rows that have the former name of a state its new name, as ``RenameState`` does. ``move``: as above."""
     parts = []
     for former, state in operations.graph.renames.items():
-        # Separately, because ready and resting rows are in different indexes.
+        # One statement for ready rows and one for resting rows, because they are in different indexes.
         for where in (READY, RESTING):
             rows = operations.rows.filter(where, state=former)
             parts += _move(operations, move, rows, limit, (former, state, "renamed"), columns.renaming(state))
@@ -124,8 +124,8 @@ def _move(
 def delete_due(operations: Operations, limit: int) -> int:
     """Delete unclaimed rows that stayed in their state for ``delete_after``; return how many.
 
-    Up to ``limit`` of each state, in one transaction. Rows that others refer to, or for which a receiver raises, are
-    skipped.
+    Deletes up to ``limit`` rows of each state, in one transaction. A row is skipped if protected rows refer to it or a
+    receiver raises for it.
     """
     deleted = 0
     for state in operations.graph.states.values():
@@ -157,7 +157,7 @@ def _resting(operations: Operations, state: State, rows: QuerySet[Model] | None 
 
 
 def deletable(operations: Operations) -> QuerySet[Model]:
-    """Return the rows that ``delete_after`` may delete: all, or those of the model's ``delete_manager``."""
+    """Return the rows that ``delete_after`` may delete: all, or the rows of the model's ``delete_manager``."""
     if not operations.options.delete_manager:
         return operations.rows
     rows: QuerySet[Model] = getattr(operations.model, operations.options.delete_manager).using(operations.alias)
@@ -170,7 +170,7 @@ def _total(parts: list[Moves]) -> Moves:
 
 @retrying
 def _delete_some(operations: Operations, parts: list[QuerySet[Model]], limit: int) -> int:
-    # A handler's transaction, because the project's receivers are called in it and may take long.
+    # It is a handler's transaction, because the project's receivers are called in it and may take long.
     with operations.handler_transaction():
         pks = lock_parts(operations, parts, limit)
         if not pks:

@@ -43,7 +43,7 @@ class Claims:
     def claim(
         self, states: list[State], limit: int, *, token: UUID | None = None, crashes: Crashes = Crashes.NONE
     ) -> list[Claim]:
-        """Claim up to ``limit`` ready rows in the order of their turn; rows that lost leases by age alone.
+        """Claim up to ``limit`` ready rows in the order of their turn; claim rows that lost leases by age alone.
 
         A state with limited ``concurrency`` is claimed by itself. Paused rows are not claimed.
         """
@@ -126,7 +126,7 @@ class Claims:
 
 
 def take(rows: QuerySet[Model], token: UUID, changes: columns.Changes) -> list[Instance]:
-    """Claim rows that the caller's transaction has locked; return the instances of those that changed hands."""
+    """Claim rows that the caller's transaction has locked; return the instances of the claimed rows."""
     return load_rows(rows.filter(state_claim=token)) if rows.update(**changes) else []
 
 
@@ -145,7 +145,7 @@ def claim_one(operations: Operations, pk: Pk) -> Claim | None:
 def adopt(kind: type[Adopted], operations: Operations, token: UUID) -> Adopted | None:
     """Return the claim that another process made with this token, or None if it has ended.
 
-    Raise ``NotBegun`` if the code here, which is newer or older than that of the process, does not know its state.
+    Raise ``NotBegun`` if the code here, which is newer or older than the code of that process, does not know its state.
     """
     held, claimed = operations.rows.filter(state_claim__isnull=False, state_claim=token), time.monotonic()
     for instance in load_rows(held[:1]):

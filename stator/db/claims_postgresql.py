@@ -35,7 +35,7 @@ TOKEN = "stator_token"
 
 # Index ``st_ready``, by age ``st_age``. Columns of ORDER BY need their table, or they would be taken for names of the
 # SELECT list. A locked row is updated where it was found: the index of the key has an entry for each of its versions,
-# and IS NOT DISTINCT FROM does not use it. The key is compared because partitions of a table have rows in the same
+# and IS NOT DISTINCT FROM does not use that index. The key is compared because partitions of a table have rows in equal
 # places. A row that somebody else updated in between is not found there, and is left to the next claim.
 ORDERED = """
 WITH picked AS MATERIALIZED (
@@ -50,10 +50,10 @@ RETURNING {returning}
 BEHIND = " AND (COALESCE(state_next_attempt, state_changed), {pk}) > (%(since)s, %(key)s)"
 
 # ``turns`` has the values with ready rows in the order of their turn, found by one index step for each: from the last
-# one to the largest, then from the smallest. Each gets an equal share; ``more`` is for values that have more when
-# others have less. The limits within are constants, so that the planner walks the index, and end early. The order
-# within is that of the whole index, or the planner would use the index of a foreign key. The last column is the
-# number of a row's turn. Index ``st_ready``, by age ``st_age``.
+# one to the largest, then from the smallest. Each value gets an equal share; ``more`` takes further rows of some values
+# when other values have fewer. The inner limits are constants, so that the planner walks the index, and end early. The
+# inner order is the order of the whole index, or the planner would use the index of a foreign key. The last column is
+# the number of a row's turn. Index ``st_ready``, by age ``st_age``.
 FAIR = """
 WITH RECURSIVE turns(key, n, lap) AS (
   SELECT %(last)s::{key_type}, 0, 0
@@ -94,8 +94,8 @@ PICKED = "picked AS MATERIALIZED ({pick}{lock})"
 # The last column is a row's number in the order of the query.
 NUMBERED = """locked AS MATERIALIZED ({pick}{lock}),
 picked AS MATERIALIZED (SELECT {key}, row_number() OVER () AS n FROM locked)"""
-# Of rows in the order of an index, ``near`` are the first ones, and are picked if they are ``sought``. The order needs
-# no sort, the search ends early, and the plan needs no statistics.
+# ``near`` are the first rows in the order of an index; they are picked if they are ``sought``. The order needs no sort,
+# the search ends early, and the plan needs no statistics.
 PICKED_NEAR = """near AS MATERIALIZED ({among}),
 picked AS MATERIALIZED (
   SELECT one.* FROM near CROSS JOIN LATERAL ({pick}{lock}) one WHERE near.sought LIMIT {limit})"""
@@ -167,13 +167,12 @@ class StatementClaim:
         return statement.bind(self._compiler.connection, {**values, TOKEN: token})
 
     def _instances(self, rows: list[Row], turn: Turn | None = None, *, placed: bool = False) -> list[Instance]:
-        """Return the instances of claimed rows, in their order or that of a turn.
+        """Return the instances of claimed rows, in their order or in the order of a ``turn``.
 
-        ``placed``: the last column is a row's place, for the record.
-
-        Otherwise the record uses the index of the keys; PostgreSQL removes dead versions that it meets there.
+        ``placed``: the last column is a row's place, which the record uses. Without places, the record uses the index
+        of the keys; PostgreSQL removes dead versions that it meets there.
         """
-        # From rows that were marked ready too early, the claim only removed the mark.
+        # If a row was marked ready too early, the claim only removed the mark.
         compiler, claim_at = self._compiler, self._compiler.claim_at
         rows = [row for row in rows if row[claim_at] is not None]
         rows = compiler.in_turn(rows, by_age=turn.by_age) if turn else rows
@@ -186,7 +185,7 @@ class StatementClaim:
 
 
 class OrderedClaim(StatementClaim):
-    """By priority or by age: what most models use, and for rows that lost leases.
+    """Claims by priority or by age: for most models, and for rows that lost leases.
 
     By age, a claim begins where the last one ended.
     """
@@ -234,7 +233,7 @@ class OrderedClaim(StatementClaim):
 
     @cached_property
     def _statements(self) -> dict[tuple[bool, bool, Crashes, bool], Statement]:
-        """The statements by how rows are claimed: by age, further on, of which crashes, with their places."""
+        """The statements by four facts: by age or not, behind a place or not, the ``Crashes``, with places or not."""
         return {}
 
     def _place_in_line(self, instance: Instance) -> tuple[datetime, object]:
@@ -243,7 +242,7 @@ class OrderedClaim(StatementClaim):
 
 
 class FairClaim(StatementClaim):
-    """With ``fair_by``: each of its values in turn gets an equal share."""
+    """Claims with ``fair_by``: each of its values in turn gets an equal share."""
 
     def claim(self, wanted: Wanted) -> list[Instance]:
         """Claim rows of the values that come next."""
@@ -284,7 +283,7 @@ class FairClaim(StatementClaim):
 
 
 class FilteredClaim(StatementClaim):
-    """If the model has a condition for which worker may claim which rows, or the database refused some to this one."""
+    """Claims under a condition: the model limits which rows a worker may claim, or the database refused some rows."""
 
     def claim(self, wanted: Wanted) -> list[Instance]:
         """Claim rows that a query picks."""
@@ -309,7 +308,8 @@ class FilteredClaim(StatementClaim):
         operations, compiler = self._operations, self._compiler
         rows = operations.claimable(wanted.states).filter(condition).filter(operations.crashed(wanted.crashes))
         ordered = rows.order_by(*line_of(compiler.model, by_age=wanted.turn.by_age)).values("pk")[: wanted.limit]
-        # Without Django's lock, which requires a transaction block; this statement is a transaction by itself.
+        # The query has no lock of Django's, which requires a transaction block; this statement is a transaction by
+        # itself.
         picked = written(NUMBERED, pick=selecting(ordered), lock=lock_of(compiler), key=compiler.quote("pk"))
         return filtered(compiler, picked, self._changes, numbers=", picked.n")
 

@@ -178,7 +178,7 @@ class Compiler:
         return self._array_types[names]
 
     def of_attribute(self, name: str) -> Field:
-        """Return the field of an attribute, which is that of a relation for its key."""
+        """Return the field of an attribute; for the key of a relation, the field is the relation."""
         return self.fields[self.names.index(name)]
 
     def column_of(self, field: Any) -> str:
@@ -190,7 +190,7 @@ class Compiler:
         return _LIMITED_TEXT.sub("text", field.rel_db_type(self.connection) or "")
 
     def value(self, field: Any, given: object) -> Statement:
-        """Return a value of a field as SQL of its type; that of a :class:`Parameter` is given later."""
+        """Return a value of a field as SQL of its type; a :class:`Parameter` gets its value later."""
         if isinstance(given, Now):
             return Statement("statement_timestamp()")
         kind = self.cast_of(field)

@@ -26,11 +26,11 @@ def missing_file(connection: Any) -> str:
 def watched_files() -> Iterator[None]:
     """Make statements on new SQLite connections fail, within this context, if the file is gone or replaced.
 
-    Otherwise they would succeed in the deleted file, unseen by other processes. If the file is gone, the connection
-    stays open, because the file may come back. If it was replaced, the connection is closed by the clean-up after the
-    statement (``close_if_unusable_or_obsolete()``), and the next use opens the new file.
+    Otherwise the statements would succeed in the deleted file, unseen by other processes. If the file is gone, the
+    connection stays open, because the file may come back. If it was replaced, the connection is closed by the clean-up
+    after the statement (``close_if_unusable_or_obsolete()``), and the next use opens the new file.
     """
-    # Unique, so that the end of one worker does not affect others in the process.
+    # Unique, so that the end of one worker does not affect other workers in the process.
     uid = object()
     connection_created.connect(_watch, dispatch_uid=uid)
     try:

@@ -8,7 +8,8 @@ their models declare in this form:
   and is null elsewhere, and a unique index that ends with it: unique indexes take any number of nulls.
 
 No field of a model belongs to these columns; they are invisible to ``SELECT *``, and the server keeps them up to date.
-A column from which one is computed cannot be dropped, so migrations that change columns begin without them.
+A column cannot be dropped while a generated column is computed from it. So migrations that change columns begin by
+dropping the generated columns.
 """
 
 import hashlib
@@ -44,14 +45,14 @@ SELECT index_name FROM information_schema.statistics WHERE table_schema = DATABA
 """
 # Where the driver's connection keeps the columns of tables.
 COLUMNS = "stator_columns"
-# Stored, because the server may have to compute a virtual one when it no longer has the row. A server that has
-# invisible columns reads one of the comments, that of MySQL or that of MariaDB, as a part of the statement.
+# The column is stored, because the server may have to compute a virtual one when it no longer has the row. A server
+# that has invisible columns reads the comment for MySQL or the comment for MariaDB as a part of the statement.
 COLUMN = (
     "ADD COLUMN {name} {type} GENERATED ALWAYS AS ({value}) STORED"
     " /*!80023 INVISIBLE *//*M!100303 INVISIBLE */ COMMENT 'stator'"
 )
-# MySQL computes columns before and after it has filled in the defaults of others, and refuses the zero date that it has
-# until then.
+# MySQL computes generated columns before and after it has filled in the defaults of other columns, and refuses the zero
+# date that they have until then.
 MOMENT = "/*!80013 CASE WHEN {value} > TIMESTAMP'1000-01-01 00:00:00' THEN */ {value} /*!80013 END */"
 
 # Migrations, each with whether it is undone.
@@ -101,7 +102,7 @@ def release(connection: BaseDatabaseWrapper, table: str) -> list[str]:
     """Drop the generated columns of a table and their indexes; return the statements that did it."""
     quote = connection.ops.quote_name
     columns = sorted(_names(connection, OURS, [table]))
-    # What is left of other indexes stays where Django, which knows of them, may have to drop them.
+    # Remains of other indexes stay where Django, which knows those indexes, may have to drop them.
     statement = UNIQUE_OF_OURS if connection.features.supports_expression_indexes else INDEXES_OF_OURS
     indexes = sorted(_names(connection, statement, [table, columns])) if columns else []
     parts = [f"DROP INDEX {name}" for name in map(quote, indexes)]

@@ -38,7 +38,7 @@ def keep_moves(alias: str, label: str, worker: str, before: Iterable[tuple[Pk, i
 
 
 def keep_quarantine(alias: str, label: str, rows: QuerySet[Model], held: dict[Pk, str], most: int) -> None:
-    """Write a report for each row whose crash was its last; ``held`` maps rows to the workers that held them."""
+    """Write a report for each row that its crash has quarantined; ``held`` maps rows to the workers that held them."""
     crashed = rows.filter(pk__in=list(held), state_crashes__gte=most).values_list("pk", "state")
     keep_reports(alias, label, [failure_report(label, pk, state, quarantined(most), held[pk]) for pk, state in crashed])
 

@@ -84,7 +84,7 @@ def insert(
         if not is_broken and (isinstance(error, IntegrityError) or is_retryable(error)):
             return []
         raise
-    # RETURNING may list rows in another order than that in which they were given their numbers.
+    # RETURNING may list rows in another order than the order of their numbers.
     names = [*returning] or compiler.names
     found.sort(key=itemgetter(names.index(operations.model._meta.pk.attname)))
     return found if returning else _instances(operations, compiler, found, shared)
@@ -111,7 +111,7 @@ def _sender() -> Callable[[BaseDatabaseWrapper, str, Params], list[Row]]:
 
 
 def _in_text(shared: Mapping[str, object], fixed: tuple[str, ...]) -> dict[str, object]:
-    """Return the shared values that are part of the statement's text, because they are mostly the same."""
+    """Return the shared values that are part of the statement's text, because they rarely change."""
     return {
         name: value
         for name, value in shared.items()

@@ -1,7 +1,7 @@
 """The database interface of a model: what it is given, what it returns, and its parts.
 
-``Operations`` are composed of four parts, each a class that is correct on every database; a vendor overrides those that
-it can improve. What all databases have in common is in ``Rows``.
+``Operations`` are composed of four parts. Each part is a class that is correct on every database; a vendor overrides
+the parts that it can improve. ``Rows`` has what all databases have in common.
 """
 
 import os
@@ -49,7 +49,7 @@ class Claim(HeldClaim):
     Times are monotonic seconds of this process. ``deadline``: when the worker must have stopped unless the lease is
     extended; it is counted from before the claim was sent, so it is never later than the lease in the database.
     ``attempted``: the database's time of the claim. ``place``: where in its table the claim has put the row, if known.
-    ``unreadable``: the error of the project's code when the instance was made, with which the attempt fails.
+    ``unreadable``: the error of the project's code when the instance was made; the attempt fails with it.
     ``heartbeat``: seconds after which the lease is renewed. ``started``: when the project's code was called, 0 before;
     ``returned``: when it returned in its thread, 0 if that is not known.
     ``taken_back``: a renewal was refused within the lease. ``notes``: values of the program for its record of this
@@ -110,7 +110,7 @@ class Claim(HeldClaim):
     def may_begin(self) -> bool:
         """Whether the project's code may be called: the lease is not nearly over, and the worker is not stopping.
 
-        Others may have the row before a late call would end.
+        Another worker may have the row before a late call would end.
         """
         return time.monotonic() <= self.deadline and not self.operations.stopping
 
@@ -157,7 +157,7 @@ def new_token(worker_id: str) -> UUID:
 
 Ended = tuple[Claim, Outcome]
 
-# The targets of outcomes without a result: of an attempt that has not begun, and of one that has. No state can have
+# The targets of outcomes without a result, for attempts that have not begun and for begun attempts. No state can have
 # these names.
 RELEASED, INTERRUPTED = "<released>", "<interrupted>"
 
@@ -197,12 +197,12 @@ class Moves:
 class Batch:
     """Outcomes of one kind, at most one for each row. It is made once, and each step of the recording gets it.
 
-    ``operations`` made the claims. ``outcome``: the first outcome; the others have its type, and its state if they are
-    moves. ``source``: the state that they leave. ``to``: the name of the state that they enter, "" if the rows stay, or
-    ``RELEASED`` or ``INTERRUPTED``. ``moved``: the rows enter another state. ``released``: the attempts have no result.
-    ``begun``: the attempts have begun, and count. ``failed``: some have an error. ``reported``: some have an error or a
-    reason. ``saves``: the fields for which some have values. ``computed``: some of these are expressions for the
-    database.
+    ``operations`` made the claims. ``outcome``: the first outcome; all outcomes have its type and, if they are moves,
+    its state. ``source``: the state that they leave. ``to``: the name of the state that they enter, "" if the rows
+    stay, or ``RELEASED`` or ``INTERRUPTED``. ``moved``: the rows enter another state. ``released``: the attempts have
+    no result. ``begun``: the attempts have begun, and count. ``failed``: some have an error. ``reported``: some have an
+    error or a reason. ``saves``: the fields that get values in some outcomes. ``computed``: some of these values are
+    expressions for the database.
     """
 
     ended: list[Ended]
@@ -273,7 +273,7 @@ def kind_of(ended: Ended) -> tuple[str, str]:
 
 
 def batches_of(ended: list[Ended], most: int | None = None) -> list[Batch]:
-    """Return outcomes of one model in batches of at most so many; the latest outcome of a row comes first."""
+    """Return outcomes of one model in batches of limited size; the latest outcome of a row comes first."""
     kinds: dict[tuple[str, str], list[Ended]] = defaultdict(list)
     for each in ended:
         kinds[kind_of(each)].append(each)
@@ -349,7 +349,7 @@ class Operations(Rows):
 
     @property
     def longest_wait(self) -> float:
-        """Seconds for which a worker's statement may wait for a lock of others."""
+        """Seconds that a worker's statement may wait for another transaction's lock."""
         return self.transactions.longest_wait
 
     def read_pauses(self) -> list[Pause]:

@@ -82,7 +82,7 @@ class Leases:
             rows = operations.rows.filter(pk__in=withdrawn)
             if operations.hooks.reaped:
                 operations.hooks.reaped(rows, "no longer allowed")
-            # Leases are renewed of attempts that run, so these have begun.
+            # Only running attempts have their leases renewed, so these have begun.
             rows.update(**columns.releasing(begun=True))
         return withdrawn
 
@@ -109,14 +109,14 @@ class Leases:
 
     @cached_property
     def _spared(self) -> Q:
-        """The rows that are never quarantined here, also those in states of which only other workers know whether."""
+        """The rows that are never quarantined here; also rows in unknown states, which other workers decide about."""
         automatic = self._operations.graph.automatic_states
         own = sorted(state.name for state in automatic if not state.quarantine)
         return Q(state__in=own) | ~Q(state__in=self._operations.known)
 
 
 def _key(claim: Claim) -> tuple[int, float]:
-    """Return the key by which claims are grouped for renewal by one ORM update."""
+    """Return a key; claims with equal keys are renewed by one ORM update."""
     # Where rows have leases of their own, the statement reads them.
     return claim.token.int, 0.0 if claim.operations.hooks.lease_end else claim.lease
 

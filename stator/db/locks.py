@@ -18,16 +18,16 @@ from stator.db.retry import is_lock_timeout
 
 logger = logging.getLogger("stator.worker")
 
-# Seconds for which a statement waits for a lock: longer than the commits of others usually take.
+# Seconds that a statement waits for a lock: longer than commits of other transactions usually take.
 WAIT = 0.5
 
-# The same after a timeout in a step of the model, so that retries cost the other models little.
+# Seconds that it waits after a timeout in a step of the model, so that retries cost the other models little.
 PROBE = 0.1
 
 # Seconds until a step is tried again, at first and at most.
 FIRST_PAUSE, MAX_PAUSE = 0.2, 2.0
 
-# Seconds after the end of its pause from which a skipped step says nothing about the table any more.
+# Seconds after the end of its pause; from then on, a skipped step says nothing about the table any more.
 STALE = 10.0
 
 
@@ -85,7 +85,7 @@ class Locks:
             self.forget(step)
 
     def doubt(self, step: str) -> None:
-        """Make a step wait only briefly for locks: it has timed out together with those of other models."""
+        """Make a step wait only briefly for locks: it has timed out together with the step of other models."""
         with self._guard:
             self._keep({step: _Timeout(0, 0.0)} | self.timeouts)
 
@@ -132,7 +132,7 @@ class Limited(Protocol):
 
     @property
     def longest_wait(self) -> float:
-        """Seconds for which a worker's statement may wait for a lock of others."""
+        """Seconds that a worker's statement may wait for another transaction's lock."""
 
 
 Member = TypeVar("Member", bound=Limited)
@@ -148,9 +148,9 @@ def limit_waits(group: Iterable[Limited]) -> None:
 
 
 def together(group: list[Member], step: str, act: Callable[..., object]) -> None:
-    """Take a step for several models at once: ``act(*group)``. Models that others have locked are skipped for a while.
+    """Take a step for several models at once: ``act(*group)``. Models with locked tables are skipped for a while.
 
-    After a timeout it is not known which model is locked, so each is done by itself.
+    After a timeout it is not known which model is locked, so the step is taken for each model by itself.
     """
     held = [operations for operations in group if operations.locks.are_held]
     parts = [[operations for operations in group if operations not in held], *([each] for each in held)]

@@ -39,12 +39,12 @@ class MysqlTransactions(transactions.Transactions):
     @contextmanager
     def _read_committed(self) -> Iterator[None]:
         with super().transaction():
-            # For this transaction alone; it begins with the first statement.
+            # The level is for this transaction alone, which begins with the first statement.
             send(self._operations.connection, "SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
             yield
 
     def handler_transaction(self) -> AbstractContextManager[object]:
-        """Return the same, with the waits of the session."""
+        """Return a transaction at READ COMMITTED that keeps the session's lock waits."""
         if self._operations.connection.in_atomic_block:
             return super().transaction()
         return self._with_usual_waits()
@@ -88,10 +88,10 @@ class MysqlTransactions(transactions.Transactions):
         in_order: bool = False,
         among: QuerySet[Model] | None = None,
     ) -> list[Pk]:
-        """Lock rows like the portable method; those of a long line after they were found.
+        """Lock rows like the portable method; find rows ``in_order`` first and lock them then.
 
-        A statement that sorts locks every row that it sorts, and others would find none. So rows are found without a
-        lock, and then locked by their keys if they still match.
+        A statement that sorts locks every row that it sorts, and other workers would find none. So rows are found
+        without a lock, and then locked by their keys if they still match.
         """
         if not in_order:
             return self._locked(rows, limit)
@@ -110,7 +110,7 @@ class MysqlTransactions(transactions.Transactions):
         seen: list[Pk] = []
         while len(locked) < limit:
             others = rows.exclude(pk__in=seen) if seen else rows
-            # More than wanted, because others find the same rows at the same time.
+            # More than wanted, because other workers find the same rows at the same time.
             found = list(others.values_list("pk", flat=True)[: limit + SPARE])
             if not found:
                 break
@@ -123,7 +123,7 @@ class MysqlTransactions(transactions.Transactions):
 
 
 def limit_waits(connection: BaseDatabaseWrapper, seconds: float | None) -> None:
-    """Have a session wait for locks for so many seconds, rounded up; None for as long as it did before.
+    """Have a session wait at most ``seconds``, rounded up, for locks; None for as long as it did before.
 
     After a timeout it does not wait for a table at all: only changes of tables hold such locks, and those for long. The
     driver's connection remembers the limits, so that nothing is sent where nothing changes.

@@ -1,6 +1,6 @@
 """The order of ready rows: by priority, now and then by age, and in turns by value if ``fair_by`` is set.
 
-Of models whose objects wait for others, waiting rows are parked at their turn, and the rest is claimed.
+If objects of a model wait for other objects, waiting rows are parked at their turn, and the remaining rows are claimed.
 """
 
 from collections import defaultdict
@@ -19,22 +19,22 @@ from stator.rows.claimable import Crashes
 from stator.rows.indexes import line_of, place_in_line
 from stator.rows.waits import Wait
 
-# One of so many claims of a worker ignores priority and takes the oldest rows, so low-priority rows cannot starve.
+# Every tenth claim of a worker ignores priority and takes the oldest rows, so low-priority rows cannot starve.
 AGEING = 10
 
 # How many values one round of a claim asks for rows; the next round begins after them.
 MAX_VALUES = 100
 
-# A claim of one statement asks for so many more values than it takes, because rows of some may be locked.
+# A claim of one statement asks for this many more values than it takes, because the rows of some values may be locked.
 SPARE_VALUES = 10
 
-# While claims find enough rows behind the last one, a claim returns to the head of the line after so many seconds, or
+# While claims find enough rows behind the last one, a claim returns to the head of the line after this many seconds, or
 # later if claims from the head would otherwise take more than this part of the time.
 HEAD_EVERY = 0.25
 HEAD_PART = 0.1
 
-# A claim from the head of the line meets dead index entries that cannot be removed if it takes so many times as long as
-# one from further behind, and so many seconds.
+# A claim from the head of the line counts as slowed by dead index entries that cannot be removed if it takes this many
+# times as long as a claim from further behind, and at least this many seconds.
 STRAINED, STRAINED_FROM = 3.0, 0.05
 
 # Rounds of one claim of a model whose objects wait, before the next claim goes on.
@@ -82,7 +82,7 @@ class Turn:
 
 
 class Lines:
-    """The order in which one worker claims the ready rows of a model."""
+    """The order of one worker's claims on the ready rows of a model."""
 
     def __init__(self, operations: Operations) -> None:
         self._operations = operations
@@ -111,7 +111,7 @@ class Lines:
         picked: list[Pk] = []
         spent: list[object] = []
         while left := limit - len(picked):
-            # A value that gave fewer rows than asked for has no more, or others have locked them.
+            # A value that gave fewer rows than asked for has no more, or other transactions have locked them.
             others = rows.exclude(pk__in=picked).exclude(**{f"{fair_by}__in": spent})
             values = list(_in_turn(others, fair_by, turn.last, min(left, MAX_VALUES)))
             if not values:
@@ -166,7 +166,7 @@ def pick(operations: Operations, line: Lines, states: list[State], limit: int, c
 
 
 def _park(operations: Operations, pks: list[Pk]) -> set[Pk]:
-    """Park those of the rows that wait for others; return their keys."""
+    """Park the rows that wait for another object; return their keys."""
     rows = operations.rows.filter(pk__in=pks)
     waiting: set[Pk] = set()
     parked: set[Pk] = set()

@@ -20,7 +20,7 @@ from stator.rows.reports import History, Report
 from stator.rows.statistics import MERGED, Depth, Stats
 from stator.rows.workers import WORKER_RETENTION, Worker
 
-# Seconds for which the samples of each minute are kept; hourly charts show the last day.
+# Seconds that the samples of each minute are kept; hourly charts show the last day.
 BY_MINUTE = 2 * 86400.0
 HOUR = timedelta(hours=1)
 
@@ -41,10 +41,10 @@ def sample_depths(*models: Operations, limit: int) -> None:
 
 
 def _depth(operations: Operations, limit: int) -> tuple[int, float]:
-    # Also those that a pause holds: they wait.
+    # Paused rows count too: they wait.
     ready = operations.ready(operations.graph.automatic_states)
     due = operations.waiting().filter(state_next_attempt__lte=Now())
-    # The first by the index; a minimum would read all rows.
+    # The first row by the index; a minimum would read all rows.
     waited = ExpressionWrapper(Now() - place_in_line(), output_field=DurationField())
     oldest = ready.order_by(place_in_line()).values_list(waited, flat=True).first() or timedelta()
     queued = sum(rows.order_by().values("pk")[:limit].count() for rows in (ready, due))
@@ -52,7 +52,7 @@ def _depth(operations: Operations, limit: int) -> tuple[int, float]:
 
 
 def prune(alias: str, limit: int, *, errors: float, history: float, stats: float) -> int:
-    """Delete reports, history and statistics older than so many seconds, up to ``limit`` of each; return how many.
+    """Delete reports, history and statistics older than the given seconds, up to ``limit`` of each; return how many.
 
     Also deletes rows of workers and pauses that ended long ago.
     """
@@ -139,7 +139,7 @@ def _merge(operations: Operations, shards: QuerySet[Stats]) -> int:
 
 
 def _lock_all(operations: Operations, rows: QuerySet[Merged]) -> list[Merged]:
-    """Lock rows that are to become one; return none if others have locked some or added one."""
+    """Lock rows that are to become one; return none if another worker has locked some or added one."""
     passing_over = operations.connection.features.has_select_for_update_skip_locked
     found = list(rows.select_for_update(skip_locked=passing_over)[:PARTS])
     return found if len(found) == rows.values("pk")[:PARTS].count() else []

@@ -24,7 +24,7 @@ SELECT t.{pk} FROM unnest(%(keys)s::{pk_type}[], %(claims)s::uuid[]) AS v(pk, cl
 WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = %(state)s ORDER BY v.pk FOR NO KEY UPDATE OF t
 """
 
-# Locks those of rows in the order of an index that are ``sought``. ``one`` is the row at ``among.place``, locked, or
+# Locks the ``sought`` rows among rows in the order of an index. ``one`` is the row at ``among.place``, locked, or
 # nothing. It runs for each row in turn until there are enough, so the order needs no sort and the plan no statistics.
 LOCK_AMONG = """
 SELECT one.pk FROM ({among}) among CROSS JOIN LATERAL ({one}) one WHERE among.sought LIMIT {limit}
@@ -41,8 +41,8 @@ class PostgresqlTransactions(transactions.Transactions):
     def transaction(self, *, wait: float | None = None) -> AbstractContextManager[object]:
         """Return a transaction at READ COMMITTED, independent of the default of the database.
 
-        A worker that is stopped or swapped out inside a transaction would keep its locks and block all others; the
-        server ends its session instead.
+        A worker that is stopped or swapped out inside a transaction would keep its locks and block all other workers;
+        the server ends its session instead.
         """
         operations = self._operations
         longest, connection = operations.locks.wait, operations.connection
@@ -53,7 +53,7 @@ class PostgresqlTransactions(transactions.Transactions):
         return self._read_committed(idle=operations.settings.LEASE / 2, wait=operations.locks.shortest(wait))
 
     def handler_transaction(self) -> AbstractContextManager[object]:
-        """Return the same around a handler. The handler's own statements use the session's planner settings."""
+        """Return a :meth:`transaction` around a handler, whose own statements use the session's planner settings."""
         if self._operations.connection.in_atomic_block:
             return super().transaction()
         return self._read_committed(shared=True)
@@ -112,7 +112,7 @@ class PostgresqlTransactions(transactions.Transactions):
         return found
 
     def lock_claimed(self, claims: list[Claim]) -> list[Claim]:
-        """Lock claimed rows like the portable method, in one statement that is always the same."""
+        """Lock claimed rows like the portable method, in one statement whose text never changes."""
         keys, tokens = self._compiler.claimed(claims)
         values = {"keys": keys, "claims": tokens, "state": claims[0].state.name}
         params = self._locking.bind(self._operations.connection, values)
@@ -128,7 +128,7 @@ class PostgresqlTransactions(transactions.Transactions):
     def _lock_among(self, among: QuerySet[Model], rows: QuerySet[Model], limit: int, planner: str) -> list[Pk]:
         operations, compiler = self._operations, self._compiler
         first = selecting(among.annotate(place=compiler.place).values("place", "sought"))
-        # Not by the key: without statistics the planner would read all rows of the queue for each.
+        # The rows are not joined by the key: without statistics the planner would read the whole queue for each row.
         at_place = RawSQL(f"{compiler.table}.ctid = among.place", [], output_field=BooleanField())
         one = self.pick(rows.order_by().filter(at_place), 1)
         statement = written(LOCK_AMONG, among=first, one=one, limit=Statement("%s", (limit,)))

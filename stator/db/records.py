@@ -1,7 +1,7 @@
 """Records of outcomes, and moves without a handler, through the ORM: correct on every database.
 
-Every write after a claim names the claim's token and the state in which it was made; a write that finds no row means
-a lost lease.
+Every write after a claim names the claim's token and the state of the row when it was claimed; a write that finds no
+row means a lost lease.
 """
 
 import threading
@@ -65,8 +65,8 @@ class Records:
     ) -> Written | None:
         """Record outcomes and change the program's records of the claims, by ``done``, in one statement.
 
-        Only while the leases last, and under the condition ``only``. None, and nothing is written, if that is not so
-        or takes more statements, as it always does here.
+        Does so only while the leases last, and under the condition ``only``. If that is not so, or if it takes more
+        statements, as it always does here, nothing is written and None returned.
         """
         return None
 
@@ -80,7 +80,7 @@ class Records:
             return {row[0] for row in found if is_written(*refused[row[0]], *row[1:])}
 
     def _recording(self, batch: Batch) -> AbstractContextManager[object]:
-        """Return the transaction in which a batch is written."""
+        """Return the transaction that writes a batch."""
         return self._operations.transaction()
 
     def _write(self, batch: Batch, *, last: bool = False) -> dict[Pk, float | None]:
@@ -188,7 +188,7 @@ def is_written(claim: Claim, outcome: Outcome, state: str, version: int, attempt
 
 
 def write_key(ended: Ended) -> tuple[int, tuple[float, bool]]:
-    """Return the key by which outcomes of one kind are grouped into one ORM update."""
+    """Return a key; outcomes of one kind with equal keys are written by one ORM update."""
     claim, outcome = ended
     if isinstance(outcome, Waiting):
         return claim.token.int, (outcome.delay, outcome.failure is not None)

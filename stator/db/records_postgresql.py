@@ -31,8 +31,9 @@ from stator.signals import Move
 from stator.statements import Parameter, Placeholder, Statement, joined, written
 
 # Rows are found by their key or, with ``places``, first where their claim has put them: the index of keys has an entry
-# for each version of a row. For IS NOT DISTINCT FROM the planner uses no index, of leases or of keys, with all its dead
-# entries. The locked rows are updated where they were found. Each further column costs a little for each row.
+# for each version of a row. For IS NOT DISTINCT FROM the planner uses no index, so it does not meet the dead entries of
+# the index of leases or of keys. The locked rows are updated where they were found. Each further column costs a little
+# for each row.
 RECORD = """
 WITH v AS (
   SELECT * FROM unnest(%(keys)s::{pk_type}[], %(claims)s::uuid[], %(delays)s::float8[], %(failed)s::bool[],
@@ -58,7 +59,7 @@ AT_PLACES = """placed AS MATERIALIZED ({held} AND t.ctid = v.place AND t.{pk} IS
 mine AS (SELECT * FROM placed UNION ALL SELECT * FROM others)"""
 NOT_PLACED = " AND (SELECT count(*) FROM placed) < (SELECT count(*) FROM v) AND v.pk NOT IN (SELECT pk FROM placed)"
 
-# Of claims with records of a program: their leases last, and all of them are written, or none.
+# For claims with records of a program: their leases last, and all of them are written, or none.
 IN_TIME = " AND t.state_locked_until > statement_timestamp()"
 ALL_OR_NONE = " AND (SELECT count(*) FROM mine) = (SELECT count(*) FROM v)"
 
@@ -87,7 +88,7 @@ kept AS (
   SELECT %(label)s, pk::text, statement_timestamp(), version, 'move', %(source)s, %(to)s, '', %(reason)s, worker,
     attempted, duration, greatest(date_part('epoch', stayed), 0), attempts, '', '' FROM done)"""
 
-# The same for an attempt that failed, after which the object stays.
+# The history row of an attempt that failed, after which the object stays.
 ERROR_HISTORY = """
 kept AS (
   INSERT INTO stator_history (model_label, object_pk, at, version, kind, source, "to", actor, reason, worker,
@@ -138,7 +139,7 @@ class PostgresqlRecords(records.Records):
         self._pick = pick
 
     def _recording(self, batch: Batch) -> AbstractContextManager[object]:
-        """Return a transaction if more than the outcomes is written or others are woken; else the statement is one."""
+        """Return a transaction if further rows are written or woken; else the statement is a transaction by itself."""
         return self._operations.transaction() if self._writes_more(batch) else nullcontext()
 
     def _writes_more(self, batch: Batch) -> bool:
@@ -189,7 +190,7 @@ class PostgresqlRecords(records.Records):
         *,
         last: bool = False,
     ) -> list[Row]:
-        """Send RECORD. ``noted`` changes a program's records by ``done``; ``values`` are those of its parameters."""
+        """Send RECORD. ``noted`` changes a program's records by ``done``; ``values`` are for its parameters."""
         operations = self._operations
         history = self._kept_with(batch)
         shape = _Shape(
@@ -245,7 +246,7 @@ class PostgresqlRecords(records.Records):
         return self._operations.options.history and batch.moved and not batch.failed and self._compiler.keeps_keys
 
     def _keeps_attempts(self, batch: Batch) -> bool:
-        """Return whether the recording statement writes the program's records of the attempts: those of moves."""
+        """Return whether the recording statement writes the program's records of the attempts: only for moves."""
         operations = self._operations
         made = operations.recorded and operations.hooks.attempts
         if not made or any(claim.notes for claim in batch.claims):
@@ -410,7 +411,7 @@ class _Shape(NamedTuple):
 
 
 def _key(statement: Statement | None) -> tuple[str, ...]:
-    """Return what tells a program's statement from others: its text, and the names of its values."""
+    """Return what distinguishes a program's statement: its text, and the names of its values."""
     return (
         (statement.text, *(each.name for each in statement.params if isinstance(each, Placeholder)))
         if statement

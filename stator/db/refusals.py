@@ -20,14 +20,14 @@ Result = TypeVar("Result")
 # Other kinds of refused writes have the name of their move.
 CLAIM, MARK_READY, REAP, DELETE = "claim", "mark_ready", "reap", "delete"
 
-# Seconds for which a refused row is left alone; they double each time, up to the longest.
+# Seconds that a refused row is left alone; they double each time, up to the second number.
 LEFT_ALONE, MAX_SECONDS = 60.0, 600.0
 
 # For refused claims: seconds at first, and refusals without a warning. A constraint may forbid what another claim has
 # just made impossible, and allow it once that claim has ended.
 SHORTLY, QUIETLY = 1.0, 2
 
-# Refused rows that one part of a chore takes, at some statements each, before it leaves the others to the next.
+# Refused rows that one part of a chore takes, at some statements each, before it leaves further rows to the next part.
 AT_ONCE = 100
 
 # Refused rows of one model that are remembered for each kind of write; beyond that, single rows are not the cause.

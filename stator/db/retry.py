@@ -16,8 +16,8 @@ from stator.graph.failures import text_of
 # serialization_failure, deadlock_detected, lock_not_available: the transaction did nothing and may be repeated.
 RETRYABLE = frozenset({"40001", "40P01", "55P03"})
 
-# The same as numbers of MySQL and MariaDB, whose drivers give no SQLSTATE: a row changed since this transaction began,
-# a lock was not granted in time or with NOWAIT, deadlock.
+# These errors as numbers of MySQL and MariaDB, whose drivers give no SQLSTATE: a row changed since this transaction
+# began, a lock was not granted in time or with NOWAIT, deadlock.
 NOT_AVAILABLE_NUMBERS = frozenset({1205, 3572})
 RETRYABLE_NUMBERS = frozenset({1020, 1213, *NOT_AVAILABLE_NUMBERS})
 
@@ -51,7 +51,7 @@ def is_retryable(error: BaseException) -> bool:
 
 
 def is_lock_timeout(error: BaseException) -> bool:
-    """Return whether a statement gave up waiting for a lock that others hold; it did nothing."""
+    """Return whether a statement gave up waiting for another transaction's lock; it did nothing."""
     refused = getattr(error.__cause__, "sqlstate", None) == NOT_AVAILABLE or _number_of(error) in NOT_AVAILABLE_NUMBERS
     return refused or (isinstance(error, OperationalError) and "database is locked" in text_of(error))
 
@@ -91,7 +91,7 @@ def is_outage(error: BaseException) -> bool:
 
 
 def is_passing(error: BaseException) -> bool:
-    """Return whether the same may succeed later without a change to it."""
+    """Return whether the failed statement may succeed later without a change to it."""
     return is_outage(error) or is_retryable(error)
 
 

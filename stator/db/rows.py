@@ -24,7 +24,7 @@ from stator.rows.pauses import Pauses
 from stator.rows.waits import waiters_of, waits_of
 from stator.schemas import in_schema
 
-# Seconds by which a clock may be set back without ending leases that are being renewed.
+# Seconds that a clock may be set back without ending leases that are being renewed.
 CLOCK_SLACK = 5.0
 
 
@@ -54,7 +54,7 @@ class Rows:
     def __init__(self, model: type[Model], alias: str, settings: Settings, worker_id: str, schema: str = "") -> None:
         self.model = model
         self.alias = alias
-        # Of PostgreSQL, if the worker has one or several.
+        # The schema of PostgreSQL, if the worker has one or several.
         self.schema = schema
         self.settings = settings
         self.worker_id = worker_id
@@ -80,7 +80,7 @@ class Rows:
         return Place(self.alias, self.schema)
 
     def in_schema(self) -> AbstractContextManager[None]:
-        """Return a context in which statements find the rows, and handlers what belongs to them."""
+        """Return a context where statements find the rows, and handlers find everything that belongs to the rows."""
         # Inlined, because this is called for each attempt.
         return in_schema(self.schema) if self.schema else UNCHANGED
 
@@ -101,7 +101,7 @@ class Rows:
 
     @cached_property
     def awaited(self) -> frozenset[str]:
-        """The names of the states in which objects of this or other models await a row."""
+        """The names of the states that end the waiting of other objects for a row of this model."""
         return frozenset(state for wait in waiters_of(self.model) for state in wait.until)
 
     @cached_property
@@ -168,8 +168,8 @@ class Rows:
     def expired(self) -> list[Q]:
         """Return filters for leases past their end, and for leases too long to be possible: a clock was set back since.
 
-        How long a lease may be in a state that this code does not know is known to newer workers alone. Index
-        ``st_lease``, which has both kinds at its ends. An OR of the two would read all leases.
+        If this code does not know a state, only newer workers know how long its leases may be. Index ``st_lease``,
+        which has both kinds at its ends. An OR of the two would read all leases.
         """
         held, beyond = Q(state_claim__isnull=False), columns.after(self.longest_lease + CLOCK_SLACK)
         impossible = Q(state_locked_until__gt=beyond, state__in=self.known)
@@ -182,7 +182,7 @@ class Rows:
 
     @property
     def shortest_lease(self) -> float:
-        """The seconds for which a lease of a row's own holds at least, so that a worker can renew it in time."""
+        """The least seconds of a lease that a row sets by itself, so that a worker can renew it in time."""
         return min(MIN_OF_ROWS, self.settings.LEASE)
 
     @cached_property

@@ -1,14 +1,14 @@
-"""Lookups for searches that ignore case whatever the collation: ``stator_icontains`` and others.
+"""Lookups for searches that ignore case whatever the collation, such as ``stator_icontains``.
 
-On MariaDB, Django's own ``icontains`` compares as the column's collation does, and the one that the documentation
-advises minds case.
+On MariaDB, Django's own ``icontains`` compares as the column's collation does, and the collation that Django's
+documentation advises is case-sensitive.
 """
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Field, lookups
 from django.db.models.sql.compiler import SQLCompiler
 
-# What the names of the lookups have before those of Django's.
+# The prefix of the names of these lookups, before the name of Django's lookup.
 PREFIX = "stator_"
 
 
@@ -35,5 +35,5 @@ class IStartsWith(_IgnoringCase, lookups.IStartsWith):
 
 
 for lookup in (IContains, IExact, IStartsWith):
-    # Their own names stay those of Django's lookups, by which backends know what to write.
+    # Their ``lookup_name`` stays the name of Django's lookup, because backends choose the operator by it.
     Field.register_lookup(lookup, f"{PREFIX}{lookup.lookup_name}")

@@ -25,7 +25,7 @@ from stator.statements import Placeholder, Statement
 def send(connection: BaseDatabaseWrapper, statement: str, params: Params) -> list[Row]:
     """Return the rows of the last statement that returns any; one round trip, with the parameters in the text.
 
-    If it is the first one in a transaction, the same round trip begins that.
+    If it is the first one in a transaction, the same round trip begins the transaction.
     """
     return _send(connection, statement, params)
 
@@ -35,7 +35,7 @@ def _send(connection: BaseDatabaseWrapper, statement: str, params: Params) -> li
     # Otherwise a write after an error that a handler caught would seem to succeed and be rolled back.
     connection.validate_no_broken_transaction()
     if prepares_cursors(connection):
-        # Ours is no cursor of Django's, so what those set before a statement would be missing.
+        # This is no cursor of Django's, so the settings that Django's cursors send before a statement would be missing.
         connection.cursor().close()
     with connection.wrap_database_errors, _beginning(connection.connection) as begin:
         cursor = _cursor_of(connection)
@@ -43,7 +43,7 @@ def _send(connection: BaseDatabaseWrapper, statement: str, params: Params) -> li
         rows: list[Row] = []
         more: bool | None = True
         while more:
-            # Not by ``description``, which makes an object for each column.
+            # ``description`` is not used, because it makes an object for each column.
             rows = cursor.fetchall() if cursor.pgresult and cursor.pgresult.nfields else rows
             more = cursor.nextset()
         if len(rows) > MAX_KEPT:
@@ -55,8 +55,8 @@ def _send(connection: BaseDatabaseWrapper, statement: str, params: Params) -> li
 def _beginning(driver: Connection[Row]) -> Iterator[str]:
     """Yield the text that begins a transaction, "" if there is one or none is wanted.
 
-    The driver would begin it with a round trip of its own. It has no public way to leave that to others: if a later
-    version does not heed its attribute any more, the server only warns that a transaction has begun already.
+    The driver would begin it with a round trip of its own. It has no public way to leave that to its caller: if a later
+    version ignores the attribute that is set here, the server only warns that a transaction has begun already.
     """
     begun = driver.autocommit or driver.pgconn.transaction_status != TransactionStatus.IDLE
     if begun or driver.read_only is not None or driver.deferrable is not None:
@@ -70,7 +70,7 @@ def _beginning(driver: Connection[Row]) -> Iterator[str]:
         driver._autocommit = False
 
 
-# A cursor keeps the rows of its last statement; after more than so many it is closed.
+# A cursor keeps the rows of its last statement; after more rows than this number it is closed.
 MAX_KEPT = 20
 
 
@@ -97,8 +97,8 @@ def read_committed(
 ) -> Iterator[None]:
     """Open a transaction at READ COMMITTED on a connection outside any; ``usual`` is the session's default level.
 
-    ``idle``: the server ends the session after so many seconds without a statement. ``wait``: seconds that a statement
-    waits for a lock. ``shared``: statements of others are sent in it, too.
+    ``idle``: seconds without a statement after which the server ends the session. ``wait``: seconds that a statement
+    waits for a lock. ``shared``: the transaction also has statements that are not ours.
     """
     connection: Any = connections[alias]
     before = connection.connection.isolation_level
@@ -135,11 +135,11 @@ def set_limits(connection: BaseDatabaseWrapper, *, idle: float | None = None, wa
 
 
 def _put(connection: BaseDatabaseWrapper, settings: dict[str, str]) -> None:
-    # Not by ``send``: who watches that sees statements on rows only.
+    # ``send`` is left to statements on rows, so that code that watches it sees no settings.
     _send(connection, "; ".join(f"{LOCAL}{name} = %s" for name in settings), list(settings.values()))
 
 
-# A statement is sent so many times before the session prepares it, as in psycopg.
+# How many times a statement is sent before the session prepares it, as in psycopg.
 USES = 5
 
 # The most statements that one session prepares: its server process needs some 100 kB for each.
@@ -176,7 +176,7 @@ class Session:
         self.usual = dict(zip(OWN_SETTINGS, usual, strict=True))
         self.prepares = self.direct = pid == connection.connection.info.backend_pid
         self._uses: Counter[tuple[str, str]] = Counter()
-        # By schema too: a plan is of the tables that one schema has.
+        # Kept by schema too: a plan is for the tables of one schema.
         self._texts: dict[tuple[str, str], str] = {}
         # If the session turns out to be shared, its prepared statements must not be taken for ours.
         self._prefix = f"stator_{os.urandom(6).hex()}"
@@ -219,7 +219,7 @@ class Session:
         return send(connection, planner + statement, params)
 
     def _restoring(self, text: str) -> str:
-        """Return the text that resets the settings with which a text begins."""
+        """Return the text that resets the settings at the beginning of a text."""
         return "".join(f"; {LOCAL}{name} = '{was}'" for name, was in self.usual.items() if f"{LOCAL}{name} " in text)
 
     def _text(self, schema: str, statement: str) -> str:
@@ -246,7 +246,7 @@ _sent: WeakKeyDictionary[Connection, int] = WeakKeyDictionary()
 
 def session_of(connection: BaseDatabaseWrapper) -> Session:
     """Return the current session of a connection; its settings are read once."""
-    # Our statements do not pass Django's cursor, which does that.
+    # Django's cursor checks the connection, but our statements do not use that cursor.
     connection.close_if_health_check_failed()
     connection.ensure_connection()
     session = _sessions.get(connection.connection)

@@ -42,7 +42,7 @@ from stator.statements import Parameter, Statement, StatementCache, joined, sele
 class ProgramRecords:
     """The program's own records of claims: a row for each claim, which ``row`` refers to and which has its ``token``.
 
-    ``copied``: fields of the record by those of the claimed row. ``given``: the values of others.
+    ``copied``: maps fields of the record to fields of the claimed row. ``given``: values of the record's other fields.
     """
 
     model: type[Model]
@@ -56,11 +56,11 @@ class ProgramRecords:
 class Shape:
     """What a claim's statement is built of.
 
-    ``pick``: narrows and orders the claimable rows, of which ``limit`` are claimed. ``until``: the end of the lease.
+    ``pick``: narrows and orders the claimable rows; ``limit`` of them are claimed. ``until``: the end of the lease.
     ``odd``: whether a row needs more than this statement; then none is claimed. ``flag``: a condition.
     The claim also returns whether all rows meet it. ``among``: rows in the order of an index with an annotation
-    ``sought``, of which ``pick`` may match few. Only their first ones are searched; if these have fewer than ``limit``,
-    none is claimed.
+    ``sought``, for a ``pick`` that may match few of them. Only the first rows of ``among`` are searched; if fewer than
+    ``limit`` of them match, none is claimed.
     """
 
     pick: Callable[[QuerySet[Model]], QuerySet[Model]]
@@ -128,7 +128,7 @@ def keep(operations: Operations, key: Hashable, make: Callable[[], Statement]) -
 
 def _send(operations: Operations, statement: Statement, planner: str, values: Mapping[str, object]) -> list[Row]:
     params: Params = statement.bind(operations.connection, values)
-    # In the transaction of others an error may not break more than this statement.
+    # In a caller's transaction an error may not break more than this statement.
     with operations.transaction() if operations.connection.in_atomic_block else nullcontext():
         return operations.fetch(statement.text, params, planner, often=True)
 
@@ -243,7 +243,7 @@ def end(
 ) -> Written | None:
     """Write outcomes of one kind and the records of the claims, whose model decides the statement; all, or None.
 
-    ``copied`` of the records: fields of the records by those that the state ``saves``. ``forget``: delete the records.
+    ``copied`` of the records maps their fields to fields that the state ``saves``. ``forget``: delete the records.
     ``only``: returns a queryset that must not be empty, equal for equal ``key``; ``values`` are its parameters, too.
     """
     batch = Batch.of(ended)

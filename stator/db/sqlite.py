@@ -18,7 +18,7 @@ class SqliteTransactions(transactions.Transactions):
 
     @property
     def longest_wait(self) -> float:
-        """A part of the lease. Longer than on other databases, because SQLite has no queue for its lock."""
+        """A part of the lease; it is longer than on other databases, because SQLite has no queue for its lock."""
         return self._operations.settings.LEASE / 12
 
     def transaction(self, *, wait: float | None = None) -> AbstractContextManager[object]:
@@ -26,7 +26,7 @@ class SqliteTransactions(transactions.Transactions):
         return self._immediate(self._operations.locks.shortest(wait))
 
     def handler_transaction(self) -> AbstractContextManager[object]:
-        """Return the same; it waits for the lock as long as the connection does."""
+        """Return a transaction that holds the write lock; it waits for the lock as long as the connection does."""
         return self._immediate(None)
 
     def _immediate(self, wait: float | None) -> AbstractContextManager[object]:
@@ -56,8 +56,8 @@ class SqliteTransactions(transactions.Transactions):
 
 @contextmanager
 def _waiting(connection: BaseDatabaseWrapper, seconds: float, work: AbstractContextManager[object]) -> Iterator[None]:
-    """Run a block that gets its locks within so many seconds, or raises that the database is locked."""
-    # Without Django's cursor, which would count this as a change of the session by a handler.
+    """Run a block that gets its locks within ``seconds``, or raises that the database is locked."""
+    # Django's cursor is not used, because it would count this as a change of the session by a handler.
     [usual] = connection.connection.execute("PRAGMA busy_timeout").fetchone()
     connection.connection.execute(f"PRAGMA busy_timeout = {min(usual, int(seconds * 1000))}")
     try:

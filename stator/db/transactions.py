@@ -11,12 +11,12 @@ from stator.db.interface import Claim, Operations
 from stator.db.locks import WAIT
 from stator.db.values import Params, Pk, Row
 
-# The most rows that are locked at once while others may wait for them; each takes 0.2 ms to park.
+# The most rows that are locked at once while other transactions may wait for them; each takes 0.2 ms to park.
 LOCKED_AT_ONCE = 1000
 
 
 class Transactions:
-    """Short transactions; every lock but that of claimed rows skips rows that others have locked."""
+    """Short transactions. Locks skip rows that other transactions have locked; only locks of claimed rows wait."""
 
     def __init__(self, operations: Operations) -> None:
         self._operations = operations
@@ -35,7 +35,7 @@ class Transactions:
 
     @property
     def longest_wait(self) -> float:
-        """Seconds for which a worker's statement may wait for a lock of others."""
+        """Seconds that a worker's statement may wait for another transaction's lock."""
         return WAIT
 
     def transaction(self, *, wait: float | None = None) -> AbstractContextManager[object]:
@@ -61,7 +61,7 @@ class Transactions:
         in_order: bool = False,
         among: QuerySet[Model] | None = None,
     ) -> list[Pk]:
-        """Lock up to ``limit`` rows, skipping those locked by others; return their primary keys.
+        """Lock up to ``limit`` rows, skipping rows locked by other transactions; return their primary keys.
 
         ``in_order``: the rows are many, and an index has them in the wanted order. ``among``: rows that an index has in
         that order; ``sought`` filters them, and may match few or many.

@@ -33,13 +33,13 @@ logger = logging.getLogger("stator.worker")
 # Seconds that a cancelled coroutine has to end before it is abandoned.
 GRACE = 2.0
 
-# Seconds for which handlers that never suspend may follow each other before the event loop gets its turn.
+# Seconds that handlers that never suspend may follow each other before the event loop gets its turn.
 SLICE = 0.002
 
 # Seconds after which waiting claims that were made ahead are released: other workers may have room.
 PATIENCE = 1.0
 
-# A claim without rows that need no thread is not repeated before so many times the seconds that it took.
+# After a claim found no row that needs no thread, the next such claim waits this many times as long as that claim took.
 REST = 20
 
 
@@ -47,8 +47,8 @@ class Attempt:
     """One call of a handler in progress.
 
     ``placed``: whether it has a place on the loop. ``calls``: whether it is asynchronous and calls its code in a thread
-    of :class:`CallThreads`. ``task``: that of an asynchronous handler that has begun. ``cancelled_at``: when it was
-    cancelled.
+    of :class:`CallThreads`. ``task``: the task of an asynchronous handler, once it has begun. ``cancelled_at``: when it
+    was cancelled.
     """
 
     __slots__ = ("calls", "cancelled_at", "claims", "is_async", "label", "left", "placed", "task")
@@ -82,7 +82,7 @@ def grouped(claims: list[Claim]) -> Iterator[list[Claim]]:
 
 
 def calls_of(settings: Settings) -> Calls:
-    """Return the functions with which a worker with these settings calls handlers."""
+    """Return the functions that call handlers in a worker with these settings."""
     # By name, because it needs a package that a project may not have.
     return import_module("stator.worker.tracing").traced() if settings.TRACING else PLAIN
 
@@ -116,9 +116,9 @@ class Attempts:
         self._spare: asyncio.Task[None] | None = None
         self._context = Context()
         self._turned = 0.0
-        # When an attempt that was claimed ahead last began, or the first of them arrived.
+        # When an attempt claimed ahead last began, or the first one arrived.
         self._began = 0.0
-        # By model, until when no more rows without need of a thread are sought.
+        # By model: the time until which no claim asks for rows that need no thread.
         self._rests_until: dict[str, float] = {}
         self._calls = calls_of(settings)
         run = partial(attempt_sync, calls=self._calls)
@@ -133,15 +133,15 @@ class Attempts:
         return self._room.rows(label, is_async, batch, sum(map(len, self._ahead.values())))
 
     def use_threads(self, label: str, threads: CallThreads) -> None:
-        """Count the room for a model's asynchronous handlers by the threads in which they call the project's code."""
+        """Count the room for a model's asynchronous handlers by the threads that run the project's code for them."""
         self._room.call_threads[label] = threads
 
     @contextmanager
     def sparing_threads(self, operations: Operations) -> Iterator[tuple[int, list[Claim]]]:
-        """Yield how many rows may be claimed that need no thread, and a list for them; claims find only such rows.
+        """Yield how many rows that need no thread may be claimed, and a list for them; claims find only such rows.
 
-        For the time when all threads are busy. A claim that finds none may have read all ready rows, so that the next
-        one has to wait.
+        Used while all threads are busy. A claim that finds none may have read all ready rows, so the next one has to
+        wait.
         """
         label, worker_id, found = operations.label, operations.worker_id, list[Claim]()
         threads, now = self._room.call_threads.get(label), time.monotonic()
@@ -162,7 +162,7 @@ class Attempts:
                 self._rests_until[label] = now + max(self.settings.POLL_INTERVAL, REST * took)
 
     def begin(self, claims: list[Claim]) -> None:
-        """Start the attempts for these claims; release those that would wait for a thread for long."""
+        """Start the attempts for these claims; release the claims that would wait long for a thread."""
         attempts = self._with_threads([Attempt(group) for group in grouped(claims)])
         for attempt in attempts:
             for claim in attempt.claims:
@@ -171,7 +171,7 @@ class Attempts:
         for label, count in Counter(attempt.label for attempt in attempts).items():
             self._room.enter(label, count)
         self._line_up(attempts)
-        # The caller's context names the thread in which handlers reach the database; no handler has changed it.
+        # The caller's context names the thread that handlers use for the database; no handler has changed the context.
         self._context = copy_context()
         self._have_spare_task()
         if threaded := [attempt.claims for attempt in attempts if not attempt.is_async]:
@@ -240,7 +240,7 @@ class Attempts:
         return not self._room.placed and time.monotonic() - self._turned > NEEDED_FOR
 
     def _with_threads(self, attempts: list[Attempt]) -> list[Attempt]:
-        """Note which attempts need threads, and return those that get one soon; the others are released."""
+        """Note which attempts need threads. Return the attempts that get one soon and release the remaining ones."""
         if not self._room.call_threads:
             return attempts
         kept = []
@@ -257,7 +257,7 @@ class Attempts:
         return kept
 
     def _line_up(self, attempts: list[Attempt]) -> None:
-        """Give each attempt a place and a turn; those claimed ahead wait for both behind the others."""
+        """Give each attempt a place and a turn; attempts claimed ahead wait for both behind all other attempts."""
         room = self._room
         short = {kind: room.are_short(*kind) for kind in {attempt.kind for attempt in attempts}}
         for attempt in attempts:
@@ -284,7 +284,7 @@ class Attempts:
             return self._queue.popleft()
         if not (self._ahead and self._room.has_place):
             return None
-        # Models take turns, so that many attempts of one do not block few of another.
+        # Models take turns, so that many attempts of one model do not block a few attempts of another.
         label, line = next(iter(self._ahead.items()))
         attempt = line.popleft()
         if not line or len(self._ahead) > 1:
@@ -333,9 +333,9 @@ class Attempts:
             self._spare = task
 
     async def _work(self) -> None:
-        """Run one attempt after another. If a handler suspends, the spare task takes over the others.
+        """Run one attempt after another. If a handler suspends, the spare task runs the remaining attempts.
 
-        The same happens when this task has held the loop for long: the spare task begins after the loop has turned.
+        The spare task also takes over when this task has held the loop for long; it begins after the loop has turned.
         """
         task, context = self._spare, copy_context()
         self._spare = None
@@ -346,7 +346,7 @@ class Attempts:
             try:
                 attempted = await attempt_async(attempt.claims, self._calls)
             except GeneratorExit as error:
-                # Of something that the handler awaits: it closes all calls below. Or this task is abandoned.
+                # Something that the handler awaits raised it and closes all calls below; or this task is abandoned.
                 if not self.running.keys() & set(map(id, attempt.claims)):
                     raise
                 attempted = Attempted(outcomes_of(attempt.claims, [passable(error)] * len(attempt.claims)))
@@ -385,7 +385,7 @@ class Attempts:
             self._end(claim, outcome)
 
     def _end(self, claim: Claim, outcome: Outcome) -> None:
-        # Unless it was given up before: its row may be somebody else's by now.
+        # An attempt that was given up is ignored: another worker may have its row by now.
         if self._forget(claim):
             self._done(claim, outcome)
 

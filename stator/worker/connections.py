@@ -17,7 +17,7 @@ from stator.schemas import is_prepared_by_backend
 # libpq's PQTRANS_IDLE, spelled out because psycopg is optional.
 IDLE = 0
 
-# Possibly behind comments. Settings that end with the transaction do not count.
+# The statement may follow comments. Settings that end with the transaction do not count.
 SESSION_STATEMENT = re.compile(
     r"(\s|--[^\n]*(\n|$)|/\*.*?\*/)*"
     r"(SET\s+(?!(LOCAL|TRANSACTION|CONSTRAINTS)\b)|(RESET|LISTEN|PREPARE|DECLARE|PRAGMA|DISCARD|DEALLOCATE)\b"
@@ -32,7 +32,7 @@ RESTED = 1.0
 
 _thread = threading.local()
 
-# Begins a transaction of which Django does not know.
+# Begins a transaction that Django does not know about.
 BEGIN = re.compile(r"\s*(BEGIN|START\s+TRANSACTION|XA\s+(START|BEGIN))\b", re.IGNORECASE)
 
 
@@ -59,7 +59,7 @@ def check_rested_connections() -> None:
 
 
 def check_connections() -> None:
-    """Have Django check this thread's connections at their next use, and open others in place of dead ones."""
+    """Have Django check this thread's connections at their next use, and replace dead ones."""
     connection: Any
     for connection in connections.all(initialized_only=True):
         if connection.connection is not None and not connection.in_atomic_block:
@@ -112,7 +112,7 @@ def _in_transaction(connection: Any) -> bool:
     if capabilities_of(connection).reports_transaction_status:
         return bool(driven.info.transaction_status != IDLE)
     try:
-        # ``open`` is of MySQL's driver: a closed connection must be discarded too.
+        # MySQL's driver has ``open``: a closed connection must be discarded too.
         return bool(getattr(driven, "in_transaction", False)) or not getattr(driven, "open", True)
     except connection.Database.Error:
         # Closed without Django, which sqlite3 answers with an error. It must be discarded like an open transaction.
@@ -120,13 +120,13 @@ def _in_transaction(connection: Any) -> bool:
 
 
 def _knows_transactions(connection: BaseDatabaseWrapper) -> bool:
-    """Return whether the driver knows if a transaction is open; that of MySQL does not."""
+    """Return whether the driver knows if a transaction is open; MySQL's driver does not."""
     reported = capabilities_of(connection).reports_transaction_status
     return reported or hasattr(type(connection.connection), "in_transaction")
 
 
 def _connect(connection: BaseDatabaseWrapper, connect: Callable[[], None]) -> None:
-    """Open a connection. What is set meanwhile, by Django on MySQL or by receivers, is how every session begins."""
+    """Open a connection. Settings made meanwhile, by Django on MySQL or by receivers, are how every session begins."""
     connect()
     setattr(connection, "_stator_session_changed", False)  # noqa: B010 - no attribute that Django knows
 

@@ -15,13 +15,13 @@ from stator.worker.isolated.process import IsolatedProcess
 
 logger = logging.getLogger("stator.worker")
 
-# Seconds that other claims wait for an object that is attempted alone in this process, before they get as long.
+# Seconds that other claims wait for an object that is attempted alone in this process; then they run for as long.
 PATIENCE = 5.0
 
 # Processes that one worker has for such objects. Each costs a whole Python, and few objects need one.
 AT_ONCE = 2
 
-# Seconds for which an idle process is kept.
+# Seconds that an idle process is kept.
 IDLE_FOR = 5.0
 
 # Seconds before the next start after a process that did not come up. After that many failures no more is started.
@@ -98,8 +98,8 @@ class ProcessIsolation(InProcessIsolation):
 
     ``ended`` gets claims with an outcome to record. The process of an attempt records its outcome itself; ``told`` then
     gets the claim and the answer of the process. If the process dies there is no answer: the lease runs out and counts
-    as any other crash. Until then this process renews the lease. If this process dies, that of the attempt releases the
-    row. ``options`` are passed to the process. ``wake`` is called when a process is there, and there is room.
+    as any other crash. Until then this process renews the lease. If this process dies, the attempt's process releases
+    the row. ``options`` are passed to the process. ``wake`` is called when a process is ready, so that there is room.
     """
 
     def __init__(
@@ -277,7 +277,7 @@ class ProcessIsolation(InProcessIsolation):
 
     def _give_up(self, claim: Claim, outcome: Outcome) -> None:
         if process := self._processes.get(id(claim)):
-            # Before the outcome is recorded, because others may take the row from then on.
+            # Before the outcome is recorded, because other workers may take the row from then on.
             process.kill()
         self._end(claim, outcome)
 

@@ -30,8 +30,8 @@ class Dispatcher:
     A lane is hungry while it may have ready rows: until a claim brings fewer rows than it asked for, and again after a
     poll, a notification or a recorded move.
 
-    Rows that lost a lease are claimed before the others, but at most ``most_crashed`` of them are ``held`` at a time
-    (by the ``id()`` of their claims). One of them may end the process, and rows that lost no lease need places too.
+    Rows that lost a lease are claimed first, but at most ``most_crashed`` of them are ``held`` at a time (by the
+    ``id()`` of their claims). One of them may end the process, and rows that lost no lease need places too.
     Rows that lost more leases go to ``isolation``.
 
     ``behind``: whether too many outcomes wait to be recorded. ``ready``: whether connections to record and to renew
@@ -75,7 +75,7 @@ class Dispatcher:
 
     @property
     def hungry(self) -> bool:
-        """Whether a lane may have ready rows, or a claim is in progress, whose rows are taken but not here yet."""
+        """Whether a lane may have ready rows, or a claim in progress has taken rows that have not arrived yet."""
         return self._claiming or self.lanes.are_wanted
 
     def stop(self) -> None:
@@ -143,7 +143,7 @@ class Dispatcher:
         return len(claims)
 
     async def _claim_without_threads(self, lane: Lane) -> int:
-        """Claim rows that need no thread; the lane stays hungry, because others wait for one."""
+        """Claim rows that need no thread; the lane stays hungry, because its other rows wait for a thread."""
         with self._attempts.sparing_threads(lane.operations) as (room, found):
             if room:
                 found += await self._take(lane, lane.most(room))
@@ -211,7 +211,7 @@ class Dispatcher:
             if not self._isolation.has_room(make=lane.suspect):
                 continue
             _send_to_end(self._line_of_crashed, lane)
-            # If its database is unreachable, others need not wait for it: the next poll there sets the flag again.
+            # If its database is unreachable, other lanes need not wait for it: the next poll there sets the flag again.
             lane.suspect = lane.more_suspects = False
             if self._may_claim(lane, outages):
                 with outages.noted(lane.operations.alias):
@@ -220,7 +220,7 @@ class Dispatcher:
                     self._isolation.begin(claims)
                     came += len(claims)
                     if claims:
-                        # There may be more, which makes no lane hungry.
+                        # There may be more such rows; they make no lane hungry.
                         self.lanes.woken.set()
         return came
 

@@ -32,12 +32,12 @@ PRUNED_EVERY = 20
 
 @dataclass(frozen=True, slots=True)
 class Duty:
-    """A chore: ``statement(*models, limit=...)`` does up to so many rows and returns how many.
+    """A chore: ``statement(*models, limit=...)`` handles up to ``limit`` rows and returns how many.
 
     It gets the operations of one model, or of all models of one database, and returns None if nothing can be left. If
     it ``moves`` objects, it also gets the function that moves them, and returns the moves. ``needed``: whether a model
-    needs the duty. ``every``: it is done in one of so many scheduling passes, and in the first. ``gives_way``: it may
-    find a whole table, so on a database with one writer it pauses after each part, for as long as that took.
+    needs the duty. ``every``: 10 means that the first and then each tenth scheduling pass does it. ``gives_way``: it
+    may find a whole table, so on a database with one writer it pauses after each part, for as long as that part took.
     """
 
     name: str
@@ -83,7 +83,7 @@ def _reap(operations: Operations, limit: int) -> int:
 
 
 def _delete_due(operations: Operations, limit: int) -> int:
-    """Delete rows past their ``delete_after``; a part counts as the whole if there may be more."""
+    """Delete rows past their ``delete_after``; a part counts as a full one if there may be more rows."""
     most = chores.deleted_at_once(operations.model, limit)
     deleted = chores.delete_due(operations, most)
     return limit if deleted >= most else deleted
@@ -97,7 +97,7 @@ def _prune(operations: Operations, limit: int) -> int:
 
 
 def retention_of(settings: Settings) -> dict[str, float]:
-    """Return the seconds for which :func:`own_tables.prune` keeps each kind of row."""
+    """Return how many seconds :func:`own_tables.prune` keeps each kind of row."""
     return {
         "errors": settings.ERROR_RETENTION,
         "history": settings.HISTORY_RETENTION,

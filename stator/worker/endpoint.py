@@ -15,7 +15,7 @@ from stator.worker.measures import WorkerMetrics
 
 logger = logging.getLogger("stator.worker")
 
-# Seconds for which a client may be silent.
+# Seconds that a client may be silent.
 PATIENCE = 10.0
 
 
@@ -28,7 +28,7 @@ class Endpoint:
 
     @property
     def port(self) -> int:
-        """The port on which it listens; the system chooses one if 0 was asked for."""
+        """The port that it listens on; the system chooses one if 0 was asked for."""
         return int(self._server.server_address[1])
 
     def start(self, worker: Any) -> None:

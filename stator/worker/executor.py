@@ -35,7 +35,7 @@ logger = logging.getLogger("stator.worker")
 UNFIT = Released(begun=True, reason="the attempt was undone: its table lacked a column")
 # The reason of an attempt that was begun and has no result.
 STOPPED = "the attempt was ended by its worker before it had a result"
-# The outcome of an atomic attempt that could not record its own because another transaction locks a table.
+# The outcome of an atomic attempt that could not record its own outcome because another transaction locks a table.
 LOCKED_OUT = Waiting(2.0, reason="the attempt was undone: a table of its outcome was locked by another transaction")
 
 # Seconds until the next attempt if the state's own interval cannot be computed.
@@ -80,7 +80,7 @@ def _attempt_sync(claims: list[Claim], calls: Calls) -> Attempted:
         return Attempted(copy_context().run(calls.sync, claims))
     except BaseException:  # noqa: BLE001 - any error of a handler is an outcome, not the end of the worker
         singly = [[claim] for claim in claims]
-    # One bad object must not fail the others, so each is attempted by itself.
+    # One bad object must not fail its batch, so each is attempted by itself.
     return Attempted([ended for each in singly for ended in _again(each) or copy_context().run(calls.sync, each)])
 
 
@@ -94,7 +94,7 @@ async def attempt_async(claims: list[Claim], calls: Calls | None = None) -> Atte
         try:
             return Attempted(await calls.awaited(claims))
         except GeneratorExit:
-            # Thrown into this call, which is being closed: nothing can be awaited any more.
+            # Whoever closes this call throws it in: nothing can be awaited any more.
             raise
         except BaseException:  # noqa: BLE001 - as above
             singly = [[claim] for claim in claims]
@@ -134,7 +134,7 @@ def call(claims: list[Claim]) -> list[Ended]:
 
 
 async def call_async(claims: list[Claim]) -> list[Ended]:
-    """Call an asynchronous handler the same way; raise nothing if it was cancelled."""
+    """Call an asynchronous handler as :func:`_call_sync` does; raise nothing if it was cancelled."""
     try:
         results = spread(claims, await begin(claims))
     except BaseException as error:
@@ -193,7 +193,8 @@ def _key_of(model: type[Model] | None, each: object) -> Pk:
 def call_atomic(claims: list[Claim]) -> Attempted:
     """Call the handler and write its outcome in one transaction; an error as outcome undoes the handler's writes.
 
-    A failure before the call is retried once. A lock of others that prevents recording is not the handler's error.
+    A failure before the call is retried once. If another transaction's lock prevents recording, that is not the
+    handler's error.
     """
     for again in (True, False):
         atomic = _Atomic(claims)
@@ -221,7 +222,7 @@ def _attempt_atomic(claims: list[Claim], calls: Calls) -> Attempted:
     first = attempted.ended[0][1] if attempted.ended else None
     if len(claims) == 1 or first is None or first is LOCKED_OUT or isinstance(first, Released):
         return attempted
-    # One bad object must not undo the others.
+    # One bad object must not undo its batch.
     parts = [
         Attempted(again) if (again := _again([claim])) else copy_context().run(calls.atomic, [claim])
         for claim in claims
@@ -263,9 +264,9 @@ class _Atomic:
         operations = self._operations
         with operations.handler_transaction():
             if self.outermost:
-                # Registered before all others, to know whether an error comes after the commit.
+                # Registered before all other callbacks, to know whether an error comes after the commit.
                 transaction.on_commit(self._note_commit, using=operations.alias)
-            # Locked until the commit: a claim that stands now still stands then.
+            # The rows are locked until the commit: a claim that is valid now is still valid then.
             mine = operations.lock_claimed(self._claims)
             self.begun = True
             ended = outcomes_of(mine, spread(mine, begin(mine))) if mine else []

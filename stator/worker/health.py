@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-# Seconds for which a trouble must last before the process is ended: short ones pass.
+# Seconds that a trouble must last before the process is ended: short ones pass.
 PATIENCE = 5.0
 
-# Returns a sentence if there has been trouble for that many seconds, else "". Any thread may call it.
+# Returns a sentence if there has been trouble for the given number of seconds, else "". Any thread may call it.
 Look = Callable[[float], str]
 
 

@@ -20,13 +20,13 @@ from stator.worker.threads import is_open, open_connection, tidy_connections
 logger = logging.getLogger("stator.worker")
 
 
-# The step in which leases are extended.
+# The step that extends leases.
 RENEW = "renew"
 
-# The outcome of attempts whose own one could not be recorded.
+# The outcome of attempts whose own outcome could not be recorded.
 UNRECORDED = Released(reason="the outcome of the attempt could not be recorded", begun=True)
 
-# Seconds for which a renewal waits for a lock at least, however many models there are.
+# The least number of seconds that a renewal waits for a lock, however many models there are.
 MIN_WAIT = 0.01
 
 # Seconds between attempts to connect.
@@ -37,10 +37,10 @@ class Heartbeat:
     """Renews leases, most of them after a third of their time, until the attempt is past its time limit.
 
     ``held`` returns the claims that run or are not recorded yet; ``ended`` gets the ``id()`` of claims that have ended.
-    The thread also refreshes ``presence``, and closes it at its end. ``aliases``: databases to which a connection is
-    kept open; ``connected`` is called after one was opened. ``unrecorded`` returns, by database, the claims whose
-    outcomes cannot be recorded because the worker has no connection. If that lasts for ``patience`` seconds in which
-    the heartbeat reaches the database, they are released, and ``handed_back`` gets their ``id()``.
+    The thread also refreshes ``presence``, and closes it at its end. ``aliases``: databases that it keeps connected;
+    ``connected`` is called after a connection was opened. ``unrecorded`` returns, by database, the claims whose
+    outcomes cannot be recorded because the worker has no connection. If that lasts for ``patience`` seconds while the
+    heartbeat reaches the database, these claims are released, and ``handed_back`` gets their ``id()``.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Heartbeat:
         self._unrecorded = unrecorded
         self._handed_back = handed_back
         self._patience = patience
-        # Since when a database that the heartbeat reaches has such claims.
+        # By database that the heartbeat reaches: since when it has such claims.
         self._hopeless: dict[str, float] = {}
         self._connections: dict[str, BaseDatabaseWrapper] = {}
         self._failed = 0
@@ -117,7 +117,7 @@ class Heartbeat:
             self._ended(ended)
 
     def _hand_back(self, outages: Outages) -> None:
-        """Release claims whose outcomes the worker cannot record, so that others may have the rows."""
+        """Release claims whose outcomes the worker cannot record, so that other workers may claim the rows."""
         unrecorded, now = self._unrecorded(), time.monotonic()
         self._hopeless = {
             alias: self._hopeless.get(alias, now)

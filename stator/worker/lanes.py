@@ -10,16 +10,16 @@ from stator.graph import State
 from stator.rows.waits import waiters_of
 
 # Rows that one claim for a lane asks for. After ``STREAK`` full claims in a row, each next claim asks for twice as
-# many. So a burst in one lane leaves the others their turn after a short statement, while a backlog is claimed in whole
-# batches.
+# many. So after a burst in one lane, the other lanes get their turn after a short statement, while a backlog is claimed
+# in whole batches.
 FEW, STREAK = 100, 5
 
 
 class Lane:
     """The states of one model whose handlers run in the same way: on the loop or in threads, ``batch`` rows at a time.
 
-    ``hungry``: it may have ready rows that lost no lease. ``crashed``: the same for rows that lost few leases in a row.
-    ``suspect``: a poll has found a row that lost many. ``more_suspects``: the last claim has.
+    ``hungry``: it may have ready rows that lost no lease. ``crashed``: it may have ready rows that lost few leases in a
+    row. ``suspect``: a poll has found a row that lost many. ``more_suspects``: the last claim has found one.
     """
 
     def __init__(self, operations: Operations, states: list[State], is_async: bool, batch: int) -> None:
@@ -51,7 +51,7 @@ class Lane:
         return not locks.timeouts or locks.allow(self.step)
 
     def most(self, room: int) -> int:
-        """Return how many rows to ask for when there is ``room`` for so many."""
+        """Return how many rows to ask for when there is ``room``, a number of rows."""
         # 20 doublings exceed any room.
         doublings = min(max(0, self._streak - STREAK + 1), 20)
         return min(room, max(FEW, self.batch) * 2**doublings)
@@ -92,7 +92,7 @@ class Lanes(list[Lane]):
         self.woken.set()
 
     def wake_after(self, operations: Operations, names: set[str]) -> None:
-        """Wake the lanes of rows that may be ready in these states, and of the rows that wait for others in them."""
+        """Wake the lanes of rows that may be ready in these states, and of rows that await objects in these states."""
         self.wake(operations.label, names, operations.place)
         for wait in waiters_of(operations.model):
             if names.intersection(wait.until):

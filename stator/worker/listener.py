@@ -23,7 +23,7 @@ PING_TIMEOUT = 5.0
 # Seconds until it connects again.
 MIN_PAUSE, MAX_PAUSE = 0.1, 5.0
 
-# Seconds for which no notification must arrive before others are told: restarts of a server pass.
+# Seconds without any notification before that is reported: restarts of a server pass.
 PATIENCE = 15.0
 
 UNHEARD = "its own notification does not come back, as behind a pooler"
@@ -71,12 +71,12 @@ class Listener:
             try:
                 with self._connect() as connection:
                     self._listen(connection)
-            except Exception as error:  # noqa: BLE001 - an end of this thread would be told to nobody, and polls go on
+            except Exception as error:  # noqa: BLE001 - nobody would notice the end of this thread, and polls go on
                 message = one_line(error)
                 fields = {"alias": self.alias, "error": type(error).__name__, "message_text": message}
                 logger.warning("stator.listen_failed", extra=fields)
                 self._note(f"{type(error).__name__}: {message}")
-            # Not by the connection: an error that comes after it each time would be repeated without a pause.
+            # A new connection alone does not reset the pause: an error that follows each time would repeat without one.
             pause = MIN_PAUSE if self.alive else min(MAX_PAUSE, 2 * pause)
             self.alive = False
             self._stopped.wait(pause * random.uniform(0.8, 1.2))

@@ -17,7 +17,7 @@ BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 
 
 class Durations:
-    """Durations in buckets. One thread adds to it without a lock; others may read."""
+    """Durations in buckets. One thread adds to it without a lock; other threads may read it."""
 
     def __init__(self) -> None:
         self.counts = [0] * (len(BUCKETS) + 1)
@@ -40,7 +40,7 @@ class Measures:
     def __init__(self) -> None:
         self.attempts: Counter[tuple[str, str]] = Counter()
         self.run_times: dict[str, Durations] = defaultdict(Durations)
-        # Durations of the statements that claim and of those that record.
+        # Durations of the claiming and of the recording statements.
         self.times = {"claim": Durations(), "record": Durations()}
         # Steps of the worker that did not reach the database at their latest try.
         self.unreachable: set[Callable[[], object]] = set()

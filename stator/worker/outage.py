@@ -1,4 +1,4 @@
-"""Steps that need databases: repeated until each database is reached; one outage does not block the others."""
+"""Steps that need databases: repeated until each is reached; the outage of one does not block work on another."""
 
 import asyncio
 import logging
@@ -80,9 +80,9 @@ async def repeat(
 ) -> Result | None:
     """Return the result of a step that has failed, repeating it as needed; None if there is no time to wait.
 
-    ``changes``: of ``schema``, before the step. Until it succeeds, the step is in ``unreachable``. After an error about
-    a missing table or column, the step is repeated without the models that ``schema`` finds incomplete. If it finds
-    none, the step is repeated at most as often as there are pauses.
+    ``changes``: the changes of ``schema``, read before the step. Until it succeeds, the step is in ``unreachable``.
+    After an error about a missing table or column, the step is repeated without the models that ``schema`` finds
+    incomplete. If it finds none, the step is repeated at most once for each pause.
     """
     pauses = iter(PAUSES)
     while True:

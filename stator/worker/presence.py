@@ -28,7 +28,7 @@ HOST_LENGTH = 255
 # The most characters of JSON that a process publishes about itself.
 PUBLISHED = 65_536
 
-# The step in which the row is written.
+# The step that writes the row.
 SHOW = "show"
 
 
@@ -53,7 +53,7 @@ class Presence:
         self._locks = Locks(Worker._meta.label_lower)
         self._figures = figures
         self._published = published
-        # As it was last written.
+        # The published text as it was last written.
         self._written: dict[Place, dict[str, Any]] = {}
         self._shown = float("-inf")
 

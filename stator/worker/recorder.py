@@ -21,7 +21,7 @@ from stator.worker.threads import RunInThread
 
 logger = logging.getLogger("stator.worker")
 
-# The step in which outcomes are written.
+# The step that writes outcomes.
 RECORD = "record"
 
 # Seconds that an outcome waits if an application's transaction has locked its row.
@@ -29,7 +29,7 @@ DEFERRED_FOR = 0.2
 
 MAX_GATHER = 0.02
 
-# How many batches of outcomes may wait before claims do, if attempts are quicker than the database.
+# If attempts are quicker than the database: how many batches of outcomes may wait before claims pause.
 MAX_BATCHES = 4
 
 # Seconds until the next attempt in a state without an interval.
@@ -55,9 +55,9 @@ class Recorder:
     """Outcomes on their way to the database.
 
     ``held`` has the claims from the end of their attempt until their outcome is written. ``woken`` is called after each
-    batch with its operations and the states in which it may have made rows ready, or which others await. ``run`` calls
-    a function in a database thread; the function's first argument is the operations, which determine the thread.
-    ``timed`` gets the seconds that each batch took.
+    batch with its operations and the states where rows may have become ready or where waiting rows expect them.
+    ``run`` calls a function in a database thread; the function's first argument is the operations, which determine the
+    thread. ``timed`` gets the seconds that each batch took.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Recorder:
         self._waiting: list[Ended] = []
         self._unwritten: list[_Unwritten] = []
         self._wrote_until = self._took = 0.0
-        # Databases in which nothing can be recorded at the moment.
+        # Databases that cannot record anything at the moment.
         self._cut_off: set[str] = set()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -91,10 +91,10 @@ class Recorder:
         self.came.set()
 
     def is_behind(self, operations: Operations) -> bool:
-        """Return whether so many outcomes wait, or are being written, that no more rows of a model should be claimed.
+        """Return whether too many outcomes wait, or are being written, to claim more rows of a model.
 
-        Counts the outcomes of the same database, without those of models that others have locked: nothing is claimed
-        for these anyway.
+        Counts the outcomes of the model's database, without models whose tables are locked by other transactions:
+        nothing is claimed for such models anyway.
         """
         if not _is_open(operations):
             return True
@@ -203,12 +203,12 @@ class Recorder:
         done = len(batch.ended) - len(written.deferred)
         if not batch.released:
             self.handled[operations.label] += done
-        # Even if it made nothing ready: claims may have waited for this.
+        # Even if the batch made no row ready: claims may have waited for its end.
         self._woken(operations, self._note(operations, batch.source, written))
         return done
 
     async def _instead(self, unwritten: _Unwritten, error: Exception) -> list[_Unwritten]:
-        """Return the batches to write instead of one that was refused."""
+        """Return the batches to write instead of a refused batch."""
         batch = unwritten.batch
         lack = await self._run(_lack, unwritten.batch.operations) if is_of_schema(error) else ""
         if not lack:
@@ -253,7 +253,7 @@ class Recorder:
         self.moved.update((label, name) for name in said.get("moved", ()))
 
     def _note(self, operations: Operations, source: State | None, written: Written) -> set[str]:
-        """Count what was written; return the states in which rows may now be ready, or which others await."""
+        """Count what was written; return the states where rows may now be ready, or where waiting rows expect them."""
         self.failed += len(written.failures)
         self.lost += sum(not claim.ended_in_time for claim in written.lost)
         states = Counter(move.to for move in written.moves)

@@ -7,8 +7,8 @@ from typing import Protocol
 from stator.conf import Settings
 from stator.db.interface import Claim
 
-# Seconds of work per place for which short attempts are claimed ahead, at most so many for each place; and the longest
-# that are short.
+# Short attempts are claimed ahead. For each place: the seconds of their work, and their number at most. The last number
+# is the longest average run time, in seconds, that counts as short.
 AHEAD, MAX_AHEAD = 0.05, 49
 SHORT = 0.1
 
@@ -18,7 +18,7 @@ NEW = 2 * SHORT
 
 
 class CallThreads(Protocol):
-    """The threads in which a model's asynchronous handlers call the project's code, for some of the rows."""
+    """The threads that call the project's code for some of the rows of a model with asynchronous handlers."""
 
     @property
     def free_of_stuck(self) -> int:
@@ -32,22 +32,23 @@ class CallThreads(Protocol):
         """Return whether a claimed row needs a thread, or may need one."""
 
     def spare(self, worker_id: str) -> bool:
-        """Let claims of a worker leave out the rows that may need a thread; return whether there may be others."""
+        """Let claims of a worker leave out rows that may need a thread; return whether other rows may exist."""
 
     def spare_no_more(self, worker_id: str) -> None:
         """Let claims of a worker take all rows again."""
 
     def hand_back(self, waiting_since: float) -> bool:
-        """End the attempts that wait for a thread since then, without a call; return whether there were any."""
+        """End, without a call, the attempts that have waited for a thread since then; return whether there were any."""
 
 
 class Room:
-    """The places of one process: ``CONCURRENCY`` in all, of which handler threads take up to ``THREADS``.
+    """The places of one process: ``CONCURRENCY`` in all; handler threads take up to ``THREADS`` of them.
 
     ``placed``: attempts on the loop that run or have a place. ``threaded``: attempts in handler threads or waiting for
     one; ``ahead_of_threads``: how many of them were claimed ahead. ``thread_freed``: when one last ended, or the first
-    one came. ``stuck``: threads held by an attempt that was given up, by its first claim. ``call_threads``, by model:
-    threads that asynchronous handlers need, and ``calling``: the attempts that hold one or wait for one.
+    one arrived. ``stuck``: threads held by an attempt that was given up, by its first claim. ``call_threads``: by
+    model, the threads that asynchronous handlers need. ``calling``: the attempts that hold such a thread or wait for
+    one.
 
     If a model's attempts are short, more are claimed than there are places: a claim for each handful would cost more
     than the attempts. They displace nothing else: other attempts are claimed as if the waiting ones were not there.
@@ -91,9 +92,9 @@ class Room:
         return self._settings.THREADS - len(self.stuck)
 
     def ahead(self, label: str, is_async: bool, places: int) -> int:
-        """Return how many attempts of a model may wait for so many places: as many as begin within a moment.
+        """Return how many attempts of a model may wait for ``places``: as many as begin within a moment.
 
-        For attempts that are not short it is none.
+        If the attempts are not short, return 0.
         """
         seconds = self._runtimes.get((label, is_async), NEW)
         return int(places * min(MAX_AHEAD, AHEAD / max(seconds, 1e-6))) if seconds <= SHORT else 0
@@ -136,7 +137,7 @@ class Room:
         return self._worth(label, self.threads, self.threaded)
 
     def _worth(self, label: str, threads: int, held: int) -> int:
-        """Return the room for so many threads; none while enough attempts wait that a claim can bring more later."""
+        """Return the room for ``threads``: 0 while enough attempts wait to keep them busy until a later claim."""
         ahead = self.ahead(label, False, threads)
         room = threads + ahead - held
         return room if room >= max(1, ahead // 2) else 0

@@ -35,7 +35,7 @@ LOOK_PART = 0.2
 # The step that finds out which models have work.
 LOOK = "look"
 
-# Seconds for which a pass waits for receivers of ``on_schedule``, which then go on beside it.
+# Seconds that a pass waits for receivers of ``on_schedule``; after that they go on beside it.
 PREPARED_WITHIN = 1.0
 
 
@@ -83,7 +83,7 @@ class Scheduler:
         return list(dict.fromkeys(place.schema for place in self._by_place)) or [""]
 
     def databases_of(self, model: type[Model]) -> list[str]:
-        """Return the aliases in which the process works on a model; for receivers of ``on_schedule``."""
+        """Return the aliases of the databases where the process serves a model; for receivers of ``on_schedule``."""
         there = [each for each in self._operations if each.schema == current_schema() and each.model is model]
         return sorted({operations.alias for operations in there})
 
@@ -122,14 +122,14 @@ class Scheduler:
     async def tick(self, wake: Callable[[], None]) -> None:
         """Poll once and do the duties that are due; ``wake`` is called when lanes became hungry.
 
-        If a database is unreachable, its error is raised after the duties for the others are done.
+        If a database is unreachable, its error is raised after the duties for the other databases are done.
         """
         outages = Outages()
         if not self.passes:
             await self.perform_pass(list(self._by_place), outages)
         began = time.monotonic()
         work = await self._run(self.look, outages)
-        # Waiting for a lock of others costs the database nothing.
+        # Waiting for another transaction's lock costs the database nothing.
         took = time.monotonic() - began if not any(each.locks.are_held for each in self._operations) else 0.0
         self._least = max(FIRST_LOOK, min(took * (1 / LOOK_PART - 1), self._settings.REAP_INTERVAL))
         has_work = any(found.has_rows for found in work.values())
@@ -160,13 +160,13 @@ class Scheduler:
         return found
 
     async def perform_pass(self, places: list[Place], outages: Outages) -> None:
-        """Do the duties of a scheduling pass in some places: those of each model, then those of all together."""
+        """Do the duties of a scheduling pass in some places: the duties of each model, then those of all models."""
         began = time.monotonic()
         await self._send_scheduled()
         for place in places:
             await self._pass_over(place, outages)
             if place.alias not in outages:
-                # Only now, so that a pass that an outage interrupted is repeated together with the duties of the start.
+                # Noted only now, so that a pass interrupted by an outage is repeated with the duties of the start.
                 self._passed[place] = began
             else:
                 self._owed = {owed: None for owed in self._owed if owed[1].place != place}
@@ -196,7 +196,7 @@ class Scheduler:
                 await self._perform(PRUNE, models[0])
 
     async def _do_owed(self, place: Place, outages: Outages) -> None:
-        """Do the remaining duties of passes; a lock on one model does not block the others."""
+        """Do the remaining duties of passes; a lock on one model does not block other models."""
         for duty, operations in list(self._owed):
             if operations.place == place and place.alias not in outages and not operations.lacking:
                 with outages.noted(place.alias):
@@ -234,7 +234,7 @@ class Scheduler:
         now = time.monotonic()
         if now < self._reaped.get(operations, 0.0):
             return False
-        # Out of step with other workers, and never later than promised.
+        # The pause keeps the worker out of step with other workers, and is never longer than promised.
         self._reaped[operations] = now + self._settings.REAP_INTERVAL * random.uniform(0.6, 1.0)
         return True
 

@@ -18,7 +18,7 @@ AGAIN = 5.0
 
 
 class Schema:
-    """The models that a process leaves out: those with ``lacking`` in their operations.
+    """The models that a process leaves out: their operations have ``lacking``.
 
     ``run`` calls functions in a thread with its own connections. ``changes`` counts how often a model was left out or
     taken back.

@@ -60,7 +60,7 @@ class Supervisor:
         self._pid = os.getpid()
         self._signals = 0
         # Bytes shared with the workers. The first is the number of requests to stop, because a signal does not say who
-        # sent it, and several may be merged. The others say which workers are done: any code may exit with 0.
+        # sent it, and several may be merged. Each further byte says whether a worker is done: any code may exit with 0.
         self._shown = mmap(-1, 1 + count)
         self._stopped_at = 0.0
         self._code = 0
@@ -117,7 +117,7 @@ class Supervisor:
                 self._fork(number)
 
     def _fork(self, number: int) -> None:
-        # Signals that arrive meanwhile wait: a child with these handlers would pass them on to the others.
+        # Signals that arrive meanwhile wait: a child with these handlers would pass them on to the other children.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
         self._shown[1 + number] = 0
         pid = os.fork()
@@ -134,7 +134,7 @@ class Supervisor:
         try:
             code = self._work(number)
         finally:
-            # ``sys.exit`` would run the parent's clean-up, of which the child has a copy.
+            # ``sys.exit`` would run the child's copy of the parent's clean-up.
             os._exit(code)
 
     def _wait(self) -> None:
@@ -201,7 +201,7 @@ def handlers_for_children(numbers: Iterable[int]) -> dict[int, Handler]:
     """Return the handlers of these signals and note that a child which this process forks gets them back.
 
     Call it before you set handlers of your own. A child of ``multiprocessing`` would inherit those and ignore
-    ``terminate()``, and it would share the descriptor by which a signal reaches the event loop.
+    ``terminate()``, and it would share the descriptor that passes signals to the event loop.
     """
     _watch_forks()
     handlers = {number: signal.getsignal(number) or signal.SIG_DFL for number in numbers}
@@ -240,8 +240,8 @@ def _in_child() -> None:
 def end_with(pipe: int, grace: float = 0.0) -> None:
     """Fork a process that kills the process group once the other end of a pipe is closed: its owner is gone.
 
-    This process has ``grace`` seconds to end by itself before. A thread could not do it, because code in this process
-    may hold the interpreter.
+    Before that, this process has ``grace`` seconds to end by itself. A thread could not kill it, because code in this
+    process may hold the interpreter.
     """
     leader = os.getpid()
     if os.fork():

@@ -24,7 +24,7 @@ Result = TypeVar("Result")
 # The item of a queue that ends its thread.
 STOP = None
 
-# Seconds for which the end of a worker waits for database calls of asynchronous handlers.
+# Seconds that the end of a worker waits for database calls of asynchronous handlers.
 CLOSING_TIME = 2.0
 
 
@@ -82,7 +82,7 @@ class DatabaseThread:
             loop, future, context, function, args, kwargs = call
             if self._handlers:
                 check_rested_connections()
-            # The caller's, which may be that of a schema.
+            # The context is the caller's and may select a schema.
             result, error = context.run(run_in_thread, function, *args, **kwargs)
             # Receivers of signals run here as well.
             clean_connections()
@@ -176,7 +176,7 @@ def close_broken_connections() -> None:
 
 
 async def tidy_connections_of_loop(*, close: bool = False) -> None:
-    """Call :func:`tidy_connections` in the thread in which Django runs the queries of asynchronous code.
+    """Call :func:`tidy_connections` in the thread that runs Django's queries for asynchronous code.
 
     Connections are also checked at their next use. ``close``: close them, because none is needed for a while.
     """
@@ -192,8 +192,8 @@ def _tidy_and_check() -> None:
 async def database_thread_for_handlers() -> AsyncIterator[None]:
     """Give asynchronous handlers a database thread that ends with this context and closes its connections.
 
-    Otherwise Django uses one thread for the whole process, which would keep its connections forever. What handlers run
-    in further threads, by ``asyncio.to_thread()`` or ``sync_to_async(thread_sensitive=False)``, finds usable
+    Otherwise Django uses one thread for the whole process, which would keep its connections forever. Code that handlers
+    run in further threads, by ``asyncio.to_thread()`` or ``sync_to_async(thread_sensitive=False)``, finds usable
     connections too.
     """
     executor = _Executor()
@@ -201,7 +201,7 @@ async def database_thread_for_handlers() -> AsyncIterator[None]:
     context = ThreadSensitiveContext()
     await context.__aenter__()
     try:
-        # Not watched: all asynchronous handlers share its session.
+        # The thread's session is not watched, because all asynchronous handlers share it.
         await sync_to_async(own_connections)(watch=False)
         yield
     finally:
@@ -214,7 +214,7 @@ async def database_thread_for_handlers() -> AsyncIterator[None]:
 
 
 class _Executor(ThreadPoolExecutor):
-    """The threads of an event loop, whose connections are as those of handler threads."""
+    """The threads of an event loop; their connections are cleaned and checked as in handler threads."""
 
     def __init__(self) -> None:
         self._connections: list[BaseDatabaseWrapper] = []

@@ -32,7 +32,7 @@ logger = logging.getLogger("stator.worker")
 # How many keys and errors a span of a batch names.
 MAX_KEYS, MAX_ERRORS = 100, 10
 
-# Seconds for which the end of a worker waits for the export of spans.
+# Seconds that the end of a worker waits for the export of spans.
 FLUSH_TIME = 5.0
 
 
@@ -89,7 +89,7 @@ class Tracer:
         """Call the executor's function of this name within a span of the whole transaction."""
         with _Spanned(self, claims) as ended:
             attempted = call_atomic(claims)
-            # Of a batch that was undone, only the objects at fault; the others are attempted again.
+            # If a batch was undone, the span names only the objects at fault; the rest of the batch is attempted again.
             ended += attempted.recorded or [
                 pair for pair in attempted.ended if _word(pair[1]) in ("failed", "released")
             ]
@@ -211,14 +211,14 @@ def _keys(claims: Sequence[Claim]) -> list[str]:
 
 
 def _tell(span: Span, ended: list[Ended], raised: BaseException | None = None, claims: Sequence[Claim] = ()) -> None:
-    """Set a span's outcome from those of its objects, or from the error that the call ``raised`` for its ``claims``."""
+    """Set a span's outcome: its objects' outcomes, or the error that the call ``raised`` for its ``claims``."""
     if raised is not None:
         # Each object is then attempted by itself, with a span of its own.
         span.set_attribute("stator.outcome", "failed")
         _tell_failures(span, {describe(raised): claims})
         return
     words = Counter(_word(outcome) for _, outcome in ended)
-    # Empty: the claim of an atomic state had ended before, and the handler was not called.
+    # Without outcomes, the claim of an atomic state had ended before, and the handler was not called.
     told: dict[str, AttributeValue] = {"stator.outcome": next(iter(words), "lost")}
     if len(words) > 1:
         told = {"stator.outcome": "mixed"} | {f"stator.outcomes.{word}": count for word, count in words.items()}

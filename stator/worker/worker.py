@@ -51,8 +51,8 @@ MENDED_EVERY = 5.0
 class Worker:
     """One worker process: claims rows of the given models, attempts them and records the outcomes.
 
-    ``schemas``: the models by schema of PostgreSQL, if it works in schemas. ``run_for``: stop after so many
-    seconds; 0 for never. ``until_idle``: stop once nothing is ready or running. ``watch``: end the process when the
+    ``schemas``: the models by schema of PostgreSQL, if it works in schemas. ``run_for``: seconds after which it
+    stops; 0 for never. ``until_idle``: stop once nothing is ready or running. ``watch``: end the process when the
     loop freezes. ``announce``: log its start, the models it serves, and its end. ``heed_signals=False``: leave
     signals to the program that runs it. ``requests``: see ``StopRequests``. ``isolate``: options of the processes
     for objects that lost many leases. Without them, such an object waits until nothing else runs here. ``name``: by
@@ -117,8 +117,8 @@ class Worker:
         loop = asyncio.new_event_loop()
         try:
             asyncio.set_event_loop(loop)
-            # In a context of its own: in a request's context, asynchronous handlers that use the database would wait
-            # for this very thread.
+            # The loop gets its own context: in a request's context, asynchronous handlers that use the database would
+            # wait for this very thread.
             with watched_files():
                 return Context().run(self._complete, loop)
         finally:
@@ -131,8 +131,8 @@ class Worker:
             try:
                 return loop.run_until_complete(main)
             except (SystemExit, KeyboardInterrupt):
-                # From a task that a handler has started, which stops the loop. Who awaits that task gets the error too.
-                # A person's Ctrl-C arrives here only if the program handles signals itself.
+                # A task that a handler has started raised it, which stops the loop. Code that awaits the task gets the
+                # error too. A person's Ctrl-C arrives here only if the program handles signals itself.
                 if main.done() or not self._heed_signals:
                     raise
 

@@ -43,7 +43,7 @@ Say = Callable[[IsolatedAnswer], None]
 async def serve(requests: TextIO, answers: TextIO, database: str | None, schemas: list[str]) -> None:
     """Attempt the requested objects until the requests end.
 
-    ``database``: the only one of the worker, if it has one. ``schemas``: those in which the worker works.
+    ``database``: the only one of the worker, if it has one. ``schemas``: the schemas that the worker serves.
     """
     lock = threading.Lock()
 
@@ -107,11 +107,11 @@ class Preparation:
         self._databases = {model: database or router.db_for_write(model) for model in managed(StatorModel.subclasses)}
 
     def databases_of(self, model: type[StatorModel]) -> list[str]:
-        """Return the aliases in which the worker works on a model; for receivers of ``on_schedule``."""
+        """Return the aliases of the databases where the worker serves a model; for receivers of ``on_schedule``."""
         return [self._databases[model]] if model in self._databases else []
 
     def send(self, schemas: list[str]) -> None:
-        """Send the signals in each schema in which the worker works."""
+        """Send the signals in each schema that the worker serves."""
         send_in_schemas(schemas, signals.on_start, self)
         send_in_schemas(schemas, signals.on_schedule, self, databases=sorted(set(self._databases.values())))
 

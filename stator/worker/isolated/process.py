@@ -73,7 +73,7 @@ class IsolatedProcess:
     def ask(self, request: Mapping[str, Any], *, ready_within: float | None = None) -> dict[str, Any]:
         """Send a request and return the first answer, as :meth:`answer` does.
 
-        ``ready_within``: raise :class:`NotStarted` if none came after so many seconds.
+        Raise :class:`NotStarted` if none came within ``ready_within`` seconds.
         """
         with suppress(BrokenPipeError):
             self._process.stdin.write(json.dumps(request).encode() + b"\n")  # type: ignore[union-attr]
