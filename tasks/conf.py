@@ -73,7 +73,7 @@ def load_settings() -> TaskSettings:
 
 
 def lease_of_process(usual: float) -> float:
-    """Return the lease of a worker process's tasks: ``LEASE`` if the project sets it here, else that of ``STATOR``."""
+    """Return the lease of a worker process's tasks: ``LEASE`` if ``STATOR_TASKS`` sets it, else the framework's."""
     given = getattr(django_settings, "STATOR_TASKS", None) or {}
     return load_settings().LEASE if "LEASE" in given else usual
 

@@ -16,10 +16,10 @@ from tasks.worker.attempts import attempt, backoff_of_attempt
 class TaskGraph(StateGraph):
     """The graph of all tasks, whether a worker process or an external program runs them.
 
-    A ``shared`` task is run by several workers, each once. Its parts are tasks of their own, and it ends with the last
-    of them: completed if all are, else errored. By hand a waiting or running task can be made to begin again
-    (``pending``); no other move is made by hand, because in any other state a task counts as done or dead. Workers end
-    tasks. Operators use ``cancel()`` and ``requeue()``, which refuse moves that the status does not allow.
+    A ``shared`` task is run by several workers, each once. Its parts are tasks of their own. It ends when the last part
+    ends: completed if all parts are, else errored. The only move by hand is to ``pending``, which lets a waiting or
+    running task begin again; in any other state a task counts as done or dead. Workers end tasks. Operators use
+    ``cancel()`` and ``requeue()``, which refuse moves that the status does not allow.
     """
 
     # The number of attempts of each task is limited, so a limit on lost leases (quarantine) would add nothing.

@@ -7,7 +7,7 @@ from tasks.queue import eligibility, process_eligibility, runs, unserved
 
 
 def connect() -> None:
-    """Register them. Worker processes claim the most urgent of the tasks that they may run."""
+    """Register the hooks. Worker processes claim the most urgent of the tasks that they may run."""
     for kind in KINDS:
         add_problem_kind(kind)
     register_hooks(

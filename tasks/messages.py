@@ -59,7 +59,7 @@ class Message:
         default_factory=milliseconds, metadata=_number(-BIGINT, BIGINT - 1, whole=True, changeable=True)
     )
     metadata: dict[str, object] = field(default_factory=dict)
-    # The most of a lease is that of the model.
+    # The longest lease is an option of the model, so its bound is checked with that.
     lease: float | None = field(default=None, metadata=_number(0.05, MAX_SECONDS, changeable=True))
     timeout: float | None = field(default=None, metadata=_number(0.05, MAX_SECONDS, changeable=True))
     invisible_for: float | None = field(default=None, metadata=_number(0, MAX_SECONDS))
@@ -88,7 +88,7 @@ def message_of(given: dict[str, Any], settings: TaskSettings, longest_lease: flo
 
 
 def checked_message(given: dict[str, Any], settings: TaskSettings, longest_lease: float) -> Message:
-    """Return the same, but raise ``TaskError``: nothing is to be published."""
+    """Return the checked message like :func:`message_of`, but raise ``TaskError``, for calls that publish nothing."""
     if unknown := given.keys() - MESSAGE_FIELDS:
         raise TaskError(_unknown(min(map(str, unknown))))
     if "action" not in given:
@@ -111,9 +111,9 @@ def checked_message(given: dict[str, Any], settings: TaskSettings, longest_lease
 
 MESSAGE_FIELDS = frozenset(option.name for option in fields(Message)) - {"given"}
 COLUMNS = tuple(option.name for option in fields(Message) if option.name not in ("invisible_for", "given"))
-# What can be changed of a task until it ends, even while a worker holds it.
+# The options that can be changed until the task ends, even while a worker holds it.
 CHANGEABLE = tuple(option.name for option in fields(Message) if option.metadata.get("changeable"))
-# The least and the most of each number, and whether it is a whole one.
+# The least and the largest value of each number, and whether it must be whole.
 NUMBERS = {option.name: option.metadata["bounds"] for option in fields(Message) if "bounds" in option.metadata}
 REQUIRED = ("action", "data")
 

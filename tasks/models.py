@@ -35,8 +35,8 @@ class Task(TaskRow):
     own name for the task, unique in the queue. ``metadata``: names and values by which tasks are claimed and searched.
     ``worker_ids``: the only workers that may claim it; empty: any worker. ``worker_count``: how many workers run it,
     each named worker once. If there are several, the task is ``shared`` and workers claim its ``parts``. ``lease``,
-    ``timeout``, ``max_attempts`` and ``retention`` override those of the queue. ``timeout``: seconds after which an
-    attempt is ended, heartbeats or not; from the claim of a named worker, or from the call in a worker process.
+    ``timeout``, ``max_attempts`` and ``retention`` override the queue's values. ``timeout``: seconds after which an
+    attempt is ended, heartbeats or not, counted from a named worker's claim, or from the call in a worker process.
     """
 
     state = StateField(TaskGraph)
@@ -49,7 +49,7 @@ class Task(TaskRow):
         settle(task, is_copy=task.pk >> BITS > 0)
         return task
 
-    # Workers read the tasks that they claim where these are written, without calling this method.
+    # Workers read claimed tasks in the database where these are written, so they skip this method.
     from_db.__func__.only_notes = True  # type: ignore[attr-defined]
 
     @property
@@ -98,11 +98,11 @@ class Task(TaskRow):
         operator_actions.requeue(self, actor=actor, reason=reason)
 
     def change(self, **options: object) -> None:
-        """Change options of a task that has not ended, even while a worker holds it; those not given stay.
+        """Change options of a task that has not ended, even while a worker holds it; options that are not given stay.
 
         ``worker_ids``, ``timeout``, ``heartbeat_interval``, ``lease``, ``max_attempts``, ``max_unexpected_retries``,
         ``priority`` and ``retention``; None stands for the value of the queue or the setting. The guide says when each
-        takes effect. Raise ``MoveRefused`` if the task has ended, and ``TaskError`` for a value that cannot be.
+        takes effect. Raise ``MoveRefused`` if the task has ended, and ``TaskError`` for an invalid value.
         """
         publishing.change(self, options)
 
@@ -124,7 +124,7 @@ class Task(TaskRow):
         return held_claims.find(cls, pk, token, using=using or database_of(pk))
 
     def explain(self) -> list[Reason]:
-        """Return why the task is not moving: the queue's reasons, then those that any managed object can have."""
+        """Return why the task is not moving: the queue's reasons, then the framework's for any managed object."""
         return explaining.explain(self, super().explain())
 
     def clean(self) -> None:

@@ -111,7 +111,7 @@ class TaskQuerySet(QuerySet[Any]):
             yield self.filter(condition)
 
     def _conditions(self, status: str) -> list[Q]:
-        """Return the conditions of which a task with this status meets one."""
+        """Return conditions; a task has this status if it meets one of them."""
         if status in TERMINAL:
             # These columns tell the planner that the index ``st_rest`` has all such tasks.
             return [Q(state=status, state_ready=False, state_claim=None)]

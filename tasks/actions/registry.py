@@ -244,7 +244,7 @@ def runs_on_loop(name: str) -> bool:
 
 
 def actions_on_loop() -> frozenset[str]:
-    """Return the names of the actions of :func:`runs_on_loop`."""
+    """Return the names of the actions for which :func:`runs_on_loop` returns True."""
     return frozenset(django_on_loop).union(filter(runs_on_loop, list(registry)))
 
 

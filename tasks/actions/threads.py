@@ -15,7 +15,7 @@ from stator.worker.connections import check_rested_connections, clean_connection
 
 
 class _Call:
-    """One function to run, and the future that waits for its result. ``since``: from when on it waits for a thread."""
+    """One function to run, and the future that waits for its result. ``since``: when it began to wait for a thread."""
 
     __slots__ = ("begun", "context", "function", "future", "given_up", "loop", "since")
 
@@ -40,7 +40,7 @@ class Threads:
         self.count = count
         self._queue: SimpleQueue[_Call] = SimpleQueue()
         self._lock = threading.Lock()
-        # ``_queued`` counts calls until their threads have noted them: the queue is shorter a moment before that.
+        # ``_queued`` counts a call until its thread has noted it, which is a moment after the call leaves the queue.
         self._alive = self._idle = self._queued = self._given_up = 0
         # Calls that may be handed back.
         self._waiting: dict[int, _Call] = {}
@@ -56,9 +56,9 @@ class Threads:
         return self.exhausted and time.monotonic() - self._exhausted_since >= seconds
 
     def hand_back(self, waiting_since: float) -> bool:
-        """Give up the calls that wait for a thread since then, with ``NotBegun``; return whether there were any.
+        """Give up the calls that have waited for a thread since before that time; return whether there were any.
 
-        Call it on the event loop.
+        Their futures raise ``NotBegun``. Call it on the event loop.
         """
         with self._lock:
             late = [call for call in self._waiting.values() if call.since < waiting_since]
@@ -73,7 +73,7 @@ class Threads:
     async def run(self, function: Callable[[], Any], *, must_begin: bool = False) -> Any:
         """Run ``function`` in a thread as soon as one is free; return its result or raise its exception.
 
-        ``must_begin``: it is not handed back.
+        ``must_begin``: the call is never handed back.
         """
         call = _Call(function)
         with self._lock:

@@ -17,7 +17,7 @@ from tasks.actions.registry import Action
 from tasks.rows.tables import task_rows
 from tasks.rows.tasks import TaskRow
 
-# Tries if another worker changes the row at the same time; then the attempt is put off.
+# Tries if another worker changes the row at the same time. After the last one, the attempt is postponed.
 TRIES = 5
 
 # An attempt that found no free slot asks again after this many seconds, up to twice as many.
@@ -50,7 +50,8 @@ class ActionRate(models.Model):
         for _ in range(TRIES):
             found: Any = row.annotate(now=Now()).first()
             if found is None:
-                # Its window is over, even for a worker that read the time a moment earlier, so the next try begins one.
+                # The new row's window is over, even for a worker that read the time a moment earlier, so the next try
+                # begins one.
                 over = Now() - timedelta(seconds=1)
                 ActionRate.objects.using(using).bulk_create([ActionRate(key=key, until=over)], ignore_conflicts=True)
                 continue

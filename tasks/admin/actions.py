@@ -98,7 +98,7 @@ class ChangeForm(ReasonForm):
         super().__init__(data, initial=shown)
         self.task = task
         for name in CHANGEABLE:
-            # What is unchanged on the page is not written, even if another person has changed it since.
+            # An option that is unchanged on the page is not written, even if another person has changed it since.
             self.fields[name].show_hidden_initial = True
         self.order_fields([*CHANGEABLE, "reason"])
 
@@ -115,7 +115,7 @@ class ChangeForm(ReasonForm):
 
 @admin.action(description="Change\N{HORIZONTAL ELLIPSIS}", permissions=["retry"])
 def task_change(model_admin: admin.ModelAdmin, request: HttpRequest, queryset: QuerySet[Task]) -> HttpResponse | None:
-    """Show the options of one task that can be changed until it ends; then write those that were changed."""
+    """Show the options of one task that can be changed until it ends; then write the changed ones."""
     task = queryset.first()
     if task is None or queryset.count() > 1 or task not in _changeable(queryset):
         tell(model_admin, request, 0, "changed", "Choose one task that has not ended and is no part of another.")

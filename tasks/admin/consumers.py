@@ -49,7 +49,7 @@ class ConsumerAdmin(AnyAddressAdmin):
         return ", ".join(consumer.verbs)
 
     def save_model(self, request: HttpRequest, obj: Any, form: forms.ModelForm, change: bool) -> None:
-        """Issue a token for a new consumer; of an old one write changed fields only: the API updates its counters."""
+        """Issue a token for a new consumer; else write only changed fields, because the API updates the counters."""
         if change:
             obj.save(update_fields=[name for name in form.changed_data if name != "queues"])
             return

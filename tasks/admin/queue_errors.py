@@ -11,10 +11,10 @@ from stator.models import Report
 from tasks.failures import last_line
 from tasks.models import Queue, Run, Task
 
-# Dead letters that are read, the latest first; those of one error are requeued together.
+# Dead letters that are read, the latest first. Dead letters with the same error are requeued together.
 READ = 200
 
-# Dead letters of all queues among which those of one are sought.
+# The latest dead letters of all queues, in which one queue's are searched.
 MAX_SEARCHED = 10_000
 
 
@@ -27,10 +27,10 @@ class DeadGroup:
 
 
 def dead_by_error(queue: Queue) -> list[DeadGroup]:
-    """Return the latest dead letters of a queue by their last errors, most first; three statements."""
+    """Return the latest dead letters of a queue by their last error, the largest group first; three statements."""
     using = str(queue._state.db)
     tasks: QuerySet[Any] = QuerySet(Task, using=using)
-    # In the order of the framework's index of resting rows, which lacks the queue: so of all queues, and few of them.
+    # The framework's index of resting rows lacks the queue, so this reads the latest dead letters of all queues.
     dead = tasks.filter(state="errored", state_ready=False, state_claim=None, whole=None)
     latest = dead.order_by("-state_next_attempt", "-state_changed").values_list("pk", "queue")[:MAX_SEARCHED]
     pks = [pk for pk, of in latest if of == queue.pk][:READ]

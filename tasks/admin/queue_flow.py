@@ -19,7 +19,7 @@ from tasks.rows.tasks import TERMINAL
 
 MINUTES = 60
 
-# Tasks of one kind that are read; with more there are only samples.
+# The most tasks of one kind that are read; if there are more, only samples are shown.
 MAX_READ = 10_000
 
 Moments = list[datetime]
@@ -29,8 +29,8 @@ Moments = list[datetime]
 class QueueFlow:
     """A queue over a period. ``ended``: tasks that ended, dead letters as bad. ``open``: tasks that had not ended.
 
-    ``waiting``: tasks that a worker could claim, in the minute with the most of them. None for what is not known:
-    ``open`` only of the last hour, ``waiting`` if there is no ``open``.
+    ``waiting``: tasks that a worker could claim, in the minute with the most of them. A chart that is not known is
+    None: ``open`` is known only for the last hour, ``waiting`` only if ``open`` is not.
     """
 
     period: str
@@ -46,7 +46,7 @@ class QueueFlow:
 
 
 def flow_of(queue: Queue, period: str = HOUR) -> QueueFlow:
-    """Return a period of a queue, of its tasks in its own database; at most nine statements, each with a limit.
+    """Return a queue over a period, from the tasks in its own database; at most nine statements, each with a limit.
 
     Tasks with a retention of their own and parts of shared tasks are left out.
     """
@@ -62,7 +62,7 @@ def flow_of(queue: Queue, period: str = HOUR) -> QueueFlow:
 
 
 def _last_hour(queue: Queue, using: str) -> QueueFlow:
-    """Return the charts by minute that can be made of the tasks themselves.
+    """Return the charts by minute that can be made from the tasks themselves.
 
     Indexes ``tasks_task_ended``, ``tasks_task_ready_in_queue``, ``st_lease``, ``st_rest``.
     """

@@ -232,7 +232,7 @@ class QueueAdmin(AnyAddressAdmin):
 
     @admin.display(description="oldest waits")
     def oldest(self, queue: QueueWithFigures) -> str:
-        """Return how long the first of them has been waiting."""
+        """Return how long the first waiting task has waited."""
         return NONE if queue.figures.oldest is None else span(queue.figures.oldest)
 
     @admin.display(description="due later")

@@ -35,7 +35,7 @@ def summarize(tasks: Iterable[Any], using: str) -> None:
 
 
 def _of_parts(pks: list[int], using: str) -> dict[int, str]:
-    """Return the statuses of shared tasks by primary key; those that are merely invisible are left out."""
+    """Return the statuses of shared tasks by primary key; merely invisible tasks are left out."""
     if not pks:
         return {}
     parts: QuerySet[Task] = QuerySet(Task, using=using).filter(whole=OuterRef("pk"), state="pending")

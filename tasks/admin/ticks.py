@@ -39,7 +39,7 @@ def next_ticks(schedule: Schedule) -> list[datetime]:
 
 
 def latest_ticks(schedule: Schedule) -> list[ShownTick]:
-    """Return the latest ticks, the last first, with their tasks; none for one that calls a function. One statement."""
+    """Return the latest ticks and their tasks, newest first; none if the schedule calls a function. One statement."""
     if schedule.queue_id is None:
         return []
     indexes = range(schedule.tick_index - 1, max(-1, schedule.tick_index - 1 - SHOWN), -1)

@@ -8,11 +8,11 @@ from stator.admin.timeline import TimelineEvent
 from tasks.failures import last_line
 from tasks.models import Run, Task
 
-# At most so many events of each kind, and so many characters of each text. The lists and the API have the rest.
+# The most events of each kind, and the most characters of each text. The lists and the API have the rest.
 LATEST = 50
 LENGTH = 20_000
 
-# At most so many results, and parts of a shared task, on one page.
+# The most results, and the most parts of a shared task, on one page.
 MAX_SHOWN = 20
 
 # The kind of event for each outcome of a claim; any other outcome is shown as a move.
@@ -25,7 +25,7 @@ def timeline(task: Task, kept: list[TimelineEvent]) -> list[TimelineEvent]:
     # The framework knows a claim only by its token.
     names = {holder(run.token): f"worker {run.worker}" for run in runs}
     events = [TimelineEvent("said", task.created, "published")]
-    # The claim itself tells how it began and failed, so the framework's event would be a duplicate.
+    # The claim itself shows how it began and failed, so the framework's event would be a duplicate.
     told = (event for event in kept if not (event.who in names and event.kind in ("begun", "error")))
     events += (replace(event, who=names.get(event.who, event.who)) for event in told)
     for run in runs:

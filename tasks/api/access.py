@@ -101,7 +101,7 @@ def task_of(consumer: Consumer, pk: int) -> Task:
 
 
 def _taken(consumer: Consumer, sought: object) -> Found | None:
-    """Return what was read with the consumer, the first time; what is asked for again is read again."""
+    """Return what was read together with the consumer, but only once: a repeated call must read it again."""
     found: Found | None = consumer.__dict__.pop("found", None)
     return found if found is not None and found.sought == sought else None
 
@@ -152,7 +152,7 @@ def parts() -> Prefetch:
 
 
 def still_usable(consumer: Consumer, verb: Verb, queue: str) -> Queue:
-    """Return the queue for a long request of the consumer; raise what a new request would get."""
+    """Return the queue for a long request of the consumer; raise the refusal that a new request would get."""
     now, found = look_up(consumer.prefix, {"queue": queue})
     if now is None or now.digest != consumer.digest:
         raise Unauthorized

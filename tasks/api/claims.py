@@ -1,6 +1,6 @@
-"""Claiming tasks, and what the holder of a claim does with it.
+"""Endpoints that claim tasks, and endpoints for the holder of a claim.
 
-A claim is ended by its own token alone, and by a consumer that may claim from the queue of the task.
+A request that ends a claim needs the claim's own token, and a consumer that may claim from the task's queue.
 """
 
 import json
@@ -261,7 +261,7 @@ def _held_out(held: TaskClaim, lease: float) -> dict[str, object]:
 def _end(
     request: ApiRequest, pk: int, payload: HeldIn, outcome: str, end: Callable[[TaskClaim], None], **kept: object
 ) -> HttpResponse:
-    """End a claim; a program that asks once more, because it lost the answer, is answered as it was."""
+    """End a claim. A program that lost the answer and repeats the request gets the same answer."""
     try:
         held = _held(request, pk, payload)
         end(held)
@@ -274,7 +274,7 @@ def _end(
     if held.left is not None:
         return _ended_out(_without_claim(held, **held.left))
     state = KNOWN_ENDS.get(outcome)
-    # PostgreSQL stores 1e23 as a whole number, so only the stored result has the form that a repetition is answered.
+    # PostgreSQL stores 1e23 as a whole number, so only the stored result has the form that a repeated request gets.
     if state is None or "e+" in json.dumps(kept):
         return _ended_out(task_of(request.auth, pk))
     return _ended_out(_ended(held, state, **kept))

@@ -1,7 +1,7 @@
 """Rate limits of consumers: requests and published rows per minute, counted over all processes.
 
 Both counters are columns of the consumer's row. A process takes a block of a twentieth of the limit at a time, so it
-writes about twenty times a minute instead of once per request. What is left of a block when the minute ends is lost. A
+writes about twenty times a minute instead of once per request. The rest of a block is lost when the minute ends. A
 refusal is remembered until then and costs no statement.
 """
 
@@ -47,7 +47,7 @@ class Rates:
         self._column = column
         self._blocks: dict[int, Block] = {}
         self._lock = threading.Lock()
-        # Held while the database is asked, so that threads that miss a block at once take one and not one each.
+        # Held while the database is asked, so that threads that miss a block at the same time share one.
         self._asking = threading.Lock()
 
     def take(self, consumer: Consumer, most: int, amount: int = 1) -> None:
@@ -71,7 +71,7 @@ class Rates:
             self._blocks.clear()
 
     def _merge(self, pk: int, block: Block) -> None:
-        # The rest of the block before was too small for this request, and is enough for a smaller one.
+        # The rest of the previous block was too small for this request, but may be enough for a smaller one.
         present = self._blocks.get(pk)
         if present and present.ends > time.monotonic():
             block.left += present.left

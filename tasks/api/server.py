@@ -25,7 +25,7 @@ def most_waiting(request: HttpRequest) -> int:
     configured: int | None = load_settings().API_WAITING
     if configured is not None:
         return configured
-    # Django says of such a request that its server has threads.
+    # Django reports threads for an ASGI request, too.
     if isinstance(request, ASGIRequest):
         return MANY
     has_threads = request.META.get("wsgi.multithread")

@@ -111,7 +111,7 @@ async def _await_claim(request: HttpRequest, **kwargs: object) -> HttpResponseBa
     try:
         return await _claiming.run(request, **kwargs)
     finally:
-        # Authorization alone has used one, if the token was refused.
+        # Authorization has used a connection, even if it refused the token.
         await sync_to_async(give_connections_back)()
 
 

@@ -36,7 +36,7 @@ def enqueue(
 ) -> list[tuple[int, datetime]]:
     """Insert one task for each JSON text, all or none; return their numbers and creation times in order.
 
-    ``options``: values that they share. Without ``run_after``, the queue's ``invisible_for`` applies. A missing queue
+    ``options``: the values of all. Without ``run_after``, the queue's ``invisible_for`` applies. A missing queue
     is created. Raise ``QueuePaused`` if it takes no tasks now, ``PublishRefused`` if it is exclusive.
     """
     using = router.db_for_write(task_model())
@@ -47,7 +47,7 @@ def enqueue(
     # The ORM reads the queue, so it can say what is wrong with it.
     row = _queue(using, queue)
     template = QueueTemplate(row, PUBLISHING)
-    # How long a pause lasts is not among what the statement compares.
+    # The statement does not compare the time at which a pause ends, so paused queues are not remembered.
     if not row.databases and not row.publish_paused:
         if len(_known) >= MAX_KNOWN:
             _known.clear()
@@ -65,7 +65,7 @@ def _in_one_statement(
         shared["state_next_attempt"] = delay
     rows: list[dict[str, object]] = [{"data": JsonText(text)} for text in data]
     if len(rows) == 1:
-        # As a value by itself it is cheaper for the server.
+        # A shared value is cheaper for the server than a row of values.
         shared, rows = {**shared, **rows[0]}, [{}]
     made = insert(template, shared, rows, later=run_after is None, returning=RETURNING)
     if made and made[0][2]:

@@ -43,18 +43,18 @@ def is_heard(signal: Signal, level: int = logging.INFO) -> bool:
 
 
 def is_received(signal: Signal) -> bool:
-    """Return whether the signal has receivers other than the framework's own, which logs; in either world."""
+    """Return whether the signal, or its twin in the other package, has receivers besides the framework's loggers."""
     return _is_received(signal) or bool(_twins(signal))
 
 
 def send(signal: Signal, sender: type, result: TaskResult) -> None:
-    """Send a signal, also that of the package ``django-tasks`` if a project uses it beside ``django.tasks``."""
+    """Send a signal, and its twin in ``django-tasks`` if a project uses that package beside ``django.tasks``."""
     for each in (signal, *_twins(signal)):
         each.send(sender, task_result=result)
 
 
 def no_result(message: str) -> TaskResultDoesNotExist:
-    """Return the error for a result that does not exist, as both worlds know it if both are used."""
+    """Return the error for a result that does not exist; if both packages are used, it is an error of both."""
     other = sys.modules.get(f"{PACKAGE}.exceptions")
     kind = TaskResultDoesNotExist if other is None else other.TaskResultDoesNotExist
     if kind is TaskResultDoesNotExist:
@@ -71,7 +71,7 @@ def _is_received(signal: Signal) -> bool:
 
 
 def _twins(signal: Signal) -> list[Signal]:
-    """Return the package's signal of the same name, if that is another one and has receivers."""
+    """Return the signal of the same name in ``django-tasks``, if the two differ and it has receivers."""
     package = sys.modules.get(f"{PACKAGE}.signals")
     if package is None or package is signals:
         return []

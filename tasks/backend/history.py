@@ -22,7 +22,7 @@ RowT = TypeVar("RowT", bound=Model)
 
 EVENTS, REPORT = "kept_events", "kept_report"
 
-# The columns that are read of an attempt, and of the latest error.
+# The columns that are read for an attempt, and for the latest error.
 EVENT = ("at", "version", "to", "worker", "claimed", "attempts", "error")
 ERROR = ("error", "message", "traceback")
 
@@ -54,8 +54,8 @@ class Row(Protocol):
 class Event:
     """The end of one attempt: by its outcome, or by a move that ended it.
 
-    ``stay``: the task's version during the attempt; each requeue begins a new stay. ``number``: of the attempt in that
-    stay; 0 for a move of a task that was never attempted.
+    ``stay``: the task's version during the attempt; each requeue begins a new stay. ``number``: the attempt's number in
+    its stay; 0 for a move of a task that was never attempted.
     """
 
     at: datetime

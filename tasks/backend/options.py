@@ -40,7 +40,7 @@ KNOWN = frozenset(option.name for option in fields(BackendOptions))
 
 
 def shared_options(options: BackendOptions) -> dict[str, Any]:
-    """Return the options that are those of an action."""
+    """Return the options that are passed on to the action."""
     return {name: getattr(options, name) for name in SHARED}
 
 

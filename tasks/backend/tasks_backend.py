@@ -322,8 +322,8 @@ def tell_finished(
     instances: Mapping[Any, Any] | None = None,
     **kwargs: object,
 ) -> None:
-    """Send ``task_finished`` for those ended tasks that belong to Django's framework."""
-    # The framework logs failed tasks as errors, so they are sent even if no receiver wants them.
+    """Send ``task_finished`` for the ended tasks of Django's framework."""
+    # The framework logs failed tasks as errors, so their signals are sent even if nothing else receives them.
     all_wanted = is_heard(task_finished)
     others = {pk for pk, task in (instances or {}).items() if not task.action.startswith(DJANGO)}
     wanted = [move for move in moves if move.to in STATUSES and (all_wanted or move.to != "completed")]

@@ -29,9 +29,9 @@ CLAIMANT_RETENTION = 86400.0
 def prune(using: str) -> int:
     """Delete ended tasks past their retention, with their history and reports; return how many tasks.
 
-    A task's own retention applies, else that of its queue, else that of the setting. For errored tasks, the failed
-    retention of the queue or of the setting comes before the last two. Parts are deleted before their shared
-    task, which nobody can requeue from then on.
+    A task's own retention applies, else its queue's, else the setting's. For errored tasks, the failed retention of the
+    queue or of the setting comes before the last two. Parts are deleted before their shared task, which nobody can
+    requeue from then on.
     """
     settings = load_settings()
     ended: QuerySet[Any] = QuerySet(Task, using=using).filter(state__in=TERMINAL, state_claim=None, whole=None)
@@ -80,8 +80,8 @@ def _prune(using: str, rows: QuerySet[Any]) -> int:
 def _delete(using: str, rows: QuerySet[Any]) -> tuple[int, bool]:
     """Delete one batch; return how many tasks, and whether there may be more.
 
-    Rows that another transaction deletes or requeues at the same time are skipped, and shared tasks that have further
-    parts.
+    Rows that another transaction deletes or requeues at the same time are skipped. Shared tasks that have further parts
+    are left for the next batch.
     """
     skip = connections[using].features.has_select_for_update_skip_locked
     with transaction.atomic(using=using):

@@ -1,6 +1,6 @@
 """Samples of queues in the framework's statistics: how many tasks waited by minute, and how many ended by hour.
 
-Each queue has a label of its own there. Its old samples are thinned, merged and deleted as those of models are.
+Each queue has a label of its own there. Its old samples are thinned, merged and deleted like the samples of models.
 """
 
 from collections.abc import Iterator
@@ -19,10 +19,10 @@ from tasks.queue.expressions import CountOf, FirstOf, for_each
 from tasks.rows.queues import label_of
 from tasks.rows.tasks import TERMINAL
 
-# Queues that are sampled, and tasks that are counted in each: those that wait, and those that ended in an hour.
+# The most queues that are sampled, and the most tasks that are counted in each: waiting, and ended in an hour.
 QUEUES, WAITING, ENDED = 1000, 100_000, 1_000_000
 
-# In the first minutes of an hour the one before is counted once more, with its last tasks.
+# In the first minutes of an hour, the previous hour is counted once more, with its last tasks.
 LATE = 3
 
 HOUR = timedelta(hours=1)
@@ -42,7 +42,7 @@ class Sample(NamedTuple):
 
 
 def sample(using: str) -> bool:
-    """Record the tasks of the queues of a database; return False if that was done already in this minute.
+    """Record the tasks of a database's queues; return False if this minute's samples exist already.
 
     Tasks that ended are counted from the beginning of the hour each time, so nothing is counted twice. Parts of shared
     tasks and tasks with a retention of their own are left out. Indexes ``tasks_task_ready_in_queue``,

@@ -36,7 +36,7 @@ def connect() -> None:
 def settle(using: str, parts: list[Any]) -> None:
     """End the shared tasks of these parts, if one of their parts was canceled or all have ended.
 
-    A part without success does not end the others: whoever runs one may still succeed.
+    A part without success does not end the other parts, because they may still succeed.
     """
     rows: QuerySet[Any] = QuerySet(Task, using=using)
     of_parts = rows.filter(is_one_of(rows, parts), whole__isnull=False, whole__state="shared")
@@ -53,7 +53,7 @@ def settle(using: str, parts: list[Any]) -> None:
 def end_parts(using: str, wholes: list[Any] | None = None) -> None:
     """Cancel the open parts of shared tasks that were canceled; workers lose their claims on them.
 
-    ``wholes``: only of these tasks. Index ``tasks_task_open_part``.
+    ``wholes``: only the parts of these tasks. Index ``tasks_task_open_part``.
     """
     rows: QuerySet[Any] = QuerySet(Task, using=using)
     which = {"whole__isnull": False} if wholes is None else {"whole__in": wholes}

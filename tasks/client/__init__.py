@@ -37,7 +37,7 @@ MAX_ENDED, MAX_TOLD = 1000, 8000
 
 
 class ApiError(Exception):
-    """A refusal by the server: ``code`` is for programs, the text for people, ``status`` is that of HTTP."""
+    """A refusal by the server: ``code`` is for programs, the text for people, ``status`` is the HTTP status."""
 
     def __init__(self, status: int, code: str, detail: str) -> None:
         super().__init__(f"{detail} ({code})")
@@ -77,8 +77,8 @@ class Client:
     def publish(self, queue: str, action: str, data: object = ..., **options: object) -> Any:
         """Publish a task and return ``{"task": ..., "outcome": ...}``; ``data``: if left out, null.
 
-        The call is retried only with a ``key``, and without ``clear_failed`` and ``clear_succeeded``: those could make
-        a task run again that the first try published and that has ended meanwhile.
+        The call is retried only with a ``key``, and without ``clear_failed`` and ``clear_succeeded``: with these, a
+        second try could run the task again, if the first one published it and it has ended meanwhile.
         """
         body = {"action": action, **({} if data is ... else {"data": data}), **options}
         return self._call("POST", f"queues/{_quote(queue)}/tasks", body, again=_may_repeat([options], options))
@@ -99,7 +99,7 @@ class Client:
         """Return the loop of a worker, which claims tasks until it is stopped: iterate over it, or ``run`` it.
 
         ``wait``: seconds for which one request waits, and so the longest time until a stopped loop ends. ``limit``,
-        ``lease`` and ``metadata`` are those of :meth:`claim`, the others those of :class:`ConsumerLoop`.
+        ``lease`` and ``metadata`` are passed to :meth:`claim`, the other options to :class:`ConsumerLoop`.
         """
         wanted: dict[str, Any] = {name: options.pop(name) for name in ("limit", "lease", "metadata") if name in options}
         loop = _Loop(**options)
@@ -126,14 +126,14 @@ class Client:
         return [HttpClaim(self, found, options.get("lease"), since) for found in answer["claims"]]
 
     def resolve_many(self, queue: str, results: dict["HttpClaim", Any]) -> list["HttpClaim"]:
-        """Complete claims of one queue, each with its result; return those that were lost.
+        """Complete claims of one queue, each with its result; return the claims that were lost.
 
         One request ends up to ``MAX_ENDED`` claims. Requests are retried: the server repeats its first answer.
         """
         return self._end_many(queue, "resolve", "result", results)
 
     def fail_many(self, queue: str, errors: dict["HttpClaim", Any]) -> list["HttpClaim"]:
-        """End claims of one queue without success, each with its error; return those that were lost.
+        """End claims of one queue without success, each with its error; return the claims that were lost.
 
         Requests are split and retried as by :meth:`resolve_many`.
         """
@@ -160,7 +160,7 @@ class Client:
         return self._call("POST", f"tasks/{pk}/cancel{'?' if query else ''}{query}", {}, again=True)
 
     def change(self, pk: int, **options: object) -> Any:
-        """Change options of a task that has not ended; those not given stay."""
+        """Change options of a task that has not ended; options that are not given stay."""
         return self._call("POST", f"tasks/{pk}/change", options, again=True)
 
     def requeue(self, pk: int) -> Any:
@@ -180,7 +180,7 @@ class Client:
         return self._call("POST", "queues", {"name": name, **settings})
 
     def configure_queue(self, name: str, **settings: object) -> Any:
-        """Change settings of a queue; those not given stay as they are."""
+        """Change settings of a queue; settings that are not given stay."""
         return self._call("PATCH", f"queues/{_quote(name)}", settings, again=True)
 
     def delete_queue(self, name: str, *, tasks: bool = False) -> Any:
@@ -211,7 +211,7 @@ class Client:
         return self._call("POST", "schedules", {"name": name, "queue": queue, "action": action, **options})
 
     def change_schedule(self, pk: int, **options: object) -> Any:
-        """Change options of a schedule; those not given stay. ``enabled=False`` pauses it."""
+        """Change options of a schedule; options that are not given stay. ``enabled=False`` pauses it."""
         return self._call("PATCH", f"schedules/{pk}", options, again=True)
 
     def run_schedule(self, pk: int) -> Any:
@@ -223,7 +223,7 @@ class Client:
         return self._call("DELETE", f"schedules/{pk}")
 
     def _end_many(self, queue: str, how: str, name: str, values: dict["HttpClaim", Any]) -> list["HttpClaim"]:
-        """End claims in parts, each with its value under this name; return those that were lost."""
+        """End claims in parts, each with its value under this name; return the claims that were lost."""
         lost, claims = [], list(values)
         for start in range(0, len(claims), MAX_ENDED):
             part = claims[start : start + MAX_ENDED]
@@ -246,7 +246,7 @@ class Client:
             filters = {**filters, "after": page["next"]}
 
     def _call(self, method: str, path: str, body: object = None, **options: Any) -> Any:
-        """Return the answer; ``options`` are those of :meth:`_answered`."""
+        """Return the answer; ``options`` are passed to :meth:`_answered`."""
         return self._answered(method, path, body, **options)[0]
 
     def _answered(
@@ -322,7 +322,7 @@ class HttpClaim:
         # An older server does not send these.
         self._interval: float | None = self.task.get("heartbeat_interval")
         self.max_unexpected_retries: int | None = self.task.get("max_unexpected_retries")
-        # Of this worker in all of its claims of the task, once one was noted in this claim.
+        # The errors of this worker in all its claims of the task; 0 until one was noted in this claim.
         self.unexpected_errors = 0
         self._since = time.monotonic() if since is None else since
         self._client, self._token, self._wanted = client, answer["token"], wanted
@@ -352,13 +352,13 @@ class HttpClaim:
         self._hold("verify")
 
     def heartbeat(self, lease: float | None = None) -> None:
-        """Hold the task for ``lease`` seconds from now; by default as long as was asked for last."""
+        """Hold the task for ``lease`` seconds from now; by default the lease that was asked for last."""
         if lease is not None:
             self._wanted = lease
         self._hold("heartbeat", lease=self._wanted)
 
     def note_error(self) -> None:
-        """Send a heartbeat that counts an unexpected error; ``unexpected_errors`` is then the number of all."""
+        """Send a heartbeat that counts an unexpected error; ``unexpected_errors`` is then this worker's total."""
         counted = self.unexpected_errors + 1
         self._hold("heartbeat", lease=self._wanted, unexpected=True)
         self.unexpected_errors = max(self.unexpected_errors, counted)
@@ -372,7 +372,7 @@ class HttpClaim:
         self._end("release", reason=_sendable(reason))
 
     def fail(self, error: BaseException | str) -> None:
-        """End the attempt as failed, with the error; of an exception with its traceback."""
+        """End the attempt as failed, with the error; an exception is sent with its traceback."""
         told = error if isinstance(error, str) else "".join(traceback.format_exception(error))
         self._end("fail", error=_sendable(told[-MAX_TOLD:]))
 
@@ -386,7 +386,7 @@ class HttpClaim:
 
     @contextmanager
     def heartbeating(self, every: float | None = None) -> Iterator["HttpClaim"]:
-        """Send heartbeats from a thread, by default as often as the task says. ``lost`` becomes true with the claim."""
+        """Send heartbeats from a thread, by default at the task's interval. ``lost`` becomes true with the claim."""
         ended = threading.Event()
         thread = threading.Thread(target=self._beat, args=(ended, every), name=f"heartbeat of {self}", daemon=True)
         thread.start()
@@ -462,7 +462,7 @@ def _error_of(response: urllib.error.HTTPError) -> Exception:
         body = json.load(response)
         code, detail = str(body["error"]), str(body["detail"])
     except (ValueError, TypeError, KeyError, OSError, http.client.HTTPException):
-        # From a proxy between server and client, in its own format.
+        # The answer of a proxy between server and client has a format of its own.
         code, detail = "http", f"HTTP {response.code} {response.reason}"
     if code == "lease_lost":
         return LeaseLost(response.code, code, detail)

@@ -1,4 +1,4 @@
-"""The loop of a worker with a name. It knows nothing of HTTP and of Django, but what a claim looks like."""
+"""The loop of a named worker. It needs neither HTTP nor Django, only claims that look like :class:`LoopClaim`."""
 
 import contextvars
 import logging
@@ -15,9 +15,9 @@ from typing import Any, Protocol
 logger = logging.getLogger("tasks.consume")
 
 MIN_PAUSE, MAX_PAUSE = 0.2, 10.0
-# The parts of a lease after which a heartbeat is sent by default, and at the latest.
+# The fractions of a lease after which a heartbeat is sent: by default, and at the latest.
 USUAL, LATEST = 1 / 3, 2 / 3
-# The least seconds from a heartbeat that failed to the next.
+# The least seconds between a failed heartbeat and the next one.
 BEAT_AGAIN = 1.0
 LEFT = "its worker left the loop"
 
@@ -39,7 +39,7 @@ class LoopClaim(Protocol):
 
     @property
     def max_unexpected_retries(self) -> int | None:
-        """How many errors its task lets one worker retry, if the task says so."""
+        """How many errors its task lets one worker retry; None if the task does not set this."""
 
     @property
     def unexpected_errors(self) -> int:
@@ -65,7 +65,7 @@ class StopSignals:
         _watch_forks()
         _heeding.add(self)
         for number in (signal.SIGTERM, signal.SIGINT) if _is_main_thread() else ():
-            # A program that is started with nohup, or in the background, ignores some.
+            # A program that is started with nohup, or in the background, ignores some signals.
             if signal.getsignal(number) not in (None, signal.SIG_IGN):
                 self._before[number] = signal.signal(number, self._on_signal)
 
@@ -81,7 +81,7 @@ class StopSignals:
         self._stop()
 
 
-# Those that handle signals now. A forked child of the program, as multiprocessing makes them, handles them as before.
+# The instances that handle signals now. A forked child, such as multiprocessing's, handles signals as before.
 _heeding: set[StopSignals] = set()
 
 
@@ -97,23 +97,23 @@ def _in_child() -> None:
 
 
 class Loop:
-    """What loops of workers have in common, be they sync or async.
+    """The common part of sync and async loops of workers.
 
-    ``local_retries``: how often the function given to ``run`` is called again after an error, each time after
+    ``local_retries``: how many times the function given to ``run`` is called again after an error, each time after
     ``local_delay`` seconds, unless the task has ``max_unexpected_retries``.
     """
 
-    # The claim has ended.
+    # Errors that mean that the claim has ended.
     lost_errors: tuple[type[Exception], ...] = ()
-    # Nothing is known to be wrong with the task, and the next try may succeed.
+    # Errors that say nothing about the task; the next try may succeed.
     passing_errors: tuple[type[Exception], ...] = ()
-    # No local retries after these.
+    # Errors without local retries.
     final_errors: tuple[type[Exception], ...] = ()
 
     def __init__(self, *, local_retries: int = 0, local_delay: float = 1.0) -> None:
         self.local_retries, self.local_delay = local_retries, local_delay
         self.stopped = False
-        # The first is the one at hand.
+        # The first claim is the one at hand.
         self._held: list[Any] = []
 
     def stop(self) -> None:
@@ -211,7 +211,7 @@ class ConsumerLoop(Loop):
             try:
                 if found := self.take():
                     return found
-                # A server that does not wait is not asked all the time.
+                # If the server answers at once instead of waiting, do not ask it all the time.
                 pause = MIN_PAUSE
                 self.pause(began + 2 * pause - time.monotonic())
             except self.passing_errors as error:

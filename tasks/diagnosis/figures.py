@@ -16,7 +16,7 @@ from tasks.models import Queue, Task
 from tasks.queue.expressions import CountOf, FirstOf, for_each
 from tasks.sharding.replicas import rest
 
-# Waiting tasks are counted up to this number in each queue, the others up to it in all queues together.
+# Waiting tasks are counted up to this number in each queue, other tasks up to it in all queues together.
 MAX_COUNTED = 10_000
 
 
@@ -24,7 +24,7 @@ MAX_COUNTED = 10_000
 class Figures:
     """The figures of one queue. Each number is text: ``10,000+`` if counting stopped early.
 
-    ``waiting``: may be claimed. ``oldest``: seconds for which the first of these has waited. ``later``: not due yet.
+    ``waiting``: may be claimed. ``oldest``: seconds for which the first of them has waited. ``later``: not due yet.
     ``running``: claimed. ``dead``: dead letters.
     """
 
@@ -96,7 +96,7 @@ def waiting_in(queue: OuterRef | int, limit: int) -> QuerySet[Task, dict[str, An
 
 
 def lines(pks: list[Any], using: str) -> dict[Any, tuple[int, datetime | None]]:
-    """Return, by queue, how many tasks wait, up to one more than ``MAX_COUNTED``, and since when the first does."""
+    """Return, by queue, how many tasks wait, up to one more than ``MAX_COUNTED``, and since when the first one does."""
 
     def figures(queue: OuterRef | int) -> list[Combinable]:
         return [CountOf(waiting_in(queue, MAX_COUNTED + 1)), Subquery(waiting_in(queue, 1))]

@@ -1,4 +1,4 @@
-"""The kinds of problems of queues, tasks and schedules, beside those that any managed model can have."""
+"""The kinds of problems of queues, tasks and schedules, beside the framework's kinds for every managed model."""
 
 from stator.models import ProblemKind
 from tasks.diagnosis import queues, schedules, unserved_queues, versions
@@ -13,7 +13,7 @@ KINDS = (
     ProblemKind("dead_letters", model=TASK, find=queues.dead_letters, level="warning"),
     ProblemKind("versions", model=TASK, find=versions.versions, level="warning"),
     ProblemKind("schedule_late", model=SCHEDULE, find=schedules.late_ticks, level="error", fails=True),
-    # Reasons of one task, from ``tasks.queue.explaining``: these keep it from its attempt, and the last three do not.
+    # Reasons of one task, from ``tasks.queue.explaining``. All but the last three keep the task from its attempt.
     ProblemKind("claim_paused", keeps="in a paused queue"),
     ProblemKind("no_named_worker", keeps="without a live worker of those that may run them"),
     ProblemKind("action_unserved", keeps="without a live worker that has their action"),

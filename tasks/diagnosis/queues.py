@@ -14,7 +14,7 @@ from tasks.diagnosis.figures import MAX_COUNTED, bounded_count, lines
 from tasks.diagnosis.schedules import late_schedules, publishes_nothing
 from tasks.models import Queue, Task
 
-# Queues that are named, and paused queues that are read.
+# The most queues that are named, and the most paused queues that are read.
 SHOWN, MAX_QUEUES = 20, 200
 
 
@@ -64,7 +64,7 @@ def _of_pause(queue: Any, waiting: int, first: datetime | None, late: list[float
 
 
 def dead_letters(survey: Survey) -> Iterator[Problem]:
-    """Find queues with dead letters, those with most of them first."""
+    """Find queues with dead letters, the queue with most of them first."""
     tasks: QuerySet[Task] = QuerySet(Task, using=survey.using)
     resting = tasks.filter(state="errored", state_ready=False, state_claim=None, whole=None).order_by()
     dead = list(resting.values_list("pk", "queue", "state_changed")[: MAX_COUNTED + 1])

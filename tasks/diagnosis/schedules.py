@@ -15,14 +15,14 @@ from tasks.rows.tasks import TERMINAL
 SHOWN = 20
 
 # Seconds after which a due tick is late; seconds within which schedules with a late tick are attempted again; and the
-# most schedules that are read of those at rest, of those in line and of those that workers hold.
+# most schedules that are read at rest, the most in line, and the most that workers hold.
 LATE, SOON, READ = 60.0, 90.0, 1000
 
 
 def late_ticks(survey: Survey) -> Iterator[Problem]:
-    """Find at most two problems: ticks that wait for the task of the tick before, and those that are just late.
+    """Find at most two problems: ticks that wait for the previous tick's task, and ticks that are just late.
 
-    A paused queue is told with the problems of queues.
+    Ticks of a paused queue are reported with the problems of queues.
     """
     late = late_schedules(survey.using).exclude(publishes_nothing()).annotate(read_at=Now())
     found: list[Any] = list(late.order_by("planned", "pk")[: SHOWN + 1])
@@ -46,20 +46,20 @@ def late_schedules(using: str) -> QuerySet[Schedule]:
         schedules.filter(state_claim__isnull=False).order_by("state_locked_until"),
     )
     read = [pk for part in parts for pk in part.values_list("pk", flat=True)[:READ]]
-    # What is ready or held and was not attempted lately has another trouble: no worker, or a worker that is silent.
+    # A schedule that is ready or held and was not attempted lately has another problem: no worker, or a silent worker.
     attempted = Q(state_ready=False, state_claim=None) | Q(state_attempted__gte=Later(-SOON))
     late = schedules.filter(attempted, pk__in=read, planned__lte=Later(-LATE), enabled=True)
     return late.filter(held_until=None, removed=False)
 
 
 def publishes_nothing() -> Q:
-    """Return the condition for schedules with a queue whose publishing is paused, which is a trouble of its own."""
+    """Return the condition for schedules with a queue whose publishing is paused, which is a problem of its own."""
     over = Q(queue__pause_until__isnull=False, queue__pause_until__lte=Now())
     return Q(queue__publish_paused=True) & ~over
 
 
 def _unended(using: str, schedules: Sequence[Any]) -> dict[int, Task]:
-    """Return, by schedule, the task of the latest tick if it has not ended; of queues in this database only."""
+    """Return, by schedule, the task of the latest tick if it has not ended; only for queues in this database."""
     keys = {one.pk: one.task_key_of(one.tick_index - 1) for one in schedules}
     tasks: QuerySet[Task] = QuerySet(Task, using=using)
     # The index on keys begins with the queue.

@@ -32,9 +32,10 @@ class _Sum(Subquery):
 
 
 def unserved(survey: Survey) -> Iterator[Problem]:
-    """Find queues that have such tasks among their first; unserved queues come first.
+    """Find queues in which no live worker serves some of the first tasks, or only named workers do.
 
-    Queues whose claims are paused are left out. It takes four statements, and a few for each problem.
+    Unserved queues come first. Queues whose claims are paused are left out. It takes four statements, and a few for
+    each problem.
     """
     tasks = task_rows(survey.using)
     services = services_of(list(_with_ready(tasks)[:MAX_QUEUES]), survey.using)
@@ -58,7 +59,7 @@ def _with_ready(tasks: QuerySet[Any]) -> QuerySet[Any]:
 
 
 def _line(tasks: QuerySet[Any]) -> QuerySet[Any]:
-    """Return the ready tasks in the order of claims, which is that of the index ``tasks_task_ready_in_queue``."""
+    """Return the ready tasks in the order of claims and of the index ``tasks_task_ready_in_queue``."""
     ready = tasks.filter(state_ready=True, state="pending", state_claim=None)
     return ready.order_by("priority", names_nobody(), "pk")
 

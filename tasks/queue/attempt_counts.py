@@ -1,4 +1,4 @@
-"""Attempt counts of tasks; the count in a task's own row is reset when it ends, and that of a shared task stays 0."""
+"""Attempt counts of tasks. A row's own count is reset when its task ends, and stays 0 for a shared task."""
 
 from collections.abc import Collection
 from typing import Any
@@ -14,7 +14,7 @@ OF_PARTS = ("whole", "worker_count", "state", "state_version", "state_attempts")
 
 
 def attempts_of(tasks: Collection[Any], using: str | None) -> dict[int, int]:
-    """Return the attempts of each task since it was published or requeued; of a shared task, those of its parts."""
+    """Return the attempts of each task since it was published or requeued; a shared task has its parts' attempts."""
     wholes = [task.pk for task in tasks if task.worker_count > 1]
     parts: list[Any] = []
     if wholes:

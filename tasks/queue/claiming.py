@@ -54,9 +54,9 @@ class TaskClaim:
         self.attempt: int = claim.attempt
         self.lease: float = (self.task.state_locked_until - self.task.state_attempted).total_seconds()
         self.ended = self._is_lost = False
-        # Columns of the task, if it waits again and what the end of the claim has written in them is known.
+        # The task's columns as the end of the claim has written them, if the task waits again and they are known.
         self.left: dict[str, object] | None = None
-        # Of this worker in all of its claims of the task, once one was noted in this claim.
+        # The errors of this worker in all its claims of the task; 0 until one was noted in this claim.
         self.unexpected_errors = 0
         # The monotonic time from which the lease counts: before the statement that took it.
         self._since: float = claim.claimed if since is None else since
@@ -66,7 +66,7 @@ class TaskClaim:
 
     @property
     def lost(self) -> bool:
-        """Return whether the claim is lost: a call of it said so, or its lease is over by this program's clock.
+        """Return whether the claim is lost: one of its methods found so, or its lease is over by this program's clock.
 
         The clock runs on while the database is unavailable. A claim that was ended in time is not lost.
         """
@@ -89,7 +89,7 @@ class TaskClaim:
             raise self._lost()
 
     def note_error(self) -> None:
-        """Send a heartbeat that counts an unexpected error; ``unexpected_errors`` is then the number of all."""
+        """Send a heartbeat that counts an unexpected error; ``unexpected_errors`` is then this worker's total."""
         self.heartbeat(unexpected=True)
 
     def heartbeat(self, lease: float | None = None, *, unexpected: bool = False) -> None:
@@ -299,7 +299,7 @@ def _take(queue: QueueRow, limit: int, worker: str, lease: float | None, metadat
                 raise
             if attempt == TRIES and not isinstance(error, IntegrityError):
                 raise
-    # Other workers were faster on every try, or all that it got had to be put off: nothing is left for this one.
+    # On every try other workers were faster, or all claimed tasks had to be put off: nothing is left for this worker.
     return []
 
 
@@ -350,8 +350,8 @@ def _claim(
 def _put_off(queue: QueueRow, found: list[claims.Claim]) -> list[claims.Claim]:
     """Put off the tasks whose actions have used up their rate or concurrency, and return their claims.
 
-    The limits are those of the code here. They are taken in the order of their keys, so that two claims do not wait for
-    each other.
+    The limits are declared in the code of this process. They are taken in the order of their keys, so that two claims
+    do not wait for each other.
     """
     limited = []
     for claim in found:
@@ -377,9 +377,9 @@ def _key_of(action: Action, task: TaskRow) -> str | None:
 
 
 def _without_second_parts(queue: QueueRow, worker: str, found: list[claims.Claim]) -> list[claims.Claim]:
-    """Drop claims on parts of a shared task of which the worker holds another part, even by a concurrent claim.
+    """Drop claims on parts of a shared task if the worker holds another part of it, even by a concurrent claim.
 
-    The shared task is not locked: others lock its parts after it.
+    The shared task is not locked, because other transactions lock its parts after it.
     """
     wholes = {claim.instance.whole_id for claim in found} - {None}
     if not wholes:

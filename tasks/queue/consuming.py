@@ -56,8 +56,8 @@ class QueueLoop(ConsumerLoop):
 
     Errors of the database do not end it: they are logged, and the statement is repeated. ``limit``: how many tasks it
     claims at once; it renews the leases of all of them while it works on one after the other. ``local_retries``: how
-    often ``run`` calls its function again after an error other than ``Fail``, unless the task sets this itself;
-    ``local_delay``: after how many seconds.
+    many times ``run`` calls its function again after an error other than ``Fail``, unless the task sets this itself;
+    ``local_delay``: the seconds before each of these calls.
     """
 
     lost_errors, passing_errors, final_errors = LOST, PASSING, FINAL
@@ -77,7 +77,7 @@ class QueueLoop(ConsumerLoop):
         self.take = partial(claim, queue, MAX_WAIT, **wanted, stopped=lambda: self.stopped)
 
     def recover(self) -> None:
-        """Close the connections of this thread that are broken."""
+        """Close the broken connections of this thread."""
         _close_unusable()
 
     def leave_thread(self) -> None:

@@ -60,8 +60,8 @@ OfQueue = Callable[[str], F | OuterRef]
 class Rule:
     """A rule on tasks that all workers obey; ``explain`` gives its reason for a task that does not meet it.
 
-    ``condition``: built from the settings, and from the queue if it is known, else from a function for its fields.
-    ``sentence`` and ``numbers``: of the reason, from the task.
+    ``condition`` builds the rule's condition from the settings, and from the queue if it is known, else from a function
+    for the queue's fields. ``sentence`` and ``numbers`` return the reason's parts for a task.
     """
 
     code: str
@@ -98,7 +98,7 @@ def picker(queue: Any, worker: Worker, metadata: Metadata | None, settings: Task
 
 
 def in_line(queue: Any, metadata: Metadata) -> Callable[[Any], Any]:
-    """Return a function that orders a queue's claimable rows and annotates those with this metadata as ``sought``."""
+    """Return a function that orders a queue's claimable rows, and annotates rows with this metadata as ``sought``."""
     sought = ExpressionWrapper(Q(metadata__contains=metadata), BooleanField())
     return lambda rows: _in_line(rows.filter(queue=queue.pk).annotate(sought=sought))
 
@@ -179,7 +179,7 @@ def with_metadata(rows: Rows, metadata: Metadata) -> Any:
             given = Value(json.dumps(value))
             rows = rows.filter(Func("metadata", given, path, function="JSON_CONTAINS", output_field=BooleanField()))
             continue
-        # Not lookups such as metadata__name: the name may be any text, even that of a lookup.
+        # Not lookups such as metadata__name: the name may be any text, even the name of a lookup.
         rows = rows.alias(**{f"tasks_value_{number}": KeyTransform(name, "metadata")})
         rows = rows.filter(**{f"tasks_value_{number}": value})
         if able.takes_booleans_for_texts and (isinstance(value, bool) or value in ("true", "false")):
@@ -220,7 +220,7 @@ def lease_end_in_process(usual: float, since: Combinable) -> Expression:
     ``since``: when the attempt began. The process ends the attempt at the timeout, and needs time to record that.
     """
     queues = queue_rows()
-    # The timeout of an action comes before that of its queue.
+    # An action's timeout precedes its queue's.
     usually = _of_queue("timeout", MAX_SECONDS if load_settings().TIMEOUT is None else load_settings().TIMEOUT, queues)
     by_action = [When(action=name, then=Value(most)) for name, most in longest_timeouts().items()]
     timeout = Coalesce(F("timeout"), Case(*by_action, default=usually))
@@ -240,11 +240,11 @@ def renewed_end(lease: Lease, longest: float, settings: TaskSettings, queues: Ro
 
 
 def _of_queue(name: str, setting: float | None, queues: Rows) -> Any:
-    """Return the same as :func:`effective` for an UPDATE, which cannot join."""
+    """Return a task's limit like :func:`effective`, for an UPDATE, which cannot join."""
     return Coalesce(F(name), Subquery(queues.filter(pk=OuterRef("queue")).values(name)[:1]), Value(setting))
 
 
 def _before(eligible: Rows) -> Rows:
-    """Return the tasks with the same value that come first, among those that the same worker could claim now."""
+    """Return the earlier tasks with the same value that the same worker could claim now."""
     earlier = comes_before(OuterRef("priority"), OuterRef("pk"))
     return eligible.filter(earlier, exclusive_value=OuterRef("exclusive_value"))

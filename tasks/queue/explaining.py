@@ -1,4 +1,4 @@
-"""The reasons why a task is not moving: those of its queue, then those of the framework."""
+"""The reasons why a task is not moving: its queue's, then the framework's."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -49,7 +49,7 @@ def explain(task: TaskRow, framework: list[Any]) -> list[Any]:
 
 
 def _beside(row: TaskRow) -> Iterator[Any]:
-    """Yield what is said first: the last error of a dead letter, and the task that a part belongs to."""
+    """Yield the reasons that come first: the last error of a dead letter, and the task that a part belongs to."""
     if row.state == "errored":
         said = last_error(row)
         last = f" The last error: {said}" if said else ""
@@ -59,7 +59,7 @@ def _beside(row: TaskRow) -> Iterator[Any]:
 
 
 def last_error(task: TaskRow) -> str:
-    """Return the error of the last failed run, of a shared task that of any part; empty if there is none."""
+    """Return the error of the last failed run of the task, or of any of its parts; empty if there is none."""
     own = of_task(task).filter(outcome="failed").exclude(reason="")
     if run := own.order_by("-pk").first():
         return last_line(run.reason)
@@ -130,7 +130,7 @@ def _exclusive(row: TaskRow, rows: QuerySet[Any]) -> Any:
 
 def _no_handler(row: TaskRow, rows: QuerySet[Any]) -> Any:
     if row.queue.actions_elsewhere or service_of(row.queue).taking:
-        # The actions of the workers decide, not those of this code: see :mod:`tasks.queue.unserved`.
+        # The workers' actions decide, not this code's: see :mod:`tasks.queue.unserved`.
         return None
     try:
         find(row.action, row.queue.name, row.data)
@@ -169,7 +169,7 @@ def _served(row: TaskRow, rows: QuerySet[Any], framework: list[Any]) -> list[Any
 
 
 def _in_line(row: TaskRow, rows: QuerySet[Any], reason: Any) -> Any:
-    """Return the place of a task in the line of its queue, in place of that among the tasks of all queues."""
+    """Return a task's place in the line of its queue, instead of its place among the tasks of all queues."""
     nobody = int(not row.worker_ids)
     same = Q(nobody__lt=nobody) | Q(nobody=nobody, pk__lt=row.pk)
     line = rows.filter(queue=row.queue_id, state="pending", state_ready=True, state_claim=None)
@@ -187,7 +187,7 @@ def _in_line(row: TaskRow, rows: QuerySet[Any], reason: Any) -> Any:
     return replace(reason, sentence=f"Ready, {told}{more}.", numbers={"ahead": ahead, "others": others})
 
 
-# The most tasks that are counted before another one; as many as the framework counts.
+# The most tasks that are counted ahead of one; the framework counts up to the same number.
 MAX_AHEAD = 1000
 
 # The reasons of an object that a worker will claim in its turn; without a worker they do not apply.

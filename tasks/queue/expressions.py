@@ -112,7 +112,7 @@ class Names(Func):
         template, named = "JSON_CONTAINS(%(expressions)s)", self.source_expressions[1]
         if not isinstance(named, Value):
             return super().as_sql(compiler, connection, template=f"{template})", arg_joiner=", JSON_QUOTE(", **context)
-        # As Django writes it: MariaDB compares characters and their escapes as they stand.
+        # The name is escaped as Django stores it, because MariaDB takes a character and its escape for different texts.
         quoted = self.copy()
         quoted.source_expressions[1] = Value(json.dumps(named.value))
         return super(Names, quoted).as_sql(compiler, connection, template=template, arg_joiner=", ", **context)

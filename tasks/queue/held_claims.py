@@ -29,7 +29,7 @@ def find(model: type[TaskRow], pk: int, token: UUID, *, using: str | None = None
 
 
 def of_row(task: TaskRow, token: UUID, worker: str | None) -> TaskClaim:
-    """Return the same of a task that was just read with the name of the ``worker`` that holds it."""
+    """Return the claim of a task that was just read, and of its holder's name ``worker``; raise like :func:`find`."""
     return _named(claims.of_instance(task, token), worker)
 
 

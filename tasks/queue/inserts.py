@@ -28,13 +28,13 @@ PUBLISHING_OVER_HTTP = (*PUBLISHING, "http_actions")
 # Rules whose values decide which conditions a statement has.
 DECIDING = ("kind", "same_worker_again", "worker_retries", "one_per_worker")
 
-# Values that most queues have; they are part of the text, so that fewer are sent.
+# Values that most queues have; they are part of the text, so that fewer parameters are sent.
 USUAL: tuple[object, ...] = (None, "", False, True, [])
 
-# What nearly all new tasks have.
+# Columns that have the same value in nearly all new tasks.
 FIXED = ("state", "worker_count")
 
-# Types of values that are equal for the database if they are for Python, and empty ones.
+# Types whose values are equal in the database if they are equal in Python, and empty values.
 PLAIN = {str, int, float, bool, type(None)}
 EMPTY: tuple[object, ...] = ({}, [])
 
@@ -42,7 +42,7 @@ EMPTY: tuple[object, ...] = ({}, [])
 class QueueTemplate:
     """A queue for statements that all queues with rules of the same kind share: its values are parameters.
 
-    ``names``: what the statement depends on. ``key``: equal for queues that share statements.
+    ``names``: the rules that the statement depends on. ``key``: equal for queues that share statements.
     """
 
     def __init__(self, queue: QueueRow, names: tuple[str, ...]) -> None:
@@ -60,7 +60,7 @@ class QueueTemplate:
 
     @property
     def same(self) -> QuerySet[Any]:
-        """The row of the queue, if it is configured as it was last read; else nothing."""
+        """The row of the queue if its configuration has not changed since it was last read, else no row."""
         rows: QuerySet[Any] = QuerySet(type(self._queue), using=self.using)
         return rows.filter(pk=self.pk, **{name: getattr(self, name) for name in self.given})
 
@@ -81,7 +81,7 @@ def publish(queue: QueueRow, rows: list[dict[str, object]], *, over_http: bool) 
         announce(type(tasks[0]), template.using, wakes=wakes)
     of_task = queue.tasks.model._meta.get_field("queue")
     for task in tasks:
-        # It refers to the queue already, so nothing has to be checked.
+        # The task refers to the queue already, so Django need not check that.
         of_task.set_cached_value(task, queue)
     return tasks
 

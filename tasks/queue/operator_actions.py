@@ -37,11 +37,11 @@ def cancel(task: TaskRow, *, actor: str, reason: str, running: bool) -> None:
 
 
 def cancel_many(rows: Any, pks: Sequence[Any], *, actor: str, reason: str, running: bool) -> int:
-    """Cancel those of the tasks with these keys that may be canceled; return how many."""
+    """Cancel the tasks with these keys, except those whose status does not allow it; return how many."""
     canceled = 0
     for batch in _batches(rows, pks):
         with transaction.atomic(using=rows.db):
-            # As in each statement of workers, a task is locked before its runs, or they would wait for each other.
+            # Like each statement of a worker, this locks a task before its runs. Otherwise both could deadlock.
             lock_with_parts(rows.filter(pk__in=batch))
             meant = list(rows.filter(pk__in=batch).with_status(*_cancelable(running)).values_list("pk", flat=True))
             parts = _plain(rows).filter(whole__in=meant, state="pending")
@@ -60,7 +60,8 @@ def cancel_many(rows: Any, pks: Sequence[Any], *, actor: str, reason: str, runni
 def lock_with_parts(rows: QuerySet[Any]) -> None:
     """Lock tasks and then their parts, each in the order of their keys, until the transaction ends.
 
-    All that write both do so. A worker locks the parts that it claims or ends, and no shared task.
+    All code that writes both locks them in this order. A worker locks the parts that it claims or ends, and no shared
+    task.
     """
     no_key = connections[rows.db].features.has_select_for_no_key_update
     locked = list(rows.order_by("pk").select_for_update(no_key=no_key).values_list("pk", "worker_count"))
@@ -126,7 +127,7 @@ def _reopen_many(rows: QuerySet[Any], dead: dict[Any, int], actor: str, reason: 
 
 def _postpone(rows: QuerySet[Any], dues: dict[Any, datetime]) -> None:
     """Postpone waiting tasks, and the parts of shared ones, to these times."""
-    # Apart: SQLite 3.53 cannot plan one OR of both ("internal query planner error").
+    # Two statements: SQLite 3.53 cannot plan one OR of both conditions ("internal query planner error").
     for condition in (Q(pk__in=dues), Q(whole__in=dues)):
         waiting = _plain(rows).filter(condition, state="pending")
         late = [
@@ -183,7 +184,7 @@ def _being_deleted(rows: QuerySet[Any], shared: dict[int, int]) -> set[int]:
     """Return the keys of shared tasks that have lost parts to their retention. ``shared``: their workers, by key."""
     if not shared:
         return set()
-    # Locked, as for the deletion of parts, so that none begins after this.
+    # The deletion of parts locks these rows too, so none begins after this.
     list(_plain(rows).filter(pk__in=shared).order_by("pk").select_for_update().values_list("pk"))
     parts = _plain(rows).filter(whole__in=shared).order_by().values_list("whole").annotate(Count("pk"))
     left = dict(parts)
@@ -195,7 +196,7 @@ def _cancelable(running: bool) -> tuple[str, ...]:
 
 
 def _batches(rows: QuerySet[Any], pks: Sequence[Any]) -> Iterator[list[Any]]:
-    """Yield the keys in batches of some rows, which parts count towards."""
+    """Yield the keys in batches of up to ``BATCH`` rows, parts included."""
     batch: list[Any] = []
     size = 0
     for start in range(0, len(pks), BATCH):

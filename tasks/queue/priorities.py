@@ -12,7 +12,7 @@ STEP = 10**13
 
 
 def priority_of(priority: int, run_after: datetime | None = None) -> int:
-    """Return our priority for one of Django's. Of equal ones, the earlier ``run_after`` (by default now) is first."""
+    """Return our priority for one of Django's; if two are equal, the earlier ``run_after`` (default: now) is first."""
     moment = time.time_ns() // 1_000_000 if run_after is None else int(run_after.timestamp() * 1000)
     # Clamped: a later moment would reach into the next lower priority.
     return min(max(moment, 0), STEP - 1) - priority * STEP

@@ -1,4 +1,4 @@
-"""The conditions under which a worker process may claim a task: those of named workers, and that it has the action.
+"""The conditions under which a worker process may claim a task: a named worker's, and that it has the action.
 
 They apply to all queues at once, in one statement.
 """
@@ -59,7 +59,7 @@ def may_hold(worker_id: str, using: str) -> Q:
 
 
 def note_rules(worker_id: str, aliases: Iterable[str]) -> None:
-    """Read which rules any queue has, so that a worker's claims leave out the others; repeated at each heartbeat."""
+    """Read which rules any queue has, so that a worker's claims omit the other rules; repeated at each heartbeat."""
     queues = queue_rows()
     asked = {
         ONE_EACH: queues.filter(one_per_worker=True),
@@ -120,7 +120,7 @@ def _open_to_process(
         before = with_metadata(before, metadata)
     served = ours & _is_here(actions, F("queue__name"))
     mine = served_by_process(worker_id, settings, rows, before, rules) & served
-    # A queue that is the first to get a rule waits until this worker has read that.
+    # If a queue is the first to get a rule, this worker claims nothing from it until it has read the rule.
     if LIMITED not in rules:
         mine &= Q(queue__worker_retries=None)
     if queues:

@@ -29,7 +29,7 @@ TRIES = 10
 # The columns that a publication may update in a waiting task of the same key.
 PARAMETERS = (*(name for name in COLUMNS if name not in ("key", "worker_count")), "exclusive_value", "elsewhere_only")
 
-# The option that decides a column of another name.
+# Columns without an option of their own, each with the option that decides it.
 DECIDED_BY = {"exclusive_value": "metadata", "elsewhere_only": "action"}
 
 CREATED = ("created", "notice_due", "state_changed")
@@ -119,7 +119,7 @@ def _in_one_statement(
 ) -> tuple[list[Any], bool]:
     """Publish tasks of new keys with one statement; return them, or nothing, and whether they were admitted.
 
-    That is done with the queue as it was last read; if that refuses a task, it has to be read anew first.
+    The queue is used as it was last read. If it refuses a task, nothing is published, since it must be read anew first.
     """
     queue = queue.__dict__.get("known", queue)
     if not messages or queue.databases or queue.publish_paused:
@@ -268,7 +268,7 @@ def _publish(queue: QueueRow, rows: list[Any], on_existing: OnExistingKey, *, ov
 
 
 def _parts(whole: Any, count: int) -> list[Any]:
-    """Return so many new parts of a shared task, each for one worker."""
+    """Return ``count`` new parts of a shared task, each for one worker."""
     copied = {name: getattr(whole, name) for name in PARAMETERS}
     times = {name: getattr(whole, name) for name in ("state_next_attempt", "created", "state_changed")}
     # The shared task itself is never ready.
@@ -363,7 +363,7 @@ def _too_few(names: list[str], task: TaskRow) -> str:
 
 
 def _resize(task: Any, workers: int) -> None:
-    """Give a waiting shared task so many workers: add parts, or delete some that wait."""
+    """Change the number of workers of a waiting shared task: add parts, or delete waiting ones."""
     if 1 in (workers, task.worker_count):
         raise PublishRefused(
             f"task {task.pk} has worker_count={task.worker_count}, which cannot become {workers}: "

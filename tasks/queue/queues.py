@@ -124,8 +124,8 @@ class Queue(QueueRow):
         ``options``: the other fields of ``tasks.messages.Message``, such as ``key``, ``priority`` and ``lease``; the
         guide on queues says what they mean.
 
-        If a task with this ``key`` exists: ``update`` writes the given values into it if it waits, and leaves the
-        others as they are; None stands for the value of the queue or the setting. ``clear_failed`` and
+        If a task with this ``key`` exists: ``update`` writes the given values into it if it waits, and leaves its other
+        values as they are; None stands for the value of the queue or the setting. ``clear_failed`` and
         ``clear_succeeded`` let the workers that failed, or succeeded, run it again. ``known_only``: refuse an action
         that this code does not register.
         """
@@ -167,7 +167,7 @@ class Queue(QueueRow):
     ) -> list[TaskClaim]:
         """Claim up to ``limit`` tasks for a worker, the most urgent first; return an empty list if it may claim none.
 
-        ``lease``: seconds until the claim ends without a heartbeat; by default that of the task, the queue or the
+        ``lease``: seconds until the claim ends without a heartbeat; by default the lease of the task, the queue or the
         setting. ``metadata``: claim only tasks with all of these names and values. ``wait``: seconds to wait for the
         first task; not inside a transaction. From an exclusive queue it claims at most one task per value; from a queue
         with ``one_per_worker``, one task in all.
@@ -181,7 +181,7 @@ class Queue(QueueRow):
     def consume(self, *, worker: str, **options: Any) -> consuming.QueueLoop:
         """Return the loop of a named worker, which claims tasks until it is stopped: iterate over it, or ``run`` it.
 
-        ``limit``, ``lease`` and ``metadata`` are those of :meth:`claim`; the other options are those of
+        ``limit``, ``lease`` and ``metadata`` are passed to :meth:`claim`; the other options are explained at
         :class:`~tasks.queue.consuming.QueueLoop`.
         """
         return consuming.QueueLoop(self, worker=worker, **options)
@@ -194,8 +194,8 @@ class Queue(QueueRow):
     def resolve_many(results: Mapping[TaskClaim, Any]) -> list[TaskClaim]:
         """Complete the tasks of many claims, of any queues, each with its result, in few statements.
 
-        Return the claims that were lost, for which nothing was written. In each database, all others are written or
-        none.
+        Return the claims that were lost, for which nothing was written. In each database, either all other claims are
+        written or none.
         """
         return held_claims.resolve_many(results)
 

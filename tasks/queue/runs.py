@@ -23,11 +23,11 @@ from tasks.rows.tasks import TaskRow
 
 REASON_LENGTH = 8000
 
-# The columns of a run, and those of the task that they are copied from.
+# The columns of a run, each with the task's column that it is copied from.
 COPIED = {
     "task": "id", "version": "state_version", "claimed": "state_attempted", "lease_until": "state_locked_until",
 }  # fmt: skip
-# The columns of a run that ended with success, and those of the completed task.
+# The columns of a run that ended with success, each with the column of the completed task.
 AFTER = {"ended": "state_changed", "result": "result"}
 COMPLETED = {"task": "id", **AFTER}
 SUCCEEDED = {"outcome": "succeeded", "reason": ""}
@@ -63,7 +63,7 @@ def recorded(using: str, ended: list[tuple[Claim, Outcome]]) -> None:
 
 
 def reaped(rows: QuerySet[Any], why: str) -> None:
-    """Record claims of worker processes that are about to be ended by others; named workers recorded theirs before.
+    """Record claims of worker processes before other code ends them; named workers recorded theirs when they claimed.
 
     ``why``: why the worker may not hold them any more; if it is empty, their leases have run out.
     """

@@ -35,7 +35,7 @@ def connect() -> None:
 
 
 def _publish(sender: Any, **kwargs: object) -> dict[str, Any]:
-    """Return the actions of this process by queue, and the queues to which it is limited."""
+    """Return the actions of this process by queue, and the queues that it is limited to."""
     actions = registered()
     sizes = [len(queue) + len(name) for queue, names in actions.items() for name in names]
     published: dict[str, Any] = {}
@@ -59,7 +59,7 @@ def registered() -> dict[str, list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A live worker process. ``queues`` and ``metadata``: to which it is limited. ``actions``: see :func:`registered`.
+    """A live worker process. ``queues``, ``metadata``: what it is limited to. ``actions``: see :func:`registered`.
 
     None stands for any: the process is not limited, or does not publish its actions, because there are very many.
     """
@@ -93,7 +93,7 @@ class Process:
         return self.actions.get(queue.name, frozenset()) | self.actions.get("", frozenset())
 
     def matches(self, task: TaskRow) -> bool:
-        """Return whether the metadata of a task has the values to which it is limited."""
+        """Return whether a task's metadata has the values that the process is limited to."""
         own = task.metadata
         # True equals 1 in Python, but not in JSON.
         return all(
@@ -102,7 +102,7 @@ class Process:
         )
 
     def serves(self, task: TaskRow) -> bool:
-        """Return whether it can run a task; every process can run those of Django's framework."""
+        """Return whether it can run a task; every process can run tasks of Django's framework."""
         if task.elsewhere_only or not self.takes(task.queue) or not self.matches(task):
             return False
         names = self.names(task.queue)

@@ -26,16 +26,16 @@ from tasks.rows.runs import Run
 from tasks.rows.tables import queue_rows, run_rows
 from tasks.rows.tasks import TaskRow
 
-# What a claim depends on.
+# The rules of a queue that a claim depends on.
 CLAIMING = (
     "name", "kind", "lease", "timeout", "max_attempts", "same_worker_again", "worker_retries", "one_per_worker",
     "databases", "claim_paused",
 )  # fmt: skip
 
-# What a heartbeat reads anew from the task.
+# The columns of the task that a heartbeat reads anew.
 FOLLOWED = ("heartbeat_interval", "max_unexpected_retries")
 
-# What is noted of a claim when it ends.
+# The columns of a run that the end of its claim writes.
 ENDED = ("outcome", "reason")
 
 PK, TOKEN = Parameter("pk", BigIntegerField()), Parameter("token", UUIDField())
@@ -52,9 +52,9 @@ def claim(
     metadata: dict[str, object] | None,
     settings: TaskSettings,
 ) -> tuple[list[claims.Claim], bool]:
-    """Claim tasks, and record the claims; return also whether it was noted lately that the worker asks for tasks.
+    """Claim tasks and record the claims; return also whether the worker has a recent record of asking for tasks.
 
-    By metadata only if enough of the first tasks have it.
+    With ``metadata``, tasks are claimed only if enough of the first ones have it.
     """
     queue = queue.__dict__.get("known", queue)
     if queue.databases or queue.claim_paused or queue.one_per_worker:
@@ -78,7 +78,7 @@ def claim(
 
 
 def hold(claim: claims.Claim, worker: str, lease: float | None, settings: TaskSettings) -> Row | None:
-    """Renew a lease; return the time, its end, and what is ``FOLLOWED``. None if the claim may not be held any more."""
+    """Renew a lease; return the time, its end and the columns ``FOLLOWED``; None if the claim may no longer be held."""
     values = {"pk": claim.pk, "token": claim.token, "worker": worker, "lease": lease}
     build = partial(_holding, claim, lease is not None, settings)
     return claims.hold_at_once(claim, ("hold", lease is None, settings), build, values)
@@ -101,7 +101,7 @@ def _holding(
 
 
 def end(ends: claims.Ends, to: str, outcome: str, reason: str = "") -> bool:
-    """End claims with a move, and note that in their runs; return False if nothing was done."""
+    """End claims with a move, and record the end in their runs; return False if nothing was done."""
     given = {"ended": Now(), **{name: Parameter(name, Run._meta.get_field(name)) for name in ENDED}}
     copied = {} if ends[0][1] is None else {"result": "result"}
     values = {"outcome": outcome, "reason": reason}
@@ -111,9 +111,9 @@ def end(ends: claims.Ends, to: str, outcome: str, reason: str = "") -> bool:
 def give_up(
     claim: claims.Claim, outcome: str, reason: str, failure: claims.Failure | None, settings: TaskSettings
 ) -> datetime | None:
-    """Make a task wait again, and note that in its run; return the database's time, from which it is due.
+    """Make a task wait again, and record the end in its run; return the database's time, from which the task is due.
 
-    None if nothing was done, for instance because it has no attempts left.
+    None if nothing was done, for instance because the task has no attempts left.
     """
     model, using = type(claim.instance), claim.operations.alias
     given = {"ended": Now(), **{name: Parameter(name, Run._meta.get_field(name)) for name in ENDED}}
@@ -155,7 +155,7 @@ def _shape(
     return Shape(
         pick=lambda rows: pick(rows.filter(is_any(queue.same))),
         until=lease_end(LEASE if has_lease else None, longest, settings, queue),
-        # Two parts of a shared task are not for one worker, and limits of actions are counted apart.
+        # A worker must not get two parts of a shared task, and limits of actions are counted by other statements.
         odd=Q(whole__isnull=False) | Q(action__in=sorted(limited)),
         flag=Q(is_any(seen)),
         records=ProgramRecords(

@@ -22,7 +22,7 @@ from tasks.rows.tasks import TaskRow
 # The most workers that a sentence names.
 NAMED = 5
 
-# Of many tasks, those that every live worker has had are found only if at most this many workers are live.
+# Tasks that every live worker has had are searched for only if at most this many workers are live.
 MAX_JUDGED = 10
 
 # The most queues whose tasks are examined, by name.
@@ -35,7 +35,7 @@ TROUBLE = ("no_eligible_worker", "no_named_worker", "queue_unserved", "action_un
 def reason_of(task: TaskRow, rows: QuerySet[Any], service: Service | None = None) -> Any:
     """Return why no live worker, or only named workers, serve a waiting task.
 
-    Return None if a worker process serves it, or if none runs at all, for which the framework has a reason.
+    Return None if a worker process serves it, or if no worker process runs at all: the framework reports that.
     """
     service = service or service_of(task.queue)
     serving, named = service.serving(task), service.named

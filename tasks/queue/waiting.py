@@ -30,7 +30,7 @@ POLL_INTERVAL = 0.2
 # Seconds between polls after a failed one.
 LONG_PAUSE = 1.0
 # Seconds between two tries of one claim. It may be woken by tasks that it may not claim: with other metadata, or with
-# an exclusive value of which a task runs.
+# the exclusive value of a running task.
 MIN_PAUSE, MAX_PAUSE = 0.05, 0.4
 # Seconds after which a waiting claim checks whether it was stopped. A signal handler cannot wake it, because the thread
 # that it interrupts may hold the lock of the event.
@@ -102,7 +102,7 @@ class Waiters:
 
 
 def with_ready(queues: set[int], using: str | None = None) -> set[int]:
-    """Return those of the queues that have a ready task; index ``tasks_task_ready_in_queue``."""
+    """Return the queues among these that have a ready task; index ``tasks_task_ready_in_queue``."""
     alias = using or home()
     rows = queue_rows(alias)
     asked = rows.filter(pk__in=queues).values_list("pk", "name", "databases", Exists(_ready()))

@@ -1,4 +1,4 @@
-"""The tables of the queue, below all that is done with them: columns, indexes, and what a row says of itself.
+"""The tables of the queue, the lowest floor of ``tasks``: columns, indexes, and the properties of a single row.
 
 The models of tasks and queues have methods that need other modules, so these tables are abstract here, and
 :mod:`tasks.models` makes them models.

@@ -20,7 +20,7 @@ def label_of(queue: str) -> str:
 
 
 class QueueRow(models.Model):
-    """The table of :class:`tasks.models.Queue`, and what a row says of itself."""
+    """The table of :class:`tasks.models.Queue`, and the properties of a row."""
 
     class Kind(models.TextChoices):
         """Whether tasks may keep each other from running."""
@@ -36,12 +36,12 @@ class QueueRow(models.Model):
     invisible_for = models.FloatField(null=True, blank=True)
     max_attempts = models.PositiveIntegerField(null=True, blank=True)
     retention = models.FloatField(null=True, blank=True)
-    # For errored tasks; empty: the setting's, else the same as ``retention``.
+    # For errored tasks. Empty: the setting's value, or else ``retention``.
     failed_retention = models.FloatField(null=True, blank=True)
     # Whether a worker that released or failed a task, or lost its lease on it, may claim it again.
     same_worker_again = models.BooleanField(default=False)
-    # Without same_worker_again: how often it may all the same. Empty: a named worker never; a worker process leaves the
-    # task to others first, and then tries it again.
+    # Without same_worker_again: how many times such a worker may still claim it again. Empty: a named worker never may;
+    # a worker process first leaves the task to other processes, and then tries it again.
     worker_retries = models.PositiveSmallIntegerField(null=True, blank=True)
     # Whether a worker may hold only one task of this queue at a time.
     one_per_worker = models.BooleanField(default=False)
@@ -57,7 +57,7 @@ class QueueRow(models.Model):
     pause_until = models.DateTimeField(null=True, blank=True)
     created = MomentField(db_default=Now(), editable=False)
 
-    # For a request over HTTP: whether it is among the queues of the request's token.
+    # Set for a request over HTTP: whether the request's token lists this queue.
     in_reach: bool
     # The related manager, which Django adds with the model of tasks.
     tasks: Any
@@ -116,7 +116,7 @@ class QueueRow(models.Model):
     def current(self, asking: str = "") -> Self:
         """Return the queue as it is configured now, and the database's time as ``read_at``.
 
-        ``asking``: a worker that asks for work. If that was recorded lately, :meth:`note_worker` does nothing for it.
+        ``asking``: a worker that asks for work. If that is in a recent record, :meth:`note_worker` does nothing for it.
         """
         rows = self._row.annotate(read_at=Now())
         if asking:

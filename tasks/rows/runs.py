@@ -19,7 +19,7 @@ class Run(models.Model):
         # The action asked for another attempt later.
         WAITED = "waited"
 
-    # Without an index of its own: that of the workers begins with the task.
+    # No index of its own: the index ``tasks_run_of_worker`` begins with the task.
     task = models.ForeignKey("tasks.Task", models.CASCADE, related_name="runs", db_index=False)
     # The task's ``state_version`` at the claim. It counts as an attempt until the task moves; null: it never counts.
     version = models.BigIntegerField(null=True)

@@ -1,6 +1,6 @@
 """Querysets of tasks, queues and runs for modules below :mod:`tasks.models`.
 
-Those of tasks and queues are of Any: type checkers know the primary keys and relations of models only.
+Querysets of tasks and queues have rows of type Any: type checkers know primary keys and relations only of models.
 """
 
 from typing import Any, cast

@@ -21,9 +21,9 @@ def names_nobody() -> Case:
 
 
 class TaskRow(StatorModel):
-    """The table of :class:`tasks.models.Task`, and what a row says of itself."""
+    """The table of :class:`tasks.models.Task`, and the properties of a row."""
 
-    # Without an index of its own: that of the keys begins with the queue.
+    # No index of its own: the unique index of the keys begins with the queue.
     queue = models.ForeignKey("tasks.Queue", models.CASCADE, related_name="tasks", db_index=False)
     action = models.CharField(max_length=200)
     data = models.JSONField(null=True, blank=True)
@@ -144,7 +144,7 @@ class TaskRow(StatorModel):
 
     @property
     def status(self) -> str:
-        """Invisible, pending, running, completed, canceled or errored; of a shared task, by its parts."""
+        """Invisible, pending, running, completed, canceled or errored; a shared task's follows from its parts."""
         if self.state == "shared":
             parts = {part.status for part in self.parts.all()}
             return next((status for status in ("running", "pending") if status in parts), "invisible")

@@ -1,1 +1,1 @@
-"""Schedules: what is published or called at which moments. ``schedules`` is where to begin, ``ticking`` does it."""
+"""Schedules: tasks and calls at planned times. Begin with ``schedules``; ``ticking`` fires the ticks."""

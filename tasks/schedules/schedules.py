@@ -40,7 +40,7 @@ PLANNED_BY = ("period", "cron", "zone", "jitter", "until", "enabled", "removed",
 # Ticks per second. With a much lower rate, waiting ticks would get turns beyond the last year that Python knows.
 SLOWEST_RATE = 1e-6
 
-# Seconds; the next tick of a schedule may be due in years, as of "0 0 29 2 *".
+# Seconds. The next tick of a schedule may be years away, for example with "0 0 29 2 *".
 FARTHEST = 50 * 366 * 86400.0
 
 ROWS_AT_ONCE = 1000
@@ -114,9 +114,9 @@ class Schedule(StatorModel):
     """A schedule of ticks for one entity; each publishes a task or calls a function. Durations are in seconds.
 
     Ticks are due every ``period``, or by ``cron`` in the time of ``zone``. ``jitter``: ticks are randomly up to this
-    much sooner or later. ``missed``: which of the ticks fire that were due while no worker ran. ``deadline``: a tick
-    that is later than this does not fire. ``overlap``: what happens to a tick that is due while the task of the tick
-    before it has not ended. ``rate_limit``: the most ticks per second over all schedules with the same ``rate_key``.
+    much sooner or later. ``missed``: which ticks still fire if they were due while no worker ran. ``deadline``: a tick
+    that is later than this does not fire. ``overlap``: what happens to a tick that is due before the previous tick's
+    task has ended. ``rate_limit``: the most ticks per second over all schedules with the same ``rate_key``.
     ``until``: no tick is due after this time. ``priority``, ``timeout``, ``max_attempts`` and ``task_key`` are passed
     to its tasks; empty: as if published without them.
 
@@ -132,7 +132,7 @@ class Schedule(StatorModel):
         ALL = ALL, "all, one after the other"
 
     class Overlap(models.TextChoices):
-        """What happens to ticks that are due while the task of the tick before them has not ended."""
+        """What happens to ticks that are due before the previous tick's task has ended."""
 
         DELAY = DELAY, "they wait for its end; then the rule for missed ticks applies"
         SKIP = DROP, "they are dropped"
@@ -174,7 +174,7 @@ class Schedule(StatorModel):
     nominal = models.DateTimeField(null=True, editable=False)
     planned = models.DateTimeField(null=True, editable=False)
     planned_for = models.CharField(max_length=300, editable=False)
-    # Until when it waits for its turn under its rate limit.
+    # Until when the schedule waits for its turn under its rate limit.
     held_until = models.DateTimeField(null=True, editable=False)
     # Whether an extra tick was requested.
     asked = models.BooleanField(default=False, editable=False)
@@ -337,7 +337,7 @@ class Schedule(StatorModel):
 
 
 def look_again(using: str, pks: list[int]) -> None:
-    """Make workers attempt waiting schedules now, and move paused and ended ones that are enabled to waiting."""
+    """Make workers attempt waiting schedules now, and move enabled schedules that are paused or ended to waiting."""
     rows = Schedule.stator.using(using).filter(pk__in=pks)
     rows.in_state(ScheduleGraph.waiting).retry()
     rows.in_state(ScheduleGraph.paused, ScheduleGraph.ended).filter(enabled=True, removed=False).move("waiting")

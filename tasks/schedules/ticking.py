@@ -155,7 +155,7 @@ def _with_zones(row: ScheduleT) -> ScheduleT:
     for name in ("now", *MOMENTS):
         if (moment := getattr(row, name)) is not None:
             setattr(row, name, aware(moment))
-    # Entered by people, who mean the site's zone.
+    # People enter this time, and mean the site's zone.
     if row.until is not None and is_naive(row.until):
         row.until = make_aware(row.until)
     return row

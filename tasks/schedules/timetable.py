@@ -160,7 +160,7 @@ def judge(
 
 
 def judge_last(tick: Planned, following: Planned | None, now: datetime, *, missed: str, deadline: float | None) -> Due:
-    """Return the decision about the next tick of a replaced timetable; ``following`` is of the new one."""
+    """Return the decision about the next tick of a replaced timetable; ``following`` is the new timetable's tick."""
     if now < tick.at:
         return Due(None, following)
     if _too_late(tick, now, _most_late(missed, deadline)):
@@ -180,7 +180,7 @@ def _too_late(tick: Planned, now: datetime, limit: float | None) -> bool:
 
 
 def _drop_until(timetable: Timetable, tick: Planned, now: datetime, limit: float | None) -> tuple[Planned, int]:
-    """Return ``tick`` if it is not too late, else the latest tick that is, and how many precede that one."""
+    """Return ``tick`` if it is not too late, else the latest tick that is too late, and how many precede it."""
     if limit is None or not _too_late(tick, now, limit):
         return tick, 0
     return timetable.latest(tick, now - timedelta(seconds=limit, microseconds=1))

@@ -23,7 +23,7 @@ QueueT = TypeVar("QueueT", bound=QueueRow)
 
 logger = logging.getLogger("tasks.shards")
 
-# Seconds for which a database that did not answer is not asked again, unless no other will do.
+# Seconds for which a database that did not answer is not asked again, unless no other database remains.
 REST = 10.0
 REMEDY = "make it with: manage.py tasks shards --repair"
 
@@ -127,8 +127,8 @@ def spread() -> list[Any]:
 def mirror(name: str, beside: Iterable[str] = ()) -> dict[str, str]:
     """Make the copies of a queue equal to it; return what was done, or what went wrong, by database.
 
-    ``beside``: databases that it was in before. A database that does not answer does not stop the others: workers
-    repair its copy at their next scheduling pass.
+    ``beside``: databases that the queue was in before. A database that does not answer does not stop the other
+    databases: workers repair its copy at their next scheduling pass.
     """
     using, done = home(), {}
     with transaction.atomic(using=using):
@@ -155,7 +155,7 @@ def mirror_all() -> dict[str, dict[str, str]]:
 
 
 def _is_behind(queue: QueueRow) -> bool:
-    """Return whether a copy differs, in databases that answer. Checked before the row is locked: it may take long."""
+    """Return whether a copy differs, in databases that answer. It may take long, so it comes before the lock."""
     behind = False
     for alias in awake([alias for alias in queue.databases if alias in connections and alias != home()]):
         try:

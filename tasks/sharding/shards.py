@@ -62,8 +62,8 @@ def _destinations(queue: QueueRow, messages: Sequence[Message], stack: ExitStack
 def _of_values(queue: QueueRow, messages: Sequence[Message], stack: ExitStack, *, update: bool) -> list[str]:
     """Return databases by exclusive value; but a key that exists already, under any value, stays where it is.
 
-    Publishers with keys wait for each other. Of two with one key but different values, the second must see what the
-    first wrote into another database.
+    Publishers with keys wait for each other. If two publish the same key with different values, the second must see
+    what the first wrote into another database.
     """
     wanted = [_chosen(queue, exclusive_value(queue.exclusive_key, message.metadata)) for message in messages]
     keys = {message.key for message in messages if message.key is not None}

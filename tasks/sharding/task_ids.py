@@ -22,7 +22,7 @@ WHERE coalesce(pg_sequence_last_value(counter), 0) < %s
 
 
 def settle(row: Model, *, is_copy: bool) -> None:
-    """Let a row that a replica answered be read again, and written, in the database where routers write it.
+    """Let a row that was read from a replica be read again, and written, in the database where routers write it.
 
     ``is_copy``: it belongs to the database that answered, one of several over which its queue is spread.
     """
@@ -45,7 +45,7 @@ def database_of(pk: int) -> str | None:
 
 
 def in_order(databases: Iterable[str], after: int = 0) -> list[str]:
-    """Return databases in the order of their task numbers, without those that have no numbers above ``after``."""
+    """Return databases in the order of their task numbers; databases without numbers above ``after`` are left out."""
     wanted, using = set(databases), home()
     here = [using] if using in wanted and after >> BITS == 0 else []
     if wanted <= {using}:

@@ -57,7 +57,7 @@ LABEL = "tasks.task"
 # The back-off for unknown actions: leaves a newer worker, which may have the action, time to start.
 UNKNOWN = Backoff(base=120.0)
 
-# Seconds for which a queue's row is cached, within which changes reach running workers; and the most cached queues.
+# Seconds for which a queue's row is cached, so changes reach running workers within them; and the most cached queues.
 QUEUE_CACHE = 5.0
 MAX_QUEUES = 1000
 
@@ -67,7 +67,7 @@ GRACE = 5.0
 # Bytes that the answer of an isolated process may have beyond its value: enough for an error with its traceback.
 ANSWER_MARGIN = 65536
 
-# After so many tasks in a row with asynchronous actions, the next ones are claimed as if all were.
+# After this many tasks in a row with asynchronous actions, the next ones are claimed as if all actions were.
 ALL_ON_LOOP = 100
 
 # Seconds until a task is tried again if all threads of the worker run actions that do not return.
@@ -152,12 +152,12 @@ class _ThreadsOfTasks:
         choose_actions(worker_id, None)
 
     def hand_back(self, waiting_since: float) -> bool:
-        """End the attempts that wait for a thread since then; return whether there were any."""
+        """End the attempts that have waited for a thread since before that time; return whether there were any."""
         return self._threads.hand_back(waiting_since)
 
 
 def _note_rules(sender: Any, **kwargs: object) -> None:
-    """Cache which rules any queue has, so that claims leave out the others: at the start and with each heartbeat."""
+    """Cache which rules any queue has, so that claims omit the other rules: at the start and with each heartbeat."""
     # The sender in an isolated process is no worker and claims nothing.
     if not hasattr(sender, "id"):
         return
@@ -259,7 +259,7 @@ def _is_cancelled() -> bool:
 
 
 class _Beginning:
-    """The beginning of an attempt's action, from which its timeout of so many ``seconds`` counts."""
+    """The beginning of an attempt's action; its timeout of ``seconds`` counts from there."""
 
     def __init__(self, claim: Claim, seconds: float | None) -> None:
         self.claim = claim
@@ -400,7 +400,7 @@ def _begun(beginning: _Beginning, function: Callable[[], Any]) -> Any:
     try:
         return function()
     finally:
-        # The loop learns of it later; how much is claimed ahead depends on how long the call takes its thread.
+        # The loop learns of the return later. How much is claimed ahead depends on how long the call takes its thread.
         beginning.claim.returned = time.monotonic()
 
 
