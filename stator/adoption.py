@@ -23,10 +23,10 @@ from stator.rows.clock import Now
 
 logger = logging.getLogger("stator.migrations")
 
-# Seconds for which the first try waits for the lock on the table, while others wait behind it. Each further try waits
-# twice as long, up to the second number: a table on which slow transactions follow each other is never free for less.
+# Seconds that the first try waits for the lock on the table, while other programs wait behind it. Each further try
+# waits twice as long, up to the second number: a table with one slow transaction after another is never free sooner.
 LOCK_TIMEOUT, MAX_LOCK_TIMEOUT = 0.5, 8.0
-# Seconds for which it is tried, and between two lines of the log about that.
+# Seconds that the operation tries to get the lock, and seconds between two log lines about that.
 PATIENCE, REPORT_INTERVAL = 300.0, 10.0
 
 # An operation, the state of the project before it and after it.
@@ -37,8 +37,9 @@ class AlterTableInUse(Operation):
     """Apply ``operations`` to one table while other programs use it.
 
     On PostgreSQL, all of them but new indexes are one transaction. It waits ``LOCK_TIMEOUT`` seconds for the table. If
-    it does not get it, it lets others go first, and tries again with a longer wait, for ``PATIENCE`` seconds. It holds
-    no lock on another table, so it cannot be part of a deadlock. Indexes are built afterwards and concurrently.
+    it does not get the table, it lets other programs go first, and tries again with a longer wait, for ``PATIENCE``
+    seconds. It holds no lock on another table, so it cannot be part of a deadlock. Indexes are built afterwards and
+    concurrently.
 
     Columns and indexes that are there already are left out. So if ``migrate`` was interrupted, run it again. A
     migration with this operation has ``atomic = False``. ``makemigrations`` writes both.
@@ -116,10 +117,11 @@ class AlterTableInUse(Operation):
 
 
 class KeepDueTimes(Operation):
-    """Write when rows are due that have only the time of their last attempt: ``intervals`` seconds after it, by state.
+    """Write due times of rows that have only the time of their last attempt: ``intervals`` seconds after it, by state.
 
-    For tables of Takahe's Stator of before ``state_next_attempt``. Rows are written in batches, each committed.
-    Reversing the migration clears the ready mark of rows that wait, and gives them a time of their last attempt.
+    Use it for tables of Takahe's Stator from before ``state_next_attempt``. Rows are written in batches, each
+    committed. Reversing the migration clears the ready mark of rows that wait, and gives them a time of their last
+    attempt.
     """
 
     atomic = False
@@ -176,7 +178,7 @@ def _rows(editor: BaseDatabaseSchemaEditor, model: type[Model]) -> QuerySet[Mode
 
 
 def _builds_concurrently(editor: BaseDatabaseSchemaEditor, model: type[Model]) -> bool:
-    """Return whether indexes can be built while others write: not within a transaction, nor on a partitioned table."""
+    """Return whether indexes can be built while programs write: not in a transaction, nor on a partitioned table."""
     connection = editor.connection
     if editor.collect_sql or connection.in_atomic_block or not capabilities_of(connection).builds_concurrently:
         return False

@@ -6,7 +6,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """The capabilities of one kind of database. The defaults are those of a database that is not in :data:`KNOWN`."""
+    """The capabilities of one kind of database. The defaults are for a database that is not in :data:`KNOWN`."""
 
     # The name of the vendor, for messages.
     name: str
@@ -22,11 +22,11 @@ class Capabilities:
 
     # LISTEN and NOTIFY, which wake sleeping workers.
     notifies: bool = False
-    # Triggers in PL/pgSQL, such as that of ``StrictFence``.
+    # Triggers in PL/pgSQL, such as the trigger of ``StrictFence``.
     has_plpgsql: bool = False
-    # Indexes can be built while others write to the table, and changes of tables can be rolled back.
+    # Indexes can be built while programs write to the table, and changes of tables can be rolled back.
     builds_concurrently: bool = False
-    # Schemas, and a ``search_path`` that says in which of them tables are found.
+    # Schemas, and a ``search_path`` that says which of them have the tables.
     has_schemas: bool = False
     # Storage parameters of tables and indexes, such as the fill factor.
     has_storage_parameters: bool = False
@@ -59,7 +59,7 @@ class Capabilities:
     replica_sign: str = ""
     # Views of open transactions, held snapshots, dead rows and replication.
     has_monitoring_views: bool = False
-    # ``clock_timestamp()``, the server's clock, which can be compared with that of this host.
+    # ``clock_timestamp()``, the server's clock, which can be compared with this host's clock.
     has_clock_timestamp: bool = False
 
     # Columns accept moments with a time zone even if ``USE_TZ`` is off.
@@ -84,7 +84,7 @@ SQLITE = Capabilities(
     concurrent_writers=False, locks_tables=False, fails_when_locked=True, may_be_in_memory=True,
     has_outer_references=True, takes_booleans_for_texts=True, clock_in_utc=True,
 )  # fmt: skip
-# MariaDB too.
+# This vendor name also stands for MariaDB.
 MYSQL = Capabilities(
     name="mysql",
     needs_generated_columns=True, compares_json_as_text=True, clock_in_zone_of_session=True,

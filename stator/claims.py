@@ -1,6 +1,6 @@
 """Claims for programs that are not workers of this framework, such as a queue, an API or a console.
 
-Their rows are claimed, leased and fenced like those of workers. A claim has a token, and writing after the claim has
+Their rows are claimed, leased and fenced like workers' rows. A claim has a token, and writing after the claim has
 ended raises :class:`~stator.exceptions.LeaseLost` and changes nothing. Any worker reaps a lease that has run out.
 Unlike a worker, a program is refused from the end of its lease on, even if the lease is not reaped yet.
 """
@@ -77,12 +77,12 @@ def claim(
 
     ``pick``: narrows and orders the queryset of claimable rows; by default all rows, those due longest first.
     ``lease``: seconds, or an expression for the moment until which each row is held; by default the setting.
-    ``worker``: twelve hexadecimal digits with which the token begins.
+    ``worker``: twelve hexadecimal digits at the beginning of the token.
     ``first``: called at the beginning of the claiming transaction, for instance to take locks. If it returns False,
     nothing is claimed.
     ``then``: called with the claims in that transaction. Claims that it does not return are undone.
-    ``among``: rows that an index has in the same order, with an annotation ``sought`` that filters them. Pass it if
-    ``pick`` may match few of very many rows.
+    ``among``: rows that an index has in the order of ``pick``, with an annotation ``sought`` that filters them. Pass it
+    if ``pick`` may match few of very many rows.
 
     Raises ``IntegrityError`` and claims nothing if a concurrent claim makes this one violate a constraint.
     """
@@ -206,14 +206,15 @@ def insert_at_once(
 ) -> list[Any]:
     """Insert rows with one statement, which is compiled once for each ``key``; return them in order.
 
-    ``condition`` returns a queryset that must not be empty, and ``values`` are those of its parameters. Return nothing,
-    and insert nothing, if it is empty, a unique value is taken or the database cannot do this.
+    ``condition`` returns a queryset that must not be empty, and ``values`` are for its parameters. Return nothing, and
+    insert nothing, if it is empty, a unique value is taken or the database cannot do this.
 
-    ``shared``: values by attribute that all rows have. ``rows``: for each the values of the same further fields. Others
-    take the database's defaults; a row is ready if its ``state_next_attempt`` has come. ``fixed``: the names of shared
-    values that are nearly always the same, which become part of the text. ``later``: this is seconds from
-    the database's time. ``returning``: return these columns, among them the key, in place of instances. ``unique``:
-    False if no value can be taken, which saves a savepoint.
+    ``shared``: values by attribute that all rows have. ``rows``: for each row the values of further fields; all rows
+    have values for equal fields. Fields without a value take the database's defaults; a row is ready if its
+    ``state_next_attempt`` has come. ``fixed``: the names of shared values that rarely change, which become part of the
+    text. ``later``: ``state_next_attempt`` is given in seconds from the database's time. ``returning``: return these
+    columns, among them the key, in place of instances. ``unique``: False if no value can be taken, which saves a
+    savepoint.
     """
     # An insert depends on no setting, and reading all of them takes longer than the rest.
     key_of = owner_of(model), using or router.db_for_write(model), _process_id(os.getpid())
@@ -228,8 +229,8 @@ def insert_at_once(
 def end_at_once(ends: Ends, to: State | str, records: ProgramRecords, values: Mapping[str, object]) -> bool:
     """End claims of one model and database like :func:`move_many`, and update their records, with one statement.
 
-    Return False if it did nothing: one of the claims has ended, or the database cannot do this. That means only that
-    :func:`move_many` has to be called. ``records.copied``: fields of the records by the names of values.
+    Return False if it did nothing: one of the claims has ended, or the database cannot do this. False means only that
+    :func:`move_many` has to be called. ``records.copied`` maps fields of the records to the names of values.
     """
     able = ends[0][0].operations.capabilities.writes_in_with
     complete = all(values is None or set(values) == set(claim.state.saves) for claim, values in ends)
@@ -254,9 +255,10 @@ def retry_at_once(
 ) -> datetime | None:
     """End a claim like :func:`retry` and update its record, with one statement; the row is ready again at once.
 
-    Return the database's time, from which the row is due. None if it did nothing: the claim has ended, ``only`` returns
-    a queryset that is empty, or the database cannot do this. That means only that :func:`retry` or :func:`move` has to
-    be called. ``key``: equal for equal querysets; ``values``: those of their parameters, and of the records'.
+    Return the database's time, which is the row's due time. Return None if it did nothing: the claim has ended,
+    ``only`` returns a queryset that is empty, or the database cannot do this. None means only that :func:`retry` or
+    :func:`move` has to be called. ``key``: equal for equal querysets; ``values``: for their parameters and for the
+    parameters of the records.
     """
     return _end_one_at_once(claim, Waiting(0.0, failure, reason), records, values, key, only)
 
@@ -316,10 +318,10 @@ def move_many(
 ) -> list[Claim]:
     """End claims of one model with the same move, each with its own values; return the claims that were lost.
 
-    A lost claim had ended before, and nothing was written for it. ``then`` is called with the other claims in the same
-    transaction. Values must be given for exactly the fields that the state ``saves``. The number of statements does not
-    grow with the number of claims. Raises ``ValueError`` if no such transition is declared, the fields differ, or the
-    claims belong to several models or databases.
+    A lost claim had ended before, and nothing was written for it. ``then`` is called with the remaining claims in the
+    same transaction. Values must be given for exactly the fields that the state ``saves``. The number of statements
+    does not grow with the number of claims. Raises ``ValueError`` if no such transition is declared, the fields differ,
+    or the claims belong to several models or databases.
     """
     if not ends:
         return []
@@ -420,7 +422,7 @@ def _claim(
         # If a program loses its lease, that says nothing about the object, so the count of crashes is reset.
         changes = {**columns.claiming_due(token, until), "state_crashes": 0}
         found = {row.pk: row for row in take(operations.rows.filter(pk__in=picked), token, changes)}
-        # The claims keep operations that keep their statements, and not these, which have pauses of their own.
+        # The claims keep the cached operations with their statements, and not these operations with their own pauses.
         cached = _cached_operations(operations.model, operations.alias, operations.worker_id)
         claims = [_claim_of(cached, found[pk], token) for pk in picked if pk in found]
         for claim in claims:
@@ -464,7 +466,7 @@ def _end(claim: Claim, outcome: Outcome, values: dict[str, Any] | None, then: Ca
 
 @retrying
 def _write(operations: Operations, ended: list[Ended], then: Callable[[list[Claim]], None] | None) -> Written:
-    """Record the outcomes of claims that still hold their rows and have not expired; the others are ``lost``."""
+    """Record the outcomes of claims that still hold their rows and have not expired; other claims are ``lost``."""
     with operations.handler_transaction():
         held = {claim.pk: claim for claim in operations.lock_claimed([claim for claim, _ in ended])}
         in_time = operations.rows.filter(pk__in=list(held), state_locked_until__gt=Now()).values_list("pk", flat=True)

@@ -175,7 +175,7 @@ _latest: list[tuple[object, Settings]] = []
 
 
 def latest_settings() -> Settings:
-    """Return the same as :func:`load_settings`, but validate only when the Django settings changed: for hot paths."""
+    """Return what :func:`load_settings` returns, but validate only when the Django settings changed: for hot paths."""
     given = getattr(django_settings, Settings.NAME, None), _legacy()
     if not _latest or given != _latest[0][0]:
         _latest[:] = [(deepcopy(given), load_settings())]

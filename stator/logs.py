@@ -21,7 +21,7 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 # Moves to the start of the line and clears it.
 CLEAR_LINE = "\r\x1b[K"
 
-# The loggers of a worker: those of the framework and of its task queue.
+# The loggers of a worker: the framework's and its task queue's.
 LOGGERS = ("stator", "tasks")
 
 LOGGED_AT_START = (
@@ -30,7 +30,7 @@ LOGGED_AT_START = (
 )  # fmt: skip
 
 
-# The schema of PostgreSQL with which the code of this context works; "" for none. Each event gets it as a field.
+# The schema of PostgreSQL that the code of this context uses; "" for none. Each event gets it as a field.
 SCHEMA: ContextVar[str] = ContextVar("stator_schema", default="")
 
 

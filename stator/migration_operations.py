@@ -24,18 +24,18 @@ from stator.rows.pauses import Pause, replace_pauses
 from stator.rows.reports import History, Report
 from stator.rows.statistics import Depth, Stats
 
-# Names of storage parameters, including those of a TOAST table; PostgreSQL takes them without quotes.
+# Names of storage parameters, including parameters of a TOAST table; PostgreSQL takes them without quotes.
 PARAMETER = re.compile(r"[a-z_]+(\.[a-z_]+)?")
 
-# Rows in one batch, which is one transaction if the migration is not; passes over the table, because programs with the
-# former code may add rows meanwhile; and the most rows that an error message counts.
+# Rows in one batch, which is one transaction unless the migration is one. Passes over the table, because programs with
+# the former code may add rows meanwhile. The most rows that an error message counts.
 BATCH, PASSES, COUNTED = 1000, 5, 1000
 # Seconds between two batches on SQLite.
 MAX_PAUSE = 0.25
-# How often a batch is tried that loses to transactions of workers.
+# How often a batch is tried if it loses to transactions of workers.
 TRIES = 5
 
-# Due now, without a claim. In states that nothing attempts, workers clear the ready mark.
+# The columns of a row that is due now, without a claim. In states that nothing attempts, workers clear the ready mark.
 AT_ONCE: dict[str, Any] = {
     "state_ready": True, "state_next_attempt": None, "state_claim": None, "state_locked_until": None,
 }  # fmt: skip
@@ -44,7 +44,7 @@ AT_ONCE: dict[str, Any] = {
 class RowOperation(Operation):
     """The base of operations on all rows of a model in the state ``old``; the models of migrations do not change."""
 
-    # Even in an atomic migration of a database that cannot roll back changes of tables, batches are committed.
+    # If a database cannot roll back changes of tables, batches are committed even in an atomic migration.
     atomic = False
 
     reversible = True
@@ -113,7 +113,7 @@ class RemapState(RowOperation):
 
     ``makemigrations`` writes this operation, with None, for a state that was removed from the graph. Rows enter ``new``
     as if moved by hand: claims end, and attempts and times start anew. No history is written. Reversing the migration
-    moves nothing. Batches are those of :class:`RenameState`.
+    moves nothing. Batches are as in :class:`RenameState`.
     """
 
     def database_forwards(
@@ -125,7 +125,7 @@ class RemapState(RowOperation):
             return
         rows = _rows_in(model, alias, self.old)
         names = [name for name, _ in model._meta.get_field("state").flatchoices]
-        # The names are those of the graph as it will be, unless the field is altered only afterwards.
+        # The field has the names of the future graph, unless it is altered only afterwards.
         if self.new is not None and names and self.old not in names and self.new not in names:
             raise CommandError(
                 f"RemapState({self.model_name!r}, {self.old!r}, {self.new!r}): the graph of {model._meta.label} has no "
@@ -180,9 +180,10 @@ def change_rows(rows: QuerySet[Model], changes: Mapping[str, object]) -> None:
 
 
 def _give_way(alias: str, took: float) -> None:
-    """Leave a database with one writer to others for as long as a batch took.
+    """Leave a database with one writer to other programs for as long as a batch took.
 
-    SQLite has no queue of writers: others ask again every tenth of a second, and would find it locked for many seconds.
+    SQLite has no queue of writers: other programs ask again every tenth of a second, and would find it locked for many
+    seconds.
     """
     connection = connections[alias]
     if not (capabilities_of(connection).concurrent_writers or connection.in_atomic_block):
@@ -221,7 +222,8 @@ class RenameRecords(Operation):
 
     These records name a model by its label, such as ``shop.Invoice``. ``migrate`` does this by itself after each
     ``RenameModel``. For a model that moves to another app, put the operation into the migration that moves it. Where
-    both labels have a record of one object or hour, that of ``old`` stays. Batches are those of :class:`RenameState`.
+    both labels have a record of one object or hour, the record of ``old`` stays. Batches are as in
+    :class:`RenameState`.
     """
 
     reversible = True
@@ -281,7 +283,7 @@ class RenameRecords(Operation):
 
 
 def _is_here(records: type[Model], connection: BaseDatabaseWrapper) -> bool:
-    """Return whether a table is in this database; the same ``migrate`` may make it only later."""
+    """Return whether a table is in this database; the running ``migrate`` may create it only later."""
     allowed = router.allow_migrate_model(connection.alias, records)
     return allowed and records._meta.db_table in connection.introspection.table_names()
 
@@ -323,7 +325,7 @@ def _with_records(migration: Migration, operation: Operation) -> Iterator[Operat
 class StorageParameters(Operation):
     """Set storage parameters of a model's table on PostgreSQL, such as the fill factor and thresholds of autovacuum.
 
-    ``parameters`` are those of the table, ``key`` those of its primary key's index. Names and values are as in
+    ``parameters`` are for the table, ``key`` for the index of its primary key. Names and values are as in
     ``ALTER TABLE ... SET``: each value is a number or a boolean, and None resets it to the server's default. PostgreSQL
     refuses unknown names. Reversing the migration resets all of them. On other databases it does nothing.
     """
@@ -393,7 +395,7 @@ class StorageParameters(Operation):
             schema_editor.execute(f"ALTER TABLE {table} {body}", params=None)
         name = schema_editor.quote_value(table)
         for body in _set_and_reset(key):
-            # From the catalog, because the name of the index is not known.
+            # The catalog finds the index, because its name is not known.
             index = f"SELECT indexrelid::regclass FROM pg_index WHERE indrelid = {name}::regclass AND indisprimary"  # noqa: S608 - quoted
             schema_editor.execute(
                 f"DO $stator$ BEGIN EXECUTE format('ALTER INDEX %s {body}', ({index})); END $stator$", params=None

@@ -115,7 +115,7 @@ class StatorModel(models.Model):
     subclasses: ClassVar[list[type["StatorModel"]]] = []
     stator = OperatorAccess()
     state: Any
-    # The same as ``owner_of(model)``, for each insert.
+    # The value of ``owner_of(model)``, stored because each insert needs it.
     _state_owner: ClassVar[type[models.Model]]
     # What a rollback may undo: the version of the latest move, or None for changes of watched fields alone.
     _uncommitted: int | None
@@ -196,7 +196,7 @@ class StatorModel(models.Model):
         if fields is None or "state" in fields:
             self._loaded_state = self.__dict__.get("state", DEFERRED)
             if self.__dict__.get("_uncommitted") not in (None, self.__dict__.get("state_version")):
-                # What is in memory is no longer that move.
+                # The state in memory is no longer the one of that move.
                 self._uncommitted = None
         if options_of(type(self)).reconcile_on:
             loaded = watched_values(self)
@@ -302,7 +302,7 @@ class StatorModel(models.Model):
         if kept is not None and watched:
             self._loaded_watched = {**self._loaded_watched, **kept._loaded_watched}
         if kept is not None and version is not None and kept.state != self._loaded_state:
-            # Others may have moved the object since. A move by hand that was not undone is in the history.
+            # Another process may have moved the object since. A move by hand that was not undone is in the history.
             label = self._state_owner._meta.label_lower
             moves = History.objects.using(using).filter(model_label=label, object_pk=str(self.pk), version=version)
             if not moves.filter(to=self._loaded_state).exists():
@@ -311,7 +311,7 @@ class StatorModel(models.Model):
             del self._uncommitted
 
     def _watched_changes(self, names: set[str]) -> list[str]:
-        """Return those of the named watched fields whose values differ from the loaded ones, or are expressions."""
+        """Return the named watched fields whose values differ from the loaded ones, or are expressions."""
         loaded, now = self.__dict__.get("_loaded_watched", {}), self._watched_now(names)
         return [
             name

@@ -164,7 +164,7 @@ class HeldClaim:
 
     @property
     def idempotency_key(self) -> str:
-        """The same for every attempt until the object leaves the state, different if it re-enters it.
+        """A key that stays equal in every attempt until the object leaves the state, and changes if it re-enters it.
 
         Pass it to external services.
         """

@@ -46,10 +46,10 @@ class StatorRunner:
     requests: Requests | None = None
     # Options for the isolated processes that ``runstator`` starts; None: this program starts none.
     isolate: dict[str, Any] | None = None
-    # The queues whose tasks it claims, and values that these have in their metadata; empty: all.
+    # The queues whose tasks it claims, and values that these tasks have in their metadata; empty: all.
     queues: tuple[str, ...] = ()
     metadata: Mapping[str, object] = {}
-    # The schemas of PostgreSQL in which it works; None: those of the setting.
+    # The schemas of PostgreSQL that it serves; None: the setting's schemas.
     schemas: Sequence[str] | None = None
     # The models that it serves in each schema, once ``runstator`` has looked.
     served: Mapping[str, Sequence[type[Model]]] | None = None
@@ -123,12 +123,12 @@ class StatorRunner:
         )
 
     def models_by_schema(self) -> Mapping[str, Sequence[type[Model]]]:
-        """Return the models that it serves in each schema; all under "" if it works in none in particular."""
+        """Return the models that it serves in each schema; all under "" if it serves no schema in particular."""
         return self.served or models_by_schema(self.models, self.database, self.chosen_schemas)
 
     @property
     def chosen_schemas(self) -> Schemas:
-        """The schemas in which it works, or a function that returns them."""
+        """The schemas that it serves, or a function that returns them."""
         schemas: Schemas = self.settings().SCHEMAS if self.schemas is None else self.schemas
         return schemas
 
@@ -144,7 +144,7 @@ class StatorRunner:
         return load_settings(**{name: value for name, value in given.items() if value is not None})
 
     def databases_of(self, model: type[StatorModel]) -> list[str]:
-        """Return the aliases of the databases in which it works on a model; for receivers of ``on_schedule``."""
+        """Return the aliases of the databases where it serves a model; for receivers of ``on_schedule``."""
         return [self.database or router.db_for_write(model)] if model in self.models else []
 
     def run_single_cycle(self) -> int:

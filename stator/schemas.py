@@ -1,4 +1,4 @@
-"""The schema of PostgreSQL in which the statements of a context find their tables first: one schema for each tenant.
+"""The schema of PostgreSQL where the statements of a context find their tables first: one schema for each tenant.
 
 Workers, handlers and commands work with one ``search_path`` after another on the same connections.
 """
@@ -60,7 +60,7 @@ def prepares_cursors(connection: BaseDatabaseWrapper) -> bool:
 
 
 def is_prepared_by_backend(connection: BaseDatabaseWrapper) -> bool:
-    """Return the same of a connection whose backend does that, as those of django-tenants and django-pgschemas do."""
+    """Return whether the connection's backend prepares the session, as django-tenants and django-pgschemas do."""
     return getattr(type(connection), "_cursor", None) is not vars(BaseDatabaseWrapper)["_cursor"]
 
 
@@ -145,8 +145,8 @@ PLACED, USUAL = "stator_schema", "stator_usual_path"
 def _set_path(driver: Any, wanted: str) -> None:
     """Set the path of a session, which several connections of Django may use one after the other through a pool.
 
-    By libpq, because psycopg would begin the transaction first, and a rollback would undo it. If that fails, so does
-    the statement that is about to follow.
+    libpq sends it, because psycopg would begin the transaction first, and a rollback would undo the change. If setting
+    the path fails, so does the statement that is about to follow.
     """
     attributes, libpq = vars(driver), driver.pgconn
     if attributes.get(PLACED, "") == wanted or libpq.transaction_status == IN_ERROR:

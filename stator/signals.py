@@ -6,14 +6,14 @@ program had claimed.
 ``failed``: ``sender`` is the model, ``failures`` a list of ``(pk, Failure)``, ``using`` the alias.
 ``lease_lost``: ``sender`` is the model, ``pks`` the objects whose outcome was refused because the lease had run out,
 ``using`` the alias.
-``claim_ended``: the same for objects that were moved, unlocked, cancelled or deleted during their attempt.
+``claim_ended``: as ``lease_lost``, for objects that were moved, unlocked, cancelled or deleted during their attempt.
 ``became_ready``: objects of ``sender`` may be claimed on ``using``; it wakes workers, unless ``wakes`` is False.
 ``on_heartbeat``: ``sender`` is the worker; sent every 10 s from its heartbeat thread, before it reports to the table of
 workers. A receiver may return a dictionary, which is stored in ``Worker.published``. It must return quickly.
 ``on_start`` and ``on_schedule``: ``sender`` is the worker; sent before it claims anything, and at each scheduling pass.
 A project can refresh its configuration in them. They are sent in a thread with a database connection of its own, and
 again if a receiver cannot reach the database. At a pass, ``databases`` are the aliases of the worker, and
-``sender.databases_of(model)`` those in which it works on a model.
+``sender.databases_of(model)`` returns the ones where it serves a model.
 """
 
 from collections.abc import Callable
@@ -39,7 +39,7 @@ failed = Signal()
 lease_lost = Signal()
 claim_ended = Signal()
 became_ready = Signal(use_caching=True)
-# Wakes workers. Apart from the signal of projects, because nobody has to be woken in the transaction of a test.
+# Wakes workers. It is not the signal of projects, because nobody has to be woken in the transaction of a test.
 wanted = Signal(use_caching=True)
 on_heartbeat = Signal()
 on_start = Signal()

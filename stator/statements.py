@@ -55,7 +55,7 @@ class Parameter(Value):
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """The text of a statement and its parameters in order, some of which are places for values."""
+    """The text of a statement and its parameters in order; some parameters are places for values."""
 
     text: str
     params: tuple[object, ...] = ()
@@ -108,7 +108,7 @@ def written(text: str, **holes: str | Statement) -> Statement:
 
 
 def selecting(rows: QuerySet[Any]) -> Statement:
-    """Return the SELECT of a queryset, even of one that Django knows to be empty."""
+    """Return the SELECT of a queryset, even if Django knows that it is empty."""
     text, params = rows.query.get_compiler(using=rows.db, elide_empty=False).as_sql()
     return Statement(text, tuple(params))
 

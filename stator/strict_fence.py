@@ -12,8 +12,8 @@ from stator.rows.meta import column_of, field_of
 
 TRIGGER = "stator_strict_fence"
 
-# A new claim must look like that of a worker's statement: on a free row, one attempt more, attempted now. An old copy
-# of a row does not, or has fewer moves.
+# A new claim must look as if a worker's statement had made it: on a free row, one attempt more, attempted now. An old
+# copy of a row does not, or has fewer moves.
 REFUSED = """
   NEW.{state_version} < OLD.{state_version}
   OR NEW.{state_claim} IS NOT NULL AND NEW.{state_claim} IS DISTINCT FROM OLD.{state_claim} AND (

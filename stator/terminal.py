@@ -68,7 +68,7 @@ class TerminalCommand(BaseCommand):
         """Write lines, with characters escaped that would forge other lines."""
         for line in lines:
             self.stdout.write(escape(line))
-        # Now, because a failure at the end of the process could not be reported.
+        # Flushed now, because a failure at the end of the process could not be reported.
         self.stdout.flush()
 
     def add_subcommand(self, group: Any, name: str, help_text: str) -> CommandParser:

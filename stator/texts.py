@@ -14,7 +14,7 @@ _REORDERING = "\u202a-\u202e\u2066-\u206f"
 _INVISIBLE = "\u180e\u2060-\u2065\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"
 _MARKS = "\u061c\u200b\u200e\u200f\u2028\u2029"
 _CONTROL = re.compile(f"[\x00-\x1f\x7f-\x9f{_REORDERING}{_INVISIBLE}{_MARKS}\ud800-\udfff]")
-# Without line breaks, which a page may have, and without the marks, which some of Django's translations contain.
+# Line breaks are not among them, as a page may have them; nor are the marks that some of Django's translations contain.
 CONTROL_OF_PAGES = f"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f{_REORDERING}{_INVISIBLE}]"
 
 # A NUL in JSON: an odd number of backslashes before "u0000". Of an even number, each backslash is text, and escaped.

@@ -123,7 +123,7 @@ def carry_out(
     if last is not None:
         return _go_on(model_admin, request, queryset, act, BulkProgress(last, done, left))
     if seen is not None and seen.rows is not None:
-        # Those that a filter finds no more are left alone too.
+        # Rows that a filter no longer finds are left alone too.
         left = max(left, len(seen.rows) - done)
     _tell(model_admin, request, act, done, left, changes, prospects(queryset, looked, done) if looked else "")
     return back(model_admin, request)
@@ -132,7 +132,7 @@ def carry_out(
 def permitted(
     model_admin: OperatedAdmin, request: HttpRequest, queryset: QuerySet[Model], permission: str
 ) -> QuerySet[Model]:
-    """Return the rows for which the user has the permission; checks each only if the project's admin overrides it."""
+    """Return the rows that the user has the permission for; checks each only if the project's admin overrides it."""
     if not model_admin.differs_by_object:
         return queryset
     may = getattr(model_admin, f"has_{permission}_permission")

@@ -57,7 +57,7 @@ def ask(
     warning: str = "", rows: Iterable[object] = (), seen: Seen | None = None, is_action: bool = True,
     **further: object,
 ) -> HttpResponse:  # fmt: skip
-    """Return the page that says what an action would do to which rows, and asks for its input.
+    """Return the page that shows an action's rows and what it would do to them, and asks for its input.
 
     ``seen``: the rows as they are shown, if the action is to leave rows alone that have changed since. ``is_action``:
     whether the list's form gets the answer, and not the page's own address.

@@ -21,7 +21,7 @@ FIELD = "stator_seen"
 # The field that says that the page was confirmed.
 CONFIRMED = "stator_confirmed"
 
-# Up to this many rows are carried one by one; of more, the states and the time.
+# Up to this many rows are carried one by one. If there are more rows, their states and the time are carried.
 EXACT = 1000
 
 # Changed rows that the message after the action names.
@@ -40,7 +40,7 @@ class Seen:
     """The rows of a confirmation page, counted by state.
 
     ``rows`` has their versions by key, as text; None if they are more than ``EXACT``. Then they are the rows in the
-    counted states that have not moved since ``at``. ``counts`` is empty if they are more than are counted.
+    counted states that have not moved since ``at``. ``counts`` is empty if the rows are too many to count.
     """
 
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class Seen:
         return json.dumps({"at": self.at.isoformat() if self.at else "", "states": sorted(self.counts)})
 
     def unchanged(self, rows: QuerySet[M], *, same_claim: bool = False) -> QuerySet[M]:
-        """Return those of the rows that have not moved since; ``same_claim``: nor were claimed anew."""
+        """Return the rows that have not moved since; ``same_claim``: nor were claimed anew."""
         if self.rows is None:
             still = rows.filter(state_changed__lt=self.at)
             return still.filter(state__in=list(self.counts)) if self.counts else still

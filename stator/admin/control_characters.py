@@ -1,4 +1,4 @@
-"""Admin pages on which stored text cannot hide or reorder other text, or move a cursor."""
+"""Admin pages where stored text cannot hide or reorder other text, or move a cursor."""
 
 import re
 from collections.abc import Callable
@@ -23,10 +23,10 @@ class SpellingAdmin(admin.ModelAdmin):
 
     @property
     def urls(self) -> list[URLPattern]:
-        """All URLs, including those that subclasses add."""
+        """All URLs, including URLs that subclasses add."""
         patterns = super().urls
         for pattern in patterns:
-            # A pattern that includes others has no callback.
+            # A pattern that includes other patterns has no callback.
             if callback := getattr(pattern, "callback", None):
                 pattern.callback = _spelling(callback)
         return patterns

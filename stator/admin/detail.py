@@ -97,9 +97,9 @@ def offered(
 
 
 def _moves_of(model_admin: ModelAdmin, request: HttpRequest, row: StatorModel) -> list[str]:
-    """Return the states to which the graph leads and people may move objects, then an empty one for any other.
+    """Return the states that the graph leads to and people may move objects to, then an empty one for other states.
 
-    There is nothing if the user may not move the row, or nobody may.
+    Return none if the user, or everybody, may not move the row.
     """
     if not may(model_admin, request, row, actions.stator_move):
         return []

@@ -88,7 +88,7 @@ def can_be_key(pk: Field, text: str) -> bool:
 
 
 def prefilled(fields: Mapping[str, forms.Field], given: Mapping[str, object]) -> dict[str, object]:
-    """Return the initial values of a form that its fields can read from the given texts; others are left out.
+    """Return the initial values of a form that its fields can read from the given texts; leave out other texts.
 
     Django passes an address's texts to forms unchanged, and some fields cannot show a text that they cannot read.
     """

@@ -46,7 +46,7 @@ class ConditionFilter(admin.SimpleListFilter):
         return [(name, title) for name, (title, *_) in CONDITIONS.items() if expects or name != "stuck"]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Model]) -> QuerySet[Model]:
-        """Return the rows in the chosen condition; for an action, those that are in it at the time of the action."""
+        """Return the rows in the chosen condition; for an action, the condition is evaluated when the action runs."""
         if self.value() not in CONDITIONS:
             return queryset
         _, meant, parts = CONDITIONS[str(self.value())]

@@ -1,4 +1,4 @@
-"""Addresses of admin pages to which other pages link; each page checks by itself who may see it."""
+"""Addresses of admin pages that other pages link to; each page checks by itself who may see it."""
 
 from urllib.parse import urlencode
 

@@ -99,7 +99,7 @@ class BoundedChangeList(ChangeList):
         return super().get_ordering_field(field_name) if field_name in (self.sortable_by or ()) else None
 
     def get_ordering(self, request: HttpRequest, queryset: QuerySet[Model]) -> list[Any]:
-        """Return the ordering; of many rows not by a column without an index, so it depends on what is filtered."""
+        """Return the ordering; many rows are not ordered by a column without an index, so the filters matter."""
         if not self.is_judged:
             # An action asks a second time.
             self.is_judged = True
@@ -171,7 +171,7 @@ class AnyAddressAdmin(SpellingAdmin):
             return None
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
-        """Return the initial values of a new row's form: those from the address that its fields can read."""
+        """Return the initial values of a new row's form: the values in the address that its fields can read."""
         if not (given := super().get_changeform_initial_data(request)):
             return {}
         return prefilled(self.get_form(request).base_fields, given)
@@ -188,7 +188,7 @@ def keep_keys(model_admin: ModelAdmin, request: HttpRequest) -> None:
 
 
 def ignoring_case(options: Any, name: str) -> str:
-    """Return an entry of ``search_fields`` with its lookup, which ignores case; one that names a lookup as it is."""
+    """Return an entry of ``search_fields`` with a lookup that ignores case; leave an entry that names a lookup."""
     lookup, path = SEARCHES.get(name[:1], "icontains"), name.lstrip("^=")
     for part in path.split(LOOKUP_SEP):
         try:
@@ -201,7 +201,7 @@ def ignoring_case(options: Any, name: str) -> str:
 
 
 def operated(queryset: QuerySet[M]) -> OperatorQuerySet[M]:
-    """Return the same rows as a queryset for operators."""
+    """Return the rows of a queryset as a queryset for operators."""
     rows: OperatorQuerySet[M] = OperatorQuerySet(queryset.model, using=getattr(queryset, "_db", None))
     return rows.filter(pk__in=queryset.order_by().values("pk"))
 
@@ -214,6 +214,6 @@ def notices(model: type[Model]) -> dict[str, object]:
     return {
         "stator_pauses": list(pauses[:NOTICED]),
         "stator_unserved": not any(worker.serves(label) for worker in live_workers(using)),
-        # Others than worker processes may serve them; the overview and the pages of objects say whether they do.
+        # Not only worker processes may serve the objects; the overview and their pages say whether anything does.
         "stator_has_others": knows_own_workers(label),
     }

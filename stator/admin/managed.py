@@ -52,7 +52,7 @@ class StatorAdmin(AnyAddressAdmin):
             self.actions = [*self.actions, *actions.ACTIONS]
 
     def _without_widget(self) -> Iterator[str]:
-        """Yield the relations for which the project chose no widget: a list of all rows might have a million."""
+        """Yield the relations without a widget of the project's choice: a list of all rows might have a million."""
         chosen = {*self.raw_id_fields, *self.autocomplete_fields, *self.radio_fields}
         chosen.update((*self.filter_horizontal, *self.filter_vertical))
         for field in (*self.opts.fields, *self.opts.many_to_many):
@@ -83,13 +83,13 @@ class StatorAdmin(AnyAddressAdmin):
     # Lists
 
     def get_list_display(self, request: HttpRequest) -> Any:
-        """Return the project's columns, then those of the framework."""
+        """Return the project's columns, then the framework's."""
         own = [*super().get_list_display(request)]
         shown = {"stator_state"} if "state" in own else set()
         return [*own, *(name for name in COLUMNS if name not in shown.union(own))]
 
     def get_list_filter(self, request: HttpRequest) -> Any:
-        """Return the project's filters, then those of the framework."""
+        """Return the project's filters, then the framework's."""
         own = [*super().get_list_filter(request)]
         return [*own, *(["state"] if "state" not in own else []), ConditionFilter]
 
@@ -144,7 +144,7 @@ class StatorAdmin(AnyAddressAdmin):
     # Pages of objects
 
     def get_urls(self) -> list[URLPattern]:
-        """Return the project's URLs, and that of the live part of an object's page."""
+        """Return the project's URLs, and the URL of the live part of an object's page."""
         name = f"{self.opts.app_label}_{self.opts.model_name}_stator"
         live = path("<path:object_id>/stator/", self.admin_site.admin_view(self.live_view), name=name)
         return [live, *super().get_urls()]

@@ -37,7 +37,7 @@ class Panel:
     moved: int
     stayed: int
     level: str = "good"
-    # Whether its graph is shown at once: that of the model with the worst problem.
+    # Whether its graph is shown at once; only the graph of the model with the worst problem is.
     opens: bool = False
 
     @property
@@ -92,7 +92,7 @@ class Panel:
 
     @property
     def stays_of(self) -> str:
-        """The number of moves on which the times in its states are based."""
+        """The number of moves that the times in its states are based on."""
         return counted(moves(self.stays), "move")
 
 

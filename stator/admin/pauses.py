@@ -24,7 +24,7 @@ SHOWN = ("model_label", "state", "where", "reason", "actor", "created", "until")
 
 
 class PauseForm(forms.ModelForm):
-    """What to pause, why and for how long; refuses the same as ``manage.py stator pause``."""
+    """What to pause, why and for how long; refuses the input that ``manage.py stator pause`` refuses."""
 
     model_label = forms.ChoiceField(label="Model")
     where = JSONField(
@@ -93,7 +93,7 @@ class PauseAdmin(KeptAdmin):
     # Permissions
 
     def may_pause(self, request: HttpRequest, label: str) -> bool:
-        """Return whether the user may pause and resume a model; one that is not in the code needs ``change_pause``."""
+        """Return whether the user may pause and resume a model; an unknown model needs ``change_pause``."""
         try:
             model = apps.get_model(label)
         except (LookupError, ValueError):

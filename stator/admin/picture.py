@@ -52,7 +52,7 @@ def picture_of(row: StatorModel, moves: list[tuple[str, str]]) -> GraphPicture |
 
 
 def _edges(graph: type[StateGraph]) -> dict[tuple[str, str], tuple[str, str]]:
-    """Return the kind and the words of each pair of states; the kind is that of their first edge."""
+    """Return the kind and the words of each pair of states; the kind is the kind of their first edge."""
     found: dict[tuple[str, str], tuple[str, str]] = {}
     for edge in map(described, graph.edges):
         ends = edge["from"], edge["to"]

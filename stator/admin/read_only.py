@@ -34,7 +34,7 @@ class KeptAdmin(AnyAddressAdmin):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Model], search_term: str
     ) -> tuple[QuerySet[Model], bool]:
-        """Return those of the newest rows that match."""
+        """Return the matching rows among the newest ones."""
         if search_term:
             first, *_ = self.ordering or ("-pk",)
             queryset = newest(queryset, str(first).removeprefix("-"))

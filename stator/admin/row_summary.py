@@ -103,7 +103,7 @@ def next_attempt(row: StatorModel) -> str:
 
 
 def is_quarantined(row: StatorModel) -> bool:
-    """Return whether the row lost so many leases that workers leave it alone."""
+    """Return whether the row lost too many leases, so that workers leave it alone."""
     # Nearly every row lost none, so a list need not read the settings a hundred times.
     return bool(row.state_crashes and row.state_crashes >= read_settings()[0].MAX_CRASHES)
 

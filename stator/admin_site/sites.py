@@ -12,7 +12,7 @@ from stator.models import Overview, StatorModel
 from stator.overview.survey import problems, surveys
 from stator.rows.meta import managed
 
-# Seconds for which a process shows the same number: nearly every page of the admin has the list of apps.
+# Seconds between two counts in a process: nearly every page of the admin has the list of apps.
 FRESH = 10.0
 
 

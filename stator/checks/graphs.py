@@ -25,7 +25,7 @@ Finding = tuple[int, str, str]
 
 
 def unreachable(graph: type[StateGraph]) -> Iterator[Finding]:
-    """W201: a state to which no edge leads from the initial state."""
+    """W201: a state that cannot be reached from the initial state."""
     known = _reachable(graph.initial_state)
     for state in graph.states.values():
         if state not in known:
@@ -34,7 +34,7 @@ def unreachable(graph: type[StateGraph]) -> Iterator[Finding]:
 
 
 def dead_end(graph: type[StateGraph]) -> Iterator[Finding]:
-    """W202: a state from which objects never come to rest, in a graph in which others do."""
+    """W202: a state whose objects never come to rest, in a graph that has resting states."""
     if all(state.automatic for state in graph.states.values()):
         # A graph without a resting state is assumed to loop on purpose.
         return

@@ -69,7 +69,7 @@ def check_plain_model(model: type[Model]) -> Iterator[checks.CheckMessage]:
 
 
 def check_parents(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
-    """W104, E108: under multi-table inheritance, the state and its options are those of the parent."""
+    """W104, E108: under multi-table inheritance, the state and its options belong to the parent."""
     if _state_field(model) is None or (owner := owner_of(model)) is model:
         return
     name, parent = model.__name__, owner.__name__

@@ -23,7 +23,7 @@ MAX_NUMBER = 1_000_000
 
 
 class Options(TypedDict, total=False):
-    """Each subcommand has those that its ``add_arguments`` adds; ``database`` and ``json`` are common to all."""
+    """The options of a subcommand: ``add_arguments`` adds its own; ``database`` and ``json`` are common to all."""
 
     database: str | None
     json: bool
@@ -98,7 +98,7 @@ def models_of(labels: list[str]) -> list[type[StatorModel]]:
 
 
 def database_of(options: Options, model: type[StatorModel]) -> str:
-    """Return the given database, or the one to which the routers write the model."""
+    """Return the given database, or the database that the routers write the model to."""
     return str(options["database"] or router.db_for_write(model))
 
 
@@ -137,7 +137,7 @@ def state_of(model: type[StatorModel], name: str | None) -> str | None:
 
 
 def target_of(model: type[StatorModel], name: str) -> str:
-    """Return the name of a state to which objects may be moved by hand; refuse other names."""
+    """Return the name of a state that objects may be moved to by hand; refuse other names."""
     try:
         return str(state_by_hand(model, name))
     except ValueError as error:
@@ -163,7 +163,7 @@ def _value(text: str) -> object:
 
 
 def limit_of(options: Options) -> int:
-    """Return the greatest number of objects; refuse one that is out of range."""
+    """Return the greatest number of objects; refuse a number that is out of range."""
     limit = options["limit"] or 0
     if not 0 < limit <= MAX_NUMBER:
         raise BadInput(f"--limit {options['limit']} must be from 1 to {MAX_NUMBER:,}")

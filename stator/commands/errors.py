@@ -22,7 +22,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(options: Options) -> Answer:
-    """Return the groups with objects that still fail, those with most of them first."""
+    """Return the groups with objects that still fail, the groups with the most such objects first."""
     models, limit = models_of(options["labels"]), limit_of(options)
     found: list[Group] = []
     older = False

@@ -48,7 +48,7 @@ def run(options: Options) -> Answer:
 
 
 def _move_all(rows: OperatorQuerySet, options: Options, state: str) -> Answer:
-    """Move every object in a state, also in one that the code does not know any more."""
+    """Move every object in a state, even if the code does not know the state any more."""
     old = str(options["from_state"])
     if old == state:
         raise BadInput(f"--state {old} is the target itself")

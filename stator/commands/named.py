@@ -12,7 +12,7 @@ MAX_KEYS = 20
 def acted(
     rows: OperatorQuerySet, pks: list[object], count: int, data: Mapping[str, object], *, done: str, otherwise: str
 ) -> Answer:
-    """Return an answer: ``count`` of the named objects were ``done``, which keys are unknown, and why others were not.
+    """Return an answer: ``count`` of the named objects were ``done``, which keys are unknown, why the rest was not.
 
     ``rows``: all rows of the model. ``otherwise`` has a placeholder ``{others}``. The exit code is 1 if a key is
     unknown.

@@ -70,7 +70,7 @@ def rehearse(operations: Operations, state: State, pks: list[object], seconds: f
     if ended or not claims:
         yield from findings
         return
-    # As in a worker, one bad object must not fail the others of its batch.
+    # As in a worker, one bad object must not fail its batch.
     for claim in claims:
         yield from rehearse(operations, state, [claim.pk], seconds)
 
@@ -89,7 +89,7 @@ def _rolled_back(operations: Operations) -> Iterator[None]:
 
 def _never_commit(stack: ExitStack, alias: str) -> None:
     stack.callback(transaction.set_rollback, True, using=alias)
-    # As in Django's tests: a handler may open an outermost (``durable``) transaction, which in a worker it is.
+    # As in Django's tests, a handler may open an outermost (``durable``) transaction: in a worker it is outermost.
     block: Any = connections[alias].atomic_blocks[-1]
     block._from_testcase = True
 

@@ -29,7 +29,7 @@ HELP = "Print the statements that workers send for a model. No row is locked or 
 # In place of statements that write, so that Django finds a result without rows.
 NOTHING = "SELECT NULL FROM (SELECT 1 AS one) stator_none WHERE 1 = 0"
 
-# What claims and rows are called in the printed values, so that two runs print the same.
+# The names of claims and rows in the printed values, so that two runs print equal values.
 WORKER, TOKEN = "0" * 12, UUID(int=0x8 << 76 | 0x2 << 62)
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 
@@ -49,7 +49,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(options: Options) -> Answer:
-    """Return the statements, those of a row's life in their order."""
+    """Return the statements, in the order of a row's life."""
     model = model_of(options["label"])
     found = sent_for(operations_for(model, load_settings(), WORKER, database_of(options, model)))
     data = [

@@ -42,7 +42,7 @@ def run(options: Options) -> Answer:
         for label, one in each.models.items()
     ]
     workers = [worker for each in known for worker in reported(each.workers)]
-    # Models without objects, unless asked for by name, would only push the others off the screen.
+    # Models without objects, unless asked for by name, would only push the other models off the screen.
     listed = [
         figures for figures in found if options["labels"] or any(figures["states"].values()) or figures["unknown"]
     ]
@@ -107,7 +107,7 @@ def _times_in_states(figures: dict[str, Any]) -> list[str]:
 
 
 def _workers(workers: list[dict[str, Any]], served: bool) -> list[str]:
-    """Say how many processes are live. ``served``: without any, named workers serve objects all the same."""
+    """Say how many processes are live. ``served``: even without any, named workers serve objects."""
     alive = [worker for worker in workers if worker["status"] == "alive"]
     if not alive:
         return ["No live worker process."] if served else ["No live worker; start runstator."]

@@ -13,7 +13,7 @@ from stator.rows.clock import Now
 from stator.rows.meta import graph_of
 from stator.texts import escape
 
-# Seconds for which a lease may be over before its object is listed.
+# Seconds that a lease may be over before its object is listed.
 LATE = 10.0
 
 
@@ -34,7 +34,7 @@ def lines_of(problem: Problem) -> list[str]:
 
 
 def troubled(one: Surveyed, limit: int) -> list[Troubled]:
-    """Return up to ``limit`` objects of a model, each once, those first that only people can help."""
+    """Return up to ``limit`` objects of a model, each once; objects that only people can help come first."""
     rows: OperatorQuerySet = OperatorQuerySet(one.model, using=one.using)
     found: dict[object, str] = {}
     for what, pks in _sources(one, rows, limit):

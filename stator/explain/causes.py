@@ -1,6 +1,6 @@
 """Causes of problems of many: each public function yields a :class:`Problem` for each cause in a survey.
 
-``kinds`` has the table. A cause without a code or a level gets those of its kind.
+``kinds`` has the table. A cause without a code or a level gets the code or level of its kind.
 """
 
 import json
@@ -18,10 +18,10 @@ from stator.rows.meta import graph_of
 from stator.rows.pauses import NAMED, Pause
 from stator.rows.versions import Version, compared, listed
 
-# Seconds after which the first object that is due has waited for too long, and after which a pause may be forgotten.
+# Seconds until the first due object has waited for too long, and seconds until a pause counts as perhaps forgotten.
 TOO_LONG, FORGOTTEN = 60.0, 86400.0
 
-# Objects and groups of errors that are named.
+# How many objects and groups of errors are named.
 SHOWN = 20
 
 ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
@@ -209,7 +209,7 @@ def slow(one: Surveyed) -> Iterator[Problem]:
 
 
 def full_limits(one: Surveyed) -> Iterator[Problem]:
-    """Find states whose limit holds up others."""
+    """Find states whose limit holds up further objects."""
     for state in _full(one):
         held = sorted((held for held in one.depths.held if held.state == state.name), key=lambda held: -held.running)
         limit, pks = state.limit, tuple(held.pk for held in held[:SHOWN])
@@ -263,7 +263,7 @@ def far_future(one: Surveyed) -> Iterator[Problem]:
 
 
 def waiting(one: Surveyed) -> Iterator[Problem]:
-    """Find objects for which others have waited for too long."""
+    """Find objects that other objects have waited for too long."""
     for each in [each for each in one.waiters if _waits_too_long(one, each)][:SHOWN]:
         label, what = each.model._meta.label, "ended in" if each.ended else "is in"
         many = f"{told(each.count, each.more)} {'waits' if each.count == 1 else 'wait'}"
@@ -346,7 +346,7 @@ def _paused_objects(pause: Pause) -> str:
 
 
 def covered(one: Surveyed) -> set[str]:
-    """Return the automatic states whose objects wait because of another problem, which tells of that."""
+    """Return the automatic states whose objects wait because of another problem, which reports their waiting."""
     names = {state.name for state in one.depths.automatic}
     whole = {pause.state for pause in one.pauses if not pause.where}
     unserved = any(problem.level == ERROR for problem in one.unserved)

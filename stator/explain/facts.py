@@ -30,7 +30,7 @@ LINE = 1000
 
 @dataclass(frozen=True, slots=True)
 class Awaited:
-    """An object for which another waits: its state, and the states that end the waiting."""
+    """An object that another object waits for: its state, and the states that end the waiting."""
 
     label: str
     pk: object
@@ -57,7 +57,7 @@ class Facts:
     ahead: int = 0
     awaited: list[Awaited] = field(default_factory=list)
     fair_by: dict[str, object] = field(default_factory=dict)
-    # Of an object in quarantine: how processes ended while they attempted it, with how many of them.
+    # If the object is in quarantine: how processes ended while they attempted it, with how many of them.
     endings: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -93,7 +93,7 @@ class Facts:
 
     @property
     def quarantined(self) -> bool:
-        """Whether it lost so many leases that workers leave it alone."""
+        """Whether it lost too many leases, so that workers leave it alone."""
         return bool(self.automatic and self.row["state_crashes"] >= self.settings.MAX_CRASHES)
 
     @property
@@ -207,7 +207,7 @@ def _read_row(owner: type[Model], pk: object, rows: QuerySet[Model], active: lis
 
 
 def _awaited(facts: Facts) -> Iterator[Awaited]:
-    """Yield the objects for which it waits; none if no worker would attempt it anyway."""
+    """Yield the objects that it waits for; none if no worker would attempt it anyway."""
     if not facts.automatic or facts.claimed or facts.quarantined:
         return
     for wait in waits_of(facts.model):
@@ -260,7 +260,7 @@ def _read_line(facts: Facts, rows: QuerySet[Model], pauses: Pauses) -> None:
 
 
 def _claimed_with(facts: Facts, state: State, pauses: Pauses) -> list[str]:
-    """Return the states whose rows are claimed together with those of a state; a limited one is claimed alone."""
+    """Return the states whose rows are claimed together with a state's rows; a limited state is claimed alone."""
     if state.concurrency:
         return [state.name]
     together = [other for other in graph_of(facts.model).automatic_states if not other.concurrency]

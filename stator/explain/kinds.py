@@ -22,16 +22,17 @@ from stator.rows.waits import waiting
 
 @dataclass(frozen=True, slots=True)
 class ProblemKind:
-    """A kind of problem: how to find it, and how those who report problems treat it.
+    """A kind of problem: how to find it, and how reports of problems treat it.
 
-    Of one object, as ``explain()`` reports it: ``holds`` says whether it has the problem, whatever others it has, and
-    ``rows`` returns the rows that have it, among rows for which no earlier kind holds. ``sentences`` is called only for
-    an object for which it holds. ``keeps``: a phrase for objects that are due and that it keeps from their attempt.
+    For one object, as ``explain()`` reports it: ``holds`` says whether the object has the problem, whatever other
+    problems it has. ``rows`` returns the rows that have the problem, among rows without a problem of an earlier kind.
+    ``sentences`` is called only for an object that has the problem. ``keeps``: a phrase for objects that are due and
+    that the problem keeps from their attempt.
 
-    Of many: ``find`` yields one problem for each cause in a survey; with ``model``, a label in lower case, only if that
-    model is among the surveyed ones. ``level`` is that of problems without one. ``rank``: its place among those of its
-    level, the worst first. ``doctor`` reports it as ``check``, by default the code, and exits with 1 if it ``fails``.
-    ``section``: the part of the overview that has more.
+    For many: ``find`` yields one problem for each cause in a survey; with ``model``, a label in lower case, only if
+    that model is among the surveyed ones. ``level``: the level of problems that have none of their own. ``rank``: the
+    place among the kinds of its level, the worst first. ``doctor`` reports the kind as ``check``, by default the code,
+    and exits with 1 if it ``fails``. ``section``: the part of the overview that has more.
     """
 
     code: str
@@ -66,12 +67,12 @@ NO_ROWS = Q(pk__in=[])
 
 
 def said_lately() -> dict[str, Any]:
-    """Return the lookups for the reason that a handler gave at the latest attempt, which later ones may not repeat."""
+    """Return the lookups for the reason that a handler gave at the latest attempt; later attempts may not repeat it."""
     latest = Coalesce(OuterRef("state_attempted"), OuterRef("state_changed"))
     return {"error": "", "state": OuterRef("state"), "at__gte": latest}
 
 
-# Those of one object come first, the most decisive first.
+# Kinds for one object come first, the most decisive first.
 KINDS: list[ProblemKind] = [
     ProblemKind("gone", remedy="Nothing to do."),
     ProblemKind(

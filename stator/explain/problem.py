@@ -5,7 +5,7 @@ from typing import Any
 
 OK, WARNING, ERROR = "ok", "warning", "error"
 
-# What the JSON of a problem of one object has.
+# The fields in the JSON of a problem of one object.
 OF_ONE = ("code", "sentence", "numbers", "remedy")
 
 
@@ -13,8 +13,8 @@ OF_ONE = ("code", "sentence", "numbers", "remedy")
 class AdminAction:
     """What people can do about a problem in the admin: ``action`` on objects in the list of ``model``.
 
-    ``model``: its label in lower case. ``pks``: keys of the objects; none for all that the lookups ``query`` of the
-    list find. ``action``: the name of an admin action; "" for a link to the list.
+    ``model``: its label in lower case. ``pks``: keys of the objects; none for all objects that the lookups ``query`` of
+    the list find. ``action``: the name of an admin action; "" for a link to the list.
     """
 
     label: str
@@ -28,12 +28,13 @@ class AdminAction:
 class Problem:
     """One cause that keeps an object, or many, from moving, or that will; durations are in seconds.
 
-    ``code`` does not change. ``numbers``: those in the sentence. ``remedy``: what to do, in words; empty if nothing has
-    to be done. The other fields are for problems of many. ``level``: ``error`` if something stands still, ``warning``
-    if it may, ``ok`` if it is only worth a line; by default that of its kind. ``where``: the label of the model, or a
-    worker. ``detail`` names objects or quotes messages: for users who may see all objects of ``model``, a label in
-    lower case. ``since``: for how many seconds. ``covers``: the states in which objects wait because of it, so that
-    their waiting is no problem of its own. ``command``: the command that mends it or shows more.
+    ``code`` does not change. ``numbers``: the numbers in the sentence. ``remedy``: what to do, in words; empty if
+    nothing has to be done. The other fields are for problems of many objects. ``level``: ``error`` if something stands
+    still, ``warning`` if it may, ``ok`` if it is only worth a line; by default the level of its kind. ``where``: the
+    label of the model, or a worker. ``detail`` names objects or quotes messages: for users who may see all objects of
+    ``model``, a label in lower case. ``since``: how many seconds ago it began. ``covers``: the states whose objects
+    wait because of it, so that their waiting is no problem of its own. ``command``: the command that mends the problem
+    or shows more.
     """
 
     code: str

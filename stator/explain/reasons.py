@@ -31,7 +31,7 @@ def explain_counts(queryset: QuerySet[Model]) -> dict[str, int]:
 
 
 def _conditions(many: Many) -> Iterator[tuple[str, Q]]:
-    """Yield the codes with their rows; those of the model itself say more than that no worker process is live."""
+    """Yield the codes with their rows; codes of the model itself say more than that no worker process is live."""
     for kind in KINDS:
         if kind.code == "no_worker" and (own := hooks_of(many.model).reasons):
             yield from own(many.using).items()

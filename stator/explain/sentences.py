@@ -28,7 +28,7 @@ def terminal(facts: Facts) -> Iterator[Said]:
 
 
 def other_version(facts: Facts) -> Iterator[Said]:
-    """Say which live workers know the state: those of another version of the code."""
+    """Say which live workers know the state: they run another version of the code."""
     knows = "know" if len(facts.knowing) > 1 else "knows"
     who = f"worker{'s' if len(facts.knowing) > 1 else ''} {listed(facts.knowing)} {knows} it"
     yield (

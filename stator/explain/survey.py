@@ -1,4 +1,4 @@
-"""What is known of the models of one database: the numbers from which problems are found. ``overview`` reads them."""
+"""What is known of the models of one database: numbers that show problems. ``overview`` reads them."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from stator.rows.workers import Worker
 # Rows are counted up to this number, for each state and for ready rows.
 COUNTED = 10_000
 
-# Workers that are shown, live ones first, and objects that are listed for one worker, those that run longest.
+# Workers that are shown, live ones first, and objects that are listed for one worker, the longest-running first.
 SHOWN, NAMED = 50, 3
 
 
@@ -151,8 +151,8 @@ class Depths:
 class Group:
     """Errors of one model, of one type, raised at one place. ``failing``: keys of objects that still fail.
 
-    ``retried``: how many were told to try again and were not attempted since. ``gave_up``: how many are in the state
-    that objects enter after too many errors.
+    ``retried``: how many an operator has retried and no worker has attempted since. ``gave_up``: how many are in the
+    state that objects enter after too many errors.
     """
 
     label: str
@@ -203,7 +203,7 @@ class WorkerStatus:
     runs: list[tuple[str, Held]] = field(default_factory=list)
     # Why no notifications reach it, by its name of the database.
     deaf: dict[str, str] = field(default_factory=dict)
-    # How its process ended as a phrase, if the one that replaced it has told.
+    # How its process ended as a phrase, if the process that replaced it has published that.
     ending: str = ""
 
     @property
@@ -251,8 +251,9 @@ class Workers:
 class Surveyed:
     """One model: its depths, active pauses, number of live workers, errors and what waits.
 
-    ``versions``: those of its graph, in live workers and here. ``knowing``: the states that only others know, each with
-    the names of the live workers that do. ``own``: the problems that the kinds of the model itself have found.
+    ``versions``: the versions of its graph, in live workers and here. ``knowing``: the states that only other processes
+    know, each with the names of the live workers that do. ``own``: the problems that the kinds of the model itself have
+    found.
     """
 
     # A ``StatorModel``, whose module imports this one.

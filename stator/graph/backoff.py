@@ -39,7 +39,7 @@ class Backoff:
 
 
 def delay_after(backoff: "Backoff | float | Callable[[int], float]", failures: int, interval: float) -> float:
-    """Return the seconds to wait after an error, for each way in which a state may give its back-off."""
+    """Return the seconds to wait after an error, whatever form the state's back-off has."""
     if isinstance(backoff, Backoff):
         return backoff.delay(failures, interval)
     delay = float(backoff(failures) if callable(backoff) else backoff)

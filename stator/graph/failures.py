@@ -35,7 +35,7 @@ class Failure:
     def loggable(self) -> BaseException | None:
         """The exception to log, or a copy with the same name where messages need masking or a cut.
 
-        It is the same each time: who collects errors takes it for one.
+        Each call returns the same object, so that collectors of errors count it once.
         """
         if self.error is None or _is_harmless(self.error):
             return self.error
@@ -60,7 +60,7 @@ def describe(error: BaseException) -> Failure:
 
 
 def quarantined(crashes: int) -> Failure:
-    """Return the failure of an object in quarantine, whose leases ran out so many times in a row."""
+    """Return the failure of an object in quarantine: ``crashes`` of its leases ran out in a row."""
     message = (
         f"{crashes} leases in a row ran out during an attempt; the object is not attempted until an operator retries it"
     )

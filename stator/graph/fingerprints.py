@@ -28,7 +28,7 @@ def fingerprints(graph: type[StateGraph]) -> Mapping[str, str]:
 
 
 def fingerprint(states: Mapping[str, str]) -> str:
-    """Return the fingerprint of a graph from those of its states."""
+    """Return the fingerprint of a graph from its states' fingerprints."""
     return _digest(sorted(states.items()))
 
 

@@ -278,7 +278,7 @@ def _strands(chains: Chains, boxes: Mapping[str, Box], labels: Mapping[Pair, str
 def _ports(
     strands: list[tuple[Pair, Pair]], chains: Chains, boxes: Mapping[str, Box], *, end: int
 ) -> dict[tuple[Pair, Pair], float]:
-    """Return the height at which each line leaves its left box, or with ``end=1`` reaches its right one."""
+    """Return the height where each line leaves its left box, or with ``end=1`` reaches its right one."""
     touching: dict[str, list[tuple[Pair, Pair]]] = {}
     for strand in strands:
         touching.setdefault(strand[0][end], []).append(strand)

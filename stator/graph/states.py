@@ -37,15 +37,15 @@ class State:
     ``attempt_immediately=False``: the first attempt comes after one ``try_interval``.
     ``force_initial``: new objects start here although other states lead here.
     ``enter_by_hand=False``: only an outcome, a timeout, an error or an SQL transition moves objects here; moves by hand
-    are refused. ``leave_by_hand=False``: the same for moves away from here.
-    ``delete_after``: delete objects that have been here for so long.
+    are refused. ``leave_by_hand=False``: moves by hand away from here are refused.
+    ``delete_after``: delete objects that have been here for this time.
     ``backoff``: wait after errors: a :class:`Backoff`, seconds, or a function of the number of failures.
-    ``max_failures``: take ``fails_to`` after so many errors in a row.
+    ``max_failures``: take ``fails_to`` after this number of errors in a row.
     ``max_runtime``: limit for one attempt.
     ``lease``: how long a claim holds without a heartbeat.
     ``atomic``: the writes of the (synchronous) handler and its transition commit together or not at all.
-    ``batch``: the handler gets a list of up to so many objects. It returns one result for all of them, or a dictionary
-    from object to result.
+    ``batch``: the handler gets a list of up to this number of objects. It returns one result for all of them, or a
+    dictionary from object to result.
     ``concurrency``: how many objects in this state all workers together attempt at a time, at most.
     ``expect_within``: an object that is here for longer counts as stuck.
     ``renamed_from``: the former name of this state; rows that still have it get the new one.
@@ -138,7 +138,7 @@ class State:
         return hash(self.name)
 
     def transitions_to(self, *others: "State") -> None:
-        """Allow handlers of this state to move an object to any of ``others``."""
+        """Allow handlers of this state to move an object to any of these states."""
         for other in others:
             self._add_edge("transitions_to", other)
 

@@ -116,7 +116,7 @@ class _Alone:
         self.text = error.text and bounded(text_of(error.text), MESSAGE_LENGTH)
         self.msg = bounded(text_of(error.msg), MESSAGE_LENGTH)
         self.lineno, self.end_lineno = error.lineno, error.end_lineno
-        # So many signs are printed below the text.
+        # Python prints as many signs below the text as these offsets say, so they are bounded.
         places = (error.offset, error.end_offset)
         self.offset, self.end_offset = (place if 0 <= (place or 0) <= MESSAGE_LENGTH else None for place in places)
 

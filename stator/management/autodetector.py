@@ -1,4 +1,4 @@
-"""What ``manage.py makemigrations`` adds to Django's own changes: for states that go, and for tables in use."""
+"""Additions of ``manage.py makemigrations`` to Django's own changes: for removed states, and for tables in use."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ NOT_ATOMIC = """
     atomic = False
 """
 
-# Each commits what it does, and is in a migration that is not atomic.
+# Each of these operations commits what it does, and is in a migration that is not atomic.
 BY_THEMSELVES = (RowOperation, AlterTableInUse, KeepDueTimes)
 MIXIN = {"state", *FRAMEWORK_COLUMNS}
 
@@ -35,7 +35,7 @@ def connect() -> None:
     """Add :class:`StateChanges` to Django's autodetector, and so for the commands of other apps that use it.
 
     Commands of our own would not be found if another app has some. Django's check ``commands.E001`` compares the
-    autodetectors of ``makemigrations`` and ``migrate``. A ``migrate`` of another app, such as that of django-tenants,
+    autodetectors of ``makemigrations`` and ``migrate``. Another app's ``migrate``, such as the one of django-tenants,
     imports Django's class by its name when the command is loaded, which is after this.
     """
     current = makemigrations.Command.autodetector
@@ -48,7 +48,7 @@ def connect() -> None:
 
 
 class BatchWriter(MigrationWriter):
-    """A writer that also writes ``atomic = False``, for which Django's has no place."""
+    """A writer that also writes ``atomic = False``, which Django's writer cannot."""
 
     def as_string(self) -> str:
         """Return the file's text."""
@@ -68,13 +68,13 @@ class StateChanges(MigrationAutodetector):
 
     The columns and indexes of a table that gets the mixin are added while the table is in use. Both kinds of
     operations get migrations that are not atomic, so that each table and each batch is committed. Django's other
-    changes stay in atomic migrations: one that failed in between could not be applied again.
+    changes stay in atomic migrations: a migration that failed half-way without being atomic could not be applied again.
     """
 
     migrations: dict[str, list[Migration]]
 
     def generate_altered_fields(self) -> None:
-        """Generate the operations on rows after those on fields, so that they know the new names."""
+        """Generate the operations on rows after the operations on fields, so that they know the new names."""
         super().generate_altered_fields()
         found = [
             (app, operation) for app, model in sorted(self.to_state.models) for operation in self._rows(app, model)
@@ -128,7 +128,7 @@ class StateChanges(MigrationAutodetector):
     def _adopt(
         self, app_label: str, adoptions: dict[str, ModelState], operations: Sequence[Operation]
     ) -> list[Operation]:
-        """Return the operations with those on the mixin's columns and indexes last, one table after the other."""
+        """Return the operations; operations on the mixin's columns and indexes come last, one table after the other."""
         found: dict[str, list[Operation]] = {}
         others: list[Operation] = []
         for operation in operations:
@@ -194,7 +194,7 @@ def _adoption(model: ModelState, former: ModelState, operations: list[Operation]
 
 
 def _parts(migration: Migration) -> Iterator[Migration]:
-    """Split a migration into the operations before those that commit by themselves, these, and the others."""
+    """Split a migration into three parts: the operations that commit by themselves, and those before and after."""
     operations = migration.operations
     first = next((at for at, each in enumerate(operations) if isinstance(each, BY_THEMSELVES)), None)
     if first is None:
@@ -206,7 +206,7 @@ def _parts(migration: Migration) -> Iterator[Migration]:
     last = max(at for at, each in enumerate(operations) if isinstance(each, BY_THEMSELVES)) + 1
     on_rows = operations[first:last]
     parts = [part for part in (operations[:first], on_rows, operations[last:]) if part]
-    # Django makes each part depend on the one before. The last one keeps the name, on which other apps may depend.
+    # Django makes each part depend on the one before. The last part keeps the name, as other apps may depend on it.
     for number, part in enumerate(parts, 1):
         own = migration if part is parts[-1] else type(migration)(f"{migration.name}_{number}", migration.app_label)
         vars(own).update(operations=part, atomic=part is not on_rows, dependencies=list(migration.dependencies))

@@ -14,7 +14,7 @@ ACTION = "force"
 
 
 def connect() -> None:
-    """Create missing permissions at every ``migrate``, and delete those of models that lost the mixin.
+    """Create missing permissions at every ``migrate``, and delete the permissions of models that lost the mixin.
 
     ``Meta.permissions`` would appear in the migrations of every project, and a subclass's own ``Meta`` would replace
     it.

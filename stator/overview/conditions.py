@@ -1,4 +1,4 @@
-"""Conditions in which operators look for rows, found by indexes even if few of millions of rows match."""
+"""Conditions of rows that operators look for, found by indexes even if few of millions of rows match."""
 
 from collections.abc import Callable, Iterable, Iterator
 

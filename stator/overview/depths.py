@@ -1,4 +1,4 @@
-"""How many objects of a model are in which state, and for how long: bounded, however many rows the table has."""
+"""How many objects of a model are in each state, and for how long: bounded, however many rows the table has."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -25,7 +25,7 @@ LEASED = 1000
 # Stuck objects that are listed for each state.
 NAMED = 5
 
-# Seconds; an object that is due later than that was probably given a wrong due time. Such objects that are named.
+# Seconds: an object that is due later probably has a wrong due time. How many such objects are named.
 FAR, FAR_NAMED = 366 * 86400.0, 20
 
 
@@ -99,7 +99,7 @@ def outside(known: list[str]) -> Q:
     gaps = Q(state__lt=known[0]) | Q(state__gt=known[-1])
     for one, other in pairwise(known):
         gaps |= Q(state__gt=one, state__lt=other)
-    # A database may order names differently: ranges then contain known states, but miss no others.
+    # A database may order names differently: ranges then contain known states, but still all unknown ones.
     return gaps
 
 

@@ -18,7 +18,7 @@ GROUPED = 1000
 COLUMNS = ("pk", "model_label", "fingerprint", "error", "state", "object_pk", "times", "at")
 
 
-# The group of a report, the state in which its object failed, and when.
+# The group of a report, the state where its object failed, and when it failed.
 Reported = tuple[Group, str, datetime]
 
 

@@ -16,7 +16,7 @@ HOURS, DAYS, MINUTES = 24, 30, 60
 HOUR, DAY, MONTH = "hour", "day", "month"
 PERIODS = (HOUR, DAY, MONTH)
 
-# Minutes after which a sample of the queue is no longer that of now; workers write one a minute.
+# Minutes after which a sample of the queue is out of date; workers write one a minute.
 RECENT = 5
 
 
@@ -24,8 +24,8 @@ RECENT = 5
 class Flow:
     """A model over time. ``edges``: moves in the last hour; ``failures``: errors in the last hour, by state.
 
-    ``moved`` and ``stayed``: of the handled attempts without an error, those that moved their object, and the others;
-    not counted for a month, in which that takes too long.
+    ``moved`` and ``stayed``: the numbers of handled attempts without an error that moved their object, and that did
+    not; not counted for a month, which would take too long.
     ``waits``: seconds that the first ready object had waited, for the last hour only. ``latest``: the latest sample of
     the queue, if there is a recent one.
     """

@@ -56,5 +56,5 @@ def add_section(function: Callable[[HttpRequest], Section | None]) -> Callable[[
 
 
 def sections(request: HttpRequest) -> list[Section]:
-    """Return the sections for this user, in the order in which they were added."""
+    """Return the sections for this user, in the order of their registration."""
     return [section for function in _added if (section := function(request)) is not None]

@@ -85,7 +85,7 @@ def moves(found: list[Stays]) -> int:
 
 
 def _latest(using: str) -> Iterable[tuple[str, str, float | None, float | None, int]]:
-    # All kinds, filtered afterwards: in a day of errors the database would read them all to find few moves.
+    # All kinds are read and filtered here: in a day of errors the database would read them all to find few moves.
     events = History.objects.using(using).filter(at__gte=columns.after(-DAY)).order_by("-at")
     return events.values_list("model_label", "source", "stay", "duration", "attempts")[:LATEST]
 

@@ -18,7 +18,7 @@ from stator.rows.versions import Fleet
 
 
 def surveys(models: Iterable[type[StatorModel]], using: str | None = None) -> list[Survey]:
-    """Read some models in the databases to which they are written, or all in the one that is given."""
+    """Read some models in the databases that they are written to, or all of them in the given database."""
     return [survey(alias, part) for alias, part in by_database(models, using).items()]
 
 
@@ -28,7 +28,7 @@ def problems(found: Iterable[Survey]) -> list[Problem]:
 
 
 def survey(using: str, models: Iterable[type[StatorModel]]) -> Survey:
-    """Read some models of a database: one or two statements for each, about six for all, and those of apps' kinds."""
+    """Read some models of a database: one or two statements for each, about six for all, and some of apps' kinds."""
     rows_of: dict[str, OperatorQuerySet[StatorModel]] = {
         model._meta.label_lower: OperatorQuerySet(model, using=using) for model in models
     }

@@ -1,4 +1,4 @@
-"""The objects for which others of a model wait: which, in what state, and how many wait for each and how long."""
+"""The objects that objects of a model wait for: their states, how many objects wait for each, and how long."""
 
 from collections.abc import Iterator
 
@@ -13,12 +13,12 @@ from stator.rows.clock import Now
 from stator.rows.meta import graph_of
 from stator.rows.waits import Wait, waits_of
 
-# Waiting rows that are read of each state, those that have waited longest.
+# How many waiting rows are read of each state, the longest-waiting first.
 READ = 1000
 
 
 def waiters(rows: OperatorQuerySet, states: list[State]) -> list[AwaitedObject]:
-    """Return the objects for which parked rows in some states wait, most waited for first; one statement a state.
+    """Return the objects that parked rows in some states wait for, most waited for first; one statement a state.
 
     Index ``st_rest``.
     """

@@ -19,9 +19,9 @@ class Crashes(Enum):
     """Which ready rows a claim takes, by the number of leases that they lost in a row."""
 
     NONE = "none"
-    # So few that they run beside others, but only a limited number of them in one process.
+    # Few enough lost leases to run beside other rows, but only a limited number of such rows in one process.
     FEW = "few"
-    # So many that each runs alone.
+    # Enough lost leases that each row runs alone.
     MANY = "many"
 
     def bounds(self, settings: Settings) -> tuple[int, int]:
@@ -41,7 +41,7 @@ class Crashes(Enum):
 def claimable(states: Iterable[str], settings: Settings, crashes: Crashes | None = None) -> Q:
     """Return a filter for the rows in some states that may be claimed; :func:`claimable_sql` is its text.
 
-    Without ``crashes``: those that are not quarantined.
+    Without ``crashes``, it matches all rows that are not quarantined.
     """
     lost = crashes.matches(settings) if crashes else Q(state_crashes__lt=settings.MAX_CRASHES)
     return READY & Q(state__in=sorted(states)) & lost

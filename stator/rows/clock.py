@@ -1,4 +1,4 @@
-"""The database's time, in the time zone in which Django stores times there."""
+"""The database's time, in the time zone that Django uses for times stored there."""
 
 from datetime import UTC, datetime, tzinfo
 from typing import Any
@@ -25,7 +25,7 @@ def seconds_ahead(connection: BaseDatabaseWrapper) -> int:
     return int(offset.total_seconds()) if offset else 0
 
 
-# Migrations go on naming Django's.
+# Migrations go on naming Django's class.
 @deconstructible(path="django.db.models.functions.datetime.Now")
 class Now(functions.Now):  # noqa: TID251
     """Django's ``Now()``, which on SQLite is in UTC even where all other times are in another zone."""

@@ -34,7 +34,7 @@ FRAMEWORK_COLUMNS = frozenset(
     }
 )
 
-# The counters among them.
+# The counters among the columns.
 COUNTS = ("state_attempts", "state_failures", "state_crashes", "state_version")
 
 # Values of columns or expressions for them.
@@ -56,7 +56,7 @@ def first_attempt(state: State) -> Expression | None:
 
 
 def after(seconds: float) -> Expression:
-    """Return the time in so many seconds, by the database's clock."""
+    """Return the time ``seconds`` from now, by the database's clock."""
     return Now() + timedelta(seconds=seconds)
 
 
@@ -79,7 +79,7 @@ def parked() -> Q:
 
 
 def parked_from() -> datetime:
-    """Return the due time from which on a row is parked."""
+    """Return the earliest due time of a parked row."""
     return _year(4000)
 
 

@@ -1,4 +1,4 @@
-"""The columns of a managed table, and which of them an INSERT sends; the others get their defaults in the database.
+"""The columns of a managed table, and which of them an INSERT sends; the rest get their defaults in the database.
 
 Migrations see plain Django fields and the names of the states.
 """
@@ -55,7 +55,7 @@ class _Plain(models.Field):
         return self.plain
 
     def __deepcopy__(self, memodict: dict[int, Any]) -> Any:
-        # How a model inherits the fields of its abstract bases, so this copy keeps its class.
+        # A model inherits the fields of its abstract bases by this method, so the copy keeps its class.
         copied: Any = super().__deepcopy__(memodict)
         copied.__class__ = type(self)
         return copied
@@ -261,7 +261,7 @@ class MomentField(_Plain, models.DateTimeField):
 
 
 def _spelled_out(value: object) -> object:
-    """Return the expression of a default: Django 6 would leave it to that of the table, which is in UTC on SQLite."""
+    """Return the expression of a default: Django 6 would leave it to the table's default, which SQLite has in UTC."""
     return value.get_source_expressions()[0] if isinstance(value, DatabaseDefault) else value
 
 

@@ -1,4 +1,4 @@
-"""Hooks: functions by which an app takes part in claims, leases and records of a model's rows, and in explanations."""
+"""Hooks: an app's functions that take part in claims, leases and records of a model's rows, and in explanations."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ from stator.graph.outcomes import Outcome
 class AttemptRecords:
     """An app's records of attempts that ended with a move: one row of ``model`` for each.
 
-    ``before`` and ``after``: fields of the record by those of the moved row, as it was and as it is. ``given``: the
-    values of others.
+    ``before`` and ``after`` map fields of the record to fields of the moved row, as it was and as it is. ``given``:
+    values of the record's other fields.
     """
 
     model: type[Model]
@@ -40,20 +40,20 @@ class ModelHooks:
     # ``(worker id, Q of the rows that pauses hold)``: a ``Q`` of the ready rows that the worker may claim. It is called
     # at each poll and each claim, so it has to be quick.
     claimable: Callable[[str, Q], Q] | None = None
-    # ``(seconds for which a claim usually holds, moment at which the attempt began)``: an expression of the moment at
-    # which a lease ends that is taken or renewed now; it reads other tables only by subqueries. A claim holds for three
-    # seconds at least, and no lease for longer than ``MAX_RUNTIME`` and ``LEASE``.
+    # ``(seconds that a claim usually lasts, moment when the attempt began)``: an expression of the moment when a lease
+    # ends that is taken or renewed now; it reads other tables only by subqueries. A claim lasts for three seconds at
+    # least, and no lease lasts longer than ``MAX_RUNTIME`` and ``LEASE``.
     lease_end: Callable[[float, Combinable], Expression] | None = None
     # ``(alias)``: further reasons of ``explain_counts()``, a ``Q`` of rows for each code, before ``no_worker``.
     reasons: Callable[[str], dict[str, Q]] | None = None
-    # ``(worker id, alias)``: a ``Q`` of the rows that the worker may go on holding; it loses its claims on others at
-    # the next heartbeat.
+    # ``(worker id, alias)``: a ``Q`` of the rows that the worker may go on holding; it loses its claims on other rows
+    # at the next heartbeat.
     holdable: Callable[[str, str], Q] | None = None
     # ``(alias, [(Claim, Outcome)])``: called in the transaction that wrote these outcomes.
     recorded: Callable[[str, list[tuple[Any, Outcome]]], None] | None = None
     # ``(worker id, alias)``: the records that ``recorded`` would write for moves without an error. A database that can
     # write them together with the outcomes does so, and does not call ``recorded`` for these. Claims with ``notes`` go
-    # to ``recorded`` in any case, with all others of their batch.
+    # to ``recorded`` in any case, with their whole batch.
     attempts: Callable[[str, str], AttemptRecords] | None = None
     # ``(rows, why)``: called in the transaction that ends the claims on these rows, before it does. ``why`` is empty if
     # their leases have run out; else it says why ``holdable`` takes them from a worker.

@@ -10,7 +10,7 @@ from stator.rows.meta import options_of
 
 
 def place_in_line() -> Coalesce:
-    """Return the order in which rows are claimed: by when they became due, or else by when they entered their state."""
+    """Return the order of claims by age: by when rows became due, or else by when they entered their state."""
     return Coalesce(F("state_next_attempt"), F("state_changed"))
 
 
@@ -29,7 +29,7 @@ def line_of_all(model: type[Model], *, by_age: bool = False) -> list[Expression 
 
 
 def add_indexes(model: type[Model]) -> None:
-    """Add the indexes of the mixin to those that the model declares."""
+    """Add the indexes of the mixin to the indexes that the model declares."""
     indexes = [*model._meta.indexes, *own_indexes(model)]
     model._meta.indexes = indexes
     # Migrations read the declared options only.
@@ -58,7 +58,7 @@ def _aged(model: type[Model], suffix: str) -> Index:
 def _resting(suffix: str) -> Index:
     """Return the index for MARK READY, TIME OUT and DELETE: rows neither held nor ready, by state and due time.
 
-    External and terminal states have no due time, so their rows are in the order in which they entered the state.
+    External and terminal states have no due time, so their rows are ordered by when they entered the state.
     """
     unheld = Q(state_ready=False, state_claim__isnull=True)
     return Index(fields=["state", "state_next_attempt", "state_changed"], condition=unheld, name=f"st_rest_{suffix}")

@@ -26,12 +26,12 @@ class ModelOptions:
     ``history``: write one row per move, error and manual action. ``reconcile_on``: names of fields; when one of them
     changes, the object is reconciled: attempted again, from the initial state if it was in a terminal one.
     ``priority``: name of an integer field; ready rows with smaller numbers are claimed sooner. ``then``: an expression
-    of the row; of rows with one priority, those with smaller values are claimed sooner. ``fair_by``: name of a field
-    whose values take turns. ``waits_for``: names of relations, each with the names of the states of the related
-    object that end the waiting.
+    of the row; rows with equal priorities are claimed in the order of its values, the smallest first. ``fair_by``: name
+    of a field whose values take turns. ``waits_for``: names of relations, each with the names of the states of the
+    related object that end the waiting.
 
     ``heartbeat``: name of a field with the seconds after which a worker renews the lease, if that is sooner than after
-    a third of the lease. A worker looks for leases to renew four times a second. ``hooks``: those options of
+    a third of the lease. A worker looks for leases to renew four times a second. ``hooks``: the options of
     ``StatorMeta`` that are functions.
 
     ``delete_manager``: name of a manager. ``delete_after`` deletes only rows that it finds, and by its ``delete()``.
@@ -78,21 +78,21 @@ def owner_of(model: type[M]) -> type[M]:
 
 
 def home_of(row: Model) -> str:
-    """Return the alias of the database to which a row is written; a replica may have answered for it.
+    """Return the alias of the database that a row is written to; a replica may have answered for it.
 
-    What decides about a write is read there too.
+    Everything that decides about a write is read there too.
     """
     return str(router.db_for_write(type(row), instance=row))
 
 
 def written_to(queryset: QuerySet[Model]) -> str:
-    """Return the alias of the database to which the rows of a queryset are written."""
+    """Return the alias of the database that the rows of a queryset are written to."""
     hints = getattr(queryset, "_hints", {})
     return getattr(queryset, "_db", None) or str(router.db_for_write(owner_of(queryset.model), **hints))
 
 
 def by_database(models: Iterable[type[M]], using: str | None = None) -> dict[str, list[type[M]]]:
-    """Return models by the alias of the database to which they are written; all by ``using`` if that is given."""
+    """Return models by the alias of the database that they are written to; all by ``using`` if that is given."""
     found: dict[str, list[type[M]]] = {}
     for model in models:
         found.setdefault(using or router.db_for_write(model), []).append(model)
@@ -127,7 +127,7 @@ def options_of(model: type[Model]) -> ModelOptions:
 
 
 def hooks_of(model: type[Model]) -> ModelHooks:
-    """Return the hooks of a model: those that an app has registered for it, else those in its ``StatorMeta``."""
+    """Return the hooks of a model: an app has registered them, or else they are in its ``StatorMeta``."""
     return registered_hooks(model) or options_of(model).hooks
 
 

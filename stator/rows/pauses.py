@@ -176,7 +176,7 @@ def replace_pauses(pauses: QuerySet["Pause"], **changes: str) -> None:
 
 
 def end_pauses(model: type[Model], using: str, *, state: State | str | None, where: object, actor: str) -> int:
-    """End active pauses of a model: all, or those with exactly this state and condition; return how many."""
+    """End active pauses of a model: all, or only pauses with exactly this state and condition; return how many."""
     owner = owner_of(model)
     label = owner._meta.label_lower
     active = Pause.objects.using(using).active().filter(model_label=label)
@@ -190,7 +190,7 @@ def end_pauses(model: type[Model], using: str, *, state: State | str | None, whe
 
 
 def end_chosen(pauses: QuerySet["Pause"], label: str, actor: str) -> int:
-    """End those of the pauses, all of one model, that are active; return how many."""
+    """End the active ones among these pauses of one model; return how many."""
     ended = pauses.filter(in_force()).update(until=Now())
     logger.info("stator.resumed", extra={"model": label, "count": ended, "actor": actor})
     return ended
@@ -208,7 +208,7 @@ def pause_objects(
 
 
 def resume_objects(model: type[Model], using: str, pks: Iterable[object], *, actor: str) -> int:
-    """Release objects from pauses that name them; return how many objects that were, each counted once.
+    """Release objects from pauses that name them; return how many objects were released, each counted once.
 
     Pauses of the model, of a state, or with other lookups stay. The other objects of a pause get a pause of their own.
     """

@@ -1,4 +1,4 @@
-"""How worker processes ended: a process that was killed cannot tell, so the one that replaces it publishes that."""
+"""How worker processes ended: a killed process cannot report its own end, so the process that replaces it does."""
 
 import signal
 from collections.abc import Iterable
@@ -31,7 +31,7 @@ def note_replaced(pid: int, exit_code: int) -> None:
 
 
 def replaced() -> dict[str, object]:
-    """Return what this process publishes about the one that it replaces; empty if there is none."""
+    """Return what this process publishes about the process that it replaces; empty if there is none."""
     return {"replaced": dict(_replaced)} if _replaced else {}
 
 

@@ -13,7 +13,7 @@ from stator.rows.transitions import Locked, in_batches, move_rows, write_by_hand
 
 
 def watched_fields(model: type[Model], names: Iterable[str]) -> list[str]:
-    """Return those of the fields, given by name or by column, that are in ``reconcile_on``."""
+    """Return the fields among ``names``, given by name or by column, that are in ``reconcile_on``."""
     given = set(names)
     fields = [field_of(model, name) for name in options_of(model).reconcile_on]
     return [field.name for field in fields if given & {field.name, field.attname}]
@@ -30,7 +30,7 @@ def _detached(value: object) -> object:
     """Return a value that stays as it is when the given one is changed in place."""
     if isinstance(value, FieldFile):
         return value.name
-    # Without a hash are the types that are compared by value and can be changed: lists, dictionaries and their like.
+    # Types that are compared by value and can be changed have no hash: lists, dictionaries and their like.
     return deepcopy(value) if type(value).__hash__ is None else value
 
 
@@ -44,16 +44,16 @@ def look_again(rows: QuerySet[Model], changed: Iterable[str]) -> None:
 
 
 def update_and_look_again(queryset: QuerySet[Model], values: Mapping[str, object], watched: list[str]) -> int:
-    """Update the rows and reconcile those of which a watched field really changed; return how many were updated."""
+    """Update the rows and reconcile the rows whose watched fields really changed; return how many were updated."""
     model, owner = queryset.model, owner_of(queryset.model)
     annotated = bool(queryset.query.annotations) and not queryset.query.is_sliced
 
     def write(using: str, rows: QuerySet[Model], before: list[Locked]) -> int:
         pks = [row.pk for row in before]
         mine: QuerySet[Model] = QuerySet(model, using=using).filter(pk__in=pks)
-        # Compared here rather than by the database, which cannot compare every type, nor what an expression will be.
+        # The values are compared here: the database cannot compare every type, nor the future value of an expression.
         was = _values(mine, watched)
-        # A value may refer to an annotation of the queryset. Without the guard, which has called this function.
+        # A value may refer to an annotation of the queryset. The guard is bypassed: it has called this function.
         plain = queryset.using(using).order_by().filter(pk__in=pks) if annotated else mine
         updated = QuerySet.update(plain, **values)
         changed = [pk for pk, now in _values(mine, watched).items() if now != was[pk]]

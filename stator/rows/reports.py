@@ -12,7 +12,7 @@ from stator.rows.fields import MomentField
 
 REASON_LENGTH = 500
 
-# For primary keys as text; the index does not take text of unlimited length on every database.
+# The length of primary keys as text; the index does not take text of unlimited length on every database.
 KEY_LENGTH = 255
 
 

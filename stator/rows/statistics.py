@@ -121,8 +121,8 @@ class Stats(models.Model):
 class Depth(models.Model):
     """How many rows of a model were ready or due at one minute, and how long the oldest had waited.
 
-    After two days one sample of each hour remains (``hourly``): that of the minute with the most queued rows, with the
-    longest wait of the hour.
+    After two days one sample of each hour remains (``hourly``): the sample of the minute with the most queued rows,
+    with the longest wait of the hour.
     """
 
     model_label = models.CharField(max_length=200)
@@ -184,12 +184,12 @@ class ModelStats:
         return {source: Stay(*sums) for source, *sums in rows}
 
     def time_on_edges(self, period: float = DAY) -> dict[tuple[str, str], Stay]:
-        """Return the same for each ``(state, state it was left for)``."""
+        """Return these times for each pair ``(state, next state)``."""
         rows = self._stays(period).values_list("source", "to").annotate(**_SUMS)
         return {(source, to): Stay(*sums) for source, to, *sums in rows}
 
     def _stays(self, period: float) -> QuerySet[Stats]:
-        # Includes the hour in which the period begins; otherwise the first minutes of an hour would show nothing.
+        # The hour when the period begins is included; otherwise the first minutes of an hour would show nothing.
         since = timezone.now() - datetime.timedelta(seconds=period, hours=1)
         rows = Stats.objects.using(self.using).filter(model_label=self.model_label, hour__gt=since)
         return rows.exclude(to="").order_by()

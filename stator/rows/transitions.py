@@ -74,8 +74,8 @@ def move_rows(
 ) -> int:
     """Move every row of ``queryset`` to any ``state``, ending any claim; return how many.
 
-    For methods of a model that decide themselves which of its objects may go there. Rows are locked in the order of
-    their primary keys, in batches; each batch is a transaction of its own unless the caller has one open. ``also``:
+    Use it in methods of a model that decide themselves which of its objects may go there. Rows are locked in the order
+    of their primary keys, in batches; each batch is a transaction of its own unless the caller has one open. ``also``:
     further columns to write with the move. ``by_hand``: raise ``ProtectedState`` for a row in a state with
     ``leave_by_hand=False``; its batch is not moved.
     """
@@ -171,7 +171,7 @@ def _next_pks(queryset: QuerySet[Model], pk: str, last: object) -> list[object]:
 
 
 def _lock(queryset: QuerySet[Model], owner: type[Model], using: str, pks: Sequence[object]) -> list[Locked]:
-    """Lock the rows and return those that still match the queryset: they may have changed before the lock."""
+    """Lock the rows and return the rows that still match the queryset: they may have changed before the lock."""
     rows: QuerySet[Model] = QuerySet(owner, using=using)
     locked = rows.filter(pk__in=pks).order_by("pk").select_for_update(**_lock_options(owner, using))
     named = ("pk", "state", "state_version", columns.stayed(), "state_attempts", "state_attempted")

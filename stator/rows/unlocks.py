@@ -18,7 +18,7 @@ from stator.rows.pauses import pause_objects
 from stator.rows.transitions import write_by_hand
 from stator.rows.workers import Worker, tokens_of, worker_of
 
-# Models, and objects of each, for which a worker's claims are read.
+# A worker's claims are read for this many models, and for this many objects of each.
 MAX_MODELS, MAX_HELD = 100, 100
 
 # Holders that are described.
@@ -60,7 +60,7 @@ class Holder:
 
 
 def holders_of(rows: QuerySet[Model]) -> list[Holder]:
-    """Return the claims on the rows, those with the latest leases first and at most so many; two statements."""
+    """Return up to ``MAX_HOLDERS`` claims on the rows, the latest leases first; two statements."""
     using = written_to(rows)
     held = rows.using(using).filter(state_claim__isnull=False).order_by("-state_locked_until")
     named = ("pk", "state_claim", "state_attempts", "state_attempted", "state_locked_until", "stator_read_at")

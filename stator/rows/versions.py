@@ -97,7 +97,7 @@ class Fleet:
 
     @cached_property
     def _states(self) -> dict[str, dict[str, States]]:
-        """The states that workers publish, by the worker and the model: of one worker for each set of graphs."""
+        """The states that workers publish, by worker and model; one worker is read for each set of graphs."""
         alike: dict[tuple[tuple[str, str], ...], list[Worker]] = defaultdict(list)
         for worker in self.workers:
             alike[tuple(sorted(_graphs_of(worker).items()))].append(worker)
@@ -113,7 +113,7 @@ class Fleet:
 
 
 def compared(versions: Collection[Version], what: str, how: str = "") -> str:
-    """Return a sentence on which processes run which version, and which names only some know; "" for one version.
+    """Return a sentence that says which processes run each version, and which names only some know; "" for one version.
 
     ``what``: as in "2 versions of its graph run"; ``how``: as in "new differs in options or transitions".
     """

@@ -1,4 +1,4 @@
-"""Objects that wait for others: which rows wait, and how they are woken when the awaited object gets there.
+"""Objects that wait for other objects: which rows wait, and how a move of the awaited object wakes them.
 
 A row that waits is *parked* when its turn to be claimed comes: it is not ready, and due in a far year. So it is out of
 the line, and polls do not meet it. The move of the awaited object reopens its waiters through the index of their
@@ -64,7 +64,7 @@ def waits_of(model: type[Model]) -> tuple[Wait, ...]:
 
 @lru_cache(maxsize=1024)
 def waiters_of(model: type[Model]) -> tuple[Wait, ...]:
-    """Return the relations by which objects of this or other models wait for objects of this one."""
+    """Return the relations that make objects of this or other models wait for objects of this model."""
     owners = [other for other in apps.get_models() if _owner_of(other) is other]
     return tuple(wait for other in owners for wait in waits_of(other) if wait.awaited is model)
 
@@ -72,7 +72,7 @@ def waiters_of(model: type[Model]) -> tuple[Wait, ...]:
 def wake(model: type[Model], using: str, state: str, pks: Collection[object]) -> None:
     """Reopen rows that waited for these objects to enter a state; call it in the transaction that moves them.
 
-    Rows that others have locked are skipped and left to the next scheduling pass.
+    Rows that other transactions have locked are skipped and left to the next scheduling pass.
     """
     if not pks:
         return

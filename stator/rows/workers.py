@@ -32,7 +32,7 @@ WORKER_ALIVE = 30.0
 # Seconds between heartbeats: two may fail before a worker counts as dead.
 WORKER_BEAT = 10.0
 
-# Seconds for which rows of ended workers are kept.
+# Seconds that rows of ended workers are kept.
 WORKER_RETENTION = 86400.0
 
 # The bits of a claim's token after the id of its worker.

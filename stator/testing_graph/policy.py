@@ -14,7 +14,7 @@ def is_error(state: State, result: object) -> bool:
 
 
 def expected(state: State, result: object, failures: int, age: float) -> State | None:
-    """Return the state to which a result must lead; None if the object must wait."""
+    """Return the state that a result must lead to; None if the object must wait."""
     if not isinstance(result, BaseException) and _declared(state, result):
         return _declared(state, result)
     for_good = isinstance(result, Fail) or (state.max_failures or math.inf) <= failures + 1

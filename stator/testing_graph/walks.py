@@ -1,4 +1,4 @@
-"""Random walks of objects through a graph; Hypothesis chooses them, and shortens those that find a fault."""
+"""Random walks of objects through a graph; Hypothesis chooses them, and shortens walks that find a fault."""
 
 import inspect
 import math
@@ -49,7 +49,7 @@ def _run(walk: "type[Walk]", plan: Plan, options: settings) -> None:
     try:
         run_state_machine_as_test(machine, settings=options)
     except Fault as fault:
-        # Without the notes of Hypothesis, which repeat the fault in other words.
+        # The notes of Hypothesis are dropped, because they repeat the fault in other words.
         raise AssertionError(str(fault)) from fault.__cause__
 
 
@@ -188,7 +188,7 @@ class PolicyWalk(Walk):
     @precondition(lambda self: self.may_err())
     @rule(data=st.data())
     def return_undeclared(self, data: st.DataObject) -> None:
-        """Return a state to which no edge leads, or a value that is not a state."""
+        """Return a state without an edge from the current one, or a value that is not a state."""
         others = [state for state in self.plan.graph.states.values() if state not in self.at.children]
         result = data.draw(st.sampled_from([*others, *map(str, others), *NEVER_DECLARED]))
         self.settle(result, "an undeclared result")

@@ -25,7 +25,7 @@ LEVELS = {OK: "ok", WARNING: "warn", ERROR: "fail"}
 
 Look = Callable[[str, list[type[StatorModel]]], Problem | list[Problem]]
 LOOKS: tuple[Look, ...] = (tables.indexes, clocks.skew, standing.troubles)
-# On databases with monitoring views.
+# Checks for databases with monitoring views.
 MONITORING: tuple[Look, ...] = (
     postgresql.server,
     postgresql.long_transactions,
@@ -78,7 +78,7 @@ def _further(capabilities: Capabilities) -> Iterator[Look]:
 
 
 def _looked(look: Look, alias: str, models: list[type[StatorModel]]) -> list[Problem]:
-    """Return the results of a check; if it fails, the others still run."""
+    """Return the results of a check; if it fails, the other checks still run."""
     try:
         found = look(alias, models)
     except (DatabaseError, InterfaceError) as error:

@@ -39,7 +39,7 @@ WHERE relname = ANY(%s) AND n_dead_tup > %s AND n_dead_tup > n_live_tup ORDER BY
 """
 
 
-# Bytes by which replicas may lag, and bytes of write-ahead log that an unread slot may keep.
+# Bytes that replicas may lag behind, and bytes of write-ahead log that an unread slot may keep.
 BEHIND_BYTES = 1 << 30
 
 REPLICAS = """
@@ -57,7 +57,7 @@ FROM pg_replication_slots WHERE restart_lsn IS NOT NULL ORDER BY kept DESC LIMIT
 # Bytes of PostgreSQL's own default, and the part of all connections that leaves room for one more worker or deployment.
 FEW_BUFFERS, MAX_USED = 128 << 20, 0.8
 
-# The connections are those of all databases; every role may see their number.
+# The connections to all databases of the server are counted; every role may see their number.
 SETTINGS = """
 SELECT pg_size_bytes(current_setting('shared_buffers')), sum(numbackends)::int,
   current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int,
@@ -90,7 +90,7 @@ def long_transactions(alias: str, models: list[type[StatorModel]]) -> Problem:
 
 
 def oldest_transaction(alias: str) -> float:
-    """Return the seconds for which the oldest other transaction has been open; 0 if there is none."""
+    """Return how many seconds the oldest other transaction has been open; 0 if there is none."""
     return max((float(age) for *_, age in _ask(alias, TRANSACTIONS)), default=0.0)
 
 
