@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def prepare(model: Any, size: int, ready: int) -> None:
-    """Fill a table with rows, of which ``ready`` are ready, spread over the table; the others are done."""
+    """Fill a table with ``size`` rows: ``ready`` of them are ready, spread over the table, and the rest are done."""
     from django.db import connection
 
     fill(model, size)

@@ -19,7 +19,7 @@ from django.db import connection
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "benchmarks.settings")
 
 # Default durability. A server that has run for a while has WAL files to reuse. Here they are created beforehand, 16 MB
-# each, so that commits need not wait for the next one during the benchmark. The distribution's keeps its defaults.
+# each, so that commits need not wait for the next one during the benchmark. A distribution's server keeps its defaults.
 SERVER = {"shared_buffers": "512MB", "min_wal_size": "1GB"}
 LOG_FILES = 60
 MARIADB = {"innodb_buffer_pool_size": "512M", "innodb_log_file_size": "1G"}
@@ -52,7 +52,7 @@ def database(kind: str = "postgresql") -> Iterator[None]:
             raise SystemExit("this benchmark needs PostgreSQL; set DATABASE_URL to one, or unset it to have one made")
         from stator.worker.startup import collect_rarely
 
-        # The same as runstator does.
+        # ``runstator`` does this too.
         collect_rarely()
         yield
         connection.close()
@@ -88,7 +88,7 @@ def make_tables(*models: Any) -> None:
 
 
 def fill(model: Any, rows: int) -> None:
-    """Replace the content of a model's table by so many new rows, as fast as the database can."""
+    """Replace the content of a model's table by ``rows`` new rows, as fast as the database can."""
     has_payload = any(field.name == "payload" for field in model._meta.fields)
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
@@ -108,7 +108,7 @@ def fill(model: Any, rows: int) -> None:
 
 
 def psycopg_parameters(connection: Any) -> dict[str, Any]:
-    """Return the parameters with which Django connects, as those of psycopg."""
+    """Return Django's connection parameters in psycopg's form."""
     given = connection.get_connection_params()
     return {name: given[name] for name in ("dbname", "user", "password", "host", "port") if given.get(name)}
 

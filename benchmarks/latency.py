@@ -147,7 +147,7 @@ def finish(process: subprocess.Popen[str]) -> dict[str, float]:
 
 
 def at(values: list[float], share: float) -> float:
-    """Return the value below which that share of sorted values lies."""
+    """Return a quantile of sorted values: ``share`` of them lie below it."""
     return values[min(len(values) - 1, int(len(values) * share))]
 
 

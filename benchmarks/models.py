@@ -292,7 +292,7 @@ class PageItem(StatorModel):
 
 
 class PlainItem(models.Model):
-    """The same without the framework."""
+    """The same fields without the framework."""
 
     state = models.CharField(max_length=100, default="new")
     payload = models.CharField(max_length=50, default="x")

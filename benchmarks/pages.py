@@ -42,7 +42,7 @@ SEARCHES = {
 }
 LINK = re.compile(r'href="(\?[^"]*)"')
 
-# States of a table in which only a few rows have problems, hard to find, and of one in which most have.
+# States of a table with only a few problems, hard to find, and of a table where most rows have one.
 WELL = """CASE WHEN n <= 5 THEN 'lost' WHEN n <= 700 THEN 'new' WHEN n % 100 = 0 THEN 'new'
   WHEN n % 100 < 20 THEN 'checked' WHEN n % 1000 = 21 THEN 'failed' ELSE 'done' END"""
 ILL = "CASE WHEN n % 10 < 5 THEN 'new' WHEN n % 10 < 8 THEN 'checked' WHEN n % 10 = 8 THEN 'lost' ELSE 'done' END"
@@ -181,7 +181,7 @@ def _fillers(model: Any) -> dict[str, str]:
 
 
 def fill_well(rows: int) -> None:
-    """Create objects of which few are stuck, unknown, failing, leased, overdue or quarantined."""
+    """Create objects; few of them are stuck, unknown, failing, leased, overdue or quarantined."""
     _objects(
         rows,
         state=WELL,
@@ -196,7 +196,7 @@ def fill_well(rows: int) -> None:
 
 
 def fill_ill(rows: int) -> None:
-    """Create objects of which many have one of these problems."""
+    """Create objects; many of them have one of these problems."""
     _objects(
         rows,
         state=ILL,
@@ -259,7 +259,7 @@ def fill_kept(rows: int) -> None:
     back = f"least(n / {MODELS}, 2880) * interval '1 minute' + greatest(n / {MODELS} - 2880, 0) * interval '1 hour'"
     insert(Depth, max(20, rows // 10), model_label=label, minute=f"date_trunc('minute', now()) - ({back})",
            queued="n % 1000", hourly=f"n / {MODELS} > 2880")  # fmt: skip
-    # Those of queues, by hours.
+    # The samples of queues, by hours.
     queue, hour = "'tasks.task:queue-' || 1 + n % 100", "date_trunc('hour', now()) - n / 100 * interval '1 hour'"
     insert(Depth, max(20, rows // 10), False, model_label=queue, minute=hour, queued="n % 1000", hourly="true")
     insert(Stats, max(20, rows // 10), False, model_label=queue, hour=hour, handled="n % 77", failed="n % 7")

@@ -142,7 +142,7 @@ def cycles(count: int) -> Spent:
 
 
 def work_in_cycles(own: Any, count: int) -> None:
-    """Publish, claim and resolve a task, so many times."""
+    """Publish, claim and resolve a task, ``count`` times."""
     for number in range(count):
         own.publish("nothing", {"n": number})
         [claim] = own.claim(worker="bench")
@@ -291,7 +291,7 @@ def claims_among(waiting: int, claims: int) -> list[list[float]]:
 
 
 def put_back(pks: list[int]) -> None:
-    """Make tasks wait as if nobody had claimed them, so that each claim finds the same."""
+    """Make tasks wait as if nobody had claimed them, so that each claim finds the same tasks."""
     from django.db import connection
 
     with connection.cursor() as cursor:

@@ -21,13 +21,14 @@ from benchmarks.harness import arguments, database, make_tables, print_table
 
 LIBRARY = f"{Path(__file__).parent.parent / 'stator'}/"
 
-# Rows that make what is made once: connections, texts of statements, prepared statements.
+# Rows that are not counted, because they create what is created only once: connections, texts of statements, prepared
+# statements.
 WARM_UP = 8
 
 # Seconds for which an idle worker is observed, and for which a row that is recorded may cause more calls.
 IDLE, SETTLED = 1.5, 0.3
 
-# What a worker does by itself from time to time, so that it may be seen with a row and not while it is idle.
+# Calls that a worker makes by itself from time to time: they may occur with a row and not while the worker is idle.
 APART = {
     "Heartbeat._work", "Listener._check", "Scheduler.look", "Watchdog._work", "Worker._mend_loop",
     "Worker._schedule_loop", "Worker._tick_loop", "perform", "send_scheduled",

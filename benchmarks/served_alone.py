@@ -1,7 +1,7 @@
-"""The same with settings of its own for the API, as the guide to the API recommends."""
+"""The settings of ``benchmarks.served``, reduced to an API alone, as the guide to the API recommends."""
 
 from benchmarks.served import *  # noqa: F403
 
-# The second adds the length of each answer, without which a connection ends after it.
+# CommonMiddleware adds the length of each answer. Without a length, the connection ends after the answer.
 MIDDLEWARE = ["django.middleware.security.SecurityMiddleware", "django.middleware.common.CommonMiddleware"]
 ROOT_URLCONF = "benchmarks.served_urls"

@@ -13,7 +13,7 @@ from benchmarks.peers.catalog import Peer
 
 CACHE = Path(__file__).parents[2] / "var" / "peers"
 PATIENCE = 600
-# Debian ships the server in the tools package. The libraries are those that some systems lack.
+# Debian ships the server in the tools package. Some systems lack the libraries.
 REDIS_PACKAGES = ("redis-tools", "liblzf1", "libjemalloc2")
 
 
