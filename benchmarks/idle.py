@@ -13,7 +13,7 @@ from benchmarks.harness import arguments, database, make_tables, print_table, se
 from benchmarks.latency import cpu, finish, worker
 from benchmarks.report import print_targets, verdict
 
-# Seconds. The server may report a session's transactions up to ten seconds late, including those of the start.
+# Seconds. The server may report a session's transactions, also its first ones, up to ten seconds late.
 SETTLE = 15
 
 DEFAULTS, PLAIN = "the server's defaults", "its compiler off"

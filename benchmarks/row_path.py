@@ -43,7 +43,7 @@ OUTSIDE = ("outside", "")
 
 
 class Follower:
-    """Notes the calls of the library's functions, in this thread and in those that it starts meanwhile."""
+    """Notes the calls of the library's functions, in this thread and in threads that it starts meanwhile."""
 
     def __init__(self) -> None:
         self.calls: list[Stack] = []

@@ -96,7 +96,7 @@ def mail_administrators(letter: DeadLetter) -> None:
 
 
 def letter_of(task: Task) -> DeadLetter:
-    """Return the dead letter of a task: its attempts, or those of its parts, since it was published or requeued."""
+    """Return the dead letter of a task: its attempts, or its parts' attempts, since it was published or requeued."""
     attempts = _attempts(task)
     return DeadLetter(
         id=task.pk,

@@ -216,7 +216,7 @@ def _check_number(name: str, value: Any, least: float, most: float, *, whole: bo
 
 
 def worker_digits(worker: str) -> str:
-    """Return the twelve hexadecimal digits with which the tokens of a named worker begin."""
+    """Return the first twelve hexadecimal digits of a named worker's tokens."""
     return sha256(worker.encode()).hexdigest()[:12]
 
 

@@ -106,7 +106,7 @@ class TaskQuerySet(QuerySet[Any]):
         return move_rows(used_up, "errored", reason="no attempts left")
 
     def parts_with_status(self, status: str) -> Iterator["TaskQuerySet"]:
-        """Yield the tasks with this status in disjoint parts, each of which one index finds."""
+        """Yield the tasks with this status in disjoint parts; one index finds each part."""
         for condition in self._conditions(status):
             yield self.filter(condition)
 

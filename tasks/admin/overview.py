@@ -27,7 +27,7 @@ from tasks.models import Claimant, Queue, Task
 from tasks.rows.claimants import CLAIMANT_ALIVE
 from tasks.rows.clock import Later
 
-# The most queues that are shown: paused ones first, then those with waiting tasks, then the rest, each by name.
+# The most queues that are shown: paused queues first, then queues with waiting tasks, then the rest, each by name.
 SHOWN = 50
 
 # Claimed tasks are counted up to this number in all queues together.

@@ -14,7 +14,7 @@ from tasks.models import Queue, Run, Task
 # Dead letters that are read, the latest first. Dead letters with the same error are requeued together.
 READ = 200
 
-# The latest dead letters of all queues, in which one queue's are searched.
+# The most dead letters, of all queues, that are searched for one queue's.
 MAX_SEARCHED = 10_000
 
 

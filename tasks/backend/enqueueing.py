@@ -93,7 +93,7 @@ def _delay(invisible_for: float | None) -> float:
 
 
 def _queue(using: str, name: str) -> Any:
-    """Return the queue of that name, in one of its databases; create it if it is missing."""
+    """Return the queue with that name, in one of its databases; create it if it is missing."""
     queue, _ = queue_rows(using).get_or_create(name=name)
     if queue.publishing_paused:
         raise QueuePaused(f"queue {queue.name} accepts no tasks now: {queue.pause_description}")

@@ -21,7 +21,7 @@ class BackendOptions:
     """The ``OPTIONS`` of a backend. Durations are in seconds. None takes the queue's value, or else the setting's.
 
     Without ``max_attempts``, an error ends the task; an attempt that was lost with its worker is repeated in either
-    case. ``modules``: further modules whose tasks may run, besides those of installed apps.
+    case. ``modules``: further modules whose tasks may run, besides the modules of installed apps.
     """
 
     max_attempts: int | None = None

@@ -1,4 +1,4 @@
-"""Rules on the actions of a queue: Python publishes those that its code has; HTTP, only those that the queue lists.
+"""Rules on the actions of a queue: Python publishes actions that its code has; HTTP, only actions the queue lists.
 
 A program with a token may publish the actions in the queue's ``http_actions``. If external programs serve the queue, it
 may also publish names that this code does not have. Such a task stays reserved for external programs, even if this code
@@ -88,5 +88,5 @@ def _remedy(name: str, queue: str) -> str:
 
 
 def known_actions(queue: str) -> frozenset[str]:
-    """Return the actions that this code has for a queue, without those of Django's framework."""
+    """Return the actions that this code has for a queue, without tasks of Django's framework."""
     return frozenset(name for name, by_queue in registry.items() if queue in by_queue or "" in by_queue)

@@ -1,4 +1,4 @@
-"""The conditions under which a named worker may claim a task, and those that apply to all workers.
+"""The conditions under which a named worker may claim a task, and the conditions for all workers.
 
 Named workers, worker processes and :func:`tasks.queue.explaining.explain` share the list :data:`RULES`.
 """
@@ -82,7 +82,7 @@ def of_own_queue(name: str) -> F:
 
 
 def picker(queue: Any, worker: Worker, metadata: Metadata | None, settings: TaskSettings) -> Callable[[Any], Any]:
-    """Return a function that filters claimable rows to those that this worker may claim now, in the order of claims."""
+    """Return a function that filters claimable rows to the ones this worker may claim now, in the order of claims."""
 
     def pick(rows: Rows) -> Rows:
         eligible = rows.filter(open_to_all(settings, queue, of_own_queue), allowed(worker), queue=queue.pk)

@@ -1,4 +1,4 @@
-"""Conversion between our priorities and those of Django's Tasks framework. Works without the framework."""
+"""Conversion between our priorities and the priorities of Django's Tasks framework. Works without the framework."""
 
 import time
 from datetime import datetime

@@ -37,7 +37,7 @@ from tasks.rows.runs import Run
 from tasks.rows.tables import queue_rows, task_rows
 from tasks.rows.tasks import names_nobody
 
-# Seconds for which a worker process that has had a due task leaves it to processes that have not.
+# Seconds for which a worker process that has had a due task leaves it to processes that have not had it.
 HANDED_ON = 5.0
 
 
@@ -176,8 +176,8 @@ def _before_in_queue(rows: Rows) -> Rows:
 def _not_had(worker_id: str, rows: Rows, of_queue: OfQueue, rules: frozenset[str]) -> Q:
     """Return the condition that the process has not had a task, or may have it again.
 
-    A queue with ``worker_retries`` limits how often. In other queues the process first leaves the task for some seconds
-    to live processes that have not had it.
+    A queue with ``worker_retries`` limits how many times. In other queues the process first leaves the task for some
+    seconds to live processes that have not had it.
     """
     if not rules & {LIMITED, OTHERS}:
         return Q()

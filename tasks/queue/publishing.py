@@ -222,7 +222,7 @@ def _delay(queue: QueueRow, message: Message, settings: TaskSettings) -> float:
 
 
 def _values(queue: QueueRow, message: Message, listed: frozenset[str] | None) -> dict[str, object]:
-    """Return the values of a new task in this queue, without those of its times."""
+    """Return the values of a new task in this queue, without its times."""
     value = exclusive_value(queue.exclusive_key, message.metadata) if queue.exclusive else None
     return {
         **{name: getattr(message, name) for name in COLUMNS},

@@ -15,7 +15,7 @@ from tasks.rows.tables import queue_rows
 
 
 def label_of(queue: str) -> str:
-    """Return the label of a queue in the framework's statistics, beside those of models."""
+    """Return the label of a queue in the framework's statistics, beside the labels of models."""
     return f"tasks.task:{queue}"
 
 

@@ -88,10 +88,10 @@ def periodic(
     ... def flush(tick):
     ...     print(tick.index, tick.key)
 
-    The arguments are those of a :class:`~tasks.models.Schedule`. ``zone`` defaults to ``TIME_ZONE``. ``name`` defaults
-    to the function's module and name; do not change it, because the schedule is found by it. ``entity``: a name, or
-    several; each has a schedule of its own, and ``tick.entity`` is its name. Raises ``ValueError`` if another function
-    has the name.
+    The arguments are explained at :class:`~tasks.models.Schedule`. ``zone`` defaults to ``TIME_ZONE``. ``name``
+    defaults to the function's module and name; do not change it, because the schedule is found by it. ``entity``: a
+    name, or several; each has a schedule of its own, and ``tick.entity`` is its name. Raises ``ValueError`` if another
+    function has the name.
     """
     entities = (entity,) if isinstance(entity, str) else tuple(dict.fromkeys(entity or ()))
     if not entities or not all(isinstance(each, str) and len(each) <= MAX_ENTITY for each in entities):

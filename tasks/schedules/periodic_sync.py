@@ -61,7 +61,7 @@ def bring_back(using: str) -> None:
 
 
 def _by_code(using: str, *, removed: bool) -> tuple[dict[int, str], dict[int, str]]:
-    """Return the schedules of ``@periodic`` functions, names by key: those that this code declares, and others."""
+    """Return the schedules of ``@periodic`` functions, names by key: of functions that this code has, and of others."""
     rows = Schedule.objects.using(using).filter(queue=None, declared__isnull=False, removed=removed)
     here, others = dict[int, str](), dict[int, str]()
     for pk, name, entity in rows.values_list("pk", "name", "entity"):

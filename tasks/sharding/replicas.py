@@ -110,7 +110,7 @@ def copy_in(queue: QueueT, alias: str) -> QueueT:
 
 
 def difference(queue: QueueRow, alias: str) -> dict[str, Any] | None:
-    """Return the values in which a copy differs from the queue, as they should be; None if there is no copy."""
+    """Return the values of a queue in which its copy differs; None if there is no copy."""
     rows = queue_rows(alias)
     there = rows.filter(name=queue.name).first()
     if there is None:
@@ -133,7 +133,7 @@ def mirror(name: str, beside: Iterable[str] = ()) -> dict[str, str]:
     using, done = home(), {}
     with transaction.atomic(using=using):
         rows = queue_rows(using).filter(name=name)
-        # One caller at a time, so that of two changes the later one is copied last.
+        # One caller at a time, so that the later of two changes is copied last.
         locked = rows.select_for_update(no_key=connections[using].features.has_select_for_no_key_update)
         for queue in locked:
             for alias in dict.fromkeys([*queue.databases, *beside]):
