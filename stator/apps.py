@@ -21,7 +21,7 @@ class StatorConfig(AppConfig):
             import_module(f"stator.{module}").connect()
         import_module("stator.checks").register()
         if _has_admin() and read_settings()[0].ADMIN:
-            # After the project's own registrations; importing its admin modules twice does no harm.
+            # The project's own registrations come first; importing its admin modules twice does no harm.
             import_module("django.contrib.admin").autodiscover()
             import_module("stator.admin").register_managed()
 

@@ -171,7 +171,7 @@ def change_rows(rows: QuerySet[Model], changes: Mapping[str, object]) -> None:
         if not rows.exists():
             return
         part = every
-        # By key over the whole table: no index has all rows by state, so a filter would read the table for each batch.
+        # Batches go by key over the whole table: no index has all rows by state, so a filter would read it each time.
         while keys := list(part.values_list("pk", flat=True)[:BATCH]):
             began = monotonic()
             _move_batch(rows.filter(pk__gte=keys[0], pk__lte=keys[-1]), changes)

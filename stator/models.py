@@ -362,7 +362,7 @@ class StatorModel(models.Model):
 def _leave_unread(sent: list[models.Field], returning: list[models.Field]) -> None:
     """Keep Django 6 from reading ``state_changed`` back from an insert: see ``MomentAttribute``."""
     for field in [field for field in returning if field.name == "state_changed" and field not in sent]:
-        # In place: Django assigns the returned values to the fields of this list.
+        # The list is changed in place, because Django assigns the returned values to its fields.
         returning.remove(field)
 
 

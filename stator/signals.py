@@ -47,9 +47,9 @@ on_schedule = Signal()
 
 
 def send_contained(signal: Signal, sender: object, **values: Any) -> list[tuple[Any, object]]:
-    """Send a signal as ``send_robust`` does, in a context of its own; return what that lets through as well.
+    """Send a signal as ``send_robust`` does, in a context of its own; also return errors that it lets through.
 
-    That is ``SystemExit`` and the like, after which no further receiver is called.
+    Such errors are ``SystemExit`` and the like; no further receiver is called after one.
     """
     try:
         return copy_context().run(signal.send_robust, sender, **values)
@@ -72,7 +72,7 @@ def announce(model: type[Model], using: str, *, wakes: bool = True) -> None:
         # Never committed, and a project's test may count the functions that its own code adds.
         return
     send, registered = _sender_of(model, using, wakes), connection.run_on_commit
-    # Sent once for many objects of one transaction.
+    # The signal is sent once for many objects of one transaction.
     if not (registered and registered[-1][1] is send and registered[-1][0] == set(connection.savepoint_ids)):
         connection.on_commit(send)
 

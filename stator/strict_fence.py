@@ -103,7 +103,7 @@ class StrictFence(Operation):
             schema_editor.execute(DROP_FUNCTION, params=None)
             return
         schema_editor.execute(CREATE_FUNCTION, params=None)
-        # In the trigger's condition rather than in its function, so that allowed writes call no function.
+        # The comparison is in the trigger's condition, not in its function, so that allowed writes call no function.
         moment = field_of(model, "state_attempted").db_type(connection)
         columns = REFUSED.format(moment=moment, **{column: own[column] for column in COLUMNS})
         schema_editor.execute(

@@ -30,7 +30,7 @@ from stator.texts import escape
 
 # Rows of one request; more would take longer than servers and people wait for an answer.
 AT_ONCE = 5000
-# What was entered on a confirmation page, for the next part.
+# The fields of a confirmation page that are sent again for the next part.
 GIVEN = ("state", "reason", CONFIRMED, FIELD)
 
 

@@ -15,7 +15,7 @@ from stator.overview.flow import Flow
 SIZE = Size(height=64.0, narrowest=148.0, widest=260.0)
 # A longer name is cut in its box; the box's title has all of it.
 NAME = 30
-# Reserved at each line, whatever its rate, so that boxes keep their places.
+# Room for this text is reserved at each line, whatever its rate, so that boxes keep their places.
 WIDEST_RATE = "99,999/h"
 
 

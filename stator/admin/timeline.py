@@ -68,7 +68,7 @@ def timeline_of(row: StatorModel) -> Timeline:
 
 def _crew(ids: set[str], using: str | None) -> dict[str, str]:
     """Return a phrase for each worker; without a place for one whose row is deleted, a day after its end."""
-    # With one key more, so that the page takes as many statements whatever there is.
+    # One more key ensures that the page takes an equal number of statements with and without workers.
     found = processes_of(Q(pk__in=["", *ids]), using)
     return {pk: f"worker {pk} ({found[pk]})" if pk in found else f"worker {pk}" for pk in ids}
 

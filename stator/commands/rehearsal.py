@@ -123,7 +123,7 @@ def _result(claims: list[Claim], seconds: float) -> object:
             result = begin(claims)
             return async_to_sync(_awaited)(result, seconds) if is_async else result
         finally:
-            # Even if the handler caught the interruption.
+            # Raised even if the handler caught the interruption.
             if time.monotonic() - started > seconds:
                 raise TookTooLong(claim.pk for claim in claims)
 

@@ -88,7 +88,7 @@ class _Sent:
 
     @contextmanager
     def caught(self) -> Iterator[None]:
-        """Note what is sent in the block, and keep what locks or writes from the database."""
+        """Note the statements of the block, and keep statements that lock or write from the database."""
         operations: Any = self._operations
         lock, pk = operations.lock, _key(operations)
 
@@ -99,11 +99,11 @@ class _Sent:
 
         def locked(*args: Any, **options: Any) -> list[object]:
             lock(*args, **options)
-            # As if there had been such a row, for what follows.
+            # One row is made up, so that the statements after the lock are sent too.
             return [pk]
 
         operations.fetch, operations.lock = fetch, locked
-        # It depends on the thread.
+        # The shard is fixed, because it depends on the thread.
         operations.records.shard = lambda: 0
         connection = connections[operations.alias]
         # Django compiles locks of rows in a transaction only.
@@ -112,7 +112,7 @@ class _Sent:
 
     def _execute(self, execute: Callable[..., object], text: str, params: Any, many: bool, context: Any) -> object:
         self._note(text, params or ())
-        # Sums always have a result, so what only reads is sent, without its lock.
+        # Sums always have a result, so statements that only read are sent, without their lock.
         if text.startswith("SELECT"):
             return execute(text.partition(" FOR ")[0], params, many, context)
         return execute(NOTHING, None, False, context)
@@ -151,7 +151,7 @@ def _verbs(operations: Operations) -> Iterator[tuple[str, Callable[[], object]]]
 def _claim(operations: Operations, states: list[State], crashes: Crashes) -> None:
     if not states:
         return
-    # By priority, by age, and behind the place where the last claim ended.
+    # The claims go by priority, by age, and from behind the place where the last claim ended.
     try:
         for _ in range(AGEING):
             operations.claim(states, 100, token=TOKEN, crashes=crashes)

@@ -71,7 +71,7 @@ def in_all(rows: QuerySet[Model]) -> Kind:
 
 
 def _kind(rows: QuerySet[Model], state: Combinable, changed: Combinable, turn: Combinable, late: Combinable) -> Kind:
-    # Under names that no model has.
+    # The names are such as no field of a model has.
     return rows.values(stator_state=state, stator_changed=changed, stator_turn=turn, stator_late=late)
 
 

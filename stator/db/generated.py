@@ -43,7 +43,7 @@ UNIQUE_OF_OURS = f"{INDEXES_OF_OURS.rstrip()} AND non_unique = 0"
 INDEXED = """
 SELECT index_name FROM information_schema.statistics WHERE table_schema = DATABASE() AND table_name = %s
 """
-# Where the driver's connection keeps the columns of tables.
+# The attribute of the driver's connection that keeps the columns of tables.
 COLUMNS = "stator_columns"
 # The column is stored, because the server may have to compute a virtual one when it no longer has the row. A server
 # that has invisible columns reads the comment for MySQL or the comment for MariaDB as a part of the statement.

@@ -22,7 +22,7 @@ from stator.rows.columns import FRAMEWORK_COLUMNS
 from stator.rows.fields import MomentAttribute
 from stator.rows.meta import options_of
 
-# Where a stand-in keeps the error from the claim statement to its claim.
+# The attribute of a stand-in that carries the error from the claim statement to its claim.
 UNREADABLE = "_stator_unreadable"
 
 Load = Callable[[str, list[str], Sequence[object]], Instance]

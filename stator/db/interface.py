@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 # MariaDB refuses a UUID of version 6 to 8 if all bits after its variant, in the ninth byte, are zero.
 NOT_ZERO = 1 << 56
-# Where an instance keeps its row's place from the claim statement to its claim.
+# The attribute of an instance that carries its row's place from the claim statement to its claim.
 PLACE = "_stator_place"
 NO_NOTES: Mapping[str, object] = {}
 
@@ -46,14 +46,19 @@ NO_NOTES: Mapping[str, object] = {}
 class Claim(HeldClaim):
     """One row that one worker holds for one attempt.
 
-    Times are monotonic seconds of this process. ``deadline``: when the worker must have stopped unless the lease is
-    extended; it is counted from before the claim was sent, so it is never later than the lease in the database.
-    ``attempted``: the database's time of the claim. ``place``: where in its table the claim has put the row, if known.
+    Times are monotonic seconds of this process.
+
+    ``deadline``: when the worker must have stopped unless the lease is extended; it is counted from before the claim
+    was sent, so it is never later than the lease in the database.
+    ``attempted``: the database's time of the claim.
+    ``place``: where in its table the claim has put the row, if known.
     ``unreadable``: the error of the project's code when the instance was made; the attempt fails with it.
-    ``heartbeat``: seconds after which the lease is renewed. ``started``: when the project's code was called, 0 before;
-    ``returned``: when it returned in its thread, 0 if that is not known.
-    ``taken_back``: a renewal was refused within the lease. ``notes``: values of the program for its record of this
-    attempt; if there are any, the model's hook ``recorded`` writes it.
+    ``heartbeat``: seconds after which the lease is renewed.
+    ``started``: when the project's code was called, 0 before.
+    ``returned``: when the project's code returned in its thread, 0 if that is not known.
+    ``taken_back``: a renewal was refused within the lease.
+    ``notes``: values of the program for its record of this attempt; if there are any, the model's hook ``recorded``
+    writes the record.
     """
 
     __slots__ = (
@@ -197,12 +202,17 @@ class Moves:
 class Batch:
     """Outcomes of one kind, at most one for each row. It is made once, and each step of the recording gets it.
 
-    ``operations`` made the claims. ``outcome``: the first outcome; all outcomes have its type and, if they are moves,
-    its state. ``source``: the state that they leave. ``to``: the name of the state that they enter, "" if the rows
-    stay, or ``RELEASED`` or ``INTERRUPTED``. ``moved``: the rows enter another state. ``released``: the attempts have
-    no result. ``begun``: the attempts have begun, and count. ``failed``: some have an error. ``reported``: some have an
-    error or a reason. ``saves``: the fields that get values in some outcomes. ``computed``: some of these values are
-    expressions for the database.
+    ``operations`` made the claims.
+    ``outcome``: the first outcome; all outcomes have its type and, if they are moves, its state.
+    ``source``: the state that the rows leave.
+    ``to``: the name of the state that they enter, "" if they stay, or ``RELEASED`` or ``INTERRUPTED``.
+    ``moved``: the rows enter another state.
+    ``released``: the attempts have no result.
+    ``begun``: the attempts have begun, and count.
+    ``failed``: some have an error.
+    ``reported``: some have an error or a reason.
+    ``saves``: the fields that get values in some outcomes.
+    ``computed``: some of these values are expressions for the database.
     """
 
     ended: list[Ended]
@@ -322,7 +332,7 @@ class Operations(Rows):
         self.stopping = False
         self.transactions, self.leases, self.claims, self.records = parts_of(self)
         transactions, leases, claims, records = self.transactions, self.leases, self.claims, self.records
-        # Bound once, so that a call costs one lookup.
+        # The methods are bound once, so that a call costs one lookup.
         self.transaction = transactions.transaction
         self.reading = transactions.reading
         self.handler_transaction = transactions.handler_transaction

@@ -18,8 +18,8 @@ from stator.db.values import Params, Pk, Row
 # How many more rows are found than wanted.
 SPARE = 100
 
-# Where the driver's connection keeps for how many seconds its session waits for locks on rows and on tables, and what
-# these limits were before.
+# Attributes of the driver's connection: the seconds that its session waits for locks on rows and on tables, and the
+# limits that the session had before.
 WAITS, USUAL = "stator_waits", "stator_usual_waits"
 
 

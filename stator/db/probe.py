@@ -28,9 +28,12 @@ Open = tuple[Q, Q, Q]
 class Work:
     """The work of a model.
 
-    ``ready``: rows to claim. ``crashed``: rows that lost a lease. ``suspect``: rows to run alone. ``due``: rows to mark
-    ready. ``expired``: leases that ran out. ``next_due``: seconds until the next row comes due; None if that is more
-    than ``POLL_INTERVAL`` away.
+    ``ready``: rows to claim.
+    ``crashed``: rows that lost a lease.
+    ``suspect``: rows to run alone.
+    ``due``: rows to mark ready.
+    ``expired``: leases that ran out.
+    ``next_due``: seconds until the next row comes due; None if that is more than ``POLL_INTERVAL`` away.
     """
 
     ready: bool = False
@@ -50,7 +53,7 @@ def look(*group: Operations) -> dict[Operations, Work]:
     """Return the work of each model at this moment; all operations are of one database.
 
     The same statement shows whether pauses began or ended. If so, they are read and the question is repeated. Very many
-    models take several statements, as many columns each as one answer has room for.
+    models take several statements, each with as many columns as one answer has room for.
     """
     if len(group) > 1 and sum(map(_answers, group)) > MAX_ANSWERS:
         half = len(group) // 2
@@ -141,7 +144,7 @@ def _statement(
             parts.append(f"({sql})")
             params.extend(arguments)
     for function in ("COUNT", "SUM"):
-        # Not an aggregate for Django, so that it does not group.
+        # Django must not take the function for an aggregate, or it would group the rows.
         number = Func("pk", function=function, output_field=BigIntegerField())
         sql, arguments = Pause.objects.active().values(number=number).query.get_compiler(using=group[0].alias).as_sql()
         parts.append(f"({sql})")
@@ -158,6 +161,6 @@ def _any(operations: Operations, probe: list[QuerySet[Model]]) -> tuple[str, lis
 def _exists(operations: Operations, probe: QuerySet[Model]) -> tuple[str, tuple[object, ...]]:
     """Return an expression, and its parameters, for whether there is such a row."""
     query = probe.order_by().values("pk")[:1].query
-    # Not elided: for a graph without automatic states Django knows that some of these are empty.
+    # Empty parts are not elided: for a graph without automatic states Django knows that some parts are empty.
     statement, params = query.get_compiler(using=operations.alias, elide_empty=False).as_sql()
     return f"EXISTS ({statement})", params

@@ -63,7 +63,7 @@ NOT_PLACED = " AND (SELECT count(*) FROM placed) < (SELECT count(*) FROM v) AND 
 IN_TIME = " AND t.state_locked_until > statement_timestamp()"
 ALL_OR_NONE = " AND (SELECT count(*) FROM mine) = (SELECT count(*) FROM v)"
 
-# What the history has of the attempt, as the row has it until the outcome is written.
+# The columns of the attempt for the history, as they are until the outcome is written.
 OF_ATTEMPT = ["t.state_attempts AS attempts", "t.state_attempted AS attempted"]
 
 # The worker that made the claim: its id is the beginning of the token.
@@ -278,7 +278,7 @@ class PostgresqlRecords(records.Records):
         also = "".join(f"{each}, " for each in for_notes + _after(compiler, attempts))
         changes = _changes(batch.outcome)
         if noted and not batch.moved and not batch.released:
-            # Else the next claim would first have to mark the row ready, which takes several statements.
+            # Marked ready here: otherwise the next claim would have to do it first, which takes several statements.
             changes["state_ready"] = RawSQL("v.delay <= 0", [], output_field=BooleanField())
         where = Statement.of(" AND ", _of_program(only)) if only else ""
         return written(
@@ -371,7 +371,7 @@ class PostgresqlRecords(records.Records):
             return super().move_rows(rows, source, to, limit, reason=reason, changes=changes)
         tell = signals.transitioned.has_listeners(operations.model) or to.name in operations.awaited
         with operations.transaction():
-            # Under names that no field of the model has.
+            # The names are such as no field of the model has.
             also: dict[str, F | RawSQL] = {"stator_entered": F("state_changed"), "stator_place": compiler.place}
             statement = written(
                 MOVE, pick=self._pick(rows, limit, **also), table=compiler.table, pk=compiler.pk,
@@ -393,9 +393,10 @@ class PostgresqlRecords(records.Records):
 class _Shape(NamedTuple):
     """What the text of a recording statement depends on.
 
-    ``erred``: the history has the error of an attempt. ``attempts``: the model's records of attempts are written as
-    well. ``noted``: changes a program's records of claims; then each key is returned with the time. ``tell``: each key
-    is returned with the seconds in the state that was left, for a caller that writes the history.
+    ``erred``: the history has the error of an attempt.
+    ``attempts``: the model's records of attempts are written as well.
+    ``noted``: changes of a program's records of claims; with them, each key is returned with the time.
+    ``tell``: each key is returned with the seconds in the state that was left, for a caller that writes the history.
     """
 
     to: str

@@ -71,7 +71,7 @@ class Rows:
         self.lacking = ""
         # Only a worker's operations limit how long their statements wait.
         self.locks = Locks(self.label)
-        # As the latest poll found them; None before the first.
+        # The pauses that the latest poll found; None before the first poll.
         self.pauses: Pauses | None = None
 
     @property

@@ -8,7 +8,7 @@ from stator.db.retry import is_of_schema
 from stator.rows.columns import FRAMEWORK_COLUMNS
 from stator.schemas import current_schema, named
 
-# From the catalog: a statement on the table itself would wait while a migration locks it.
+# The query reads the catalog: a statement on the table itself would wait while a migration locks it.
 COLUMNS = """
 SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped
 """
@@ -50,7 +50,7 @@ def _columns_of(connection: BaseDatabaseWrapper, table: str) -> set[str]:
             cursor.execute(COLUMNS, [name])
             return {column for (column,) in cursor.fetchall()}
         try:
-            # Not by introspection, which does not find the columns of a table with a quoted name.
+            # Introspection would not find the columns of a table with a quoted name.
             cursor.execute(f"SELECT * FROM {name} LIMIT 0")  # noqa: S608 - a quoted name
         except DatabaseError as error:
             if is_of_schema(error):

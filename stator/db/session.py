@@ -166,8 +166,10 @@ WHO = "SELECT pg_backend_pid(), " + ", ".join(
 class Session:
     """One connection's session.
 
-    ``isolation``: the default level of its transactions. ``direct``: there is no pooler, which would report a process
-    number of its own and may give each transaction another session. ``prepares``: it may use prepared statements.
+    ``isolation``: the default level of its transactions.
+    ``direct``: there is no pooler, which would report a process number of its own and may give each transaction another
+    session.
+    ``prepares``: it may use prepared statements.
     ``usual``: its values of the settings that our statements change.
     """
 
@@ -208,7 +210,7 @@ class Session:
                 # The statement is correct, but perhaps was not prepared, so it gets another name the next time.
                 del self._texts[key]
             elif text.startswith("PREPARE"):
-                # Whatever the reason, send it unprepared from now on.
+                # Whatever the reason is, the statement is sent unprepared from now on.
                 self._texts[key] = statement
             elif is_of_a_plan(error):
                 self.prepares = False

@@ -54,13 +54,14 @@ class ProgramRecords:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a claim's statement is built of.
+    """The parts of a claim's statement.
 
-    ``pick``: narrows and orders the claimable rows; ``limit`` of them are claimed. ``until``: the end of the lease.
-    ``odd``: whether a row needs more than this statement; then none is claimed. ``flag``: a condition.
-    The claim also returns whether all rows meet it. ``among``: rows in the order of an index with an annotation
-    ``sought``, for a ``pick`` that may match few of them. Only the first rows of ``among`` are searched; if fewer than
-    ``limit`` of them match, none is claimed.
+    ``pick``: narrows and orders the claimable rows; ``limit`` of them are claimed.
+    ``until``: the end of the lease.
+    ``odd``: whether a row needs more than this statement; then none is claimed.
+    ``flag``: a condition; the claim also returns whether all rows meet it.
+    ``among``: rows in the order of an index with an annotation ``sought``, for a ``pick`` that may match few of them.
+    Only the first rows of ``among`` are searched; if fewer than ``limit`` of them match, none is claimed.
     """
 
     pick: Callable[[QuerySet[Model]], QuerySet[Model]]
@@ -92,7 +93,7 @@ def claim(
     statement = keep(
         operations, (compiler, "claim", sql.FIRST_ROWS, key), lambda: _claim(operations, compiler, shape())
     )
-    # After the compiling, which may take longer than a short lease.
+    # The time is taken after compiling, which may take longer than a short lease.
     since = time.monotonic()
     try:
         found = _send(operations, statement, sql.IN_ORDER, {**values, TOKEN: token})

@@ -3,8 +3,9 @@
 from functools import lru_cache
 
 # Sent ahead of a statement and in force for that statement only. Every statement here uses an index; for a small or
-# churned table the planner would rather read all of it, including dead rows. A step that it cannot avoid although it is
-# off counts as if it took ages, before version 18. A server with LLVM would then compile the whole statement each time.
+# churned table the planner would rather read all of it, including dead rows. If the planner cannot avoid a step that is
+# switched off, versions before 18 count its cost as huge. A server with LLVM would then compile the whole statement
+# each time.
 PLANNER = "SET LOCAL jit = off; SET LOCAL enable_seqscan = off; "
 
 # For EXISTS: a bitmap scan would read all matching rows first.
@@ -22,7 +23,7 @@ BY_LINE = BY_KEY + "SET LOCAL enable_sort = off; "
 IN_ORDER = BY_KEY + "SET LOCAL enable_sort = off; SET LOCAL enable_bitmapscan = off; "
 
 # For few of very many rows, found by a GIN index: without statistics the planner would scan all rows in their order. In
-# the transaction of a claim, it follows the one above.
+# the transaction of a claim, this setting follows the one above.
 BY_GIN = BY_KEY + "SET LOCAL enable_indexscan = off; SET LOCAL enable_sort = on; SET LOCAL enable_bitmapscan = on; "
 
 # How many rows, in the order of an index, are searched for the wanted ones before another index searches all. The

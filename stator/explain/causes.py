@@ -192,7 +192,7 @@ def stuck(one: Surveyed) -> Iterator[Problem]:
 
 def slow(one: Surveyed) -> Iterator[Problem]:
     """Find objects that have been due for long although a worker is alive."""
-    # Without a worker that is known to the framework, the model itself says who serves it.
+    # If the framework knows no worker of the model, the model itself says who serves it.
     free = [state for state in one.depths.automatic if state.name not in covered(one)]
     states = [state for state in free if (state.longest_wait or 0.0) > TOO_LONG]
     ready = sum(state.ready for state in states)

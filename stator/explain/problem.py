@@ -28,13 +28,19 @@ class AdminAction:
 class Problem:
     """One cause that keeps an object, or many, from moving, or that will; durations are in seconds.
 
-    ``code`` does not change. ``numbers``: the numbers in the sentence. ``remedy``: what to do, in words; empty if
-    nothing has to be done. The other fields are for problems of many objects. ``level``: ``error`` if something stands
-    still, ``warning`` if it may, ``ok`` if it is only worth a line; by default the level of its kind. ``where``: the
-    label of the model, or a worker. ``detail`` names objects or quotes messages: for users who may see all objects of
-    ``model``, a label in lower case. ``since``: how many seconds ago it began. ``covers``: the states whose objects
-    wait because of it, so that their waiting is no problem of its own. ``command``: the command that mends the problem
-    or shows more.
+    ``code`` does not change.
+    ``numbers``: the numbers in the sentence.
+    ``remedy``: what to do, in words; empty if nothing has to be done.
+
+    The other fields are for problems of many objects.
+
+    ``level``: ``error`` if something stands still, ``warning`` if it may, ``ok`` if it is only worth a line; by default
+    the level of its kind.
+    ``where``: the label of the model, or a worker.
+    ``detail`` names objects or quotes messages: for users who may see all objects of ``model``, a label in lower case.
+    ``since``: how many seconds ago it began.
+    ``covers``: the states whose objects wait because of it, so that their waiting is no problem of its own.
+    ``command``: the command that mends the problem or shows more.
     """
 
     code: str

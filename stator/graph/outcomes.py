@@ -112,7 +112,7 @@ def _waiting(
         left = state.timeout_value - age
         if left <= 0:
             return Moved(state.timeout_state, failure)
-        # Due at the timeout at the latest, so that it does not fire a whole interval late.
+        # The object is due at the timeout at the latest, so that the timeout does not fire a whole interval late.
         delay = min(delay, left)
     return Waiting(min(delay, MAX_SECONDS), failure, reason)
 

@@ -69,7 +69,7 @@ class Reader:
     def _members(self, errors: tuple[BaseException, ...]) -> Iterator[Any]:
         for error in errors[:MAX_MEMBERS]:
             yield self.read(error) if self._left > 0 else _alone(error, None)
-        # Counted, but not shown.
+        # Further members are counted, but not shown.
         yield from [None] * (len(errors) - MAX_MEMBERS)
 
     def _follows(self, error: BaseException | None) -> TypeGuard[BaseException]:

@@ -97,5 +97,5 @@ def _keys(rows: OperatorQuerySet, texts: Iterable[str]) -> Iterator[tuple[object
         try:
             yield to_python(text), text
         except ValidationError:
-            # From when the model had keys of another type.
+            # The report is from a time when the model had keys of another type.
             continue

@@ -174,7 +174,7 @@ def reaping(max_crashes: int, spared: Q | None = None) -> Changes:
         most = Q(spared, state_crashes__gte=max_crashes - 1)
         crashes = Case(When(most, then=Value(max_crashes - 1)), default=crashes)
     return {
-        # Before the count that it reads: MySQL assigns from left to right, and later expressions see the new values.
+        # Before the count that it reads: MySQL assigns from left to right, so later expressions see the new values.
         "state_ready": Case(When(goes_on, then=Value(True)), default=Value(False)),
         "state_crashes": crashes,
         "state_next_attempt": None,

@@ -23,17 +23,17 @@ M = TypeVar("M", bound=Model)
 class ModelOptions:
     """Options of a managed model.
 
-    ``history``: write one row per move, error and manual action. ``reconcile_on``: names of fields; when one of them
-    changes, the object is reconciled: attempted again, from the initial state if it was in a terminal one.
-    ``priority``: name of an integer field; ready rows with smaller numbers are claimed sooner. ``then``: an expression
-    of the row; rows with equal priorities are claimed in the order of its values, the smallest first. ``fair_by``: name
-    of a field whose values take turns. ``waits_for``: names of relations, each with the names of the states of the
-    related object that end the waiting.
-
+    ``history``: write one row per move, error and manual action.
+    ``reconcile_on``: names of fields; when one of them changes, the object is reconciled: attempted again, from the
+    initial state if it was in a terminal one.
+    ``priority``: name of an integer field; ready rows with smaller numbers are claimed sooner.
+    ``then``: an expression of the row; rows with equal priorities are claimed in the order of its values, the smallest
+    first.
+    ``fair_by``: name of a field whose values take turns.
+    ``waits_for``: names of relations, each with the names of the states of the related object that end the waiting.
     ``heartbeat``: name of a field with the seconds after which a worker renews the lease, if that is sooner than after
-    a third of the lease. A worker looks for leases to renew four times a second. ``hooks``: the options of
-    ``StatorMeta`` that are functions.
-
+    a third of the lease. A worker looks for leases to renew four times a second.
+    ``hooks``: the options of ``StatorMeta`` that are functions.
     ``delete_manager``: name of a manager. ``delete_after`` deletes only rows that it finds, and by its ``delete()``.
     """
 

@@ -27,7 +27,7 @@ WHERE_LENGTH = 2000
 # The lookup of a pause that names objects, and how many it may name: each claim compares them all.
 NAMED, MAX_OBJECTS = "pk__in", 40
 
-# Only the database would detect an invalid pattern: at every claim, in every worker.
+# Only the database would detect an invalid pattern, and it would do so at every claim in every worker.
 REFUSED_LOOKUPS = ("regex", "iregex")
 
 # Errors of Django for lookups that it cannot compile to SQL, such as a range of one number.

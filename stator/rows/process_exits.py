@@ -9,7 +9,7 @@ from django.db.models import BooleanField, ExpressionWrapper, F, Q
 
 from stator.rows.workers import MAX_WORKERS, Worker
 
-# By host and process.
+# How processes ended, by host and process.
 Exits = dict[tuple[str, int], str]
 
 

@@ -24,7 +24,7 @@ def retry_spread(
     """
     states = [state.name for state in graph_of(rows.model).automatic_states]
     free = rows.filter(state_claim=None, state__in=states)
-    # Counted separately: claimed rows keep their place, or the following rows would come too soon.
+    # Rows and places are counted separately: claimed rows keep their place, or the next rows would come due too soon.
     count = place = 0
     for page in pages:
         for start in range(0, len(page), AT_ONCE):

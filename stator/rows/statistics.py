@@ -72,7 +72,7 @@ class Stats(models.Model):
         ]
         indexes = [
             models.Index(fields=["hour"], name="stator_stats_hour"),
-            # For MERGE STATISTICS: rows of past hours; nearly always empty except for the current hour.
+            # Index for MERGE STATISTICS: rows of past hours; nearly always empty except for the current hour.
             models.Index(fields=["hour"], condition=Q(shard__lt=MERGED), name="stator_stats_unmerged"),
         ]
 

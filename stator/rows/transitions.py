@@ -87,7 +87,7 @@ def move_rows(
             _check_left(owner, before)
         own = also if also and queryset.model._meta.concrete_model is owner else {}
         if also and not own:
-            # Through the queryset's model: under multi-table inheritance a column may be in the child's table.
+            # The queryset's own model is used: under multi-table inheritance a column may be in the child's table.
             QuerySet(queryset.model, using=using).filter(pk__in=[row.pk for row in before]).update(**also)
         moved = rows.update(**columns.entering(target), **own)
         _keep_history(owner, using, before, target, actor, reason)

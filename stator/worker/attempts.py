@@ -83,7 +83,7 @@ def grouped(claims: list[Claim]) -> Iterator[list[Claim]]:
 
 def calls_of(settings: Settings) -> Calls:
     """Return the functions that call handlers in a worker with these settings."""
-    # By name, because it needs a package that a project may not have.
+    # Imported by name, because it needs a package that a project may not have.
     return import_module("stator.worker.tracing").traced() if settings.TRACING else PLAIN
 
 

@@ -46,7 +46,7 @@ def own_connections(*, watch: bool = True) -> None:
         options = connection.settings_dict.get("OPTIONS") or {}
         if options.get("pool"):
             without = {name: value for name, value in options.items() if name != "pool"}
-            # Not in place: the threads of a website have the same dictionary.
+            # The dictionary is copied, because the threads of a website share it.
             connection.settings_dict = {**connection.settings_dict, "OPTIONS": without}
         if watch:
             watch_session(connection)
@@ -63,7 +63,7 @@ def check_connections() -> None:
     connection: Any
     for connection in connections.all(initialized_only=True):
         if connection.connection is not None and not connection.in_atomic_block:
-            # Whatever CONN_HEALTH_CHECKS says, which is meant for a check in each request.
+            # CONN_HEALTH_CHECKS is ignored here: it is meant for a check in each request.
             connection.health_check_enabled, connection.health_check_done = True, False
 
 

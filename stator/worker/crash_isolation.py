@@ -94,12 +94,13 @@ class InProcessIsolation:
 
 
 class ProcessIsolation(InProcessIsolation):
-    """Attempts in a process of their own, beside which this one goes on. Lives on the event loop.
+    """Attempts in processes of their own, while this process goes on. Lives on the event loop.
 
-    ``ended`` gets claims with an outcome to record. The process of an attempt records its outcome itself; ``told`` then
-    gets the claim and the answer of the process. If the process dies there is no answer: the lease runs out and counts
-    as any other crash. Until then this process renews the lease. If this process dies, the attempt's process releases
-    the row. ``options`` are passed to the process. ``wake`` is called when a process is ready, so that there is room.
+    ``ended`` gets claims with an outcome to record. The process of an attempt records its outcome itself; ``on_answer``
+    then gets the claim and the answer of the process. If the process dies there is no answer: the lease runs out and
+    counts as any other crash. Until then this process renews the lease. If this process dies, the attempt's process
+    releases the row. ``options`` are passed to the process. ``wake`` is called when a process is ready, so that there
+    is room.
     """
 
     def __init__(
@@ -233,7 +234,7 @@ class ProcessIsolation(InProcessIsolation):
 
     async def _carry_out(self, claim: Claim, waiting: IsolatedProcess | None) -> None:
         key = id(claim)
-        # None waits if it was retired while the object was claimed.
+        # The waiting process may have been retired while the object was claimed.
         process = waiting or await self._start_process()
         if process is None or not claim.may_begin:
             if process:
@@ -277,7 +278,7 @@ class ProcessIsolation(InProcessIsolation):
 
     def _give_up(self, claim: Claim, outcome: Outcome) -> None:
         if process := self._processes.get(id(claim)):
-            # Before the outcome is recorded, because other workers may take the row from then on.
+            # The process is killed before the outcome is recorded: from then on, other workers may take the row.
             process.kill()
         self._end(claim, outcome)
 

@@ -94,7 +94,7 @@ async def attempt_async(claims: list[Claim], calls: Calls | None = None) -> Atte
         try:
             return Attempted(await calls.awaited(claims))
         except GeneratorExit:
-            # Whoever closes this call throws it in: nothing can be awaited any more.
+            # The call is being closed, which throws this error into it: nothing can be awaited any more.
             raise
         except BaseException:  # noqa: BLE001 - as above
             singly = [[claim] for claim in claims]
@@ -153,7 +153,7 @@ def _blamed(claims: list[Claim], error: BaseException) -> BaseException | Outcom
     try:
         return UNFIT if is_of_schema(error) and lack_of(operations.model, operations.alias) else error
     except (DatabaseError, InterfaceError):
-        # For instance in a transaction that the handler broke and left open.
+        # The table cannot be read, for instance in a transaction that the handler broke and left open.
         return error
 
 
@@ -174,7 +174,7 @@ def spread(claims: list[Claim], result: object) -> list[object]:
     """Return the handler's result for each object."""
     if not isinstance(result, dict) or not claims[0].state.batch:
         return [result] * len(claims)
-    # By the claim's key: a deleted object has no key any more, and an instance without a key cannot be hashed.
+    # The keys are the claims': a deleted object has no key any more, and an instance without a key cannot be hashed.
     own = {id(claim.instance): claim.pk for claim in claims}
     model = claims[0].operations.model._meta.concrete_model
     results = [(own.get(id(each), _key_of(model, each)), answer) for each, answer in result.items()]
@@ -299,7 +299,7 @@ def outcomes_of(claims: list[Claim], results: Sequence[object]) -> list[Ended]:
 
 
 def _outcome(claim: Claim, result: Any) -> Outcome:
-    # The common results need none of these questions.
+    # The common results skip these checks.
     if result is not None and type(result) is not State:
         if isinstance(result, asyncio.CancelledError) and claim.cancelled_for is not None:
             return timed_out(claim) if claim.cancelled_for == "max_runtime" else claim.unfinished(STOPPED)

@@ -68,7 +68,7 @@ class HandlerThreads(Generic[Item, Result]):
     def take_back(self) -> list[Item]:
         """Return the claims that no thread has begun, which will not run."""
         claims = []
-        # Without a check for emptiness: a thread may take the last item in between, and get() would wait forever.
+        # A check for emptiness would not do: a thread may take the last item in between, and get() would wait forever.
         with suppress(Empty):
             while True:
                 claims.append(self._queue.get_nowait())

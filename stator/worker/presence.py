@@ -79,9 +79,9 @@ class Presence:
                     rows = Worker.objects.using(place.alias)
                     changed = {} if self._written.get(place) == published else {"published": published}
                     if not rows.filter(pk=self._id).update(models=labels, **changed, **moments, **self._figures()):
-                        # The first time, or the row was pruned while the process was cut off.
+                        # The row is not there yet, or was pruned while the process was cut off.
                         rows.bulk_create([self._row(place.alias, labels, published)], ignore_conflicts=True)
-                # After the commit: what was rolled back is written again.
+                # Noted after the commit, so that the text is written again after a rollback.
                 self._written[place] = published
         outages.raise_first()
 

@@ -180,7 +180,7 @@ class Recorder:
         try:
             written: Written = await self._run(record, operations, batch, again=unwritten.again)
         except Exception as error:
-            # It may be committed and only the answer lost.
+            # The batch may be committed and only the answer lost.
             unwritten.again = True
             if is_lock_timeout(error):
                 raise

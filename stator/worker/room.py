@@ -44,11 +44,12 @@ class CallThreads(Protocol):
 class Room:
     """The places of one process: ``CONCURRENCY`` in all; handler threads take up to ``THREADS`` of them.
 
-    ``placed``: attempts on the loop that run or have a place. ``threaded``: attempts in handler threads or waiting for
-    one; ``ahead_of_threads``: how many of them were claimed ahead. ``thread_freed``: when one last ended, or the first
-    one arrived. ``stuck``: threads held by an attempt that was given up, by its first claim. ``call_threads``: by
-    model, the threads that asynchronous handlers need. ``calling``: the attempts that hold such a thread or wait for
-    one.
+    ``placed``: attempts on the loop that run or have a place.
+    ``threaded``: attempts in handler threads or waiting for one; ``ahead_of_threads`` of them were claimed ahead.
+    ``thread_freed``: when an attempt in a thread last ended, or the first one arrived.
+    ``stuck``: threads held by an attempt that was given up, by its first claim.
+    ``call_threads``: by model, the threads that asynchronous handlers need.
+    ``calling``: the attempts that hold such a thread or wait for one.
 
     If a model's attempts are short, more are claimed than there are places: a claim for each handful would cost more
     than the attempts. They displace nothing else: other attempts are claimed as if the waiting ones were not there.

@@ -145,7 +145,7 @@ class Scheduler:
             await self._do_owed(place, outages)
         if any(lane.wanted for lane in self._lanes):
             wake()
-        # After the poll: reaping must not wait for a pass, however long that takes.
+        # The pass follows the poll, because reaping must not wait for a pass, however long that takes.
         if places := [place for place in self._by_place if place.alias not in outages and self._wants_pass(place)]:
             await self.perform_pass(places, outages)
         outages.raise_first()

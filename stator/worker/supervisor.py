@@ -24,8 +24,8 @@ MIN_PAUSE, MAX_PAUSE = 0.2, 30.0
 # Seconds after which a worker that dies does not count as failing to start.
 SETTLED = 10.0
 
-# By how many of 1,000 points Linux is more likely to kill a worker than its supervisor when memory runs out (man 5
-# proc_pid_oom_score_adj). A process may always raise its own score.
+# Points that a worker's score exceeds its supervisor's by, so that Linux kills the worker first when memory runs out
+# (man 5 proc_pid_oom_score_adj); the second number is the highest score. A process may always raise its own score.
 OOM_SCORE = Path("/proc/self/oom_score_adj")
 MORE_EXPENDABLE, MAX_EXPENDABLE = 100, 1000
 
@@ -55,7 +55,7 @@ class Supervisor:
         self._children: dict[int, tuple[int, float]] = {}
         self._starts: dict[int, float] = {}
         self._failures: dict[int, int] = {}
-        # By the number of a process: the process before it, and its exit code.
+        # By the number of a process: the process that it replaced, and that process's exit code.
         self._before: dict[int, tuple[int, int]] = {}
         self._pid = os.getpid()
         self._signals = 0

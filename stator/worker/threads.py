@@ -209,7 +209,7 @@ async def database_thread_for_handlers() -> AsyncIterator[None]:
         await asyncio.wait([closing], timeout=CLOSING_TIME)
         if closing.done():
             await context.__aexit__(None, None, None)
-        # Else a handler's call does not end, and waiting for its thread would take as long.
+        # If the call is not done, a handler's call does not end, and waiting for its thread would take as long.
         executor.end()
 
 

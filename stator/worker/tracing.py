@@ -48,7 +48,7 @@ def flush() -> None:
     """Export ended spans if the provider can; the process may end without another chance."""
     force: Callable[[], object] | None = getattr(trace.get_tracer_provider(), "force_flush", None)
     if force is not None:
-        # In a thread, because a provider may ignore a timeout and try for long to reach a collector that is away.
+        # A thread does it, because a provider may ignore a timeout and try for long to reach a missing collector.
         thread = threading.Thread(target=_flush, args=(force,), name="stator-flush", daemon=True)
         thread.start()
         thread.join(FLUSH_TIME)
@@ -69,7 +69,7 @@ class Tracer:
 
     def __init__(self) -> None:
         self._tracer = trace.get_tracer("stator", __version__)
-        # By the id() of the first claim of the call; the code that removes a span ends it.
+        # Open spans by the id() of the first claim of the call; the code that removes a span ends it.
         self._open: dict[int, tuple[Span, list[Claim]]] = {}
         self._complained: set[type[Exception]] = set()
 

@@ -51,12 +51,18 @@ MENDED_EVERY = 5.0
 class Worker:
     """One worker process: claims rows of the given models, attempts them and records the outcomes.
 
-    ``schemas``: the models by schema of PostgreSQL, if it works in schemas. ``run_for``: seconds after which it
-    stops; 0 for never. ``until_idle``: stop once nothing is ready or running. ``watch``: end the process when the
-    loop freezes. ``announce``: log its start, the models it serves, and its end. ``heed_signals=False``: leave
-    signals to the program that runs it. ``requests``: see ``StopRequests``. ``isolate``: options of the processes
-    for objects that lost many leases. Without them, such an object waits until nothing else runs here. ``name``: by
-    default the host and the process. The worker runs in the thread that calls :meth:`run`.
+    The worker runs in the thread that calls :meth:`run`.
+
+    ``schemas``: the models by schema of PostgreSQL, if it works in schemas.
+    ``run_for``: seconds after which it stops; 0 for never.
+    ``until_idle``: stop once nothing is ready or running.
+    ``watch``: end the process when the loop freezes.
+    ``announce``: log its start, the models it serves, and its end.
+    ``heed_signals=False``: leave signals to the program that runs it.
+    ``requests``: see ``StopRequests``.
+    ``isolate``: options of the processes for objects that lost many leases. Without them, such an object waits until
+    nothing else runs here.
+    ``name``: by default the host and the process.
     """
 
     # Seconds from the start to the end of the first poll.
@@ -157,7 +163,7 @@ class Worker:
         if self._announce:
             log_start(self)
         self._build()
-        # Before anybody can see the worker and signal it.
+        # The signals are handled before anybody can see the worker and signal it.
         heeding = stop_on_signals(self._loop, self.stop, self._requests)
         with heeding if self._heed_signals else nullcontext():
             self._start_threads()
@@ -347,9 +353,9 @@ class Worker:
         self.attempts.release_all()
         least = time.monotonic() + 1
         records = loops[1]
-        # Even when forced: a row that is not released stays locked until its lease ends.
+        # Wait even when forced: a row that is not released stays locked until its lease ends.
         await self._until(lambda: not self.recorder.held or records.done(), max(deadline, least), even_forced=least)
-        # While the loops run, because they keep the watchdog quiet.
+        # Wait for this while the loops run, because they keep the watchdog quiet.
         await closing
         for loop in loops:
             loop.cancel()

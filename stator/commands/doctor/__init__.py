@@ -20,7 +20,7 @@ HELP = (
 )
 FAILED = 1
 
-# What the output calls the levels.
+# The names of the levels in the output.
 LEVELS = {OK: "ok", WARNING: "warn", ERROR: "fail"}
 
 Look = Callable[[str, list[type[StatorModel]]], Problem | list[Problem]]

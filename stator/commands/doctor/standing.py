@@ -11,7 +11,7 @@ from stator.models import StatorModel
 from stator.overview.survey import survey
 from stator.rows.workers import WORKER_ALIVE
 
-# What the checks say that find no problem.
+# The texts of checks that find no problem.
 WELL = {
     "states": "all states of rows are known",
     "served": "live workers serve all objects that are next",

@@ -206,7 +206,7 @@ class Command(BaseCommand):
 
     def _work(self, runner: StatorRunner, number: int = 0) -> int:
         try:
-            # As it is now: a later look may find another one, or no database.
+            # The result is kept, because a later check may find other schemas, or no database.
             runner.served = check_database(runner.models, runner.database, runner.chosen_schemas)
             return self._serve(runner, number)
         except Unusable as error:
@@ -234,7 +234,7 @@ class Command(BaseCommand):
         if summary.forced:
             return FORCED
         if runner.settings().TRACING:
-            # By name, as in the worker. Processes under a supervisor end without running exit handlers.
+            # Imported by name, as in the worker. Processes under a supervisor end without running exit handlers.
             import_module("stator.worker.tracing").flush()
         if summary.unfinished and self._from_shell and not runner.requests:
             # The interpreter would wait for the thread of a handler that does not end.

@@ -70,7 +70,7 @@ async def serve(requests: TextIO, answers: TextIO, database: str | None, schemas
         watchdog.stop()
         thread.stop(2.0)
         if load_settings().TRACING:
-            # By name, because it needs a package that a project may not have.
+            # Imported by name, because it needs a package that a project may not have.
             import_module("stator.worker.tracing").flush()
 
 
