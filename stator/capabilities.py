@@ -34,7 +34,7 @@ class Capabilities:
     has_gin: bool = False
     # JSON's true and false are equal to the texts "true" and "false" when values in JSON are compared.
     takes_booleans_for_texts: bool = False
-    # Values in JSON are compared as texts; ``JSON_CONTAINS`` tells types apart.
+    # Values in JSON are compared as texts; ``JSON_CONTAINS`` distinguishes types.
     compares_json_as_text: bool = False
     # Arrays, which pass many keys as one parameter.
     has_arrays: bool = False

@@ -111,7 +111,7 @@ def claim_at_once(
     """Claim rows and insert their records in one statement; return the claims, in no order, and the ``flag``.
 
     If it returns no claims, call :func:`claim`: the database cannot do this, nothing is ready, or the case is unusual.
-    The statement is compiled once for each ``key``. ``shape``: returns what it is built of, see
+    The statement is compiled once for each ``key``. ``shape``: returns the parts of the statement, see
     :class:`~stator.db.single_statement.Shape`. ``values``: the values of its parameters.
     """
     operations = _cached_operations(model, using, worker)

@@ -170,7 +170,7 @@ class Settings(CheckedSettings):
 load_settings = Settings.load
 read_settings = Settings.read
 
-# At most one pair: a copy of the Django settings, and what was made of them.
+# At most one pair: a copy of the Django settings, and the settings that were made of it.
 _latest: list[tuple[object, Settings]] = []
 
 

@@ -2,10 +2,10 @@
 
 import asyncio
 
-# What project code may raise when it fails. Without KeyboardInterrupt, which may come from a person.
+# The errors that project code may raise when it fails; not KeyboardInterrupt, which may come from a person.
 PROJECT_ERRORS = (Exception, asyncio.CancelledError, GeneratorExit, SystemExit)
 
-# A future refuses the first, takes the second for its own cancellation, and by the third closes whoever awaits it.
+# A future refuses the first, takes the second for its own cancellation, and with the third closes its awaiting code.
 UNFIT_FOR_FUTURES = (StopIteration, asyncio.CancelledError, GeneratorExit)
 
 

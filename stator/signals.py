@@ -60,7 +60,7 @@ def send_contained(signal: Signal, sender: object, **values: Any) -> list[tuple[
 def announce(model: type[Model], using: str, *, wakes: bool = True) -> None:
     """Send ``became_ready`` once the current transaction commits; errors of receivers are logged.
 
-    ``wakes``: whether workers may take the objects. If not, only receivers in this process are told.
+    ``wakes``: whether workers may take the objects. If not, only receivers in this process are called.
     With autocommit off and no ``atomic`` block, the commit cannot be noticed: workers find the objects by polling.
     """
     connection = transaction.get_connection(using)

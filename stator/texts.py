@@ -17,7 +17,7 @@ _CONTROL = re.compile(f"[\x00-\x1f\x7f-\x9f{_REORDERING}{_INVISIBLE}{_MARKS}\ud8
 # Line breaks are not among them, as a page may have them; nor are the marks that some of Django's translations contain.
 CONTROL_OF_PAGES = f"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f{_REORDERING}{_INVISIBLE}]"
 
-# A NUL in JSON: an odd number of backslashes before "u0000". Of an even number, each backslash is text, and escaped.
+# A NUL in JSON: an odd number of backslashes before "u0000". If the number is even, each backslash is escaped text.
 _NUL_IN_JSON = re.compile(r"(?<!\\)(?:\\\\)*+\\u0000")
 
 # Suffixes of names of credentials, in any case, with hyphens or underscores; each contains one of the hints.

@@ -12,7 +12,7 @@ from stator.models import StatorModel
 
 
 def shown_problem(problem: Problem, known: dict[str, type[StatorModel]], pages: Pages) -> dict[str, object]:
-    """Return a problem as the template has it; its detail, which names objects, only for users who may see all of them.
+    """Return a problem as the template has it; only users who may see all objects get its detail, which names some.
 
     ``retry``: the fingerprint of errors that may be retried at a rate.
     """

@@ -58,7 +58,7 @@ def lease(row: StatorModel) -> str:
 
 
 def why(row: StatorModel) -> str:
-    """Return in a few words why the row stands where it is, from the row alone; its page has all reasons."""
+    """Return in a few words why the row does not move, from the row alone; its page has all reasons."""
     match standing(row):
         case "unknown":
             return "unknown state"

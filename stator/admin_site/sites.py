@@ -37,7 +37,7 @@ class _Problems:
         self._busy = threading.Lock()
 
     def count(self) -> int:
-        """Return the number as it was at most ``FRESH`` seconds ago; the former one while another thread counts."""
+        """Return the number as it was at most ``FRESH`` seconds ago; an older one while another thread counts."""
         if time.monotonic() >= self._until and self._busy.acquire(blocking=False):
             try:
                 self._counted = len(problems(surveys(managed(StatorModel.subclasses))))

@@ -28,7 +28,7 @@ class Troubled:
 
 
 def lines_of(problem: Problem) -> list[str]:
-    """Return a problem as lines of a terminal: what is wrong, then the command that mends it."""
+    """Return a problem as lines for a terminal: what is wrong, then the command that fixes it."""
     remedy = [f"      -> {problem.command or problem.remedy}"] if problem.command or problem.remedy else []
     return [escape(line) for line in (f"{problem.level:7}  {problem.where}: {problem.text}", *remedy)]
 

@@ -79,7 +79,7 @@ def time_out(operations: Operations, limit: int, move: Callable[..., Moves] | No
 
 
 def rename(operations: Operations, limit: int, move: Callable[..., Moves] | None = None) -> Moves:
-    """Give rows that have the former name of a state its new name, as ``RenameState`` does. ``move``: as above."""
+    """Give rows that have the former name of a state its new name, as ``RenameState`` does. ``move``: see above."""
     parts = []
     for former, state in operations.graph.renames.items():
         # One statement for ready rows and one for resting rows, because they are in different indexes.

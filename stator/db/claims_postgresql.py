@@ -117,7 +117,7 @@ def filtered(
     further: Statement | str = "",
     answer: str = "",
 ) -> Statement:
-    """Return the statement FILTERED; ``answer`` are further columns of what it returns."""
+    """Return the statement FILTERED; ``answer``: further columns that it returns."""
     return written(
         FILTERED, picked=picked, table=compiler.table, pk=compiler.pk, key=compiler.quote("pk"),
         set=compiler.assigned(changes), returning=compiler.columns, only=only, numbers=numbers, further=further,

@@ -86,7 +86,7 @@ def complete(model: type[Model], alias: str) -> list[str]:
     table = model._meta.db_table
     columns, indexes = (_names(connection, statement, [table]) for statement in (PRESENT, INDEXED))
     if not {field.column for field in model._meta.local_concrete_fields} <= columns:
-        # A migration further back, or a table of somebody else.
+        # The table is at an earlier migration, or belongs to another program.
         return []
     ours = _names(connection, OURS, [table])
     superseded = _superseded(model, connection, ours) & indexes

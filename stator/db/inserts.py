@@ -1,6 +1,6 @@
 """Inserts of programs in one statement, for databases that read rows from JSON.
 
-The statement inserts nothing if its condition is not met, and the caller then does the same with several statements.
+The statement inserts nothing if its condition is not met; the caller then inserts the rows with several statements.
 """
 
 import json

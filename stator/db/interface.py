@@ -1,4 +1,4 @@
-"""The database interface of a model: what it is given, what it returns, and its parts.
+"""The database interface of a model: its arguments, its results, and its parts.
 
 ``Operations`` are composed of four parts. Each part is a class that is correct on every database; a vendor overrides
 the parts that it can improve. ``Rows`` has what all databases have in common.
@@ -98,7 +98,7 @@ class Claim(HeldClaim):
         return f"<Claim {self.operations.label} {self.pk} in {self.state.name}, attempt {self.attempt}>"
 
     def free(self) -> None:
-        """Forget the instance, which refers to the claim; else only the garbage collector would free them."""
+        """Forget the instance, which refers to the claim; otherwise only the garbage collector would free both."""
         self.instance = None
 
     @property

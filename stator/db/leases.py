@@ -25,7 +25,7 @@ class Leases:
         self._operations = operations
 
     def holds(self, claim: Claim) -> bool:
-        """Return whether a claim stands and its lease has not run out."""
+        """Return whether a claim is valid and its lease has not run out."""
         return self._fenced(claim).filter(state_locked_until__gt=Now()).exists()
 
     def extend(self, claim: Claim, seconds: float) -> bool:
@@ -38,7 +38,7 @@ class Leases:
         return self._operations.rows.filter(pk=claim.pk, state_claim=claim.token, state=claim.state.name)
 
     def renew(self, claims: list[Claim], *, wait: float | None = None) -> set[int]:
-        """Extend the leases of claims that stand; return the ``id()`` of claims that have ended.
+        """Extend the leases of valid claims; return the ``id()`` of claims that have ended.
 
         ``wait``: seconds that it waits for a lock, if fewer than usual.
         """

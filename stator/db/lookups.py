@@ -16,8 +16,10 @@ from stator.statements import Statement, StatementCache, selecting
 class Part:
     """The columns that one queryset selects.
 
-    ``fields``: their number, which come first. ``annotated``: the position of each annotation. ``converters``: by
-    position, the expression and the converters of its values. ``pk``: the position of the key.
+    ``fields``: the number of fields, which come first.
+    ``annotated``: the position of each annotation.
+    ``converters``: by position, the expression and the converters of its values.
+    ``pk``: the position of the key.
     """
 
     model: type[Model]

@@ -44,11 +44,12 @@ ROUNDS = 10
 class Turn:
     """State kept between claims in the same states: their number, and where the last one ended.
 
-    ``by_age``: whether the claim takes the rows that have waited longest. ``last``: its last value, if values take
-    turns. ``place``: its place in a line by age. Claimed rows leave the index, but their entries stay while anybody has
-    an older snapshot open. A claim from the head of the line would walk over them again. So a claim that found as many
-    rows as it wanted tells the next one where to begin: behind the time and key of its last row. Rows that arrive
-    before that place wait for the next claim from the head.
+    ``by_age``: whether the claim takes the rows that have waited longest.
+    ``last``: its last value, if values take turns.
+    ``place``: its place in a line by age. Claimed rows leave the index, but their entries stay while any older snapshot
+    is open. A claim from the head of the line would walk over these entries again. So if a claim found as many rows as
+    it wanted, the next claim begins behind the time and key of its last row. Rows that arrive before that place wait
+    for the next claim from the head.
     """
 
     __slots__ = ("by_age", "claims", "head_took", "last", "place", "took", "wait_until")

@@ -18,7 +18,7 @@ from stator.db.session import hurried, read_committed, send, session_of, set_lim
 from stator.db.values import Params, Pk, Row
 from stator.statements import Statement, selecting, written
 
-# Locks rows whose claims stand until the commit. Unlike all other statements, it waits for rows that are locked.
+# Locks rows with valid claims until the commit. Unlike all other statements, it waits for rows that are locked.
 LOCK_CLAIMED = """
 SELECT t.{pk} FROM unnest(%(keys)s::{pk_type}[], %(claims)s::uuid[]) AS v(pk, claim) JOIN {table} t ON t.{pk} = v.pk
 WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = %(state)s ORDER BY v.pk FOR NO KEY UPDATE OF t
@@ -143,7 +143,7 @@ class PostgresqlTransactions(transactions.Transactions):
         return {to_python(pk) for (pk,) in found}
 
     def pick(self, rows: QuerySet[Model], limit: int, **also: F | RawSQL) -> Statement:
-        """Return a query that locks rows and gives their keys and what is wanted ``also``."""
+        """Return a query that locks rows and returns their keys and the columns ``also``."""
         return selecting(rows.select_for_update(**self._lock_options(skip_locked=True)).values("pk", **also)[:limit])
 
 

@@ -52,8 +52,8 @@ class Work:
 def look(*group: Operations) -> dict[Operations, Work]:
     """Return the work of each model at this moment; all operations are of one database.
 
-    The same statement shows whether pauses began or ended. If so, they are read and the question is repeated. Very many
-    models take several statements, each with as many columns as one answer has room for.
+    The statement also shows whether pauses began or ended. If so, they are read and the statement is repeated. Very
+    many models take several statements, each with as many columns as one answer has room for.
     """
     if len(group) > 1 and sum(map(_answers, group)) > MAX_ANSWERS:
         half = len(group) // 2

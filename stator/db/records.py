@@ -33,7 +33,7 @@ class Records:
         self._operations = operations
 
     def record(self, ended: list[Ended], *, again: bool = False, last: bool = False) -> Written:
-        """Record outcomes whose claims stand, with reports and statistics, in one transaction for each kind.
+        """Record outcomes of valid claims, with reports and statistics, in one transaction for each kind.
 
         ``again``: an earlier try got no answer, so outcomes that are found written count as accepted. ``last``: the
         transaction has nothing else to do, so the last statement may commit it.

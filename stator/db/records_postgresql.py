@@ -175,7 +175,7 @@ class PostgresqlRecords(records.Records):
         return reports or tells or self._writes_other_rows(batch) or any(map(_place, batch.claims))
 
     def _write(self, batch: Batch, *, last: bool = False) -> dict[Pk, float | None]:
-        """Write outcomes of one kind and their statistics (RECORD); a row only while its own claim stands."""
+        """Write outcomes of one kind and their statistics (RECORD); a row is written only while its claim is valid."""
         found = self._send(batch, last=last and not self._writes_more(batch))
         if found and len(found[0]) > 1:
             return dict(zip(self._compiler.keys_of(found), (stay for _, stay in found), strict=True))

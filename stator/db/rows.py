@@ -140,7 +140,7 @@ class Rows:
             return others
         held = (self.pauses or Pauses()).held(self.model, self.graph.automatic_states)
         found = self.hooks.claimable(self.worker_id, held)
-        # The same object each time, as far as the model returns that: a statement may be kept for it.
+        # If the model returns the same object each time, so does this method: a statement may be kept for the object.
         return found & others if others else found
 
     def waiting(self, *states: str) -> QuerySet[Model]:

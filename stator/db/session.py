@@ -1,4 +1,4 @@
-"""Sessions with PostgreSQL: how our statements and transactions are sent, settings, and what is prepared."""
+"""Sessions with PostgreSQL: sending of our statements and transactions, settings, and prepared statements."""
 
 import os
 import re

@@ -1,7 +1,7 @@
 """Claims, leases and ends of programs in one statement each, with a row of the program's own records.
 
-For databases where a WITH can write. Such a statement does the usual case only: it does nothing at all where anything
-is out of the ordinary, and the caller then does the same with several statements.
+For databases where a WITH can write. Such a statement handles the usual case only. In any other case it does nothing,
+and the caller sends several statements instead.
 """
 
 import time

@@ -85,7 +85,7 @@ class Transactions:
         return options
 
     def lock_claimed(self, claims: list[Claim]) -> list[Claim]:
-        """Lock rows until the end of the transaction; return the claims that stand."""
+        """Lock rows until the end of the transaction; return the claims that are valid."""
         tokens = {claim.pk: claim.token for claim in claims}
         options = self._lock_options()
         rows = self._operations.rows.filter(pk__in=list(tokens), state=claims[0].state.name).order_by("pk")

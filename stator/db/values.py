@@ -16,7 +16,7 @@ Params: TypeAlias = Sequence[Any]
 
 
 class Instance(Protocol):
-    """An object of a managed model, as far as claims look at it."""
+    """An object of a managed model: the attributes that claims use."""
 
     pk: Any
     state: str

@@ -1,7 +1,7 @@
 """Problems: what is wrong with one object or with many. The story begins in ``kinds``, the table of all kinds.
 
 ``facts`` are about one object and ``many`` about the rows of a queryset; ``sentences`` are the texts of one object's
-reasons. ``survey`` has what is known of all models of a database, and ``causes`` finds the problems in it.
+reasons. ``survey`` has the facts about all models of a database, and ``causes`` finds the problems in it.
 :func:`explain` and :func:`explain_counts` answer for objects; the overview, ``doctor``, ``status`` and metrics show
 ``problems_in`` a survey.
 """

@@ -72,7 +72,7 @@ class Facts:
 
     @property
     def renamed(self) -> bool:
-        """Whether its state is the former name of another, so that workers of this code move it."""
+        """Whether its state is the former name of another state, so that workers of this code move it."""
         return self.name in graph_of(self.model).renames
 
     @property

@@ -26,7 +26,7 @@ class AdminAction:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One cause that keeps an object, or many, from moving, or that will; durations are in seconds.
+    """One cause that keeps an object, or many, from moving, or that will do so; durations are in seconds.
 
     ``code`` does not change.
     ``numbers``: the numbers in the sentence.
@@ -34,13 +34,13 @@ class Problem:
 
     The other fields are for problems of many objects.
 
-    ``level``: ``error`` if something stands still, ``warning`` if it may, ``ok`` if it is only worth a line; by default
-    the level of its kind.
+    ``level``: ``error`` if objects do not move, ``warning`` if that may happen, ``ok`` if it is only worth a line; by
+    default the level of its kind.
     ``where``: the label of the model, or a worker.
     ``detail`` names objects or quotes messages: for users who may see all objects of ``model``, a label in lower case.
     ``since``: how many seconds ago it began.
     ``covers``: the states whose objects wait because of it, so that their waiting is no problem of its own.
-    ``command``: the command that mends the problem or shows more.
+    ``command``: the command that fixes the problem or shows more.
     """
 
     code: str

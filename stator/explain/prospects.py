@@ -1,4 +1,4 @@
-"""Prospects: what keeps objects that are due from their attempt, by the same reasons as ``explain``."""
+"""Prospects: why due objects are not attempted, by the reasons of ``explain``."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from stator.explain.reasons import explain_counts
 from stator.explain.sentences import counted
 from stator.rows.meta import owner_of, written_to
 
-# Objects that are looked at; a message needs no more.
+# How many objects are checked; a message needs no more.
 LOOKED_AT = 1000
 
 
@@ -19,7 +19,7 @@ def looked_at(rows: QuerySet[Any]) -> list[object]:
 
 
 def prospects(rows: QuerySet[Any], pks: list[object], count: int) -> str:
-    """Return a sentence on what keeps the named objects from an attempt; empty if nothing does.
+    """Return a sentence that says why the named objects are not attempted; empty if nothing prevents it.
 
     ``rows``: any queryset of the model and database. ``count``: how many were made due.
     """

@@ -28,7 +28,7 @@ def told(count: int, cut: bool = False) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """An object that a worker holds: for how many seconds it is in its state, is attempted, and lacks a lease.
+    """An object that a worker holds, with the seconds in its state, of its attempt, and since its lease ended.
 
     ``late`` is above 0 after its lease's end.
     """

@@ -1,4 +1,4 @@
-"""What is allowed: states, transitions and what a handler's result means. It knows no Django.
+"""What is allowed: states, transitions and the meaning of a handler's result. It knows no Django.
 
 ``graphs`` is where to begin: a :class:`StateGraph` is a class with a :class:`State` for each of its names.
 """

@@ -50,7 +50,7 @@ class State:
     ``expect_within``: an object that is here for longer counts as stuck.
     ``renamed_from``: the former name of this state; rows that still have it get the new one.
     ``saves``: names of fields that the handler sets on the object. They are written with the outcome, in one statement
-    and only while the claim stands; not after an error.
+    and only while the claim is valid; not after an error.
     ``quarantine=False``: objects are tried again however often a lease is lost. Use it when external programs claim the
     rows; their crashes say nothing about the object.
 

@@ -96,7 +96,7 @@ def formatted(error: BaseException) -> tuple[str, list[str]]:
 
 
 class _Alone:
-    """A stand-in with all that is read of an error: texts of bounded length, and no linked errors."""
+    """A stand-in with everything that a traceback reads of an error: bounded texts, and no linked errors."""
 
     __cause__ = __context__ = None
     __suppress_context__ = True

@@ -170,8 +170,8 @@ def _is_of_mixin(operation: Operation, former: ModelState) -> bool:
 def _adoption(model: ModelState, former: ModelState, operations: list[Operation]) -> Iterator[Operation]:
     """Yield the operations that give one table the mixin.
 
-    Workers find when rows of another package are due, and so no row that waits is marked ready, which would have
-    workers write it once more: the column of ready marks begins empty, and gets its default afterwards.
+    Workers find out when rows of another package are due. A waiting row is not marked ready, or workers would write it
+    once more: the column of ready marks begins empty, and gets its default afterwards.
     """
     if "state_next_attempt" not in former.fields and "state_ready" not in former.fields:
         yield AlterTableInUse(model.name, operations)

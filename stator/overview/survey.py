@@ -1,4 +1,4 @@
-"""Read all that is needed to say what is wrong with the models of a database; bounded, however many rows there are."""
+"""Read everything that shows problems with the models of a database; bounded, however many rows there are."""
 
 from collections.abc import Iterable
 

@@ -16,7 +16,7 @@ from stator.rows.workers import MAX_WORKERS, Worker, worker_of
 
 
 def workers_of(using: str, models: Iterable[type[StatorModel]]) -> Workers:
-    """Return the workers of a database with what they hold of some models; a statement for each model and one more."""
+    """Return the workers of a database with their held objects of some models; one statement a model and one more."""
     rows_of: dict[str, OperatorQuerySet] = {
         model._meta.label_lower: OperatorQuerySet(model, using=using) for model in models
     }

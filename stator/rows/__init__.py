@@ -1,4 +1,4 @@
-"""What a managed row is: columns and indexes, moves, pauses and waits, and what is kept of it.
+"""Managed rows: columns and indexes, moves, pauses and waits, and stored reports and statistics.
 
 ``columns`` is where to begin. These modules use ``graph`` and Django's ORM, and no worker.
 """

@@ -24,7 +24,7 @@ from stator.graph.states import State
 from stator.rows import columns
 from stator.rows.clock import seconds_ahead
 
-# Reset even if the instance is a copy of a row with attempts.
+# An insert resets these columns even if the instance is a copy of a row with attempts.
 UNCOUNTED: dict[str, object] = dict.fromkeys(columns.COUNTS, 0)
 
 # The values of a new row. Django would convert, send and read back each of these.
@@ -42,7 +42,7 @@ _CLAIM = {"state_claim": None, "state_locked_until": None}
 
 
 class _Plain(models.Field):
-    """A field that is the plain Django field it derives from to whoever asks for its class, and once it is copied.
+    """A field that reports the plain Django field as its class, and becomes a plain field once it is copied.
 
     Migrations, expressions that mix columns, serializers, form libraries and fixture factories choose by the class of a
     field. Packages copy fields to models that are not managed, where nothing may depend on the other columns.

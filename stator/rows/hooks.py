@@ -56,7 +56,7 @@ class ModelHooks:
     # to ``recorded`` in any case, with their whole batch.
     attempts: Callable[[str, str], AttemptRecords] | None = None
     # ``(rows, why)``: called in the transaction that ends the claims on these rows, before it does. ``why`` is empty if
-    # their leases have run out; else it says why ``holdable`` takes them from a worker.
+    # their leases have run out; otherwise it says why ``holdable`` takes them from a worker.
     reaped: Callable[[QuerySet[Model], str], None] | None = None
 
 

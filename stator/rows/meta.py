@@ -32,7 +32,7 @@ class ModelOptions:
     ``fair_by``: name of a field whose values take turns.
     ``waits_for``: names of relations, each with the names of the states of the related object that end the waiting.
     ``heartbeat``: name of a field with the seconds after which a worker renews the lease, if that is sooner than after
-    a third of the lease. A worker looks for leases to renew four times a second.
+    a third of the lease. A worker checks four times a second for leases to renew.
     ``hooks``: the options of ``StatorMeta`` that are functions.
     ``delete_manager``: name of a manager. ``delete_after`` deletes only rows that it finds, and by its ``delete()``.
     """

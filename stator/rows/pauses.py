@@ -1,4 +1,4 @@
-"""Pauses: objects that people told workers to leave alone for a while, and how workers read them."""
+"""Pauses: objects that workers leave alone for a while because people want it, and how workers read the pauses."""
 
 import json
 import logging
@@ -67,8 +67,8 @@ class Pause(models.Model):
     objects = PauseQuerySet.as_manager()
 
     class Meta:
-        # Every poll counts the pauses in force, and every claim of a program looks for one of its model: with the key,
-        # the index alone answers both.
+        # Every poll counts the pauses in force, and every claim of a program checks for pauses of its model: with the
+        # key, the index alone answers both.
         indexes = [models.Index(fields=["model_label", "until", "id"], name="stator_pause_in_force")]
 
     def __str__(self) -> str:

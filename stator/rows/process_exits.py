@@ -47,7 +47,7 @@ def exit_reason(exit_code: int) -> str:
 
 
 def exits_in(published: Iterable[tuple[str, Any]]) -> Exits:
-    """Return how processes ended, from the host of each worker and what it has published about the one before it."""
+    """Return how processes ended, from each worker's host and its published text about the process before it."""
     return {(host, it["pid"]): exit_reason(it["exit_code"]) for host, it in published if isinstance(it, dict)}
 
 

@@ -119,7 +119,7 @@ def reason_report(label: str, pk: object, state: str, reason: str, worker: str) 
 
 
 def keep_reports(using: str, label: str, reports: Iterable[Report]) -> None:
-    """Save the latest report of each object, counting repetitions; call it while the claims on them stand."""
+    """Save the latest report of each object, counting repetitions; call it while the claims on them are valid."""
     latest = {report.object_pk: report for report in reports}
     if not latest:
         return

@@ -106,7 +106,7 @@ class Stats(models.Model):
 
     @classmethod
     def put(cls, using: str, hour: datetime.datetime, counts: dict[str, tuple[int, int]]) -> None:
-        """Write what each label handled in an hour and how much of it failed, in place of what was written before."""
+        """Write how much each label handled in an hour and how much failed, in place of earlier numbers."""
         cls._default_manager.using(using).bulk_create(
             [
                 cls(model_label=label, hour=hour, handled=ended, failed=failed)
@@ -145,7 +145,7 @@ class Depth(models.Model):
     def sample(cls, using: str, depths: dict[str, tuple[int, float]]) -> None:
         """Write the depth and the oldest wait of each model for this minute, replacing an earlier sample of it."""
         minute = timezone.now().replace(second=0, microsecond=0)
-        # In a fixed order, because another worker may sample the same models at the same time.
+        # The order is fixed, because another worker may sample these models at the same time.
         found = sorted(depths.items())
         cls._default_manager.using(using).bulk_create(
             [cls(model_label=label, minute=minute, queued=queued, oldest=oldest) for label, (queued, oldest) in found],

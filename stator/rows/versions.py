@@ -161,5 +161,5 @@ def _graphs_of(worker: Worker) -> dict[str, str]:
 
 
 def _texts(value: object) -> dict[str, str]:
-    """Return what was published as texts by name, without what is not understood."""
+    """Return published values as texts by name, without values of an unknown form."""
     return {name: each for name, each in value.items() if isinstance(each, str)} if isinstance(value, dict) else {}

@@ -16,7 +16,7 @@ CHANNEL = "stator"
 # rows committed shortly after a NOTIFY do not wait for the idle poll.
 DEBOUNCE = 0.005
 
-# After this many commits without a NOTIFY, somebody creates object after object, and each NOTIFY takes a third of the
+# After this many commits without a NOTIFY, a program creates object after object, and each NOTIFY takes a third of the
 # time of creating one. The next is then sent when the woken worker polls again by itself.
 STREAM, STREAM_DEBOUNCE = 8, 0.020
 

@@ -137,7 +137,7 @@ def give_name(worker_id: str, name: str) -> None:
 
 
 def name_of(worker_id: str, using: str | None = None) -> str:
-    """Return the name of a worker, its id if it has none; ``using``: where to look for one of another process."""
+    """Return the name of a worker, its id if it has none; ``using``: the database with workers of other processes."""
     if (name := _given.get(worker_id)) or not using:
         return name or worker_id
     with suppress(Worker.DoesNotExist):

@@ -18,7 +18,7 @@ NONE: Mapping[Pk, object] = MappingProxyType({})
 
 
 def tell(operations: Operations, written: Written, ended: Sequence[Claim] = ()) -> None:
-    """Send signals and write log lines for what was written; call it after the commit.
+    """Send signals and write log lines for written outcomes; call it after the commit.
 
     ``ended``: claims whose instances spare receivers of moves a query.
     """

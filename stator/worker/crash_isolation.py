@@ -169,7 +169,7 @@ class ProcessIsolation(InProcessIsolation):
         self._retire([process for process in self._idle if now - process.idle_since > IDLE_FOR])
 
     def cancel_ended(self, keys: set[int]) -> None:
-        """Note claims that have ended: by their process, which is about to report it, or by somebody else."""
+        """Note ended claims: their process, which is about to report it, or another process has ended them."""
         for key in keys & set(self.running):
             self._ended_at.setdefault(key, time.monotonic())
 

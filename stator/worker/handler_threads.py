@@ -20,7 +20,7 @@ Result = TypeVar("Result")
 # Items of a queue that are not work.
 SLEEP, WAKE = object(), object()
 
-# Seconds after which an unneeded handler thread closes its connections and sleeps; up to twice as many in fact.
+# Seconds after which an unneeded handler thread closes its connections and sleeps; it may take up to twice as long.
 NEEDED_FOR = 30.0
 
 
@@ -28,8 +28,8 @@ class HandlerThreads(Generic[Item, Result]):
     """Threads that run synchronous handlers; a free thread takes the next claim, so a slow one holds up no other.
 
     ``run`` is called in a thread with each claim; its results go to ``done`` on the event loop, in batches. Threads
-    that were not needed for a while sleep with their connections closed: only as many are awake as there lately were
-    claims at once.
+    that were not needed for a while sleep with their connections closed: the number of awake threads is the number of
+    claims that there lately were at once.
     """
 
     def __init__(self, count: int, run: Callable[[Item], Result], done: Callable[[Item, Result], None]) -> None:

@@ -147,7 +147,7 @@ class Heartbeat:
 
     def _live(self, *steps: Callable[[], None]) -> None:
         self._reach(self._connect)
-        # Without any connection, the other steps would fail with the same error.
+        # Without any connection, the other steps would fail with this error too.
         if not self._aliases or any(map(self.is_connected, self._aliases)):
             for step in (*steps, self._presence.show):
                 self._reach(step)

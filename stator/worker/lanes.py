@@ -18,8 +18,10 @@ FEW, STREAK = 100, 5
 class Lane:
     """The states of one model whose handlers run in the same way: on the loop or in threads, ``batch`` rows at a time.
 
-    ``hungry``: it may have ready rows that lost no lease. ``crashed``: it may have ready rows that lost few leases in a
-    row. ``suspect``: a poll has found a row that lost many. ``more_suspects``: the last claim has found one.
+    ``hungry``: it may have ready rows that lost no lease.
+    ``crashed``: it may have ready rows that lost few leases in a row.
+    ``suspect``: a poll has found a row that lost many.
+    ``more_suspects``: the last claim has found one.
     """
 
     def __init__(self, operations: Operations, states: list[State], is_async: bool, batch: int) -> None:

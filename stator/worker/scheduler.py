@@ -88,7 +88,7 @@ class Scheduler:
         return sorted({operations.alias for operations in there})
 
     def soon(self, *, at_once: bool = False) -> None:
-        """Poll again shortly: rows may have arrived unseen during what was just done.
+        """Poll again shortly: rows may have arrived unseen during the work that was just done.
 
         ``at_once``: there is nothing else to do meanwhile.
         """

@@ -57,7 +57,7 @@ class Schema:
 
 
 def _lacks(group: Iterable[Operations]) -> dict[Operations, str]:
-    """Return what the table of each model lacks, without models in databases that are away."""
+    """Return what the table of each model lacks, without models in unreachable databases."""
     found: dict[Operations, str] = {}
     away: set[str] = set()
     for operations in group:

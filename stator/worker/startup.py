@@ -84,8 +84,8 @@ def check_database(
 ) -> dict[str, list[type[Model]]]:
     """Raise :class:`Unusable` if a database is out of reach, a replica, or lacks grants or tables of the framework.
 
-    Also raised if no model has a complete table; the message then has one line for each. Return the models by schema:
-    those whose table is in it; all models under "" if there are no schemas.
+    Also raised if no model has a complete table; the message then has one line for each. Return, by schema, the models
+    whose table is in it; all models under "" if there are no schemas.
     """
     served = models_by_schema(models, alias, schemas)
     lacking = [lack for schema, group in served.items() for lack in _lacks(schema, group, alias)]
@@ -110,7 +110,7 @@ def lacks_in(models: Sequence[type[Model]], alias: str | None = None) -> dict[ty
 def models_by_schema(
     models: Sequence[type[Model]], alias: str | None, schemas: Schemas
 ) -> dict[str, list[type[Model]]]:
-    """Return the models whose table is in each schema; a schema without those, or without our own, is left out."""
+    """Return the models whose table is in each schema; leave out schemas without such tables or without our own."""
     names = list(dict.fromkeys(_listed(schemas)))
     if not schemas:
         return {"": list(models)}

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 class Summary:
     """The results of a worker: attempts per model, moves per ``(model, state)``, errors and refused writes.
 
-    ``forced``: it was told twice to stop. ``unfinished``: attempts that did not end in time and were given up.
+    ``forced``: it was asked twice to stop.
+    ``unfinished``: attempts that did not end in time and were given up.
     ``ended``: the reason, ``"idle"``, ``"time over"``, ``"stopped"``, ``"orphaned"`` (its supervisor is gone),
     ``"failed"`` or ``"forced"``; empty while it works.
     """

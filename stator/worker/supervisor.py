@@ -29,7 +29,7 @@ SETTLED = 10.0
 OOM_SCORE = Path("/proc/self/oom_score_adj")
 MORE_EXPENDABLE, MAX_EXPENDABLE = 100, 1000
 
-# Seconds between two looks at a process that is about to end.
+# Seconds between two checks of a process that is about to end.
 GLANCE = 0.02
 
 # Signals that the parent handles; a child starts with their defaults.

@@ -76,7 +76,7 @@ class DatabaseThread:
         for connection in connections.all():
             self._connections[connection.alias] = connection
         for alias in self._aliases:
-            # The first statement meets the same error and reports it.
+            # The first statement will fail with this error too and report it.
             run_in_thread(open_connection, alias)
         while (call := self._queue.get()) is not STOP:
             loop, future, context, function, args, kwargs = call

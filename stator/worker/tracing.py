@@ -126,7 +126,7 @@ class Tracer:
         return moves
 
     def begin(self, claims: list[Claim]) -> Token[Context] | None:
-        """Start the span of a call and make it current; return the token that undoes the latter, None on an error."""
+        """Start the span of a call and make it current; return the token that restores the one before, or None."""
         try:
             operations, state = claims[0].operations, claims[0].state
             attributes = _attributes(operations, state.name, "attempt") | _attributes_of_claims(claims)

@@ -119,7 +119,7 @@ class Worker:
     # Life
 
     def run(self) -> Summary:
-        """Work until told to stop or for as long as asked; return a summary."""
+        """Work until asked to stop or until the time is over; return a summary."""
         loop = asyncio.new_event_loop()
         try:
             asyncio.set_event_loop(loop)
@@ -143,7 +143,7 @@ class Worker:
                     raise
 
     def stop(self, why: str = "stopped") -> None:
-        """Stop gracefully; at once if it was told to stop before. Call it on the event loop, as signal handlers do."""
+        """Stop gracefully; at once if it was asked to stop before. Call it on the event loop, as signal handlers do."""
         self._forced = self._forced or self._why == why == "stopped"
         before, self._why = self._why, "forced" if self._forced else why
         # A third Ctrl-C logs nothing new.

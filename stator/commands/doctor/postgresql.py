@@ -67,7 +67,7 @@ FROM pg_stat_database
 
 
 def server(alias: str, models: list[type[StatorModel]]) -> Problem:
-    """Check the server's settings that cost: few buffers, nearly no free connection; and tell whether it compiles."""
+    """Check the server for costly settings: few buffers, nearly no free connection; also report whether it compiles."""
     [(buffers, used, most, compiles)] = _ask(alias, SETTINGS)
     found = [f"shared_buffers is {_size(buffers)}", f"{used} of {most} connections are in use"]
     # Workers switch it off for their own statements.

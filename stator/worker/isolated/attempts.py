@@ -182,7 +182,7 @@ async def _reach(step: Callable[[], Awaitable[Result]], schema: Schema) -> Resul
 
 
 class IsolatedClaim(Claim):
-    """A claim that the worker renews; the worker is told when a handler extends it."""
+    """A claim that the worker renews; it tells the worker when a handler extends the lease."""
 
     __slots__ = ("say",)
 

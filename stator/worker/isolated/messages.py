@@ -1,4 +1,4 @@
-"""The messages between a worker and its isolated processes, and what is raised if no answer comes."""
+"""The messages between a worker and its isolated processes, and the errors that are raised if no answer comes."""
 
 from typing import TypedDict
 
