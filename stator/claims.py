@@ -209,12 +209,13 @@ def insert_at_once(
     ``condition`` returns a queryset that must not be empty, and ``values`` are for its parameters. Return nothing, and
     insert nothing, if it is empty, a unique value is taken or the database cannot do this.
 
-    ``shared``: values by attribute that all rows have. ``rows``: for each row the values of further fields; all rows
-    have values for equal fields. Fields without a value take the database's defaults; a row is ready if its
-    ``state_next_attempt`` has come. ``fixed``: the names of shared values that rarely change, which become part of the
-    text. ``later``: ``state_next_attempt`` is given in seconds from the database's time. ``returning``: return these
-    columns, among them the key, in place of instances. ``unique``: False if no value can be taken, which saves a
-    savepoint.
+    ``shared``: values by attribute that all rows have.
+    ``rows``: for each row the values of further fields, the same fields in all rows. Fields without a value take the
+    database's defaults; a row is ready if its ``state_next_attempt`` has come.
+    ``fixed``: the names of shared values that rarely change, which become part of the text.
+    ``later``: ``state_next_attempt`` is given in seconds from the database's time.
+    ``returning``: return these columns, among them the key, in place of instances.
+    ``unique``: False if no value can be taken, which saves a savepoint.
     """
     # An insert depends on no setting, and reading all of them takes longer than the rest.
     key_of = owner_of(model), using or router.db_for_write(model), _process_id(os.getpid())

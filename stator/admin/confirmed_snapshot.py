@@ -93,7 +93,7 @@ def see(rows: QuerySet[Model], most: int) -> Seen:
     if total <= EXACT:
         exact = {str(pk): RowVersion(moves, attempts) for pk, _, moves, attempts, _ in found}
         return Seen(counts, exact, total=total)
-    # SQLite's clock has milliseconds, and a move within this millisecond could be a later one.
+    # SQLite's clock has milliseconds, and a move within the millisecond of ``at`` may be later than the page.
     return Seen(counts if total <= most else {}, None, found[0][-1] - timedelta(milliseconds=1), total)
 
 

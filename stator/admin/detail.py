@@ -99,7 +99,7 @@ def offered(
 def _moves_of(model_admin: ModelAdmin, request: HttpRequest, row: StatorModel) -> list[str]:
     """Return the states that the graph leads to and people may move objects to, then an empty one for other states.
 
-    Return none if the user, or everybody, may not move the row.
+    Return none if the user may not move the row, or nobody may.
     """
     if not may(model_admin, request, row, actions.stator_move):
         return []

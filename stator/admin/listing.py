@@ -188,7 +188,7 @@ def keep_keys(model_admin: ModelAdmin, request: HttpRequest) -> None:
 
 
 def ignoring_case(options: Any, name: str) -> str:
-    """Return an entry of ``search_fields`` with a lookup that ignores case; leave an entry that names a lookup."""
+    """Return an entry of ``search_fields`` with a lookup that ignores case, unless the entry names a lookup."""
     lookup, path = SEARCHES.get(name[:1], "icontains"), name.lstrip("^=")
     for part in path.split(LOOKUP_SEP):
         try:

@@ -88,7 +88,7 @@ class _Sent:
 
     @contextmanager
     def caught(self) -> Iterator[None]:
-        """Note the statements of the block, and keep statements that lock or write from the database."""
+        """Note the statements of the block; statements that lock or write do not reach the database."""
         operations: Any = self._operations
         lock, pk = operations.lock, _key(operations)
 

@@ -71,7 +71,7 @@ def in_all(rows: QuerySet[Model]) -> Kind:
 
 
 def _kind(rows: QuerySet[Model], state: Combinable, changed: Combinable, turn: Combinable, late: Combinable) -> Kind:
-    # The names are such as no field of a model has.
+    # No field of a model has these names.
     return rows.values(stator_state=state, stator_changed=changed, stator_turn=turn, stator_late=late)
 
 

@@ -124,8 +124,8 @@ def _move(
 def delete_due(operations: Operations, limit: int) -> int:
     """Delete unclaimed rows that stayed in their state for ``delete_after``; return how many.
 
-    Deletes up to ``limit`` rows of each state, in one transaction. A row is skipped if protected rows refer to it or a
-    receiver raises for it.
+    Deletes up to ``limit`` rows of each state, in one transaction. A row is skipped if it cannot be deleted because
+    other rows refer to it, or if a receiver raises for it.
     """
     deleted = 0
     for state in operations.graph.states.values():

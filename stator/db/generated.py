@@ -4,8 +4,9 @@ MariaDB has neither, and MySQL has no such constraints. So after each ``migrate`
 their models declare in this form:
 
 - for each expression of an index, a column that is computed from it, and the index over these columns;
-- for each unique constraint with a condition, a column that has the value of its last field where the condition holds
-  and is null elsewhere, and a unique index that ends with it: unique indexes take any number of nulls.
+- for each unique constraint with a condition, a column and a unique index that ends with this column. The column has
+  the value of the constraint's last field where the condition holds, and is null elsewhere: unique indexes take any
+  number of nulls.
 
 No field of a model belongs to these columns; they are invisible to ``SELECT *``, and the server keeps them up to date.
 A column cannot be dropped while a generated column is computed from it. So migrations that change columns begin by

@@ -28,13 +28,13 @@ MAX_VALUES = 100
 # A claim of one statement asks for this many more values than it takes, because the rows of some values may be locked.
 SPARE_VALUES = 10
 
-# While claims find enough rows behind the last one, a claim returns to the head of the line after this many seconds, or
-# later if claims from the head would otherwise take more than this part of the time.
+# While claims find enough rows behind the last one, a claim returns to the head of the line after this many seconds. It
+# returns later if claims from the head would otherwise take more than this part of the time.
 HEAD_EVERY = 0.25
 HEAD_PART = 0.1
 
-# A claim from the head of the line counts as slowed by dead index entries that cannot be removed if it takes this many
-# times as long as a claim from further behind, and at least this many seconds.
+# When a claim from the head of the line counts as slowed by dead index entries that cannot be removed: it takes more
+# than this many times as long as a claim from further behind, and more than this many seconds.
 STRAINED, STRAINED_FROM = 3.0, 0.05
 
 # Rounds of one claim of a model whose objects wait, before the next claim goes on.

@@ -371,7 +371,7 @@ class PostgresqlRecords(records.Records):
             return super().move_rows(rows, source, to, limit, reason=reason, changes=changes)
         tell = signals.transitioned.has_listeners(operations.model) or to.name in operations.awaited
         with operations.transaction():
-            # The names are such as no field of the model has.
+            # No field of the model has these names.
             also: dict[str, F | RawSQL] = {"stator_entered": F("state_changed"), "stator_place": compiler.place}
             statement = written(
                 MOVE, pick=self._pick(rows, limit, **also), table=compiler.table, pk=compiler.pk,

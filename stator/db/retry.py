@@ -21,8 +21,8 @@ RETRYABLE = frozenset({"40001", "40P01", "55P03"})
 NOT_AVAILABLE_NUMBERS = frozenset({1205, 3572})
 RETRYABLE_NUMBERS = frozenset({1020, 1213, *NOT_AVAILABLE_NUMBERS})
 
-# Errors of MySQL and MariaDB about a value or a row, which their drivers report as OperationalError: a key or row too
-# long, a value that the type does not have, a column without a value, raised by a trigger, text that is not JSON.
+# Errors of MySQL and MariaDB about a value or a row, which their drivers report as OperationalError. A key or row is
+# too long, the type does not have the value, a column has no value, a trigger raised the error, or a text is not JSON.
 OF_VALUES_NUMBERS = frozenset({1071, 1118, 1292, 1364, 1366, 1644, 3140})
 
 # invalid_sql_statement_name, duplicate_prepared_statement: the session has changed; it prepares nothing more.

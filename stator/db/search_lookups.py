@@ -1,7 +1,7 @@
 """Lookups for searches that ignore case whatever the collation, such as ``stator_icontains``.
 
-On MariaDB, Django's own ``icontains`` compares as the column's collation does, and the collation that Django's
-documentation advises is case-sensitive.
+On MariaDB, Django's own ``icontains`` compares as the column's collation does, and the collation that our documentation
+advises is case-sensitive.
 """
 
 from django.db.backends.base.base import BaseDatabaseWrapper

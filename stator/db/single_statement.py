@@ -86,8 +86,9 @@ def claim(
 ) -> tuple[list[Instance], bool, float]:
     """Claim rows and record the claims; return their instances, in no order, the ``flag``, and when it was sent.
 
-    ``key``: equal for equal shapes. The list is empty if there are no such rows, rows have to be marked ready or leases
-    to be ended first, objects of the model are paused, a row is ``odd``, or another claim interferes.
+    ``key``: equal for equal shapes. The list is empty if there are no such rows or another claim interferes. It is also
+    empty if rows have to be marked ready or leases to be ended first, objects of the model are paused, or a row is
+    ``odd``.
     """
     compiler = compiler_of(operations.model, operations.alias)
     statement = keep(

@@ -24,15 +24,21 @@ from stator.rows.waits import waiting
 class ProblemKind:
     """A kind of problem: how to find it, and how reports of problems treat it.
 
-    For one object, as ``explain()`` reports it: ``holds`` says whether the object has the problem, whatever other
-    problems it has. ``rows`` returns the rows that have the problem, among rows without a problem of an earlier kind.
-    ``sentences`` is called only for an object that has the problem. ``keeps``: a phrase for objects that are due and
-    that the problem keeps from their attempt.
+    For one object, as ``explain()`` reports it:
 
-    For many: ``find`` yields one problem for each cause in a survey; with ``model``, a label in lower case, only if
-    that model is among the surveyed ones. ``level``: the level of problems that have none of their own. ``rank``: the
-    place among the kinds of its level, the worst first. ``doctor`` reports the kind as ``check``, by default the code,
-    and exits with 1 if it ``fails``. ``section``: the part of the overview that has more.
+    ``holds`` says whether the object has the problem, whatever other problems it has.
+    ``rows`` returns the rows that have the problem, among rows without a problem of an earlier kind.
+    ``sentences`` is called only for an object that has the problem.
+    ``keeps``: a phrase for objects that are due and that the problem keeps from their attempt.
+
+    For many:
+
+    ``find`` yields one problem for each cause in a survey; with ``model``, a label in lower case, only if that model is
+    among the surveyed ones.
+    ``level``: the level of problems that have none of their own.
+    ``rank``: the place among the kinds of its level, the worst first.
+    ``check``: the name in ``doctor``, by default the code; ``doctor`` exits with 1 if it ``fails``.
+    ``section``: the part of the overview that has more.
     """
 
     code: str

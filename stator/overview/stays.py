@@ -1,5 +1,5 @@
-"""Time in states from the history of recent moves: half within, 95 % within, the part that took too long, and how long
-objects waited for their first attempt.
+"""Time in states from the history of recent moves: median, 95th percentile, the part that took too long, and the wait
+for the first attempt.
 """
 
 from collections import defaultdict

@@ -28,7 +28,7 @@ def problems(found: Iterable[Survey]) -> list[Problem]:
 
 
 def survey(using: str, models: Iterable[type[StatorModel]]) -> Survey:
-    """Read some models of a database: one or two statements for each, about six for all, and some of apps' kinds."""
+    """Read some models of a database: one or two statements for each, six or so for all, and those by apps' kinds."""
     rows_of: dict[str, OperatorQuerySet[StatorModel]] = {
         model._meta.label_lower: OperatorQuerySet(model, using=using) for model in models
     }

@@ -46,9 +46,10 @@ REST = 20
 class Attempt:
     """One call of a handler in progress.
 
-    ``placed``: whether it has a place on the loop. ``calls``: whether it is asynchronous and calls its code in a thread
-    of :class:`CallThreads`. ``task``: the task of an asynchronous handler, once it has begun. ``cancelled_at``: when it
-    was cancelled.
+    ``placed``: whether it has a place on the loop.
+    ``calls``: whether it is asynchronous and calls its code in a thread of :class:`CallThreads`.
+    ``task``: the task of an asynchronous handler, once it has begun.
+    ``cancelled_at``: when it was cancelled.
     """
 
     __slots__ = ("calls", "cancelled_at", "claims", "is_async", "label", "left", "placed", "task")

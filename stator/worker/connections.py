@@ -39,8 +39,8 @@ BEGIN = re.compile(r"\s*(BEGIN|START\s+TRANSACTION|XA\s+(START|BEGIN))\b", re.IG
 def own_connections(*, watch: bool = True) -> None:
     """Have this thread keep its connections; call it before they are opened. ``watch``: see :func:`watch_session`.
 
-    They do not come from Django's pool (``OPTIONS = {"pool": ...}``): the threads of a worker would empty it, wait for
-    each other, and get sessions that handlers of other threads have changed.
+    They do not come from Django's pool (``OPTIONS = {"pool": ...}``). The threads of a worker would empty the pool and
+    wait for each other. They would also get sessions that handlers of other threads have changed.
     """
     for connection in connections.all():
         options = connection.settings_dict.get("OPTIONS") or {}

@@ -174,7 +174,7 @@ def spread(claims: list[Claim], result: object) -> list[object]:
     """Return the handler's result for each object."""
     if not isinstance(result, dict) or not claims[0].state.batch:
         return [result] * len(claims)
-    # The keys are the claims': a deleted object has no key any more, and an instance without a key cannot be hashed.
+    # The claim has the key: a deleted object has none any more, and an instance without a key cannot be hashed.
     own = {id(claim.instance): claim.pk for claim in claims}
     model = claims[0].operations.model._meta.concrete_model
     results = [(own.get(id(each), _key_of(model, each)), answer) for each, answer in result.items()]

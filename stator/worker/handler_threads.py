@@ -28,8 +28,8 @@ class HandlerThreads(Generic[Item, Result]):
     """Threads that run synchronous handlers; a free thread takes the next claim, so a slow one holds up no other.
 
     ``run`` is called in a thread with each claim; its results go to ``done`` on the event loop, in batches. Threads
-    that were not needed for a while sleep with their connections closed: the number of awake threads is the number of
-    claims that there lately were at once.
+    that were not needed for a while close their connections and sleep. So as many threads are awake as claims were
+    lately in progress at once.
     """
 
     def __init__(self, count: int, run: Callable[[Item], Result], done: Callable[[Item, Result], None]) -> None:

@@ -36,11 +36,14 @@ PAUSES = (0.2, 0.5, 1.0, 2.0)
 class Heartbeat:
     """Renews leases, most of them after a third of their time, until the attempt is past its time limit.
 
-    ``held`` returns the claims that run or are not recorded yet; ``ended`` gets the ``id()`` of claims that have ended.
-    The thread also refreshes ``presence``, and closes it at its end. ``aliases``: databases that it keeps connected;
-    ``connected`` is called after a connection was opened. ``unrecorded`` returns, by database, the claims whose
-    outcomes cannot be recorded because the worker has no connection. If that lasts for ``patience`` seconds while the
-    heartbeat reaches the database, these claims are released, and ``handed_back`` gets their ``id()``.
+    The thread also refreshes ``presence``, and closes it at its end.
+
+    ``held`` returns the claims that run or are not recorded yet.
+    ``ended`` gets the ``id()`` of claims that have ended.
+    ``aliases``: databases that it keeps connected; ``connected`` is called after a connection was opened.
+    ``unrecorded`` returns, by database, the claims whose outcomes cannot be recorded because the worker has no
+    connection. If that lasts for ``patience`` seconds while the heartbeat reaches the database, these claims are
+    released, and ``handed_back`` gets their ``id()``.
     """
 
     def __init__(

@@ -53,7 +53,7 @@ class Lane:
         return not locks.timeouts or locks.allow(self.step)
 
     def most(self, room: int) -> int:
-        """Return how many rows to ask for when there is ``room``, a number of rows."""
+        """Return how many rows to ask for when there is room for ``room`` rows."""
         # 20 doublings exceed any room.
         doublings = min(max(0, self._streak - STREAK + 1), 20)
         return min(room, max(FEW, self.batch) * 2**doublings)

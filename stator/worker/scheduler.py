@@ -160,7 +160,7 @@ class Scheduler:
         return found
 
     async def perform_pass(self, places: list[Place], outages: Outages) -> None:
-        """Do the duties of a scheduling pass in some places: the duties of each model, then those of all models."""
+        """Do the duties of a scheduling pass in some places: for each model, then for all models together."""
         began = time.monotonic()
         await self._send_scheduled()
         for place in places:

@@ -162,7 +162,7 @@ def _again_and_again(alias: str, look: Callable[[], Result]) -> Result:
             return look()
         except (DatabaseError, InterfaceError) as error:
             connections[alias].close_if_unusable_or_obsolete()
-            # If the time is over at the first error, the connection is slow and one check took all the time.
+            # If the time is over before the pauses are, the connection is so slow that the checks took all the time.
             if not is_outage(error) or time.monotonic() > end:
                 raise
         threading.Event().wait(pause * random.uniform(0.5, 1.0))
