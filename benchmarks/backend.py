@@ -36,7 +36,7 @@ TARGETS = {
 def main() -> None:
     """Measure and print."""
     options = arguments(__doc__, quick={"tasks": 100}, extend=_alone, tasks=2000)
-    # With only as many tasks as the peer runs, the worker would be done before it reaches its full speed.
+    # The worker runs more tasks than the peer. Otherwise it would be done before it reaches its full speed.
     count, many = options.tasks, 5 * options.tasks
     with database():
         from django.core.management import call_command

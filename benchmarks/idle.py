@@ -55,7 +55,7 @@ def median(runs: list[Idle]) -> Idle:
 
 
 def targets(measured: dict[str, Idle]) -> list[str]:
-    """Return what is reached of each target."""
+    """Return one line for each target with its result."""
     found = measured[DEFAULTS]
     lines = [
         verdict("transactions/s", found.transactions, 1.2, most=True),

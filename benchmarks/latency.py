@@ -99,7 +99,7 @@ def keep_busy(model: Any, rate: float, stop: threading.Event) -> None:
     """Create ``rate`` objects per second, in 20 portions per second."""
     from django.db import connection
 
-    # By SQL: this process must also record times, and creating instances would delay that.
+    # Rows are inserted by SQL: this process must also record times, and creating instances would delay that.
     insert = f"""INSERT INTO {model._meta.db_table} (state, state_ready, payload)
         SELECT 'new', true, 'x' FROM generate_series(1, %s)"""
     started, created = time.perf_counter(), 0

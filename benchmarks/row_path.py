@@ -119,7 +119,7 @@ def _attempt_one(model: Any) -> None:
 
     row = model.objects.create()
     deadline = time.monotonic() + 30
-    # Past the ORM, whose hooks would be counted.
+    # This bypasses the ORM, whose hooks would be counted.
     with connection.cursor() as cursor:
         state = ""
         while state != "done":

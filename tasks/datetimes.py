@@ -25,7 +25,7 @@ def aware(moment: datetime) -> datetime:
     """Return the time of a column with its zone."""
     if not timezone.is_naive(moment):
         return moment
-    # In UTC: Python compares two times in the same zone without regard to clock changes.
+    # The result is in UTC, because Python compares two times in the same zone without regard to clock changes.
     return timezone.make_aware(moment).astimezone(UTC)
 
 

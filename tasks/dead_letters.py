@@ -24,13 +24,13 @@ logger = logging.getLogger("tasks.dead_letters")
 # Seconds until a notice is sent again after sending failed or the sending process died.
 AGAIN = 600.0
 
-# The most notices that one call sends; the rest are for the next.
+# The most notices that one call sends; the next call sends the rest.
 MAX_NOTICES = 100
 
-# In a letter: the most characters of data, the most attempts, the latest, and the most characters of an error.
+# The limits of a letter: characters of data, attempts (the latest ones), and characters of an error.
 DATA_LENGTH, ERRORS, ERROR_LENGTH = 20_000, 200, 2_000
 
-# When, which worker, and its error.
+# The time of an attempt, its worker, and its error.
 Attempt = tuple[datetime, str, str]
 
 
@@ -44,7 +44,7 @@ class DeadLetter:
     id: int
     queue: str
     action: str
-    # Not in the text of the letter, which reports of errors contain.
+    # The data is not in the letter's text, because reports of errors contain that text.
     data: Json = field(repr=False)
     attempts: int
     workers: list[str]
@@ -124,7 +124,7 @@ def _attempts(task: Task) -> list[Attempt]:
     latest, errors = _latest(task)
     known = {worker_of(run.token) for run in latest}
     attempts = [(run.claimed, run.worker, _error_of(run)) for run in latest]
-    # The history also has failures without a run, which no worker's attempt ended.
+    # The history also has failures without a run: no worker's attempt ended with them.
     others = [error for error in errors if error[1] not in known]
     names = names_of({worker for _, worker, _ in others}, str(task._state.db)) if others else {}
     attempts += [(at, names[worker], error) for at, worker, error in others]

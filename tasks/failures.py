@@ -68,7 +68,7 @@ def remote(module: str, name: str, message: str, cause: RemoteTraceback, *, is_f
 
 
 def last_line(text: str) -> str:
-    """Return the last line of a text, up to 300 characters; of a traceback this is the error itself."""
+    """Return the last line of a text, up to 300 characters; the last line of a traceback is the error itself."""
     lines = text.strip().splitlines()
     return lines[-1][:LINE] if lines else ""
 

@@ -31,12 +31,16 @@ __all__ = ["ActionRate", "ActionSlot", "Claimant", "Consumer", "Queue", "Rate", 
 class Task(TaskRow):
     """One piece of work: the name of an action and its data.
 
-    ``priority``: smaller is sooner; by default the Unix time in milliseconds at publication. ``key``: the publisher's
-    own name for the task, unique in the queue. ``metadata``: names and values by which tasks are claimed and searched.
-    ``worker_ids``: the only workers that may claim it; empty: any worker. ``worker_count``: how many workers run it,
-    each named worker once. If there are several, the task is ``shared`` and workers claim its ``parts``. ``lease``,
-    ``timeout``, ``max_attempts`` and ``retention`` override the queue's values. ``timeout``: seconds after which an
-    attempt is ended, heartbeats or not, counted from a named worker's claim, or from the call in a worker process.
+    ``priority``: smaller is sooner; by default the Unix time in milliseconds at publication.
+    ``key``: the publisher's own name for the task, unique in the queue.
+    ``metadata``: names and values by which tasks are claimed and searched.
+    ``worker_ids``: the only workers that may claim it; empty: any worker.
+    ``worker_count``: how many workers run it, each named worker once. If there are several, the task is ``shared`` and
+    workers claim its ``parts``.
+    ``timeout``: seconds after which an attempt is ended, heartbeats or not, counted from a named worker's claim, or
+    from the call in a worker process.
+
+    ``lease``, ``timeout``, ``max_attempts`` and ``retention`` override the queue's values.
     """
 
     state = StateField(TaskGraph)

@@ -36,7 +36,7 @@ def work(url: str, size: int) -> None:
     """Run one worker that prefetches ``size`` jobs."""
     app.conf.broker_url = url
     app.conf.worker_prefetch_multiplier = size
-    # Until it is ready, it imports modules.
+    # The worker imports modules until it is ready.
     celery.signals.worker_ready.connect(lambda **_: script.begin(), weak=False)
     quiet = ["--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel", "CRITICAL"]
     app.worker_main(["--quiet", "worker", "--pool", "solo", "--concurrency", "1", *quiet])

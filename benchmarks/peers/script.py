@@ -82,7 +82,7 @@ class _Progress:
 def _drain(peer: Peer, options: argparse.Namespace) -> tuple[float, float]:
     """Return the seconds from the first worker's start to the end of the last job, and the workers' CPU seconds."""
     progress = _Progress(options.processes)
-    # Not fork: the workers must not inherit this process's connections and threads.
+    # With fork, the workers would inherit this process's connections and threads.
     context = multiprocessing.get_context("spawn")
     workers: list[Any] = [
         context.Process(target=_work, args=(peer.work, options.url, options.size, progress, slot))

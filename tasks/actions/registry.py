@@ -192,15 +192,19 @@ def action(name: str, **options: Any) -> Callable[[Callable[..., Any]], Callable
     """Register a function, sync or async, as the action ``name``; the function itself is not changed.
 
     The function gets the task's data: an object as keyword arguments, null as no argument, anything else as one
-    argument. With ``takes_context``, a :class:`Context` is the first argument. ``queue``: only for tasks of this queue.
-    ``isolated``: run in a process of its own.
+    argument. With ``takes_context``, a :class:`Context` is the first argument.
 
+    ``queue``: only for tasks of this queue.
+    ``isolated``: run in a process of its own.
     ``timeout`` (seconds) and ``max_attempts`` apply if the task has none; ``max_attempts`` cannot exceed the queue's.
     If the queue has none either, a process that has the action writes ``max_attempts`` into the tasks it publishes.
     ``backoff``: the delay after an error: a :class:`~stator.graph.backoff.Backoff`, seconds, or a function of the
-    number of errors. ``local_retries``: how many unexpected errors the same worker retries, ``local_delay`` seconds
-    apart. ``rate``: the most starts, as ``10/s`` or ``3/10m``. ``concurrency``: the most attempts at once. Both apply
-    over all workers, for each ``key``: the name of a value in the data, or a function of the task.
+    number of errors.
+    ``local_retries``: how many unexpected errors the same worker retries, ``local_delay`` seconds apart.
+    ``rate``: the most starts, as ``10/s`` or ``3/10m``.
+    ``concurrency``: the most attempts at once.
+    ``key``: the name of a value in the data, or a function of the task. The rate and the concurrency apply over all
+    workers, for each key.
     """
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise ValueError(f"{name!r} is not a valid name for an action; use 1 to 200 letters, digits, '_', '-' and '.'")

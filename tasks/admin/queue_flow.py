@@ -27,10 +27,11 @@ Moments = list[datetime]
 
 @dataclass(frozen=True, slots=True)
 class QueueFlow:
-    """A queue over a period. ``ended``: tasks that ended, dead letters as bad. ``open``: tasks that had not ended.
+    """A queue over a period. A chart that is not known is None.
 
-    ``waiting``: tasks that a worker could claim, in the minute with the most of them. A chart that is not known is
-    None: ``open`` is known only for the last hour, ``waiting`` only if ``open`` is not.
+    ``ended``: tasks that ended, dead letters as bad.
+    ``open``: tasks that had not ended; known only for the last hour.
+    ``waiting``: tasks that a worker could claim, in the minute with the most of them; known only without ``open``.
     """
 
     period: str

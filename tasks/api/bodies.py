@@ -10,7 +10,7 @@ from ninja.parser import Parser
 
 from tasks.api.errors import Invalid, Refused, Unsupported
 
-# For the whole body. The payloads in it have a limit of their own, a setting.
+# The most levels of the whole body. The payloads in it have a limit of their own, a setting.
 MAX_DEPTH = 100
 
 

@@ -10,10 +10,10 @@ from django.http import HttpRequest
 
 from tasks.conf import load_settings
 
-# The number if each request has a thread of its own, so that waiting requests block no others.
+# How many claims may wait if each request has a thread of its own, so that waiting requests block no other requests.
 PLENTY = 20
 
-# Under ASGI a waiting request is a task of the event loop.
+# How many claims may wait under ASGI, where a waiting request is a task of the event loop.
 MANY = 1000
 
 # The number of threads to assume if it cannot be found out.

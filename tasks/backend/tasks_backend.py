@@ -82,7 +82,8 @@ class StatorBackend(BaseTaskBackend):
 
     def __init__(self, alias: str, params: dict[str, Any]) -> None:
         super().__init__(alias, params)
-        # Not raised here: tasks are declared while Django still loads the apps. A system check reports it instead.
+        # A problem is not raised here, because tasks are declared while Django still loads the apps. A system check
+        # reports it.
         self._problem = problem(self.options, self.queues)
         self._found: set[str] = set()
 

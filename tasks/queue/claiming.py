@@ -41,9 +41,11 @@ class TaskClaim:
     """A task that a worker holds until it ends the claim, or its lease or its timeout runs out.
 
     Every method but ``verify`` writes, and only while the claim is held. Otherwise it raises
-    :class:`~stator.exceptions.LeaseLost`, which says what became of the task, and nothing is changed. ``attempt``: 1
-    for the first. ``lease``: seconds from the claim, or the latest heartbeat, until it runs out. ``ended``: whether
-    this program has ended the claim.
+    :class:`~stator.exceptions.LeaseLost`, which says what became of the task, and nothing is changed.
+
+    ``attempt``: 1 for the first.
+    ``lease``: seconds from the claim, or the latest heartbeat, until it runs out.
+    ``ended``: whether this program has ended the claim.
     """
 
     def __init__(self, claim: claims.Claim, worker: str, since: float | None = None) -> None:
@@ -299,7 +301,7 @@ def _take(queue: QueueRow, limit: int, worker: str, lease: float | None, metadat
                 raise
             if attempt == TRIES and not isinstance(error, IntegrityError):
                 raise
-    # On every try other workers were faster, or all claimed tasks had to be put off: nothing is left for this worker.
+    # On every try other workers were faster, or all claimed tasks were put off: nothing is left for this worker.
     return []
 
 
@@ -326,7 +328,7 @@ def _claim(
         return kept
 
     def lock() -> bool:
-        # The lock comes before the check: of two claims by one worker, the second sees what the first took.
+        # The lock comes before the check. So if one worker claims twice at once, the second claim sees the first.
         queue.lock()
         return not shards.is_held(queue, worker)
 

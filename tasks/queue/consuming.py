@@ -54,9 +54,12 @@ async def aclaim(queue: QueueRow, *, wait: float = 0.0, **options: Any) -> list[
 class QueueLoop(ConsumerLoop):
     """The loop of a named worker on one queue.
 
-    Errors of the database do not end it: they are logged, and the statement is repeated. ``limit``: how many tasks it
-    claims at once; it renews the leases of all of them while it works on one after the other. ``local_retries``: how
-    many times ``run`` calls its function again after an error other than ``Fail``, unless the task sets this itself;
+    Errors of the database do not end it: they are logged, and the statement is repeated.
+
+    ``limit``: how many tasks it claims at once; it renews the leases of all of them while it works on one after the
+    other.
+    ``local_retries``: how many times ``run`` calls its function again after an error other than ``Fail``, unless the
+    task sets this itself.
     ``local_delay``: the seconds before each of these calls.
     """
 

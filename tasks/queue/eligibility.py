@@ -52,7 +52,7 @@ Lease = float | Parameter | None
 Metadata = dict[str, object] | Parameter
 
 
-# A function that returns the field of a queue: of the row itself, or of an outer one.
+# A function that returns a field of the queue, from the row itself or from the outer query's row.
 OfQueue = Callable[[str], F | OuterRef]
 
 
@@ -179,7 +179,7 @@ def with_metadata(rows: Rows, metadata: Metadata) -> Any:
             given = Value(json.dumps(value))
             rows = rows.filter(Func("metadata", given, path, function="JSON_CONTAINS", output_field=BooleanField()))
             continue
-        # Not lookups such as metadata__name: the name may be any text, even the name of a lookup.
+        # A lookup such as metadata__name would not do: the name may be any text, even the name of a lookup.
         rows = rows.alias(**{f"tasks_value_{number}": KeyTransform(name, "metadata")})
         rows = rows.filter(**{f"tasks_value_{number}": value})
         if able.takes_booleans_for_texts and (isinstance(value, bool) or value in ("true", "false")):

@@ -46,7 +46,7 @@ def open_to_process(worker_id: str, held: Q) -> Q:
 
     Its code must have the action for the queue: other tasks are left to a newer release, or to external programs. Tasks
     of Django's framework are always claimed, because their functions are imported when they are called. A worker that
-    is limited to some queues claims only from these. ``held``: paused tasks, which do not block others.
+    is limited to some queues claims only from these. ``held``: paused tasks, which do not block other tasks.
     """
     here = frozenset((name, queue) for name, by_queue in registry.items() for queue in by_queue)
     rules, chosen = _rules.get(worker_id, ALL_RULES), _chosen.get(worker_id, ANYTHING)

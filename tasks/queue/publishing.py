@@ -101,7 +101,7 @@ def publish(
     queue = queue.current()
     _refuse(queue, messages, known_only, over_http)
     admit(rows)
-    # From the home database: copies may be out of date.
+    # The list is the home database's, because copies may be out of date.
     listed = frozenset(queue.http_actions) if over_http else None
     write = partial(_into, on_existing=on_existing, settings=settings, listed=listed)
     if not queue.databases:
@@ -247,7 +247,7 @@ def _publish(queue: QueueRow, rows: list[Any], on_existing: OnExistingKey, *, ov
     if over_http and on_existing.changes:
         queue_actions.refuse_to_change_over_http(queue, there.values())
     told = _matched(queue, rows, there, on_existing)
-    # Of several messages with one key, only the first is published.
+    # If several messages have one key, only the first is published.
     first = {row.key: row for row in reversed(rows) if row.key is not None}
     new = [row for row in rows if row.key is None or (row.key not in there and first[row.key] is row)]
     insert_by_rows(new, str(using))

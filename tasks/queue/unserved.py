@@ -25,7 +25,7 @@ NAMED = 5
 # Tasks that every live worker has had are searched for only if at most this many workers are live.
 MAX_JUDGED = 10
 
-# The most queues whose tasks are examined, by name.
+# The most queues that are examined, by name.
 MAX_QUEUES = 1000
 
 # The codes that mean that a task waits for a worker that does not run, the most decisive first.

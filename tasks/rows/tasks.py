@@ -55,7 +55,7 @@ class TaskRow(StatorModel):
     parts: Any
     runs: Any
     whole_id: int | None
-    # For answers of the API and for command lines: the latest runs and errors, and when the row was read.
+    # Set for answers of the API and for command lines: the latest runs and errors, and when the row was read.
     latest_runs: list[Any]
     errors: list[str]
     read_at: datetime

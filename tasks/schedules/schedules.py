@@ -113,12 +113,16 @@ class ScheduleQuerySet(QuerySet["Schedule"]):
 class Schedule(StatorModel):
     """A schedule of ticks for one entity; each publishes a task or calls a function. Durations are in seconds.
 
-    Ticks are due every ``period``, or by ``cron`` in the time of ``zone``. ``jitter``: ticks are randomly up to this
-    much sooner or later. ``missed``: which ticks still fire if they were due while no worker ran. ``deadline``: a tick
-    that is later than this does not fire. ``overlap``: what happens to a tick that is due before the previous tick's
-    task has ended. ``rate_limit``: the most ticks per second over all schedules with the same ``rate_key``.
-    ``until``: no tick is due after this time. ``priority``, ``timeout``, ``max_attempts`` and ``task_key`` are passed
-    to its tasks; empty: as if published without them.
+    Ticks are due every ``period``, or by ``cron`` in the time of ``zone``.
+
+    ``jitter``: ticks are randomly up to this much sooner or later.
+    ``missed``: which ticks still fire if they were due while no worker ran.
+    ``deadline``: a tick that is later than this does not fire.
+    ``overlap``: what happens to a tick that is due before the previous tick's task has ended.
+    ``rate_limit``: the most ticks per second over all schedules with the same ``rate_key``.
+    ``until``: no tick is due after this time.
+    ``priority``, ``timeout``, ``max_attempts`` and ``task_key`` are passed to its tasks; empty: as if published without
+    them.
 
     The index of a tick is never used again. Changes take effect at once. ``save()`` never overwrites the workers'
     columns.
@@ -261,7 +265,7 @@ class Schedule(StatorModel):
         """Return one sentence for each field that would make a queue refuse the tasks."""
         metadata = self.metadata
         if isinstance(metadata, dict):
-            # With the longest values that a tick can add.
+            # The check uses the longest values that a tick can add.
             metadata = self.metadata_of(BIGINT, BIGINT, "9999-12-31T23:59:59.999999+00:00")
         found, settings = {}, load_settings()
         named = {name: getattr(self, name) for name in ("action", "data", "priority", "timeout", "max_attempts")}

@@ -176,7 +176,7 @@ def call(schedule: TickedSchedule) -> None:
 
 
 def _unended(rows: list[TickedSchedule]) -> set[int]:
-    """Return the keys of the schedules that do not allow overlap and whose latest task has not ended."""
+    """Return the keys of the schedules that do not allow overlap and have a latest task that has not ended."""
     found: set[int] = set()
     exclusive = [row for row in rows if row.queue and row.overlap != ALLOW and row.tick_index]
     for _, group in groupby(sorted(exclusive, key=attrgetter("queue_id")), key=attrgetter("queue_id")):

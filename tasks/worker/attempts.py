@@ -57,7 +57,7 @@ LABEL = "tasks.task"
 # The back-off for unknown actions: leaves a newer worker, which may have the action, time to start.
 UNKNOWN = Backoff(base=120.0)
 
-# Seconds for which a queue's row is cached, so changes reach running workers within them; and the most cached queues.
+# Seconds for which a queue's row is cached and after which changes reach running workers; and the most cached queues.
 QUEUE_CACHE = 5.0
 MAX_QUEUES = 1000
 
@@ -198,7 +198,7 @@ async def attempt(task: Any) -> str:
     task.stator.started = 0.0
     with task.stator.preparing():
         queue = await _queue_of(task)
-    # The same as assigning ``task.queue``, but without a call of the database routers.
+    # Like assigning ``task.queue``, but without a call of the database routers.
     type(task).queue.field.set_cached_value(task, queue)
     most = task.max_attempts or queue.max_attempts or settings.MAX_ATTEMPTS
     errors_are_final = False
@@ -242,7 +242,7 @@ async def attempt(task: Any) -> str:
         return "completed"
     if errors_are_final or isinstance(error, Fail) or task.stator.attempt >= most:
         raise final(error)
-    # Set only on failure: an attempt whose context has changed needs an asyncio task of its own.
+    # The context changes only on failure, because an attempt with a changed context needs an asyncio task of its own.
     _backoff.set(backoff)
     raise error
 
