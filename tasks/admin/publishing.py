@@ -78,7 +78,7 @@ class PublishForm(forms.Form):
     worker_ids = names_field("Names of the only workers that may claim it, one per line")
     worker_count = forms.IntegerField(required=False, help_text="Number of workers that run it, each once. Empty: one.")
 
-    # Different each time that the form is shown, and the same if it is sent twice.
+    # The value differs each time that the form is shown, and stays if the form is sent twice.
     once = forms.CharField(required=False, max_length=100, widget=forms.HiddenInput, initial=lambda: uuid4().hex)
 
     # The publication's result, once the form is valid.

@@ -53,7 +53,7 @@ def _consumer_of(token: str, path: Mapping[str, object]) -> Consumer:
     """Return the consumer of a token, with what a path names; raise ``Unauthorized`` if the token is not usable."""
     prefix = prefix_of(token)
     consumer, found = look_up(prefix, path) if prefix else (None, None)
-    # Compared also without a consumer, so that it takes equally long.
+    # The token is compared even without a consumer, so that the answer takes equally long.
     if not is_of(consumer, token) or consumer is None:
         raise Unauthorized
     consumer.found = found

@@ -26,7 +26,7 @@ RETURNING = ("id", "created", "state_ready")
 # The values that all tasks of the framework have.
 ALWAYS = {"metadata": {}, "worker_ids": [], "worker_count": 1, "state": "pending"}
 
-# Queues as they were last read, by schema, database and name.
+# The most queues that are remembered, and the queues as they were last read, by schema, database and name.
 MAX_KNOWN = 1000
 _known: dict[tuple[str, str, str], QueueTemplate] = {}
 

@@ -274,7 +274,7 @@ def action_of(path: str, queue: str, data: object) -> DjangoAction:
     alias = data.get("backend") if isinstance(data, dict) else None
     if alias not in task_backends.settings:
         raise NoHandler(f"no handler: {alias!r} is not a StatorBackend in TASKS")
-    # Built again if the task or the settings have changed, as in tests.
+    # The action is built again if the task or the settings have changed, as in tests.
     config = task_backends.settings[alias]
     known = _actions.get((alias, path))
     if known is None or known[0] is not task or known[1] is not config:
@@ -344,7 +344,7 @@ def _connect(model: type[Model]) -> None:
     transitioned.connect(tell_finished, sender=model, dispatch_uid="tasks.backend")
 
 
-# On import: without this module, no such tasks exist.
+# Connected on import, because without this module no such tasks exist.
 apps.lazy_model_operation(_connect, ("tasks", "task"))
 
 

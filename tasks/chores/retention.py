@@ -13,7 +13,7 @@ from tasks.models import Claimant, Queue, Task
 from tasks.rows.clock import Later
 from tasks.rows.tasks import TERMINAL
 
-# Tasks in one transaction, and parts of shared tasks.
+# The most tasks, and the most parts of shared tasks, in one transaction.
 BATCH = 1000
 
 # The terminal states other than errored.

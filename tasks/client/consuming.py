@@ -273,7 +273,7 @@ class ConsumerLoop(Loop):
             claim.heartbeat()
         except Exception as error:  # noqa: BLE001 - if no later heartbeat succeeds, the claim is lost by its own clock
             if claim.ended:
-                # Ended by the loop in the meantime; the heartbeats of the other claims must not wait for that.
+                # The loop has ended this claim meanwhile; the heartbeats of the other claims must not wait for that.
                 return True
             self._tell("tasks.consumer_heartbeat_failed", claim, error)
             self.recover()

@@ -265,7 +265,7 @@ class AsyncQueueLoop(Loop):
             held.heartbeat()
         except Exception as error:  # noqa: BLE001 - if no later heartbeat succeeds, the claim is lost by its own clock
             if held.ended:
-                # Ended by the loop in the meantime; the heartbeats of the other claims must not wait for that.
+                # The loop has ended this claim meanwhile; the heartbeats of the other claims must not wait for that.
                 return True
             self._tell("tasks.consumer_heartbeat_failed", held, error)
             _close_unusable()

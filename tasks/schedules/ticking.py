@@ -274,7 +274,7 @@ def _publish(fired: list[tuple[TickedSchedule, int]]) -> None:
         try:
             ticks[0][0].queue.publish_many([_message(row, index) for row, index in ticks])
         except QueuePaused as paused:
-            # Rolls the transaction back without an error; then each schedule of the batch is attempted alone.
+            # This rolls the transaction back without an error; then each schedule of the batch is attempted alone.
             raise TryAgainLater(PAUSED, str(paused)) from None
         except UnknownAction as unknown:
             if not _is_elsewhere(ticks[0][0].queue, {row.action for row, _ in ticks}):

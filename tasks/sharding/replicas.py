@@ -179,7 +179,7 @@ def _copy(queue: QueueRow, alias: str) -> str:
     return "made" if different is None else f"repaired: {', '.join(sorted(different))}"
 
 
-# Databases that are away
+# Databases that do not answer
 
 
 def rest(alias: str, error: Exception) -> None:

@@ -69,7 +69,7 @@ def _of_values(queue: QueueRow, messages: Sequence[Message], stack: ExitStack, *
     keys = {message.key for message in messages if message.key is not None}
     if not keys:
         return wanted
-    # Entered first, and therefore committed last.
+    # This transaction is entered first, and therefore committed last.
     with _reached(queue, home()):
         stack.enter_context(transaction.atomic(using=home()))
         copy_in(queue, home()).lock()
@@ -151,7 +151,7 @@ def copies(queue: QueueT) -> list[QueueT]:
     return found or [queue]
 
 
-# Databases that are away
+# Databases that do not answer
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from tasks.rows.tasks import Shard
 # Task numbers stay below 2**53, the largest integer that every JSON reader keeps exact.
 BITS, MAX_NUMBER = 48, 31
 
-# Moves the counter forward, never back: no number is given twice.
+# This moves the counter forward, never back, so no number is given twice.
 SET_COUNTER = """
 SELECT setval(counter, %s) FROM (SELECT pg_get_serial_sequence(%s, %s)::regclass AS counter) tasks
 WHERE coalesce(pg_sequence_last_value(counter), 0) < %s
