@@ -3,10 +3,10 @@
 import argparse
 import os
 from dataclasses import fields
-from importlib import import_module
 from typing import Any
 
 from django.core.management import get_commands, load_command_class
+from django.utils.module_loading import import_string
 from docutils import nodes
 from docutils.statemachine import StringList
 from sphinx.application import Sphinx
@@ -46,13 +46,13 @@ class CommandHelp(SphinxDirective):
 
 
 class SettingsTable(SphinxDirective):
-    """``.. settings-table:: stator.conf``: each setting with its default, its limits and what it means."""
+    """``.. settings-table:: stator.conf.Settings``: each setting with its default, its limits and what it means."""
 
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
         """Return a list of definitions."""
-        settings = import_module(self.arguments[0]).Settings
+        settings: Any = import_string(self.arguments[0])
         lines = [line for option in fields(settings) for line in _described(option)]
         holder = nodes.container()
         self.state.nested_parse(StringList(lines, source=self.arguments[0]), 0, holder)
