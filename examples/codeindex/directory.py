@@ -7,7 +7,7 @@ from pathlib import Path
 import django
 from django.core.management import CommandError
 
-from examples.codeindex.scan import LONGEST_ROOT
+from examples.codeindex.scan import MAX_ROOT
 from examples.codeindex.text import nameable, printable
 
 REMEDY = "give a directory with Python files, or no PATH for the installed Django"
@@ -28,8 +28,8 @@ def checked_directory(path: str | None) -> str:
         raise refusal(path, "not a directory")
     if not os.access(real, os.R_OK | os.X_OK):
         raise refusal(path, "permission denied")
-    if not nameable(real) or len(real) > LONGEST_ROOT:
-        raise refusal(path, f"cannot be stored: it is not UTF-8, or longer than {LONGEST_ROOT} characters")
+    if not nameable(real) or len(real) > MAX_ROOT:
+        raise refusal(path, f"cannot be stored: it is not UTF-8, or longer than {MAX_ROOT} characters")
     return real
 
 

@@ -8,7 +8,7 @@ from django.db import models, transaction
 
 from examples.codeindex.content import Fingerprint
 from examples.codeindex.graph import SourceFileGraph
-from examples.codeindex.scan import LONGEST_PATH, LONGEST_ROOT
+from examples.codeindex.scan import MAX_PATH, MAX_ROOT
 from examples.codeindex.symbols import KINDS, Definition
 from examples.codeindex.text import storable
 from stator.models import StateField, StatorModel
@@ -26,8 +26,8 @@ class SourceFile(StatorModel):
     `indexed_digest`: of the content whose symbols are stored.
     """
 
-    root = models.CharField(max_length=LONGEST_ROOT, help_text="The directory that was indexed.")
-    path = models.CharField(max_length=LONGEST_PATH, help_text="Below the root.")
+    root = models.CharField(max_length=MAX_ROOT, help_text="The directory that was indexed.")
+    path = models.CharField(max_length=MAX_PATH, help_text="Below the root.")
     size = models.BigIntegerField(default=0)
     mtime_ns = models.BigIntegerField(null=True)
     digest = models.CharField(max_length=64, blank=True)

@@ -13,7 +13,7 @@ from examples.codeindex.rows import Outcome
 from examples.codeindex.scan import Scan
 from examples.codeindex.text import printable
 
-MOST_LISTED = 10
+MAX_LISTED = 10
 
 
 def json_line(outcome: Outcome, seconds: float) -> str:
@@ -36,7 +36,7 @@ def summary(root: str, outcome: Outcome, scan: Scan, seconds: float) -> Iterator
 
 
 def _broken(files: QuerySet[SourceFile]) -> list[str]:
-    broken = files.filter(state=Graph.broken).order_by("path")[:MOST_LISTED]
+    broken = files.filter(state=Graph.broken).order_by("path")[:MAX_LISTED]
     return [f"{file.path}: {file.error or 'failed too often'}" for file in broken]
 
 
@@ -45,7 +45,7 @@ def _listed(title: str, texts: list[str], total: int) -> Iterator[str]:
     if not total:
         return
     yield f"{title}: {total:,}"
-    for text in texts[:MOST_LISTED]:
+    for text in texts[:MAX_LISTED]:
         yield f"  {printable(text)}"
-    if total > MOST_LISTED:
-        yield f"  ... and {total - MOST_LISTED:,} more"
+    if total > MAX_LISTED:
+        yield f"  ... and {total - MAX_LISTED:,} more"

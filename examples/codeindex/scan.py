@@ -8,8 +8,8 @@ from examples.codeindex.content import Fingerprint, Gone, fingerprint_of
 from examples.codeindex.text import nameable
 
 # Together, at four bytes for a character, they fit into an index entry of PostgreSQL.
-LONGEST_ROOT = 255
-LONGEST_PATH = 400
+MAX_ROOT = 255
+MAX_PATH = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def _note(path: str, full_path: Path, found: Scan) -> None:
         fingerprint = fingerprint_of(full_path)
     except Gone:  # A broken link, or not a regular file.
         return
-    if nameable(path) and len(path) <= LONGEST_PATH:
+    if nameable(path) and len(path) <= MAX_PATH:
         found.files[path] = fingerprint
     else:
         found.unnameable.append(path)

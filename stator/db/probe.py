@@ -123,7 +123,7 @@ def _coming(operations: Operations) -> list[QuerySet[Model, dict[str, Any]]]:
     return [
         # One state at a time: across several states the index does not have the times in order.
         operations.waiting(state.name).filter(soon).order_by("state_next_attempt").values(left=left)
-        for state in operations.graph.automatic_states
+        for state in operations.automatic
     ]
 
 

@@ -145,12 +145,13 @@ class Rows:
 
     def waiting(self, *states: str) -> QuerySet[Model]:
         """Return the rows of some or all states that workers will attempt once they are due; index ``st_rest``."""
-        names = states or self._automatic
+        names = states or [state.name for state in self.automatic]
         return self.rows.filter(RESTING, state__in=names, state_crashes__lt=self.settings.MAX_CRASHES)
 
     @cached_property
-    def _automatic(self) -> list[str]:
-        return sorted(state.name for state in self.graph.automatic_states)
+    def automatic(self) -> list[State]:
+        """The automatic states by name: so the text of a statement is the same in every process."""
+        return sorted(self.graph.automatic_states, key=str)
 
     def lease_end(self, since: Expression | F = NOW) -> Expression:
         """Return an expression for the end of a lease that begins now, in an attempt that began at ``since``.
@@ -192,4 +193,4 @@ class Rows:
 
     @cached_property
     def _with_own_lease(self) -> list[State]:
-        return [state for state in self.graph.automatic_states if state.lease]
+        return [state for state in self.automatic if state.lease]
