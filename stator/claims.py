@@ -91,7 +91,7 @@ def claim(
     until = operations.settings.LEASE if lease is None else lease
 
     def locked() -> list[Pk]:
-        rows = operations.claimable(list(operations.graph.automatic_states))
+        rows = operations.claimable(operations.automatic)
         return operations.lock(
             (pick or _in_turn)(rows), limit, in_order=among is None, among=among(rows) if among else None
         )
@@ -218,8 +218,7 @@ def insert_at_once(
     ``unique``: False if no value can be taken, which saves a savepoint.
     """
     # An insert depends on no setting, and reading all of them takes longer than the rest.
-    key_of = owner_of(model), using or router.db_for_write(model), _process_id(os.getpid())
-    operations = _cached.get(key_of) or _cached_operations(model, using, "")
+    operations = _cached.get(_key_of(owner_of(model), using, "")) or _cached_operations(model, using, "")
     if not operations.capabilities.inserts_from_json:
         return []
     return inserts.insert(
@@ -374,10 +373,14 @@ def _operations(model: type[Model], using: str | None, worker: str = "") -> Oper
     return operations
 
 
+def _key_of(owner: type[Model], using: str | None, worker: str) -> tuple[type[Model], str, str]:
+    return owner, using or router.db_for_write(owner), worker or _process_id(os.getpid())
+
+
 def _cached_operations(model: type[Model], using: str | None, worker: str) -> Operations:
     """Return cached operations, which keep their compiled statements."""
     owner, settings = owner_of(model), latest_settings()
-    key = owner, using or router.db_for_write(owner), worker or _process_id(os.getpid())
+    key = _key_of(owner, using, worker)
     found = _cached.get(key)
     if found is None or found.settings is not settings:
         if len(_cached) >= MAX_CACHED:
