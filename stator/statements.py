@@ -113,6 +113,11 @@ def selecting(rows: QuerySet[Any]) -> Statement:
     return Statement(text, tuple(params))
 
 
+def existing(rows: QuerySet[Any]) -> Statement:
+    """Return the condition that a queryset has rows."""
+    return Statement.of("EXISTS (", selecting(rows.order_by().values("pk")[:1]), ")")
+
+
 def updating(rows: QuerySet[Any], values: Mapping[str, object]) -> Statement:
     """Return the UPDATE of the rows of a queryset."""
     update: Any = rows.query.chain(UpdateQuery)

@@ -17,7 +17,7 @@ from stator.conf import load_settings
 from stator.db import chores, operations_for
 from stator.db.interface import Batch, Claim, Operations
 from stator.db.ordering import AGEING
-from stator.db.probe import look
+from stator.db.probe import OF_PAUSES, answers_about, look
 from stator.db.values import Row
 from stator.graph import State
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
@@ -33,8 +33,6 @@ NOTHING = "SELECT NULL FROM (SELECT 1 AS one) stator_none WHERE 1 = 0"
 WORKER, TOKEN = "0" * 12, UUID(int=0x8 << 76 | 0x2 << 62)
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 
-# The columns of a poll, beside one for each state that is attempted.
-POLLED = 7
 POLL, TIME_OUT = ANSWERED = ("poll", "time out")
 
 
@@ -95,7 +93,7 @@ class _Sent:
         def fetch(statement: str, params: Sequence[object], planner: str = "", **options: bool) -> list[Row]:
             self._note(planner + statement, params)
             # A poll and a number of moves always have an answer: here, that there is nothing.
-            return [(0,) * (POLLED + len(operations.graph.automatic_states))] if self.verb in ANSWERED else []
+            return [(0,) * (answers_about(operations) + len(OF_PAUSES))] if self.verb in ANSWERED else []
 
         def locked(*args: Any, **options: Any) -> list[object]:
             lock(*args, **options)
@@ -127,7 +125,7 @@ class _Sent:
 
 def _verbs(operations: Operations) -> Iterator[tuple[str, Callable[[], object]]]:
     """Yield what workers do with rows, and how."""
-    states = sorted(operations.graph.automatic_states, key=_name)
+    states = operations.automatic
     yield POLL, lambda: look(operations)
     yield "mark ready", lambda: chores.mark_ready(operations, 100)
     for crashes in Crashes:

@@ -133,7 +133,7 @@ def take(rows: QuerySet[Model], token: UUID, changes: columns.Changes) -> list[I
 def claim_one(operations: Operations, pk: Pk) -> Claim | None:
     """Claim one row out of turn, ending any other claim; return None if it is gone or its state is not attempted."""
     token, claimed = new_token(operations.worker_id), time.monotonic()
-    attempted = [state.name for state in operations.graph.automatic_states]
+    attempted = [state.name for state in operations.automatic]
     rows = operations.rows.filter(pk=pk, state__in=attempted)
     with operations.transaction():
         taken = take(rows, token, columns.claiming(token, operations.lease_end()))

@@ -21,12 +21,12 @@ from stator.db.interface import Operations
 from stator.db.retry import is_retryable
 from stator.db.single_statement import compiler_of, keep
 from stator.db.values import Params, Row
-from stator.statements import JsonText, Parameter, Statement, joined, selecting, written
+from stator.statements import JsonText, Parameter, Statement, existing, joined, written
 
 INSERT = """
 INSERT INTO {table} ({columns})
 SELECT {values}{given}
-WHERE EXISTS ({condition}){in_order}
+WHERE {condition}{in_order}
 ON CONFLICT DO NOTHING
 RETURNING {returning}
 """
@@ -174,7 +174,7 @@ def _insert(
         columns=", ".join(columns),
         values=joined(list(values.values()), ", "),
         given=_given(compiler, named) if own else "",
-        condition=selecting(condition.order_by().values("pk")[:1]),
+        condition=existing(condition),
         in_order=IN_ORDER if own else "",
         returning=", ".join(compiler.column_of(compiler.field(name)) for name in returning) or compiler.columns,
     )

@@ -136,10 +136,8 @@ class PostgresqlTransactions(transactions.Transactions):
 
     def keep(self, rows: QuerySet[Model]) -> set[Pk]:
         """Lock rows like the portable method, with locks that several workers may share."""
-        keys = rows.order_by().values("pk").query
-        statement, params = keys.get_compiler(self._operations.alias, elide_empty=False).as_sql()
-        to_python = rows.model._meta.pk.to_python
-        found = self._operations.fetch(f"{statement} FOR SHARE SKIP LOCKED", list(params))
+        keys, to_python = selecting(rows.order_by().values("pk")), rows.model._meta.pk.to_python
+        found = self._operations.fetch(f"{keys.text} FOR SHARE SKIP LOCKED", keys.params)
         return {to_python(pk) for (pk,) in found}
 
     def pick(self, rows: QuerySet[Model], limit: int, **also: F | RawSQL) -> Statement:

@@ -14,11 +14,14 @@ from stator.rows.claimable import Crashes
 from stator.rows.clock import Now
 from stator.rows.columns import after, come_due
 from stator.rows.pauses import Pause, Pauses
+from stator.statements import Statement, existing, joined, selecting
 
 NONE = Pauses()
 
 # PostgreSQL returns at most 1,664 columns, SQLite 2,000.
 MAX_ANSWERS = 1500
+# What a poll asks about pauses: their number and the sum of their ids.
+OF_PAUSES = ("COUNT", "SUM")
 
 # Filters for the rows that this worker may claim, mark ready and reap.
 Open = tuple[Q, Q, Q]
@@ -55,7 +58,7 @@ def look(*group: Operations) -> dict[Operations, Work]:
     The statement also shows whether pauses began or ended. If so, they are read and the statement is repeated. Very
     many models take several statements, each with as many columns as one answer has room for.
     """
-    if len(group) > 1 and sum(map(_answers, group)) > MAX_ANSWERS:
+    if len(group) > 1 and sum(map(answers_about, group)) > MAX_ANSWERS:
         half = len(group) // 2
         return look(*group[:half]) | look(*group[half:])
     found, seen = _ask(group)
@@ -69,15 +72,16 @@ def look(*group: Operations) -> dict[Operations, Work]:
     return {operations: _work(operations, answers) for operations in group}
 
 
-def _answers(operations: Operations) -> int:
+def answers_about(operations: Operations) -> int:
+    """Return the number of columns that a poll has for a model; the columns of ``OF_PAUSES`` come last."""
     return 5 + len(operations.graph.automatic_states)
 
 
 def overdue(operations: Operations) -> tuple[bool, bool]:
     """Return whether there are rows to mark ready, and expired leases: programs that claim handle both themselves."""
     *_, due_rows, leases = probes(operations)
-    parts, params = zip(*(_any(operations, probe) for probe in (due_rows, leases)), strict=True)
-    [(due, expired)] = operations.fetch(f"SELECT {', '.join(parts)}", [each for some in params for each in some])
+    statement = Statement.of("SELECT ", joined([_any(due_rows), _any(leases)], ", "))
+    [(due, expired)] = operations.fetch(statement.text, statement.params)
     return bool(due), bool(expired)
 
 
@@ -91,8 +95,8 @@ def _work(operations: Operations, answers: Iterator[Any]) -> Work:
 def _ask(group: tuple[Operations, ...]) -> tuple[list[Any], tuple[int, int]]:
     """Return the answers for all models, and the number and the sum of ids of the active pauses."""
     # A filter with unhashable values or with subqueries is a new one each time.
-    statement, params = _statement(group, _pauses(group), tuple(map(_open, group)))
-    *found, count, total = group[0].fetch(statement, list(params))[0]
+    statement = _statement(group, _pauses(group), tuple(map(_open, group)))
+    *found, count, total = group[0].fetch(statement.text, statement.params)[0]
     return found, (int(count or 0), int(total or 0))
 
 
@@ -103,7 +107,7 @@ def _pauses(group: tuple[Operations, ...]) -> tuple[Pauses, ...]:
 def probes(operations: Operations, open_rows: Open | None = None) -> list[list[QuerySet[Model]]]:
     """Return, for each field of :class:`Work`, querysets; at least one has rows if there is such work."""
     claim, mark_ready, reap = open_rows or _open(operations)
-    claimable = operations.claimable(list(operations.graph.automatic_states)).filter(claim)
+    claimable = operations.claimable(operations.automatic).filter(claim)
     return [
         *([claimable.filter(operations.crashed(crashes))] for crashes in Crashes),
         [operations.waiting().filter(part & mark_ready) for part in come_due()],
@@ -128,39 +132,20 @@ def _coming(operations: Operations) -> list[QuerySet[Model, dict[str, Any]]]:
 
 
 @lru_cache(maxsize=16)
-def _statement(
-    group: tuple[Operations, ...], pauses: tuple[Pauses, ...], open_rows: tuple[Open, ...]
-) -> tuple[str, tuple[object, ...]]:
-    """Return the statement and its parameters; the time in it is the database's own, so it can be cached."""
-    parts: list[str] = []
-    params: list[object] = []
+def _statement(group: tuple[Operations, ...], pauses: tuple[Pauses, ...], open_rows: tuple[Open, ...]) -> Statement:
+    """Return the statement; the time in it is the database's own, so it can be cached."""
+    answers: list[Statement] = []
     for operations, open_to_me in zip(group, open_rows, strict=True):
-        for probe in probes(operations, open_to_me):
-            sql, arguments = _any(operations, probe)
-            parts.append(sql)
-            params.extend(arguments)
-        for coming in _coming(operations):
-            sql, arguments = coming[:1].query.get_compiler(using=operations.alias, elide_empty=False).as_sql()
-            parts.append(f"({sql})")
-            params.extend(arguments)
-    for function in ("COUNT", "SUM"):
+        answers += map(_any, probes(operations, open_to_me))
+        answers += [Statement.of("(", selecting(coming[:1]), ")") for coming in _coming(operations)]
+    for function in OF_PAUSES:
         # Django must not take the function for an aggregate, or it would group the rows.
         number = Func("pk", function=function, output_field=BigIntegerField())
-        sql, arguments = Pause.objects.active().values(number=number).query.get_compiler(using=group[0].alias).as_sql()
-        parts.append(f"({sql})")
-        params.extend(arguments)
-    return f"SELECT {', '.join(parts)}", tuple(params)
+        active = Pause.objects.using(group[0].alias).active().values(number=number)
+        answers.append(Statement.of("(", selecting(active), ")"))
+    return Statement.of("SELECT ", joined(answers, ", "))
 
 
-def _any(operations: Operations, probe: list[QuerySet[Model]]) -> tuple[str, list[object]]:
-    """Return an expression, and its parameters, for whether any of the querysets has a row."""
-    parts, params = zip(*(_exists(operations, rows) for rows in probe), strict=True)
-    return f"({' OR '.join(parts)})", [each for some in params for each in some]
-
-
-def _exists(operations: Operations, probe: QuerySet[Model]) -> tuple[str, tuple[object, ...]]:
-    """Return an expression, and its parameters, for whether there is such a row."""
-    query = probe.order_by().values("pk")[:1].query
-    # Empty parts are not elided: for a graph without automatic states Django knows that some parts are empty.
-    statement, params = query.get_compiler(using=operations.alias, elide_empty=False).as_sql()
-    return f"EXISTS ({statement})", params
+def _any(probe: list[QuerySet[Model]]) -> Statement:
+    """Return an expression for whether any of the querysets has a row."""
+    return Statement.of("(", joined(list(map(existing, probe)), " OR "), ")")

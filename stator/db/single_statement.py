@@ -35,7 +35,7 @@ from stator.db.retry import is_retryable
 from stator.db.values import Instance, Params, Row
 from stator.rows import columns
 from stator.rows.pauses import Pause
-from stator.statements import Parameter, Statement, StatementCache, joined, selecting, updating, written
+from stator.statements import Parameter, Statement, StatementCache, existing, joined, selecting, updating, written
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ def _send(operations: Operations, statement: Statement, planner: str, values: Ma
 
 
 def _claim(operations: Operations, compiler: Compiler, shape: Shape) -> Statement:
-    rows = operations.claimable(list(operations.graph.automatic_states))
+    rows = operations.claimable(operations.automatic)
     picked = shape.pick(rows.filter(_nothing_else(operations)))
     picked = picked.annotate(stator_odd=shape.odd, stator_flag=shape.flag).values("pk", "stator_odd", "stator_flag")
     changes = {**columns.claiming_due(Parameter(TOKEN, UUIDField()), shape.until), "state_crashes": 0}
@@ -255,7 +255,7 @@ def end(
     noted = keep(operations, (compiler, "end", *same), lambda: _noted(compiler, records, batch.saves, forget=forget))
     condition = None
     if only is not None:
-        condition = keep(operations, (compiler, "only", key), lambda: _existing(only()))
+        condition = keep(operations, (compiler, "only", key), lambda: existing(only()))
     try:
         with operations.transaction() if operations.connection.in_atomic_block else nullcontext():
             return operations.record_noted(batch, noted, values, condition)
@@ -272,7 +272,3 @@ def _noted(compiler: Compiler, records: ProgramRecords, saves: tuple[str, ...], 
         return Statement.of(f"DELETE FROM {table} USING done WHERE ", _of_done(compiler, records, token))  # noqa: S608 - names
     copied = {name: Statement(f"done.value{saves.index(of)}") for name, of in records.copied.items()}
     return _noting(compiler, records, copied, token)
-
-
-def _existing(rows: QuerySet[Model]) -> Statement:
-    return Statement.of("EXISTS (", selecting(rows.order_by().values("pk")[:1]), ")")
