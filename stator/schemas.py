@@ -27,20 +27,25 @@ WHERE relkind IN ('r', 'p') AND nspname = ANY(%s) AND relname = ANY(%s)
 """
 
 
+UNCHANGED: AbstractContextManager[None] = nullcontext()
+
+
 def current_schema() -> str:
     """Return the schema that :func:`in_schema` chose for this context; "" outside of it."""
     return SCHEMA.get()
 
 
-@contextmanager
-def in_schema(name: str) -> Iterator[None]:
+def in_schema(name: str) -> AbstractContextManager[None]:
     """Let the statements of this context find tables in a schema first, and then where they usually do.
 
     "" changes nothing. The tenant of django-tenants and the schema of django-pgschemas are set as well.
     """
-    if not name:
-        yield
-        return
+    # Called for each attempt, so a context is made only where there is something to do.
+    return _in_schema(name) if name else UNCHANGED
+
+
+@contextmanager
+def _in_schema(name: str) -> Iterator[None]:
     connection_created.connect(_follow, dispatch_uid="stator.schemas")
     for connection in connections.all(initialized_only=True):
         # The code that ran before may have set another schema by itself.

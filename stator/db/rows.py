@@ -1,7 +1,7 @@
 """The rows of one model in one database: what a worker knows of them, and querysets."""
 
 from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from functools import cached_property
 from typing import NamedTuple
@@ -29,9 +29,6 @@ CLOCK_SLACK = 5.0
 
 
 NOW = Now()
-
-# The context of statements where no schema is set.
-UNCHANGED: AbstractContextManager[None] = nullcontext()
 
 # Seconds of the shortest lease that a row may have in a worker.
 MIN_OF_ROWS = 3.0
@@ -81,8 +78,7 @@ class Rows:
 
     def in_schema(self) -> AbstractContextManager[None]:
         """Return a context where statements find the rows, and handlers find everything that belongs to the rows."""
-        # Inlined, because this is called for each attempt.
-        return in_schema(self.schema) if self.schema else UNCHANGED
+        return in_schema(self.schema)
 
     @property
     def connection(self) -> BaseDatabaseWrapper:
