@@ -195,7 +195,14 @@ class ProcessIsolation(InProcessIsolation):
     def _retire(self, processes: list[IsolatedProcess]) -> None:
         for process in processes:
             self._idle.remove(process)
-            self._start(self._in_thread(process.retire))
+            self._start(self._end_process(process))
+
+    async def _end_process(self, process: IsolatedProcess) -> None:
+        try:
+            await self._in_thread(process.retire)
+        finally:
+            # If this task is cancelled, its thread still waits for the process, and the interpreter for the thread.
+            process.kill()
 
     async def _in_thread(self, function: Callable[..., Any], *args: object) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._threads, function, *args)

@@ -145,6 +145,19 @@ async def test_each_object_has_a_process_of_its_own_which_takes_the_next_when_it
 
 
 @on_loop
+async def test_idle_process_that_does_not_end_is_killed_with_its_worker(processes, monkeypatch):
+    monkeypatch.setattr(module, "CLOSING", 0.05)
+    monkeypatch.setattr(processes, "retire", lambda process: process.answers.get())
+    apart = Apart()
+    claim = await apart.begin()
+    [process] = processes.made
+    process.answers.put(RECORDED)
+    await until(lambda: apart.told == [(claim, RECORDED)])
+    await apart.alone.close()
+    assert process.killed
+
+
+@on_loop
 async def test_object_that_was_not_begun_is_handed_back(processes):
     apart = Apart()
     claim = await apart.begin()
