@@ -134,7 +134,7 @@ def call(claims: list[Claim]) -> list[Ended]:
 
 
 async def call_async(claims: list[Claim]) -> list[Ended]:
-    """Call an asynchronous handler as :func:`_call_sync` does; raise nothing if it was cancelled."""
+    """Call an asynchronous handler as :func:`call` calls a synchronous one; raise nothing if it was cancelled."""
     try:
         results = spread(claims, await begin(claims))
     except BaseException as error:
