@@ -12,7 +12,6 @@ from typing import TextIO, TypeVar
 from uuid import UUID
 
 from django.apps import apps
-from django.db import router
 
 from stator import signals
 from stator.conf import load_settings
@@ -23,7 +22,7 @@ from stator.db.retry import is_passing
 from stator.exceptions import NotBegun
 from stator.graph.outcomes import Released
 from stator.models import StatorModel
-from stator.rows.meta import managed
+from stator.rows.meta import by_database, managed
 from stator.worker.attempts import calls_of
 from stator.worker.executor import STOPPED, Attempted, attempt_async, attempt_sync
 from stator.worker.health import Health
@@ -104,16 +103,16 @@ class Preparation:
 
     def __init__(self, database: str | None) -> None:
         self.health = Health()
-        self._databases = {model: database or router.db_for_write(model) for model in managed(StatorModel.subclasses)}
+        self._served = by_database(managed(StatorModel.subclasses), database)
 
     def databases_of(self, model: type[StatorModel]) -> list[str]:
         """Return the aliases of the databases where the worker serves a model; for receivers of ``on_schedule``."""
-        return [self._databases[model]] if model in self._databases else []
+        return [alias for alias, models in self._served.items() if model in models]
 
     def send(self, schemas: list[str]) -> None:
         """Send the signals in each schema that the worker serves."""
         send_in_schemas(schemas, signals.on_start, self)
-        send_in_schemas(schemas, signals.on_schedule, self, databases=sorted(set(self._databases.values())))
+        send_in_schemas(schemas, signals.on_schedule, self, databases=sorted(self._served))
 
 
 class IsolatedAttempt:
