@@ -10,7 +10,6 @@ from stator.explain.survey import Surveyed
 from stator.overview.conditions import parts_of
 from stator.querysets import OperatorQuerySet
 from stator.rows.clock import Now
-from stator.rows.meta import graph_of
 from stator.texts import escape
 
 # Seconds that a lease may be over before its object is listed.
@@ -50,9 +49,8 @@ def troubled(one: Surveyed, limit: int) -> list[Troubled]:
 
 
 def _sources(one: Surveyed, rows: OperatorQuerySet, limit: int) -> Iterator[tuple[str, Iterable[object]]]:
-    # Workers move rows with a former name of a state.
-    known = rows.exclude(state__in=list(graph_of(one.model).renames))
-    yield "unknown state", _pks("unknown", known, limit)
+    # By the names that the survey has found: a search for other states would read all ready rows.
+    yield "unknown state", _pks("unknown", rows.filter(state__in=list(one.unknown_states)), limit)
     yield "quarantined", _pks("quarantined", rows, limit)
     yield "lease ran out", [held.pk for held in one.depths.held if held.late > LATE]
     yield "failing", [pk for group in one.groups for pk in group.failing]

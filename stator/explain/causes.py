@@ -14,7 +14,6 @@ from stator.explain.problem import ERROR, WARNING, AdminAction, Problem
 from stator.explain.sentences import counted
 from stator.explain.survey import COUNTED, AwaitedObject, InState, Survey, Surveyed, WorkerStatus, told
 from stator.graph.durations import seconds_of, span
-from stator.rows.meta import graph_of
 from stator.rows.pauses import NAMED, Pause
 from stator.rows.versions import Version, compared, listed
 
@@ -153,11 +152,8 @@ def quarantined(one: Surveyed) -> Iterator[Problem]:
 
 def unknown_states(one: Surveyed) -> Iterator[Problem]:
     """Find objects in states that this code does not know."""
-    # Workers move objects with a former name of a state.
-    renames = graph_of(one.model).renames
-    unknown = {name: count for name, count in one.depths.unknown_states.items() if name not in renames}
-    nobodys = {name: count for name, count in unknown.items() if name not in one.knowing}
-    theirs = {name: count for name, count in unknown.items() if name in one.knowing}
+    nobodys = {name: count for name, count in one.unknown_states.items() if name not in one.knowing}
+    theirs = {name: count for name, count in one.unknown_states.items() if name in one.knowing}
     if count := sum(nobodys.values()):
         # The list has both, and only these are lost.
         move = _all(one, f"Move{ELLIPSIS}", "unknown", "stator_move")

@@ -10,6 +10,7 @@ from django.db.models import Model
 from stator.explain.problem import Problem
 from stator.graph.durations import span
 from stator.graph.states import State
+from stator.rows.meta import graph_of
 from stator.rows.pauses import Pause
 from stator.rows.versions import Version
 from stator.rows.workers import Worker
@@ -272,6 +273,12 @@ class Surveyed:
     def label(self) -> str:
         """The label of the model, as in ``manage.py stator``."""
         return str(self.model._meta.label)
+
+    @property
+    def unknown_states(self) -> dict[str, int]:
+        """The number of objects in each unknown state; workers move objects with a former name of a state."""
+        renames = graph_of(self.model).renames
+        return {name: count for name, count in self.depths.unknown_states.items() if name not in renames}
 
     @property
     def unserved(self) -> list[Problem]:

@@ -7,6 +7,7 @@ from django.db.models import Model, QuerySet
 from stator.overview.depths import far_future, outside
 from stator.querysets import OVERDUE, OperatorQuerySet
 from stator.rows import columns
+from stator.rows.indexes import line_of_all
 from stator.rows.meta import graph_of
 
 Parts = Callable[[OperatorQuerySet[Model]], Iterator[QuerySet[Model]]]
@@ -24,8 +25,8 @@ def _stuck(rows: OperatorQuerySet[Model]) -> Iterator[QuerySet[Model]]:
 
 
 def _overdue(rows: OperatorQuerySet[Model]) -> Iterator[QuerySet[Model]]:
-    """Yield overdue rows: ready ones; then, by state, due ones that are not marked ready yet."""
-    yield rows.overdue().filter(state_ready=True)
+    """Yield overdue rows: ready ones, first in line first; then, by state, due ones that are not marked ready yet."""
+    yield rows.overdue().filter(state_ready=True).order_by(*line_of_all(rows.model, by_age=True))
     since = columns.after(-OVERDUE)
     for state in graph_of(rows.model).automatic_states:
         resting = _resting(rows.overdue()).filter(state=state.name)
