@@ -93,9 +93,14 @@ def context_of(model_admin: Admin, request: HttpRequest) -> dict[str, object]:
         "across": request.POST.get("select_across", "0"),
         "from_object": FROM_OBJECT in request.POST,
         "checkbox": helpers.ACTION_CHECKBOX_NAME,
-        # The list has a choice of actions above it and another below.
-        "action": next(iter(request.POST.getlist("action")), ""),
+        "action": _action(request),
     }
+
+
+def _action(request: HttpRequest) -> str:
+    """Return the chosen action: a list may have a choice above and another below; ``index`` names the used one."""
+    choices = {str(index): name for index, name in enumerate(request.POST.getlist("action"))}
+    return choices.get(request.POST.get("index", "0"), choices.get("0", ""))
 
 
 def log(

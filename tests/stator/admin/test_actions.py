@@ -28,6 +28,12 @@ class TestActs:
         assert re.findall(r'<option value="(\w*)"', text) == ["", *Parcel.state_graph.states]
         assert set(Parcel.objects.values_list("state", flat=True)) == {"packed"}
 
+    def test_page_sends_the_action_that_was_chosen_below_the_list(self, admin_client: Client) -> None:
+        data = {"action": ["stator_retry", "stator_move"], "index": "1", "_selected_action": Parcel.objects.create().pk}
+        text = admin_client.post(LIST, data).content.decode()
+        assert "1 parcel will be moved by hand" in text
+        assert re.findall(r'name="action" value="(\w*)"', text) == ["stator_move"]
+
     def test_moving_records_who_did_it_and_why(self, admin_client: Client) -> None:
         parcel = Parcel.objects.create()
         held = claim(Parcel)
