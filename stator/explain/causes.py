@@ -11,7 +11,7 @@ from typing import Any
 
 from stator.conf import load_settings
 from stator.explain.problem import ERROR, WARNING, AdminAction, Problem
-from stator.explain.sentences import counted
+from stator.explain.sentences import counted, either
 from stator.explain.survey import COUNTED, AwaitedObject, InState, Survey, Surveyed, WorkerStatus, told
 from stator.graph.durations import seconds_of, span
 from stator.rows.pauses import NAMED, Pause
@@ -262,14 +262,11 @@ def waiting(one: Surveyed) -> Iterator[Problem]:
     """Find objects that other objects have waited for too long."""
     for each in [each for each in one.waiters if _waits_too_long(one, each)][:SHOWN]:
         label, what = each.model._meta.label, "ended in" if each.ended else "is in"
-        many = f"{told(each.count, each.more)} {'waits' if each.count == 1 else 'wait'}"
-        *others, last = each.until
-        until = f"{', '.join(others)} or {last}" if others else last
         never = "; it does not get further by itself" if each.ended else ""
         yield _about(
-            one, f"{many} in {each.waiting_in} for one {label}, which {what} {each.state}; the first has waited "
-            f"{span(each.longest)}", level=ERROR if each.ended else WARNING, count=each.count, more=each.more,
-            detail=f"#{each.pk} has to be in {until}{never}", since=each.longest,
+            one, f"{_waits(each.count, each.more)} in {each.waiting_in} for one {label}, which {what} {each.state}; "
+            f"the first has waited {span(each.longest)}", level=ERROR if each.ended else WARNING, count=each.count,
+            more=each.more, detail=f"#{each.pk} has to be in {either(each.until)}{never}", since=each.longest,
             numbers={"awaited": each.model._meta.label_lower, "pk": each.pk, "until": list(each.until)},
             actions=(AdminAction(f"Move{ELLIPSIS}", each.model._meta.label_lower, "stator_move", (each.pk,)),),
             remedy="find out what keeps it there, or move it",
@@ -370,5 +367,5 @@ def _longest(states: list[InState]) -> float | None:
     return max((wait for state in states if (wait := state.longest_wait) is not None), default=None)
 
 
-def _waits(count: int) -> str:
-    return f"{told(count)} {'waits' if count == 1 else 'wait'}"
+def _waits(count: int, cut: bool = False) -> str:
+    return f"{told(count, cut)} {'waits' if count == 1 else 'wait'}"

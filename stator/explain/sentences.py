@@ -1,7 +1,7 @@
 """Texts of the reasons: each function yields sentences about one object, with the numbers in them."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from stator.explain.facts import LINE, Facts
@@ -134,8 +134,7 @@ def external(facts: Facts) -> Iterator[Said]:
 def waits_for(facts: Facts) -> Iterator[Said]:
     """Say of each awaited object where it is and has to get."""
     for one in facts.awaited:
-        *others, last = one.until
-        until = f"{', '.join(others)} or {last}" if others else last
+        until = either(one.until)
         sentence = f"Waits for {one.label} {one.pk}, which is in state {one.state}, until it is in {until}."
         yield sentence, {"model": one.label, "pk": str(one.pk), "state": one.state, "until": list(one.until)}
 
@@ -219,6 +218,12 @@ def _report(facts: Facts) -> Said:
 def coming(left: float) -> str:
     """Return a phrase for when something happens in ``left`` seconds."""
     return f"in {span(left)}" if left > 0 else "now"
+
+
+def either(names: Sequence[str]) -> str:
+    """Return names as alternatives: ``paid, sent or failed``."""
+    *others, last = names
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def counted(number: int, noun: str) -> str:
