@@ -7,6 +7,7 @@ from django.db.models import DurationField, ExpressionWrapper, F
 
 from stator.explain.problem import Problem
 from stator.explain.survey import Surveyed
+from stator.graph.durations import seconds_of
 from stator.overview.conditions import parts_of
 from stator.querysets import OperatorQuerySet
 from stator.rows.clock import Now
@@ -44,7 +45,7 @@ def troubled(one: Surveyed, limit: int) -> list[Troubled]:
     chosen = list(found)[:limit]
     age = ExpressionWrapper(Now() - F("state_changed"), output_field=DurationField())
     there = rows.filter(pk__in=chosen).annotate(stator_age=age).values_list("pk", "state", "stator_age")
-    by_pk = {pk: (state, max(0.0, age.total_seconds())) for pk, state, age in there}
+    by_pk = {pk: (state, seconds_of(age)) for pk, state, age in there}
     return [Troubled(pk, found[pk], *by_pk[pk]) for pk in chosen if pk in by_pk]
 
 

@@ -48,7 +48,7 @@ def section_of_queues(request: HttpRequest) -> Section | None:
     claimed = _claimed(using)
     live = Claimant.objects.using(using).filter(seen__gt=Later(-CLAIMANT_ALIVE))
     asking = {
-        queue: (count, (now - last).total_seconds())
+        queue: (count, seconds_of(now - last))
         for queue, count, last, now in live.values_list("queue").annotate(
             count=Count("pk"), last=Max("seen"), read_at=Now()
         )
@@ -92,7 +92,7 @@ def _row(
         Cell(bounded_count(min(waiting, MAX_COUNTED), waiting > MAX_COUNTED)),
         Cell.lasting(waited, "error" if late else ""),
         Cell(f"{claimed:,}"),
-        Cell(f"{asking[0]:,}, asked {span(max(0.0, asking[1]))} ago" if asking else "0"),
+        Cell(f"{asking[0]:,}, asked {span(asking[1])} ago" if asking else "0"),
         Cell(queue.pause_line, level="warning"),
     )
 
