@@ -160,8 +160,8 @@ def ask_about(
     """
     seen = see(rows, COUNTED)
     total = AtLeast(COUNTED) if seen.total > COUNTED else seen.total
-    running, warning = bounded_count(operated(rows).leased()), ""
-    if running and not notes:
+    warning = ""
+    if not notes and (running := bounded_count(operated(rows).leased())):
         warning = f"{running:,} of them {'is' if running == 1 else 'are'} being attempted at the moment"
         warning += "; the outcomes of these attempts will not be recorded." if button == "Move" else "."
     return ask(
