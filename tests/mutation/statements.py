@@ -267,8 +267,8 @@ MUTANTS = [
     Mutant(
         "a lost claim statement hands back all",
         CLAIMS,
-        "operations.rows.filter(state_claim__isnull=False, state_claim=token), MAX_ROWS",
-        "operations.rows.filter(state_claim__isnull=False), MAX_ROWS",
+        "operations.rows.filter(state_claim__isnull=False, state_claim=token), MAX_CLAIMED",
+        "operations.rows.filter(state_claim__isnull=False), MAX_CLAIMED",
         of_leases("rows_of_a_claim_whose_answer_was_lost_are_handed_back_by_its_token"),
     ),
     Mutant(
