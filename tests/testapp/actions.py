@@ -12,18 +12,12 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.models import Group
-from django.db import connection, transaction
 
 import tasks
 from stator.graph.backoff import Backoff
 from tests.children import end_child
 from tests.testapp.door import go_through
 
-DISTURBING = {
-    "postgresql": "SET search_path TO pg_catalog",
-    "sqlite": "PRAGMA user_version",
-    "mysql": "SET SESSION sql_mode = 'ANSI_QUOTES'",
-}
 seen: list[Any] = []
 release = Event()
 
@@ -78,12 +72,6 @@ def go_wrong(message: str = "no") -> None:
 async def give_up() -> None:
     """Fail for good."""
     raise tasks.Fail("there is no such thing")
-
-
-@tasks.action("leave")
-async def leave() -> None:
-    """Raise what would end a process."""
-    raise SystemExit(3)
 
 
 @tasks.action("later", max_attempts=2)
@@ -177,24 +165,6 @@ def write(name: str) -> None:
     Group.objects.create(name=name)
 
 
-@tasks.action("dirty")
-def dirty(how: str) -> None:
-    """Leave the connection as no other action may find it."""
-    if how == "open":
-        transaction.set_autocommit(False)
-        Group.objects.create(name="left open")
-    elif how == "broken":
-        transaction.set_autocommit(False)
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT * FROM there_is_no_such_table")
-    elif how == "session":
-        with connection.cursor() as cursor:
-            cursor.execute(DISTURBING[connection.vendor])
-    elif how == "closed":
-        Group.objects.exists()
-        connection.connection.close()
-
-
 @tasks.action("twice", rate="2/h", key="channel")
 def twice(channel: str = "", number: int = 0) -> None:
     """At most twice an hour for each channel."""
@@ -216,8 +186,6 @@ def alone(context: tasks.Context, do: str = "", path: str = "") -> Any:
         os._exit(7)
     if do == "raise":
         raise Odd("from afar")
-    if do == "raise elsewhere":
-        go_wrong("from further away")
     if do == "fail":
         raise tasks.Fail("never")
     if do == "later":

@@ -14,7 +14,7 @@ from stator.worker.duties import PASS, PRUNE, PRUNED_EVERY, START
 from stator.worker.lanes import Lane
 from stator.worker.outage import Outages
 from stator.worker.scheduler import BUSY_LOOK, FIRST_LOOK, Scheduler
-from tests.stator.worker.fakes import FakeOperations, at_once, elsewhere, lock_timeout, on_loop
+from tests.stator.worker.fakes import FakeOperations, at_once, elsewhere, on_loop
 
 POLL_INTERVAL = 20.0
 
@@ -118,7 +118,7 @@ class Databases:
         self.operations = [elsewhere(FakeOperations("app.a")), FakeOperations("app.b")]
         self.lanes = [Lane(operations, [], False, 1) for operations in self.operations]
         self.scheduler = Scheduler(self.operations, self.lanes, Settings(), at_once)
-        self.done, self.scheduled, self.locked = [], 0, set()
+        self.done, self.scheduled = [], 0
         monkeypatch.setattr(module, "look", self.look)
         monkeypatch.setattr(module, "perform", self.perform)
         monkeypatch.setattr(module, "send_scheduled", self.schedule)
@@ -137,8 +137,6 @@ class Databases:
     def reach(self, models):
         if models[0].alias == self.away:
             raise OperationalError("away")
-        if self.locked.intersection(models):
-            raise lock_timeout()
 
     async def tick(self):
         """The labels of models that became hungry, and what was done in each database."""
@@ -173,33 +171,9 @@ async def test_database_that_is_away_holds_up_no_poll_and_no_duty_of_another(mon
     assert done["default"] == []
 
 
-class OneDatabase(Databases):
-    """Three models in one, of which some may be locked by others."""
-
-    def __init__(self, monkeypatch):
-        super().__init__(monkeypatch)
-        self.operations = [FakeOperations(f"app.{name}") for name in "abc"]
-        self.lanes = [Lane(operations, [], False, 1) for operations in self.operations]
-        self.scheduler = Scheduler(self.operations, self.lanes, Settings(), at_once)
-        self.of = {operations: [] for operations in self.operations}
-
-    def perform(self, duty, *models, stopped):
-        self.reach(models)
-        for operations in models:
-            self.of[operations].append(duty)
-
-    def let_try(self):
-        """Have all pauses be over."""
-        for operations in self.operations:
-            for step in ("look", *(duty.name for duty in (*START, *PASS))):
-                vain = operations.locks.timeouts.get(step)
-                if vain:
-                    operations.locks.timeouts[step] = type(vain)(vain.times, 0.0)
-
-
 @on_loop
 async def test_receiver_that_does_not_return_holds_up_no_pass_and_is_not_called_again_meanwhile(monkeypatch):
-    database, called, go_on = OneDatabase(monkeypatch), [], asyncio.Event()
+    databases, called, go_on = Databases(monkeypatch), [], asyncio.Event()
     monkeypatch.setattr(module, "PREPARED_WITHIN", 0.01)
 
     async def prepare(function, scheduler):
@@ -207,13 +181,13 @@ async def test_receiver_that_does_not_return_holds_up_no_pass_and_is_not_called_
         await go_on.wait()
         raise ValueError("no such setting")
 
-    database.scheduler._prepare = prepare
+    databases.scheduler._prepare = prepare
     for _ in range(2):
-        await database.scheduler.perform_pass([Place("default")], Outages())
-    assert (len(called), database.scheduler.passes) == (1, 2)
+        await databases.scheduler.perform_pass([Place("default")], Outages())
+    assert (len(called), databases.scheduler.passes) == (1, 2)
     go_on.set()
     with pytest.raises(ValueError, match="no such setting"):
-        await database.scheduler.perform_pass([Place("default")], Outages())
+        await databases.scheduler.perform_pass([Place("default")], Outages())
     with pytest.raises(ValueError, match="no such setting"):
-        await database.scheduler.perform_pass([Place("default")], Outages())
+        await databases.scheduler.perform_pass([Place("default")], Outages())
     assert len(called) == 2

@@ -245,14 +245,3 @@ class TestWorking:
             call_command("runstator", "testapp.Line", stderr=errors)
         assert ended.value.code == 75
         assert errors.getvalue() == "runstator: database 'default' is away; look for it\n"
-
-
-LOGGED = """
-LOGGING = {{
-    "version": 1,
-    "disable_existing_loggers": False,
-    "formatters": {{"mine": {{"format": "mine %(message)s"}}}},
-    "handlers": {{"file": {{"class": "logging.FileHandler", "filename": {path!r}, "formatter": "mine"}}}},
-    "loggers": {{"stator": {{"handlers": ["file"], "level": "INFO"}}}},
-}}
-"""
