@@ -4,14 +4,9 @@ import pytest
 
 from tasks.models import Run
 from tests.stator.making import expire
-from tests.tasks.making import STATUSES, claim_one, fresh, make_queue, make_task
+from tests.tasks.making import STATUSES, claim_one, fresh, make_task
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture
-def queue():
-    return make_queue()
 
 
 @pytest.mark.parametrize("status", STATUSES)

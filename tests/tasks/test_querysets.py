@@ -7,14 +7,9 @@ from django.db.models import QuerySet
 from stator.models import History
 from tasks.exceptions import TaskError
 from tasks.models import Task
-from tests.tasks.making import STATUSES, claim_one, fresh, make_queue, make_task
+from tests.tasks.making import STATUSES, claim_one, fresh, make_task
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture
-def queue():
-    return make_queue()
 
 
 def test_statuses_are_found_and_agree_with_those_of_objects(queue):

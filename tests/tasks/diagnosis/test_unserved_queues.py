@@ -19,11 +19,6 @@ OVERVIEW = "/admin/stator/overview/?model=tasks.Task"
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-@pytest.fixture
-def queue():
-    return make_queue()
-
-
 def found():
     return list(unserved(SimpleNamespace(using="default")))
 
