@@ -36,7 +36,7 @@ class Spans:
         return span
 
 
-def attempt(act, is_async=False, calls=None, **attributes):
+def attempt(act, is_async=False, **attributes):
     """A claim, and the outcome of the attempt that does what ``act`` does."""
 
     async def act_async():
@@ -45,7 +45,7 @@ def attempt(act, is_async=False, calls=None, **attributes):
     claim = FakeClaim(
         FakeOperations(), "awaited" if is_async else "called", act_async if is_async else act, **attributes
     )
-    calls = calls or calls_of(ON)
+    calls = calls_of(ON)
     attempted = asyncio.run(attempt_async([claim], calls)) if is_async else attempt_sync([claim], calls)
     return claim, attempted.ended[0][1]
 

@@ -12,9 +12,9 @@ def room_of(**settings):
     return Room(Settings(**settings))
 
 
-def make_short(room, label="app.model", is_async=True, seconds=0.0001):
+def make_short(room, is_async=True):
     for _ in range(100):
-        room.took(label, is_async, seconds)
+        room.took("app.model", is_async, 0.0001)
 
 
 @pytest.mark.parametrize("is_async", [True, False])

@@ -89,7 +89,7 @@ class TestAttempts:
 
 
 class TestRecords:
-    def flush(self, ended, run=run):
+    def flush(self, ended):
         async def write():
             recorder = Recorder(run, 100, lambda operations, names: None)
             for pair in ended:

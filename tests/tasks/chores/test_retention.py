@@ -90,18 +90,12 @@ def test_many_are_deleted_in_batches(monkeypatch):
     assert not Task.objects.exists()
 
 
-def ended_share(queue, workers, key=None):
-    """A shared task whose parts have all ended without success, beyond its retention."""
-    whole = queue.publish("a", worker_count=workers, key=key).task
-    for task in Task.objects.all():
-        change(task, state="errored", state_ready=False, state_changed=ago(60))
-    return whole
-
-
 def test_no_transaction_deletes_more_rows_than_a_batch_of_tasks_and_one_of_parts(monkeypatch):
     monkeypatch.setattr(retention, "BATCH", 100)
     queue = make_queue(retention=10)
-    ended_share(queue, 1000)
+    queue.publish("a", worker_count=1000)
+    for task in Task.objects.all():
+        change(task, state="errored", state_ready=False, state_changed=ago(60))
     every, at_once = QuerySet(Task), []
     delete = retention._delete
 
