@@ -103,6 +103,11 @@ class TestToken:
         assert post(client, "").status_code == 404
         assert untouched()
 
+    def test_a_short_token_is_no_token(self, client: Client, settings: Any) -> None:
+        settings.STATOR = {"TOKEN": "short"}
+        assert post(client, "short").status_code == 404
+        assert untouched()
+
     def test_tokens_are_rotated_by_a_list(self, client: Client, settings: Any) -> None:
         settings.STATOR = {**settings.STATOR, "TOKEN": [TOKEN, FORMER]}
         assert [post(client, token).status_code for token in (TOKEN, FORMER, "x" * 40)] == [200, 200, 404]

@@ -4,7 +4,7 @@ import pytest
 from django.db import DataError, InterfaceError, OperationalError, ProgrammingError
 
 from stator.db.preparing import LATER, PREPARING, SOON
-from stator.exceptions import NotBegun
+from stator.exceptions import LeaseLost, NotBegun, TryAgainLater
 from stator.graph.outcomes import Moved, Released
 from stator.worker.executor import attempt_sync
 from tests.statements import failing
@@ -29,6 +29,14 @@ def test_error_of_the_database_says_that_the_attempt_did_not_begin(error, longes
         raise error
     assert longest / 2 <= raised.value.after <= longest
     assert raised.value.__cause__ is error
+
+
+@pytest.mark.parametrize("error", [ValueError("odd"), TryAgainLater(), LeaseLost(), KeyboardInterrupt()], ids=repr)
+def test_other_errors_stay_what_they_are(error):
+    error.__context__ = None if isinstance(error, ValueError) else OperationalError("before")
+    with pytest.raises(type(error)) as raised, PREPARING:
+        raise error
+    assert raised.value is error
 
 
 @pytest.mark.django_db(transaction=True)

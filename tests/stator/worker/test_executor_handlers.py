@@ -125,6 +125,23 @@ def test_connection_is_closed_that_an_asynchronous_handler_loses_and_tells_nobod
     assert row(deed).state == "done"
 
 
+@pytest.mark.usefixtures("transactional_db")
+def test_queries_of_asynchronous_handlers_that_debug_collects_are_forgotten(monkeypatch, settings):
+    async def handle(instance):
+        # In one call: between two the worker may forget what the first one asked.
+        assert await sync_to_async(lambda: Author.objects.count() is not None and len(connection.queries_log))()
+        while await sync_to_async(lambda: len(connection.queries_log))():
+            await asyncio.sleep(0.01)
+        return "done"
+
+    settings.DEBUG = True
+    monkeypatch.setattr(DeedGraph, "handle_awaited", handle)
+    monkeypatch.setattr(worker_module, "MENDED_EVERY", 0.1)
+    deed = put(Deed, deed="", state="awaited")
+    work(Deed, run_for=20, shutdown_timeout=3)
+    assert row(deed).state == "done"
+
+
 ASTRAY = {
     "undeclared state": DeedGraph.called,
     "undeclared name": "called",
