@@ -18,9 +18,6 @@ NAME = RegexValidator(
 
 NAME_LENGTH = 100
 
-# The states in which tasks have ended.
-TERMINAL = ("completed", "canceled", "errored")
-
 # The largest values that every database stores.
 MAX_VALUES = {"max_attempts": MAX_TRIES, "worker_retries": 32_767}
 
