@@ -268,7 +268,7 @@ def _end(
     except LeaseLost:
         task = task_of(request.auth, pk)
         as_asked = all(is_same_json(getattr(task, name), value) for name, value in kept.items())
-        if not (as_asked and was_ended(Task, pk, payload.token, outcome, using=task._state.db)):
+        if not (as_asked and was_ended(pk, payload.token, outcome, using=task._state.db)):
             raise
         return _ended_out(task_of(request.auth, pk))
     if held.left is not None:

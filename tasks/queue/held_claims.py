@@ -45,12 +45,12 @@ def find_many(queue: QueueRow, tokens: Mapping[int, UUID]) -> list[TaskClaim]:
     for copy in shards.copies(queue):
         model, using = copy.tasks.model, str(copy._state.db)
         held = [each for each in claims.find_many(model, tokens, using=using) if each.instance.queue_id == copy.pk]
-        workers = _workers(model, using, held)
+        workers = _workers(using, held)
         found += [TaskClaim(each, workers[each.pk]) for each in held if each.pk in workers]
     return found
 
 
-def _workers(model: type[TaskRow], using: str, held: list[claims.Claim]) -> dict[Any, str]:
+def _workers(using: str, held: list[claims.Claim]) -> dict[Any, str]:
     """Return the named workers that hold these claims, by task; worker processes have no names."""
     runs = run_rows(using)
     tokens = {each.pk: each.token for each in held}
@@ -125,7 +125,7 @@ def fail_many(errors: Mapping[TaskClaim, BaseException | str]) -> list[TaskClaim
     return lost
 
 
-def was_ended(model: type[TaskRow], pk: int, token: UUID, outcome: str, *, using: str | None = None) -> bool:
+def was_ended(pk: int, token: UUID, outcome: str, *, using: str | None) -> bool:
     """Return whether the claim ended with this outcome: its holder has lost the answer and repeats the request."""
     runs = run_rows(using)
     return runs.filter(task=pk, token=token, outcome=outcome).exists()

@@ -33,8 +33,7 @@ from tasks.queue.eligibility import (
 )
 from tasks.queue.expressions import ExactText, is_any
 from tasks.rows.clock import Later
-from tasks.rows.runs import Run
-from tasks.rows.tables import queue_rows, task_rows
+from tasks.rows.tables import queue_rows, run_rows, task_rows
 from tasks.rows.tasks import names_nobody
 
 # Seconds for which a worker process that has had a due task leaves it to processes that have not had it.
@@ -155,10 +154,10 @@ def served_by_process(
     name = name_of(worker_id)
     paused = Q(queue__claim_paused=True) & (Q(queue__pause_until=None) | Q(queue__pause_until__gt=Now()))
     claimable = before.filter(
-        allowed(name), _not_had(worker_id, rows, _of_outer_queue, rules), open_to_all(settings, None, _of_outer_queue)
+        allowed(name), _not_had(worker_id, _of_outer_queue, rules), open_to_all(settings, None, _of_outer_queue)
     )
     free = Q(exclusive_value=None) | (~Q(value_is_held(rows)) & ~Q(is_any(_before_in_queue(claimable))))
-    own = allowed(name) & _not_had(worker_id, rows, of_own_queue, rules) & _one_part(worker_id, rows, rules)
+    own = allowed(name) & _not_had(worker_id, of_own_queue, rules) & _one_part(worker_id, rows, rules)
     return open_to_all(settings, None, of_own_queue) & own & ~paused & free
 
 
@@ -173,7 +172,7 @@ def _before_in_queue(rows: Rows) -> Rows:
     return rows.filter(earlier, state_ready=True, state="pending", **same)
 
 
-def _not_had(worker_id: str, rows: Rows, of_queue: OfQueue, rules: frozenset[str]) -> Q:
+def _not_had(worker_id: str, of_queue: OfQueue, rules: frozenset[str]) -> Q:
     """Return the condition that the process has not had a task, or may have it again.
 
     A queue with ``worker_retries`` limits how many times. In other queues the process first leaves the task for some
@@ -181,7 +180,7 @@ def _not_had(worker_id: str, rows: Rows, of_queue: OfQueue, rules: frozenset[str
     """
     if not rules & {LIMITED, OTHERS}:
         return Q()
-    name, runs = name_of(worker_id), _runs(rows)
+    name, runs = name_of(worker_id), run_rows()
     had = runs.filter(task=OuterRef("pk"), version=OuterRef("state_version")).order_by()
     # Most tasks are at their first attempt; then the database evaluates nothing else.
     may = Q(state_attempts=0) | Q(Exact(of_queue("same_worker_again"), Value(True)))
@@ -194,7 +193,7 @@ def _not_had(worker_id: str, rows: Rows, of_queue: OfQueue, rules: frozenset[str
         return may | unlimited
     mine_too = Q(is_any(had.filter(worker=name)))
     lately = GreaterThan(Coalesce(F("state_next_attempt"), F("state_changed")), Later(-HANDED_ON))
-    had_too = _runs(rows).filter(task=OuterRef(OuterRef("pk")), version=OuterRef(OuterRef("state_version")))
+    had_too = run_rows().filter(task=OuterRef(OuterRef("pk")), version=OuterRef(OuterRef("state_version")))
     others = _others(worker_id).filter(~Q(is_any(had_too.filter(worker=OuterRef("name")).order_by())))
     return may | (unlimited & ~(Q(lately) & mine_too & Q(is_any(others))))
 
@@ -210,7 +209,7 @@ def _one_part(worker_id: str, rows: Rows, rules: frozenset[str]) -> Q:
 
     Only the first, so that one claim does not take two parts.
     """
-    runs = _runs(rows).filter(worker=name_of(worker_id), task=OuterRef("pk"))
+    runs = run_rows().filter(worker=name_of(worker_id), task=OuterRef("pk"))
     had = Q(is_any(runs.filter(HAS_PART)))
     if LIMITED in rules:
         limited = Q(queue__worker_retries__isnull=False, queue__same_worker_again=False)
@@ -235,7 +234,3 @@ def _firsts(worker_id: str, rows: Rows, waiting: Rows) -> Rows:
 def _is_mine(worker_id: str) -> Q:
     """Return the condition that a worker holds a task: it made the token, which begins with its id."""
     return Q(state_locked_until__isnull=False, state_claim__range=tokens_of(worker_id))
-
-
-def _runs(rows: Rows) -> Rows:
-    return QuerySet(Run)
