@@ -24,7 +24,6 @@ from tasks.rows.clock import Later
 from tasks.rows.queues import QueueRow
 from tasks.rows.runs import Run
 from tasks.rows.tables import queue_rows, run_rows
-from tasks.rows.tasks import TaskRow
 
 # The rules of a queue that a claim depends on.
 CLAIMING = (
@@ -59,18 +58,17 @@ def claim(
     queue = queue.__dict__.get("known", queue)
     if queue.databases or queue.claim_paused or queue.one_per_worker:
         return [], False
-    model, using = queue.tasks.model, queue._state.db
     limited = frozenset(
         name for name in registry if (action := declared(name, queue.name)) is not None and action.throttled
     )
     any_queue = QueueTemplate(queue, CLAIMING)
     found, seen = claims.claim_at_once(
-        model,
+        any_queue.tasks,
         (any_queue.key, settings, limit, lease is None, not metadata, limited),
-        partial(_shape, model, any_queue, limit, lease is not None, METADATA if metadata else None, settings, limited),
+        partial(_shape, any_queue, limit, lease is not None, METADATA if metadata else None, settings, limited),
         values={**any_queue.values, "worker": worker, "lease": lease, "metadata": metadata},
         worker=digits,
-        using=using,
+        using=any_queue.using,
     )
     for each in found:
         each.instance.queue = queue
@@ -140,7 +138,6 @@ def _place_in_line(claim: claims.Claim) -> tuple[int, bool, int]:
 
 
 def _shape(
-    model: type[TaskRow],
     queue: QueueTemplate,
     limit: int,
     has_lease: bool,
@@ -148,8 +145,8 @@ def _shape(
     settings: TaskSettings,
     limited: frozenset[str],
 ) -> Shape:
-    using = queue.same.db
-    longest = claims.longest_lease(model, using=using)
+    using = queue.using
+    longest = claims.longest_lease(queue.tasks, using=using)
     pick = picker(queue, WORKER, metadata, settings)
     seen: Rows = QuerySet(Claimant, using=using).filter(queue=queue.pk, worker=WORKER, seen__gt=Later(-SEEN_EVERY))
     return Shape(
