@@ -20,6 +20,7 @@ class Claimant(models.Model):
     seen = MomentField(db_default=Now())
 
     class Meta:
+        app_label = "tasks"
         constraints = [models.UniqueConstraint(fields=["queue", "worker"], name="tasks_claimant_once")]
         indexes = [models.Index(fields=["seen"], name="tasks_claimant_seen")]
 

@@ -37,6 +37,7 @@ class Run(models.Model):
     result = models.JSONField(null=True)
 
     class Meta:
+        app_label = "tasks"
         # All tasks of one claim statement share a token.
         constraints = [models.UniqueConstraint(fields=["token", "task"], name="tasks_run_once")]
         indexes = [

@@ -162,5 +162,8 @@ class Shard(models.Model):
     number = models.PositiveSmallIntegerField(primary_key=True)
     alias = models.CharField(max_length=100, unique=True)
 
+    class Meta:
+        app_label = "tasks"
+
     def __str__(self) -> str:
         return self.alias

@@ -1,5 +1,7 @@
 """The options of a backend: bad ones are refused in one line."""
 
+import subprocess
+import sys
 from dataclasses import fields
 from datetime import timedelta
 from pathlib import Path
@@ -11,6 +13,7 @@ from django.core.exceptions import ImproperlyConfigured
 from tasks.backend.framework import task_backends
 from tasks.backend.tasks_backend import BackendOptions
 from tasks.models import Task
+from tests.processes import environment_for_subprocess
 from tests.tasks.backend.making import backend
 from tests.testapp import tasks as examples
 
@@ -58,3 +61,22 @@ class TestOptions:
 def test_every_option_is_in_the_guide() -> None:
     text = (Path(__file__).parents[3] / "docs" / "guides" / "django-tasks.rst").read_text()
     assert [option.name for option in fields(BackendOptions) if f"``{option.name}``" not in text] == []
+
+
+WITHOUT_THE_APP = """
+import django
+from django.conf import settings
+settings.configure(
+    INSTALLED_APPS=["django.contrib.contenttypes", "stator"],
+    TASKS={"default": {"BACKEND": "tasks.backend.StatorBackend"}},
+)
+django.setup()
+from tasks.backend.framework import task_backends
+print(*[f"{error.id} {error.msg}" for error in task_backends["default"].check()])
+"""
+
+
+def test_check_of_a_site_without_the_app_says_so() -> None:
+    command = [sys.executable, "-c", WITHOUT_THE_APP]
+    done = subprocess.run(command, env=environment_for_subprocess(), capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "tasks.E201 TASKS['default'] needs the app 'tasks'.", done.stderr[-500:]
