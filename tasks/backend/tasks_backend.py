@@ -9,8 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from functools import cache, cached_property, lru_cache
+from functools import cached_property, lru_cache
 from importlib import import_module
 from typing import Any
 
@@ -24,6 +23,7 @@ from stator.graph.failures import Failure
 from stator.signals import Move, transitioned
 from tasks.actions.registry import Action, Context
 from tasks.actions.threads import contained
+from tasks.backend.enqueueing import enqueue
 from tasks.backend.framework import (
     BaseTaskBackend,
     Task,
@@ -50,6 +50,7 @@ from tasks.failures import NoHandler
 from tasks.messages import Json, json_text
 from tasks.queue.priorities import priority_of
 from tasks.queue.rules import queue_name_problem
+from tasks.rows.tables import task_rows
 from tasks.sharding.task_ids import database_of
 
 ACTION_LENGTH = 200
@@ -139,7 +140,7 @@ class StatorBackend(BaseTaskBackend):
             texts = [json_text("the arguments", each, settings.PAYLOAD_LIMIT, settings.PAYLOAD_DEPTH) for each in data]
         except TaskError as error:
             raise PublishRefused(str(error)) from None
-        made = _enqueue()(task.queue_name, shared, task.run_after, texts) if texts else []
+        made = enqueue(task.queue_name, shared, task.run_after, texts) if texts else []
         results = [
             new_result(pk, created, each, task, self.alias) for (pk, created), each in zip(made, data, strict=True)
         ]
@@ -158,7 +159,7 @@ class StatorBackend(BaseTaskBackend):
         given = str(result_id)
         match = RESULT_ID.fullmatch(given)
         using = database_of(int(match[1])) if match else None
-        rows = _model().objects.using(using).select_related("queue").filter(action__startswith=DJANGO)
+        rows = task_rows(using).select_related("queue").filter(action__startswith=DJANGO)
         row = with_history(rows).filter(pk=match[1]).first() if match and using else None
         # If the task's function is gone, there is no result either.
         results = results_of([row], resolve) if row is not None else []
@@ -332,7 +333,7 @@ def tell_finished(
     if not ended:
         return
     # Queues are read by a separate query: with stale statistics, a join would read all tasks of a queue.
-    rows = _model().objects.using(using).filter(pk__in=ended, action__startswith=DJANGO).prefetch_related("queue")
+    rows = task_rows(using).filter(pk__in=ended, action__startswith=DJANGO).prefetch_related("queue")
     errors = {pk: failure.loggable for pk, failure in failures}
     for result in results_of(list(with_history(rows)), resolve):
         for receiver, answer in send_finished(result, errors.get(number_of(result))):
@@ -394,15 +395,3 @@ def _call(given: object) -> Call:
         case (list() | tuple() as args, dict() as kwargs):
             return list(args), kwargs
     raise TypeError(f"each call must be a pair (list, dictionary) of arguments, not {given!r:.80}")
-
-
-@cache
-def _enqueue() -> Callable[..., list[tuple[int, datetime]]]:
-    # Imported on use: tasks may be declared before models are loaded.
-    enqueue: Callable[..., list[tuple[int, datetime]]] = import_module("tasks.backend.enqueueing").enqueue
-    return enqueue
-
-
-def _model() -> Any:
-    # Looked up on use: tasks may be declared before models are loaded.
-    return apps.get_model("tasks", "Task")
