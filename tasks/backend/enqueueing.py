@@ -47,12 +47,13 @@ def enqueue(
     # The ORM reads the queue, so it can say what is wrong with it.
     row = _queue(using, queue)
     template = QueueTemplate(row, PUBLISHING)
+    made = _in_one_statement(template, options, run_after, data)
     # The statement does not compare the time at which a pause ends, so paused queues are not remembered.
-    if not row.databases and not row.publish_paused:
+    if made and not row.databases and not row.publish_paused:
         if len(_known) >= MAX_KNOWN:
             _known.clear()
         _known[key] = template
-    return _in_one_statement(template, options, run_after, data) or _by_rows(row, options, run_after, data)
+    return made or _by_rows(row, options, run_after, data)
 
 
 def _in_one_statement(
