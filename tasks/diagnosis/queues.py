@@ -13,6 +13,7 @@ from stator.models import AdminAction, Now, Problem, Survey
 from tasks.diagnosis.figures import MAX_COUNTED, bounded_count, lines
 from tasks.diagnosis.schedules import late_schedules, publishes_nothing
 from tasks.models import Queue, Task
+from tasks.rows.queues import pause_lasts
 
 # The most queues that are named, and the most paused queues that are read.
 SHOWN, MAX_QUEUES = 20, 200
@@ -21,7 +22,7 @@ SHOWN, MAX_QUEUES = 20, 200
 def paused(survey: Survey) -> Iterator[Problem]:
     """Find paused queues."""
     using = survey.using
-    is_paused = (Q(publish_paused=True) | Q(claim_paused=True)) & (Q(pause_until=None) | Q(pause_until__gt=Now()))
+    is_paused = (Q(publish_paused=True) | Q(claim_paused=True)) & pause_lasts()
     queues: QuerySet[Queue] = QuerySet(Queue, using=using).filter(is_paused)
     found = list(queues.annotate(read_at=Now()).order_by("name")[: MAX_QUEUES + 1])
     waits = lines([queue.pk for queue in found[:SHOWN]], using)

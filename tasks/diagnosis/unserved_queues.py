@@ -8,11 +8,12 @@ from typing import Any
 from django.db.models import Case, IntegerField, OuterRef, Q, QuerySet, Subquery, Value, When
 from django.db.models.expressions import Combinable
 
-from stator.models import Now, Problem, Survey
+from stator.models import Problem, Survey
 from tasks.diagnosis.figures import bounded_count
 from tasks.queue.expressions import for_each
 from tasks.queue.serving import Service, services_of
 from tasks.queue.unserved import TROUBLE, conditions, reason_of
+from tasks.rows.queues import pause_lasts
 from tasks.rows.tables import queue_rows, task_rows
 from tasks.rows.tasks import names_nobody
 
@@ -53,7 +54,7 @@ def unserved(survey: Survey) -> Iterator[Problem]:
 
 def _with_ready(tasks: QuerySet[Any]) -> QuerySet[Any]:
     queues = queue_rows(tasks.db)
-    paused = Q(claim_paused=True) & (Q(pause_until=None) | Q(pause_until__gt=Now()))
+    paused = Q(claim_paused=True) & pause_lasts()
     waits = Subquery(_line(tasks.filter(queue=OuterRef("pk"))).values("pk")[:1])
     return queues.filter(~paused).alias(waits=waits).filter(waits__isnull=False).order_by("name")
 

@@ -13,7 +13,7 @@ from django.db.models import Count, F, OuterRef, Q, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce, StrIndex
 from django.db.models.lookups import Exact, GreaterThan, GreaterThanOrEqual
 
-from stator.models import Now, Worker, name_of, tokens_of
+from stator.models import Worker, name_of, tokens_of
 from tasks.actions.registry import registry
 from tasks.conf import DJANGO, TaskSettings, load_settings
 from tasks.messages import worker_digits
@@ -33,6 +33,7 @@ from tasks.queue.eligibility import (
 )
 from tasks.queue.expressions import ExactText, is_any
 from tasks.rows.clock import Later
+from tasks.rows.queues import pause_lasts
 from tasks.rows.tables import queue_rows, run_rows, task_rows
 from tasks.rows.tasks import names_nobody
 
@@ -152,7 +153,7 @@ def served_by_process(
     rules that any queue has.
     """
     name = name_of(worker_id)
-    paused = Q(queue__claim_paused=True) & (Q(queue__pause_until=None) | Q(queue__pause_until__gt=Now()))
+    paused = Q(queue__claim_paused=True) & pause_lasts("queue__")
     claimable = before.filter(
         allowed(name), _not_had(worker_id, _of_outer_queue, rules), open_to_all(settings, None, _of_outer_queue)
     )

@@ -19,6 +19,11 @@ def label_of(queue: str) -> str:
     return f"tasks.task:{queue}"
 
 
+def pause_lasts(queue: str = "") -> Q:
+    """Return the condition that a pause has no end or its end has not come; ``queue``: a relation, as ``queue__``."""
+    return Q(**{f"{queue}pause_until": None}) | Q(**{f"{queue}pause_until__gt": Now()})
+
+
 class QueueRow(models.Model):
     """The table of :class:`tasks.models.Queue`, and the properties of a row."""
 
