@@ -7,7 +7,7 @@ from stator.rows.claimable import Crashes
 from stator.worker.dispatcher import Dispatcher
 from stator.worker.lanes import FEW, STREAK, Lane, Lanes, lanes_of
 from stator.worker.outage import Outages
-from tests.stator.worker.fakes import FakeOperations, at_once, elsewhere, on_loop
+from tests.stator.worker.fakes import FakeOperations, at_once, elsewhere, lock_timeout, on_loop
 
 
 class Room:
@@ -306,3 +306,37 @@ async def test_claim_of_rows_that_lost_a_lease_which_fails_is_made_again(monkeyp
     monkeypatch.undo()
     assert await dispatcher.claim() == 2
     assert len(room.begun) == 2
+
+
+@on_loop
+async def test_locked_model_keeps_no_rows_of_another_from_being_claimed(monkeypatch):
+    locked, other = FakeOperations("app.locked"), FakeOperations("app.other", ready=30)
+    dispatcher, room = dispatcher_of(locked, other)
+    tried = []
+
+    def claim(*args, **kwargs):
+        tried.append(args)
+        raise lock_timeout()
+
+    monkeypatch.setattr(locked, "claim", claim)
+    for _ in range(3):
+        assert await dispatcher.claim() == 10
+        room.left = 10
+    # It is left alone for a while, and nothing is in doubt: what waited in vain did nothing.
+    assert (len(tried), dispatcher.doubtful) == (1, [])
+    monkeypatch.undo()
+    locked.ready = 3
+    monkeypatch.setattr(locked.locks, "timeouts", {})
+    assert await dispatcher.claim() == 3
+
+
+@on_loop
+async def test_lanes_with_suspects_take_turns():
+    first, second, alone = FakeOperations(suspects=5), FakeOperations(suspects=5), Alone(places=1)
+    dispatcher, _ = dispatcher_of(first, second, alone=alone, room=0)
+    for lane in dispatcher.lanes:
+        lane.suspect = True
+    for places in (1, 2, 3, 4):
+        alone.places = places
+        await dispatcher.claim()
+    assert [claim.operations for claim in alone.begun] == [first, second, first, second]

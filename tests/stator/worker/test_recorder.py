@@ -144,6 +144,25 @@ async def test_outcomes_of_a_locked_model_are_written_soon_after_without_being_a
 
 
 @on_loop
+async def test_outcomes_of_a_database_that_is_away_do_not_keep_another_from_being_claimed(writing):
+    writing = writing(size=1)
+    away = elsewhere(FakeOperations())
+    writing.add(*[DONE] * module.MAX_BATCHES, operations=away)
+    assert writing.recorder.is_behind(away)
+    assert not writing.recorder.is_behind(FakeOperations())
+
+
+@on_loop
+async def test_outcomes_of_a_locked_model_do_not_keep_others_from_being_claimed(writing):
+    writing, locked, other = writing(size=1), FakeOperations("app.locked"), FakeOperations("app.other")
+    writing.answers = [lock_timeout()]
+    writing.add(*[DONE] * 2 * module.MAX_BATCHES, operations=locked)
+    assert writing.recorder.is_behind(other)
+    await writing.recorder.flush()
+    assert not writing.recorder.is_behind(other)
+
+
+@on_loop
 async def test_is_behind_while_several_batches_wait_or_are_being_written(writing):
     writing = writing(size=2)
     writing.add(*[DONE] * (2 * module.MAX_BATCHES - 1))

@@ -3,6 +3,8 @@
 import stat
 import time
 
+import pytest
+
 from stator.worker.watchdog import Watchdog, write_liveness
 
 
@@ -47,3 +49,10 @@ def test_frozen_worker_does_not_look_alive(tmp_path):
     watchdog._ticked -= 6
     watchdog._show_life()
     assert not list(tmp_path.iterdir())
+
+
+def test_failing_to_write_leaves_nothing_behind(tmp_path):
+    (tmp_path / "alive").mkdir()
+    with pytest.raises(OSError, match="directory"):
+        write_liveness(tmp_path / "alive")
+    assert [path.name for path in tmp_path.iterdir()] == ["alive"]
