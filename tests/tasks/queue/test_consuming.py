@@ -2,6 +2,7 @@
 
 import signal
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from django.db import OperationalError, connections, transaction
@@ -424,3 +425,34 @@ def test_signal_ends_the_loop_and_the_program_goes_on(queue, number):
     for _ in queue.consume(worker="bot-1"):
         signal.raise_signal(number)
     assert statuses(tasks) == ["completed", "pending"]
+
+
+def test_ignored_signal_stays_ignored(queue):
+    publish(queue, "ab")
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        loop = queue.consume(worker="bot-1")
+        for claim in loop:
+            signal.raise_signal(signal.SIGINT)
+            if claim.task.action == "b":
+                loop.stop()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert Task.objects.filter(state="completed").count() == 2
+
+
+def test_loop_of_another_thread_leaves_signals_alone(queue):
+    publish(queue, "a")
+    before, seen = signal.getsignal(signal.SIGTERM), []
+
+    def consume():
+        loop = queue.consume(worker="bot-1")
+        for _ in loop:
+            seen.append(signal.getsignal(signal.SIGTERM))
+            loop.stop()
+        connections.close_all()
+
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(consume).result()
+    assert seen == [before]
+    assert Task.objects.get().status == "completed"
