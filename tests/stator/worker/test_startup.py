@@ -1,9 +1,10 @@
 """Whether a database can be worked in is known before anything is claimed."""
 
+import gc
 from time import monotonic
 
 import pytest
-from django.db import InterfaceError, OperationalError, connection
+from django.db import InterfaceError, OperationalError, ProgrammingError, connection
 from django.test.utils import isolate_apps
 
 from stator.commands.doctor.tables import usable
@@ -11,7 +12,7 @@ from stator.explain.problem import ERROR
 from stator.models import StatorModel
 from stator.rows.fields import StateField
 from stator.worker import startup
-from stator.worker.startup import OWN, Unusable, check_database, lacks_in
+from stator.worker.startup import OWN, YOUNGEST, Unusable, check_database, collect_rarely, lacks_in
 from tests.testapp.models import Line, LineGraph
 
 pytestmark = pytest.mark.django_db
@@ -158,3 +159,34 @@ def test_wrong_address_is_told_within_three_seconds(monkeypatch, wrong):
     assert text.startswith("database 'default' cannot be used: connection failed")
     assert text.endswith("; check DATABASES['default']")
     assert "hunter2" not in text
+
+
+def test_mistake_that_waiting_does_not_mend_is_told_at_once(monkeypatch):
+    looks = []
+
+    def look(*args):
+        looks.append(args)
+        raise ProgrammingError("permission denied for table testapp_line")
+
+    monkeypatch.setattr(startup, "_check", look)
+    assert "permission denied for table testapp_line" in refused(Line)
+    assert len(looks) == 1
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param((700, 10, 10), (YOUNGEST, 10, 10), id="Python's own"),
+        pytest.param((50_000, 5, 5), (50_000, 5, 5), id="higher still"),
+        pytest.param((0, 10, 10), (0, 10, 10), id="off"),
+    ],
+)
+def test_garbage_collector_is_made_to_look_less_often_and_never_more(before, after):
+    usual = gc.get_threshold()
+    try:
+        gc.set_threshold(*before)
+        collect_rarely()
+        # The last has no meaning in some versions of Python.
+        assert gc.get_threshold()[:2] == after[:2]
+    finally:
+        gc.set_threshold(*usual)
