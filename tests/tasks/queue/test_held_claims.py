@@ -231,3 +231,15 @@ def test_worker_holds_one_task_where_the_queue_says_so():
     assert len(queue.claim(worker="bot-2", limit=3)) == 1
     claim.resolve()
     assert len(queue.claim(worker="bot-1", limit=3)) == 1
+
+
+def test_heartbeat_beyond_a_timeout_that_was_made_shorter_is_too_late(queue):
+    task = queue.publish("a").task
+    claim = claim_one(queue)
+    pass_time(30)
+    Queue.objects.update(timeout=20)
+    with pytest.raises(LeaseLost, match="its lease ran out"):
+        claim.heartbeat()
+    with pytest.raises(LeaseLost):
+        claim.verify()
+    assert claim_one(queue, "bot-2").task == task
