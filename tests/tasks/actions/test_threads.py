@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group
-from django.db import connection
+from django.db import connection, transaction
 
 from tasks.actions.threads import Threads
 from tasks.models import Queue, Task
@@ -21,6 +21,11 @@ pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
 
 FROZEN = 70
 TROUBLE = "every thread for synchronous actions runs an action that does not return"
+DISTURBING = {
+    "postgresql": "SET search_path TO pg_catalog",
+    "sqlite": "PRAGMA user_version",
+    "mysql": "SET SESSION sql_mode = 'ANSI_QUOTES'",
+}
 
 
 def publish(action: str, **columns: Any) -> Task:
@@ -30,6 +35,23 @@ def publish(action: str, **columns: Any) -> Task:
 
 def hang() -> Task:
     return publish("hang", timeout=0.5, max_attempts=1)
+
+
+def leave(how: str) -> None:
+    """Leave the connection as no other action may find it."""
+    if how == "open":
+        transaction.set_autocommit(False)
+        Group.objects.create(name="left open")
+    elif how == "broken":
+        transaction.set_autocommit(False)
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT * FROM there_is_no_such_table")
+    elif how == "session":
+        with connection.cursor() as cursor:
+            cursor.execute(DISTURBING[connection.vendor])
+    elif how == "closed":
+        Group.objects.exists()
+        connection.connection.close()
 
 
 def events(worker: Any, name: str) -> list[dict[str, Any]]:
@@ -95,7 +117,7 @@ class TestThreads:
 
         async def both() -> None:
             with pytest.raises(Exception) if how == "broken" else no_error():
-                await threads.run(lambda: examples.dirty(how))
+                await threads.run(lambda: leave(how))
             await threads.run(lambda: examples.write("after"))
             await threads.run(lambda: connection.close())
 
