@@ -27,7 +27,7 @@ from stator.rows.claimable import Crashes, claimable_sql
 from stator.rows.indexes import line_of
 from stator.statements import Parameter, Statement, selecting, written
 
-# The most statements that are kept of one model with a condition of its own: one for each limit, and so on.
+# The most statements that are kept of one model with a condition of its own: one for each condition, and so on.
 MAX_CACHED = 300
 
 # The name of the claim's token among the values.
@@ -92,7 +92,7 @@ SELECT done.*{answer} FROM done WHERE state_claim IS NOT NULL
 """
 PICKED = "picked AS MATERIALIZED ({pick}{lock})"
 # The last column is a row's number in the order of the query.
-NUMBERED = """locked AS MATERIALIZED ({pick}{lock}),
+NUMBERED = """locked AS MATERIALIZED ({pick} LIMIT %(limit)s{lock}),
 picked AS MATERIALIZED (SELECT {key}, row_number() OVER () AS n FROM locked)"""
 # ``near`` are the first rows in the order of an index; they are picked if they are ``sought``. The order needs no sort,
 # the search ends early, and the plan needs no statistics.
@@ -288,7 +288,7 @@ class FilteredClaim(StatementClaim):
     def claim(self, wanted: Wanted) -> list[Instance]:
         """Claim rows that a query picks."""
         statement = self._statement(wanted)
-        params = self._bound(statement, {}, wanted.token)
+        params = self._bound(statement, {"limit": wanted.limit}, wanted.token)
         found = self._operations.fetch(statement.text, params, sql.IN_ORDER)
         return self._instances([row[:-1] for row in sorted(found, key=_number_of_turn)])
 
@@ -296,7 +296,7 @@ class FilteredClaim(StatementClaim):
         """Return the statement, which is kept while the model returns the same condition."""
         condition, pauses = self._operations.open_to_me(), self._operations.pauses
         states = pauses.running(wanted.states) if pauses else wanted.states
-        key = (id(condition), wanted.limit, wanted.crashes, wanted.turn.by_age, tuple(state.name for state in states))
+        key = (id(condition), wanted.crashes, wanted.turn.by_age, tuple(state.name for state in states))
         kept = self._cache.get(key)
         if kept is None or kept[0] is not condition:
             if len(self._cache) >= MAX_CACHED:
@@ -307,7 +307,7 @@ class FilteredClaim(StatementClaim):
     def _compiled(self, wanted: Wanted, condition: Q) -> Statement:
         operations, compiler = self._operations, self._compiler
         rows = operations.claimable(wanted.states).filter(condition).filter(operations.crashed(wanted.crashes))
-        ordered = rows.order_by(*line_of(compiler.model, by_age=wanted.turn.by_age)).values("pk")[: wanted.limit]
+        ordered = rows.order_by(*line_of(compiler.model, by_age=wanted.turn.by_age)).values("pk")
         # The query has no lock of Django's, which requires a transaction block; this statement is a transaction by
         # itself.
         picked = written(NUMBERED, pick=selecting(ordered), lock=lock_of(compiler), key=compiler.quote("pk"))
