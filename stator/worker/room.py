@@ -9,7 +9,7 @@ from stator.db.interface import Claim
 
 # Short attempts are claimed ahead. For each place: the seconds of their work, and their number at most. The last number
 # is the longest average run time, in seconds, that counts as short.
-AHEAD, MAX_AHEAD = 0.05, 49
+AHEAD, MAX_AHEAD = 0.05, 99
 SHORT = 0.1
 
 # A handler that is new or was slow gets nothing claimed ahead until the average of its run times has come down.
