@@ -5,6 +5,7 @@ compile statements (JIT), workers are measured with its defaults and without its
 """
 
 import statistics
+import sys
 import threading
 import time
 from typing import NamedTuple
@@ -36,10 +37,13 @@ def main() -> None:
 
         make_tables(TimedItem, AsyncItem)
         runs: dict[str, list[Idle]] = {DEFAULTS: [], **({PLAIN: []} if has_compiler() else {})}
-        for _ in range(options.repeat):
+        settle = 1 if options.quick else SETTLE
+        for turn in range(options.repeat):
             for name, measured in runs.items():
+                lasts = 2 * (settle + options.seconds)
+                print(f"run {turn + 1} of {options.repeat}, {name}: {lasts} s", file=sys.stderr, flush=True)
                 variables = {"PGOPTIONS": "-c jit=off"} if name == PLAIN else {}
-                measured.append(idle(options.seconds, settle=1 if options.quick else SETTLE, **variables))
+                measured.append(idle(options.seconds, settle, **variables))
         head = ["", "transactions/s: median (least-most)", "processor %", "processor % of the server", "start, s"]
         lines = [
             [name, *(spread(list(values), 2) for values in zip(*measured, strict=True))]
