@@ -54,7 +54,7 @@ def generated(model: type[StatorModel], state: ProjectState) -> list[migrations.
     """The migrations that ``makemigrations`` writes between a state and the model."""
     after = ProjectState()
     after.add_model(ModelState.from_model(model))
-    return StateChanges(state, after)._detect_changes().get("testapp", [])
+    return StateChanges(state, after)._detect_changes().get("testapp", [])  # type: ignore[attr-defined]
 
 
 def apply(found: list[migrations.Migration], state: ProjectState) -> ProjectState:

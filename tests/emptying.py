@@ -18,7 +18,7 @@ SMALL = 64 * 1024
 
 def install() -> None:
     """Have the tests use this."""
-    TransactionTestCase._fixture_teardown = _teardown
+    TransactionTestCase._fixture_teardown = _teardown  # type: ignore[attr-defined]
 
 
 def empty(alias: str) -> None:

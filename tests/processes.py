@@ -46,6 +46,9 @@ def settings_module(folder: Path, text: str, name: str = "changed_settings") -> 
 class WorkerProcess:
     """``manage.py runstator`` as a process group of its own; leaving the context ends whatever is left of it."""
 
+    # What the event log calls it, if it is one of several.
+    name: str
+
     def __init__(self, *arguments: str, command: str = "runstator", **variables: str) -> None:
         self.command = [sys.executable, "-m", "django", command, *arguments]
         self.variables = {**({"TEST_WORKER": "1"} if command == "runstator" else {}), **variables}

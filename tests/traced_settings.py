@@ -26,7 +26,7 @@ class FileExporter(ConsoleSpanExporter):
 
 
 stand_in = ModuleType("opentelemetry.exporter.otlp.proto.http.trace_exporter")
-stand_in.OTLPSpanExporter = FileExporter
+vars(stand_in)["OTLPSpanExporter"] = FileExporter
 sys.modules[stand_in.__name__] = stand_in
 
 _given = STATOR

@@ -88,7 +88,7 @@ class Store:
             f"UPDATE job SET {self.claimed} WHERE pk IN ({self.picked}) RETURNING pk, state, version, attempts, claim",
             token=request.token.hex, crashes=request.crashes.value, limit=request.limit,
         )  # fmt: skip
-        return [Held(pk, request.token, *rest, deadline(monotonic)) for pk, *rest, claim in sorted(found) if claim]
+        return [Held(pk, request.token, *rest, deadline(monotonic)) for pk, *rest, claim in sorted(found) if claim]  # type: ignore[call-arg]
 
     def do_start(self, request: ask.Start, actor: str, monotonic: float) -> None:
         if request.held.state not in self.atomic:
@@ -203,4 +203,4 @@ def _row(row: tuple[Any, ...]) -> Row:
     _, state, version, ready, claim, until, due, attempts, failures, crashes, key, priority = row
     token = UUID(claim) if claim else None
     times = (None if time is None else moment(time) for time in (until, due))
-    return Row(state, version, bool(ready), token, *times, attempts, failures, crashes, key, priority)
+    return Row(state, version, bool(ready), token, *times, attempts, failures, crashes, key, priority)  # type: ignore[call-arg]

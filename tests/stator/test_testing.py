@@ -162,7 +162,7 @@ class TestAdvance:
 
 class TestAssertMoves:
     def test_takes_states_and_names(self) -> None:
-        assert_moves(Parcel.objects.create(), "stamped", Parcel.state_graph.sent)
+        assert_moves(Parcel.objects.create(), "stamped", ParcelGraph.sent)
 
     def test_tells_both_paths_and_the_last_words(self) -> None:
         parcel = Parcel.objects.create(orders="never")

@@ -11,7 +11,7 @@ from stator.admin import StatorAdmin, actions
 from stator.models import History
 from tests.stator.admin.conftest import Replace
 from tests.stator.admin.requests import LIST, MOVE, act, claim, move
-from tests.testapp.operators import Parcel
+from tests.testapp.operators import Parcel, ParcelGraph
 
 pytestmark = pytest.mark.django_db
 
@@ -58,7 +58,7 @@ class TestActs:
     def test_states_that_only_the_framework_enters_are_not_offered_and_refused(
         self, admin_client: Client, monkeypatch: Any
     ) -> None:
-        monkeypatch.setattr(Parcel.state_graph.delivered, "enter_by_hand", False)
+        monkeypatch.setattr(ParcelGraph.delivered, "enter_by_hand", False)
         parcel = Parcel.objects.create()
         names = [name for name in Parcel.state_graph.states if name != "delivered"]
         asked = act(admin_client, "stator_move", parcel).content.decode()

@@ -36,7 +36,7 @@ def found(look: Any, made: type[StateGraph]) -> list[str]:
 class TestGraphs:
     def test_messages_have_numbers_and_hints(self) -> None:
         class Model:
-            state_graph = graph(a=(a := State(try_interval=1, max_failures=3)), b=(b := State()), _edge=chain(a, b))
+            state_graph = graph(a=(a := State(try_interval=1, max_failures=3)), b=(b := State()), _edge=chain(a, b))  # type: ignore[name-defined]
 
         [warning] = graphs.check_graph(Model)
         assert (warning.id, warning.obj) == ("stator.W206", Model)

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.mariadb, pytest.mark.usefixtures("transactional_db")]
 
 def shortest() -> int:
     """The shortest wait for a table: no second on MariaDB, one on MySQL."""
-    return 0 if connection.mysql_is_mariadb else 1
+    return 0 if connection.mysql_is_mariadb else 1  # type: ignore[attr-defined]
 
 
 def waits() -> tuple[int, int]:

@@ -22,7 +22,7 @@ WAYS = {
     "manager itself": lambda: Page.objects,
     "manager from a queryset": lambda: Page.pages.about("a"),
     "queryset as manager": lambda: Page.as_manager.about("a"),
-    "manager that builds its queryset": lambda: Page.by_hand.all().about("a"),
+    "manager that builds its queryset": lambda: Page.by_hand.all().about("a"),  # type: ignore[attr-defined]
     "operators' own": lambda: Page.stator.all(),
     "foreign key": lambda: Author.objects.get().pages.all(),
     "many to many": lambda: Author.objects.get().reads.all(),

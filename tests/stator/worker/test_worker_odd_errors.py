@@ -1,6 +1,7 @@
 """Errors that asyncio, threads and generators treat in a special way, from every place where project code is called."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from django.db.models.signals import post_init
@@ -89,6 +90,7 @@ def receiver(name, wanted="done"):
     return place
 
 
+each: Any
 for each, state in ((spawned, "awaited"), (backoff, "called"), (instance_made, "called")):
     each.model, each.state, each.harms = Deed, state, True
 

@@ -7,6 +7,7 @@ from asgiref.sync import async_to_sync
 from stator.graph.outcomes import Released
 from stator.models import Report
 from stator.worker.executor import attempt_async
+from tasks.graph import TaskGraph
 from tasks.models import Queue, Task
 from tests.stator.making import operations_of
 
@@ -17,7 +18,7 @@ def publish(action: str = "heard") -> Task:
 
 
 def claimed() -> Any:
-    (claim,) = operations_of(Task).claim([Task.state_graph.pending], 1)
+    (claim,) = operations_of(Task).claim([TaskGraph.pending], 1)
     return claim
 
 

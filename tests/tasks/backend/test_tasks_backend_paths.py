@@ -16,7 +16,7 @@ from tasks.backend.tasks_backend import resolve
 from tasks.exceptions import PublishRefused
 from tasks.failures import NoHandler
 from tasks.models import Queue, Task
-from tests.tasks.backend.making import BACKEND, backend, done
+from tests.tasks.backend.making import BACKEND, backend, done, enqueue_many
 from tests.tasks.making import IMPOSSIBLE_NAMES
 from tests.testapp import tasks as examples
 
@@ -139,7 +139,7 @@ class TestPaths:
         with backend():
             there = examples.add.using(queue_name=name)
             with pytest.raises(PublishRefused) as caught:
-                task_backends["default"].enqueue_many(there, [((1,), {})]) if many else there.enqueue(1)
+                enqueue_many([((1,), {})], there) if many else there.enqueue(1)
         assert told in str(caught.value)
         assert "\n" not in str(caught.value)
         assert not Queue.objects.exists()
