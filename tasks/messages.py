@@ -4,7 +4,7 @@ import json
 import math
 import re
 import time
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from decimal import Decimal
 from difflib import get_close_matches
 from hashlib import sha256
@@ -21,6 +21,9 @@ Json: TypeAlias = Any
 NAME_LENGTH = 200
 MAX_WORKERS = 1000
 BIGINT = 2**63
+NAME: dict[str, Any] = {"min_length": 1, "max_length": NAME_LENGTH}
+DURATION = {"ge": 0.05, "le": MAX_SECONDS}
+AT_HEARTBEAT = "From the next heartbeat."
 
 # Names that SQLite can look up in JSON: it reads numbers as list positions and knows no escapes in names.
 _METADATA_NAME = re.compile('(?!-?[0-9]+$)[^"\\\\\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,200}')
@@ -39,38 +42,58 @@ def milliseconds() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _number(least: float, most: float, *, whole: bool = False, changeable: bool = False) -> dict[str, Any]:
-    """Return the bounds of an option, and whether it may be changed while the task is held, as metadata of a field."""
-    return {"bounds": (least, most, whole), "changeable": changeable}
+def _option(says: str, example: object, changes: str = "", default: Any = None, **limits: float) -> Any:
+    """Return the field of an option, with what all ways to publish, change and show tasks need to know about it.
+
+    ``says``: its documentation. ``changes``: when a change takes effect while a worker holds the task; empty: it cannot
+    be changed. ``limits``: those of a number (``ge``, ``le``), a text or a list (``min_length``, ``max_length``).
+    """
+    how = {"default_factory" if callable(default) else "default": default}
+    return field(**how, metadata={"says": says, "example": example, "changes": changes, "limits": limits})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
     """A task to publish. Durations are in seconds. None means the value of the queue, or else of the setting.
 
-    Every field but ``invisible_for`` and ``given`` is a column of the task. ``given``: the names of the options that
-    the publisher gave, even as None; an update writes only these.
+    Every field but ``given`` is a field of the HTTP API, and every one but ``invisible_for`` a column of the task.
+    ``given``: the names of the options that the publisher gave, even as None; an update writes only these.
     """
 
-    action: str
-    data: object = None
-    key: str | None = None
-    priority: int = field(
-        default_factory=milliseconds, metadata=_number(-BIGINT, BIGINT - 1, whole=True, changeable=True)
+    action: str = _option("The name of the action.", "resize", default=MISSING, **NAME)
+    data: object = _option("The input of the action, as JSON.", {"image": 7})
+    key: str | None = _option("A queue has at most one task for each key.", "image-7", **NAME)
+    priority: int = _option(
+        "Smaller is sooner; by default the current Unix time in ms.", 1, "At the next claim.", milliseconds,
+        ge=-BIGINT, le=BIGINT - 1,
+    )  # fmt: skip
+    metadata: dict[str, object] = _option(  # noqa: RUF009 - a field
+        "Names and values to claim and search by.", {"title": "abc"}, default=dict
     )
-    metadata: dict[str, object] = field(default_factory=dict)
     # The longest lease is an option of the model, so its bound is checked with that.
-    lease: float | None = field(default=None, metadata=_number(0.05, MAX_SECONDS, changeable=True))
-    timeout: float | None = field(default=None, metadata=_number(0.05, MAX_SECONDS, changeable=True))
-    invisible_for: float | None = field(default=None, metadata=_number(0, MAX_SECONDS))
-    max_attempts: int | None = field(default=None, metadata=_number(1, 1_000_000, whole=True, changeable=True))
-    retention: float | None = field(default=None, metadata=_number(0, MAX_SECONDS, changeable=True))
-    heartbeat_interval: float | None = field(default=None, metadata=_number(0.05, MAX_SECONDS, changeable=True))
-    max_unexpected_retries: int | None = field(
-        default=None, metadata=_number(0, 1_000_000, whole=True, changeable=True)
+    lease: float | None = _option("How long a claim holds without a heartbeat.", 30, AT_HEARTBEAT, **DURATION)
+    timeout: float | None = _option(
+        "Time limit of an attempt, heartbeats or not.", 600, "From the next heartbeat; see the guide.", **DURATION
     )
-    worker_ids: tuple[str, ...] = field(default=(), metadata={"changeable": True})
-    worker_count: int = field(default=1, metadata=_number(1, MAX_WORKERS, whole=True))
+    invisible_for: float | None = _option("Seconds until it can be claimed.", 0, ge=0, le=MAX_SECONDS)
+    max_attempts: int | None = _option(
+        "Claims without success until it is errored.", 3, "When the claim ends.", ge=1, le=1_000_000
+    )
+    retention: float | None = _option(
+        "How long it is stored after it has ended.", 86400, "Once it has ended.", ge=0, le=MAX_SECONDS
+    )
+    heartbeat_interval: float | None = _option(
+        "Seconds between heartbeats of its holder; default: a third of the lease.", 10, AT_HEARTBEAT, **DURATION
+    )
+    max_unexpected_retries: int | None = _option(
+        "Unexpected errors that one worker retries by itself; default: as many as the worker likes.", 2, AT_HEARTBEAT,
+        ge=0, le=1_000_000,
+    )  # fmt: skip
+    worker_ids: tuple[str, ...] = _option(
+        "Only these workers may claim it; empty: any.", ["bot-1"], "From the next heartbeat: another holder loses it.",
+        default=(), max_length=MAX_WORKERS,
+    )  # fmt: skip
+    worker_count: int = _option("Number of workers that run it, each once.", 1, default=1, ge=1, le=MAX_WORKERS)
     given: frozenset[str] = frozenset()
 
     @property
@@ -109,12 +132,19 @@ def checked_message(given: dict[str, Any], settings: TaskSettings, longest_lease
     return message
 
 
-MESSAGE_FIELDS = frozenset(option.name for option in fields(Message)) - {"given"}
-COLUMNS = tuple(option.name for option in fields(Message) if option.name not in ("invisible_for", "given"))
+OPTIONS = {option.name: option for option in fields(Message) if option.name != "given"}
+MESSAGE_FIELDS = frozenset(OPTIONS)
+COLUMNS = tuple(name for name in OPTIONS if name != "invisible_for")
 # The options that can be changed until the task ends, even while a worker holds it.
-CHANGEABLE = tuple(option.name for option in fields(Message) if option.metadata.get("changeable"))
-# The least and the largest value of each number, and whether it must be whole.
-NUMBERS = {option.name: option.metadata["bounds"] for option in fields(Message) if "bounds" in option.metadata}
+CHANGEABLE = tuple(name for name, option in OPTIONS.items() if option.metadata["changes"])
+# The limits of the numbers and the texts.
+LIMITS = {name: option.metadata["limits"] for name, option in OPTIONS.items()}
+NUMBERS = {
+    name: (limits["ge"], limits["le"], OPTIONS[name].type in (int, int | None))
+    for name, limits in LIMITS.items()
+    if "ge" in limits
+}
+TEXTS = {name: limits["max_length"] for name, limits in LIMITS.items() if "min_length" in limits}
 REQUIRED = ("action", "data")
 
 
@@ -187,12 +217,12 @@ def exclusive_value(key: str, metadata: dict[str, object]) -> str:
 
 
 def _check_names(message: Message) -> None:
-    for name in ("action", "key"):
+    for name, most in TEXTS.items():
         value = getattr(message, name)
-        if value is None and name == "key":
+        if value is None and name not in REQUIRED:
             continue
-        if not isinstance(value, str) or not 0 < len(value) <= NAME_LENGTH or _UNPRINTABLE.search(value):
-            raise TaskError(f"{name}={_short(value)} must be a text of 1 to {NAME_LENGTH} printable characters")
+        if not isinstance(value, str) or not 0 < len(value) <= most or _UNPRINTABLE.search(value):
+            raise TaskError(f"{name}={_short(value)} must be a text of 1 to {most} printable characters")
     if message.action.startswith(DJANGO):
         raise TaskError(f"action={_short(message.action)} is for Django's Tasks framework; enqueue it there")
     workers: object = message.worker_ids

@@ -6,7 +6,7 @@ from typing import Annotated
 from ninja import Schema
 from pydantic import AwareDatetime, Field
 
-from tasks.api.schemas import Body, Count, Seconds, SecondsOrNone
+from tasks.api.schemas import Body, Count, Seconds, SecondsOrNone, showing
 from tasks.models import Queue
 from tasks.queue.actions import MAX_LISTED
 
@@ -67,24 +67,11 @@ class QueueIn(QueueSettings):
     )
 
 
+@showing(QueueIn)
 class QueueOut(Schema):
     """A queue."""
 
     name: str = Field(examples=["encode"])
-    kind: str = Field(examples=["exclusive"])
-    exclusive_key: str = Field(examples=["title"])
-    lease: float | None = Field(examples=[60])
-    timeout: float | None = Field(examples=[None])
-    invisible_for: float | None = Field(examples=[0])
-    max_attempts: int | None = Field(examples=[5])
-    retention: float | None = Field(examples=[604800])
-    failed_retention: float | None = Field(examples=[2592000])
-    same_worker_again: bool = Field(examples=[False])
-    worker_retries: int | None = Field(examples=[None])
-    actions_elsewhere: bool = Field(examples=[True])
-    http_actions: list[str] = Field(examples=[[]])
-    one_per_worker: bool = Field(examples=[False])
-    databases: list[str] = Field(examples=[[]])
     publish_paused: bool = Field(examples=[False])
     claim_paused: bool = Field(examples=[False])
     pause_reason: str = Field(examples=[""])

@@ -4,21 +4,20 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from ninja import Schema
-from pydantic import AwareDatetime, Field, JsonValue
+from pydantic import AwareDatetime, Field
 
 from stator.graph.backoff import MAX_SECONDS
-from tasks.api.schemas import BIGINT, Body, Count, Metadata, Seconds
+from tasks.api.schemas import Body, showing, with_options
 from tasks.models import Schedule
 
 Duration = Annotated[float, Field(gt=0, le=MAX_SECONDS, allow_inf_nan=False)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 
+@with_options("says", "data", "metadata", "priority", "timeout", "max_attempts")
 class ScheduleSettings(Body):
     """The timetable of a schedule, and the values of its tasks. Set either `period` or `cron`."""
 
-    data: JsonValue = Field(None, description="The input of the action, as JSON.", examples=[{"image": 7}])
-    metadata: Metadata = Field({}, description="Metadata of each task.", examples=[{"title": "abc"}])
     period: Duration | None = Field(None, description="Seconds between two ticks.", examples=[60])
     cron: str = Field("", max_length=100, description="A cron expression instead of a period.", examples=[""])
     zone: str = Field("UTC", max_length=64, description="The time zone of the cron expression.", examples=["UTC"])
@@ -41,11 +40,6 @@ class ScheduleSettings(Body):
         description="What happens to a tick while the task of the tick before it has not ended: delay, skip or allow.",
         examples=["delay"],
     )
-    priority: int | None = Field(
-        None, ge=-BIGINT - 1, le=BIGINT, description="Of each task; null: its time of publication.", examples=[1]
-    )
-    timeout: Seconds | None = Field(None, description="Time limit of an attempt at a task.", examples=[600])
-    max_attempts: Count | None = Field(None, description="Claims of a task until it is errored.", examples=[3])
     task_key: str = Field(
         "",
         max_length=200,
@@ -69,31 +63,15 @@ class ScheduleIn(ScheduleSettings):
     entity: str = Field("", max_length=200, description="What it is for, if there are many of a name.", examples=[""])
 
 
+@showing(ScheduleIn)
 class ScheduleOut(Schema):
     """A schedule."""
 
     id: int = Field(examples=[3])
     name: str = Field(examples=["refresh"])
-    entity: str = Field(examples=["shop-7"])
     queue: str | None = Field(description="null: it calls a function of the site.", examples=["encode"])
-    action: str = Field(examples=["resize"])
-    data: JsonValue = Field(examples=[{"image": 7}])
     metadata: dict[str, Any] = Field(examples=[{"title": "abc"}])
-    period: float | None = Field(examples=[60])
-    cron: str = Field(examples=[""])
-    zone: str = Field(examples=["UTC"])
-    jitter: float = Field(examples=[15])
-    missed: str = Field(examples=["one"])
-    deadline: float | None = Field(examples=[30])
-    overlap: str = Field(examples=["delay"])
-    priority: int | None = Field(examples=[1])
-    timeout: float | None = Field(examples=[600])
-    max_attempts: int | None = Field(examples=[3])
-    task_key: str = Field(examples=[""])
-    rate_key: str = Field(examples=[""])
-    rate_limit: float | None = Field(examples=[None])
     until: datetime | None = Field(examples=[None])
-    enabled: bool = Field(examples=[True])
     state: str = Field(description="waiting, calling, paused or ended.", examples=["waiting"])
     tick_index: int = Field(description="The number of its next tick.", examples=[12])
     planned: datetime | None = Field(

@@ -1,13 +1,19 @@
 """Schemas of request and response bodies. Durations are in seconds; times are ISO 8601 with a time zone."""
 
+import dataclasses
+from collections.abc import Callable
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from functools import partial, reduce
+from operator import or_
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 from uuid import UUID
 
 from ninja import Schema
-from pydantic import ConfigDict, Field, JsonValue
+from pydantic import ConfigDict, Field, JsonValue, create_model
 
 from stator.graph.backoff import MAX_SECONDS
+from tasks.messages import OPTIONS
 from tasks.models import Run, Task
 
 BIGINT = 2**63 - 1
@@ -19,6 +25,25 @@ Count = Annotated[int, Field(ge=1, le=1_000_000)]
 Text = Annotated[str, Field(max_length=8000)]
 Worker = Annotated[str, Field(min_length=1, max_length=100)]
 Metadata = dict[Annotated[str, Field(min_length=1, max_length=200)], JsonValue]
+TaskNumber = Annotated[int, Field(ge=1, le=BIGINT)]
+
+# An example of a claim.
+TOKEN = "0191a3c5-6f0e-8a10-9c1b-52ab1be3a6c9"
+A_CLAIM = {"task": 17, "token": TOKEN}
+
+Item = TypeVar("Item")
+OfClaims = Annotated[list[Item], Field(min_length=1, max_length=MAX_CLAIMED)]
+SchemaT = TypeVar("SchemaT", bound=Schema)
+# The type of a field, and the rest of its definition.
+Definition = tuple[Any, Any]
+
+# The options of a task that JSON has in another form than Python, or that are null by default: type and default.
+JSON_FORMS: dict[str, tuple[Any, Any]] = {
+    "data": (JsonValue, None),
+    "metadata": (Metadata, {}),
+    "priority": (int | None, None),
+    "worker_ids": (list[Worker], []),
+}
 
 
 class Body(Schema):
@@ -27,64 +52,57 @@ class Body(Schema):
     model_config = ConfigDict(extra="forbid")
 
 
+def with_options(says: str, *only: str) -> Callable[[type[SchemaT]], type[SchemaT]]:
+    """Return a decorator that adds the options of a task to a schema of input, all or ``only`` these.
+
+    ``says``: the name of their documentation; options without it are left out.
+    """
+    given = {name: each for name, each in OPTIONS.items() if name in (only or OPTIONS) and each.metadata[says]}
+    return partial(_with, {name: _input(option, option.metadata[says]) for name, option in given.items()})
+
+
+def _input(option: dataclasses.Field[Any], says: str) -> Definition:
+    default = ... if option.default is dataclasses.MISSING else option.default
+    kind, default = JSON_FORMS.get(option.name, (option.type, default))
+    about = option.metadata
+    return kind, Field(default, description=says, examples=[about["example"]], **about["limits"])
+
+
+def showing(schema: type[Schema], *without: str) -> Callable[[type[SchemaT]], type[SchemaT]]:
+    """Return a decorator that adds the fields of a schema of input to a schema of output, without their constraints.
+
+    Fields that the decorated schema has itself stay as they are.
+    """
+    fields = {name: each for name, each in schema.model_fields.items() if name not in without}
+    return partial(
+        _with, {name: (_plain(each.annotation), Field(examples=each.examples)) for name, each in fields.items()}
+    )
+
+
+def _with(fields: dict[str, Definition], schema: type[SchemaT]) -> type[SchemaT]:
+    new: dict[str, Any] = {name: each for name, each in fields.items() if name not in schema.model_fields}
+    return create_model(schema.__name__, __base__=schema, __module__=schema.__module__, __doc__=schema.__doc__, **new)
+
+
+def _plain(kind: Any) -> Any:
+    """Return a type without its constraints."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return _plain(arguments[0])
+    if isinstance(kind, type) and issubclass(kind, str):
+        return str
+    plain = tuple(map(_plain, arguments))
+    return reduce(or_, plain) if origin is UnionType else origin[plain] if origin else kind
+
+
+@with_options("says")
 class TaskIn(Body):
     """A task to publish. Missing values come from the queue, or else from the settings."""
 
-    action: str = Field(min_length=1, max_length=200, description="The name of the action.", examples=["resize"])
-    data: JsonValue = Field(None, description="The input of the action, as JSON.", examples=[{"image": 7}])
-    key: str | None = Field(
-        None,
-        min_length=1,
-        max_length=200,
-        description="A queue has at most one task for each key.",
-        examples=["image-7"],
-    )
-    priority: int | None = Field(
-        None,
-        ge=-BIGINT - 1,
-        le=BIGINT,
-        description="Smaller is sooner; by default the current Unix time in ms.",
-        examples=[1],
-    )
-    metadata: Metadata = Field({}, description="Names and values to claim and search by.", examples=[{"title": "abc"}])
-    lease: Seconds | None = Field(None, description="How long a claim holds without a heartbeat.", examples=[30])
-    timeout: Seconds | None = Field(None, description="Time limit of an attempt, heartbeats or not.", examples=[600])
-    invisible_for: SecondsOrNone | None = Field(None, description="Seconds until it can be claimed.", examples=[0])
-    max_attempts: Count | None = Field(None, description="Claims without success until it is errored.", examples=[3])
-    retention: SecondsOrNone | None = Field(
-        None, description="How long it is stored after it has ended.", examples=[86400]
-    )
-    heartbeat_interval: Seconds | None = Field(
-        None, description="Seconds between heartbeats of its holder; default: a third of the lease.", examples=[10]
-    )
-    max_unexpected_retries: int | None = Field(
-        None,
-        ge=0,
-        le=1_000_000,
-        description="Unexpected errors that one worker retries by itself; default: as many as the worker likes.",
-        examples=[2],
-    )
-    worker_ids: list[Worker] = Field(
-        [], max_length=1000, description="Only these workers may claim it; empty: any.", examples=[["bot-1"]]
-    )
-    worker_count: int = Field(1, ge=1, le=1000, description="Number of workers that run it, each once.", examples=[1])
 
-
+@with_options("changes")
 class TaskChange(Body):
     """Options of a task to change, even while a worker holds it; those not given stay, null is the queue's value."""
-
-    worker_ids: list[Worker] = Field(
-        [], max_length=1000, description="From the next heartbeat: another holder loses it.", examples=[["bot-1"]]
-    )
-    timeout: Seconds | None = Field(None, description="From the next heartbeat; see the guide.", examples=[600])
-    heartbeat_interval: Seconds | None = Field(None, description="From the next heartbeat.", examples=[10])
-    lease: Seconds | None = Field(None, description="From the next heartbeat.", examples=[30])
-    max_attempts: Count | None = Field(None, description="When the claim ends.", examples=[3])
-    max_unexpected_retries: int | None = Field(
-        None, ge=0, le=1_000_000, description="From the next heartbeat.", examples=[2]
-    )
-    priority: int | None = Field(None, ge=-BIGINT - 1, le=BIGINT, description="At the next claim.", examples=[1])
-    retention: SecondsOrNone | None = Field(None, description="Once it has ended.", examples=[86400])
 
 
 class OnExistingKeyIn(Body):
@@ -111,21 +129,18 @@ class PublishManyIn(OnExistingKeyIn):
     )
 
 
+@showing(TaskIn, "invisible_for", "retention")
 class TaskOut(Schema):
     """A task."""
 
     id: int = Field(examples=[17])
     queue: str = Field(examples=["encode"])
-    action: str = Field(examples=["resize"])
-    data: JsonValue = Field(examples=[{"image": 7}])
-    key: str | None = Field(examples=["image-7"])
     status: str = Field(
         description="invisible, pending, running, completed, canceled or errored.", examples=["pending"]
     )
     priority: int = Field(examples=[1661990400000])
     metadata: dict[str, Any] = Field(examples=[{"title": "abc"}])
     attempts: int = Field(description="Claims since it was published or requeued.", examples=[0])
-    max_attempts: int | None = Field(examples=[3])
     lease: float | None = Field(description="Its own lease; null: that of its queue.", examples=[30])
     timeout: float | None = Field(description="Its own time limit; null: that of its queue.", examples=[600])
     claimant: str | None = Field(
@@ -139,10 +154,6 @@ class TaskOut(Schema):
         description="When the claim ends without a heartbeat; null while it is not held.",
         examples=["2030-01-31T12:00:30Z"],
     )
-    heartbeat_interval: float | None = Field(examples=[10])
-    max_unexpected_retries: int | None = Field(examples=[2])
-    worker_ids: list[str] = Field(examples=[[]])
-    worker_count: int = Field(examples=[1])
     whole: int | None = Field(description="The shared task that it is a part of.", examples=[None])
     result: JsonValue = Field(examples=[None])
     created: datetime = Field(examples=["2030-01-31T12:00:00Z"])
@@ -255,7 +266,7 @@ class ClaimIn(Body):
 class ClaimOut(Schema):
     """A claimed task. Every further request for the claim needs the token."""
 
-    token: UUID = Field(examples=["0191a3c5-6f0e-8a10-9c1b-52ab1be3a6c9"])
+    token: UUID = Field(examples=[TOKEN])
     attempt: int = Field(description="Number of the attempt, from 1.", examples=[1])
     lease: float = Field(description="Seconds until the lease expires.", examples=[30])
     task: TaskOut
@@ -271,7 +282,7 @@ class ClaimsOut(Schema):
 class HeldIn(Body):
     """Proof of a claim."""
 
-    token: UUID = Field(description="The token of the claim.", examples=["0191a3c5-6f0e-8a10-9c1b-52ab1be3a6c9"])
+    token: UUID = Field(description="The token of the claim.", examples=[TOKEN])
 
 
 class HeartbeatIn(HeldIn):
@@ -311,36 +322,30 @@ class ResolveIn(HeldIn):
     result: JsonValue = Field(None, examples=[{"ok": True}])
 
 
-class EndIn(ResolveIn):
-    """One of many claims, with its task and result."""
+class KeptIn(HeldIn):
+    """One of many claims, with its task."""
 
-    task: int = Field(ge=1, le=BIGINT, description="The number of the task.", examples=[17])
+    task: TaskNumber = Field(description="The number of the task.", examples=[17])
+
+
+class EndIn(KeptIn, ResolveIn):
+    """One of many claims, with its task and result."""
 
 
 class ResolveManyIn(Body):
     """Claims to end."""
 
-    claims: list[EndIn] = Field(
-        min_length=1,
-        max_length=MAX_CLAIMED,
-        examples=[[{"task": 17, "token": "0191a3c5-6f0e-8a10-9c1b-52ab1be3a6c9", "result": {"ok": True}}]],
-    )
+    claims: OfClaims[EndIn] = Field(examples=[[{**A_CLAIM, "result": {"ok": True}}]])
 
 
-class FailedIn(FailIn):
+class FailedIn(KeptIn, FailIn):
     """One of many claims, with its task and error."""
-
-    task: int = Field(ge=1, le=BIGINT, description="The number of the task.", examples=[17])
 
 
 class FailManyIn(Body):
     """Claims to end."""
 
-    claims: list[FailedIn] = Field(
-        min_length=1,
-        max_length=MAX_CLAIMED,
-        examples=[[{"task": 17, "token": "0191a3c5-6f0e-8a10-9c1b-52ab1be3a6c9", "error": "image 7 is truncated"}]],
-    )
+    claims: OfClaims[FailedIn] = Field(examples=[[{**A_CLAIM, "error": "image 7 is truncated"}]])
 
 
 class EndOut(Schema):
@@ -359,20 +364,10 @@ class EndedManyOut(Schema):
     results: list[EndOut]
 
 
-class KeptIn(HeldIn):
-    """One of many claims, with its task."""
-
-    task: int = Field(ge=1, le=BIGINT, description="The number of the task.", examples=[17])
-
-
 class HeartbeatManyIn(Body):
     """Claims to extend, and the new lease."""
 
-    claims: list[KeptIn] = Field(
-        min_length=1,
-        max_length=MAX_CLAIMED,
-        examples=[[{"task": 17, "token": "0191a3c5-6f0e-8a10-9c1b-52ab1be3a6c9"}]],
-    )
+    claims: OfClaims[KeptIn] = Field(examples=[[A_CLAIM]])
     lease: Seconds | None = Field(
         None, description="Seconds from now; default: as at the last request, or the task's.", examples=[30]
     )
