@@ -8,14 +8,12 @@ Unlike a worker, a program is refused from the end of its lease on, even if the 
 import os
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 from uuid import UUID
 
 from django.db import router, transaction
-from django.db.models import Expression, Model, Q, QuerySet
-from django.db.models.expressions import Combinable
+from django.db.models import Expression, Field, Model, QuerySet
 
 from stator.conf import latest_settings
 from stator.db import inserts, operations_for, single_statement
@@ -27,7 +25,7 @@ from stator.db.preparing import PREPARING, Preparing
 from stator.db.probe import overdue
 from stator.db.repeat import retrying
 from stator.db.retry import is_retryable
-from stator.db.single_statement import ProgramRecords, Shape
+from stator.db.single_statement import Only, ProgramRecords, Renewal, Shape
 from stator.db.values import Instance, Pk, Row
 from stator.exceptions import LeaseLost
 from stator.graph import State
@@ -41,10 +39,9 @@ from stator.rows.pauses import Pauses
 from stator.worker.announcements import tell
 
 __all__ = [
-    "Claim", "Failure", "LeaseLost", "ProgramRecords", "Row", "Shape", "bounded", "bring_up", "claim", "claim_at_once",
-    "describe", "end_at_once", "find", "find_many", "first_of_each", "hold", "hold_at_once", "insert_at_once",
-    "is_retryable", "longest_lease", "move", "move_many", "of_instance", "preparing", "release", "release_at_once",
-    "retry", "retry_at_once",
+    "Claim", "Failure", "LeaseLost", "Only", "Outcome", "ProgramRecords", "Released", "Renewal", "Row", "Shape",
+    "Waiting", "Written", "bounded", "bring_up", "claim", "claim_at_once", "describe", "end", "find", "find_many",
+    "first_of_each", "hold", "insert_at_once", "is_retryable", "longest_lease", "moved", "of_instance", "preparing",
 ]  # fmt: skip
 
 # The most rows that one call marks ready, and the most leases that it ends; workers or the next call do the rest.
@@ -52,9 +49,6 @@ MAX_ROWS = 1000
 
 # The most operations to cache: one for each model, database and named worker, with its compiled statements.
 MAX_CACHED = 250
-
-# Claims, each with the values that the state ``saves``, or None.
-Ends = Sequence[tuple[Claim, dict[str, Any] | None]]
 
 Pick = Callable[[QuerySet[Any]], QuerySet[Any]]
 
@@ -166,28 +160,25 @@ def find_many(model: type[Model], tokens: Mapping[Any, UUID], *, using: str | No
     return [_claim_of(operations, row, row.state_claim) for row in known]
 
 
-def hold(claim: Claim, until: Combinable | datetime, *, where: Q = Q()) -> bool:  # noqa: B008 - immutable in all that matters
-    """Set the end of a lease; return False if the claim has ended, its lease ran out or ``where`` does not match."""
-    return _hold(claim.operations, claim, until, where)
-
-
-def hold_at_once(
+def hold(
     claim: Claim,
     key: Hashable,
-    build: Callable[[], tuple[QuerySet[Any], Mapping[str, object], tuple[str, ...], ProgramRecords]],
+    build: Callable[..., Renewal],
     values: Mapping[str, object],
+    fields: Mapping[str, Field],
 ) -> Row | None:
-    """Update the row of a claim and its record in one statement, which is compiled once for each ``key``.
+    """Renew a lease, and change the program's record of the claim.
 
-    ``build``: returns the rows, the changes, the names of columns to return, and the records to update.
+    Return the database's time, the end of the lease, and the renewal's ``returned`` columns. Return None if the claim
+    has ended, its lease ran out, or its row does not meet the renewal's condition.
 
-    Return the database's time followed by these columns, or None if no row matches or the database cannot do this.
+    ``build``: returns the :class:`~stator.db.single_statement.Renewal` for these values, or for parameters in their
+    places: if the database can do it with one statement, that is compiled once for each ``key``.
+    ``fields``: the fields that convert the values.
     """
-    operations = claim.operations
-    if not operations.capabilities.writes_in_with:
-        return None
-    found = single_statement.update(operations, key, build, values)
-    return found[0] if found else None
+    if claim.operations.capabilities.writes_in_with:
+        return single_statement.hold(claim, key, build, values, fields)
+    return _hold(claim.operations, claim, build(**values))
 
 
 def insert_at_once(
@@ -226,140 +217,47 @@ def insert_at_once(
     )
 
 
-def end_at_once(ends: Ends, to: State | str, records: ProgramRecords, values: Mapping[str, object]) -> bool:
-    """End claims of one model and database like :func:`move_many`, and update their records, with one statement.
+def end(ends: Sequence[Ended], records: ProgramRecords | None = None, *, only: Only | None = None) -> Written | None:
+    """End claims of one model with outcomes of one kind, and change the program's records of the claims with them.
 
-    Return False if it did nothing: one of the claims has ended, or the database cannot do this. False means only that
-    :func:`move_many` has to be called. ``records.copied`` maps fields of the records to the names of values.
+    Claims that had ended before, and claims whose leases ran out, are ``lost`` in the result; nothing is written for
+    them. Return None, with nothing written, if the row of a claim does not meet ``only``. The result has the database's
+    time, from which waiting rows are due, if one statement did it all. Raises ``ValueError`` if the claims belong to
+    several models or databases.
     """
-    able = ends[0][0].operations.capabilities.writes_in_with
-    complete = all(values is None or set(values) == set(claim.state.saves) for claim, values in ends)
-    if not able or not complete or len({claim.pk for claim, _ in ends}) < len(ends):
-        return False
-    ended: list[Ended] = [(claim, Moved(_target(claim, to), None, values)) for claim, values in ends]
-    written = single_statement.end(ended, records, values)
-    if written is not None:
-        _announce_on_commit(ends[0][0].operations, written, [claim for claim, _ in ends])
-    return written is not None
-
-
-def retry_at_once(
-    claim: Claim,
-    records: ProgramRecords,
-    values: Mapping[str, object],
-    key: Hashable,
-    only: Callable[[], QuerySet[Model]],
-    *,
-    failure: Failure | None = None,
-    reason: str = "",
-) -> datetime | None:
-    """End a claim like :func:`retry` and update its record, with one statement; the row is ready again at once.
-
-    Return the database's time, which is the row's due time. Return None if it did nothing: the claim has ended,
-    ``only`` returns a queryset that is empty, or the database cannot do this. None means only that :func:`retry` or
-    :func:`move` has to be called. ``key``: equal for equal querysets; ``values``: for their parameters and for the
-    parameters of the records.
-    """
-    return _end_one_at_once(claim, Waiting(0.0, failure, reason), records, values, key, only)
-
-
-def release_at_once(claim: Claim, records: ProgramRecords) -> bool:
-    """End a claim like :func:`release` and delete its record, with one statement; False if it did nothing."""
-    return _end_one_at_once(claim, Released(), records, {}, forget=True) is not None
-
-
-def _end_one_at_once(
-    claim: Claim,
-    outcome: Outcome,
-    records: ProgramRecords,
-    values: Mapping[str, object],
-    key: Hashable = None,
-    only: Callable[[], QuerySet[Model]] | None = None,
-    *,
-    forget: bool = False,
-) -> datetime | None:
-    operations = claim.operations
-    if not operations.capabilities.writes_in_with:
-        return None
-    written = single_statement.end([(claim, outcome)], records, values, key, only, forget=forget)
+    operations, claims = ends[0][0].operations, [claim for claim, _ in ends]
+    if any((each.operations.model, each.operations.alias) != (operations.model, operations.alias) for each in claims):
+        raise ValueError("the claims belong to several models or databases; make one call for each")
+    written = None
+    if records and operations.capabilities.writes_in_with and len({claim.pk for claim in claims}) == len(claims):
+        written = single_statement.end(list(ends), records, only)
     if written is None:
-        return None
-    _announce_on_commit(operations, written, [claim])
-    return written.at
+        written = _end(operations, list(ends), records, only)
+    if written is not None:
+        transaction.on_commit(partial(tell, operations, written, claims), using=operations.alias)
+    return written
+
+
+def moved(
+    claim: Claim, to: State | str, values: dict[str, Any] | None = None, *, failure: Failure | None = None
+) -> Moved:
+    """Return the outcome that moves the row of a claim, for :func:`end`.
+
+    ``values``: for exactly the fields that the state ``saves``. Raises ``ValueError`` if the fields differ or no such
+    transition is declared.
+    """
+    if values is not None and set(values) != set(claim.state.saves):
+        own = ", ".join(claim.state.saves) or "nothing"
+        raise ValueError(f"{claim.state.name} saves {own}; give values for exactly these, not for {sorted(values)}")
+    target = named_state(claim.operations.model, to)
+    if target not in claim.state.children:
+        raise ValueError(f"{claim.state.name} has no transition to {target.name}")
+    return Moved(target, failure, values)
 
 
 def longest_lease(model: type[Model], *, using: str | None = None) -> float:
     """Return the longest possible lease in seconds; a later end means that the database's clock was set back."""
     return _cached_operations(model, using, "").longest_lease
-
-
-def move(
-    claim: Claim,
-    to: State | str,
-    *,
-    values: dict[str, Any] | None = None,
-    failure: Failure | None = None,
-    then: Callable[[], None] | None = None,
-) -> None:
-    """End a claim with a move and write ``values`` with it; raise ``LeaseLost`` if the claim has ended.
-
-    ``then`` is called in the same transaction. Raises ``ValueError`` if no such transition is declared.
-    """
-    # What the state saves anyway is written with the move.
-    saved = values is not None and set(values) == set(claim.state.saves)
-    _end(claim, Moved(_target(claim, to), failure, values if saved else None), None if saved else values, then)
-
-
-def move_many(
-    ends: Ends,
-    to: State | str,
-    *,
-    then: Callable[[list[Claim]], None] | None = None,
-) -> list[Claim]:
-    """End claims of one model with the same move, each with its own values; return the claims that were lost.
-
-    A lost claim had ended before, and nothing was written for it. ``then`` is called with the remaining claims in the
-    same transaction. Values must be given for exactly the fields that the state ``saves``. The number of statements
-    does not grow with the number of claims. Raises ``ValueError`` if no such transition is declared, the fields differ,
-    or the claims belong to several models or databases.
-    """
-    if not ends:
-        return []
-    operations = ends[0][0].operations
-    for claim, values in ends:
-        if values is not None and set(values) != set(claim.state.saves):
-            own = ", ".join(claim.state.saves) or "nothing"
-            raise ValueError(f"{claim.state.name} saves {own}; give values for exactly these, not for {sorted(values)}")
-    if any((each.operations.model, each.operations.alias) != (operations.model, operations.alias) for each, _ in ends):
-        raise ValueError("the claims belong to several models or databases; make one call for each")
-    moved: list[Ended] = [(claim, Moved(_target(claim, to), None, values)) for claim, values in ends]
-    written = _write(operations, moved, then)
-    _announce_on_commit(operations, written, [claim for claim, _ in ends])
-    return written.lost
-
-
-def retry(
-    claim: Claim,
-    *,
-    after: float = 0.0,
-    failure: Failure | None = None,
-    reason: str = "",
-    values: dict[str, Any] | None = None,
-    then: Callable[[], None] | None = None,
-) -> None:
-    """End a claim without a move: the row is due again in ``after`` seconds, and the attempt is counted."""
-    _end(claim, Waiting(after, failure, reason), values, then)
-
-
-def release(
-    claim: Claim,
-    *,
-    after: float = 0.0,
-    values: dict[str, Any] | None = None,
-    then: Callable[[], None] | None = None,
-) -> None:
-    """End a claim as if it had never been made: the row is due in ``after`` seconds, and the attempt is not counted."""
-    _end(claim, Released(after), values, then)
 
 
 def preparing() -> Preparing:
@@ -441,46 +339,30 @@ def _claim(
 
 
 @retrying
-def _hold(operations: Operations, claim: Claim, until: Combinable | datetime, where: Q) -> bool:
-    mine = operations.rows.filter(pk=claim.pk, state_claim=claim.token, state_locked_until__gt=Now())
+def _hold(operations: Operations, claim: Claim, renewal: Renewal) -> Row | None:
+    mine = single_statement.held(operations, claim.pk, claim.token).filter(renewal.where)
     with operations.transaction():
-        return bool(mine.filter(where).update(state_locked_until=until))
-
-
-def _target(claim: Claim, to: State | str) -> State:
-    target = named_state(claim.operations.model, to)
-    if target not in claim.state.children:
-        raise ValueError(f"{claim.state.name} has no transition to {target.name}")
-    return target
-
-
-def _end(claim: Claim, outcome: Outcome, values: dict[str, Any] | None, then: Callable[[], None] | None) -> None:
-    operations = claim.operations
-
-    def also(kept: list[Claim]) -> None:
-        if not kept:
-            raise LeaseLost(f"{operations.label} {claim.pk} is not held by this claim any more; nothing was written")
-        if values:
-            operations.rows.filter(pk=claim.pk).update(**values)
-        if then is not None:
-            then()
-
-    _announce_on_commit(operations, _write(operations, [(claim, outcome)], also), [claim])
+        if not mine.update(state_locked_until=renewal.until):
+            return None
+        renewal.records.write(operations.rows, {claim.pk: claim.token})
+        found = operations.rows.filter(pk=claim.pk)
+        row: Row = found.values_list(Now(), "state_locked_until", *renewal.returned).get()
+    return row
 
 
 @retrying
-def _write(operations: Operations, ended: list[Ended], then: Callable[[list[Claim]], None] | None) -> Written:
-    """Record the outcomes of claims that still hold their rows and have not expired; other claims are ``lost``."""
+def _end(
+    operations: Operations, ended: list[Ended], records: ProgramRecords | None, only: Only | None
+) -> Written | None:
     with operations.handler_transaction():
         held = {claim.pk: claim for claim in operations.lock_claimed([claim for claim, _ in ended])}
         in_time = operations.rows.filter(pk__in=list(held), state_locked_until__gt=Now()).values_list("pk", flat=True)
         valid = {held[pk] for pk in in_time}
+        pks = [claim.pk for claim in valid]
+        if only and operations.rows.filter(only.build(), pk__in=pks).count() < len(pks):
+            return None
         written = operations.record([(claim, outcome) for claim, outcome in ended if claim in valid])
         written.lost += [claim for claim, _ in ended if claim not in valid]
-        if then is not None:
-            then([claim for claim, _ in ended if claim in valid])
+        if records:
+            records.write(operations.rows, {claim.pk: claim.token for claim in valid})
     return written
-
-
-def _announce_on_commit(operations: Operations, written: Written, ended: list[Claim]) -> None:
-    transaction.on_commit(lambda: tell(operations, written, ended), using=operations.alias)

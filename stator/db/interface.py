@@ -348,7 +348,6 @@ class Operations(Rows):
         self.claim = retried(self, claims.claim)
         self.release_token = retried(self, claims.release_token)
         self.record = records.record
-        self.record_noted = records.record_noted
         self.record_batch = retried(self, records.record_batch)
         self.move_rows = retried(self, records.move_rows)
 

@@ -10,13 +10,16 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
+from typing import NamedTuple
 from uuid import UUID
 
 from django.db import DatabaseError, IntegrityError
 from django.db.models import (
     BooleanField,
     Expression,
+    Field,
     Model,
+    OuterRef,
     Q,
     QuerySet,
     Subquery,
@@ -29,20 +32,24 @@ from stator.db import sql
 from stator.db.claims_postgresql import PICKED, PICKED_NEAR, TOKEN, filtered, lock_of
 from stator.db.compiler import Compiler
 from stator.db.instances import load_all
-from stator.db.interface import Batch, Ended, Operations, Written
+from stator.db.interface import Batch, Claim, Ended, Operations, Written
 from stator.db.probe import probes
 from stator.db.retry import is_retryable
-from stator.db.values import Instance, Params, Row
+from stator.db.values import Instance, Params, Pk, Row
 from stator.rows import columns
+from stator.rows.clock import Now
 from stator.rows.pauses import Pause
 from stator.statements import Parameter, Statement, StatementCache, existing, joined, selecting, updating, written
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramRecords:
-    """The program's own records of claims: a row for each claim, which ``row`` refers to and which has its ``token``.
+    """What becomes of the program's own records of claims.
+
+    A program has a row of ``model`` for each claim, which ``row`` refers to and which has the claim's ``token``.
 
     ``copied``: maps fields of the record to fields of the claimed row. ``given``: values of the record's other fields.
+    ``forget``: the records of claims that end are deleted.
     """
 
     model: type[Model]
@@ -50,6 +57,31 @@ class ProgramRecords:
     token: str
     copied: Mapping[str, str]
     given: Mapping[str, object]
+    forget: bool = False
+
+    def write(self, rows: QuerySet[Model], tokens: Mapping[Pk, UUID]) -> None:
+        """Change or delete the records of claims, by the keys of their rows, in statements of their own."""
+        copied = {name: Subquery(rows.filter(pk=OuterRef(self.row)).values(of)[:1]) for name, of in self.copied.items()}
+        for token in set(tokens.values()):
+            pks = [pk for pk, each in tokens.items() if each == token]
+            records: QuerySet[Model] = QuerySet(self.model, using=rows.db)
+            mine = records.filter(**{f"{self.row}__in": pks, self.token: token})
+            if self.forget:
+                mine.delete()
+            else:
+                mine.update(**self.given, **copied)
+
+    @property
+    def values(self) -> dict[str, object]:
+        """The given values, without expressions."""
+        return {name: value for name, value in self.given.items() if not hasattr(value, "resolve_expression")}
+
+
+class Only(NamedTuple):
+    """A condition on the row of a claim that ends; ``key`` is equal for equal conditions."""
+
+    key: Hashable
+    build: Callable[[], Q]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +104,19 @@ class Shape:
     limit: int
     among: Callable[[QuerySet[Model]], QuerySet[Model]] | None = None
 
+
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    """A renewed lease of a row that meets ``where``, the program's record of it, and the columns to return."""
+
+    until: Expression
+    where: Q
+    records: ProgramRecords
+    returned: tuple[str, ...] = ()
+
+
+# The name of a row's key among the values.
+OWN_KEY = "stator_pk"
 
 _cache: StatementCache[Statement] = StatementCache()
 compiler_of = lru_cache(maxsize=64)(Compiler)
@@ -107,19 +152,21 @@ def claim(
     return instances, bool(found and found[0][-1]), since
 
 
-def update(
-    operations: Operations,
+def hold(
+    claim: Claim,
     key: Hashable,
-    build: Callable[[], tuple[QuerySet[Model], Mapping[str, object], tuple[str, ...], ProgramRecords]],
+    build: Callable[..., Renewal],
     values: Mapping[str, object],
-) -> list[Row]:
-    """Update rows and their records; return the database's time and some columns of each.
-
-    ``build``: returns the rows, the changes, the names of these columns, and the records.
-    """
+    fields: Mapping[str, Field],
+) -> Row | None:
+    """Renew a lease and change the program's record of the claim; see :func:`stator.claims.hold`."""
+    operations = claim.operations
     compiler = compiler_of(operations.model, operations.alias)
-    statement = keep(operations, (compiler, "update", key), lambda: _update(compiler, *build()))
-    return _send(operations, statement, sql.BY_KEY, values)
+    given = {name: Parameter(name, fields[name]) for name, value in values.items() if value is not None}
+    shape = compiler, "hold", key, tuple(given)
+    statement = keep(operations, shape, lambda: _hold(operations, compiler, build(**dict.fromkeys(values) | given)))
+    found = _send(operations, statement, sql.BY_KEY, {**values, OWN_KEY: claim.pk, TOKEN: claim.token})
+    return found[0] if found else None
 
 
 def keep(operations: Operations, key: Hashable, make: Callable[[], Statement]) -> Statement:
@@ -189,41 +236,43 @@ def _inserting(compiler: Compiler, records: ProgramRecords) -> Statement:
     )
 
 
-def _update(
-    compiler: Compiler,
-    rows: QuerySet[Model],
-    changes: Mapping[str, object],
-    returned: tuple[str, ...],
-    records: ProgramRecords,
-) -> Statement:
-    """Return the UPDATE of rows, and of the records that refer to them and have their tokens."""
-    pk, names = compiler.pk, ", ".join(compiler.column_of(compiler.field(name)) for name in returned)
-    copied = {name: Statement(f"done.{compiler.column_of(compiler.field(of))}") for name, of in records.copied.items()}
+def _hold(operations: Operations, compiler: Compiler, renewal: Renewal) -> Statement:
+    """Return the UPDATE of a lease, and of the program's record of the claim."""
+    pk, names = compiler.pk, compiler.column_of(compiler.field("state_locked_until"))
+    names += "".join(f", {compiler.column_of(compiler.field(name))}" for name in renewal.returned)
+    rows = held(operations, Parameter(OWN_KEY, operations.model._meta.pk), Parameter(TOKEN, UUIDField()))
+    copied = {
+        name: Statement(f"done.{compiler.column_of(compiler.field(of))}") for name, of in renewal.records.copied.items()
+    }
     return Statement.of(
         "WITH done AS (",
-        updating(rows, changes),
+        updating(rows.filter(renewal.where), {"state_locked_until": renewal.until}),
         f" RETURNING {pk} AS pk, state_claim, {names}), noted AS (",
-        _noting(compiler, records, copied, Statement("done.state_claim")),
+        _noting(compiler, renewal.records, copied, Statement("done.state_claim")),
         f") SELECT statement_timestamp(), {names} FROM done",  # noqa: S608 - names
     )
+
+
+def held(operations: Operations, pk: Pk | Parameter, token: UUID | Parameter) -> QuerySet[Model]:
+    """Return the row of a claim, if the claim holds it and its lease has not run out."""
+    return operations.rows.filter(pk=pk, state_claim=token, state_locked_until__gt=Now())
 
 
 def _noting(
     compiler: Compiler, records: ProgramRecords, copied: Mapping[str, Statement], token: Statement
 ) -> Statement:
-    """Return the UPDATE of the records that refer to rows of ``done`` and have this token."""
+    """Return the UPDATE, or the DELETE, of the records that refer to rows of ``done`` and have this token."""
     meta, column_of = records.model._meta, compiler.column_of
     table = compiler.quote(meta.db_table)
-    given = {name: compiler.value(meta.get_field(name), value) for name, value in records.given.items()}
-    assigned = [
-        Statement.of(f"{column_of(meta.get_field(name))} = ", value) for name, value in {**copied, **given}.items()
-    ]
-    return Statement.of(
-        f"UPDATE {table} SET ",  # noqa: S608 - names
-        joined(assigned, ", "),
-        " FROM done WHERE ",
-        _of_done(compiler, records, token),
-    )
+    mine = _of_done(compiler, records, token)
+    if records.forget:
+        return Statement.of(f"DELETE FROM {table} USING done WHERE ", mine)  # noqa: S608 - names
+    assigned = dict(copied)
+    for name, value in records.given.items():
+        field = meta.get_field(name)
+        assigned[name] = compiler.value(field, Parameter(name, field) if name in records.values else value)
+    parts = [Statement.of(f"{column_of(meta.get_field(name))} = ", value) for name, value in assigned.items()]
+    return Statement.of(f"UPDATE {table} SET ", joined(parts, ", "), " FROM done WHERE ", mine)  # noqa: S608 - names
 
 
 def _of_done(compiler: Compiler, records: ProgramRecords, token: Statement) -> Statement:
@@ -234,41 +283,30 @@ def _of_done(compiler: Compiler, records: ProgramRecords, token: Statement) -> S
     return Statement.of(f"{table}.{column} = done.pk AND {table}.{key} = ", token)
 
 
-def end(
-    ended: list[Ended],
-    records: ProgramRecords,
-    values: Mapping[str, object],
-    key: Hashable = None,
-    only: Callable[[], QuerySet[Model]] | None = None,
-    *,
-    forget: bool = False,
-) -> Written | None:
-    """Write outcomes of one kind and the records of the claims, whose model decides the statement; all, or None.
-
-    ``copied`` of the records maps their fields to fields that the state ``saves``. ``forget``: delete the records.
-    ``only``: returns a queryset that must not be empty, equal for equal ``key``; ``values`` are its parameters, too.
-    """
+def end(ended: list[Ended], records: ProgramRecords, only: Only | None) -> Written | None:
+    """Write outcomes of one kind and the program's records of the claims; all, or nothing and return None."""
     batch = Batch.of(ended)
     operations = batch.operations
     compiler = compiler_of(operations.model, operations.alias)
-    same = records.model, tuple(records.given), tuple(records.copied.items()), batch.saves, forget
-    noted = keep(operations, (compiler, "end", *same), lambda: _noted(compiler, records, batch.saves, forget=forget))
+    same = records.model, tuple(records.given), tuple(records.copied.items()), batch.saves, records.forget
+    noted = keep(operations, (compiler, "end", *same), lambda: _noted(compiler, records, batch.saves))
     condition = None
     if only is not None:
-        condition = keep(operations, (compiler, "only", key), lambda: existing(only()))
+        condition = keep(operations, (compiler, "only", only.key), lambda: _only(operations, only))
+    values = {**records.values, OWN_KEY: batch.claims[0].pk}
     try:
         with operations.transaction() if operations.connection.in_atomic_block else nullcontext():
-            return operations.record_noted(batch, noted, values, condition)
+            return operations.records.record_noted(batch, noted, values, condition)
     except DatabaseError as error:
         if is_retryable(error):
             return None
         raise
 
 
-def _noted(compiler: Compiler, records: ProgramRecords, saves: tuple[str, ...], *, forget: bool) -> Statement:
-    token = Statement("done.claim")
-    if forget:
-        table = compiler.quote(records.model._meta.db_table)
-        return Statement.of(f"DELETE FROM {table} USING done WHERE ", _of_done(compiler, records, token))  # noqa: S608 - names
+def _only(operations: Operations, only: Only) -> Statement:
+    return existing(operations.rows.filter(only.build(), pk=Parameter(OWN_KEY, operations.model._meta.pk)))
+
+
+def _noted(compiler: Compiler, records: ProgramRecords, saves: tuple[str, ...]) -> Statement:
     copied = {name: Statement(f"done.value{saves.index(of)}") for name, of in records.copied.items()}
-    return _noting(compiler, records, copied, token)
+    return _noting(compiler, records, copied, Statement("done.claim"))

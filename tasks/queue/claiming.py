@@ -2,7 +2,6 @@
 
 import logging
 import time
-from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 from hashlib import sha256
@@ -12,26 +11,31 @@ from uuid import UUID
 
 from asgiref.sync import sync_to_async
 from django.db import DatabaseError, IntegrityError
-from django.db.models import F, QuerySet, Sum
+from django.db.models import CharField, F, Field, FloatField, OuterRef, QuerySet, Sum
 
 from stator import claims
 from stator.claims import Failure, bounded, describe
 from stator.exceptions import LeaseLost
-from stator.models import Now
 from tasks.actions.registry import Action, declared
 from tasks.actions.throttles import ActionSlot
 from tasks.client.consuming import beat_after
-from tasks.conf import load_settings
+from tasks.conf import TaskSettings, load_settings
 from tasks.exceptions import TaskError
 from tasks.messages import Json, check_json, check_lease, check_metadata, check_worker, worker_digits
 from tasks.queue import runs, single_statement
 from tasks.queue.eligibility import allowed, attempts_left, in_line, lease_end, picker, renewed_end
 from tasks.rows.queues import QueueRow
+from tasks.rows.runs import Run
 from tasks.rows.tables import queue_rows, run_rows
 from tasks.rows.tasks import TaskRow
 from tasks.sharding import shards
 
 logger = logging.getLogger("tasks.queues")
+
+# The columns of the task that a heartbeat reads anew.
+FOLLOWED = ("heartbeat_interval", "max_unexpected_retries")
+
+HEARTBEAT_FIELDS: dict[str, Field] = {"worker": CharField(), "lease": FloatField()}
 
 # A try fails when another worker has just claimed a task of the same exclusive value.
 TRIES = 10
@@ -100,32 +104,24 @@ class TaskClaim:
         By default the lease is the one asked for last, in the claim or a heartbeat; else the task's or its queue's. A
         worker that is no longer in the task's ``worker_ids`` loses the claim. ``unexpected``: see :meth:`note_error`.
         """
-        settings, longest = load_settings(), claims.longest_lease(type(self.task), using=self._using)
+        longest = claims.longest_lease(type(self.task), using=self._using)
         check_lease(lease, longest)
-        sent = time.monotonic()
-        if not unexpected and (renewed := single_statement.hold(self._claim, self.worker, lease, settings)):
-            self._note_hold(sent, *renewed)
-            return
-        queues = queue_rows(self._using)
-        until = renewed_end(lease, longest, settings, queues, self._run)
-        if not claims.hold(self._claim, until, where=allowed(self.worker)):
+        settings, sent = load_settings(), time.monotonic()
+        build = partial(_renewal, longest=longest, settings=settings, using=self._using)
+        values = {"worker": self.worker, "lease": lease}
+        held = claims.hold(self._claim, (settings, longest), build, values, HEARTBEAT_FIELDS)
+        if held is None:
             if self._claim.still_mine():
-                self._end("waited", "no longer allowed", lambda then: claims.release(self._claim, then=then))
+                self._end(claims.Released(), runs.ended("waited", "no longer allowed"))
                 self.ended, self._is_lost = False, True
                 raise LeaseLost(f"task {self.task.pk} is for other workers now than {self.worker}")
             raise self._lost()
-        held = self._rows.filter(pk=self.task.pk, state_claim=self.token)
-        for row in held.values_list(Now(), "state_locked_until", *single_statement.FOLLOWED):
-            counted = {"unexpected_errors": F("unexpected_errors") + 1} if unexpected else {}
-            self._run.update(lease_until=row[1], **({} if lease is None else {"lease": lease}), **counted)
-            if unexpected:
-                self.unexpected_errors = self._count_errors()
-            self._note_hold(sent, *row)
-            return
-        raise self._lost()
+        if unexpected:
+            self.unexpected_errors = self._count_error()
+        self._note_hold(sent, *held)
 
     def _note_hold(self, sent: float, now: datetime, until: datetime, *followed: float | None) -> None:
-        for name, value in zip(single_statement.FOLLOWED, followed, strict=True):
+        for name, value in zip(FOLLOWED, followed, strict=True):
             setattr(self.task, name, value)
         self.lease, self._since = (until - now).total_seconds(), sent
         if self.lease <= 0:
@@ -136,11 +132,7 @@ class TaskClaim:
         """Complete the task, with a result that JSON can express."""
         settings = load_settings()
         check_json("result", result, settings.PAYLOAD_LIMIT, settings.PAYLOAD_DEPTH)
-        values = {"result": result}
-        if single_statement.end([(self._claim, values)], "completed", "succeeded"):
-            self.ended = True
-            return
-        self._end("succeeded", "", lambda then: claims.move(self._claim, "completed", values=values, then=then), result)
+        self._end(claims.moved(self._claim, "completed", {"result": result}), runs.ended("succeeded"))
 
     def release(self, reason: str = "") -> None:
         """Return the task for another worker; if that was its last attempt, it becomes errored."""
@@ -155,17 +147,13 @@ class TaskClaim:
     def cancel(self, reason: str = "") -> None:
         """Cancel the task: it need not be done at all."""
         told = bounded(str(reason), runs.REASON_LENGTH)
-        if single_statement.end([(self._claim, None)], "canceled", "canceled", told):
-            self.ended = True
-            return
-        self._end("canceled", told, lambda then: claims.move(self._claim, "canceled", then=then))
+        self._end(claims.moved(self._claim, "canceled"), runs.ended("canceled", told))
 
     def hand_back(self) -> None:
         """Return a task that was not begun, as if it had never been claimed: no attempt counts, and no rejection."""
-        if single_statement.hand_back(self._claim):
-            self.ended, self.left = True, {"state_ready": True, "state_attempts": self.attempt - 1}
-            return
-        self._write(lambda: claims.release(self._claim, then=self._forget_run))
+        written = self._end(claims.Released(), runs.FORGOTTEN)
+        if written and written.at:
+            self.left = {"state_ready": True, "state_attempts": self.attempt - 1}
 
     async def averify(self) -> None:
         """Run :meth:`verify` from async code."""
@@ -209,40 +197,31 @@ class TaskClaim:
         # Tasks that were claimed together share one token.
         return runs.filter(task=self.task.pk, token=self.token)
 
-    def _count_errors(self) -> int:
+    def _count_error(self) -> int:
+        self._run.update(unexpected_errors=F("unexpected_errors") + 1)
         runs = run_rows(self._using)
         mine = runs.filter(task=self.task.pk, worker=self.worker, version=self.task.state_version)
         return int(mine.aggregate(count=Sum("unexpected_errors"))["count"] or 0)
 
-    def _forget_run(self) -> None:
-        self._run.delete()
-
     def _give_up(self, outcome: str, reason: str, failure: Failure | None) -> None:
-        if due := single_statement.give_up(self._claim, outcome, reason, failure, load_settings()):
-            self.ended, self.left = True, {"state_ready": True, "state_next_attempt": due}
-            return
-        mine = self._rows.filter(pk=self.task.pk, state_claim=self.token)
-        if mine.exclude(attempts_left(load_settings())).exists():
-            self._end(outcome, reason, lambda then: claims.move(self._claim, "errored", failure=failure, then=then))
-        else:
-            self._end(
-                outcome,
-                reason,
-                lambda then: claims.retry(self._claim, failure=failure, reason=reason[:500], then=then),
-            )
+        settings, records = load_settings(), runs.ended(outcome, reason)
+        left = claims.Only(("attempts left", settings), partial(attempts_left, settings))
+        written = self._end(claims.Waiting(0.0, failure, reason[:500]), records, left)
+        if written is None:
+            self._end(claims.moved(self._claim, "errored", failure=failure), records)
+        elif written.at:
+            self.left = {"state_ready": True, "state_next_attempt": written.at}
 
-    def _end(self, outcome: str, reason: str, write: Callable[[Callable[[], None]], None], result: Json = None) -> None:
-        def note() -> None:
-            self._run.update(ended=Now(), outcome=outcome, reason=reason, result=result)
-
-        self._write(lambda: write(note))
-
-    def _write(self, write: Callable[[], None]) -> None:
-        try:
-            write()
-        except LeaseLost:
-            raise self._lost() from None
+    def _end(
+        self, outcome: claims.Outcome, records: claims.ProgramRecords, only: claims.Only | None = None
+    ) -> claims.Written | None:
+        written = claims.end([(self._claim, outcome)], records, only=only)
+        if written is None:
+            return None
+        if written.lost:
+            raise self._lost()
         self.ended = True
+        return written
 
     def _lost(self) -> LeaseLost:
         """Note that the claim is lost, and return the error for its holder; it says what became of the task."""
@@ -305,6 +284,15 @@ def _take(queue: QueueRow, limit: int, worker: str, lease: float | None, metadat
     return []
 
 
+def _renewal(worker: Any, lease: Any, *, longest: float, settings: TaskSettings, using: str) -> claims.Renewal:
+    """Return a heartbeat's renewal; the worker and the lease are values or parameters."""
+    run = run_rows(using).filter(task=OuterRef("pk"), token=OuterRef("state_claim"))
+    until = renewed_end(lease, longest, settings, queue_rows(using), run)
+    given = {} if lease is None else {"lease": lease}
+    records = claims.ProgramRecords(Run, "task", "token", {"lease_until": "state_locked_until"}, given)
+    return claims.Renewal(until, allowed(worker), records, FOLLOWED)
+
+
 def _failure(error: BaseException | str) -> Failure:
     if isinstance(error, BaseException):
         return describe(error)
@@ -364,7 +352,7 @@ def _put_off(queue: QueueRow, found: list[claims.Claim]) -> list[claims.Claim]:
     for _, _, action, claim in sorted(limited, key=itemgetter(0, 1)):
         wait, _ = ActionSlot.admit(action, claim.instance, claim.token)
         if wait:
-            claims.release(claim, after=wait)
+            claims.end([(claim, claims.Released(wait))])
             refused.append(claim)
     return refused
 

@@ -5,14 +5,11 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-from django.db.models import OuterRef, QuerySet, Subquery
-
 from stator import claims
 from stator.exceptions import LeaseLost
-from stator.models import Now
 from tasks.conf import load_settings
 from tasks.messages import check_json, is_same_json
-from tasks.queue import single_statement
+from tasks.queue import runs
 from tasks.queue.claiming import TaskClaim
 from tasks.rows.queues import QueueRow
 from tasks.rows.runs import Run
@@ -81,34 +78,19 @@ def _ended_runs(queue: QueueRow, tokens: Mapping[int, UUID], outcome: str) -> li
 
 def resolve_many(results: Mapping[TaskClaim, Any]) -> list[TaskClaim]:
     """Complete the tasks of claims, each with its result; return the claims that were lost."""
-    settings, by_claim = load_settings(), {held._claim: held for held in results}
-    for result in results.values():
-        check_json("result", result, settings.PAYLOAD_LIMIT, settings.PAYLOAD_DEPTH)
-
-    def note(kept: list[claims.Claim]) -> None:
-        if not kept:
-            return
-        operations = kept[0].operations
-        model: type[TaskRow] = operations.model
-        ended = run_rows(operations.alias)
-        mine = ended.filter(task__in=[claim.pk for claim in kept], token__in={claim.token for claim in kept})
-        written: QuerySet[Any] = QuerySet(model, using=operations.alias).filter(pk=OuterRef("task"))
-        mine.update(ended=Now(), outcome="succeeded", result=Subquery(written.values("result")[:1]))
-
-    ends: dict[str, list[tuple[claims.Claim, dict[str, Any] | None]]] = defaultdict(list)
+    settings = load_settings()
+    ends: dict[str, list[tuple[claims.Claim, claims.Outcome]]] = defaultdict(list)
     for held, result in results.items():
-        ends[held._using].append((held._claim, {"result": result}))
-    lost = [
-        by_claim[claim]
-        for each in ends.values()
-        if not single_statement.end(each, "completed", "succeeded")
-        for claim in claims.move_many(each, "completed", then=note)
-    ]
+        check_json("result", result, settings.PAYLOAD_LIMIT, settings.PAYLOAD_DEPTH)
+        ends[held._using].append((held._claim, claims.moved(held._claim, "completed", {"result": result})))
+    lost: set[claims.Claim] = set()
+    for each in ends.values():
+        written = claims.end(each, runs.ended("succeeded"))
+        lost.update(written.lost if written else ())
     for held in results:
-        held.ended, held._is_lost = True, False
-    for held in lost:
-        held.ended, held._is_lost = False, True
-    return lost
+        held._is_lost = held._claim in lost
+        held.ended = not held._is_lost
+    return [held for held in results if held._is_lost]
 
 
 def fail_many(errors: Mapping[TaskClaim, BaseException | str]) -> list[TaskClaim]:

@@ -13,7 +13,7 @@ from uuid import UUID
 from django.db import connections
 from django.db.models import QuerySet
 
-from stator.claims import Claim
+from stator.claims import Claim, ProgramRecords
 from stator.graph.failures import bounded
 from stator.graph.outcomes import Moved, Outcome
 from stator.models import AttemptRecords, Now, column_of, field_of, name_of, names_of, worker_of
@@ -31,6 +31,15 @@ COPIED = {
 AFTER = {"ended": "state_changed", "result": "result"}
 COMPLETED = {"task": "id", **AFTER}
 SUCCEEDED = {"outcome": "succeeded", "reason": ""}
+
+# A claim that ends as if it had never been made leaves no run.
+FORGOTTEN = ProgramRecords(Run, "task", "token", {}, {}, forget=True)
+
+
+def ended(outcome: str, reason: str = "") -> ProgramRecords:
+    """Return what becomes of the runs of claims that end with this outcome; a success has the task's result."""
+    copied = {"result": "result"} if outcome == "succeeded" else {}
+    return ProgramRecords(Run, "task", "token", copied, {"ended": Now(), "outcome": outcome, "reason": reason})
 
 
 def note(made: list[Claim], worker: str, lease: float | None, using: str) -> None:

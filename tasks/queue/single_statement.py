@@ -1,29 +1,26 @@
-"""Claims of a queue and their ends in one statement, for the usual case, on databases that can do this.
+"""Claims of a queue in one statement, for the usual case, on databases that can do this.
 
-Each statement has the queue's configuration, as it was last read, in its own condition. If that has changed, or if
+The statement has the queue's configuration, as it was last read, in its own condition. If that has changed, or if
 anything else is out of the ordinary, it does nothing, and the caller does the same in several statements.
 """
 
-from datetime import datetime
 from functools import partial
 
-from django.db.models import BigIntegerField, CharField, FloatField, JSONField, Q, QuerySet, UUIDField
+from django.db.models import CharField, FloatField, JSONField, Q, QuerySet
 
 from stator import claims
-from stator.claims import ProgramRecords, Row, Shape
-from stator.models import Now
+from stator.claims import ProgramRecords, Shape
 from stator.statements import Parameter
 from tasks.actions.registry import declared, registry
 from tasks.conf import TaskSettings
 from tasks.queue import runs
-from tasks.queue.eligibility import Rows, allowed, attempts_left, in_line, lease_end, picker, renewed_end
+from tasks.queue.eligibility import Rows, in_line, lease_end, picker
 from tasks.queue.expressions import is_any
 from tasks.queue.inserts import QueueTemplate
 from tasks.rows.claimants import SEEN_EVERY, Claimant
 from tasks.rows.clock import Later
 from tasks.rows.queues import QueueRow
 from tasks.rows.runs import Run
-from tasks.rows.tables import queue_rows, run_rows
 
 # The rules of a queue that a claim depends on.
 CLAIMING = (
@@ -31,13 +28,6 @@ CLAIMING = (
     "databases", "claim_paused",
 )  # fmt: skip
 
-# The columns of the task that a heartbeat reads anew.
-FOLLOWED = ("heartbeat_interval", "max_unexpected_retries")
-
-# The columns of a run that the end of its claim writes.
-ENDED = ("outcome", "reason")
-
-PK, TOKEN = Parameter("pk", BigIntegerField()), Parameter("token", UUIDField())
 METADATA = Parameter("metadata", JSONField())
 WORKER, LEASE = Parameter("worker", CharField()), Parameter("lease", FloatField(null=True))
 
@@ -73,63 +63,6 @@ def claim(
     for each in found:
         each.instance.queue = queue
     return sorted(found, key=_place_in_line), seen
-
-
-def hold(claim: claims.Claim, worker: str, lease: float | None, settings: TaskSettings) -> Row | None:
-    """Renew a lease; return the time, its end and the columns ``FOLLOWED``; None if the claim may no longer be held."""
-    values = {"pk": claim.pk, "token": claim.token, "worker": worker, "lease": lease}
-    build = partial(_holding, claim, lease is not None, settings)
-    return claims.hold_at_once(claim, ("hold", lease is None, settings), build, values)
-
-
-def _holding(
-    claim: claims.Claim, has_lease: bool, settings: TaskSettings
-) -> tuple[Rows, dict[str, object], tuple[str, ...], ProgramRecords]:
-    model, using = type(claim.instance), claim.operations.alias
-    longest = claims.longest_lease(model, using=using)
-    rows: Rows = QuerySet(model, using=using)
-    queues = queue_rows(using)
-    mine = rows.filter(allowed(WORKER), pk=PK, state_claim=TOKEN, state_locked_until__gt=Now())
-    until = renewed_end(
-        LEASE if has_lease else None, longest, settings, queues, run_rows(using).filter(task=PK, token=TOKEN)
-    )
-    given: dict[str, object] = {"lease": LEASE} if has_lease else {}
-    records = ProgramRecords(Run, "task", "token", {"lease_until": "state_locked_until"}, given)
-    return mine, {"state_locked_until": until}, ("state_locked_until", *FOLLOWED), records
-
-
-def end(ends: claims.Ends, to: str, outcome: str, reason: str = "") -> bool:
-    """End claims with a move, and record the end in their runs; return False if nothing was done."""
-    given = {"ended": Now(), **{name: Parameter(name, Run._meta.get_field(name)) for name in ENDED}}
-    copied = {} if ends[0][1] is None else {"result": "result"}
-    values = {"outcome": outcome, "reason": reason}
-    return claims.end_at_once(ends, to, ProgramRecords(Run, "task", "token", copied, given), values)
-
-
-def give_up(
-    claim: claims.Claim, outcome: str, reason: str, failure: claims.Failure | None, settings: TaskSettings
-) -> datetime | None:
-    """Make a task wait again, and record the end in its run; return the database's time, from which the task is due.
-
-    None if nothing was done, for instance because the task has no attempts left.
-    """
-    model, using = type(claim.instance), claim.operations.alias
-    given = {"ended": Now(), **{name: Parameter(name, Run._meta.get_field(name)) for name in ENDED}}
-    rows: Rows = QuerySet(model, using=using)
-    return claims.retry_at_once(
-        claim,
-        ProgramRecords(Run, "task", "token", {}, given),
-        {"outcome": outcome, "reason": reason, "pk": claim.pk},
-        ("attempts left", settings),
-        lambda: rows.filter(attempts_left(settings), pk=PK),
-        failure=failure,
-        reason=reason[:500],
-    )
-
-
-def hand_back(claim: claims.Claim) -> bool:
-    """Make a task wait as if it had never been claimed, and delete its run; return False if nothing was done."""
-    return claims.release_at_once(claim, ProgramRecords(Run, "task", "token", {}, {}))
 
 
 def _place_in_line(claim: claims.Claim) -> tuple[int, bool, int]:

@@ -60,8 +60,8 @@ MUTANTS = [
     Mutant(
         "a task is attempted for ever",
         CLAIMING,
-        "if mine.exclude(attempts_left(load_settings())).exists():",
-        "if False:",
+        "self._end(claims.Waiting(0.0, failure, reason[:500]), records, left)",
+        "self._end(claims.Waiting(0.0, failure, reason[:500]), records)",
         OFTEN,
     ),
     Mutant(

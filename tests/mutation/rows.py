@@ -4,6 +4,7 @@ from tests.mutation.mutant import Mutant, of_chores, of_claims, of_leases, of_re
 
 COLUMNS, OUTCOMES, MOVES = "stator/rows/columns.py", "stator/graph/outcomes.py", "stator/rows/transitions.py"
 GUARD, CLAIMS = "stator/rows/column_guard.py", "stator/claims.py"
+SINGLE_STATEMENT = "stator/db/single_statement.py"
 
 ENTERED = of_records("recorded_move_enters_the_next_state_with_a_clean_slate")
 CLAIMED = of_claims("claim_marks_the_row_and_gives_it_with_its_claim")
@@ -306,9 +307,9 @@ MUTANTS = [
     ),
     Mutant(
         "a program holds on after its lease",
-        CLAIMS,
-        "state_claim=claim.token, state_locked_until__gt=Now())\n    with",
-        "state_claim=claim.token)\n    with",
+        SINGLE_STATEMENT,
+        "state_claim=token, state_locked_until__gt=Now())",
+        "state_claim=token)",
         tests("stator/test_claims.py", "lease_is_held_for_longer_while_the_row_is_as_it_should_be"),
     ),
     Mutant(
@@ -320,16 +321,16 @@ MUTANTS = [
     ),
     Mutant(
         "a program holds what others have claimed",
-        CLAIMS,
-        "mine = operations.rows.filter(pk=claim.pk, state_claim=claim.token, state",
-        "mine = operations.rows.filter(pk=claim.pk, state",
+        SINGLE_STATEMENT,
+        "operations.rows.filter(pk=pk, state_claim=token, state",
+        "operations.rows.filter(pk=pk, state",
         tests("tasks/queue/test_held_claims.py", "late_holder_is_told_why_and_changes_nothing"),
     ),
     Mutant(
         "a program is not told of its loss",
         CLAIMS,
-        "        if not kept:\n            raise LeaseLost",
-        "        if False:\n            raise LeaseLost",
+        "        written.lost += [claim for claim, _ in ended if claim not in valid]\n",
+        "",
         LATE,
     ),
     Mutant(

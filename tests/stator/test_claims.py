@@ -1,7 +1,9 @@
 """Claims for programs that are no workers: fenced as those are, and refused from the end of their lease on."""
 
+from dataclasses import replace
+
 import pytest
-from django.db.models import Q
+from django.db.models import CharField, Q
 
 from stator import claims
 from stator.exceptions import LeaseLost
@@ -9,8 +11,11 @@ from stator.models import History, Report
 from stator.rows.columns import after
 from tests.stator.making import ago, change, expire, put, raw, row
 from tests.testapp.explained import Errand
-from tests.testapp.faults import Job
+from tests.testapp.faults import Effect, Job
 from tests.testapp.power import Order
+
+# The program's records in these tests.
+NOTED = claims.ProgramRecords(Effect, "version", "claim", {}, {"note": "as it is now"})
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -18,6 +23,18 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def claim_one(**options):
     (claim,) = claims.claim(Errand, **options)
     return claim
+
+
+def end(claim, outcome):
+    """End a claim; return whether it was lost."""
+    return claims.end([(claim, outcome)]).lost == [claim]
+
+
+def hold(claim, seconds, where=None):
+    def renewal(note):
+        return claims.Renewal(after(seconds), where or Q(), replace(NOTED, given={"note": note}))
+
+    return claims.hold(claim, seconds, renewal, {"note": "held"}, {"note": CharField()})
 
 
 def test_claims_are_picked_in_the_order_that_is_asked_for():
@@ -57,15 +74,14 @@ def test_error_in_the_transaction_of_the_claim_undoes_it():
     assert not raw(Errand).exclude(state_claim=None).exists()
 
 
-def test_claim_is_ended_by_a_move_with_its_values_and_history():
+def test_claim_is_ended_once_by_a_move():
     put(Errand)
     claim = claim_one(worker="abcdefabcdef")
     assert claim.token.hex.startswith("abcdefabcdef")
-    claims.move(claim, "heir", values={"tenant": 9}, then=lambda: None)
+    assert not end(claim, claims.moved(claim, "heir"))
     found = raw(Errand).get()
-    assert (found.state, found.tenant, found.state_claim) == ("heir", 9, None)
-    with pytest.raises(LeaseLost):
-        claims.move(claim, "heir")
+    assert (found.state, found.state_claim) == ("heir", None)
+    assert end(claim, claims.moved(claim, "heir"))
 
 
 def test_history_and_report_name_the_worker_that_claimed_and_not_the_process_that_found_the_claim():
@@ -74,8 +90,8 @@ def test_history_and_report_name_the_worker_that_claimed_and_not_the_process_tha
         put(Order, state="working", state_ready=True, state_next_attempt=None)
         [claim] = claims.claim(Order, worker=worker)
         found.append(claims.find(Order, claim.pk, claim.token))
-    claims.retry(found.pop(), failure=claims.describe(ValueError("no")))
-    assert claims.move_many([(claim, None) for claim in found], "shipped") == []
+    assert not end(found.pop(), claims.Waiting(0, claims.describe(ValueError("no"))))
+    assert claims.end([(claim, claims.moved(claim, "shipped")) for claim in found]).lost == []
     kept = sorted((act.kind, act.worker) for act in History.objects.all())
     assert kept == [("error", "cccccccccccc"), ("move", "aaaaaaaaaaaa"), ("move", "bbbbbbbbbbbb")]
     assert Report.objects.get().worker == "cccccccccccc"
@@ -84,53 +100,75 @@ def test_history_and_report_name_the_worker_that_claimed_and_not_the_process_tha
 def test_many_claims_are_ended_together_and_those_that_have_ended_are_returned():
     rows = [put(Errand) for _ in range(4)]
     found = claims.claim(Errand, 4)
-    claims.release(found[0])
+    end(found[0], claims.Released())
     expire(rows[1])
-    told = []
-    lost = claims.move_many([(claim, None) for claim in found], "heir", then=told.extend)
-    assert (lost, told) == (found[:2], found[2:])
+    written = claims.end([(claim, claims.moved(claim, "heir")) for claim in found])
+    assert (written.lost, [move.pk for move in written.moves]) == (found[:2], [claim.pk for claim in found[2:]])
     assert [row(each).state for each in rows] == ["new", "new", "heir", "heir"]
-    assert claims.move_many([], "heir") == []
 
 
 def test_claims_of_several_models_are_not_ended_together():
     put(Errand)
     other = Job.objects.create()
-    ends = [(claim, None) for model in (Errand, Job) for claim in claims.claim(model)]
+    ends = [(claim, claims.Waiting(0)) for model in (Errand, Job) for claim in claims.claim(model)]
     assert [claim.pk for claim, _ in ends][1] == other.pk
     with pytest.raises(ValueError, match="several models"):
-        claims.move_many(ends, "heir")
+        claims.end(ends)
 
 
 def test_values_of_fields_that_the_state_does_not_save_are_refused():
     put(Errand)
     with pytest.raises(ValueError, match="new saves nothing"):
-        claims.move_many([(claim_one(), {"tenant": 3})], "heir")
+        claims.moved(claim_one(), "heir", {"tenant": 3})
+
+
+@pytest.mark.parametrize("forget", [False, True])
+def test_records_of_the_claims_that_end_change_with_them_and_no_others(forget):
+    rows = [put(Errand) for _ in range(2)]
+    before, *_ = claims.claim(Errand, 2)
+    end(before, claims.Released())
+    found = [next(iter(claims.claim(Errand))), claims.find(Errand, rows[1].pk, before.token)]
+    noted = [(rows[0].pk, found[0].token), (rows[1].pk, before.token)]
+    others = [(rows[0].pk, before.token), (rows[1].pk, found[0].token)]
+    Effect.objects.bulk_create(Effect(version=pk, claim=token) for pk, token in noted + others)
+    records = replace(NOTED, forget=forget)
+    assert claims.end([(claim, claims.Released()) for claim in found], records).lost == []
+    kept = {(each.version, each.claim): each.note for each in Effect.objects.all()}
+    assert kept == dict.fromkeys(others, "") | ({} if forget else dict.fromkeys(noted, "as it is now"))
+
+
+def test_claim_is_not_ended_unless_its_row_is_as_it_should_be():
+    errand = put(Errand, tenant=3)
+    claim = claim_one()
+    for tenant, written in ((4, False), (3, True)):
+        only = claims.Only(tenant, lambda tenant=tenant: Q(tenant=tenant))
+        assert (claims.end([(claim, claims.Released())], NOTED, only=only) is not None) is written
+        assert (row(errand).state_claim is None) is written
 
 
 def test_move_that_is_not_declared_is_refused():
     put(Errand)
     with pytest.raises(ValueError, match="no transition to new"):
-        claims.move(claim_one(), "new")
+        claims.moved(claim_one(), "new")
 
 
 def test_retry_counts_and_release_does_not():
     put(Errand)
-    claims.retry(claim_one(), after=0, reason="not yet")
+    end(claim_one(), claims.Waiting(0, reason="not yet"))
     assert raw(Errand).get().state_attempts == 1
     claims.bring_up(Errand)
-    claims.release(claim_one())
+    end(claim_one(), claims.Released())
     assert raw(Errand).get().state_attempts == 1
 
 
-@pytest.mark.parametrize("end", [claims.retry, claims.release, lambda claim: claims.move(claim, "heir")])
-def test_holder_past_its_lease_is_refused_before_anybody_reaps_it(end):
+@pytest.mark.parametrize("kind", ["waits", "is released", "moves"])
+def test_holder_past_its_lease_is_refused_before_anybody_reaps_it(kind):
     errand = put(Errand)
     claim = claim_one()
     expire(errand)
     before = row(errand)
-    with pytest.raises(LeaseLost):
-        end(claim)
+    outcomes = {"waits": claims.Waiting(0), "is released": claims.Released(), "moves": claims.moved(claim, "heir")}
+    assert end(claim, outcomes[kind])
     assert row(errand).__dict__ | {"_state": None} == before.__dict__ | {"_state": None}
     assert not History.objects.exists()
 
@@ -138,11 +176,11 @@ def test_holder_past_its_lease_is_refused_before_anybody_reaps_it(end):
 def test_lease_is_held_for_longer_while_the_row_is_as_it_should_be():
     errand = put(Errand)
     claim = claim_one(lease=5)
-    assert claims.hold(claim, after(50))
-    assert not claims.hold(claim, after(500), where=Q(tenant=99))
+    assert hold(claim, 50)
+    assert not hold(claim, 500, where=Q(tenant=99))
     assert 40 < (row(errand).state_locked_until - row(errand).state_attempted).total_seconds() < 60
     expire(errand)
-    assert not claims.hold(claim, after(50))
+    assert hold(claim, 50) is None
 
 
 def test_due_rows_are_brought_up_and_expired_leases_ended():
@@ -170,7 +208,7 @@ def test_claim_is_found_by_its_token():
     put(Errand)
     claim = claim_one()
     assert claims.find(Errand, claim.pk, claim.token).still_mine()
-    claims.release(claim)
+    end(claim, claims.Released())
     with pytest.raises(LeaseLost):
         claims.find(Errand, claim.pk, claim.token)
     assert claims.longest_lease(Errand) >= 60

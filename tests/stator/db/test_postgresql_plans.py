@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 from django.db import connection
+from django.db.models import CharField, Q
 from django.db.models.functions import Now
 
 from stator import claims as program_claims
@@ -15,7 +16,7 @@ from stator.graph.outcomes import Waiting
 from stator.rows.claimable import Crashes
 from tests.stator.making import automatic, operations_of
 from tests.testapp.basic import Step
-from tests.testapp.faults import Job
+from tests.testapp.faults import Effect, Job
 
 if connection.vendor == "postgresql":
     from stator.db import postgresql, session
@@ -221,6 +222,11 @@ def save(claim):
     claim.instance.save(update_fields=["note"])
 
 
+def renewal(note):
+    records = program_claims.ProgramRecords(Effect, "version", "claim", {}, {"note": note})
+    return program_claims.Renewal(Now() + timedelta(seconds=60), Q(), records)
+
+
 OF_CLAIMED = {
     "save": save,
     "verify": lambda claim: claim.operations.holds(claim),
@@ -228,7 +234,7 @@ OF_CLAIMED = {
     "renew": lambda claim: claim.operations.renew([claim]),
     "find": lambda claim: program_claims.find(Job, claim.pk, claim.token),
     "find many": lambda claim: program_claims.find_many(Job, {claim.pk: claim.token}),
-    "hold": lambda claim: program_claims.hold(claim, Now() + timedelta(seconds=60)),
+    "hold": lambda claim: program_claims.hold(claim, "hold", renewal, {"note": "held"}, {"note": CharField()}),
 }
 
 

@@ -206,8 +206,7 @@ def test_claim_is_lost_by_the_own_clock_while_the_database_is_away(monkeypatch):
 
     loop = queue.consume(worker="bot-1")
     for claim in loop:
-        for name in ("hold_at_once", "hold"):
-            monkeypatch.setattr(claiming.claims, name, away)
+        monkeypatch.setattr(claiming.claims, "hold", away)
         wait_until(lambda claim=claim: claim.lost)
         loop.stop()
 
@@ -361,7 +360,7 @@ def test_result_that_cannot_be_stored_fails_the_task_without_another_call(queue)
 def test_loop_outlasts_an_outage_of_the_database(queue, monkeypatch):
     (task,) = publish(queue, "a")
     # Every claim and every end begins with these, also on a database that cannot do them.
-    claim, move = claiming.claims.claim_at_once, claiming.claims.end_at_once
+    claim, move = claiming.claims.claim_at_once, claiming.claims.end
     failures = {"claim": 2, "move": 2}
 
     def flaky(name, function):
@@ -374,7 +373,7 @@ def test_loop_outlasts_an_outage_of_the_database(queue, monkeypatch):
         return call
 
     monkeypatch.setattr(claiming.claims, "claim_at_once", flaky("claim", claim))
-    monkeypatch.setattr(claiming.claims, "end_at_once", flaky("move", move))
+    monkeypatch.setattr(claiming.claims, "end", flaky("move", move))
     loop = queue.consume(worker="bot-1")
     for _ in loop:
         loop.stop()
