@@ -7,6 +7,7 @@ from django.core import checks
 from django.db import connections, router
 
 from stator.capabilities import capabilities_of
+from stator.checks.messages import message
 from stator.db.drivers import REMEDY, unsupported_driver
 from stator.db.schema import lack_of
 from stator.explain.sentences import counted
@@ -34,11 +35,8 @@ def check_drivers(models: list[type[StatorModel]]) -> Iterator[checks.CheckMessa
     """E304: PostgreSQL through psycopg2 or psycopg 3.1; workers need 3.2."""
     for alias in sorted(by_database(models)):
         if driver := unsupported_driver(connections[alias]):
-            yield checks.Error(
-                f"The PostgreSQL database {alias!r} uses {driver}; Stator needs psycopg 3.2.",
-                hint=f"{REMEDY}.",
-                id="stator.E304",
-            )
+            text = f"The PostgreSQL database {alias!r} uses {driver}; Stator needs psycopg 3.2."
+            yield message("E304", text, f"{REMEDY}.")
 
 
 def check_sqlite(models: list[type[StatorModel]]) -> Iterator[checks.CheckMessage]:
@@ -47,11 +45,8 @@ def check_sqlite(models: list[type[StatorModel]]) -> Iterator[checks.CheckMessag
         connection = connections[alias]
         fails = capabilities_of(connection).fails_when_locked
         if fails and (lacking := _lacking(connection.settings_dict)):
-            yield checks.Warning(
-                f"The SQLite database {alias!r} holds managed models and is opened without {' and '.join(lacking)}.",
-                hint=SQLITE_HINT.format(alias=alias),
-                id="stator.W301",
-            )
+            text = f"The SQLite database {alias!r} holds managed models and is opened without {' and '.join(lacking)}."
+            yield message("W301", text, SQLITE_HINT.format(alias=alias))
 
 
 def _lacking(config: Mapping[str, Any]) -> list[str]:
@@ -70,11 +65,8 @@ def check_migrations(models: list[type[StatorModel]], alias: str) -> Iterator[ch
     with connection.cursor() as cursor:
         tables = set(connection.introspection.table_names(cursor))
     if migrated_by_another(connection, tables):
-        yield checks.Error(
-            f"Database {alias!r}: {OTHER_PACKAGE}.",
-            hint=f"To go on, {OTHER_REMEDY}. See docs/guides/from-takahe.rst.",
-            id="stator.E301",
-        )
+        hint = f"To go on, {OTHER_REMEDY}. See docs/guides/from-takahe.rst."
+        yield message("E301", f"Database {alias!r}: {OTHER_PACKAGE}.", hint)
 
 
 def check_primary(models: list[type[StatorModel]], alias: str) -> Iterator[checks.CheckMessage]:
@@ -82,20 +74,18 @@ def check_primary(models: list[type[StatorModel]], alias: str) -> Iterator[check
     written = by_database(models).get(alias, [])
     if written and is_replica(connections[alias]):
         sign = capabilities_of(connections[alias]).replica_sign
-        yield checks.Error(
-            f"Database {alias!r} is a read replica ({sign}), so workers cannot serve {counted(len(written), 'model')}.",
-            hint=f"Point DATABASES[{alias!r}] at the primary, or route the models to another database.",
-            id="stator.E403",
+        text = (
+            f"Database {alias!r} is a read replica ({sign}), so workers cannot serve {counted(len(written), 'model')}."
         )
+        hint = f"Point DATABASES[{alias!r}] at the primary, or route the models to another database."
+        yield message("E403", text, hint)
 
 
 def check_clock(models: list[type[StatorModel]], alias: str) -> Iterator[checks.CheckMessage]:
     """E305: the clock of MariaDB or MySQL is in another time zone than the columns."""
     if alias in by_database(models) and has_wrong_clock(connections[alias]):
         remedy = clock_remedy(alias)
-        yield checks.Error(
-            f"Database {alias!r}: {WRONG_CLOCK}.", hint=f"{remedy[:1].upper()}{remedy[1:]}.", id="stator.E305"
-        )
+        yield message("E305", f"Database {alias!r}: {WRONG_CLOCK}.", f"{remedy[:1].upper()}{remedy[1:]}.")
 
 
 def check_rows(models: list[type[StatorModel]], alias: str) -> Iterator[checks.CheckMessage]:
@@ -107,10 +97,8 @@ def check_rows(models: list[type[StatorModel]], alias: str) -> Iterator[checks.C
         found = depths(OperatorQuerySet(model, using=alias)).unknown_states
         if unknown := sorted(set(found).difference(model.state_graph.renames)):
             names = ", ".join(repr(name) for name in unknown[:10])
-            yield checks.Warning(
-                f"Rows of {model.__name__} are in states that {model.state_graph.__name__} does not have: {names}.",
-                hint="Declare renamed_from= on the state that replaced it, or move the rows: manage.py stator move "
-                f"{model._meta.label} STATE --state {unknown[0]} --reason '...'.",
-                obj=model,
-                id="stator.W302",
-            )
+            graph = model.state_graph.__name__
+            text = f"Rows of {model.__name__} are in states that {graph} does not have: {names}."
+            command = f"manage.py stator move {model._meta.label} STATE --state {unknown[0]} --reason '...'"
+            hint = f"Declare renamed_from= on the state that replaced it, or move the rows: {command}."
+            yield message("W302", text, hint, model)

@@ -5,6 +5,7 @@ from difflib import get_close_matches
 
 from django.core import checks
 
+from stator.checks.messages import message
 from stator.conf import read_settings
 from stator.graph import State, StateGraph
 from stator.models import StatorModel
@@ -17,8 +18,8 @@ def check_graph(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
     """Yield the warnings about the graph of one model."""
     graph = model.state_graph
     for look in LOOKS:
-        for number, message, hint in look(graph):
-            yield checks.Warning(f"{graph.__name__}{message}", hint=hint, obj=model, id=f"stator.W{number}")
+        for number, text, hint in look(graph):
+            yield message(f"W{number}", f"{graph.__name__}{text}", hint, model)
 
 
 Finding = tuple[int, str, str]

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from django.conf import settings as django_settings
 from django.core import checks
 
+from stator.checks.messages import message
 from stator.conf import Settings, read_settings
 
 
@@ -14,9 +15,7 @@ def check_settings() -> Iterator[checks.CheckMessage]:
     yield from Settings.errors(problems, "stator.E001")
     most = getattr(django_settings, "STATOR_CONCURRENCY_PER_MODEL", None)
     if not problems and most and settings.CONCURRENCY_PER_MODEL == most < settings.CONCURRENCY:
-        yield checks.Warning(
-            f"STATOR_CONCURRENCY_PER_MODEL={most} limits how many objects of a model are attempted at once.",
-            hint="In Takahe's Stator it limited one fetch. Remove it, or if you want the limit write "
-            f"STATOR = {{'CONCURRENCY_PER_MODEL': {most}}}.",
-            id="stator.W002",
-        )
+        text = f"STATOR_CONCURRENCY_PER_MODEL={most} limits how many objects of a model are attempted at once."
+        instead = f"STATOR = {{'CONCURRENCY_PER_MODEL': {most}}}"
+        hint = f"In Takahe's Stator it limited one fetch. Remove it, or if you want the limit write {instead}."
+        yield message("W002", text, hint)

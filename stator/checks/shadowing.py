@@ -9,6 +9,7 @@ from django.conf import settings
 from django.core import checks
 
 import stator
+from stator.checks.messages import message
 
 OURS = Path(stator.__file__).resolve().parent.parent / "tasks"
 BACKEND = "tasks.backend.StatorBackend"
@@ -25,11 +26,10 @@ def check_shadowing() -> Iterator[checks.CheckMessage]:
     if found is None or found == OURS:
         return
     if wanted := _configured():
-        message = f"{wanted} needs the package tasks of django-stator, but Python imports {found}."
-        yield checks.Error(message, hint=HINT, id="stator.E003")
+        text = f"{wanted} needs the package tasks of django-stator, but Python imports {found}."
+        yield message("E003", text, HINT)
     elif apps.is_installed("tasks"):
-        message = f"The app 'tasks' is {found}, not the one of django-stator."
-        yield checks.Warning(message, hint=f"{HINT} {UNUSED}", id="stator.W004")
+        yield message("W004", f"The app 'tasks' is {found}, not the one of django-stator.", f"{HINT} {UNUSED}")
 
 
 def _imported() -> Path | None:

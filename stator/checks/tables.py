@@ -6,6 +6,7 @@ from django.core import checks
 from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
 from django.db.models import CharField, Model, TextField
 
+from stator.checks.messages import message
 from stator.models import StatorModel
 from stator.rows.columns import FRAMEWORK_COLUMNS
 from stator.rows.fields import StateField
@@ -33,12 +34,8 @@ def check_state_field(model: type[StatorModel]) -> Iterator[checks.CheckMessage]
     if isinstance(field, StateField):
         return
     wrong = "it has no field named state" if field is None else f"its field state is a {type(field).__name__}"
-    yield checks.Error(
-        f"{model.__name__} inherits StatorModel, but {wrong}.",
-        hint="Add state = StateField(YourGraph), or inherit models.Model.",
-        obj=model,
-        id="stator.E101",
-    )
+    hint = "Add state = StateField(YourGraph), or inherit models.Model."
+    yield message("E101", f"{model.__name__} inherits StatorModel, but {wrong}.", hint, model)
 
 
 def check_state_fields(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
@@ -52,20 +49,17 @@ def check_state_fields(model: type[StatorModel]) -> Iterator[checks.CheckMessage
         else:
             wrong = f"beside {model.__name__}.state; an object has one state"
             hint = f"Move {field.name} to a model of its own, with a OneToOneField to {model.__name__}."
-        yield checks.Error(f"{whole} {wrong}.", hint=hint, obj=model, id="stator.E106")
+        yield message("E106", f"{whole} {wrong}.", hint, model)
 
 
 def check_plain_model(model: type[Model]) -> Iterator[checks.CheckMessage]:
     """E107: workers know only subclasses of StatorModel."""
+    name = model.__name__
     for field in model._meta.local_fields:
         if isinstance(field, StateField):
-            name = model.__name__
-            yield checks.Error(
-                f"{name}.{field.name} is a StateField, but {name} does not inherit StatorModel: nothing moves it.",
-                hint=f"Let {name} inherit stator.models.StatorModel, or make {field.name} a CharField.",
-                obj=model,
-                id="stator.E107",
-            )
+            text = f"{name}.{field.name} is a StateField, but {name} does not inherit StatorModel: nothing moves it."
+            hint = f"Let {name} inherit stator.models.StatorModel, or make {field.name} a CharField."
+            yield message("E107", text, hint, model)
 
 
 def check_parents(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
@@ -73,31 +67,23 @@ def check_parents(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
     if _state_field(model) is None or (owner := owner_of(model)) is model:
         return
     name, parent = model.__name__, owner.__name__
-    yield checks.Warning(
-        f"{name} inherits its state from {parent}: workers attempt its objects as objects of {parent}.",
-        hint=f"To give {name} a state of its own, let it inherit StatorModel and add a OneToOneField to {parent}. "
-        "If this is intended, add stator.W104 to SILENCED_SYSTEM_CHECKS.",
-        obj=model,
-        id="stator.W104",
+    text = f"{name} inherits its state from {parent}: workers attempt its objects as objects of {parent}."
+    hint = (
+        f"To give {name} a state of its own, let it inherit StatorModel and add a OneToOneField to {parent}. "
+        "If this is intended, add stator.W104 to SILENCED_SYSTEM_CHECKS."
     )
+    yield message("W104", text, hint, model)
     if "StatorMeta" in vars(model):
-        yield checks.Error(
-            f"{name}.StatorMeta has no effect: the state of {name} is that of {parent}.",
-            hint=f"Move its options to {parent}.StatorMeta.",
-            obj=model,
-            id="stator.E108",
-        )
+        text = f"{name}.StatorMeta has no effect: the state of {name} is that of {parent}."
+        yield message("E108", text, f"Move its options to {parent}.StatorMeta.", model)
 
 
 def check_primary_key(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
     """E102: claims name rows by one column."""
     if model._meta.is_composite_pk:
-        yield checks.Error(
-            f"{model.__name__} has a composite primary key; workers identify rows by a primary key of one column.",
-            hint="Give it a primary key of one column, and a UniqueConstraint over the others.",
-            obj=model,
-            id="stator.E102",
-        )
+        text = f"{model.__name__} has a composite primary key; workers identify rows by a primary key of one column."
+        hint = "Give it a primary key of one column, and a UniqueConstraint over the others."
+        yield message("E102", text, hint, model)
 
 
 def check_key_length(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
@@ -108,36 +94,30 @@ def check_key_length(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
     if not isinstance(field, CharField | TextField) or (field.max_length or KEY_LENGTH + 1) <= KEY_LENGTH:
         return
     length = f"of up to {field.max_length} characters" if field.max_length else "of any length"
-    yield checks.Error(
-        f"{model.__name__} has a primary key {length}; reports and history store at most {KEY_LENGTH} of them.",
-        hint=f"Give it a key that is a number or a UUID, or a CharField(max_length={KEY_LENGTH}).",
-        obj=model,
-        id="stator.E103",
-    )
+    text = f"{model.__name__} has a primary key {length}; reports and history store at most {KEY_LENGTH} of them."
+    hint = f"Give it a key that is a number or a UUID, or a CharField(max_length={KEY_LENGTH})."
+    yield message("E103", text, hint, model)
 
 
 def check_indexes(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
     """W103: without its indexes, each worker scans the model's table once a second."""
-    if _state_field(model) is None or owner_of(model) is not model or model._meta.is_composite_pk:
+    if not _owns_state(model) or model._meta.is_composite_pk:
         return
     present = {index.name for index in model._meta.indexes}
     if missing := [index.name for index in own_indexes(model) if index.name not in present]:
-        yield checks.Warning(
-            f"{model.__name__} lacks the indexes {', '.join(missing)}, which workers need.",
-            hint="Do not assign to _meta.indexes. Declare your own indexes in Meta.indexes; Stator adds to them.",
-            obj=model,
-            id="stator.W103",
-        )
+        text = f"{model.__name__} lacks the indexes {', '.join(missing)}, which workers need."
+        hint = "Do not assign to _meta.indexes. Declare your own indexes in Meta.indexes; Stator adds to them."
+        yield message("W103", text, hint, model)
 
 
 def check_waits(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
     """E104: objects can wait only for managed models and for existing states."""
-    if _state_field(model) is None or owner_of(model) is not model:
+    if not _owns_state(model):
         return
     try:
         waits_of(model)
     except ImproperlyConfigured as error:
-        yield checks.Error(f"{error}.", hint="See waits_for in the reference.", obj=model, id="stator.E104")
+        yield message("E104", f"{error}.", "See waits_for in the reference.", model)
 
 
 def check_saved_fields(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
@@ -146,15 +126,18 @@ def check_saved_fields(model: type[StatorModel]) -> Iterator[checks.CheckMessage
     if not isinstance(field, StateField) or owner_of(model) is not model:
         return
     own = {column.name for column in model._meta.concrete_fields} - {*FRAMEWORK_COLUMNS, "state", model._meta.pk.name}
+    hint = "Name fields of the model that have a column and do not belong to the framework."
     for state in field.graph.states.values():
         for name in state.saves:
             if name not in own:
-                yield checks.Error(
-                    f"{field.graph.__name__}.{state.name} saves {name!r}; {model.__name__} has no such column to save.",
-                    hint="Name fields of the model that have a column and do not belong to the framework.",
-                    obj=model,
-                    id="stator.E105",
+                whole = f"{field.graph.__name__}.{state.name}"
+                yield message(
+                    "E105", f"{whole} saves {name!r}; {model.__name__} has no such column to save.", hint, model
                 )
+
+
+def _owns_state(model: type[StatorModel]) -> bool:
+    return _state_field(model) is not None and owner_of(model) is model
 
 
 def _state_field(model: type[Model]) -> object:

@@ -111,9 +111,9 @@ def test_every_metric_is_named_and_no_other() -> None:
 
 def test_every_check_is_named() -> None:
     source = "".join(path.read_text() for path in Path(checks.__file__).parent.glob("*.py"))
-    ids = set(re.findall(r"stator\.[EW]\d{3}", source)) | {
-        f"stator.W{n}" for n in re.findall(r"yield (\d{3}),", source)
-    }
+    ids = set(re.findall(r"stator\.[EW]\d{3}", source))
+    ids |= {f"stator.{code}" for code in re.findall(r'message\("([EW]\d{3})"', source)}
+    ids |= {f"stator.W{number}" for number in re.findall(r"yield (\d{3}),", source)}
     assert ids == {name for name in named(section("Checks")) if name.startswith("stator.")}
 
 
