@@ -5,28 +5,28 @@ import sys
 from argparse import RawDescriptionHelpFormatter
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
-from django.core.management.base import BaseCommand, CommandError, CommandParser, DjangoHelpFormatter
+from django.core.management.base import CommandError, CommandParser, DjangoHelpFormatter
 from django.db import connections
 
 from stator.commands.answer import BadInput
-from stator.commands.arguments import where_of
+from stator.commands.arguments import check_database_name, named_model, where_of
 from stator.logs import Progress, events_to, log_end
 from stator.models import StatorModel
 from stator.rows.meta import managed
 from stator.rows.process_exits import note_replaced
 from stator.rows.workers import default_name
 from stator.runner import StatorRunner
+from stator.terminal import BAD, UNUSABLE, TerminalCommand
 from stator.texts import WORKER_NAME, WORKER_NAME_RULE, escape
 from stator.worker.connections import own_connections
 from stator.worker.endpoint import Endpoint
 from stator.worker.startup import Unusable, check_database, collect_rarely
 from stator.worker.supervisor import Supervisor
 
-FORCED, UNUSABLE, BAD = 130, 75, 2
+FORCED = 130
 
 # Why a worker ends that needs no replacement: --until-idle, --run-for.
 DONE = ("idle", "time over")
@@ -57,11 +57,11 @@ class HelpFormatter(RawDescriptionHelpFormatter, DjangoHelpFormatter):
     """Keeps the line breaks of the examples."""
 
 
-class Command(BaseCommand):
+class Command(TerminalCommand):
     """``manage.py runstator``."""
 
+    name = "runstator"
     help = "Runs a worker: claims ready objects, attempts them and records the outcomes."
-    requires_system_checks: list[str] = []
 
     # Why the worker of this process has ended.
     _ended = ""
@@ -69,9 +69,7 @@ class Command(BaseCommand):
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
         """Return the parser, with examples at the end of its help."""
         parser = super().create_parser(prog_name, subcommand, epilog=EPILOG, formatter_class=HelpFormatter, **kwargs)
-        if self._from_shell:
-            # One line, without the usage, which is longer than the message.
-            setattr(parser, "error", _argument_error)  # noqa: B010 - a method is replaced on the instance
+        self.one_line_errors(parser)
         return parser
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -124,23 +122,21 @@ class Command(BaseCommand):
 
     def handle(self, *args: object, **options: Any) -> None:
         """Check the options, then work; exit with one of the codes above."""
-        runner = self._runner(options)
-        if self._from_shell:
+        try:
+            runner = self._runner(options)
+        except BadInput as error:
+            raise CommandError(str(error), returncode=BAD) from error
+        if self.is_on_its_own:
             _leave_pools()
             # A program that calls the command may have changed settings in memory, which another process would lack.
             runner.isolate = {"json_logs": options["json_logs"], "database": options["database"]}
         with events_to(self._errors, options["json_logs"]):
             code = self._run(runner, options["processes"])
-        if code and self._from_shell:
+        if code and self.is_on_its_own:
             _exit(code)
         if code:
             # A program that calls the command may catch this and continue.
             sys.exit(code)
-
-    @property
-    def _from_shell(self) -> bool:
-        """Whether this process runs only this command, and no program that calls it."""
-        return bool(getattr(self, "_called_from_command_line", False))
 
     @property
     def _errors(self) -> Any:
@@ -178,9 +174,8 @@ class Command(BaseCommand):
         _check_name(options["name"], options["processes"] or 1)
         _check_liveness_file(options["liveness_file"])
         if not self._address.strip():
-            raise _bad("--metrics-address is empty; name an address of this host, or leave the option out")
-        if options["database"] and options["database"] not in connections:
-            raise _bad(f"--database {options['database']!r} is not in DATABASES; choose from {', '.join(connections)}")
+            raise BadInput("--metrics-address is empty; name an address of this host, or leave the option out")
+        check_database_name(options["database"])
         runner = StatorRunner(
             models,
             concurrency=options["concurrency"],
@@ -201,7 +196,7 @@ class Command(BaseCommand):
         try:
             runner.settings()
         except ImproperlyConfigured as error:
-            raise _bad(_blamed(str(error), options)) from error
+            raise BadInput(_blamed(str(error), options)) from error
         return runner
 
     def _work(self, runner: StatorRunner, number: int = 0) -> int:
@@ -236,7 +231,7 @@ class Command(BaseCommand):
         if runner.settings().TRACING:
             # Imported by name, as in the worker. Processes under a supervisor end without running exit handlers.
             import_module("stator.worker.tracing").flush()
-        if summary.unfinished and self._from_shell and not runner.requests:
+        if summary.unfinished and self.is_on_its_own and not runner.requests:
             # The interpreter would wait for the thread of a handler that does not end.
             _exit(0)
         return 0
@@ -261,65 +256,55 @@ def _close_connections() -> None:
 
 def _chosen(labels: list[str], excluded: list[str]) -> list[type[StatorModel]]:
     known = managed(StatorModel.subclasses)
-    chosen = [_model(label) for label in labels] if labels else known
-    left_out = [_model(label) for label in excluded]
+    chosen = [named_model(label) for label in labels] if labels else known
+    left_out = [named_model(label) for label in excluded]
     models = [model for model in managed(chosen) if model not in managed(left_out)]
     if not models:
-        raise _bad("no models are left to work on; name models like app.Model, or exclude fewer")
+        raise BadInput("no models are left to work on; name models like app.Model, or exclude fewer")
     return models
-
-
-def _model(label: str) -> type[StatorModel]:
-    try:
-        model = apps.get_model(label)
-    except (LookupError, ValueError) as error:
-        known = ", ".join(model._meta.label for model in StatorModel.subclasses) or "none"
-        raise _bad(f"{label!r} is not a model; managed models are: {known}") from error
-    if not issubclass(model, StatorModel):
-        raise _bad(f"{label!r} is not managed by Stator; let it inherit StatorModel")
-    return model
 
 
 def _check_numbers(options: dict[str, Any]) -> None:
     processes = 1 if options["processes"] is None else options["processes"]
     if not 1 <= processes <= 256:
-        raise _bad(f"--processes {processes} must be from 1 to 256")
+        raise BadInput(f"--processes {processes} must be from 1 to 256")
     port, last = options["metrics_port"], 65536 - processes
     if port is not None and not 1 <= port <= last:
-        raise _bad(f"--metrics-port {port} must be from 1 to {last}, so that each process has one")
+        raise BadInput(f"--metrics-port {port} must be from 1 to {last}, so that each process has one")
     for name, most in (("concurrency", 100_000), ("concurrency_per_model", 100_000)):
         if options[name] is not None and not 1 <= options[name] <= most:
-            raise _bad(f"--{name.replace('_', '-')} {options[name]} must be from 1 to {most}")
+            raise BadInput(f"--{name.replace('_', '-')} {options[name]} must be from 1 to {most}")
     for name in ("run_for", "schedule_interval", "shutdown_timeout"):
         if options[name] is not None and not 0 <= options[name] < float("inf"):
-            raise _bad(f"--{name.replace('_', '-')} {options[name]} must be a number of seconds, at least 0")
+            raise BadInput(f"--{name.replace('_', '-')} {options[name]} must be a number of seconds, at least 0")
 
 
 def _check_queues(names: list[str], models: list[type[StatorModel]]) -> None:
     if names and not any(model._meta.label == QUEUED for model in models):
-        raise _bad(f"--queue {names[0]!r} needs {QUEUED}, which this worker does not serve; add {QUEUED} to the models")
+        raise BadInput(
+            f"--queue {names[0]!r} needs {QUEUED}, which this worker does not serve; add {QUEUED} to the models"
+        )
     for name in names:
         if not 0 < len(name) <= 100 or "\0" in name or "/" in name:
-            raise _bad(f"--queue {name[:40]!r} is not a valid queue name; use 1 to 100 characters other than /")
+            raise BadInput(f"--queue {name[:40]!r} is not a valid queue name; use 1 to 100 characters other than /")
 
 
 def _metadata(pairs: list[str], models: list[type[StatorModel]]) -> dict[str, object]:
-    try:
-        found = where_of(pairs, "--metadata") or {}
-    except BadInput as error:
-        raise _bad(str(error)) from error
+    found = where_of(pairs, "--metadata") or {}
     if found and not any(model._meta.label == QUEUED for model in models):
-        raise _bad(f"--metadata {pairs[0]!r} needs {QUEUED}, which this worker does not serve; add {QUEUED}")
+        raise BadInput(f"--metadata {pairs[0]!r} needs {QUEUED}, which this worker does not serve; add {QUEUED}")
     for name, value in found.items():
         if not isinstance(value, str | int | float | bool):
-            raise _bad(f"--metadata {name}={value!r:.80} must be a text, a number, true or false")
+            raise BadInput(f"--metadata {name}={value!r:.80} must be a text, a number, true or false")
     return found
 
 
 def _check_name(name: str, processes: int) -> None:
     suffix = f"-{processes}" if processes > 1 else ""
     if name and not WORKER_NAME.fullmatch(name + suffix):
-        raise _bad(f"--name {name[:40]!r} must be {WORKER_NAME_RULE}{' with the suffix ' + suffix if suffix else ''}")
+        raise BadInput(
+            f"--name {name[:40]!r} must be {WORKER_NAME_RULE}{' with the suffix ' + suffix if suffix else ''}"
+        )
 
 
 def _check_liveness_file(path: str | None) -> None:
@@ -327,7 +312,7 @@ def _check_liveness_file(path: str | None) -> None:
         return
     folder = Path(path).parent
     if not path or Path(path).is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise _bad(
+        raise BadInput(
             f"--liveness-file {path!r} cannot be written; name a file in a folder that this process can write to"
         )
 
@@ -338,15 +323,6 @@ def _blamed(message: str, options: dict[str, Any]) -> str:
         setting, option = f"STATOR setting: {name.upper()}={options[name]} ", f"--{name.replace('_', '-')}"
         message = message.replace(setting, f"{option} {options[name]} ")
     return message
-
-
-def _argument_error(message: str) -> NoReturn:
-    sys.stderr.write(escape(f"runstator: {message}; see runstator --help") + "\n")
-    sys.exit(2)
-
-
-def _bad(message: str) -> CommandError:
-    return CommandError(message, returncode=2)
 
 
 def _exit(code: int) -> None:

@@ -23,7 +23,7 @@ NAN, INFINITY = float("nan"), float("inf")
 # Arguments, options, and what the line says. None of it reaches a database: the tests have no access to one.
 BAD_ARGUMENTS = [
     (["nowhere.Model"], {}, "'nowhere.Model' is not a model; managed models are: "),
-    (["testapp.Nowhere"], {}, "'testapp.Nowhere' is not a model; managed models are: "),
+    (["testapp.Nowhere"], {}, "'testapp.Nowhere' is not a model; did you mean testapp."),
     (["testapp"], {}, "'testapp' is not a model"),
     (["a.b.c"], {}, "'a.b.c' is not a model"),
     ([""], {}, "'' is not a model"),
