@@ -4,14 +4,15 @@ import io
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from argparse import ArgumentParser
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, NoReturn
 
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, InterfaceError, connections
 
-from stator.commands.answer import Answer, BadInput
+from stator.commands.answer import Answer, BadInput, Options
 from stator.schemas import has_schema, in_schema
 from stator.texts import escape, one_line
 
@@ -19,7 +20,7 @@ BAD, UNWRITTEN, UNUSABLE, INTERRUPTED = 2, 74, 75, 130
 
 
 class TerminalCommand(BaseCommand):
-    """A command whose work is in ``act``; every kind of error has its exit code."""
+    """A command whose work is in its subcommands; every kind of error has its exit code."""
 
     requires_system_checks: list[str] = []
 
@@ -60,9 +61,10 @@ class TerminalCommand(BaseCommand):
             if answer.code:
                 sys.exit(answer.code)
 
-    def act(self, options: dict[str, Any]) -> Answer:
-        """Do the command's work."""
-        raise NotImplementedError
+    def act(self, options: Options) -> Answer:
+        """Do the work of the chosen subcommand."""
+        run: Callable[[Options], Answer] = options["run"]
+        return run(options)
 
     def tell(self, lines: Iterable[str]) -> None:
         """Write lines, with characters escaped that would forge other lines."""
@@ -71,9 +73,15 @@ class TerminalCommand(BaseCommand):
         # Flushed now, because a failure at the end of the process could not be reported.
         self.stdout.flush()
 
-    def add_subcommand(self, group: Any, name: str, help_text: str) -> CommandParser:
+    def add_group(self, parser: ArgumentParser, dest: str, metavar: str = "SUBCOMMAND") -> Any:
+        """Let one of several subcommands follow, and return their group of argparse."""
+        self.one_line_errors(parser)
+        return parser.add_subparsers(dest=dest, metavar=metavar, required=True, parser_class=SubcommandParser)
+
+    def add_subcommand(self, group: Any, name: str, help_text: str, run: Callable[[Options], Answer]) -> ArgumentParser:
         """Add a subcommand with ``--json`` to a group of argparse, and return its parser."""
         part: CommandParser = group.add_parser(name, help=help_text, description=help_text)
+        part.set_defaults(run=run)
         part.add_argument("--json", action="store_true", help="Print one JSON document.")
         part.add_argument("--schema", metavar="NAME", help="Work in this schema of PostgreSQL.")
         self.one_line_errors(part)
@@ -84,7 +92,7 @@ class TerminalCommand(BaseCommand):
         """Whether the process runs only this command."""
         return bool(getattr(self, "_called_from_command_line", False))
 
-    def one_line_errors(self, parser: CommandParser) -> None:
+    def one_line_errors(self, parser: ArgumentParser) -> None:
         """Make the parser report wrong arguments in one line, without the usage, which is longer than the message."""
         if self.is_on_its_own:
             setattr(parser, "error", self._refuse)  # noqa: B010 - a method is replaced on the instance

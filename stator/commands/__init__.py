@@ -19,8 +19,7 @@ from stator.commands import (
     unlock,
     workers,
 )
-from stator.commands.answer import Answer
-from stator.commands.arguments import Options
+from stator.commands.answer import Answer, Options
 
 
 class Subcommand(Protocol):

@@ -2,15 +2,29 @@
 
 import getpass
 import os
-from collections.abc import Iterable, Sequence
+from argparse import ArgumentParser
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from stator.texts import escape
 
+# The options of a subcommand by their names; ``json`` and ``schema`` are common to all.
+Options = dict[str, Any]
+
 
 class BadInput(Exception):
     """The request is invalid; the message is one line that says why and what to do instead."""
+
+
+@contextmanager
+def refusing(*errors: type[Exception], option: str = "") -> Iterator[None]:
+    """Turn such errors of the block into a refusal of one line, which begins with the name of the option."""
+    try:
+        yield
+    except errors as error:
+        raise BadInput(f"{option}{': ' * bool(option)}{' '.join(str(error).split())}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +34,17 @@ class Answer:
     data: Any
     lines: list[str] = field(default_factory=list)
     code: int = 0
+
+
+# Adds a subcommand by its name, its help and the function that answers it.
+AddSubcommand = Callable[[str, str, Callable[[Options], Answer]], ArgumentParser]
+
+
+def add_length(parser: ArgumentParser) -> None:
+    """Add the options of a pause: why, and for how long."""
+    parser.add_argument("--reason", default="", metavar="R", help="Why; shown by tasks queues and in the admin.")
+    length_help = "For how long (default: until it is resumed)."
+    parser.add_argument("--for", type=float, dest="seconds", metavar="SECONDS", help=length_help)
 
 
 def table(heads: list[str], rows: Iterable[Sequence[object]]) -> list[str]:

@@ -3,13 +3,13 @@
 import json
 from argparse import ArgumentParser
 from difflib import get_close_matches
-from typing import Any, TypedDict
+from typing import Any
 
 from django.apps import apps
 from django.core.exceptions import ValidationError
 from django.db import connections, router
 
-from stator.commands.answer import BadInput
+from stator.commands.answer import BadInput, Options, refusing
 from stator.models import StatorModel
 from stator.querysets import OperatorQuerySet
 from stator.rows.meta import managed, named_state, owner_of
@@ -20,36 +20,6 @@ MAX_MODELS = 20
 
 # The largest number that the argument list may have.
 MAX_NUMBER = 1_000_000
-
-
-class Options(TypedDict, total=False):
-    """The options of a subcommand: ``add_arguments`` adds its own; ``database`` and ``json`` are common to all."""
-
-    database: str | None
-    json: bool
-    label: str
-    labels: list[str]
-    pk: str | None
-    pks: list[str]
-    state: str | None
-    where: list[str]
-    reason: str
-    seconds: float | None
-    limit: int | None
-    timeout: float | None
-    error: str | None
-    per_minute: float | None
-    pause: bool
-    from_state: str | None
-    all_waiting: bool
-    failed: bool
-    quarantined: bool
-    yes: bool
-    counts: bool
-    format: str
-    strict: bool
-    watch: bool
-    every: float
 
 
 def add_label(parser: ArgumentParser, **options: Any) -> None:
@@ -130,18 +100,14 @@ def state_of(model: type[StatorModel], name: str | None) -> str | None:
     """Return the name of a state of the model's graph; refuse other names."""
     if name is None:
         return None
-    try:
+    with refusing(ValueError):
         return str(named_state(model, name))
-    except ValueError as error:
-        raise BadInput(str(error)) from error
 
 
 def target_of(model: type[StatorModel], name: str) -> str:
     """Return the name of a state that objects may be moved to by hand; refuse other names."""
-    try:
+    with refusing(ValueError):
         return str(state_by_hand(model, name))
-    except ValueError as error:
-        raise BadInput(str(error)) from error
 
 
 def where_of(pairs: list[str], option: str = "--where") -> dict[str, object] | None:

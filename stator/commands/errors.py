@@ -2,8 +2,8 @@
 
 from argparse import ArgumentParser
 
-from stator.commands.answer import Answer, table
-from stator.commands.arguments import Options, limit_of, models_of
+from stator.commands.answer import Answer, Options, table
+from stator.commands.arguments import limit_of, models_of
 from stator.explain.survey import Group
 from stator.graph.durations import span
 from stator.overview.errors import GROUPED, groups

@@ -5,8 +5,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from stator.commands.answer import Answer
-from stator.commands.arguments import Options, add_label, database_of, limit_of, named_model, pks_of
+from stator.commands.answer import Answer, Options
+from stator.commands.arguments import add_label, database_of, limit_of, named_model, pks_of
 from stator.commands.named import missing_sentence
 from stator.commands.trouble import lines_of, troubled
 from stator.explain import Reason, explain

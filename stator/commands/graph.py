@@ -2,8 +2,8 @@
 
 from argparse import ArgumentParser
 
-from stator.commands.answer import Answer
-from stator.commands.arguments import Options, add_label, model_of, rows_of
+from stator.commands.answer import Answer, Options
+from stator.commands.arguments import add_label, model_of, rows_of
 from stator.explain.survey import InState, told
 from stator.graph import State
 from stator.graph.drawing import Node, described, dot, mermaid, svg

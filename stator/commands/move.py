@@ -2,17 +2,8 @@
 
 from argparse import ArgumentParser
 
-from stator.commands.answer import Answer, BadInput, actor
-from stator.commands.arguments import (
-    Options,
-    add_label,
-    add_pks,
-    limit_of,
-    model_of,
-    pks_of,
-    rows_of,
-    target_of,
-)
+from stator.commands.answer import Answer, BadInput, Options, actor, refusing
+from stator.commands.arguments import add_label, add_pks, limit_of, model_of, pks_of, rows_of, target_of
 from stator.commands.named import acted
 from stator.exceptions import ProtectedState
 from stator.querysets import OperatorQuerySet
@@ -35,7 +26,7 @@ def run(options: Options) -> Answer:
     if not options["reason"].strip():
         raise BadInput("--reason is empty; give a reason, which the history shows")
     model = model_of(options["label"])
-    state = target_of(model, str(options["state"]))
+    state = target_of(model, options["state"])
     pks = pks_of(model, options["pks"])
     rows = rows_of(model, options)
     if bool(pks) == bool(options["from_state"]):
@@ -49,7 +40,7 @@ def run(options: Options) -> Answer:
 
 def _move_all(rows: OperatorQuerySet, options: Options, state: str) -> Answer:
     """Move every object in a state, even if the code does not know the state any more."""
-    old = str(options["from_state"])
+    old = options["from_state"]
     if old == state:
         raise BadInput(f"--state {old} is the target itself")
     meant = rows.filter(state=old)
@@ -63,7 +54,5 @@ def _move_all(rows: OperatorQuerySet, options: Options, state: str) -> Answer:
 
 
 def _moved(rows: OperatorQuerySet, state: str, options: Options) -> int:
-    try:
-        return rows.move(state, actor=actor(), reason=str(options["reason"]))
-    except ProtectedState as error:
-        raise BadInput(str(error)) from error
+    with refusing(ProtectedState):
+        return rows.move(state, actor=actor(), reason=options["reason"])

@@ -2,8 +2,8 @@
 
 from argparse import ArgumentParser
 
-from stator.commands.answer import Answer, BadInput, actor
-from stator.commands.arguments import Options, add_label, model_of, positive, rows_of, state_of, where_of
+from stator.commands.answer import Answer, Options, actor, add_length, refusing
+from stator.commands.arguments import add_label, model_of, positive, rows_of, state_of, where_of
 from stator.rows.pauses import Pause
 
 HELP = "Stop workers from attempting a model, one of its states or some objects. Running attempts may finish."
@@ -13,10 +13,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Add what to pause, why and for how long."""
     add_label(parser)
     add_what(parser)
-    parser.add_argument("--reason", default="", metavar="R", help="Why; shown by tasks queues and in the admin.")
-    parser.add_argument(
-        "--for", type=float, dest="seconds", metavar="SECONDS", help="For how long (default: until it is resumed)."
-    )
+    add_length(parser)
 
 
 def add_what(parser: ArgumentParser) -> None:
@@ -31,16 +28,9 @@ def run(options: Options) -> Answer:
     """Make the pause and return it."""
     model = model_of(options["label"])
     positive("--for", options["seconds"])
-    try:
-        pause = rows_of(model, options).pause(
-            state_of(model, options["state"]),
-            where_of(options["where"]),
-            reason=options["reason"],
-            actor=actor(),
-            seconds=options["seconds"],
-        )
-    except ValueError as error:
-        raise BadInput(" ".join(str(error).split())) from error
+    state, where, seconds = state_of(model, options["state"]), where_of(options["where"]), options["seconds"]
+    with refusing(ValueError):
+        pause = rows_of(model, options).pause(state, where, reason=options["reason"], actor=actor(), seconds=seconds)
     end = "it is resumed" if pause.until is None else pause.until.isoformat(" ", "seconds")
     return Answer(described(pause), [f"Paused {pause} until {end}."])
 

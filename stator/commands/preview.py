@@ -11,8 +11,8 @@ from typing import Any
 
 from django.db.models import Model, QuerySet
 
-from stator.commands.answer import Answer, BadInput, table
-from stator.commands.arguments import Options, add_label, limit_of, model_of, positive, rows_of, state_of, where_of
+from stator.commands.answer import Answer, Options, refusing, table
+from stator.commands.arguments import add_label, limit_of, model_of, positive, rows_of, state_of, where_of
 from stator.commands.pause import add_what
 from stator.commands.rehearsal import Finding, TookTooLong, rehearse
 from stator.conf import load_settings
@@ -115,11 +115,9 @@ def _meant(rows: OperatorQuerySet, options: Options) -> OperatorQuerySet:
     if state := state_of(rows.model, options["state"]):
         rows = rows.in_state(state)
     if where := where_of(options["where"]):
-        try:
+        with refusing(ValueError):
             where = check_where(rows.model, where)
             try_where(rows.model, rows.db, where)
-        except ValueError as error:
-            raise BadInput(" ".join(str(error).split())) from error
         # In a subquery, because a lookup through a relation may find an object twice.
         rows = rows.filter(pk__in=OperatorQuerySet(rows.model, using=rows.db).filter(**where).values("pk"))
     return rows

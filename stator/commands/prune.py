@@ -4,8 +4,8 @@ from argparse import ArgumentParser
 from collections.abc import Callable
 from functools import partial
 
-from stator.commands.answer import Answer
-from stator.commands.arguments import Options, models_of
+from stator.commands.answer import Answer, Options
+from stator.commands.arguments import models_of
 from stator.conf import load_settings
 from stator.db import operations_for, own_tables
 from stator.db.interface import new_worker_id

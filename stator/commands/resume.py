@@ -2,8 +2,8 @@
 
 from argparse import ArgumentParser
 
-from stator.commands.answer import Answer, BadInput, actor
-from stator.commands.arguments import Options, add_label, model_of, rows_of, state_of, where_of
+from stator.commands.answer import Answer, Options, actor, refusing
+from stator.commands.arguments import add_label, model_of, rows_of, state_of, where_of
 from stator.commands.pause import add_what
 from stator.explain.sentences import counted
 
@@ -20,10 +20,7 @@ def run(options: Options) -> Answer:
     """End the pauses; return how many."""
     model = model_of(options["label"])
     state, where = state_of(model, options["state"]), where_of(options["where"])
-    try:
+    with refusing(ValueError):
         count = rows_of(model, options).resume(state, where, actor=actor())
-    except ValueError as error:
-        raise BadInput(" ".join(str(error).split())) from error
-    return Answer(
-        {"model": model._meta.label, "resumed": count}, [f"{counted(count, 'pause')} of {model._meta.label} ended."]
-    )
+    label = model._meta.label
+    return Answer({"model": label, "resumed": count}, [f"{counted(count, 'pause')} of {label} ended."])

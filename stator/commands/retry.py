@@ -2,10 +2,9 @@
 
 from argparse import ArgumentParser
 
-from stator.commands.answer import Answer, BadInput, actor
+from stator.commands.answer import Answer, BadInput, Options, actor
 from stator.commands.arguments import (
     MAX_NUMBER,
-    Options,
     add_label,
     add_pks,
     limit_of,

@@ -11,8 +11,8 @@ from uuid import UUID
 
 from django.db import connections, transaction
 
-from stator.commands.answer import Answer
-from stator.commands.arguments import Options, add_label, database_of, model_of
+from stator.commands.answer import Answer, Options
+from stator.commands.arguments import add_label, database_of, model_of
 from stator.conf import load_settings
 from stator.db import chores, operations_for
 from stator.db.interface import Batch, Claim, Operations

@@ -5,8 +5,8 @@ from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
-from stator.commands.answer import Answer, table
-from stator.commands.arguments import Options, models_of
+from stator.commands.answer import Answer, Options, table
+from stator.commands.arguments import models_of
 from stator.commands.pause import described
 from stator.commands.trouble import lines_of
 from stator.commands.workers import reported

@@ -3,8 +3,8 @@
 from argparse import ArgumentParser
 from dataclasses import replace
 
-from stator.commands.answer import Answer, BadInput, actor
-from stator.commands.arguments import Options, add_label, add_pks, model_of, pks_of, rows_of
+from stator.commands.answer import Answer, Options, actor, refusing
+from stator.commands.arguments import add_label, add_pks, model_of, pks_of, rows_of
 from stator.commands.named import acted
 from stator.rows.unlocks import holders_of, unlock_and_pause
 
@@ -27,10 +27,8 @@ def run(options: Options) -> Answer:
     meant = rows.filter(pk__in=pks)
     running = [str(holder) for holder in holders_of(meant) if holder.may_run]
     if options["pause"]:
-        try:
+        with refusing(ValueError):
             count = unlock_and_pause(meant, actor=actor(), reason=options["reason"])
-        except ValueError as error:
-            raise BadInput(" ".join(str(error).split())) from error
     else:
         count = meant.unlock(actor=actor())
     data = {"model": model._meta.label, "unlocked": count, "may_run": running}

@@ -3,8 +3,8 @@
 from argparse import ArgumentParser
 from typing import Any
 
-from stator.commands.answer import Answer, table
-from stator.commands.arguments import Options, models_of
+from stator.commands.answer import Answer, Options, table
+from stator.commands.arguments import models_of
 from stator.explain.survey import Workers, WorkerStatus, death
 from stator.graph.durations import span
 from stator.overview.workers import workers_of

@@ -1,8 +1,7 @@
 """Subcommands of ``manage.py tasks`` for operators: list queues and dead letters, requeue, cancel, pause, resume."""
 
-from argparse import ArgumentParser
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict
 from difflib import get_close_matches
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from django.db import connections
 from django.db.models import QuerySet
 
-from stator.commands.answer import Answer, BadInput, actor, table
+from stator.commands.answer import AddSubcommand, Answer, BadInput, Options, actor, add_length, refusing, table
 from stator.graph.durations import seconds_of, span
 from stator.models import Now
 from tasks.diagnosis.figures import figures_by_database, figures_of, together
@@ -43,41 +42,37 @@ def named(name: str) -> Any:
 # Subcommands
 
 
-def add_subcommands(add: Callable[[str, str], ArgumentParser]) -> None:
-    """Add the subcommands; ``add`` takes a name and a help text."""
-    queues = add("queues", "List queues: waiting, running and dead tasks, the oldest, workers and pauses of each.")
+def add_subcommands(add: AddSubcommand) -> None:
+    """Add the subcommands."""
+    listed = "List queues: waiting, running and dead tasks, the oldest, workers and pauses of each."
+    queues = add("queues", listed, list_queues)
     queues.add_argument("names", nargs="*", metavar="QUEUE", help="Only these queues.")
-    dead = add("dead", "List dead letters, the latest first, each with its last error.")
+    dead = add("dead", "List dead letters, the latest first, each with its last error.", list_dead)
     dead.add_argument("--queue", metavar="NAME", help="Only dead letters of this queue.")
-    dead.add_argument(
-        "--limit", type=int, default=20, metavar="N", help="Maximum number of dead letters (default: 20)."
-    )
-    requeue = add("requeue", "Requeue dead letters, with all their attempts.")
-    requeue.add_argument("ids", nargs="*", type=int, metavar="TASK", help="Numbers of tasks.")
-    requeue.add_argument("--queue", metavar="NAME", help="All dead letters of this queue, at most 10,000 at once.")
-    requeue.add_argument(
-        "--per-minute", type=float, metavar="N", help="How many become due per minute (default: all at once)."
-    )
-    requeue.add_argument("--reason", default="", metavar="R", help="Why; stored in the history of each object.")
-    cancel = add("cancel", "Cancel tasks that wait.")
-    cancel.add_argument("ids", nargs="+", type=int, metavar="TASK", help="Numbers of tasks.")
-    cancel.add_argument("--running", action="store_true", help="Also cancel tasks that workers have claimed.")
-    cancel.add_argument("--reason", default="", metavar="R", help="Why; stored in the history of each object.")
-    pause = add("pause", "Stop publishing to a queue, claiming from it, or both. Running tasks may finish.")
-    pause.add_argument("name", metavar="QUEUE", help="The queue.")
-    pause.add_argument("--publish", action="store_true", help="Refuse new tasks.")
-    pause.add_argument("--claim", action="store_true", help="Let no tasks be claimed.")
-    pause.add_argument("--reason", default="", metavar="R", help="Why; shown by tasks queues and in the admin.")
-    pause.add_argument(
-        "--for", type=float, dest="seconds", metavar="SECONDS", help="For how long (default: until it is resumed)."
-    )
-    add("resume", "End both pauses of a queue.").add_argument("name", metavar="QUEUE", help="The queue.")
+    limit_help = "Maximum number of dead letters (default: 20)."
+    dead.add_argument("--limit", type=int, default=20, metavar="N", help=limit_help)
+    again = add("requeue", "Requeue dead letters, with all their attempts.", requeue)
+    again.add_argument("ids", nargs="*", type=int, metavar="TASK", help="Numbers of tasks.")
+    again.add_argument("--queue", metavar="NAME", help="All dead letters of this queue, at most 10,000 at once.")
+    pace_help = "How many become due per minute (default: all at once)."
+    again.add_argument("--per-minute", type=float, metavar="N", help=pace_help)
+    end = add("cancel", "Cancel tasks that wait.", cancel)
+    end.add_argument("ids", nargs="+", type=int, metavar="TASK", help="Numbers of tasks.")
+    end.add_argument("--running", action="store_true", help="Also cancel tasks that workers have claimed.")
+    for parser in (again, end):
+        parser.add_argument("--reason", default="", metavar="R", help="Why; stored in the history of each object.")
+    hold = add("pause", "Stop publishing to a queue, claiming from it, or both. Running tasks may finish.", pause)
+    hold.add_argument("name", metavar="QUEUE", help="The queue.")
+    hold.add_argument("--publish", action="store_true", help="Refuse new tasks.")
+    hold.add_argument("--claim", action="store_true", help="Let no tasks be claimed.")
+    add_length(hold)
+    add("resume", "End both pauses of a queue.", resume).add_argument("name", metavar="QUEUE", help="The queue.")
 
 
 # Lists
 
 
-def list_queues(options: dict[str, Any]) -> Answer:
+def list_queues(options: Options) -> Answer:
     """List all queues or the named ones, each with the counts of its tasks."""
     using = home()
     rows: QuerySet[Queue] = QuerySet(Queue, using=using).annotate(read_at=Now())
@@ -103,7 +98,7 @@ def _queue_row(told: dict[str, Any]) -> list[str]:
     return [told["queue"], told["waiting"], oldest, *counts, str(len(told["workers"])), paused]
 
 
-def list_dead(options: dict[str, Any]) -> Answer:
+def list_dead(options: Options) -> Answer:
     """List dead letters, the latest first within each database."""
     limit = options["limit"]
     if not 0 < limit <= MAX_LETTERS:
@@ -137,7 +132,7 @@ def _letter(task: Task, attempts: int) -> dict[str, Any]:
 # Actions
 
 
-def requeue(options: dict[str, Any]) -> Answer:
+def requeue(options: Options) -> Answer:
     """Requeue dead letters and report how many."""
     ids, name = options["ids"], options["queue"]
     if bool(ids) == bool(name):
@@ -145,10 +140,8 @@ def requeue(options: dict[str, Any]) -> Answer:
     rows = [each.tasks.all() for each in named(name).copies()] if name else _rows_of(ids)
     count, due = 0, []
     for part in rows:
-        try:
+        with refusing(TaskError, option="--per-minute"):
             done = part.requeue(options["reason"], actor=actor(), per_minute=options["per_minute"])
-        except TaskError as error:
-            raise BadInput(f"--per-minute: {error}") from error
         count += done.count
         due += [done.last_due] if done.last_due else []
     requeued = f"{count:,} of {len(ids):,} requeued" if ids else f"{count:,} of queue {name} requeued"
@@ -162,7 +155,7 @@ def requeue(options: dict[str, Any]) -> Answer:
     return Answer({"requeued": count, "named": len(ids), "last_due": last_due}, [f"{requeued}{until}{others}."])
 
 
-def cancel(options: dict[str, Any]) -> Answer:
+def cancel(options: Options) -> Answer:
     """Cancel tasks and report how many."""
     ids = options["ids"]
     count = sum(part.cancel(options["reason"], actor=actor(), running=options["running"]) for part in _rows_of(ids))
@@ -170,20 +163,18 @@ def cancel(options: dict[str, Any]) -> Answer:
     return Answer({"canceled": count, "named": len(ids)}, [f"{count:,} of {len(ids):,} canceled{others}."])
 
 
-def pause(options: dict[str, Any]) -> Answer:
+def pause(options: Options) -> Answer:
     """Pause a queue and return its pauses."""
     queue = named(options["name"])
     if not (options["publish"] or options["claim"]):
         raise BadInput("choose what to pause: --publish, --claim or both")
     given = {name: options[name] for name in ("publish", "claim", "reason", "seconds")}
-    try:
+    with refusing(TaskError, option="--for"):
         queue.pause(**given, author=actor())
-    except TaskError as error:
-        raise BadInput(f"--for: {error}") from error
     return Answer(_pauses_of(queue), [f"Queue {queue.name}: {_paused_words(queue)}."])
 
 
-def resume(options: dict[str, Any]) -> Answer:
+def resume(options: Options) -> Answer:
     """Resume a queue and return its pauses."""
     queue = named(options["name"])
     queue.resume(author=actor())

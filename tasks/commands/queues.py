@@ -1,13 +1,12 @@
 """Subcommands of ``manage.py tasks queue``: create queues and change their rules."""
 
-from argparse import ArgumentParser, BooleanOptionalAction
-from collections.abc import Callable
+from argparse import BooleanOptionalAction
 from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 
-from stator.commands.answer import Answer, BadInput
+from stator.commands.answer import AddSubcommand, Answer, BadInput, Options
 from tasks.commands.operating import named
 from tasks.models import Queue
 from tasks.queue.rules import NAME
@@ -32,11 +31,11 @@ SWITCHES = {
 RULES = (*SECONDS, *COUNTS, *SWITCHES, "http_actions")
 
 
-def add_subcommands(add: Callable[[str, str], ArgumentParser]) -> None:
+def add_subcommands(add: AddSubcommand) -> None:
     """Add ``create`` and ``set`` with their options."""
-    create = add("create", "Create a queue.")
-    create.add_argument("--exclusive-key", metavar="KEY", help="At most one task runs for each value of this metadata.")
-    for parser in (create, add("set", "Change rules of a queue; rules that are not given stay.")):
+    new = add("create", "Create a queue.", create)
+    new.add_argument("--exclusive-key", metavar="KEY", help="At most one task runs for each value of this metadata.")
+    for parser in (new, add("set", "Change rules of a queue; rules that are not given stay.", configure)):
         parser.add_argument("name", metavar="QUEUE", help="The queue.")
         for rules, kind, shown in ((SECONDS, float, "SECONDS"), (COUNTS, int, "N")):
             for name, text in rules.items():
@@ -50,7 +49,7 @@ def add_subcommands(add: Callable[[str, str], ArgumentParser]) -> None:
         listed.add_argument("--no-http-actions", action="store_const", const=[], dest="http_actions", help=text)
 
 
-def create(options: dict[str, Any]) -> Answer:
+def create(options: Options) -> Answer:
     """Create a queue and report its rules."""
     name, key = options["name"], options["exclusive_key"]
     kind = Queue.Kind.EXCLUSIVE if key else Queue.Kind.SIMPLE
@@ -66,7 +65,7 @@ def create(options: dict[str, Any]) -> Answer:
     return Answer(_as_dict(queue), [f"Queue {name} is created: {_line(queue)}."])
 
 
-def configure(options: dict[str, Any]) -> Answer:
+def configure(options: Options) -> Answer:
     """Change the given rules of a queue and report its rules."""
     queue, given = named(options["name"]), _given(options)
     if not given:
@@ -80,14 +79,11 @@ def configure(options: dict[str, Any]) -> Answer:
     return Answer(_as_dict(queue), [f"Queue {queue.name}: {_line(queue)}."])
 
 
-ACTS = {"create": create, "set": configure}
-
-
 def _option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _given(options: dict[str, Any]) -> dict[str, Any]:
+def _given(options: Options) -> dict[str, Any]:
     return {name: options[name] for name in RULES if options[name] is not None}
 
 

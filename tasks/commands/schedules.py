@@ -1,12 +1,10 @@
 """``manage.py tasks schedules``: list schedules, run them now, pause and resume them."""
 
-from argparse import ArgumentParser
-from collections.abc import Callable
 from typing import Any
 
 from django.db.models import QuerySet
 
-from stator.commands.answer import Answer, BadInput, table
+from stator.commands.answer import AddSubcommand, Answer, BadInput, Options, table
 from stator.graph.durations import span
 from stator.models import Now
 from tasks.datetimes import aware
@@ -18,18 +16,19 @@ HEADS = ["schedule", "timetable", "next", "last fired", "ticks", "dropped", "sta
 DONE = {"run": "will fire now", "pause": "paused", "resume": "resumed"}
 
 
-def add_subcommands(add: Callable[[str, str], ArgumentParser]) -> None:
+def add_subcommands(add: AddSubcommand) -> None:
     """Add ``schedules`` with its options."""
-    schedules = add("schedules", "List schedules with their next and last ticks; run, pause or resume those named.")
-    schedules.add_argument("names", nargs="*", metavar="NAME", help="Only schedules of these names.")
-    schedules.add_argument("--entity", metavar="E", help="Only schedules of this entity.")
-    changes = schedules.add_mutually_exclusive_group()
+    named = "List schedules with their next and last ticks; run, pause or resume those named."
+    listed = add("schedules", named, schedules)
+    listed.add_argument("names", nargs="*", metavar="NAME", help="Only schedules of these names.")
+    listed.add_argument("--entity", metavar="E", help="Only schedules of this entity.")
+    changes = listed.add_mutually_exclusive_group()
     for name, help_text in (("run", "Fire one extra tick of each."), ("pause", "Stop their ticks."),
                             ("resume", "Resume from now on; missed ticks do not fire.")):  # fmt: skip
         changes.add_argument(f"--{name}", action="store_const", const=name, dest="change", help=help_text)
 
 
-def schedules(options: dict[str, Any]) -> Answer:
+def schedules(options: Options) -> Answer:
     """List the schedules, or change those that are named."""
     names, entity, change = options["names"], options["entity"], options["change"]
     if change and not names:

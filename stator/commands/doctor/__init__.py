@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from django.db import DatabaseError, InterfaceError, connections
 
 from stator.capabilities import Capabilities, capabilities_of
-from stator.commands.answer import Answer
-from stator.commands.arguments import Options, models_of
+from stator.commands.answer import Answer, Options
+from stator.commands.arguments import models_of
 from stator.commands.doctor import clocks, postgresql, standing, tables
 from stator.explain.problem import ERROR, OK, WARNING, Problem
 from stator.models import StatorModel

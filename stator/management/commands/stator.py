@@ -1,13 +1,11 @@
 """The command ``stator``; its subcommands are in ``stator.commands``."""
 
-from typing import Any, cast
-
 from django.core.management.base import CommandParser
 
 from stator.commands import SUBCOMMANDS
-from stator.commands.answer import Answer
-from stator.commands.arguments import Options, check_database_name
-from stator.terminal import SubcommandParser, TerminalCommand
+from stator.commands.answer import Answer, Options
+from stator.commands.arguments import check_database_name
+from stator.terminal import TerminalCommand
 
 
 class Command(TerminalCommand):
@@ -18,18 +16,14 @@ class Command(TerminalCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Add the subcommands; all take ``--json`` and ``--database``."""
-        chosen = parser.add_subparsers(
-            dest="subcommand", metavar="SUBCOMMAND", required=True, parser_class=SubcommandParser
-        )
-        self.one_line_errors(parser)
+        chosen = self.add_group(parser, "subcommand")
+        database = "Use this database instead of where the routers write each model."
         for name, module in SUBCOMMANDS.items():
-            part = self.add_subcommand(chosen, name, module.HELP)
-            part.add_argument(
-                "--database", metavar="ALIAS", help="Use this database instead of where the routers write each model."
-            )
+            part = self.add_subcommand(chosen, name, module.HELP, module.run)
+            part.add_argument("--database", metavar="ALIAS", help=database)
             module.add_arguments(part)
 
-    def act(self, options: dict[str, Any]) -> Answer:
+    def act(self, options: Options) -> Answer:
         """Run the subcommand."""
         check_database_name(options["database"])
-        return SUBCOMMANDS[options["subcommand"]].run(cast("Options", options))
+        return super().act(options)

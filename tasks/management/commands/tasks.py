@@ -1,10 +1,9 @@
 """``manage.py tasks``: queues and dead letters, schedules, API tokens, and queues in several databases."""
 
-from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandParser
@@ -12,11 +11,9 @@ from django.db import DatabaseError, IntegrityError, InterfaceError, router, tra
 from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 
-from stator.commands.answer import Answer, BadInput
-from stator.terminal import SubcommandParser, TerminalCommand
-from tasks.commands import operating
-from tasks.commands import queues as queue_commands
-from tasks.commands import schedules as schedule_commands
+from stator.commands.answer import AddSubcommand, Answer, BadInput, Options
+from stator.terminal import TerminalCommand
+from tasks.commands import operating, queues, schedules
 from tasks.datetimes import aware, moment_problem, stored
 from tasks.diagnosis.figures import figures_by_database
 from tasks.models import Queue
@@ -53,66 +50,47 @@ class Command(TerminalCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Add the subcommands; all take ``--json``."""
-        self.one_line_errors(parser)
-        groups = parser.add_subparsers(dest="act", metavar="SUBCOMMAND", required=True, parser_class=SubcommandParser)
+        groups = self.add_group(parser, "act")
         operating.add_subcommands(partial(self.add_subcommand, groups))
-        schedule_commands.add_subcommands(partial(self.add_subcommand, groups))
+        schedules.add_subcommands(partial(self.add_subcommand, groups))
         queue = groups.add_parser("queue", help="Create queues and change their rules.")
-        self.one_line_errors(queue)
-        acts = queue.add_subparsers(dest="queue_act", metavar="create|set", required=True)
-        queue_commands.add_subcommands(partial(self.add_subcommand, acts))
+        queues.add_subcommands(partial(self.add_subcommand, self.add_group(queue, "queue_act", "create|set")))
         token = groups.add_parser("token", help="Manage tokens of the HTTP API.")
-        self.one_line_errors(token)
-        acts = token.add_subparsers(dest="token", metavar="create|list|revoke", required=True)
-        create = self.add_subcommand(acts, "create", "Create a consumer and print its token, which is shown only once.")
-        create.add_argument("name", help="Name of the program.")
-        create.add_argument(
-            "--queue", action="append", default=[], metavar="NAME", help="A queue that it may use; repeatable."
-        )
-        create.add_argument(
-            "--all-queues", action="store_true", help="It may use all queues, also those created later."
-        )
-        create.add_argument(
-            "--verb", action="append", choices=Verb.values, required=True, help="What it may do; repeatable."
-        )
-        create.add_argument(
-            "--expires",
-            metavar="MOMENT",
-            help="When the token expires: ISO 8601, such as 2030-01-31 or 2030-01-31T12:00Z.",
-        )
-        create.add_argument("--requests-per-minute", type=int, metavar="N", help="Overrides API_REQUESTS_PER_MINUTE.")
-        rows_help = "Overrides API_ROWS_PER_MINUTE. A task with worker_count=n is n + 1 rows."
-        create.add_argument("--rows-per-minute", type=int, metavar="N", help=rows_help)
-        self.add_subcommand(acts, "list", "List consumers, without their tokens, which are not stored.")
-        self.add_subcommand(acts, "revoke", "Disable a consumer for good.").add_argument(
-            "name", help="Name of the program."
-        )
+        _add_tokens(partial(self.add_subcommand, self.add_group(token, "token", "create|list|revoke")))
         shards_help = (
             "List queues in several databases: the tasks in each, and whether each copy of a queue is correct."
         )
-        shards = self.add_subcommand(groups, "shards", shards_help)
+        shards = self.add_subcommand(groups, "shards", shards_help, _shards)
         shards.add_argument("--repair", action="store_true", help="Create missing copies and repair the others.")
 
-    def act(self, options: dict[str, Any]) -> Answer:
-        """Run the subcommand."""
-        return _act(options)(options)
+
+def _add_tokens(add: AddSubcommand) -> None:
+    create = add("create", "Create a consumer and print its token, which is shown only once.", _create)
+    create.add_argument("name", help="Name of the program.")
+    queue_help = "A queue that it may use; repeatable."
+    create.add_argument("--queue", action="append", default=[], metavar="NAME", help=queue_help)
+    create.add_argument("--all-queues", action="store_true", help="It may use all queues, also those created later.")
+    verb_help = "What it may do; repeatable."
+    create.add_argument("--verb", action="append", choices=Verb.values, required=True, help=verb_help)
+    expires_help = "When the token expires: ISO 8601, such as 2030-01-31 or 2030-01-31T12:00Z."
+    create.add_argument("--expires", metavar="MOMENT", help=expires_help)
+    create.add_argument("--requests-per-minute", type=int, metavar="N", help="Overrides API_REQUESTS_PER_MINUTE.")
+    rows_help = "Overrides API_ROWS_PER_MINUTE. A task with worker_count=n is n + 1 rows."
+    create.add_argument("--rows-per-minute", type=int, metavar="N", help=rows_help)
+    add("list", "List consumers, without their tokens, which are not stored.", _list)
+    revoke = add("revoke", "Disable a consumer for good.", _revoke)
+    revoke.add_argument("name", help="Name of the program.")
 
 
-def _act(options: dict[str, Any]) -> Callable[[dict[str, Any]], Answer]:
-    if options["act"] == "token":
-        return TOKEN_ACTS[options["token"]]
-    return queue_commands.ACTS[options["queue_act"]] if options["act"] == "queue" else ACTS[options["act"]]
-
-
-def _create(options: dict[str, Any]) -> Answer:
+def _create(options: Options) -> Answer:
     names = set(options["queue"])
     if bool(names) == options["all_queues"]:
         raise BadInput("choose the queues of the token: either --queue NAME, once or more, or --all-queues")
     for name in sorted(names):
         if problem := queue_name_problem(name):
             raise BadInput(problem)
-    queues = list(Queue.objects.filter(name__in=names))
-    if unknown := sorted(names - {queue.name for queue in queues}):
+    chosen = list(Queue.objects.filter(name__in=names))
+    if unknown := sorted(names - {queue.name for queue in chosen}):
         raise BadInput(f"there is no queue {unknown[0]!r}; see tasks queues")
     consumer = Consumer(
         name=options["name"],
@@ -127,7 +105,7 @@ def _create(options: dict[str, Any]) -> Answer:
         consumer.full_clean()
         with transaction.atomic():
             consumer.save()
-            consumer.queues.set(queues)
+            consumer.queues.set(chosen)
     except ValidationError as error:
         field, messages = next(iter(error.message_dict.items()))
         raise BadInput(f"{field.strip('_')}: {messages[0]}") from error
@@ -136,13 +114,13 @@ def _create(options: dict[str, Any]) -> Answer:
     return Answer({**_as_json(consumer), "token": token}, [token])
 
 
-def _list(options: object) -> Answer:
+def _list(options: Options) -> Answer:
     consumers = Consumer.objects.prefetch_related("queues").order_by("name")[:MAX_LISTED]
     data = [_as_json(consumer) for consumer in consumers]
     return Answer(data, [_line(one) for one in data] or ["There are no consumers; create one with: tasks token create"])
 
 
-def _revoke(options: dict[str, Any]) -> Answer:
+def _revoke(options: Options) -> Answer:
     consumer = Consumer.objects.filter(name=options["name"]).first()
     if consumer is None:
         raise BadInput(f"there is no consumer {options['name']!r}; see tasks token list")
@@ -151,10 +129,10 @@ def _revoke(options: dict[str, Any]) -> Answer:
     return Answer(_as_json(consumer), [f"{consumer.name} is disabled; its token is no longer valid"])
 
 
-def _shards(options: dict[str, bool]) -> Answer:
+def _shards(options: Options) -> Answer:
     repaired = mirror_all() if options["repair"] else {}
-    queues = spread()
-    figures = figures_by_database(queues)
+    several = spread()
+    figures = figures_by_database(several)
     data = [
         {
             "queue": queue.name,
@@ -162,7 +140,7 @@ def _shards(options: dict[str, bool]) -> Answer:
             "copy": repaired.get(queue.name, {}).get(alias) or _state_of(queue, alias),
             **(asdict(each) if (each := figures[queue.name][alias]) else {}),
         }
-        for queue in queues
+        for queue in several
         for alias in queue.databases
     ]
     return Answer(data, [_shard_line(one) for one in data] or ["No queue is spread over several databases."])
@@ -205,9 +183,9 @@ def _moment(moment: datetime | None) -> str | None:
 
 
 def _line(told: ConsumerJson) -> str:
-    queues = "all queues" if told["queues"] is None else f"queues {', '.join(told['queues']) or 'none'}"
+    usable = "all queues" if told["queues"] is None else f"queues {', '.join(told['queues']) or 'none'}"
     parts = [
-        f"{told['name']}: tk_{told['prefix']}_..., {', '.join(told['verbs']) or 'nothing'}, {queues}",
+        f"{told['name']}: tk_{told['prefix']}_..., {', '.join(told['verbs']) or 'nothing'}, {usable}",
         "" if told["enabled"] else "disabled",
         f"expires {told['expires']}" if told["expires"] else "",
         f"last used {told['used']}" if told["used"] else "never used",
@@ -233,16 +211,3 @@ def _expires(text: str | None, using: str) -> datetime | None:
     if found := moment_problem(moment):
         raise BadInput(f"--expires {text!r} {found}")
     return stored(moment, using)
-
-
-TOKEN_ACTS = {"create": _create, "list": _list, "revoke": _revoke}
-ACTS = {
-    "shards": _shards,
-    "queues": operating.list_queues,
-    "dead": operating.list_dead,
-    "requeue": operating.requeue,
-    "cancel": operating.cancel,
-    "pause": operating.pause,
-    "resume": operating.resume,
-    "schedules": schedule_commands.schedules,
-}
