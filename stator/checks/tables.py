@@ -130,10 +130,9 @@ def check_saved_fields(model: type[StatorModel]) -> Iterator[checks.CheckMessage
     for state in field.graph.states.values():
         for name in state.saves:
             if name not in own:
-                whole = f"{field.graph.__name__}.{state.name}"
-                yield message(
-                    "E105", f"{whole} saves {name!r}; {model.__name__} has no such column to save.", hint, model
-                )
+                graph = field.graph.__name__
+                text = f"{graph}.{state.name} saves {name!r}; {model.__name__} has no such column to save."
+                yield message("E105", text, hint, model)
 
 
 def _owns_state(model: type[StatorModel]) -> bool:
