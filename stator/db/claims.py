@@ -9,7 +9,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from django.db import DatabaseError
-from django.db.models import Model, QuerySet
+from django.db.models import Model, Q, QuerySet
 
 from stator.db.instances import load_rows
 from stator.db.interface import Claim, Operations, new_token
@@ -21,7 +21,7 @@ from stator.exceptions import NotBegun
 from stator.graph import State
 from stator.graph.failures import bounded
 from stator.rows import columns
-from stator.rows.claimable import Crashes
+from stator.rows.claimable import READY, Crashes
 from stator.rows.concurrency_limits import Limit
 from stator.rows.pauses import Pauses
 
@@ -125,9 +125,13 @@ class Claims:
             return operations.rows.filter(pk__in=taken).update(**columns.releasing())
 
 
-def take(rows: QuerySet[Model], token: UUID, changes: columns.Changes) -> list[Instance]:
-    """Claim rows that the caller's transaction has locked; return the instances of the claimed rows."""
-    return load_rows(rows.filter(state_claim=token)) if rows.update(**changes) else []
+def take(rows: QuerySet[Model], token: UUID, changes: columns.Changes, only: Q = READY) -> list[Instance]:
+    """Claim rows that the caller's transaction has locked, if they match ``only``; return the claimed instances.
+
+    Some servers accept SKIP LOCKED and lock nothing: a row that somebody else has claimed is not ready any more.
+    """
+    claimed = rows.filter(only).update(**changes)
+    return load_rows(rows.filter(state_claim=token)) if claimed else []
 
 
 def claim_one(operations: Operations, pk: Pk) -> Claim | None:
@@ -136,7 +140,7 @@ def claim_one(operations: Operations, pk: Pk) -> Claim | None:
     attempted = [state.name for state in operations.automatic]
     rows = operations.rows.filter(pk=pk, state__in=attempted)
     with operations.transaction():
-        taken = take(rows, token, columns.claiming(token, operations.lease_end()))
+        taken = take(rows, token, columns.claiming(token, operations.lease_end()), only=Q())
     for instance in taken:
         return Claim(operations, instance, operations.graph.states[instance.state], token, claimed)
     return None

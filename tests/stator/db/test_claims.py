@@ -6,14 +6,26 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from stator.db import chores
+from stator.db import chores, claims
 from stator.db.interface import new_token, new_worker_id
 from stator.db.probe import Work
 from stator.graph.outcomes import Moved, Waiting
 from stator.rows.claimable import Crashes
 from stator.rows.workers import worker_of
 from tests.stator.db.calling import ERROR, pks, record, take, work
-from tests.stator.making import ago, at_once, automatic, change, claim_all, expire, locked_elsewhere, put, raw, row
+from tests.stator.making import (
+    ago,
+    at_once,
+    automatic,
+    change,
+    claim_all,
+    expire,
+    locked_elsewhere,
+    operations_of,
+    put,
+    raw,
+    row,
+)
 from tests.testapp.basic import Step, StepGraph
 
 pytestmark = pytest.mark.usefixtures("transactional_db")
@@ -49,6 +61,21 @@ def test_rows_of_one_moment_are_claimed_in_the_order_of_their_keys(operations):
     moment = ago(10)
     steps = [put(Step, state_changed=moment) for _ in range(5)]
     assert pks(claim_all(operations)) == [step.pk for step in steps]
+
+
+def test_row_that_was_claimed_although_it_was_locked_is_left_to_that_claim(monkeypatch):
+    """Some servers accept SKIP LOCKED and lock nothing, so that two workers pick one row."""
+    mine, others = put(Step), put(Step)
+    operations, pick = operations_of(Step, "portable"), claims.pick
+
+    def pick_late(*args):
+        picked = pick(*args)
+        change(others, state_claim=new_token(new_worker_id()), state_ready=False)
+        return picked
+
+    monkeypatch.setattr(claims, "pick", pick_late)
+    assert pks(claim_all(operations)) == [mine.pk]
+    assert row(others).state_attempts == 0
 
 
 def test_claim_takes_no_more_than_its_limit_and_the_oldest_first(operations):
