@@ -1,6 +1,7 @@
 """Errors that asyncio, threads and generators treat in a special way, from every place where project code is called."""
 
 import asyncio
+import itertools
 from typing import Any
 
 import pytest
@@ -19,17 +20,20 @@ ERRORS = [StopIteration, StopAsyncIteration, GeneratorExit, asyncio.CancelledErr
 MAX_SECONDS = 20
 
 
+# The only ones of each kind: batches raise one error for all their objects.
+KINDS = [StopIteration, asyncio.CancelledError, SystemExit]
+
+
 def handler(state, model, name, *, is_async=False):
-    """A handler that raises for the object to harm; returns the model and the state of the objects."""
+    """A handler that raises for the objects to harm; returns the model and the state of the objects."""
 
     def place(monkeypatch, fail):
         graph = model.state_graph
         before = getattr(graph, name)
 
         def call(instances):
-            marked = instances if isinstance(instances, list) else [instances]
-            if any(each.pk == place.harmed for each in marked):
-                fail()
+            for each in instances if isinstance(instances, list) else [instances]:
+                fail(each)
             return before(instances)
 
         async def acall(instances):
@@ -42,24 +46,27 @@ def handler(state, model, name, *, is_async=False):
 
 
 def spawned(monkeypatch, fail):
-    async def child():
-        fail()
+    async def child(instance):
+        fail(instance)
 
     async def handle(instance):
-        if instance.pk == spawned.harmed:
-            await asyncio.gather(child())
+        await asyncio.gather(child(instance))
         return "done"
 
     monkeypatch.setattr(DeedGraph, "handle_awaited", handle)
 
 
 def backoff(monkeypatch, fail):
+    errors = itertools.cycle(ERRORS)
+
     def broken(failures):
-        fail()
+        raise next(errors)("odd")
 
     def handle(instance):
-        if instance.pk == backoff.harmed:
-            raise ValueError("no")
+        try:
+            fail(instance)
+        except BaseException as error:
+            raise ValueError("no") from error
         return "done"
 
     monkeypatch.setattr(DeedGraph.called, "backoff", broken)
@@ -67,12 +74,8 @@ def backoff(monkeypatch, fail):
 
 
 def instance_made(monkeypatch, fail):
-    def made(sender, instance, **kwargs):
-        if instance.pk == instance_made.harmed:
-            fail()
-
     monkeypatch.setattr(DeedGraph, "handle_called", lambda instance: "done")
-    receive(monkeypatch, post_init, made, Deed)
+    receive(monkeypatch, post_init, lambda sender, instance, **kwargs: fail(instance), Deed)
 
 
 def receive(monkeypatch, signal, receiver, sender=None):
@@ -83,8 +86,13 @@ def receive(monkeypatch, signal, receiver, sender=None):
 
 def receiver(name, wanted="done"):
     def place(monkeypatch, fail):
+        errors = itertools.cycle(ERRORS)
+
+        def broken(sender, **kwargs):
+            raise next(errors)("odd")
+
         monkeypatch.setattr(DeedGraph, "handle_called", lambda instance: wanted)
-        receive(monkeypatch, getattr(signals, name), lambda sender, **kwargs: fail())
+        receive(monkeypatch, getattr(signals, name), broken)
 
     place.model, place.state, place.harms = Deed, "called", wanted != "done"
     return place
@@ -97,10 +105,7 @@ for each, state in ((spawned, "awaited"), (backoff, "called"), (instance_made, "
 PLACES = {
     "sync handler": handler("called", Deed, "handle_called"),
     "async handler": handler("awaited", Deed, "handle_awaited", is_async=True),
-    "batch": handler("sorting", Crate, "handle_sorting"),
-    "async batch": handler("loading", Freight, "handle_loading", is_async="awaits"),
     "atomic": handler("new", Transfer, "handle_new"),
-    "atomic batch": handler("loaded", Freight, "handle_loaded"),
     "task of a handler": spawned,
     "backoff": backoff,
     "instance": instance_made,
@@ -108,21 +113,23 @@ PLACES = {
     "receiver of failed": receiver("failed", "nowhere"),
     "receiver of on_heartbeat": receiver("on_heartbeat"),
 }
+BATCHES = {
+    "batch": handler("sorting", Crate, "handle_sorting"),
+    "async batch": handler("loading", Freight, "handle_loading", is_async="awaits"),
+    "atomic batch": handler("loaded", Freight, "handle_loaded"),
+}
 
 
-@pytest.mark.parametrize("error", ERRORS)
-@pytest.mark.parametrize("place", PLACES)
-def test_it_ends_no_worker_and_harms_no_other_object(monkeypatch, deeds, place, error):
-    if place == "instance" and error is KeyboardInterrupt:
-        pytest.skip("programs that claim make instances in their main thread, where it comes from a person")
-    place = PLACES[place]
+def check(monkeypatch, place, errors):
+    """Of some rows one raises each error; a worker attempts them all."""
+    harmed = {}
 
-    def fail():
-        raise error("odd")
+    def fail(instance):
+        if instance.pk in harmed:
+            raise harmed[instance.pk]("odd")
 
-    deeds[""] = lambda instance: "done"
-    rows = [place.model.objects.create(state=place.state) for _ in range(3)]
-    place.harmed = rows[1].pk
+    rows = [place.model.objects.create(state=place.state) for _ in range(len(errors) + 2)]
+    harmed |= {row.pk: error for row, error in zip(rows[1:], errors, strict=False)}
     place(monkeypatch, fail)
     summary = work(place.model, run_for=MAX_SECONDS)
     assert summary.ended == "idle"
@@ -130,15 +137,30 @@ def test_it_ends_no_worker_and_harms_no_other_object(monkeypatch, deeds, place, 
     found = dict(place.model.objects.values_list("pk", "state"))
     left = {pk for pk, state in found.items() if state == place.state}
     assert not place.model.objects.filter(state_claim__isnull=False).exists()
-    if place.harms:
-        assert place.harmed in left
-        assert Report.objects.get(object_pk=str(place.harmed)).error
-        assert place.model.objects.get(pk=place.harmed).state_failures == 1
-    else:
+    if not place.harms:
         assert not left
+        return
+    assert {*harmed} <= left
+    for pk in harmed:
+        assert Report.objects.get(object_pk=str(pk)).error
+        assert place.model.objects.get(pk=pk).state_failures == 1
 
 
-@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("place", PLACES)
+def test_it_ends_no_worker_and_harms_no_other_object(monkeypatch, deeds, place):
+    # Programs that claim make instances in their main thread, where it comes from a person.
+    errors = [error for error in ERRORS if (place, error) != ("instance", KeyboardInterrupt)]
+    deeds[""] = lambda instance: "done"
+    check(monkeypatch, PLACES[place], errors)
+
+
+@pytest.mark.parametrize("error", KINDS)
+@pytest.mark.parametrize("place", BATCHES)
+def test_it_harms_no_other_object_of_a_batch(monkeypatch, place, error):
+    check(monkeypatch, BATCHES[place], [error])
+
+
+@pytest.mark.parametrize("error", KINDS)
 @pytest.mark.parametrize("name", ["on_start", "on_schedule"])
 def test_receiver_that_prepares_the_project_ends_the_worker_with_its_error(monkeypatch, deeds, name, error):
     def fail(sender, **kwargs):

@@ -17,11 +17,14 @@ ERRORS = [StopIteration, StopAsyncIteration, GeneratorExit, asyncio.CancelledErr
 RUNS = {"worker": lambda: work(Task, run_for=20), "drain": lambda: drain(Task)}
 
 
-def options_of(place: str, fail: Any) -> dict[str, Any]:
-    async def acall() -> None:
+def options_of(place: str, error: type[BaseException]) -> dict[str, Any]:
+    def fail(*args: Any) -> None:
+        raise error("odd")
+
+    async def acall(*args: Any) -> None:
         fail()
 
-    def refuse() -> None:
+    def refuse(*args: Any) -> None:
         raise ValueError("odd")
 
     return {
@@ -32,46 +35,51 @@ def options_of(place: str, fail: Any) -> dict[str, Any]:
     }[place]
 
 
-@pytest.mark.parametrize("error", ERRORS)
+def published(monkeypatch: pytest.MonkeyPatch, place: str, **options: Any) -> list[Task]:
+    """A task for each error."""
+    tasks = []
+    for error in ERRORS:
+        action = Action(name=error.__name__, **{**options, **options_of(place, error)})
+        monkeypatch.setitem(registry, error.__name__, {"": action})
+        tasks.append(make(error.__name__))
+    return tasks
+
+
 @pytest.mark.parametrize("place", ["action", "async action", "key", "backoff"])
 @pytest.mark.parametrize("run", RUNS)
-def test_it_fails_the_attempt_alone(monkeypatch: pytest.MonkeyPatch, run: str, place: str, error: Any) -> None:
-    def fail(*args: Any) -> None:
-        raise error("odd")
-
-    action = Action(name="odd", **{"backoff": 600.0, **options_of(place, fail)})
-    monkeypatch.setitem(registry, "odd", {"": action})
-    odd, other = make("odd"), make("echo")
+def test_it_fails_the_attempt_alone(monkeypatch: pytest.MonkeyPatch, run: str, place: str) -> None:
+    odd, other = published(monkeypatch, place, backoff=600.0), make("echo")
     RUNS[run]()
-    odd.refresh_from_db()
     other.refresh_from_db()
-    assert (other.state, odd.state, odd.state_claim) == ("completed", "pending", None)
-    assert (odd.state_attempts, odd.state_failures) == (1, 1)
-    assert "odd" in report(odd).traceback
+    assert other.state == "completed"
+    for task in odd:
+        task.refresh_from_db()
+        assert (task.state, task.state_claim) == ("pending", None)
+        assert (task.state_attempts, task.state_failures) == (1, 1)
+        assert "odd" in report(task).traceback
 
 
-@pytest.mark.parametrize("error", ERRORS)
-def test_last_attempt_ends_with_the_error_itself(monkeypatch: pytest.MonkeyPatch, error: Any) -> None:
-    async def fail() -> None:
-        raise error("odd")
-
-    monkeypatch.setitem(registry, "odd", {"": Action(name="odd", function=fail, max_attempts=1)})
-    odd = make("odd")
+def test_last_attempt_ends_with_the_error_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    odd = published(monkeypatch, "async action", max_attempts=1)
     drain(Task)
-    odd.refresh_from_db()
-    assert (odd.state, odd.state_attempts) == ("errored", 0)
-    assert "odd" in report(odd).traceback
+    for task in odd:
+        task.refresh_from_db()
+        assert (task.state, task.state_attempts) == ("errored", 0)
+        assert "odd" in report(task).traceback
 
 
-@pytest.mark.parametrize("error", ERRORS)
-def test_notice_that_fails_is_sent_again(monkeypatch: pytest.MonkeyPatch, error: Any) -> None:
+def test_notice_that_fails_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = []
+
     def fail(letter: Any) -> None:
-        raise error("odd")
+        sent.append(letter)
+        raise ERRORS[len(sent) % len(ERRORS)]("odd")
 
     monkeypatch.setattr("tasks.dead_letters.mail_administrators", fail)
-    monkeypatch.setitem(registry, "odd", {"": Action(name="odd", function=len, max_attempts=1)})
-    odd = make("odd")
+    odd = published(monkeypatch, "action", max_attempts=1)
     work(Task, run_for=20)
-    odd.refresh_from_db()
-    assert odd.state == "errored"
-    assert odd.notice_due is not None
+    for task in odd:
+        task.refresh_from_db()
+        assert task.state == "errored"
+        assert task.notice_due is not None
+    assert len(sent) >= len(ERRORS)
