@@ -4,7 +4,7 @@ import io
 import json
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError, call_command, execute_from_command_line
 
 
 def run(*arguments, code=0):
@@ -31,3 +31,14 @@ def refused(*arguments):
     assert refusal.value.returncode == 2
     assert "\n" not in str(refusal.value)
     return str(refusal.value)
+
+
+def line_at_a_terminal(capsys, *arguments):
+    """The one line with which ``manage.py`` refuses these arguments, with exit code 2."""
+    with pytest.raises(SystemExit) as ended:
+        execute_from_command_line(["manage.py", *arguments])
+    assert ended.value.code == 2
+    out, errors = capsys.readouterr()
+    [line] = errors.strip().splitlines()
+    assert out == ""
+    return line

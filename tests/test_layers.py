@@ -223,28 +223,6 @@ def test_tasks_has_a_floor_for_each_module_and_no_floor_names_what_is_gone():
     assert {name for name in TASK_FLOOR_OF if "." in name} <= names
 
 
-@pytest.mark.parametrize(
-    ("source", "found"),
-    [
-        ("import stator.runner", {"stator.runner"}),
-        ("from stator import runner", {"stator.runner"}),
-        ("from stator.runner import StatorRunner", {"stator.runner"}),
-        ("import_module('stator.runner').managed", {"stator.runner"}),
-        ("def f():\n    from tasks.models import Task", {"tasks.models"}),
-        ("import django", set()),
-    ],
-)
-def test_imports_by_statement_and_by_string_are_seen(source, found):
-    edges = {edge for edge in edges_of(ast.parse(source)) if edge in WHOLE_NAMES}
-    assert edges == found
-    assert floors_above("stator.graph.states", edges) == found
-
-
-def test_circle_is_found():
-    assert circle_in({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c", "b"]
-    assert circle_in({"a": {"b"}, "b": {"c"}, "c": set()}) is None
-
-
 @each_module
 def test_floor_0_knows_nothing_of_django(name):
     if top_of(name) in WITHOUT_DJANGO or name in WITHOUT_DJANGO or not name:
@@ -323,15 +301,6 @@ def lines_with_vendor(name, tree):
         if (isinstance(node, ast.Attribute) and node.attr == "vendor")
         or (isinstance(node, ast.Constant) and node.value == "vendor")
     ]
-
-
-@pytest.mark.parametrize("name", ["stator.rows.wakeup", "stator.dbs", "tasks.indexes"])
-def test_question_for_the_vendor_is_seen_outside_of_db(name):
-    asking = ast.parse("first = 1\nif connections[alias].vendor == 'sqlite':\n    getattr(connection, 'vendor')")
-    assert lines_with_vendor(name, asking) == [2, 3]
-    assert lines_with_vendor(name, ast.parse("vendor = capabilities_of(connection).name")) == []
-    for allowed in ("stator.capabilities", "stator.db", "stator.db.schema"):
-        assert lines_with_vendor(allowed, asking) == []
 
 
 def test_tasks_builds_on_what_the_framework_offers_to_everybody():

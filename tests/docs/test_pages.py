@@ -40,14 +40,6 @@ def test_page_parses_and_its_links_lead_to_files(page):
     assert dead_links(page, tree) == []
 
 
-def test_malformed_table_and_dead_link_are_found(tmp_path):
-    page = tmp_path / "page.rst"
-    page.write_text("`Gone <gone.rst>`_\n\n=== ===\ntoolong b\n=== ===\n")
-    tree, warnings = parse(page)
-    assert "Malformed table" in warnings
-    assert dead_links(page, tree) == ["gone.rst"]
-
-
 def test_readme_has_no_link_that_a_package_index_cannot_follow():
     tree, _ = parse(ROOT / "README.rst")
     assert relative_links(tree) == []

@@ -78,64 +78,10 @@ def test_every_page_is_in_the_contents(site: Site) -> None:
     )
 
 
-def test_there_are_twenty_questions() -> None:
-    assert len({question for question, *_ in QUESTIONS}) == 20
-
-
 @pytest.mark.parametrize(("question", "page", "heading", "words"), QUESTIONS, ids=[each[0] for each in QUESTIONS])
 def test_a_question_finds_its_answer(site: Site, question: str, page: str, heading: str, words: str) -> None:
     assert page in site.reachable()
     assert heading in site.page(page).headings
-
-
-# What is wrong in a page, and what the build says of it.
-MISTAKES = {
-    "`Gone <gone.rst>`_": "unknown document",
-    "`Beside <../nothing.md>`_": "dead link: ../nothing.md",
-    "Nowhere_": "Unknown target name",
-    ".. image:: gone.png": "image file not readable",
-    "=== ===\ntoolong b\n=== ===": "Malformed table",
-    ".. toctree::\n\n   gone": "nonexisting document",
-    ":ref:`gone`": "undefined label",
-}
-LINKS = "<a href='#gone'></a><a href='no.html'></a>"
-
-
-@pytest.fixture(scope="module")
-def wrong(tmp_path_factory: pytest.TempPathFactory) -> tuple[Site, list[str]]:
-    """Return a site with one mistake in each page, and the lines of warnings."""
-    folder = tmp_path_factory.mktemp("wrong")
-    source = folder / "docs"
-    source.mkdir()
-    contents = "".join(f"   page-{number}\n" for number in range(len(MISTAKES)))
-    (source / "index.rst").write_text(f"Title\n=====\n\n.. toctree::\n\n{contents}\n.. raw:: html\n\n   {LINKS}\n")
-    for number, text in enumerate(MISTAKES):
-        (source / f"page-{number}.rst").write_text(f"Page {number}\n======\n\n{text}\n")
-    (source / "alone.rst").write_text("Alone\n=====\n\n.. autoclass:: stator.Gone\n")
-    warnings = build(source, folder / "site")
-    return Site(folder / "site"), warnings.splitlines()
-
-
-@pytest.mark.parametrize(("number", "text"), [*enumerate(MISTAKES)], ids=MISTAKES.values())
-def test_a_mistake_fails_the_build(wrong: tuple[Site, list[str]], number: int, text: str) -> None:
-    _, warnings = wrong
-    assert [line for line in warnings if f"page-{number}.rst" in line and MISTAKES[text] in line]
-
-
-def test_a_page_that_no_contents_list_fails_the_build(wrong: tuple[Site, list[str]]) -> None:
-    _, warnings = wrong
-    assert [line for line in warnings if "alone.rst" in line and "isn't included in any toctree" in line]
-
-
-def test_a_name_that_the_code_does_not_have_fails_the_build(wrong: tuple[Site, list[str]]) -> None:
-    _, warnings = wrong
-    assert [line for line in warnings if "failed to import 'Gone'" in line]
-
-
-def test_a_link_to_no_page_and_one_to_no_place_are_found(wrong: tuple[Site, list[str]]) -> None:
-    site, _ = wrong
-    assert {"index.html: #gone", "index.html: no.html"} <= set(site.dead_links())
-    assert "alone" not in site.reachable()
 
 
 def test_the_script_says_how_it_is_used() -> None:

@@ -14,6 +14,7 @@ from stator import __version__
 from stator.management.commands import runstator
 from stator.models import StatorModel
 from stator.worker.startup import Unusable
+from tests.commanding import line_at_a_terminal
 from tests.processes import environment_for_subprocess
 from tests.stator.making import put, raw
 from tests.testapp.models import Line
@@ -76,7 +77,7 @@ BAD_ARGUMENTS = [
     ([], {"liveness_file": "/"}, "--liveness-file '/' cannot be written"),
 ]
 
-# As a shell gives them, to a process of its own.
+# As a shell gives them.
 BAD_COMMAND_LINES = [
     (["nowhere.Model"], "'nowhere.Model' is not a model"),
     (["x;drop table"], "'x;drop table' is not a model"),
@@ -86,6 +87,9 @@ BAD_COMMAND_LINES = [
     (["-s", "0"], "CommandError: --schedule-interval 0.0 must be at least 0.05"),
     (["--no-such-option"], "unrecognized arguments: --no-such-option"),
 ]
+
+# A database that cannot be reached.
+AWAY = {"DATABASE_URL": "postgresql://nobody:hunter2@127.0.0.1:1/nowhere", "TEST_DATABASE_DEFAULT": "x"}
 
 
 @pytest.mark.parametrize(("labels", "options", "message"), BAD_ARGUMENTS, ids=str)
@@ -119,21 +123,22 @@ def run(*arguments, **variables):
 
 
 @pytest.mark.parametrize(("arguments", "message"), BAD_COMMAND_LINES, ids=str)
-def test_bad_command_line_ends_with_code_2_and_one_line(arguments, message):
-    # A database that cannot be reached: it is not looked for.
-    done = run(*arguments, DATABASE_URL="postgresql://nobody:hunter2@127.0.0.1:1/nowhere", TEST_DATABASE_DEFAULT="x")
-    assert done.returncode == 2
-    lines = done.stderr.strip().splitlines()
-    assert len(lines) == 1
-    assert message in lines[0]
-    assert "Traceback" not in done.stderr + done.stdout
-    assert done.stdout == ""
+def test_bad_command_line_ends_with_code_2_and_one_line(arguments, message, capsys):
+    assert message in line_at_a_terminal(capsys, "runstator", *arguments)
+
+
+def test_process_with_a_bad_command_line_looks_for_no_database():
+    # It cannot be reached.
+    done = run(
+        "x;drop table", DATABASE_URL="postgresql://nobody:hunter2@127.0.0.1:1/nowhere", TEST_DATABASE_DEFAULT="x"
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    [line] = done.stderr.strip().splitlines()
+    assert "'x;drop table' is not a model" in line
 
 
 def test_stopped_server_ends_with_code_75_and_one_line_without_the_password():
-    done = run(
-        "testapp.Line", DATABASE_URL="postgresql://nobody:hunter2@127.0.0.1:1/nowhere", TEST_DATABASE_DEFAULT="x"
-    )
+    done = run("testapp.Line", **AWAY)
     assert done.returncode == 75
     lines = done.stderr.strip().splitlines()
     assert len(lines) == 1

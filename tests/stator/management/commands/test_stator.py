@@ -9,6 +9,7 @@ import pytest
 from django.core.management import call_command
 
 from stator.commands import SUBCOMMANDS
+from tests.commanding import line_at_a_terminal
 from tests.processes import environment_for_subprocess
 from tests.stator.commands.errands import LABEL
 
@@ -18,12 +19,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize(
     "arguments", [[], ["nothing"], ["explain"], ["graph", LABEL, "--format", "png"], ["move", LABEL, "done", "1"]]
 )
-def test_wrong_arguments_are_one_line_and_exit_code_2(arguments, subprocess_environment):
-    command = [sys.executable, "-m", "django", "stator", *arguments]
-    ended = subprocess.run(command, env=subprocess_environment, capture_output=True, text=True, timeout=60, check=False)
-    assert ended.returncode == 2
-    assert len(ended.stderr.strip().splitlines()) == 1
-    assert ended.stderr.startswith("stator: ")
+def test_wrong_arguments_are_one_line_and_exit_code_2(arguments, capsys):
+    assert line_at_a_terminal(capsys, "stator", *arguments).startswith("stator: ")
 
 
 def test_refusal_on_the_command_line_has_exit_code_2_and_no_traceback(subprocess_environment):
@@ -42,7 +39,7 @@ def test_database_that_is_away_is_one_line_and_exit_code_75(tmp_path):
     assert "Traceback" not in ended.stderr
 
 
-def test_every_subcommand_has_help(subprocess_environment):
+def test_every_subcommand_has_help():
     for name, module in SUBCOMMANDS.items():
         out = io.StringIO()
         with redirect_stderr(out), pytest.raises(SystemExit) as ended:
