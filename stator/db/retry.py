@@ -28,6 +28,9 @@ OF_VALUES_NUMBERS = frozenset({1071, 1118, 1292, 1364, 1366, 1644, 3140})
 # invalid_sql_statement_name, duplicate_prepared_statement: the session has changed; it prepares nothing more.
 GONE = frozenset({"26000", "42P05"})
 
+# feature_not_supported: what an extension says that distributes a table, such as Citus.
+UNSUPPORTED = "0A000"
+
 # undefined_column, undefined_table; MySQL's numbers for them; SQLite's messages, which are all it has.
 ABSENT, ABSENT_NUMBERS = frozenset({"42703", "42P01"}), frozenset({1054, 1146})
 ABSENT_TEXTS = re.compile(r"no such (column|table)|table \S+ has no column named")
@@ -59,16 +62,23 @@ def is_lock_timeout(error: BaseException) -> bool:
 def is_of_a_plan(error: BaseException) -> bool:
     """Return whether a prepared statement failed that would have worked unprepared."""
     cause: Any = error.__cause__
-    if getattr(cause, "sqlstate", None) == "0A000":
+    if getattr(cause, "sqlstate", None) == UNSUPPORTED:
         # A returned column has another type now. Only localized messages distinguish other unsupported features.
         return bool(cause.diag.source_function == "RevalidateCachedQuery")
     return getattr(cause, "sqlstate", None) in GONE
 
 
 def is_of_schema(error: BaseException) -> bool:
-    """Return whether a statement names a missing table or column, so that somebody has to migrate."""
+    """Return whether a statement does not fit a table: it names a missing table or column, or is not supported there.
+
+    Somebody has to migrate, or to change how an extension of the server manages the table.
+    """
     cause: Any = error.__cause__
-    if not isinstance(error, OperationalError | ProgrammingError) or cause is None:
+    if cause is None:
+        return False
+    if getattr(cause, "sqlstate", None) == UNSUPPORTED:
+        return not is_of_a_plan(error)
+    if not isinstance(error, OperationalError | ProgrammingError):
         return False
     if getattr(cause, "sqlstate", None) in ABSENT or _number_of(error) in ABSENT_NUMBERS:
         return True

@@ -1,4 +1,4 @@
-"""Tables and columns of models that are missing in a database, and its indexes. Waits for no lock on PostgreSQL."""
+"""What is missing in a table of a model, or does not fit there, and its indexes. Waits for no lock on PostgreSQL."""
 
 from django.db import DatabaseError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -13,6 +13,23 @@ COLUMNS = """
 SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped
 """
 
+# How the extension Citus manages a table. Its catalogs exist only where the extension does.
+CITUS_CATALOGS = "SELECT to_regclass('pg_catalog.pg_dist_schema') IS NOT NULL"
+CITUS = """
+SELECT CASE WHEN partmethod <> 'n' THEN 'distributed' WHEN repmodel = 't' THEN 'reference'
+  WHEN colocationid IN (SELECT colocationid FROM pg_catalog.pg_dist_schema) THEN 'schema' ELSE 'local' END
+FROM pg_catalog.pg_dist_partition WHERE logicalrelid = to_regclass(%s)
+"""
+
+# Each of these kinds in words, and what makes the table an ordinary one.
+_ORDINARY = "move its rows to an ordinary table: undistribute_table() does it unless the table has an identity column"
+CITUS_KINDS = {
+    "distributed": ("a distributed table of Citus", _ORDINARY),
+    "reference": ("a reference table of Citus", _ORDINARY),
+    "schema": ("in a distributed schema of Citus", "run SELECT citus_schema_undistribute() for its schema"),
+    "local": ("a local table of Citus", "drop the foreign keys that connect it to reference tables"),
+}
+
 # The valid indexes, by vendor.
 INDEXES = {
     "postgresql": "SELECT relname FROM pg_class JOIN pg_index ON indexrelid = pg_class.oid WHERE indisvalid",
@@ -22,7 +39,7 @@ INDEXES = {
 
 
 def lack_of(model: type[Model], alias: str) -> str:
-    """Return what the table of a model, or of a parent, lacks and the remedy, as one line; "" if it is complete."""
+    """Return what is wrong with the table of a model, or of a parent, and the remedy, as one line; "" if it fits."""
     return next(filter(None, (_lack_of(part, alias) for part in (model, *model._meta.get_parent_list()))), "")
 
 
@@ -34,12 +51,30 @@ def _lack_of(model: type[Model], alias: str) -> str:
     wanted = {str(field.column): field.name for field in model._meta.local_concrete_fields}
     missing = sorted(column for column in wanted if _folded(connection, column) not in there)
     if not missing:
-        return ""
+        return _of_citus(connection, model)
     # A model that was given the mixin may have no migration yet.
     is_ours = any(wanted[column] in (*FRAMEWORK_COLUMNS, "state") for column in missing)
     remedy = "run manage.py makemigrations and migrate" if is_ours else "run manage.py migrate"
     lacks = f"lacks column{'s' if len(missing) > 1 else ''} {', '.join(missing)}"
     return f"table {table} of {model._meta.label} in {named(alias)} {lacks}; {remedy}"
+
+
+def _of_citus(connection: BaseDatabaseWrapper, model: type[Model]) -> str:
+    """Return that Citus manages a table, so that its rows cannot be claimed, and the remedy; "" if it does not."""
+    if connection.vendor != "postgresql":
+        return ""
+    table = model._meta.db_table
+    with connection.cursor() as cursor:
+        cursor.execute(CITUS_CATALOGS)
+        if not cursor.fetchone()[0]:
+            return ""
+        cursor.execute(CITUS, [connection.ops.quote_name(table)])
+        found = cursor.fetchone()
+    if not found:
+        return ""
+    kind, remedy = CITUS_KINDS[found[0]]
+    where = f"table {table} of {model._meta.label} in {named(connection.alias)}"
+    return f"{where} is {kind}, which refuses to claim its rows; {remedy}"
 
 
 def _columns_of(connection: BaseDatabaseWrapper, table: str) -> set[str]:

@@ -43,6 +43,16 @@ def test_name_that_is_not_there_is_neither_an_outage_nor_the_fault_of_a_row(stat
     assert not is_refusal(caught.value)
 
 
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+def test_statement_that_is_not_supported_for_a_table_is_neither_an_outage_nor_the_fault_of_a_row():
+    with pytest.raises(DatabaseError) as caught, connection.cursor() as cursor:
+        cursor.execute("DO $$ BEGIN RAISE feature_not_supported USING MESSAGE = 'cannot run distributed query'; END $$")
+    assert is_of_schema(caught.value)
+    assert not is_outage(caught.value)
+    assert not is_refusal(caught.value)
+
+
 def numbered(number):
     """An error as Django raises it for one of MySQL's driver, which has a number and no SQLSTATE."""
     error = OperationalError(number, "told")
