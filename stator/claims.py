@@ -19,6 +19,7 @@ from stator.conf import latest_settings
 from stator.db import inserts, operations_for, single_statement
 from stator.db.chores import mark_ready
 from stator.db.claims import take
+from stator.db.inserts import Insertion
 from stator.db.interface import Claim, Ended, Operations, Written, new_token, new_worker_id
 from stator.db.lookups import first_of_each
 from stator.db.preparing import PREPARING, Preparing
@@ -39,9 +40,10 @@ from stator.rows.pauses import Pauses
 from stator.worker.announcements import tell
 
 __all__ = [
-    "Claim", "Failure", "LeaseLost", "Only", "Outcome", "ProgramRecords", "Released", "Renewal", "Row", "Shape",
-    "Waiting", "Written", "bounded", "bring_up", "claim", "claim_at_once", "describe", "end", "find", "find_many",
-    "first_of_each", "hold", "insert_at_once", "is_retryable", "longest_lease", "moved", "of_instance", "preparing",
+    "Claim", "Failure", "Insertion", "LeaseLost", "Only", "Outcome", "ProgramRecords", "Released", "Renewal", "Row",
+    "Shape", "Waiting", "Written", "bounded", "bring_up", "claim", "claim_at_once", "describe", "end", "find",
+    "find_many", "first_of_each", "hold", "insert_at_once", "is_retryable", "longest_lease", "moved", "of_instance",
+    "preparing",
 ]  # fmt: skip
 
 # The most rows that one call marks ready, and the most leases that it ends; workers or the next call do the rest.
@@ -81,16 +83,15 @@ def claim(
     Raises ``IntegrityError`` and claims nothing if a concurrent claim makes this one violate a constraint.
     """
     operations = _operations(model, using, worker)
-    operations.pauses = Pauses.of(operations.label, operations.read_pauses())
-    until = operations.settings.LEASE if lease is None else lease
-
-    def locked() -> list[Pk]:
-        rows = operations.claimable(operations.automatic)
-        return operations.lock(
-            (pick or _in_turn)(rows), limit, in_order=among is None, among=among(rows) if among else None
-        )
-
-    return _claim(operations, locked, until, first, then)
+    pauses = Pauses.of(operations.label, operations.read_pauses())
+    states = pauses.running(operations.automatic)
+    rows = pauses.without_held(operations.ready(states), states)
+    picked = (pick or _in_turn)(rows)
+    if among is None:
+        lock = partial(operations.lock, picked, limit, in_order=True)
+    else:
+        lock = partial(operations.lock_among, among(rows), picked, limit)
+    return _claim(operations, lock, operations.settings.LEASE if lease is None else lease, first, then)
 
 
 def claim_at_once(
@@ -108,7 +109,7 @@ def claim_at_once(
     The statement is compiled once for each ``key``. ``shape``: returns the parts of the statement, see
     :class:`~stator.db.single_statement.Shape`. ``values``: the values of its parameters.
     """
-    operations = _cached_operations(model, using, worker)
+    operations = _operations(model, using, worker)
     if not operations.capabilities.writes_in_with:
         return [], False
     token = new_token(operations.worker_id)
@@ -133,14 +134,14 @@ def bring_up(model: type[Model], *, using: str | None = None) -> int:
 
 def find(model: type[Model], pk: Pk, token: UUID, *, using: str | None = None) -> Claim:
     """Return the claim on a row by its token; raise ``LeaseLost`` if it has ended or never existed."""
-    operations = _cached_operations(model, using, "")
+    operations = _operations(model, using)
     found: Any = operations.rows.filter(pk=pk, state_claim=token).first()
     return _standing(operations, pk, found, token)
 
 
 def of_instance(instance: Any, token: UUID) -> Claim:
     """Return the claim for a token on an object as it was just read; raise ``LeaseLost`` if it has ended."""
-    operations = _cached_operations(type(instance), home_of(instance), "")
+    operations = _operations(type(instance), home_of(instance))
     return _standing(operations, instance.pk, instance if instance.state_claim == token else None, token)
 
 
@@ -154,7 +155,7 @@ def _standing(operations: Operations, pk: Pk, instance: Instance | None, token: 
 
 def find_many(model: type[Model], tokens: Mapping[Any, UUID], *, using: str | None = None) -> list[Claim]:
     """Return the claims on rows by their tokens; claims that have ended are left out."""
-    operations = _cached_operations(model, using, "")
+    operations = _operations(model, using)
     rows: QuerySet[Any] = operations.rows.filter(pk__in=list(tokens))
     known = [row for row in rows if tokens[row.pk] == row.state_claim and row.state in operations.graph.states]
     return [_claim_of(operations, row, row.state_claim) for row in known]
@@ -181,40 +182,15 @@ def hold(
     return _hold(claim.operations, claim, build(**values))
 
 
-def insert_at_once(
-    model: type[Model],
-    key: Hashable,
-    condition: Callable[[], QuerySet[Model]],
-    values: Mapping[str, object],
-    shared: Mapping[str, object],
-    rows: Sequence[Mapping[str, object]],
-    *,
-    using: str | None = None,
-    fixed: tuple[str, ...] = (),
-    later: bool = False,
-    returning: tuple[str, ...] = (),
-    unique: bool = True,
-) -> list[Any]:
-    """Insert rows with one statement, which is compiled once for each ``key``; return them in order.
+def insert_at_once(model: type[Model], new: Insertion, *, using: str | None = None) -> list[Any]:
+    """Insert rows with one statement; return them in order.
 
-    ``condition`` returns a queryset that must not be empty, and ``values`` are for its parameters. Return nothing, and
-    insert nothing, if it is empty, a unique value is taken or the database cannot do this.
-
-    ``shared``: values by attribute that all rows have.
-    ``rows``: for each row the values of further fields, the same fields in all rows. Fields without a value take the
-    database's defaults; a row is ready if its ``state_next_attempt`` has come.
-    ``fixed``: the names of shared values that rarely change, which become part of the text.
-    ``later``: ``state_next_attempt`` is given in seconds from the database's time.
-    ``returning``: return these columns, among them the key, in place of instances.
-    ``unique``: False if no value can be taken, which saves a savepoint.
+    Return nothing, and insert nothing, if the condition is not met, a unique value is taken or the database cannot do
+    this.
     """
     # An insert depends on no setting, and reading all of them takes longer than the rest.
-    operations = _cached.get(_key_of(owner_of(model), using, "")) or _cached_operations(model, using, "")
-    if not operations.capabilities.inserts_from_json:
-        return []
-    return inserts.insert(
-        operations, key, condition, values, shared, rows, fixed=fixed, later=later, returning=returning, unique=unique
-    )
+    operations = _cached.get(_key_of(owner_of(model), using, "")) or _operations(model, using)
+    return inserts.insert(operations, new) if operations.capabilities.inserts_from_json else []
 
 
 def end(ends: Sequence[Ended], records: ProgramRecords | None = None, *, only: Only | None = None) -> Written | None:
@@ -257,7 +233,7 @@ def moved(
 
 def longest_lease(model: type[Model], *, using: str | None = None) -> float:
     """Return the longest possible lease in seconds; a later end means that the database's clock was set back."""
-    return _cached_operations(model, using, "").longest_lease
+    return _operations(model, using).longest_lease
 
 
 def preparing() -> Preparing:
@@ -265,17 +241,11 @@ def preparing() -> Preparing:
     return PREPARING
 
 
-def _operations(model: type[Model], using: str | None, worker: str = "") -> Operations:
-    operations = operations_for(owner_of(model), latest_settings(), worker or _process_id(os.getpid()), using)
-    operations.recorded = None
-    return operations
-
-
 def _key_of(owner: type[Model], using: str | None, worker: str) -> tuple[type[Model], str, str]:
     return owner, using or router.db_for_write(owner), worker or _process_id(os.getpid())
 
 
-def _cached_operations(model: type[Model], using: str | None, worker: str) -> Operations:
+def _operations(model: type[Model], using: str | None, worker: str = "") -> Operations:
     """Return cached operations, which keep their compiled statements."""
     owner, settings = owner_of(model), latest_settings()
     key = _key_of(owner, using, worker)
@@ -302,31 +272,29 @@ def _in_turn(rows: QuerySet[Any]) -> QuerySet[Any]:
     return rows.order_by(place_in_line(), "pk")
 
 
-def _claim_of(operations: Operations, instance: Any, token: UUID) -> Claim:
-    return Claim(operations, instance, operations.graph.states[instance.state], token, time.monotonic())
+def _claim_of(operations: Operations, instance: Any, token: UUID, claimed: float | None = None) -> Claim:
+    """Return the claim on a row; without the time of the claim, its lease is counted from now."""
+    state = operations.graph.states[instance.state]
+    return Claim(operations, instance, state, token, claimed or time.monotonic())
 
 
 @retrying
 def _claim(
     operations: Operations,
-    locked: Callable[[], list[Pk]],
+    lock: Callable[[], list[Pk]],
     lease: float | Expression,
     first: Callable[[], bool] | None,
     then: Callable[[list[Claim]], list[Claim]] | None,
 ) -> list[Claim]:
-    token = new_token(operations.worker_id)
+    token, claimed = new_token(operations.worker_id), time.monotonic()
     until = lease if hasattr(lease, "resolve_expression") else columns.after(lease)
     with operations.transaction():
-        if first is not None and not first():
-            return []
-        if not (picked := locked()):
+        if (first is not None and not first()) or not (picked := lock()):
             return []
         # If a program loses its lease, that says nothing about the object, so the count of crashes is reset.
         changes = {**columns.claiming_due(token, until), "state_crashes": 0}
         found = {row.pk: row for row in take(operations.rows.filter(pk__in=picked), token, changes)}
-        # The claims keep the cached operations with their statements, and not these operations with their own pauses.
-        cached = _cached_operations(operations.model, operations.alias, operations.worker_id)
-        claims = [_claim_of(cached, found[pk], token) for pk in picked if pk in found]
+        claims = [_claim_of(operations, found[pk], token, claimed) for pk in picked if pk in found]
         for claim in claims:
             if claim.unreadable is not None:
                 raise claim.unreadable

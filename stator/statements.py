@@ -24,6 +24,9 @@ from django.db.models import (
 )
 from django.db.models.sql import UpdateQuery
 
+# Begins the names of a program's values in our statements, which may have equal names.
+PROGRAM = "of the program: "
+
 # A full cache is emptied. There are many shapes, for instance, if each claim asks for a different number of rows.
 MAX_CACHED = 500
 

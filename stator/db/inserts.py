@@ -6,6 +6,7 @@ The statement inserts nothing if its condition is not met; the caller then inser
 import json
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from operator import itemgetter
@@ -45,33 +46,41 @@ IS_DUE = "COALESCE({due} <= statement_timestamp(), true)"
 EMPTY: tuple[object, ...] = ({}, [])
 
 
-def insert(
-    operations: Operations,
-    key: Hashable,
-    condition: Callable[[], QuerySet[Model]],
-    values: Mapping[str, object],
-    shared: Mapping[str, object],
-    rows: Sequence[Mapping[str, object]],
-    *,
-    fixed: tuple[str, ...],
-    later: bool,
-    returning: tuple[str, ...],
-    unique: bool,
-) -> list[Any]:
-    """Insert rows and return them in order; nothing if a unique value is taken or the condition is not met.
+@dataclass(frozen=True, slots=True)
+class Insertion:
+    """Rows to insert with one statement, which is compiled once for each ``key``.
 
-    See :func:`stator.claims.insert_at_once`.
+    ``condition`` returns a queryset that must not be empty, and ``values`` are for its parameters.
+    ``shared``: values by attribute that all rows have.
+    ``rows``: for each row the values of further fields, the same fields in all rows. Fields without a value take the
+    database's defaults; a row is ready if its ``state_next_attempt`` has come.
+    ``fixed``: the names of shared values that rarely change, which become part of the text.
+    ``later``: ``state_next_attempt`` is given in seconds from the database's time.
+    ``returning``: return these columns, among them the key, in place of instances.
+    ``unique``: False if no value can be taken, which saves a savepoint.
     """
+
+    key: Hashable
+    condition: Callable[[], QuerySet[Model]]
+    values: Mapping[str, object]
+    shared: Mapping[str, object]
+    rows: Sequence[Mapping[str, object]]
+    fixed: tuple[str, ...] = ()
+    later: bool = False
+    returning: tuple[str, ...] = ()
+    unique: bool = True
+
+
+def insert(operations: Operations, new: Insertion) -> list[Any]:
+    """Insert rows and return them in order; nothing if a unique value is taken or the condition is not met."""
+    shared, rows, returning = new.shared, new.rows, new.returning
     compiler, connection = compiler_of(operations.model, operations.alias), operations.connection
-    own, text = tuple(rows[0]), _in_text(shared, fixed)
-    shape = compiler, "insert", tuple(shared), repr(text), own, later, returning, key
-    statement = keep(
-        operations, shape,
-        lambda: _insert(compiler, tuple(shared), text, own, condition(), later=later, returning=returning),
-    )  # fmt: skip
-    given = {**values, **shared, ROWS: _json_of(rows) if own else ""}
+    own, text = tuple(rows[0]), _in_text(shared, new.fixed)
+    shape = compiler, "insert", tuple(shared), repr(text), own, new.later, returning, new.key
+    statement = keep(operations, shape, lambda: _insert(compiler, new, text, own))
+    given = {**new.values, **shared, ROWS: _json_of(rows) if own else ""}
     # Without unique values, either all rows are inserted or none.
-    undo = unique and (len(rows) > 1 or connection.in_atomic_block)
+    undo = new.unique and (len(rows) > 1 or connection.in_atomic_block)
     try:
         with operations.transaction() if undo else nullcontext():
             found = _send(operations, connection, statement.text, statement.bind(connection, given), returning)
@@ -142,17 +151,9 @@ def _instances(operations: Operations, compiler: Compiler, found: list[Row], sha
     return instances
 
 
-def _insert(
-    compiler: Compiler,
-    shared: tuple[str, ...],
-    text: Mapping[str, object],
-    own: tuple[str, ...],
-    condition: QuerySet[Model],
-    *,
-    later: bool,
-    returning: tuple[str, ...],
-) -> Statement:
-    """Return the INSERT of rows with the ``shared`` values; their ``own`` ones, if there are any, are one JSON text."""
+def _insert(compiler: Compiler, new: Insertion, text: Mapping[str, object], own: tuple[str, ...]) -> Statement:
+    """Return the INSERT of rows with their shared values; their ``own`` ones, if there are any, are one JSON text."""
+    shared, later = tuple(new.shared), new.later
     fields = {name: compiler.of_attribute(name) for name in (*shared, *own)}
     given = {**fields, DUE: FloatField()} if later else fields
     values = {
@@ -174,9 +175,9 @@ def _insert(
         columns=", ".join(columns),
         values=joined(list(values.values()), ", "),
         given=_given(compiler, named) if own else "",
-        condition=existing(condition),
+        condition=existing(new.condition()),
         in_order=IN_ORDER if own else "",
-        returning=", ".join(compiler.column_of(compiler.field(name)) for name in returning) or compiler.columns,
+        returning=", ".join(compiler.column_of(compiler.field(name)) for name in new.returning) or compiler.columns,
     )
 
 

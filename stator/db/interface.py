@@ -339,6 +339,7 @@ class Operations(Rows):
         self.hurry = transactions.hurry
         self.fetch = transactions.fetch
         self.lock = transactions.lock
+        self.lock_among = transactions.lock_among
         self.keep = transactions.keep
         self.lock_claimed = transactions.lock_claimed
         self.holds = leases.holds

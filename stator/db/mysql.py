@@ -80,14 +80,7 @@ class MysqlTransactions(transactions.Transactions):
         with self.reading():
             return super().fetch(statement, params)
 
-    def lock(
-        self,
-        rows: QuerySet[Model],
-        limit: int,
-        *,
-        in_order: bool = False,
-        among: QuerySet[Model] | None = None,
-    ) -> list[Pk]:
+    def lock(self, rows: QuerySet[Model], limit: int, *, in_order: bool = False) -> list[Pk]:
         """Lock rows like the portable method; find rows ``in_order`` first and lock them then.
 
         A statement that sorts locks every row that it sorts, and other workers would find none. So rows are found

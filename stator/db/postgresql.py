@@ -93,19 +93,14 @@ class PostgresqlTransactions(transactions.Transactions):
                 planner = sql.wait_for_locks(operations.locks.wait) + planner
             return session.send(connection, planner, statement, params, often=often, restore=restore, last=last)
 
-    def lock(
-        self,
-        rows: QuerySet[Model],
-        limit: int,
-        *,
-        in_order: bool = False,
-        among: QuerySet[Model] | None = None,
-    ) -> list[Pk]:
+    def lock(self, rows: QuerySet[Model], limit: int, *, in_order: bool = False) -> list[Pk]:
         """Lock rows like the portable method, and always by an index."""
-        if among is None:
-            picked = self.pick(rows, limit)
-            planner = sql.IN_ORDER if in_order else sql.BY_KEY
-            return self._compiler.keys_of(self._operations.fetch(picked.text, picked.params, planner))
+        picked = self.pick(rows, limit)
+        planner = sql.IN_ORDER if in_order else sql.BY_KEY
+        return self._compiler.keys_of(self._operations.fetch(picked.text, picked.params, planner))
+
+    def lock_among(self, among: QuerySet[Model], rows: QuerySet[Model], limit: int) -> list[Pk]:
+        """Lock rows that may be few among very many: search the first ones, and then all by the index of JSON."""
         found = self._lock_among(among[: sql.FIRST_ROWS], rows, limit, sql.IN_ORDER)
         if len(found) < limit:
             found = self._lock_among(among.filter(sought=True), rows, limit, sql.BY_GIN)

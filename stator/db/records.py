@@ -165,18 +165,25 @@ class Records:
         """
         operations = self._operations
         with operations.transaction():
-            picked = operations.lock(rows, limit)
-            found = operations.rows.filter(pk__in=picked)
-            named = ("pk", "state_version", columns.stayed())
-            kept = list(found.values_list(*named)) if operations.options.history else []
-            stays = [Stay.of(found)] if picked else []
-            count = found.update(**(changes or columns.entering(to))) if picked else 0
-            wake(operations.model, operations.alias, to.name, picked)
-            edge = (operations.alias, operations.label, source, to.name)
-            Stats.add(*edge, shard=self.shard(), handled=count, stays=stays)
-            written = {"source": source, "to": to.name, "reason": reason}
-            keep_moves(operations.alias, operations.label, operations.worker_id, kept, **written)
-        return Moves(count, [Move(pk, source, to.name) for pk in picked])
+            count, pks = self._move(rows, source, to.name, limit, reason, changes or columns.entering(to))
+            wake(operations.model, operations.alias, to.name, pks)
+        return Moves(count, [Move(pk, source, to.name) for pk in pks])
+
+    def _move(
+        self, rows: QuerySet[Model], source: str, to: str, limit: int, reason: str, changes: columns.Changes
+    ) -> tuple[int, list[Pk]]:
+        """Move rows, and return their number and the keys of those that somebody may wait for."""
+        operations = self._operations
+        picked = operations.lock(rows, limit)
+        found = operations.rows.filter(pk__in=picked)
+        named = ("pk", "state_version", columns.stayed())
+        kept = list(found.values_list(*named)) if operations.options.history else []
+        stays = [Stay.of(found)] if picked else []
+        count = found.update(**changes) if picked else 0
+        Stats.add(operations.alias, operations.label, source, to, shard=self.shard(), handled=count, stays=stays)
+        written = {"source": source, "to": to, "reason": reason}
+        keep_moves(operations.alias, operations.label, operations.worker_id, kept, **written)
+        return count, picked
 
 
 def is_written(claim: Claim, outcome: Outcome, state: str, version: int, attempts: int, token: UUID | None) -> bool:

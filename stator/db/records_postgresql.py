@@ -6,7 +6,6 @@ quoted. Rows that somebody else has locked are skipped.
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from functools import cached_property
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -19,16 +18,13 @@ from stator import signals
 from stator.db import records, sql
 from stator.db.compiler import Compiler, places_of
 from stator.db.history import error_of, report_of
-from stator.db.interface import Batch, Moves, Operations, Written
+from stator.db.interface import Batch, Operations, Written
 from stator.db.values import Pk, Row
-from stator.graph import State
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
 from stator.rows import columns
 from stator.rows.clock import Now
 from stator.rows.hooks import AttemptRecords
-from stator.rows.waits import wake
-from stator.signals import Move
-from stator.statements import Parameter, Placeholder, Statement, joined, written
+from stator.statements import PROGRAM, Parameter, Placeholder, Statement, joined, written
 
 # Rows are found by their key or, with ``places``, first where their claim has put them: the index of keys has an entry
 # for each version of a row. For IS NOT DISTINCT FROM the planner uses no index, so it does not meet the dead entries of
@@ -125,10 +121,6 @@ SELECT {result} FROM done
 """
 
 
-# The values of a program's statements may have the names of ours.
-PROGRAM = "of the program: "
-
-
 class PostgresqlRecords(records.Records):
     """Records by one statement for each kind of outcome."""
 
@@ -209,9 +201,7 @@ class PostgresqlRecords(records.Records):
         if statement is None:
             statement = self._statements[shape] = self._compiled(batch, shape, noted, only)
         given = self._values(batch, shape)
-        if values:
-            given |= {PROGRAM + name: value for name, value in values.items()}
-        params = statement.bind(operations.connection, given)
+        params = statement.bind(operations.connection, {**given, **(values or {})})
         return operations.fetch(statement.text, params, sql.BY_KEY, often=True, last=last)
 
     def _values(self, batch: Batch, shape: "_Shape") -> dict[str, object]:
@@ -280,7 +270,7 @@ class PostgresqlRecords(records.Records):
         if noted and not batch.moved and not batch.released:
             # Marked ready here: otherwise the next claim would have to do it first, which takes several statements.
             changes["state_ready"] = RawSQL("v.delay <= 0", [], output_field=BooleanField())
-        where = Statement.of(" AND ", _of_program(only)) if only else ""
+        where = Statement.of(" AND ", only) if only else ""
         return written(
             RECORD,
             table=compiler.table,
@@ -335,7 +325,7 @@ class PostgresqlRecords(records.Records):
         if attempts:
             parts += [",", self._inserted(attempts)]
         if noted:
-            parts += [",\nnoted AS (", _of_program(noted), ")"]
+            parts += [",\nnoted AS (", noted, ")"]
         return Statement.of(*parts)
 
     def _attempts(self) -> AttemptRecords | None:
@@ -346,7 +336,7 @@ class PostgresqlRecords(records.Records):
         """Return the INSERT of the program's rows for the attempts, from the rows as they were and as they are."""
         compiler, meta = self._compiler, attempts.model._meta
         copied = [f"before{n}" for n in range(len(attempts.before))] + [f"after{n}" for n in range(len(attempts.after))]
-        given = [_of_program(compiler.value(meta.get_field(name), Parameter(name, None))) for name in attempts.given]
+        given = [compiler.value(meta.get_field(name), Parameter(PROGRAM + name, None)) for name in attempts.given]
         return written(
             ATTEMPTS,
             into=compiler.quote(meta.db_table),
@@ -354,40 +344,29 @@ class PostgresqlRecords(records.Records):
             values=joined([*map(Statement, copied), *given], ", "),
         )
 
-    def move_rows(
-        self,
-        rows: QuerySet[Model],
-        source: str,
-        to: State,
-        limit: int,
-        *,
-        reason: str = "",
-        changes: columns.Changes | None = None,
-    ) -> Moves:
+    def _move(
+        self, rows: QuerySet[Model], source: str, to: str, limit: int, reason: str, changes: columns.Changes
+    ) -> tuple[int, list[Pk]]:
         """Move rows without a handler (MOVE), in one statement for any number of them."""
-        operations = self._operations
-        compiler, history = self._compiler, operations.options.history
+        operations, compiler = self._operations, self._compiler
+        history = operations.options.history
         if history and not compiler.keeps_keys:
-            return super().move_rows(rows, source, to, limit, reason=reason, changes=changes)
-        tell = signals.transitioned.has_listeners(operations.model) or to.name in operations.awaited
-        with operations.transaction():
-            # No field of the model has these names.
-            also: dict[str, F | RawSQL] = {"stator_entered": F("state_changed"), "stator_place": compiler.place}
-            statement = written(
-                MOVE, pick=self._pick(rows, limit, **also), table=compiler.table, pk=compiler.pk,
-                key=compiler.quote("pk"), set=compiler.assigned(changes or columns.entering(to)),
-                further=written(f"{COUNTED},{HISTORY}" if history else COUNTED),
-                result="pk" if tell else "count(*)",
-            )  # fmt: skip
-            values = {
-                "label": operations.label, "source": source, "to": to.name, "shard": self.shard(), "reason": reason,
-                "worker": operations.worker_id,
-            }  # fmt: skip
-            params = statement.bind(operations.connection, values)
-            found = operations.fetch(statement.text, params, sql.BY_KEY)
-            pks = compiler.keys_of(found) if tell else []
-            wake(operations.model, operations.alias, to.name, pks)
-        return Moves(len(pks) if tell else found[0][0], [Move(pk, source, to.name) for pk in pks])
+            return super()._move(rows, source, to, limit, reason, changes)
+        tell = signals.transitioned.has_listeners(operations.model) or to in operations.awaited
+        # No field of the model has these names.
+        also: dict[str, F | RawSQL] = {"stator_entered": F("state_changed"), "stator_place": compiler.place}
+        statement = written(
+            MOVE, pick=self._pick(rows, limit, **also), table=compiler.table, pk=compiler.pk,
+            key=compiler.quote("pk"), set=compiler.assigned(changes),
+            further=written(f"{COUNTED},{HISTORY}" if history else COUNTED), result="pk" if tell else "count(*)",
+        )  # fmt: skip
+        values = {
+            "label": operations.label, "source": source, "to": to, "shard": self.shard(), "reason": reason,
+            "worker": operations.worker_id,
+        }  # fmt: skip
+        found = operations.fetch(statement.text, statement.bind(operations.connection, values), sql.BY_KEY)
+        pks = compiler.keys_of(found) if tell else []
+        return len(pks) if tell else found[0][0], pks
 
 
 class _Shape(NamedTuple):
@@ -439,14 +418,6 @@ def _after(compiler: Compiler, attempts: AttemptRecords | None) -> list[str]:
     table, after = compiler.table, attempts.after.values()
     now = [f"{table}.{compiler.column_of(compiler.field(name))} AS after{n}" for n, name in enumerate(after)]
     return [f"v.before{n}" for n in range(len(attempts.before))] + now
-
-
-def _of_program(statement: Statement) -> Statement:
-    """Return a statement of the program, whose values have other names than ours."""
-    params = (
-        replace(each, name=PROGRAM + each.name) if isinstance(each, Placeholder) else each for each in statement.params
-    )
-    return Statement(statement.text, tuple(params))
 
 
 def _reported(batch: Batch) -> dict[str, object]:

@@ -39,7 +39,17 @@ from stator.db.values import Instance, Params, Pk, Row
 from stator.rows import columns
 from stator.rows.clock import Now
 from stator.rows.pauses import Pause
-from stator.statements import Parameter, Statement, StatementCache, existing, joined, selecting, updating, written
+from stator.statements import (
+    PROGRAM,
+    Parameter,
+    Statement,
+    StatementCache,
+    existing,
+    joined,
+    selecting,
+    updating,
+    written,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +83,9 @@ class ProgramRecords:
 
     @property
     def values(self) -> dict[str, object]:
-        """The given values, without expressions."""
-        return {name: value for name, value in self.given.items() if not hasattr(value, "resolve_expression")}
+        """The given values, without expressions, by the names that they have in a statement."""
+        given = self.given.items()
+        return {PROGRAM + name: value for name, value in given if not hasattr(value, "resolve_expression")}
 
 
 class Only(NamedTuple):
@@ -267,10 +278,10 @@ def _noting(
     mine = _of_done(compiler, records, token)
     if records.forget:
         return Statement.of(f"DELETE FROM {table} USING done WHERE ", mine)  # noqa: S608 - names
-    assigned = dict(copied)
+    assigned, own = dict(copied), records.values
     for name, value in records.given.items():
         field = meta.get_field(name)
-        assigned[name] = compiler.value(field, Parameter(name, field) if name in records.values else value)
+        assigned[name] = compiler.value(field, Parameter(PROGRAM + name, field) if PROGRAM + name in own else value)
     parts = [Statement.of(f"{column_of(meta.get_field(name))} = ", value) for name, value in assigned.items()]
     return Statement.of(f"UPDATE {table} SET ", joined(parts, ", "), " FROM done WHERE ", mine)  # noqa: S608 - names
 

@@ -53,19 +53,15 @@ class Transactions:
     def hurry(self) -> None:
         """Limit how long the rest of a handler's transaction waits for locks."""
 
-    def lock(
-        self,
-        rows: QuerySet[Model],
-        limit: int,
-        *,
-        in_order: bool = False,
-        among: QuerySet[Model] | None = None,
-    ) -> list[Pk]:
+    def lock(self, rows: QuerySet[Model], limit: int, *, in_order: bool = False) -> list[Pk]:
         """Lock up to ``limit`` rows, skipping rows locked by other transactions; return their primary keys.
 
-        ``in_order``: the rows are many, and an index has them in the wanted order. ``among``: rows that an index has in
-        that order; ``sought`` filters them, and may match few or many.
+        ``in_order``: the rows are many, and an index has them in the wanted order.
         """
+        return self._locked(rows, limit)
+
+    def lock_among(self, among: QuerySet[Model], rows: QuerySet[Model], limit: int) -> list[Pk]:
+        """Lock like :meth:`lock`; ``among``: rows in the order of an index, which ``sought`` filters to ``rows``."""
         return self._locked(rows, limit)
 
     def _locked(self, rows: QuerySet[Any], limit: int) -> list[Pk]:

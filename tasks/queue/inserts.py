@@ -97,21 +97,13 @@ def insert(
 ) -> list[Any]:
     """Insert tasks with one statement and return them, or their columns, in order; nothing if nothing was done.
 
-    The parameters are those of :func:`stator.claims.insert_at_once`.
+    The options are those of :class:`stator.claims.Insertion`.
     """
-    return claims.insert_at_once(
-        template.tasks,
-        template.key,
-        lambda: template.same,
-        template.values,
-        {**shared, "queue_id": template.values["queue_pk"]},
-        rows,
-        using=template.using,
-        fixed=FIXED,
-        later=later,
-        returning=returning,
-        unique=unique,
-    )
+    new = claims.Insertion(
+        template.key, lambda: template.same, template.values, {**shared, "queue_id": template.values["queue_pk"]}, rows,
+        fixed=FIXED, later=later, returning=returning, unique=unique,
+    )  # fmt: skip
+    return claims.insert_at_once(template.tasks, new, using=template.using)
 
 
 def insert_by_rows(tasks: Sequence[Model], using: str) -> None:
