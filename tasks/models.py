@@ -15,8 +15,8 @@ from tasks.graph import TaskGraph
 from tasks.querysets import TaskQuerySet
 from tasks.queue import explaining, held_claims, operator_actions, publishing, runs
 from tasks.queue.attempt_counts import attempts_of
-from tasks.queue.claiming import TaskClaim
 from tasks.queue.consumers import Consumer
+from tasks.queue.held_claims import TaskClaim
 from tasks.queue.queues import Queue
 from tasks.rows.claimants import Claimant
 from tasks.rows.runs import Run

@@ -11,7 +11,7 @@ from ninja.responses import NinjaJSONEncoder
 
 from tasks.api.schemas import TaskOut
 from tasks.models import Task
-from tasks.queue.claiming import TaskClaim
+from tasks.queue.held_claims import TaskClaim
 from tasks.queue.publishing import Published
 
 _SHOWN: dict[str, Callable[[Task], object]] = {

@@ -39,8 +39,7 @@ from tasks.conf import load_settings
 from tasks.exceptions import LeaseLost
 from tasks.messages import is_same_json
 from tasks.models import Queue, Task
-from tasks.queue.claiming import TaskClaim
-from tasks.queue.held_claims import find_many, of_row, was_ended, were_failed, were_resolved
+from tasks.queue.held_claims import TaskClaim, find_many, of_row, was_ended, were_failed, were_resolved
 
 router = Router(tags=["claims"])
 

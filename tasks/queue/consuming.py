@@ -17,15 +17,12 @@ from tasks.client.consuming import LEFT, MAX_PAUSE, MIN_PAUSE, ConsumerLoop, Loo
 from tasks.exceptions import ShardUnavailable, TaskError
 from tasks.messages import Json
 from tasks.queue import claiming
+from tasks.queue.held_claims import TaskClaim
 from tasks.queue.waiting import AsyncWake, auntil_some, until_some
 from tasks.rows.queues import QueueRow
 
 # Seconds after which a waiting loop asks for tasks again, so that its worker counts as live.
 MAX_WAIT = 20.0
-
-LOST = (LeaseLost,)
-PASSING = (OperationalError, InterfaceError, ShardUnavailable)
-FINAL = (Fail,)
 
 
 def claim(
@@ -37,65 +34,26 @@ def claim(
     lease: float | None = None,
     metadata: dict[str, Any] | None = None,
     stopped: Callable[[], bool] = lambda: False,
-) -> list[claiming.TaskClaim]:
+) -> list[TaskClaim]:
     """Claim tasks; if there are none, wait up to ``wait`` seconds for some, or until ``stopped`` returns True."""
     _check_wait(queue, wait)
     take = partial(claiming.claim, queue, worker, limit, lease, metadata)
     return take() or (until_some(take, queue, wait, stopped=stopped)[0] if wait else [])
 
 
-async def aclaim(queue: QueueRow, *, wait: float = 0.0, **options: Any) -> list[claiming.TaskClaim]:
+async def aclaim(queue: QueueRow, *, wait: float = 0.0, **options: Any) -> list[TaskClaim]:
     """Claim like :func:`claim`, without blocking a thread while it waits."""
     await sync_to_async(_check_wait)(queue, wait)
     take = partial(sync_to_async(claim), queue, 0.0, **options)
     return await take() or ((await auntil_some(take, queue, wait))[0] if wait else [])
 
 
-class QueueLoop(ConsumerLoop):
-    """The loop of a named worker on one queue.
+class LoopOfQueue(Loop):
+    """The common part of the loops on one queue."""
 
-    Errors of the database do not end it: they are logged, and the statement is repeated.
-
-    ``limit``: how many tasks it claims at once; it renews the leases of all of them while it works on one after the
-    other.
-    ``local_retries``: how many times ``run`` calls its function again after an error other than ``Fail``, unless the
-    task sets this itself.
-    ``local_delay``: the seconds before each of these calls.
-    """
-
-    lost_errors, passing_errors, final_errors = LOST, PASSING, FINAL
-
-    def __init__(
-        self,
-        queue: QueueRow,
-        *,
-        worker: str,
-        limit: int = 1,
-        lease: float | None = None,
-        metadata: dict[str, Any] | None = None,
-        **options: Any,
-    ) -> None:
-        super().__init__(**options)
-        wanted: dict[str, Any] = {"worker": worker, "limit": limit, "lease": lease, "metadata": metadata}
-        self.take = partial(claim, queue, MAX_WAIT, **wanted, stopped=lambda: self.stopped)
-
-    def recover(self) -> None:
-        """Close the broken connections of this thread."""
-        _close_unusable()
-
-    def leave_thread(self) -> None:
-        """Close the connections of the thread that sent heartbeats."""
-        connections.close_all()
-
-
-class AsyncQueueLoop(Loop):
-    """The loop of a named worker for ``async for`` and ``await run``; a thread of its own sends the heartbeats.
-
-    If you leave the body of an ``async for`` by an error or by ``break``, Python closes the loop only some time later.
-    To release the claim at once, use ``run``, or iterate over ``contextlib.aclosing(loop.claims())``.
-    """
-
-    lost_errors, passing_errors, final_errors = LOST, PASSING, FINAL
+    lost_errors = (LeaseLost,)
+    passing_errors = (OperationalError, InterfaceError, ShardUnavailable)
+    final_errors = (Fail,)
 
     def __init__(
         self,
@@ -109,8 +67,44 @@ class AsyncQueueLoop(Loop):
     ) -> None:
         super().__init__(**options)
         self._queue = queue
-        wanted: dict[str, Any] = {"worker": worker, "limit": limit, "lease": lease, "metadata": metadata}
-        self._take = partial(sync_to_async(claim), queue, 0.0, **wanted)
+        self._wanted: dict[str, Any] = {"worker": worker, "limit": limit, "lease": lease, "metadata": metadata}
+
+
+class QueueLoop(LoopOfQueue, ConsumerLoop):
+    """The loop of a named worker on one queue.
+
+    Errors of the database do not end it: they are logged, and the statement is repeated.
+
+    ``limit``: how many tasks it claims at once; it renews the leases of all of them while it works on one after the
+    other.
+    ``local_retries``: how many times ``run`` calls its function again after an error other than ``Fail``, unless the
+    task sets this itself.
+    ``local_delay``: the seconds before each of these calls.
+    """
+
+    def __init__(self, queue: QueueRow, **options: Any) -> None:
+        super().__init__(queue, **options)
+        self.take = partial(claim, queue, MAX_WAIT, **self._wanted, stopped=lambda: self.stopped)
+
+    def recover(self) -> None:
+        """Close the broken connections of this thread."""
+        _close_unusable()
+
+    def leave_thread(self) -> None:
+        """Close the connections of the thread that sent heartbeats."""
+        connections.close_all()
+
+
+class AsyncQueueLoop(LoopOfQueue):
+    """The loop of a named worker for ``async for`` and ``await run``; a thread of its own sends the heartbeats.
+
+    If you leave the body of an ``async for`` by an error or by ``break``, Python closes the loop only some time later.
+    To release the claim at once, use ``run``, or iterate over ``contextlib.aclosing(loop.claims())``.
+    """
+
+    def __init__(self, queue: QueueRow, **options: Any) -> None:
+        super().__init__(queue, **options)
+        self._take = partial(sync_to_async(claim), queue, 0.0, **self._wanted)
         self._woken: AsyncWake | None = None
         self._changed = asyncio.Event()
         self._work: asyncio.Future[Any] | None = None
@@ -194,7 +188,7 @@ class AsyncQueueLoop(Loop):
         while self._woken and not self.stopped and (left := end - time.monotonic()) > 0:
             await self._woken.wait(left)
 
-    async def _attempt(self, held: claiming.TaskClaim, handle: Callable[[Any], Awaitable[Any]]) -> None:
+    async def _attempt(self, held: TaskClaim, handle: Callable[[Any], Awaitable[Any]]) -> None:
         while True:
             try:
                 result = await self._called(held, handle)
@@ -205,12 +199,12 @@ class AsyncQueueLoop(Loop):
             else:
                 return await self._resolve(held, result)
 
-    async def _counted(self, held: claiming.TaskClaim) -> bool:
+    async def _counted(self, held: TaskClaim) -> bool:
         """Count an error with the task; return whether this worker tries again."""
         await self._call(held, "note_error")
         return self._may_retry(held)
 
-    async def _called(self, held: claiming.TaskClaim, handle: Callable[[Any], Awaitable[Any]]) -> Any:
+    async def _called(self, held: TaskClaim, handle: Callable[[Any], Awaitable[Any]]) -> Any:
         self._work = asyncio.ensure_future(handle(held))
         try:
             return await self._work
@@ -225,13 +219,13 @@ class AsyncQueueLoop(Loop):
         finally:
             self._work = None
 
-    async def _resolve(self, held: claiming.TaskClaim, result: Json) -> None:
+    async def _resolve(self, held: TaskClaim, result: Json) -> None:
         try:
             await self._call(held, "resolve", result)
         except TaskError as error:
             await self._call(held, "fail", error)
 
-    async def _call(self, held: claiming.TaskClaim, verb: str, *arguments: Any) -> None:
+    async def _call(self, held: TaskClaim, verb: str, *arguments: Any) -> None:
         """Call a method of the claim unless it has ended; repeat the call while the lease lasts."""
         while not held.ended and not held.lost:
             try:
@@ -260,7 +254,7 @@ class AsyncQueueLoop(Loop):
                 self._work.cancel()
             pause = self._until_heartbeat(failed=bool(failed))
 
-    def _sent_heartbeat(self, held: claiming.TaskClaim) -> bool:
+    def _sent_heartbeat(self, held: TaskClaim) -> bool:
         try:
             held.heartbeat()
         except Exception as error:  # noqa: BLE001 - if no later heartbeat succeeds, the claim is lost by its own clock

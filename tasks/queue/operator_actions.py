@@ -1,4 +1,4 @@
-"""Moves of tasks by operators and publishers: cancel and requeue. Moves by a claim's holder are in ``claiming``."""
+"""Moves of tasks by operators and publishers: cancel and requeue. Moves by a claim's holder are in ``held_claims``."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

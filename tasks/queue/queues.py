@@ -16,7 +16,7 @@ from tasks.datetimes import moment_problem, stored
 from tasks.exceptions import TaskError
 from tasks.messages import Json
 from tasks.queue import consuming, held_claims, publishing, rules
-from tasks.queue.claiming import TaskClaim
+from tasks.queue.held_claims import TaskClaim
 from tasks.queue.publishing import OnExistingKey, Published
 from tasks.rows.clock import Later
 from tasks.rows.queues import QueueRow, home

@@ -45,9 +45,9 @@ MUTANTS = [
     ),
     Mutant(
         "a worker that was left out goes on",
-        CLAIMING,
-        "claims.hold(self._claim, until, where=allowed(self.worker))",
-        "claims.hold(self._claim, until)",
+        HELD_CLAIMS,
+        "claims.Renewal(until, allowed(worker), records, FOLLOWED)",
+        "claims.Renewal(until, allowed(worker) | ~allowed(worker), records, FOLLOWED)",
         in_holding("worker_that_is_no_longer_allowed_loses_its_task_at_the_next_heartbeat"),
     ),
     Mutant(
@@ -59,7 +59,7 @@ MUTANTS = [
     ),
     Mutant(
         "a task is attempted for ever",
-        CLAIMING,
+        HELD_CLAIMS,
         "self._end(claims.Waiting(0.0, failure, reason[:500]), records, left)",
         "self._end(claims.Waiting(0.0, failure, reason[:500]), records)",
         OFTEN,

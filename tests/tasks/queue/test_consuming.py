@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 from stator.exceptions import Fail, LeaseLost
 from tasks.exceptions import TaskError
 from tasks.models import Queue, Run, Task
-from tasks.queue import claiming
+from tasks.queue import claiming, held_claims
 from tasks.queue.waiting import waiters
 from tests.processes import wait_until
 from tests.stator.making import expire
@@ -206,7 +206,7 @@ def test_claim_is_lost_by_the_own_clock_while_the_database_is_away(monkeypatch):
 
     loop = queue.consume(worker="bot-1")
     for claim in loop:
-        monkeypatch.setattr(claiming.claims, "hold", away)
+        monkeypatch.setattr(held_claims.claims, "hold", away)
         wait_until(lambda claim=claim: claim.lost)
         loop.stop()
 
