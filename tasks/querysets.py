@@ -11,7 +11,7 @@ from django.db.models import Exists, Model, OuterRef, Q, QuerySet
 from stator.models import Now, ids_of, move_rows, tokens_of, written_to
 from tasks.conf import load_settings
 from tasks.exceptions import TaskError
-from tasks.queue.eligibility import attempts_left, with_metadata
+from tasks.queue.eligibility import attempts_left, of_known, of_own_queue, with_metadata
 from tasks.queue.operator_actions import Requeued, cancel_many, requeue_many
 from tasks.rows.clock import Later
 from tasks.rows.tables import run_rows
@@ -102,7 +102,7 @@ class TaskQuerySet(QuerySet[Any]):
         """
         tried = self.filter(state="pending", state_claim=None, state_attempts__gt=0)
         tried = tried if queue is None else tried.filter(queue=queue)
-        used_up = tried.exclude(attempts_left(load_settings(), queue))
+        used_up = tried.exclude(attempts_left(load_settings(), of_known(queue) if queue else of_own_queue))
         return move_rows(used_up, "errored", reason="no attempts left")
 
     def parts_with_status(self, status: str) -> Iterator["TaskQuerySet"]:

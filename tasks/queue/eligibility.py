@@ -1,12 +1,13 @@
-"""The conditions under which a named worker may claim a task, and the conditions for all workers.
+"""The rules on which tasks a worker may claim: the list :data:`RULES`, for named workers and worker processes.
 
-Named workers, worker processes and :func:`tasks.queue.explaining.explain` share the list :data:`RULES`.
+Claims of both kinds of workers are made from it, and so are the reasons of :mod:`tasks.queue.explaining` and
+:mod:`tasks.queue.unserved`. The limits of leases and attempts are here too.
 """
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import reduce
+from dataclasses import dataclass, field, replace
+from functools import partial, reduce
 from operator import and_
 from typing import Any
 
@@ -14,6 +15,7 @@ from django.db import connections
 from django.db.models import (
     BooleanField,
     Case,
+    Count,
     ExpressionWrapper,
     F,
     Func,
@@ -27,71 +29,116 @@ from django.db.models import (
 )
 from django.db.models.expressions import Combinable, Expression
 from django.db.models.fields.json import KeyTransform
-from django.db.models.functions import Coalesce, Least
-from django.db.models.lookups import Exact
+from django.db.models.functions import Coalesce, Least, StrIndex
+from django.db.models.lookups import Exact, GreaterThan, GreaterThanOrEqual
 
 from stator.capabilities import capabilities_of
 from stator.graph.backoff import MAX_SECONDS
+from stator.models import Worker, tokens_of
 from stator.statements import Parameter
-from tasks.actions.registry import longest_timeouts
+from tasks.actions.registry import declared, longest_timeouts
 from tasks.conf import TaskSettings, lease_of_process, load_settings
-from tasks.queue.expressions import Names, is_any
+from tasks.queue.expressions import ExactText, Names, is_any
 from tasks.rows.clock import Later
-from tasks.rows.tables import queue_rows, run_rows
+from tasks.rows.queues import claims_are_paused
+from tasks.rows.tables import queue_rows, run_rows, task_rows
 from tasks.rows.tasks import TaskRow, names_nobody
 
 # Seconds after a task's timeout at which a worker process loses it, if it has not recorded the timeout by then.
 TO_RECORD = 5.0
 
+# Seconds for which a worker process that has had a due task leaves it to processes that have not had it.
+HANDED_ON = 5.0
+
+# What a rule is about.
+TASK, PROCESS, VALUE, WORKER, PART = "task", "process", "value", "worker", "part"
+
+# What the claims of worker processes may leave out: a queue limits retries; other processes run.
+LIMITED, OTHERS = "limited", "others"
+
+# The most names that a sentence has.
+MAX_NAMED = 5
+
 # Rows of models that cannot be imported here.
 Rows = QuerySet[Any]
 
-# The name of a named worker; a parameter in cached statements.
-Worker = str | Parameter
+# The name of a worker; a parameter in cached statements.
+WorkerName = str | Parameter
 Lease = float | Parameter | None
 Metadata = dict[str, object] | Parameter
 
+# A function that returns a column of the task's queue: an expression, or the value if the queue is known.
+OfQueue = Callable[[str], Any]
 
-# A function that returns a field of the queue, from the row itself or from the outer query's row.
-OfQueue = Callable[[str], F | OuterRef]
+# The sentence, the numbers and the remedy of a reason.
+Told = tuple[str, dict[str, Any], str]
+
+
+def of_own_queue(name: str) -> F:
+    """Return a column of the task's queue, by a join."""
+    return F(f"queue__{name}")
+
+
+def of_known(queue: Any) -> OfQueue:
+    """Return a function that returns a queue's columns as values, so that no join is needed."""
+    return lambda name: _given(getattr(queue, name))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asking:
+    """A worker that asks for tasks, and what else the conditions of :data:`RULES` depend on."""
+
+    worker: WorkerName
+    # All tasks of the database.
+    rows: Rows
+    settings: TaskSettings
+    # The queue that a named worker asks; None for a worker process, which asks all queues.
+    queue: Any = None
+    of_queue: OfQueue = of_own_queue
+    # The tasks that hold up later ones with the same exclusive value.
+    before: Rows = field(default_factory=task_rows)
+    # The id of a worker process that claims now; empty if only its earlier attempts matter.
+    process: str = ""
+    # ``LIMITED`` and ``OTHERS``, as far as the claims of a worker process depend on them.
+    in_force: frozenset[str] = frozenset({LIMITED})
+
+    @property
+    def runs(self) -> QuerySet[Any]:
+        """The worker's runs of the outer query's task."""
+        return run_rows(self.rows.db).filter(worker=self.worker, task=OuterRef("pk"))
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule on tasks that all workers obey; ``explain`` gives its reason for a task that does not meet it.
+    """A condition that a task meets if a worker may claim it, and the reason of ``explain`` if it does not meet it.
 
-    ``condition`` builds the rule's condition from the settings, and from the queue if it is known, else from a function
-    for the queue's fields. ``sentence`` and ``numbers`` return the reason's parts for a task.
+    ``about``: ``TASK``; ``PROCESS`` if only worker processes obey the rule; ``VALUE`` for other tasks with the same
+    exclusive value; ``WORKER``; ``PART`` for the worker and the other parts of a shared task. ``told`` returns the
+    parts of the reason, given the task and all tasks; without it, :mod:`tasks.queue.unserved` gives the reason.
     """
 
     code: str
-    condition: Callable[[TaskSettings, Any, OfQueue], Q]
-    sentence: Callable[[TaskRow], str]
-    numbers: Callable[[TaskRow], dict[str, object]]
-    remedy: str
+    about: str
+    condition: Callable[[Asking], Q]
+    told: Callable[[TaskRow, Rows], Told | None] | None = None
 
 
-def open_to_all(settings: TaskSettings, queue: Any, of_queue: OfQueue) -> Q:
-    """Return the condition that a task meets all :data:`RULES`."""
-    return reduce(and_, (rule.condition(settings, queue, of_queue) for rule in RULES))
+def may_claim(asking: Asking, *about: str) -> Q:
+    """Return the condition that a worker may claim a task by the rules about these things."""
+    return reduce(and_, (rule.condition(asking) for rule in RULES if rule.about in about))
 
 
-def of_own_queue(name: str) -> F:
-    """Return the field of the task's queue."""
-    return F(f"queue__{name}")
-
-
-def picker(queue: Any, worker: Worker, metadata: Metadata | None, settings: TaskSettings) -> Callable[[Any], Any]:
+def picker(queue: Any, worker: WorkerName, metadata: Metadata | None, settings: TaskSettings) -> Callable[[Any], Any]:
     """Return a function that filters claimable rows to the ones this worker may claim now, in the order of claims."""
 
     def pick(rows: Rows) -> Rows:
-        eligible = rows.filter(open_to_all(settings, queue, of_own_queue), allowed(worker), queue=queue.pk)
-        for had in had_by(worker, rows, queue):
-            eligible = eligible.filter(~had)
+        every: Rows = QuerySet(rows.model, using=rows.db)
+        asking = Asking(worker=worker, rows=every, settings=settings, queue=queue, of_queue=of_known(queue))
+        eligible = rows.filter(may_claim(asking, TASK, WORKER, PART), queue=queue.pk)
         if metadata:
             eligible = with_metadata(eligible, metadata)
         if queue.exclusive:
-            eligible = eligible.filter(~value_is_held(rows), ~is_any(_before(eligible)))
+            eligible = eligible.filter(may_claim(replace(asking, before=eligible), VALUE))
         return _in_line(eligible)
 
     return pick
@@ -107,56 +154,19 @@ def _in_line(rows: Rows) -> Rows:
     return rows.order_by("priority", names_nobody(), "pk")
 
 
-def effective(name: str, setting: Any, queue: Any = None, of_queue: OfQueue = of_own_queue) -> Any:
-    """Return a task's limit: its own, else its queue's, else the setting. With ``queue``, no join is needed."""
-    if queue is not None:
-        own = getattr(queue, name)
-        return Coalesce(F(name), _given(setting if own is None else own))
+def effective(name: str, setting: float | None, of_queue: OfQueue) -> Coalesce:
+    """Return a task's limit: its own, else its queue's, else the setting."""
     return Coalesce(F(name), of_queue(name), Value(setting))
 
 
-def attempts_left(settings: TaskSettings, queue: Any = None, of_queue: OfQueue = of_own_queue) -> Q:
+def attempts_left(settings: TaskSettings, of_queue: OfQueue = of_own_queue) -> Q:
     """Return the condition that a task has attempts left."""
-    return Q(state_attempts__lt=effective("max_attempts", settings.MAX_ATTEMPTS, queue, of_queue))
+    return Q(state_attempts__lt=effective("max_attempts", settings.MAX_ATTEMPTS, of_queue))
 
 
-RULES = (
-    Rule(
-        "attempts_used_up",
-        attempts_left,
-        lambda task: (
-            f"It has had all of its {task.state_attempts} attempts; workers move it to errored at their next pass."
-        ),
-        lambda task: {"attempts": task.state_attempts},
-        "Wait for that pass; then requeue the task.",
-    ),
-)
-
-
-def comes_before(priority: object, pk: object) -> Q:
-    """Return the condition that a task comes before the one with this priority and key."""
-    return Q(priority__lt=priority) | Q(priority=priority, pk__lt=pk)
-
-
-def allowed(worker: Worker) -> Q:
+def allowed(worker: WorkerName) -> Q:
     """Return the condition that a task is for anyone, or names this worker."""
     return Q(worker_ids=[]) | Q(Names(worker))
-
-
-def had_by(worker: Worker, rows: Rows, queue: Any, *, is_process: bool = False) -> list[Q]:
-    """Return the conditions that exclude a worker from a task: its earlier claims of the task or of its other parts.
-
-    A worker that completed one part of a shared task, or runs one, gets no other part, even with
-    ``same_worker_again``. A worker process may have a task again if the queue has no ``worker_retries``.
-    """
-    runs = run_rows(rows.db).filter(worker=worker)
-    of_parts = runs.filter(task__whole=OuterRef("whole"))
-    again = queue.worker_retries
-    if queue.same_worker_again or (is_process and again is None):
-        return [_of_shared(of_parts.filter(HAS_PART))]
-    again = again or 0
-    of_task = runs.filter(IS_REJECTION, task=OuterRef("pk"), version=OuterRef("state_version"))
-    return [Q(is_any(of_task[again : again + 1])), _of_shared(of_parts.filter(HAS_PART | (HAD_PART & IS_REJECTION)))]
 
 
 # Conditions of runs. An attempt that ended with TryAgainLater is no rejection.
@@ -165,8 +175,145 @@ HAS_PART = Q(outcome="succeeded", task__state="completed") | Q(task__state_claim
 HAD_PART = Q(version=F("task__state_version"))
 
 
-def _of_shared(runs: Rows) -> Q:
-    return ~Q(whole=None) & Q(is_any(runs))
+def _may_again(asking: Asking) -> Q:
+    """Return the condition that a worker has not released or failed a task, or may have it again.
+
+    A queue's ``worker_retries`` limit how many times; without them a named worker never may. A process first leaves the
+    task for some seconds to live processes that have not had it.
+    """
+    had = asking.runs.filter(version=OuterRef("state_version")).order_by()
+    rejections, first_attempt = had.filter(IS_REJECTION), Q(state_attempts=0)
+    if asking.queue is not None:
+        again = asking.queue.worker_retries or 0
+        may = first_attempt | ~Q(is_any(rejections[again : again + 1]))
+        return Q() if asking.queue.same_worker_again else may
+    if not asking.in_force:
+        return Q()
+    # Most tasks are at their first attempt; then the database evaluates nothing else.
+    may = first_attempt | Q(Exact(asking.of_queue("same_worker_again"), Value(True)))
+    unlimited = Q(Exact(Coalesce(asking.of_queue("worker_retries"), Value(-1)), Value(-1)))
+    if LIMITED in asking.in_force:
+        count = rejections.values("worker").annotate(count=Count("pk")).values("count")[:1]
+        may |= ~unlimited & Q(
+            GreaterThanOrEqual(asking.of_queue("worker_retries"), Coalesce(Subquery(count), Value(0)))
+        )
+    return may | (unlimited & ~_is_for_others(asking, had) if OTHERS in asking.in_force else unlimited)
+
+
+def _is_for_others(asking: Asking, had: Rows) -> Q:
+    lately = GreaterThan(Coalesce(F("state_next_attempt"), F("state_changed")), Later(-HANDED_ON))
+    had_too = run_rows().filter(task=OuterRef(OuterRef("pk")), version=OuterRef(OuterRef("state_version")))
+    others = other_processes(asking.process).filter(~Q(is_any(had_too.filter(worker=OuterRef("name")).order_by())))
+    return Q(lately) & Q(is_any(had)) & Q(is_any(others))
+
+
+def other_processes(worker_id: str) -> QuerySet[Worker]:
+    """Return the other live worker processes that run tasks."""
+    served = StrIndex(ExactText("models"), Value('"tasks.task"'))
+    return Worker.objects.live().exclude(pk=worker_id).filter(GreaterThan(served, 0))
+
+
+def _has_no_part(asking: Asking) -> Q:
+    """Return the condition that a worker had and holds no other part of a shared task, even if it may have tasks again.
+
+    A process gets only the first part that waits, so that one claim does not take two.
+    """
+    if asking.queue is not None:
+        had = HAS_PART if asking.queue.same_worker_again else HAS_PART | (HAD_PART & IS_REJECTION)
+        of_parts = run_rows(asking.rows.db).filter(had, worker=asking.worker, task__whole=OuterRef("whole"))
+        return Q(whole=None) | ~Q(is_any(of_parts))
+    in_the_way = Q(is_any(asking.runs.filter(HAS_PART)))
+    if LIMITED in asking.in_force:
+        limited = Q(queue__worker_retries__isnull=False, queue__same_worker_again=False)
+        in_the_way |= limited & Q(is_any(asking.runs.filter(HAD_PART, IS_REJECTION)))
+    if asking.process:
+        in_the_way |= Q(pk__lt=OuterRef("pk"), state="pending", state_ready=True) | is_mine(asking.process)
+    return Q(whole=None) | ~Q(is_any(asking.rows.filter(in_the_way, whole=OuterRef("whole"))))
+
+
+def is_mine(worker_id: str) -> Q:
+    """Return the condition that a worker holds a task: it made the token, which begins with its id."""
+    return Q(state_locked_until__isnull=False, state_claim__range=tokens_of(worker_id))
+
+
+def _running(rows: Rows) -> Rows:
+    """Return the running tasks with the value of the outer query's task; the constraint's unique index is used."""
+    return rows.filter(_same_value(), state_claim__isnull=False)
+
+
+def _earlier(rows: Rows) -> Rows:
+    """Return the tasks among ``rows`` with the value of the outer query's task that come first."""
+    priority, pk = OuterRef("priority"), OuterRef("pk")
+    return rows.filter(_same_value(), Q(priority__lt=priority) | Q(priority=priority, pk__lt=pk))
+
+
+def _same_value() -> Q:
+    return Q(queue=OuterRef("queue"), exclusive_value=OuterRef("exclusive_value"))
+
+
+def _paused(task: TaskRow, rows: Rows) -> Told:
+    queue = task.queue
+    numbers = {"author": queue.pause_author, "reason": queue.pause_reason, "until": queue.pause_until}
+    sentence = f"Nothing of queue {queue.name} is claimed: {queue.pause_description}."
+    return sentence, numbers, "Ask the person who paused the queue, then resume the queue."
+
+
+def _used_up(task: TaskRow, rows: Rows) -> Told:
+    count = task.state_attempts
+    sentence = f"It has had all of its {count} attempts; workers move it to errored at their next pass."
+    return sentence, {"attempts": count}, "Wait for that pass; then requeue the task."
+
+
+def _held(task: TaskRow, rows: Rows) -> Told | None:
+    return _same_value_as(task, rows, _running(rows), "runs", "Wait for that task.")
+
+
+def _behind(task: TaskRow, rows: Rows) -> Told | None:
+    return _same_value_as(task, rows, _earlier(waiting(rows)), "comes first", "Wait for that task, or cancel it.")
+
+
+def _same_value_as(task: TaskRow, rows: Rows, others: Rows, does: str, remedy: str) -> Told | None:
+    first = Subquery(others.order_by("priority", "pk").values("pk")[:1])
+    pk = rows.filter(pk=task.pk).values_list(first, flat=True).first()
+    value = f"{task.queue.exclusive_key}={task.exclusive_value}"
+    sentence = f"Task {pk} {does}, and only one task with {value} runs at a time."
+    return (sentence, {"task": pk, "value": task.exclusive_value}, remedy) if pk else None
+
+
+def _of_programs(task: TaskRow, rows: Rows) -> Told | None:
+    queue = task.queue.name
+    sentence = f"Only external programs run it: queue {queue} did not list {task.action!r} in http_actions."
+    remedy = "Claim it from an external program; or add the action to http_actions and publish it again."
+    return (sentence, {"action": task.action}, remedy) if declared(task.action, queue) else None
+
+
+def _of_others(task: TaskRow, rows: Rows) -> Told:
+    names = task.worker_ids
+    sentence = f"Only these workers may claim it: {some(names)}."
+    return sentence, {"workers": names}, "Check whether those workers are running."
+
+
+def some(names: list[str], count: int | None = None) -> str:
+    """Return the first five names for a sentence. ``count``: how many there are, if ``names`` are not all."""
+    return ", ".join(names[:MAX_NAMED]) + (", ..." if (count or len(names)) > MAX_NAMED else "")
+
+
+def waiting(rows: Rows) -> Rows:
+    """Return the ready tasks among ``rows``."""
+    return rows.filter(state="pending", state_ready=True)
+
+
+# In the order of the reasons, the most decisive first. Named workers ask no queue whose claims are paused.
+RULES = (
+    Rule("claim_paused", PROCESS, lambda asking: ~claims_are_paused(asking.of_queue), _paused),
+    Rule("attempts_used_up", TASK, lambda asking: attempts_left(asking.settings, asking.of_queue), _used_up),
+    Rule("exclusive_held", VALUE, lambda asking: ~Q(is_any(_running(asking.rows))), _held),
+    Rule("exclusive_behind", VALUE, lambda asking: ~Q(is_any(_earlier(asking.before))), _behind),
+    Rule("elsewhere_only", PROCESS, lambda asking: Q(elsewhere_only=False), _of_programs),
+    Rule("only_workers", WORKER, lambda asking: allowed(asking.worker), _of_others),
+    Rule("no_eligible_worker", WORKER, _may_again),
+    Rule("no_eligible_worker", PART, _has_no_part),
+)
 
 
 def with_metadata(rows: Rows, metadata: Metadata) -> Any:
@@ -195,23 +342,16 @@ def has_metadata(rows: Rows, metadata: dict[str, object]) -> Q:
     return Q(is_any(with_metadata(rows.filter(pk=OuterRef("pk")), metadata)))
 
 
-def value_is_held(rows: Rows) -> Any:
-    """Return whether a task with the same exclusive value runs; the unique index of the constraint is used."""
-    every: Rows = QuerySet(rows.model, using=rows.db)
-    return is_any(
-        every.filter(queue=OuterRef("queue"), exclusive_value=OuterRef("exclusive_value"), state_claim__isnull=False)
-    )
-
-
 def lease_end(lease: Lease, longest: float, settings: TaskSettings, queue: Any) -> Any:
     """Return the end of a claim that is made now: after its lease, but not after the task's timeout."""
-    wanted = effective("lease", settings.LEASE, queue) if lease is None else _given(lease)
-    timeout = effective("timeout", MAX_SECONDS if settings.TIMEOUT is None else settings.TIMEOUT, queue)
+    own = of_known(queue)
+    wanted = effective("lease", settings.LEASE, own) if lease is None else _given(lease)
+    timeout = effective("timeout", _longest(settings), own)
     return Later(Least(wanted, timeout, Value(longest)))
 
 
-def _given(lease: float | Parameter) -> Value:
-    return lease if isinstance(lease, Parameter) else Value(lease)
+def _given(value: object) -> Value:
+    return value if isinstance(value, Parameter) else Value(value)
 
 
 def lease_end_in_process(usual: float, since: Combinable) -> Expression:
@@ -219,13 +359,13 @@ def lease_end_in_process(usual: float, since: Combinable) -> Expression:
 
     ``since``: when the attempt began. The process ends the attempt at the timeout, and needs time to record that.
     """
-    queues = queue_rows()
+    of_queue = partial(_looked_up, queue_rows())
     # An action's timeout precedes its queue's.
-    usually = _of_queue("timeout", MAX_SECONDS if load_settings().TIMEOUT is None else load_settings().TIMEOUT, queues)
+    usually = effective("timeout", _longest(load_settings()), of_queue)
     by_action = [When(action=name, then=Value(most)) for name, most in longest_timeouts().items()]
     timeout = Coalesce(F("timeout"), Case(*by_action, default=usually))
     ends = Later(timeout + Value(TO_RECORD), since=since)
-    return Least(Later(_of_queue("lease", lease_of_process(usual), queues)), ends)
+    return Least(Later(effective("lease", lease_of_process(usual), of_queue)), ends)
 
 
 def renewed_end(lease: Lease, longest: float, settings: TaskSettings, queues: Rows, run: Rows) -> Any:
@@ -233,18 +373,17 @@ def renewed_end(lease: Lease, longest: float, settings: TaskSettings, queues: Ro
 
     ``run``: the run of the claim.
     """
-    usual = _of_queue("lease", settings.LEASE, queues)
+    of_queue = partial(_looked_up, queues)
+    usual = effective("lease", settings.LEASE, of_queue)
     wanted = Coalesce(Subquery(run.values("lease")[:1]), usual) if lease is None else _given(lease)
-    timeout = _of_queue("timeout", MAX_SECONDS if settings.TIMEOUT is None else settings.TIMEOUT, queues)
+    timeout = effective("timeout", _longest(settings), of_queue)
     return Least(Later(Least(wanted, Value(longest))), Later(timeout, since=F("state_attempted")))
 
 
-def _of_queue(name: str, setting: float | None, queues: Rows) -> Any:
-    """Return a task's limit like :func:`effective`, for an UPDATE, which cannot join."""
-    return Coalesce(F(name), Subquery(queues.filter(pk=OuterRef("queue")).values(name)[:1]), Value(setting))
+def _longest(settings: TaskSettings) -> float:
+    return MAX_SECONDS if settings.TIMEOUT is None else settings.TIMEOUT
 
 
-def _before(eligible: Rows) -> Rows:
-    """Return the earlier tasks with the same value that the same worker could claim now."""
-    earlier = comes_before(OuterRef("priority"), OuterRef("pk"))
-    return eligible.filter(earlier, exclusive_value=OuterRef("exclusive_value"))
+def _looked_up(queues: Rows, name: str) -> Subquery:
+    """Return a column of the task's queue for an UPDATE, which cannot join."""
+    return Subquery(queues.filter(pk=OuterRef("queue")).values(name)[:1])

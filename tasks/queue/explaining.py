@@ -5,57 +5,70 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from django.db.models import Q, QuerySet
+from django.db.models import Case, Q, QuerySet, When
 
 from stator.models import Reason, Report
-from tasks.actions.registry import declared, find
+from tasks.actions.registry import find
 from tasks.conf import load_settings
 from tasks.failures import NoHandler, last_line
-from tasks.queue.eligibility import RULES, comes_before, of_own_queue
+from tasks.queue.eligibility import RULES, Asking, waiting
 from tasks.queue.runs import of_task
-from tasks.queue.serving import service_of
-from tasks.queue.unserved import TROUBLE, reason_of, some
+from tasks.queue.serving import Service, service_of
+from tasks.queue.unserved import TROUBLE, reason_of
 from tasks.rows.tasks import TaskRow, names_nobody
 
-# The remedy for each reason. Reasons that are not listed keep the framework's remedy.
-REMEDIES = {
-    "part": "The page of the whole task lists the other parts.",
-    "dead_letter": "Find the cause. After you have fixed it, requeue the task.",
-    "terminal": "",
-    "external": "",
-    "shared": "It ends with its parts; check those.",
-    "held": "Wait. If that worker is gone, its lease expires by itself; unlock to end it now.",
-    "claim_paused": "Ask the person who paused the queue, then resume the queue.",
-    **{rule.code: rule.remedy for rule in RULES},
-    "exclusive_held": "Wait for that task.",
-    "exclusive_behind": "Wait for that task, or cancel it.",
-    "no_handler": "Deploy code that has the action. If external programs run it, set actions_elsewhere on the queue.",
-    "elsewhere_only": "Claim it from an external program; or add the action to http_actions and publish it again.",
-    "only_workers": "Check whether those workers are running.",
-}
+# The most tasks that are counted ahead of one; the framework counts up to the same number.
+MAX_AHEAD = 1000
+
+# The reasons of an object that a worker will claim in its turn; without a worker they do not apply.
+IN_LINE = ("no_worker", "crashed", "at_limit", "in_line", "due")
+
+# The framework's reasons for which a task's own have the remedy.
+TOLD = ("terminal", "external")
 
 
 def explain(task: TaskRow, framework: list[Any]) -> list[Any]:
     """Return all reasons with their remedies, the most decisive first: the queue's, then the framework's."""
+    framework = [replace(reason, remedy="") if reason.code in TOLD else reason for reason in framework]
     rows: QuerySet[Any] = QuerySet(type(task), using=task._state.db)
     row = rows.filter(pk=task.pk).select_related("queue").first()
-    own = [] if row is None else [*_beside(row), *_reasons(row, rows)]
-    if row is not None and row.state == "pending" and row.state_claim is None:
-        framework = _served(row, rows, framework)
+    if row is None:
+        return framework
+    own = list(_of_state(row, rows))
+    if row.state == "pending" and row.state_claim is None:
+        service = service_of(row.queue)
+        by_rules = [*_against_rules(row, rows), *_no_handler(row, service)]
+        own += [reason for reason in by_rules if reason.code != "only_workers"]
+        named = [reason for reason in by_rules if reason.code == "only_workers"]
+        framework = _served(row, rows, [*reason_of(row, service), *named], framework)
     if any(reason.code == "held" for reason in own):
         # The framework knows the holder only by a token.
         framework = [reason for reason in framework if reason.code != "leased"]
-    return [replace(reason, remedy=REMEDIES.get(reason.code, reason.remedy)) for reason in (*own, *framework)]
+    return [*own, *framework]
 
 
-def _beside(row: TaskRow) -> Iterator[Any]:
-    """Yield the reasons that come first: the last error of a dead letter, and the task that a part belongs to."""
+def _of_state(row: TaskRow, rows: QuerySet[Any]) -> Iterator[Any]:
+    """Yield the reasons of a task that does not wait for a claim, and the task that a part belongs to."""
     if row.state == "errored":
         said = last_error(row)
         last = f" The last error: {said}" if said else ""
-        yield Reason("dead_letter", f"It ended without success and needs an operator.{last}")
+        remedy = "Find the cause. After you have fixed it, requeue the task."
+        yield Reason("dead_letter", f"It ended without success and needs an operator.{last}", remedy=remedy)
     if row.whole_id is not None:
-        yield Reason("part", f"It is a part of task {row.whole_id}.", {"whole": row.whole_id})
+        remedy = "The page of the whole task lists the other parts."
+        yield Reason("part", f"It is a part of task {row.whole_id}.", {"whole": row.whole_id}, remedy)
+    if row.state == "shared":
+        counts = Counter(part.status for part in rows.filter(whole=row.pk))
+        told = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
+        sentence = f"It is for {row.worker_count} workers: {told}."
+        yield Reason("shared", sentence, dict(counts), "It ends with its parts; check those.")
+    if row.state == "pending" and row.state_claim and (run := row.runs.filter(token=row.state_claim).first()):
+        yield Reason(
+            "held",
+            f"Worker {run.worker} holds it; this is attempt {row.state_attempts}.",
+            {"worker": run.worker, "attempt": row.state_attempts},
+            "Wait. If that worker is gone, its lease expires by itself; unlock to end it now.",
+        )
 
 
 def last_error(task: TaskRow) -> str:
@@ -68,111 +81,45 @@ def last_error(task: TaskRow) -> str:
     return last_line(f"{report.error}: {report.message}".partition("\n")[0]) if report else ""
 
 
-def _reasons(row: TaskRow, rows: QuerySet[Any]) -> list[Any]:
-    """Return the queue's reasons; none for a task that has ended."""
-    if row.state not in ("pending", "shared"):
-        return []
-    if row.state == "shared":
-        return _shared(row, rows)
-    if row.state_claim is not None:
-        return _held(row)
-    return [reason for say in ORDER if (reason := say(row, rows))]
+def _against_rules(row: TaskRow, rows: QuerySet[Any]) -> Iterator[Any]:
+    """Yield a reason for each rule that the task does not meet, whichever worker asks."""
+    asking = Asking(worker="", rows=rows, settings=load_settings(), before=waiting(rows))
+    broken = [Case(When(rule.condition(asking), then=False), default=True) for rule in RULES]
+    flags = rows.filter(pk=row.pk).values_list(*broken).first() or ()
+    for rule, is_broken in zip(RULES, flags, strict=False):
+        if is_broken and rule.told and (told := rule.told(row, rows)):
+            yield Reason(rule.code, *told)
 
 
-def _shared(row: TaskRow, rows: QuerySet[Any]) -> list[Any]:
-    counts = Counter(part.status for part in rows.filter(whole=row.pk))
-    told = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
-    return [Reason("shared", f"It is for {row.worker_count} workers: {told}.", dict(counts))]
-
-
-def _held(row: TaskRow) -> list[Any]:
-    run = row.runs.filter(token=row.state_claim).first()
-    if run is None:
-        return []
-    numbers = {"worker": run.worker, "attempt": row.state_attempts}
-    return [Reason("held", f"Worker {run.worker} holds it; this is attempt {row.state_attempts}.", numbers)]
-
-
-def _paused(row: TaskRow, rows: QuerySet[Any]) -> Any:
-    queue = row.queue.current()
-    if not queue.claiming_paused:
-        return None
-    numbers = {"author": queue.pause_author, "reason": queue.pause_reason, "until": queue.pause_until}
-    return Reason("claim_paused", f"Nothing of queue {queue.name} is claimed: {queue.pause_description}.", numbers)
-
-
-def _against_rules(row: TaskRow, rows: QuerySet[Any]) -> Any:
-    """Return a reason if the task does not meet one of the rules for all workers."""
-    for rule in RULES:
-        if not rows.filter(rule.condition(load_settings(), None, of_own_queue), pk=row.pk).exists():
-            return Reason(rule.code, rule.sentence(row), rule.numbers(row))
-    return None
-
-
-def _exclusive(row: TaskRow, rows: QuerySet[Any]) -> Any:
-    if row.exclusive_value is None:
-        return None
-    same = rows.filter(queue=row.queue, exclusive_value=row.exclusive_value)
-    value = f"{row.queue.exclusive_key}={row.exclusive_value}"
-    if held := same.filter(state_claim__isnull=False).first():
-        numbers = {"task": held.pk, "value": row.exclusive_value}
-        return Reason("exclusive_held", f"Task {held.pk} runs, and only one task with {value} runs at a time.", numbers)
-    first = (
-        same.filter(comes_before(row.priority, row.pk), state="pending", state_ready=True)
-        .order_by("priority", "pk")
-        .first()
-    )
-    if first is None:
-        return None
-    sentence = f"Task {first.pk} comes first, and only one task with {value} runs at a time."
-    return Reason("exclusive_behind", sentence, {"task": first.pk, "value": row.exclusive_value})
-
-
-def _no_handler(row: TaskRow, rows: QuerySet[Any]) -> Any:
-    if row.queue.actions_elsewhere or service_of(row.queue).taking:
+def _no_handler(row: TaskRow, service: Service) -> Iterator[Any]:
+    if row.queue.actions_elsewhere or service.taking:
         # The workers' actions decide, not this code's: see :mod:`tasks.queue.unserved`.
-        return None
+        return
     try:
         find(row.action, row.queue.name, row.data)
     except NoHandler:
         sentence = f"No handler: this code has no action {row.action!r} for queue {row.queue.name}."
-        return Reason("no_handler", sentence, {"action": row.action})
-    return None
+        remedy = "Deploy code that has the action. If external programs run it, set actions_elsewhere on the queue."
+        yield Reason("no_handler", sentence, {"action": row.action}, remedy)
 
 
-def _elsewhere(row: TaskRow, rows: QuerySet[Any]) -> Any:
-    """Return a reason if the action is here, but the task is for external programs only."""
-    if not row.elsewhere_only or declared(row.action, row.queue.name) is None:
-        return None
-    sentence = f"Only external programs run it: queue {row.queue.name} did not list {row.action!r} in http_actions."
-    return Reason("elsewhere_only", sentence, {"action": row.action})
-
-
-def _named(row: TaskRow) -> Any:
-    if not row.worker_ids:
-        return None
-    sentence = f"Only these workers may claim it: {some(row.worker_ids)}."
-    return Reason("only_workers", sentence, {"workers": row.worker_ids})
-
-
-def _served(row: TaskRow, rows: QuerySet[Any], framework: list[Any]) -> list[Any]:
+def _served(row: TaskRow, rows: QuerySet[Any], own: list[Any], framework: list[Any]) -> list[Any]:
     """Return the framework's reasons, with what is known of the task's workers in place of ``no_worker``."""
-    found = reason_of(row, rows)
     at = next((place for place, reason in enumerate(framework) if reason.code in IN_LINE), len(framework))
     before, after = framework[:at], framework[at:]
-    if found is not None:
-        after = [
-            reason for reason in after if reason.code not in (IN_LINE if found.code in TROUBLE else ("no_worker",))
-        ]
+    found = {reason.code for reason in own} - {"only_workers"}
+    if found:
+        left_out = IN_LINE if found.intersection(TROUBLE) else ("no_worker",)
+        after = [reason for reason in after if reason.code not in left_out]
     after = [_in_line(row, rows, reason) if reason.code == "in_line" else reason for reason in after]
-    return [*before, *filter(None, (found, _named(row))), *after]
+    return [*before, *own, *after]
 
 
 def _in_line(row: TaskRow, rows: QuerySet[Any], reason: Any) -> Any:
     """Return a task's place in the line of its queue, instead of its place among the tasks of all queues."""
     nobody = int(not row.worker_ids)
     same = Q(nobody__lt=nobody) | Q(nobody=nobody, pk__lt=row.pk)
-    line = rows.filter(queue=row.queue_id, state="pending", state_ready=True, state_claim=None)
+    line = waiting(rows).filter(queue=row.queue_id, state_claim=None)
     sooner = line.alias(nobody=names_nobody()).filter(Q(priority__lt=row.priority) | Q(same, priority=row.priority))
     ahead, of = sooner.order_by().values("pk")[: MAX_AHEAD + 1].count(), f"queue {row.queue.name}"
     if ahead > MAX_AHEAD:
@@ -185,12 +132,3 @@ def _in_line(row: TaskRow, rows: QuerySet[Any], reason: Any) -> Any:
     # Named workers claim from one queue; processes take the most urgent task of all queues that they serve.
     more = f", but {others:,} of other queues are more urgent" if others else ""
     return replace(reason, sentence=f"Ready, {told}{more}.", numbers={"ahead": ahead, "others": others})
-
-
-# The most tasks that are counted ahead of one; the framework counts up to the same number.
-MAX_AHEAD = 1000
-
-# The reasons of an object that a worker will claim in its turn; without a worker they do not apply.
-IN_LINE = ("no_worker", "crashed", "at_limit", "in_line", "due")
-
-ORDER = (_paused, _against_rules, _exclusive, _no_handler, _elsewhere)

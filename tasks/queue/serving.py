@@ -3,8 +3,6 @@
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import reduce
-from operator import or_
 from typing import Any
 
 from django.db.models import Q, QuerySet
@@ -17,7 +15,6 @@ from tasks.conf import DJANGO
 from tasks.queue.eligibility import has_metadata
 from tasks.rows.claimants import CLAIMANT_ALIVE, MAX_CLAIMANTS, Claimant
 from tasks.rows.queues import QueueRow
-from tasks.rows.tasks import TaskRow
 
 # The most actions that a process publishes. A process with more publishes none, and counts as having any action.
 MAX_ACTIONS, MAX_CHARACTERS = 500, 20_000
@@ -27,6 +24,9 @@ MAX_PUBLISHED_QUEUES = 100
 MAX_PROCESSES = 1000
 
 LABEL = "tasks.task"
+
+# What a process takes from a queue: the metadata, if that is limited, and the actions; None for any.
+Offer = tuple[tuple[tuple[str, Any], ...], frozenset[str] | None]
 
 
 def connect() -> None:
@@ -92,22 +92,6 @@ class Process:
             return None
         return self.actions.get(queue.name, frozenset()) | self.actions.get("", frozenset())
 
-    def matches(self, task: TaskRow) -> bool:
-        """Return whether a task's metadata has the values that the process is limited to."""
-        own = task.metadata
-        # True equals 1 in Python, but not in JSON.
-        return all(
-            name in own and own[name] == value and isinstance(own[name], bool) == isinstance(value, bool)
-            for name, value in self.metadata.items()
-        )
-
-    def serves(self, task: TaskRow) -> bool:
-        """Return whether it can run a task; every process can run tasks of Django's framework."""
-        if task.elsewhere_only or not self.takes(task.queue) or not self.matches(task):
-            return False
-        names = self.names(task.queue)
-        return names is None or task.action in names or task.action.startswith(DJANGO)
-
 
 @dataclass(frozen=True, slots=True)
 class Service:
@@ -131,16 +115,13 @@ class Service:
         """The processes that claim from the queue, whatever actions they have."""
         return [process for process in self.processes if process.takes(self.queue)]
 
-    def serving(self, task: TaskRow) -> set[str]:
-        """Return the names of the processes that can run a task of the queue."""
-        return {process.name for process in self.processes if process.serves(task)}
-
     @property
-    def offers(self) -> frozenset[tuple[tuple[tuple[str, Any], ...], frozenset[str] | None]]:
-        """What the processes take from the queue: pairs of the metadata, if limited, and the actions; None for any."""
-        return frozenset(
-            (tuple(sorted(process.metadata.items())), process.names(self.queue)) for process in self.taking
-        )
+    def offers(self) -> dict[Offer, list[str]]:
+        """The names of the processes by what they take from the queue."""
+        found: dict[Offer, list[str]] = defaultdict(list)
+        for process in self.taking:
+            found[tuple(sorted(process.metadata.items())), process.names(self.queue)].append(process.name)
+        return found
 
 
 def service_of(queue: QueueRow) -> Service:
@@ -171,13 +152,8 @@ def _asked(rows: QuerySet[Claimant]) -> dict[Any, dict[str, float]]:
     return found
 
 
-def of_processes(service: Service) -> Q | None:
-    """Return the condition that a worker process can run a task of the queue; None if none claims from it."""
-    if not service.taking:
-        return None
-    rows: QuerySet[Any] = QuerySet(service.queue.tasks.model, using=service.queue._state.db)
-    offers = []
-    for metadata, names in service.offers:
-        offer = Q() if names is None else Q(action__in=sorted(names)) | Q(action__startswith=DJANGO)
-        offers.append(offer & has_metadata(rows, dict(metadata)) if metadata else offer)
-    return Q(elsewhere_only=False) & (Q() if Q() in offers else reduce(or_, offers))
+def taken(offer: Offer, rows: QuerySet[Any]) -> Q:
+    """Return the condition that a process takes a task; each can run tasks of Django's framework."""
+    metadata, names = offer
+    known = Q() if names is None else Q(action__in=sorted(names)) | Q(action__startswith=DJANGO)
+    return Q(known, elsewhere_only=False) & (has_metadata(rows, dict(metadata)) if metadata else Q())

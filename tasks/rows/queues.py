@@ -1,9 +1,11 @@
 """The columns of queues, their pauses, and the workers that ask them for work."""
 
+from collections.abc import Callable
 from typing import Any, Self
 
 from django.db import connections, models, router
-from django.db.models import Exists, Q, QuerySet, Value
+from django.db.models import Exists, F, Q, QuerySet, Value
+from django.db.models.lookups import Exact, GreaterThan, IsNull
 from django.utils import timezone
 
 from stator.models import MomentField, Now
@@ -19,9 +21,14 @@ def label_of(queue: str) -> str:
     return f"tasks.task:{queue}"
 
 
-def pause_lasts(queue: str = "") -> Q:
-    """Return the condition that a pause has no end or its end has not come; ``queue``: a relation, as ``queue__``."""
-    return Q(**{f"{queue}pause_until": None}) | Q(**{f"{queue}pause_until__gt": Now()})
+def pause_lasts(of_queue: Callable[[str], Any] = F) -> Q:
+    """Return the condition that a pause has no end or its end has not come; ``of_queue`` returns a queue's column."""
+    return Q(IsNull(of_queue("pause_until"), True)) | Q(GreaterThan(of_queue("pause_until"), Now()))
+
+
+def claims_are_paused(of_queue: Callable[[str], Any] = F) -> Q:
+    """Return the condition that the claims from a queue are paused now."""
+    return Q(Exact(of_queue("claim_paused"), Value(True))) & pause_lasts(of_queue)
 
 
 class QueueRow(models.Model):

@@ -11,7 +11,7 @@ from stator.exceptions import LeaseLost
 from stator.models import Worker
 from tasks.actions.registry import Action, registry
 from tasks.models import Run, Task
-from tasks.queue import process_eligibility
+from tasks.queue import eligibility, process_eligibility
 from tests.processes import wait_until
 from tests.stator.making import change
 from tests.tasks.making import claim_one, fresh, make_queue, pass_time
@@ -99,6 +99,18 @@ def test_every_live_worker_has_rejected_it():
     assert "no_eligible_worker" not in codes(task)
 
 
+def test_process_without_the_action_is_none_that_could_still_have_a_task():
+    task = publish()
+    live_process("w1")
+    process("w1")
+    pass_time(3600)
+    change(task, state_ready=True)
+    published = {"tasks": {"actions": {"": ["echo"]}, "queues": None}}
+    Worker.objects.create(id="0" * 12, host="h", pid=1, version="1", models=["tasks.task"], published=published)
+    assert codes(task)[0] == "no_eligible_worker"
+    assert Task.stator.explain_counts() == {"no_eligible_worker": 1}
+
+
 # By default
 
 
@@ -114,7 +126,7 @@ def test_only_process_tries_a_task_again(settings):
 
 def test_by_default_a_task_that_failed_here_is_left_to_other_processes_for_some_seconds(monkeypatch):
     # On a crowded machine, five seconds may pass within the test.
-    monkeypatch.setattr(process_eligibility, "HANDED_ON", 300.0)
+    monkeypatch.setattr(eligibility, "HANDED_ON", 300.0)
     task = publish(queue=make_queue(actions_elsewhere=False, max_attempts=20))
     live_process("w2")
     assert process("w1") == 1

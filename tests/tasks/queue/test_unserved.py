@@ -8,7 +8,8 @@ from django.core.management import call_command
 
 from stator.models import Worker
 from tasks.models import Claimant, Queue, Task
-from tasks.queue import explaining, unserved
+from tasks.queue import unserved
+from tasks.queue.eligibility import RULES
 from tests.stator.making import ago
 from tests.tasks.making import claim_one, make_queue
 from tests.tasks.queue.crew import live_process, reasons
@@ -139,7 +140,7 @@ def test_task_whose_worker_ids_are_all_gone_names_them(queue):
 
 def test_every_reason_of_a_task_has_a_line_in_the_guide():
     table = GUIDE.read_text().partition("\nWho serves a task\n")[2].partition("\nA named worker counts")[0]
-    own = {*explaining.REMEDIES, *unserved.TROUBLE, "named_only"} - {"terminal", "external", "no_worker"}
+    own = {*(rule.code for rule in RULES), *unserved.REASONS, "dead_letter", "part", "shared", "held", "no_handler"}
     cells = [line[:22] for line in table.splitlines() if line.startswith("``")]
     assert set(re.findall(r"\w+", " ".join(cells))) == own
 
