@@ -57,3 +57,11 @@ class TestActionsOfQueues:
         ours = Task.objects.create(queue=queue, action="fetch", priority=2, exclusive_value="a", data="x")
         assert drain(Task) == 1
         assert [Task.objects.get(pk=each.pk).state for each in (theirs, ours)] == ["pending", "completed"]
+
+    def test_of_an_exclusive_queue_a_task_for_programs_only_holds_up_none_of_ours(self) -> None:
+        queue = Queue.objects.create(name="films", kind=Queue.Kind.EXCLUSIVE, exclusive_key="title")
+        values = {"queue": queue, "action": "fetch", "exclusive_value": "a", "data": "x"}
+        theirs = Task.objects.create(priority=1, elsewhere_only=True, **values)
+        ours = Task.objects.create(priority=2, **values)
+        assert drain(Task) == 1
+        assert [Task.objects.get(pk=each.pk).state for each in (theirs, ours)] == ["pending", "completed"]
