@@ -34,12 +34,13 @@ from tasks.api.schemas import (
     ResolveManyIn,
 )
 from tasks.api.server import most_waiting
-from tasks.api.waiting import auntil_some, give_connections_back, until_some
+from tasks.api.waiting import give_connections_back
 from tasks.conf import load_settings
 from tasks.exceptions import LeaseLost
 from tasks.messages import is_same_json
 from tasks.models import Queue, Task
 from tasks.queue.held_claims import TaskClaim, find_many, of_row, was_ended, were_failed, were_resolved
+from tasks.queue.waiting import auntil_some, until_some
 
 router = Router(tags=["claims"])
 
@@ -65,7 +66,11 @@ def claim(request: ApiRequest, queue: str, payload: ClaimIn) -> HttpResponse:
     claims, waited = found.claim(**payload.of_claim()), 0.0
     if not claims and payload.wait:
         claims, waited = until_some(
-            lambda: _claim_again(request, queue, payload), found, _seconds(payload), most_waiting(request)
+            lambda: _claim_again(request, queue, payload),
+            found,
+            _seconds(payload),
+            most=most_waiting(request),
+            before_wait=give_connections_back,
         )
     return _answer(claims, waited, payload)
 
@@ -77,7 +82,7 @@ async def aclaim(request: ApiRequest, queue: str, payload: ClaimIn) -> HttpRespo
     if not claims and payload.wait:
         again = sync_to_async(_claim_again)
         claims, waited = await auntil_some(
-            lambda: again(request, queue, payload), found, _seconds(payload), most_waiting(request)
+            lambda: again(request, queue, payload), found, _seconds(payload), most=most_waiting(request)
         )
     return _answer(claims, waited, payload)
 

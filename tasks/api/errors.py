@@ -20,6 +20,7 @@ from tasks.exceptions import (
     QueuePaused,
     ShardUnavailable,
     TaskError,
+    TooManyWaiting,
     UnknownAction,
 )
 
@@ -180,6 +181,8 @@ def _of_task(error: TaskError) -> Refused:
         return Conflict(str(error), "paused")
     if isinstance(error, ShardUnavailable):
         return Unavailable(str(error), 1)
+    if isinstance(error, TooManyWaiting):
+        return Busy(str(error), 1)
     if isinstance(error, MoveRefused):
         return Conflict(str(error))
     return Invalid(str(error), "unknown_action" if isinstance(error, UnknownAction) else "")

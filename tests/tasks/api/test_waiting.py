@@ -9,7 +9,7 @@ from django.db import DatabaseError, connection, connections
 from django.test import Client
 from django.urls import resolve
 
-from tasks.api import waiting as requests_that_wait
+from tasks.api import claims
 from tasks.api.rate_limits import rates
 from tasks.models import Queue, Task
 from tasks.queue import waiting as module
@@ -156,14 +156,14 @@ def test_it_holds_neither_transaction_nor_connection(queue, monkeypatch, setting
     for of_default in (settings.DATABASES["default"], connection.settings_dict):
         monkeypatch.setitem(of_default, "ATOMIC_REQUESTS", True)
     seen = []
-    close = requests_that_wait.give_connections_back
+    close = claims.give_connections_back
 
     def spy():
         close()
         seen.append([each.connection is None for each in connections.all(initialized_only=True)])
         seen.append([each.in_atomic_block for each in connections.all(initialized_only=True)])
 
-    monkeypatch.setattr(requests_that_wait, "give_connections_back", spy)
+    monkeypatch.setattr(claims, "give_connections_back", spy)
     request = Waiting(token(), wait=0.5)
     with waiting(request):
         pass
