@@ -3,7 +3,6 @@
 import os
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -51,28 +50,9 @@ def test_who_started_it_is_let_in(server: Server) -> None:
             assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
-def test_password_is_the_same_for_all_who_may_read_the_folder(server: Server) -> None:
-    assert Server(server.given_dir).url() == server.url()
-    password = urlsplit(server.url()).password
-    assert password is not None
-    assert len(password) >= 32
-
-
-def test_every_server_has_a_password_of_its_own(server: Server, tmp_path: Path) -> None:
-    with temporary_server({"shared_buffers": "16MB"}) as other:
-        assert urlsplit(other.url()).password != urlsplit(server.url()).password
-
-
 def test_no_file_with_the_password_can_be_read_by_others(server: Server) -> None:
     password = urlsplit(server.url()).password
     assert password is not None
     assert server.data_dir.stat().st_mode & 0o077 == 0
     holders = [path for path in server.data_dir.iterdir() if path.is_file() and password in path.read_text("latin-1")]
     assert [path.stat().st_mode & 0o777 for path in holders] == [0o600]
-
-
-def test_standby_follows_its_primary_with_the_password(server: Server) -> None:
-    with temporary_server({"shared_buffers": "16MB"}, primary=server) as standby:
-        assert run_as_another_user("-h", "127.0.0.1", "-p", str(standby.port), "-U", "postgres").returncode == 2
-        with psycopg.connect(standby.url("postgres")) as connection:
-            assert connection.execute("SELECT pg_is_in_recovery()").fetchone() == (True,)

@@ -142,13 +142,6 @@ def test_options_win_over_settings():
     assert (settings.SCHEDULE_INTERVAL, settings.LEASE) == (12.0, 90.0)
 
 
-def test_defaults_follow_a_lease_that_the_runner_is_given():
-    settings = StatorRunner([Line], lock_expiry=20).settings()
-    assert (settings.LEASE, settings.SHUTDOWN_TIMEOUT, settings.REAP_INTERVAL) == (20, 20, 5)
-    settings = StatorRunner([Line], lock_expiry=3, shutdown_timeout=1).settings()
-    assert (settings.LEASE, settings.SHUTDOWN_TIMEOUT, settings.REAP_INTERVAL) == (3, 1, 1.5)
-
-
 def test_plain_attributes_may_be_assigned():
     runner = StatorRunner([Line])
     runner.concurrency, runner.models, runner.handled = 5, [SyncLine], {}
