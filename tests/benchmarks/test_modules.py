@@ -25,8 +25,8 @@ BENCHMARKS = {
     "backend": (["--tasks", "5", "--alone"], ["enqueue, one commit for all", "run, async, no result: per second"]),
     "queues": (
         # Without the other queues, which would have to be installed.
-        ["--tasks", "100", "--alone"],
-        ["publish_many, 1,000 at a time: per second", "claim any among 2,000 by that among 100"],
+        ["--tasks", "60", "--waiting", "300", "--alone"],
+        ["publish_many, 1,000 at a time: per second", "claim any among 300 by that among 60"],
     ),
     # Without servers, which would have to be installed.
     "http": (["--only", "no server"], ["publish, claim, resolve: bare psycopg", "publish, claim, resolve: in Python"]),

@@ -43,7 +43,7 @@ def crashed_claims(history):
 
 
 def test_no_object_is_lost_when_workers_are_killed(watch, fleet, thorough):
-    kills = 200 if thorough else 6
+    kills = 200 if thorough else 4
     watched = watch(Job)
     workers = fleet("testapp.Job", STATOR_MAX_CRASHES=1000)
     for _ in range(WORKERS):

@@ -38,17 +38,15 @@ def test_closed_output_is_told_in_one_line(arguments):
     assert ended(*arguments, redirected=">&-") == (74, ["CommandError: standard output is closed"])
 
 
-@each_command
-def test_full_disk_behind_the_output_is_told_in_one_line(arguments):
+def test_full_disk_behind_the_output_is_told_in_one_line():
     line = "CommandError: standard output cannot be written: No space left on device"
-    assert ended(*arguments, redirected="> /dev/full") == (74, [line])
+    assert ended("tasks", "queues", redirected="> /dev/full") == (74, [line])
 
 
-@each_command
-def test_reader_that_has_gone_ends_it_quietly(arguments):
+def test_reader_that_has_gone_ends_it_quietly():
     reading, writing = os.pipe()
     os.close(reading)
-    command = [sys.executable, "-m", "django", *arguments]
+    command = [sys.executable, "-m", "django", "stator", "status"]
     with tempfile.TemporaryFile() as errors:
         done = subprocess.run(
             command, env=environment_for_subprocess(), stdout=writing, stderr=errors, timeout=60, check=False
@@ -62,27 +60,20 @@ INTERRUPTED = """
 import os, signal, sys
 from django.core.management import execute_from_command_line
 import django; django.setup()
-from {module} import {name} as where
+from tasks.commands import operating as where
 def interrupt(*args, **kwargs):
     os.kill(os.getpid(), signal.SIGINT)
 # Whoever started the tests may ignore it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-where.{function} = interrupt
+where.home = interrupt
 execute_from_command_line(["manage.py", *sys.argv[1:]])
 """
 
 
-@pytest.mark.parametrize(
-    ("arguments", "place"),
-    [
-        (("stator", "status"), {"module": "stator.commands", "name": "status", "function": "models_of"}),
-        (("tasks", "dead"), {"module": "tasks.commands", "name": "operating", "function": "home"}),
-    ],
-)
-def test_interrupted_command_ends_silently_with_130(arguments, place):
+def test_interrupted_command_ends_silently_with_130():
     done = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED.format(**place), *arguments], env=environment_for_subprocess(),
-        capture_output=True, text=True, timeout=60, check=False,
+        [sys.executable, "-c", INTERRUPTED, "tasks", "dead"], env=environment_for_subprocess(), capture_output=True,
+        text=True, timeout=60, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (130, "")
 
@@ -121,12 +112,11 @@ def test_bytes_that_are_no_text_are_refused(arguments):
     assert refused(*arguments) == r"'a\udcff' is not UTF-8"
 
 
-@each_command
-def test_database_that_refuses_connections_is_not_said_to_lack_tables(arguments):
+def test_database_that_refuses_connections_is_not_said_to_lack_tables():
     away = environment_for_subprocess(
         DATABASE_URL="postgresql://nobody:hunter2@127.0.0.1:1/nowhere", TEST_DATABASE_DEFAULT="x"
     )
-    code, lines = ended(*arguments, environment=away)
+    code, lines = ended("tasks", "queues", environment=away)
     assert (code, len(lines)) == (75, 1)
     assert lines[0].startswith("CommandError: the database cannot be used: connection failed")
     assert lines[0].endswith("; try manage.py stator doctor")

@@ -65,7 +65,7 @@ def test_publication_reaches_a_waiting_program_well_under_a_second(base, tmp_pat
     publishing = start(
         'import threading\n'
         'for _ in range(3):\n'
-        '    threading.Event().wait(2)\n'
+        '    threading.Event().wait(0.7)\n'
         '    began = time.time()\n'
         '    call("POST", "queues/encode/tasks", {"action": "resize"})\n'
         '    answers[-1]["at"] = began',

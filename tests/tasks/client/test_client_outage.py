@@ -25,7 +25,7 @@ def test_claim_is_lost_by_the_own_clock_when_its_lease_ends_while_the_server_is_
     queue.publish("resize")
     with server() as base:
         client = Client(base, token(), retries=0)
-        [claim] = client.claim("encode", worker="bot-1", lease=5)
+        [claim] = client.claim("encode", worker="bot-1", lease=2)
         assert not claim.lost
     with claim.heartbeating(every=0.1) as held:
         wait_until(lambda: held.lost)

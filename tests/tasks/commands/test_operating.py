@@ -2,8 +2,6 @@
 
 import getpass
 import io
-import subprocess
-import sys
 from functools import partial
 
 import pytest
@@ -150,12 +148,8 @@ def test_bad_input_is_refused_in_one_line(queue, arguments, message):
 
 
 @pytest.mark.parametrize("arguments", [[], ["nothing"], ["cancel"], ["cancel", "x"], ["token"], ["pause"]])
-def test_wrong_arguments_are_one_line_and_exit_code_2(arguments, subprocess_environment):
-    command = [sys.executable, "-m", "django", "tasks", *arguments]
-    ended = subprocess.run(command, env=subprocess_environment, capture_output=True, text=True, timeout=60, check=False)
-    assert (ended.returncode, ended.stdout) == (2, "")
-    assert len(ended.stderr.strip().splitlines()) == 1
-    assert ended.stderr.startswith("tasks: ")
+def test_wrong_arguments_are_one_line_and_exit_code_2(arguments, capsys):
+    assert commanding.line_at_a_terminal(capsys, "tasks", *arguments).startswith("tasks: ")
 
 
 def test_database_that_is_away_is_one_line_and_exit_code_75(monkeypatch):
