@@ -33,7 +33,7 @@ BENCHMARKS = {
     "claims": (["--large", "3000", "--largest", "4000", "--claims", "1"], ["claim in 4,000 rows by that in 2,000"]),
     "memory": (["--rows", "40"], ["MB per 100,000 rows"]),
     "pages": (
-        ["--rows", "200", "--kept", "200", "--only", "condition="],
+        ["--rows", "200", "--kept", "200", "--only", "condition=stuck"],
         ["a few stuck: benchmarks/pageitem/?condition=stuck", "nothing well: ", "slowest page, median in ms"],
     ),
     "churn": (
