@@ -308,8 +308,8 @@ def test_tasks_builds_on_what_the_framework_offers_to_everybody():
     # How settings are declared and checked, how commands end, safe text, what a database can do, kept
     # statements, the schema of a context.
     public |= {"conf", "terminal", "texts", "capabilities", "schemas", "statements"}
-    # How any pool of threads leaves its connections, and how processes end with the one that started them.
-    further = {"stator.worker.connections", "stator.worker.supervisor"}
+    # The threads for code that may never return, and how processes end with the one that started them.
+    further = {"stator.worker.thread_pool", "stator.worker.supervisor"}
     # What subcommands answer.
     further |= {"stator.commands.answer"}
     # Processes of their own, for objects that lost many leases and for isolated actions.

@@ -25,8 +25,8 @@ from stator.worker.executor import (
     outcomes_of,
     timed_out,
 )
-from stator.worker.handler_threads import NEEDED_FOR, HandlerThreads
 from stator.worker.room import CallThreads, Room
+from stator.worker.thread_pool import NEEDED_FOR, Call, ThreadPool
 
 logger = logging.getLogger("stator.worker")
 
@@ -122,12 +122,8 @@ class Attempts:
         # By model: the time until which no claim asks for rows that need no thread.
         self._rests_until: dict[str, float] = {}
         self._calls = calls_of(settings)
-        run = partial(attempt_sync, calls=self._calls)
-        self._threads = HandlerThreads(settings.THREADS, run, self._finish_sync)
-
-    def start(self) -> None:
-        """Start the handler threads; call it on the event loop."""
-        self._threads.start()
+        self._attempt_sync = partial(attempt_sync, calls=self._calls)
+        self._threads = ThreadPool(settings.THREADS, "stator-handler")
 
     def room(self, label: str, is_async: bool, batch: int = 1) -> int:
         """Return how many more rows of this model may be claimed, ``batch`` at a time, for the loop or for threads."""
@@ -175,8 +171,9 @@ class Attempts:
         # The caller's context names the thread that handlers use for the database; no handler has changed the context.
         self._context = copy_context()
         self._have_spare_task()
-        if threaded := [attempt.claims for attempt in attempts if not attempt.is_async]:
-            self._threads.submit(threaded)
+        threaded = [attempt.claims for attempt in attempts if not attempt.is_async]
+        if threaded:
+            self._threads.submit([Call(self._attempt_sync, claims, self._finish_sync) for claims in threaded])
 
     def sweep(self) -> None:
         """End attempts past their time limit or lease; abandon cancelled ones that do not end."""
@@ -207,7 +204,7 @@ class Attempts:
         waiting = [attempt.claims for line in (self._queue, *self._ahead.values()) for attempt in line]
         self._queue.clear()
         self._ahead.clear()
-        self._release([*waiting, *self._threads.take_back()])
+        self._release([*waiting, *(call.argument for call in self._threads.take_back())])
         for attempt in list(self._attempts.values()):
             if not attempt.claims[0].started:
                 self._cancel(attempt, "shutdown")
@@ -303,11 +300,7 @@ class Attempts:
             if self._is_late(line[0], now, self._began):
                 late += [attempt.claims for attempt in self._ahead.pop(label)]
         if self._room.threaded > self._room.threads:
-            in_time: list[list[Claim]] = []
-            for claims in self._threads.take_back():
-                is_late = self._is_late(self._attempts[id(claims[0])], now, self._room.thread_freed)
-                (late if is_late else in_time).append(claims)
-            self._threads.submit(in_time)
+            late += [call.argument for call in self._threads.take_back(partial(self._is_late_call, now))]
         for claims in late:
             self._room.took(*self._attempts[id(claims[0])].kind, PATIENCE)
         self._release(late)
@@ -319,6 +312,9 @@ class Attempts:
         """Return whether an attempt has waited too long: it is no longer short, or none has begun since ``moved``."""
         has_waited = now - attempt.claims[0].claimed > PATIENCE
         return has_waited and (now - moved > PATIENCE or not self._room.are_short(*attempt.kind))
+
+    def _is_late_call(self, now: float, call: Call) -> bool:
+        return self._is_late(self._attempts[id(call.argument[0])], now, self._room.thread_freed)
 
     def _release(self, waiting: list[list[Claim]]) -> None:
         for claims in waiting:
@@ -370,7 +366,10 @@ class Attempts:
         cancelled = attempt.cancelled_at is not None or (attempt.task is not None and attempt.task.cancelling())
         return bool(cancelled) or copy_context() != context
 
-    def _finish_sync(self, claims: list[Claim], attempted: Attempted) -> None:
+    def _finish_sync(self, call: Call) -> None:
+        if call.error is not None:
+            raise call.error
+        claims, attempted = call.argument, call.result
         self._room.stuck.discard(id(claims[0]))
         self._room.thread_freed = time.monotonic()
         self._note_runtime(claims[0], self._room.thread_freed, on_loop=False)

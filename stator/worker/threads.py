@@ -86,7 +86,7 @@ class DatabaseThread:
             result, error = context.run(run_in_thread, function, *args, **kwargs)
             # Receivers of signals run here as well.
             clean_connections()
-            _resolve_soon(loop, future, result, error)
+            call_soon(loop, settle, future, result, error)
             del call, future, context, result, error
         connections.close_all()
 
@@ -254,14 +254,9 @@ def call_soon(loop: asyncio.AbstractEventLoop | None, function: Callable[..., ob
         return
 
 
-def _resolve_soon(
-    loop: asyncio.AbstractEventLoop, future: asyncio.Future[Result], result: Result, error: BaseException | None
-) -> None:
-    call_soon(loop, _resolve, future, result, error)
-
-
-def _resolve(future: asyncio.Future[Result], result: Result, error: BaseException | None) -> None:
-    if future.cancelled():
+def settle(future: asyncio.Future[Result], result: Result, error: BaseException | None) -> None:
+    """Give a future its result or its error, unless it has one or nobody awaits it any more."""
+    if future.done():
         return
     if error is None:
         future.set_result(result)

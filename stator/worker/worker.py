@@ -228,7 +228,6 @@ class Worker:
         return [listener(alias, self.settings.LISTEN_DSN, heard) for alias in wanted]
 
     def _start_threads(self) -> None:
-        self.attempts.start()
         self.heartbeat.start()
         for listener in self.listeners:
             listener.start()

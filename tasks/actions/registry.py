@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from stator.exceptions import PROJECT_ERRORS, passable
+from stator.exceptions import PROJECT_ERRORS, UNFIT_FOR_FUTURES, passable
 from stator.graph.backoff import MAX_SECONDS, Backoff
 from stator.graph.options import is_number
 from tasks.actions.frequency import Frequency, frequency, key_text
@@ -254,6 +254,14 @@ def actions_on_loop() -> frozenset[str]:
 
 # Tasks of Django's framework that are coroutine functions, as far as this process has run them.
 django_on_loop: set[str] = set()
+
+
+def contained(function: Callable[..., Any], *args: object) -> Any:
+    """Call project code for a coroutine that awaits the result; raise no error that a future would not pass on."""
+    try:
+        return function(*args)
+    except UNFIT_FOR_FUTURES as error:
+        raise passable(error) from error
 
 
 def _place(function: Callable[..., Any]) -> str:

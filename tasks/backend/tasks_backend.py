@@ -21,8 +21,7 @@ from django.db.models import Model
 
 from stator.graph.failures import Failure
 from stator.signals import Move, transitioned
-from tasks.actions.registry import Action, Context
-from tasks.actions.threads import contained
+from tasks.actions.registry import Action, Context, contained
 from tasks.backend.enqueueing import enqueue
 from tasks.backend.framework import (
     BaseTaskBackend,

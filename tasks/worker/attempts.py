@@ -22,19 +22,20 @@ from stator.exceptions import AttemptTimedOut, Fail, LeaseLost, NotBegun, TryAga
 from stator.graph.backoff import Backoff, delay_after
 from stator.graph.failures import bounded, text_of
 from stator.signals import on_heartbeat, on_start
+from stator.worker.thread_pool import ThreadPool
 from tasks.actions.isolation import answer_of, process_for_action, value_of
 from tasks.actions.registry import (
     Action,
     Context,
     action,
     actions_on_loop,
+    contained,
     django_on_loop,
     find,
     finders,
     registry,
     runs_on_loop,
 )
-from tasks.actions.threads import Threads, contained
 from tasks.actions.throttles import ActionSlot
 from tasks.actions.values import storable
 from tasks.conf import DJANGO, TaskSettings, load_settings
@@ -119,7 +120,7 @@ def _watch_threads(sender: Any, **kwargs: object) -> None:
 class _ThreadsOfTasks:
     """The threads for synchronous and isolated actions, as a worker counts its room by them."""
 
-    def __init__(self, threads: Threads) -> None:
+    def __init__(self, threads: ThreadPool) -> None:
         self._threads = threads
         # Tasks that were claimed since the last one that needed a thread.
         self._on_loop = 0
@@ -418,7 +419,9 @@ async def _isolated(context: Context, settings: TaskSettings, beginning: _Beginn
         process.kill()
 
 
-_threads = cache(Threads)
+@cache
+def _threads(count: int) -> ThreadPool:
+    return ThreadPool(count, "tasks-action")
 
 
 async def _queue_of(task: TaskRow) -> Any:

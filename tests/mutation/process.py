@@ -38,7 +38,7 @@ MUTANTS = [
     Mutant(
         "claims in handler threads are not handed back",
         ATTEMPTS,
-        "self._release([*waiting, *self._threads.take_back()])",
+        "self._release([*waiting, *(call.argument for call in self._threads.take_back())])",
         "self._release(waiting)",
         in_attempts("claims_that_no_thread_has_begun_are_handed_back"),
     ),

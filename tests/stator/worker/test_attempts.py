@@ -25,7 +25,6 @@ class Ran:
     def __init__(self, **settings):
         self.outcomes = []
         self.attempts = Attempts(Settings(**settings), self.done, lambda operations, attempted: None)
-        self.attempts.start()
 
     def done(self, claim, outcome):
         self.outcomes.append((claim, outcome))

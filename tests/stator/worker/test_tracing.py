@@ -126,7 +126,6 @@ def test_sync_handler_has_the_span_in_its_thread_and_what_it_makes_is_a_child(sp
     async def attempt_twice():
         ended = []
         attempts = Attempts(ON, lambda *pair: ended.append(pair), lambda *recorded: None)
-        attempts.start()
         attempts.begin([FakeClaim(FakeOperations(), "called", act) for _ in range(2)])
         await until(lambda: len(ended) == 2)
         attempts.stop()
@@ -175,7 +174,6 @@ def test_async_handlers_that_take_turns_have_each_their_own(spans):
 async def test_span_of_a_sync_handler_that_is_given_up_ends_then_and_once(spans, caplog):
     gate, ended = threading.Event(), []
     attempts = Attempts(ON, lambda *pair: ended.append(pair), lambda *recorded: None)
-    attempts.start()
     claim = FakeClaim(FakeOperations(), "called", lambda: gate.wait(10) and "done", max_runtime=5.0)
     attempts.begin([claim])
     await until(lambda: claim.started)

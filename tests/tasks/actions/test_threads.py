@@ -12,7 +12,7 @@ import pytest
 from django.contrib.auth.models import Group
 from django.db import connection, transaction
 
-from tasks.actions.threads import Threads
+from stator.worker.thread_pool import ThreadPool
 from tasks.models import Queue, Task
 from tests.processes import settings_module, wait_until
 from tests.testapp import actions as examples
@@ -113,7 +113,7 @@ def test_supervisor_starts_another_which_does_the_rest(
 class TestThreads:
     @pytest.mark.parametrize("how", ["open", "broken", "session", "closed"])
     def test_the_next_action_finds_a_clean_connection(self, how: str) -> None:
-        threads = Threads(1)
+        threads = ThreadPool(1, "action")
 
         async def both() -> None:
             with pytest.raises(Exception) if how == "broken" else no_error():
@@ -125,7 +125,7 @@ class TestThreads:
         assert [group.name for group in Group.objects.all()] == ["after"]
 
     def test_no_more_run_at_a_time_than_there_are_threads(self) -> None:
-        threads, lock = Threads(2), threading.Lock()
+        threads, lock = ThreadPool(2, "action"), threading.Lock()
         running: list[int] = [0]
         most: list[int] = [0]
         gate = threading.Barrier(2)
@@ -145,7 +145,7 @@ class TestThreads:
         assert most == [2]
 
     def test_a_thread_that_is_given_up_is_replaced_and_ends_with_its_action(self) -> None:
-        threads = Threads(1)
+        threads = ThreadPool(1, "action")
         stuck, begun, done = threading.Event(), threading.Event(), threading.Event()
 
         def hold_out() -> None:
@@ -169,7 +169,7 @@ class TestThreads:
         wait_until(lambda: not threads.exhausted)
 
     def test_what_has_not_begun_is_not_run_once_nobody_waits_for_it(self) -> None:
-        threads, ran_too_late = Threads(1), []
+        threads, ran_too_late = ThreadPool(1, "action"), []
         gate = threading.Event()
 
         async def go() -> None:

@@ -1,22 +1,25 @@
-"""Threads that run handlers: as many are awake as are needed, and those that sleep have no connections."""
+"""Threads that run handlers: there are as many as are needed, and none keeps a connection when it ends."""
 
 import threading
 
 import pytest
 from django.db import connections
 
-from stator.worker.handler_threads import HandlerThreads
+from stator.worker.thread_pool import Call, ThreadPool
 from tests.stator.worker.fakes import on_loop, until
 
 COUNT = 4
 
 
-class Handlers(HandlerThreads):
+class Handlers(ThreadPool):
     """Each claim is an event for which its handler waits, connected to the database."""
 
     def __init__(self):
-        super().__init__(COUNT, self.handle, lambda claim, result: self.done.append(claim))
+        super().__init__(COUNT, "handler")
         self.done, self.begun, self.connections = [], [], {}
+
+    def handle_all(self, claims):
+        self.submit([Call(self.handle, claim, lambda call: self.done.append(call.argument)) for claim in claims])
 
     def handle(self, claim):
         own = self.connections[threading.get_ident()] = connections["default"]
@@ -42,27 +45,27 @@ def handlers(transactional_db):
 
     def make():
         made.append(Handlers())
-        made[0].start()
         return made[0]
 
     yield make
+    threads = list(made[0].threads)
     made[0].stop()
     made[0].join(30)
-    assert not any(thread.is_alive() for thread in made[0]._threads)
+    assert not any(thread.is_alive() for thread in threads)
     assert made[0].connected == 0
 
 
 @pytest.mark.django_db(transaction=True)
 @on_loop
-async def test_as_many_threads_are_awake_as_there_are_claims_at_once(handlers):
+async def test_there_are_as_many_threads_as_claims_at_once(handlers):
     handlers = handlers()
     for count in range(3):
-        handlers.submit([threading.Event()])
+        handlers.handle_all([threading.Event()])
         await until(lambda count=count: len(handlers.begun) == count + 1)
-        assert handlers._awake == handlers.connected == count + 1
-    handlers.submit([threading.Event() for _ in range(10)])
+        assert len(handlers.threads) == handlers.connected == count + 1
+    handlers.handle_all([threading.Event() for _ in range(10)])
     await until(lambda: len(handlers.begun) == COUNT)
-    assert handlers._awake == COUNT
+    assert len(handlers.threads) == COUNT
     waiting = handlers.take_back()
     assert len(waiting) == 9
     for claim in handlers.begun:
@@ -72,26 +75,26 @@ async def test_as_many_threads_are_awake_as_there_are_claims_at_once(handlers):
 
 @pytest.mark.django_db(transaction=True)
 @on_loop
-async def test_threads_that_are_not_needed_sleep_without_connections_until_they_are(handlers):
+async def test_threads_that_are_not_needed_end_without_connections_until_they_are(handlers):
     handlers = handlers()
     for _ in range(2):
         claims = [threading.Event() for _ in range(COUNT)]
-        handlers.submit(claims)
+        handlers.handle_all(claims)
         await until(lambda claims=claims: handlers.begun[-COUNT:] and set(claims) <= set(handlers.begun))
         assert handlers.connected == COUNT
         for claim in claims:
             claim.set()
         await until(lambda claims=claims: set(claims) <= set(handlers.done))
         handlers.settle()
-        await until(lambda: handlers.connected == 0)
-        assert handlers._awake == 0
+        await until(lambda: not handlers.threads)
+        assert handlers.connected == 0
 
 
 @pytest.mark.django_db(transaction=True)
 @on_loop
-async def test_thread_that_is_needed_now_and_then_stays_awake(handlers):
+async def test_thread_that_is_needed_now_and_then_stays(handlers):
     handlers = handlers()
-    handlers.submit([threading.Event() for _ in range(COUNT)])
+    handlers.handle_all([threading.Event() for _ in range(COUNT)])
     await until(lambda: len(handlers.begun) == COUNT)
     for claim in handlers.begun:
         claim.set()
@@ -99,20 +102,19 @@ async def test_thread_that_is_needed_now_and_then_stays_awake(handlers):
     for number in range(3):
         claim = threading.Event()
         claim.set()
-        handlers.submit([claim])
+        handlers.handle_all([claim])
         await until(lambda number=number: len(handlers.done) == COUNT + number + 1)
         handlers._until = 0.0
         handlers.rest()
-    # A thread is counted as asleep before it has closed its connection.
-    await until(lambda: handlers._awake == handlers.connected == 1)
+    await until(lambda: len(handlers.threads) == handlers.connected == 1)
 
 
 @pytest.mark.django_db(transaction=True)
 @on_loop
-async def test_what_comes_while_threads_are_told_to_sleep_is_run(handlers):
+async def test_what_comes_while_threads_are_told_to_end_is_run(handlers):
     handlers = handlers()
     gates = [threading.Event() for _ in range(COUNT)]
-    handlers.submit(gates)
+    handlers.handle_all(gates)
     await until(lambda: len(handlers.begun) == COUNT)
     for gate in gates:
         gate.set()
@@ -120,7 +122,7 @@ async def test_what_comes_while_threads_are_told_to_sleep_is_run(handlers):
     for _ in range(50):
         handlers.settle()
         claims = [threading.Event() for _ in range(COUNT)]
-        handlers.submit(claims)
+        handlers.handle_all(claims)
         for claim in claims:
             claim.set()
     await until(lambda: len(handlers.done) == 51 * COUNT)

@@ -1,0 +1,243 @@
+"""Threads for synchronous handlers and actions. They are daemons: code that never returns must not keep the process."""
+
+import asyncio
+import itertools
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from contextvars import copy_context
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
+
+from django.db import connections
+
+from stator.exceptions import NotBegun
+from stator.worker.connections import check_rested_connections, clean_connections, own_connections
+from stator.worker.threads import STOP, call_soon, settle
+
+Result = TypeVar("Result")
+
+# Seconds after which an unneeded thread ends and closes its connections; it may take up to twice as long.
+NEEDED_FOR = 30.0
+
+
+class Call:
+    """A call of ``function`` with ``argument`` in a thread; after it, ``end`` gets this object on the event loop.
+
+    ``since``: when it began to wait for a thread; infinite if it is never handed back.
+    """
+
+    __slots__ = ("argument", "begun", "end", "ended", "error", "function", "given_up", "result", "since")
+
+    ended: "EndedCalls"
+
+    def __init__(self, function: Callable[[Any], Any], argument: Any, end: Callable[["Call"], object]) -> None:
+        self.function, self.argument, self.end = function, argument, end
+        self.since = time.monotonic()
+        self.begun = self.given_up = False
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+
+class EndedCalls:
+    """Calls that threads have ended; one event loop is woken for all of them that it has not seen yet."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        self.loop = loop
+        self._calls: deque[Call] = deque()
+        self._waking = False
+
+    def add(self, call: Call) -> None:
+        """Have the loop end a call."""
+        self._calls.append(call)
+        if not self._waking:
+            self._waking = True
+            call_soon(self.loop, self._deliver)
+
+    def _deliver(self) -> None:
+        # Reset before the calls are read, so that later ones wake the loop again.
+        self._waking = False
+        while self._calls:
+            call = self._calls.popleft()
+            call.end(call)
+
+
+class ThreadPool:
+    """Up to ``count`` threads with their own connections; a free thread takes the next call, so a slow one delays none.
+
+    Threads that were not needed for a while end. So there are as many threads as calls were lately in progress at once.
+
+    A call that is given up after it has begun runs on, because it cannot be ended. Its thread is then abandoned and
+    replaced, up to ``count`` times.
+    """
+
+    def __init__(self, count: int, name: str) -> None:
+        self.count = count
+        self.threads: set[threading.Thread] = set()
+        self._name, self._numbers = name, itertools.count()
+        self._queue: SimpleQueue[Any] = SimpleQueue()
+        self._ended = EndedCalls()
+        self._lock = threading.Lock()
+        # Without abandoned threads: the calls that wait or run, and the threads.
+        self._calls = self._serving = 0
+        # The most calls at once in this period, and in this and the last one.
+        self._peak = self._wanted = 0
+        self._until = time.monotonic() + NEEDED_FOR
+        self._abandoned = 0
+        self._exhausted_since = 0.0
+        self._stopped = False
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether ``count`` abandoned calls are still running, so that no thread is replaced any more."""
+        return self._abandoned >= self.count
+
+    def are_exhausted_for(self, seconds: float) -> bool:
+        """Return whether the pool has been exhausted for this many seconds."""
+        return self.exhausted and time.monotonic() - self._exhausted_since >= seconds
+
+    async def run(self, function: Callable[[], Result], *, must_begin: bool = False) -> Result:
+        """Call ``function`` in a thread, in a copy of this context; return its result or raise its error.
+
+        If this is cancelled, the call is given up. ``must_begin``: it is never handed back.
+        """
+        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        call = Call(copy_context().run, function, partial(_settle, future))
+        if must_begin:
+            call.since = float("inf")
+        self.submit([call])
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self._give_up(call)
+            raise
+
+    def submit(self, calls: Sequence[Call]) -> None:
+        """Have each call run as soon as a thread is free; their results come to the running event loop."""
+        loop = asyncio.get_running_loop()
+        ended = self._ended = self._ended if self._ended.loop is loop else EndedCalls(loop)
+        for call in calls:
+            call.ended = ended
+            self._queue.put(call)
+        with self._lock:
+            self._calls += len(calls)
+            self._peak = max(self._peak, self._calls)
+            self._start_threads()
+
+    def take_back(self, which: Callable[[Call], bool] = lambda call: True) -> list[Call]:
+        """Return calls that no thread has begun, which will not run; ``which``: only some of them."""
+        waiting: list[Call] = []
+        # A check for emptiness would not do: a thread may take the last item in between, and get() would wait forever.
+        with suppress(Empty):
+            while True:
+                waiting.append(self._queue.get_nowait())
+        taken = []
+        for call in waiting:
+            if call is not STOP and which(call):
+                taken.append(call)
+            else:
+                self._queue.put(call)
+        with self._lock:
+            self._calls -= len(taken)
+        return taken
+
+    def hand_back(self, waiting_since: float) -> bool:
+        """Raise ``NotBegun`` for calls of :meth:`run` that have waited since before that time; return whether any did.
+
+        Call it on the event loop.
+        """
+        late = self.take_back(lambda call: call.since < waiting_since)
+        for call in late:
+            call.error = NotBegun(0.0, "")
+            call.end(call)
+        return bool(late)
+
+    def rest(self) -> None:
+        """End threads that were not needed for a while; called now and then."""
+        if time.monotonic() < self._until:
+            return
+        with self._lock:
+            self._until = time.monotonic() + NEEDED_FOR
+            self._wanted, self._peak = max(self._peak, self._calls), self._calls
+            for _ in range(self._serving - self._wanted):
+                self._queue.put(STOP)
+
+    def stop(self) -> None:
+        """Make each thread end after its current call."""
+        self._stopped = True
+        for _ in list(self.threads):
+            self._queue.put(STOP)
+
+    def join(self, timeout: float) -> None:
+        """Wait for the threads to end, for at most ``timeout`` seconds in all."""
+        deadline = time.monotonic() + timeout
+        for thread in list(self.threads):
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+    def _start_threads(self) -> None:
+        while self._serving < min(self._calls, self.count):
+            self._serving += 1
+            name = f"{self._name}-{next(self._numbers)}"
+            thread = threading.Thread(target=self._work, name=name, daemon=True)
+            self.threads.add(thread)
+            thread.start()
+
+    def _give_up(self, call: Call) -> None:
+        with self._lock:
+            call.given_up = True
+            # A call that has not begun is skipped by the thread that takes it.
+            if call.begun and not self.exhausted:
+                self._abandoned += 1
+                self._calls -= 1
+                self._serving -= 1
+                self._exhausted_since = time.monotonic()
+                self._start_threads()
+            else:
+                call.begun = False
+
+    def _work(self) -> None:
+        own_connections()
+        while self._turn():
+            pass
+        connections.close_all()
+        self.threads.discard(threading.current_thread())
+
+    def _turn(self) -> bool:
+        """Run one call; return whether the thread continues."""
+        call = self._queue.get()
+        if call is STOP:
+            return not self._may_end()
+        with self._lock:
+            call.begun = not call.given_up
+            if not call.begun:
+                self._calls -= 1
+                return True
+        check_rested_connections()
+        try:
+            call.result = call.function(call.argument)
+        except BaseException as error:  # noqa: BLE001 - handed to the caller
+            call.error = error
+        clean_connections()
+        with self._lock:
+            # A thread that was abandoned and replaced ends. One that could not be replaced continues.
+            is_replaced = call.given_up and call.begun
+            call.begun = False
+            self._abandoned -= is_replaced
+            self._calls -= not is_replaced
+        call.ended.add(call)
+        return not is_replaced
+
+    def _may_end(self) -> bool:
+        with self._lock:
+            # More calls may have arrived since.
+            if self._serving <= max(self._wanted, min(self._calls, self.count)) and not self._stopped:
+                return False
+            self._serving -= 1
+            return True
+
+
+def _settle(future: asyncio.Future[Any], call: Call) -> None:
+    settle(future, call.result, call.error)
