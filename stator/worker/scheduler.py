@@ -4,7 +4,7 @@ import asyncio
 import random
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 
 from django.db.models import Model
@@ -18,7 +18,7 @@ from stator.db.probe import Work, look
 from stator.db.rows import Place
 from stator.schemas import current_schema, in_schema
 from stator.worker.duties import MARK_READY, PASS, PRUNE, REAP, SAMPLE, START, Duty, perform
-from stator.worker.lanes import Lane
+from stator.worker.lanes import Lanes
 from stator.worker.outage import Outages
 from stator.worker.threads import RunInThread
 
@@ -45,7 +45,7 @@ class Scheduler:
     def __init__(
         self,
         operations: list[Operations],
-        lanes: list[Lane],
+        lanes: Lanes,
         settings: Settings,
         run: RunInThread,
         prepare: RunInThread | None = None,
@@ -119,8 +119,8 @@ class Scheduler:
         self.stopped = True
         self._cut_short.set()
 
-    async def tick(self, wake: Callable[[], None]) -> None:
-        """Poll once and do the duties that are due; ``wake`` is called when lanes became hungry.
+    async def tick(self) -> None:
+        """Poll once and do the duties that are due; wake the claims if lanes became hungry.
 
         If a database is unreachable, its error is raised after the duties for the other databases are done.
         """
@@ -143,8 +143,8 @@ class Scheduler:
                     await self._do(operations, found)
         for place in self._by_place if self._owed else ():
             await self._do_owed(place, outages)
-        if any(lane.wanted for lane in self._lanes):
-            wake()
+        if self._lanes.are_wanted:
+            self._lanes.woken.set()
         # The pass follows the poll, because reaping must not wait for a pass, however long that takes.
         if places := [place for place in self._by_place if place.alias not in outages and self._wants_pass(place)]:
             await self.perform_pass(places, outages)

@@ -289,7 +289,7 @@ class Worker:
 
     async def _tick(self) -> None:
         await self.schema.look_again()
-        await self.scheduler.tick(self.lanes.woken.set)
+        await self.scheduler.tick()
         if not self.ready_after:
             self.ready_after = time.monotonic() - self.started
             if self._announce:

@@ -11,7 +11,7 @@ from stator.db.probe import Work
 from stator.db.rows import Place
 from stator.worker import scheduler as module
 from stator.worker.duties import PASS, PRUNE, PRUNED_EVERY, START
-from stator.worker.lanes import Lane
+from stator.worker.lanes import Lane, Lanes
 from stator.worker.outage import Outages
 from stator.worker.scheduler import BUSY_LOOK, FIRST_LOOK, Scheduler
 from tests.stator.worker.fakes import FakeOperations, at_once, elsewhere, on_loop
@@ -24,7 +24,7 @@ class Looking(Scheduler):
 
     def __init__(self):
         self.operations = FakeOperations()
-        super().__init__([self.operations], [], Settings(POLL_INTERVAL=POLL_INTERVAL), at_once)
+        super().__init__([self.operations], Lanes(()), Settings(POLL_INTERVAL=POLL_INTERVAL), at_once)
         self.found = Work()
 
     def look(self, outages):
@@ -53,7 +53,7 @@ def pauses(monkeypatch):
 async def idle(scheduler, pauses):
     """Look until the pauses grow no more; the last."""
     for _ in range(12):
-        await scheduler.tick(lambda: None)
+        await scheduler.tick()
         await scheduler.rest()
     return pauses[-1]
 
@@ -65,7 +65,7 @@ async def test_pauses_of_an_idle_worker_double_up_to_the_poll_interval(pauses):
     assert pauses[0] <= 1.2 * FIRST_LOOK
     assert max(pauses) <= 1.2 * POLL_INTERVAL
     scheduler.soon()
-    await scheduler.tick(lambda: None)
+    await scheduler.tick()
     await scheduler.rest()
     assert pauses[-1] <= 1.2 * FIRST_LOOK
 
@@ -93,7 +93,7 @@ async def test_sleeps_exactly_until_the_next_row_comes_due(pauses):
     await idle(scheduler, pauses)
     for next_due in (7.0, 0.5):
         scheduler.found = Work(next_due=next_due)
-        await scheduler.tick(lambda: None)
+        await scheduler.tick()
         await scheduler.rest()
         assert next_due - BUSY_LOOK < pauses[-1] <= next_due
 
@@ -103,7 +103,7 @@ async def test_what_is_old_is_pruned_at_the_first_pass_and_then_at_each_so_many(
     duties = []
     monkeypatch.setattr(module, "send_scheduled", lambda scheduler: None)
     monkeypatch.setattr(module, "perform", lambda duty, *models, stopped: duties.append((scheduler.passes, duty)))
-    scheduler = Scheduler([FakeOperations()], [], Settings(), at_once)
+    scheduler = Scheduler([FakeOperations()], Lanes(()), Settings(), at_once)
     for _ in range(2 * PRUNED_EVERY):
         await scheduler.perform_pass([Place("default")], Outages())
     assert [number for number, duty in duties if duty is PRUNE] == [0, PRUNED_EVERY]
@@ -116,7 +116,7 @@ class Databases:
     def __init__(self, monkeypatch):
         self.away = None
         self.operations = [elsewhere(FakeOperations("app.a")), FakeOperations("app.b")]
-        self.lanes = [Lane(operations, [], False, 1) for operations in self.operations]
+        self.lanes = Lanes(Lane(operations, [], False, 1) for operations in self.operations)
         self.scheduler = Scheduler(self.operations, self.lanes, Settings(), at_once)
         self.done, self.scheduled = [], 0
         monkeypatch.setattr(module, "look", self.look)
@@ -143,13 +143,13 @@ class Databases:
         self.done.clear()
         for lane in self.lanes:
             lane.hungry = False
-        woken = []
+        self.lanes.woken.clear()
         try:
-            await self.scheduler.tick(lambda: woken.append(True))
+            await self.scheduler.tick()
         except OperationalError:
             assert self.away
         hungry = [lane.operations.label for lane in self.lanes if lane.hungry]
-        assert woken == [True] * bool(hungry)
+        assert self.lanes.woken.is_set() == bool(hungry)
         return hungry, {alias: [duty for at, duty in self.done if at == alias] for alias in ("other", "default")}
 
 
