@@ -44,10 +44,28 @@ class CheckedSettings:
     # The dictionary's name in the Django settings.
     NAME: ClassVar[str]
 
+    # A copy of what was given the last time, and the settings that were made of it.
+    _latest: ClassVar[tuple[object, Any]] = (None, None)
+
+    @classmethod
+    def given(cls) -> Any:
+        """Return what the Django settings have for these settings, unchecked."""
+        return getattr(django_settings, cls.NAME, None) or {}
+
+    @classmethod
+    def latest(cls) -> Self:
+        """Return what :meth:`load` returns, but validate only when the Django settings changed: for hot paths."""
+        given = cls.given()
+        # Compared with a copy, because the dictionary may be changed in place.
+        if given != cls._latest[0]:
+            cls._latest = deepcopy(given), cls.load()
+        settings: Self = cls._latest[1]
+        return settings
+
     @classmethod
     def read(cls, **overrides: object) -> tuple[Self, list[str]]:
         """Return the settings with ``overrides``, and one sentence for each problem in them."""
-        given = getattr(django_settings, cls.NAME, None) or {}
+        given = cls.given()
         if not isinstance(given, dict):
             return cls(), [f"{cls.NAME} must be a dictionary, not {type(given).__name__}"]
         known = {option.name for option in fields(cls)}
@@ -144,9 +162,14 @@ class Settings(CheckedSettings):
         return self.CRASHED_AT_ONCE or max(1, self.CONCURRENCY // 2)
 
     @classmethod
+    def given(cls) -> Any:
+        """Return what the Django settings have for these settings, also under Takahe's names."""
+        given = super().given()
+        return _legacy() | given if isinstance(given, dict) else given
+
+    @classmethod
     def completed(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Add the settings under Takahe's names, and the defaults that a given lease shortens."""
-        values = _legacy() | values
+        """Add the defaults that a given lease shortens."""
         return _following_lease(values) | values
 
     def problems(self) -> Iterator[str]:
@@ -169,17 +192,7 @@ class Settings(CheckedSettings):
 
 load_settings = Settings.load
 read_settings = Settings.read
-
-# At most one pair: a copy of the Django settings, and the settings that were made of it.
-_latest: list[tuple[object, Settings]] = []
-
-
-def latest_settings() -> Settings:
-    """Return what :func:`load_settings` returns, but validate only when the Django settings changed: for hot paths."""
-    given = getattr(django_settings, Settings.NAME, None), _legacy()
-    if not _latest or given != _latest[0][0]:
-        _latest[:] = [(deepcopy(given), load_settings())]
-    return _latest[0][1]
+latest_settings = Settings.latest
 
 
 def _following_lease(values: dict[str, Any]) -> dict[str, float]:

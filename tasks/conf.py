@@ -4,11 +4,9 @@ It is not named ``TASKS``, because that is Django's own setting.
 """
 
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import dataclass
 
 from django.apps import AppConfig
-from django.conf import settings as django_settings
 from django.core import checks
 from django.utils.module_loading import import_string
 
@@ -58,24 +56,13 @@ class TaskSettings(CheckedSettings):
 
 
 read_settings = TaskSettings.read
-
-# One pair: a copy of the dictionary, and the settings that were made of it.
-_latest: list[tuple[object, TaskSettings]] = [(None, TaskSettings())]
-
-
-def load_settings() -> TaskSettings:
-    """Return the current settings; raise ``ImproperlyConfigured`` with one line if one of them cannot work."""
-    # Called in every attempt, so cached. Compared with a copy, because the dictionary may be changed in place.
-    given = getattr(django_settings, "STATOR_TASKS", None)
-    if given != _latest[0][0]:
-        _latest[0] = (copy(given), TaskSettings.load())
-    return _latest[0][1]
+# Called in every attempt.
+load_settings = TaskSettings.latest
 
 
 def lease_of_process(usual: float) -> float:
     """Return the lease of a worker process's tasks: ``LEASE`` if ``STATOR_TASKS`` sets it, else the framework's."""
-    given = getattr(django_settings, "STATOR_TASKS", None) or {}
-    return load_settings().LEASE if "LEASE" in given else usual
+    return load_settings().LEASE if "LEASE" in TaskSettings.given() else usual
 
 
 def check_settings(app_configs: Sequence[AppConfig] | None = None, **kwargs: object) -> list[checks.CheckMessage]:
