@@ -29,8 +29,7 @@ from stator.worker.lanes import lanes_of
 from stator.worker.scheduler import send_in_schemas
 from stator.worker.shutdown import Requests
 from stator.worker.startup import Schemas, models_by_schema
-from stator.worker.summary import Summary
-from stator.worker.worker import Worker
+from stator.worker.worker import Summary, Worker
 
 __all__ = ["StatorModel", "StatorRunner", "Stats", "Summary"]
 

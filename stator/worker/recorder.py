@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from stator.db.interface import Batch, Claim, Ended, Operations, Written, batches_of
@@ -14,8 +14,10 @@ from stator.graph import State
 from stator.graph.failures import describe
 from stator.graph.outcomes import Outcome, Waiting
 from stator.worker.announcements import tell
-from stator.worker.executor import UNFIT
+from stator.worker.executor import UNFIT, Attempted
 from stator.worker.isolated.messages import IsolatedAnswer
+from stator.worker.lanes import Lanes
+from stator.worker.measures import Measures
 from stator.worker.outage import Outages
 from stator.worker.threads import RunInThread
 
@@ -52,21 +54,14 @@ class _Unwritten:
 
 
 class Recorder:
-    """Outcomes on their way to the database.
+    """Where attempts end: each is counted in ``measures``, and its outcome is on its way to the database.
 
-    ``held`` has the claims from the end of their attempt until their outcome is written. ``woken`` is called after each
-    batch with its operations and the states where rows may have become ready or where waiting rows expect them.
-    ``run`` calls a function in a database thread; the function's first argument is the operations, which determine the
-    thread. ``timed`` gets the seconds that each batch took.
+    ``held`` has the claims from the end of their attempt until their outcome is written. ``lanes`` are woken by the end
+    of an attempt, which leaves room, and after each batch by rows that it made ready. ``run`` calls a function in a
+    database thread; the function's first argument is the operations, which determine the thread.
     """
 
-    def __init__(
-        self,
-        run: RunInThread,
-        size: int,
-        woken: Callable[[Operations, set[str]], None],
-        timed: Callable[[float], object] = lambda seconds: None,
-    ) -> None:
+    def __init__(self, run: RunInThread, size: int, lanes: Lanes, measures: Measures) -> None:
         self.held: dict[int, Claim] = {}
         self.handled: Counter[str] = Counter()
         self.moved: Counter[tuple[str, str]] = Counter()
@@ -75,8 +70,8 @@ class Recorder:
         self.came = asyncio.Event()
         self._run = run
         self._size = size
-        self._woken = woken
-        self._timed = timed
+        self._lanes = lanes
+        self._measures = measures
         self._waiting: list[Ended] = []
         self._unwritten: list[_Unwritten] = []
         self._wrote_until = self._took = 0.0
@@ -85,7 +80,12 @@ class Recorder:
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, claim: Claim, outcome: Outcome) -> None:
-        """Add an outcome to be written."""
+        """Count an attempt that has ended and have its outcome written."""
+        self._measures.note(claim, outcome)
+        self._add(claim, outcome)
+        self._lanes.woken.set()
+
+    def _add(self, claim: Claim, outcome: Outcome) -> None:
         self.held[id(claim)] = claim
         self._waiting.append((claim, outcome))
         self.came.set()
@@ -193,18 +193,18 @@ class Recorder:
             self._cut_off.add(operations.alias)
             self.came.set()
             raise
-        self._timed(time.monotonic() - began)
+        self._measures.times["record"].add(time.monotonic() - began)
         self._cut_off.discard(operations.alias)
         self._unwritten.remove(unwritten)
         self.forget(map(id, batch.claims))
         for claim, outcome in written.deferred:
             self.held[id(claim)] = claim
-            asyncio.get_running_loop().call_later(DEFERRED_FOR, self.add, claim, outcome)
+            asyncio.get_running_loop().call_later(DEFERRED_FOR, self._add, claim, outcome)
         done = len(batch.ended) - len(written.deferred)
         if not batch.released:
             self.handled[operations.label] += done
         # Even if the batch made no row ready: claims may have waited for its end.
-        self._woken(operations, self._note(operations, batch.source, written))
+        self._lanes.wake_after(operations, self._note(operations, batch.source, written))
         return done
 
     async def _instead(self, unwritten: _Unwritten, error: Exception) -> list[_Unwritten]:
@@ -237,20 +237,27 @@ class Recorder:
         self.forget([id(claim)])
         return []
 
-    def note_recorded(self, operations: Operations, recorded: Sequence[Ended], written: Written) -> None:
+    def note_recorded(self, operations: Operations, attempted: Attempted) -> None:
         """Count outcomes that were recorded in their handler's transaction."""
-        self.handled[operations.label] += len(recorded)
-        source = recorded[0][0].state if recorded else None
-        if woken := self._note(operations, source, written):
-            self._woken(operations, woken)
+        recorded = attempted.recorded
+        for ended in recorded:
+            self._measures.note(*ended)
+        if attempted.written:
+            self.handled[operations.label] += len(recorded)
+            source = recorded[0][0].state if recorded else None
+            if woken := self._note(operations, source, attempted.written):
+                self._lanes.wake_after(operations, woken)
+        self._lanes.woken.set()
 
     def note_isolated(self, claim: Claim, said: IsolatedAnswer) -> None:
-        """Count the attempt that another process made and recorded; ``said`` is its answer."""
+        """Count an attempt that its process recorded; ``said`` is its answer, empty if the process died."""
         label = claim.operations.label
         self.handled[label] += said.get("ended") == "recorded"
         self.failed += said.get("failed", 0)
         self.lost += said.get("lost", 0)
-        self.moved.update((label, name) for name in said.get("moved", ()))
+        moved = set(said.get("moved", ()))
+        self.moved.update((label, name) for name in moved)
+        self._lanes.wake_after(claim.operations, moved)
 
     def _note(self, operations: Operations, source: State | None, written: Written) -> set[str]:
         """Count what was written; return the states where rows may now be ready, or where waiting rows expect them."""

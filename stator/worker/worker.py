@@ -5,6 +5,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import nullcontext
 from contextvars import Context
+from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from typing import Any, TypeVar
@@ -17,14 +18,13 @@ from stator.capabilities import capabilities_of
 from stator.conf import Settings
 from stator.db import operations_for
 from stator.db.files import watched_files
-from stator.db.interface import new_worker_id
+from stator.db.interface import Claim, new_worker_id
 from stator.db.locks import limit_waits
 from stator.logs import log_ready, log_start, log_stopping
 from stator.rows.workers import default_name, give_name
 from stator.worker.attempts import GRACE, Attempts
 from stator.worker.crash_isolation import InProcessIsolation, ProcessIsolation
 from stator.worker.dispatcher import Dispatcher
-from stator.worker.ended import EndedAttempts
 from stator.worker.endpoint import Endpoint
 from stator.worker.health import Health
 from stator.worker.heartbeat import Heartbeat, interval_for
@@ -36,16 +36,33 @@ from stator.worker.recorder import Recorder
 from stator.worker.scheduler import Scheduler, send_in_schemas
 from stator.worker.schema import Schema
 from stator.worker.shutdown import Requests, close, stop_on_signals
-from stator.worker.summary import Summary
 from stator.worker.threads import DatabaseThreads, database_thread_for_handlers, tidy_connections_of_loop
 from stator.worker.watchdog import Watchdog
-from stator.worker.work import WorkInHand
 
 Result = TypeVar("Result")
 
 # Seconds after which connections that asynchronous handlers lost are closed, and the queries that DEBUG collects are
 # dropped.
 MENDED_EVERY = 5.0
+
+
+@dataclass
+class Summary:
+    """The results of a worker: attempts per model, moves per ``(model, state)``, errors and refused writes.
+
+    ``forced``: it was asked twice to stop.
+    ``unfinished``: attempts that did not end in time and were given up.
+    ``ended``: the reason, ``"idle"``, ``"time over"``, ``"stopped"``, ``"orphaned"`` (its supervisor is gone),
+    ``"failed"`` or ``"forced"``; empty while it works.
+    """
+
+    handled: dict[str, int] = field(default_factory=dict)
+    moved: dict[tuple[str, str], int] = field(default_factory=dict)
+    failed: int = 0
+    lost: int = 0
+    forced: bool = False
+    unfinished: int = 0
+    ended: str = ""
 
 
 class Worker:
@@ -181,25 +198,22 @@ class Worker:
     def _build(self) -> None:
         self.lanes = Lanes(lane for operations in self.operations for lane in lanes_of(operations))
         threads = self._threads = DatabaseThreads(self.operations)
-        times, size = self.measures.times, self.settings.BATCH_SIZE
-        self.recorder = Recorder(threads.record, size, self.lanes.wake_after, times["record"].add)
-        self.ended = EndedAttempts(self.measures, self.recorder, self.lanes)
-        self.attempts = Attempts(self.settings, self.ended.record, self.ended.note_recorded)
+        self.recorder = Recorder(threads.record, self.settings.BATCH_SIZE, self.lanes, self.measures)
+        self.attempts = Attempts(self.settings, self.recorder.add, self.recorder.note_recorded)
         self.health.watch("handlers", self.attempts.trouble)
         self.isolation = self._isolation()
         self.dispatcher = Dispatcher(
             self.lanes, self.attempts, threads.claims.run, self.isolation, self.settings.crashed_at_once,
             (self.attempts.running, self.recorder.held), self.recorder.is_behind,
-            ready=self._may_claim, connect=threads.records.connect, timed=times["claim"].add,
+            ready=self._may_claim, connect=threads.records.connect, timed=self.measures.times["claim"].add,
         )  # fmt: skip
         self.scheduler = Scheduler(self.operations, self.lanes, self.settings, threads.duties.run, threads.prepare)
-        self.work = WorkInHand(self.attempts, self.isolation, self.recorder, self.dispatcher, self.scheduler)
         self.schema = Schema(self.operations, threads.duties.run)
         leases = [lease for each in self.operations for lease in each.shortest_leases()]
-        presence = Presence(self.id, self.operations, self.work.figures, partial(published_by, self))
+        presence = Presence(self.id, self.operations, self._figures, partial(published_by, self))
         soon = partial(partial, self._loop.call_soon_threadsafe)
         self.heartbeat = Heartbeat(
-            self.work.claims, soon(self.work.cancel_ended), interval_for(leases), presence,
+            self.claims, soon(self._cancel_ended), interval_for(leases), presence,
             aliases=self.scheduler.databases, connected=soon(self.lanes.woken.set),
             unrecorded=self.recorder.unrecorded, handed_back=soon(self.recorder.forget), patience=self.settings.LEASE,
         )  # fmt: skip
@@ -207,12 +221,12 @@ class Worker:
         self.listeners = self._listeners()
 
     def _isolation(self) -> InProcessIsolation:
-        begin, is_empty = self.attempts.begin, lambda: self.work.is_empty
+        begin, recorder = self.attempts.begin, self.recorder
         if self._isolate is None:
-            return InProcessIsolation(begin, is_empty)
+            return InProcessIsolation(begin, self._is_empty)
         options = {**self._isolate, "schemas": list(dict.fromkeys(each.schema for each in self.operations)) or [""]}
         return ProcessIsolation(
-            begin, is_empty, options, self.ended.record, self.ended.note_isolated, self.lanes.woken.set
+            begin, self._is_empty, options, recorder.add, recorder.note_isolated, self.lanes.woken.set
         )
 
     def _listeners(self) -> list[Any]:
@@ -275,7 +289,7 @@ class Worker:
                 await self.recorder.gather()
             await self._reach(self.recorder.flush)
             self.lanes.woken.set()
-            if self.until_idle and self.work.is_empty:
+            if self.until_idle and self._is_empty():
                 self.scheduler.soon(at_once=not self.dispatcher.hungry)
 
     async def _schedule_loop(self) -> None:
@@ -294,7 +308,7 @@ class Worker:
             self.ready_after = time.monotonic() - self.started
             if self._announce:
                 log_ready(self.ready_after)
-        if self.until_idle and self.work.is_idle and not self._is_stopping:
+        if self.until_idle and self._is_idle() and not self._is_stopping:
             self.stop("idle")
 
     async def _tick_loop(self) -> None:
@@ -343,7 +357,7 @@ class Worker:
         deadline = time.monotonic() + self.settings.SHUTDOWN_TIMEOUT
         await self._finish(loops[0], deadline)
         self.attempts.hand_back()
-        await self._until(lambda: not self.work.is_running, deadline - GRACE)
+        await self._until(lambda: not (self.attempts.running or self.isolation.running), deadline - GRACE)
         self.attempts.cancel_all()
         self.isolation.release_all()
         closing = asyncio.create_task(self.isolation.close())
@@ -370,6 +384,33 @@ class Worker:
         """Wait until ``holds()`` or the deadline; after a second signal, only until ``even_forced``."""
         while not holds() and time.monotonic() < (even_forced if self._forced else deadline):
             await asyncio.sleep(0.01)
+
+    # Its work
+
+    def claims(self) -> list[Claim]:
+        """Return the claims that are held: attempts here or in processes of their own, and outcomes to record."""
+        parts = (self.attempts.running, self.isolation.running, self.recorder.held)
+        return [claim for part in parts for claim in list(part.values())]
+
+    def _is_empty(self) -> bool:
+        """Return whether no attempt runs in this process, and no outcome waits to be recorded."""
+        return not self.attempts.running and not self.recorder.held
+
+    def _is_idle(self) -> bool:
+        """Return whether nothing is held and the latest poll found nothing."""
+        is_busy = self.isolation.running or self.dispatcher.hungry
+        return self.scheduler.found_nothing and self._is_empty() and not is_busy
+
+    def _cancel_ended(self, keys: set[int]) -> None:
+        """Cancel the attempts of claims, given by their ``id()``, that have ended."""
+        self.attempts.cancel_ended(keys)
+        self.isolation.cancel_ended(keys)
+
+    def _figures(self) -> dict[str, int]:
+        """Return what is published in the table of workers: attempts that run, and what was done so far."""
+        handled = sum(self.recorder.handled.copy().values())
+        running = len(self.attempts.running) + len(self.isolation.running)
+        return {"running": running, "handled": handled, "lost": self.recorder.lost}
 
     # Its state
 

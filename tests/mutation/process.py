@@ -445,9 +445,9 @@ MUTANTS = [
     ),
     Mutant(
         "what waits to be recorded is not renewed",
-        "stator/worker/work.py",
-        "parts = (self._attempts.running, self._isolation.running, self._recorder.held)",
-        "parts = (self._attempts.running, self._isolation.running)",
+        WORKER,
+        "parts = (self.attempts.running, self.isolation.running, self.recorder.held)",
+        "parts = (self.attempts.running, self.isolation.running)",
         STOPS,
     ),
     Mutant(

@@ -27,6 +27,8 @@ from stator.worker.attempts import calls_of
 from stator.worker.executor import STOPPED, Attempted, attempt_async, attempt_sync
 from stator.worker.health import Health
 from stator.worker.isolated.messages import IsolatedAnswer, Request
+from stator.worker.lanes import Lanes
+from stator.worker.measures import Measures
 from stator.worker.outage import reach
 from stator.worker.recorder import Recorder
 from stator.worker.scheduler import send_in_schemas
@@ -163,9 +165,8 @@ class IsolatedAttempt:
 
     async def _record(self, attempted: Attempted, thread: DatabaseThread) -> IsolatedAnswer:
         """Record the outcome of an attempt; wait as long as its database is unreachable."""
-        recorder = Recorder(thread.run, 1, lambda *_: None)
-        if attempted.written:
-            recorder.note_recorded(self._operations, attempted.recorded, attempted.written)
+        recorder = Recorder(thread.run, 1, Lanes(()), Measures())
+        recorder.note_recorded(self._operations, attempted)
         for ended in attempted.ended:
             recorder.add(*ended)
         schema = Schema([self._operations], thread.run)

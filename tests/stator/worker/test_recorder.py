@@ -8,6 +8,8 @@ from django.db import DatabaseError, OperationalError
 from stator.db.interface import Written
 from stator.graph.outcomes import Moved, Released
 from stator.worker import recorder as module
+from stator.worker.lanes import Lanes
+from stator.worker.measures import Measures
 from stator.worker.recorder import Recorder
 from tests.stator.worker.fakes import FakeClaim, FakeOperations, WorkGraph, elsewhere, lock_timeout, on_loop, until
 
@@ -18,8 +20,8 @@ class Writing:
     """A recorder whose database answers as it is told."""
 
     def __init__(self, monkeypatch, size=100):
-        self.batches, self.answers, self.woken = [], [], []
-        self.recorder = Recorder(self.run, size, lambda operations, names: self.woken.append((operations, names)))
+        self.batches, self.answers = [], []
+        self.recorder = Recorder(self.run, size, Lanes(()), Measures())
         monkeypatch.setattr(module, "record", self.write)
 
     async def run(self, function, *args, **kwargs):

@@ -9,6 +9,8 @@ from django.db import OperationalError
 from stator.graph.outcomes import Waiting
 from stator.worker import schema as module
 from stator.worker.executor import UNFIT, attempt_async, attempt_sync
+from stator.worker.lanes import Lanes
+from stator.worker.measures import Measures
 from stator.worker.recorder import Recorder
 from tests.stator.making import claim_all, operations_of, put, raw, row
 from tests.stator.worker.fakes import FakeClaim
@@ -91,7 +93,7 @@ class TestAttempts:
 class TestRecords:
     def flush(self, ended):
         async def write():
-            recorder = Recorder(run, 100, lambda operations, names: None)
+            recorder = Recorder(run, 100, Lanes(()), Measures())
             for pair in ended:
                 recorder.add(*pair)
             while recorder.came.is_set() or recorder._unwritten:

@@ -9,11 +9,9 @@ from stator.graph.outcomes import Moved, Released
 from stator.worker.attempts import Attempts
 from stator.worker.crash_isolation import InProcessIsolation
 from stator.worker.dispatcher import Dispatcher
-from stator.worker.ended import EndedAttempts
 from stator.worker.executor import STOPPED
 from stator.worker.lanes import Lane, Lanes
 from stator.worker.recorder import Recorder
-from stator.worker.work import WorkInHand
 from stator.worker.worker import Worker
 from tests.stator.worker.fakes import FakeClaim, FakeOperations, WorkGraph, on_loop, until
 
@@ -31,17 +29,12 @@ class Stopping:
         worker._stopping, worker._begun = asyncio.Event(), asyncio.Event()
         worker._begun.set()
         worker.lanes = Lanes(lanes)
-        worker.recorder = Recorder(self.write, 100, lambda operations, names: None)
-        worker.ended = EndedAttempts(worker.measures, worker.recorder, worker.lanes)
-        worker.attempts = Attempts(worker.settings, worker.ended.record, worker.ended.note_recorded)
-        worker.isolation = InProcessIsolation(worker.attempts.begin, lambda: worker.work.is_empty)
+        worker.recorder = Recorder(self.write, 100, worker.lanes, worker.measures)
+        worker.attempts = Attempts(worker.settings, worker.recorder.add, worker.recorder.note_recorded)
+        worker.isolation = InProcessIsolation(worker.attempts.begin, worker._is_empty)
         worker.dispatcher = Dispatcher(worker.lanes, worker.attempts, run, worker.isolation, 10, ())
         worker.scheduler = SimpleNamespace(stop=lambda: None, soon=lambda: None)
-        worker.work = WorkInHand(
-            worker.attempts, worker.isolation, worker.recorder, worker.dispatcher, worker.scheduler
-        )
         worker.schema = SimpleNamespace(changes=0)
-        worker.attempts.start()
         self.loops = [asyncio.create_task(loop) for loop in (worker._fast_loop(), worker._record_loop())]
 
     async def write(self, function, operations, batch, *, again):
@@ -92,7 +85,7 @@ async def test_outcome_that_is_being_written_is_written_before_the_worker_ends()
     async with Stopping(SHUTDOWN_TIMEOUT=3) as stopping:
         claim = FakeClaim(FakeOperations())
         stopping.database_answers.clear()
-        stopping.worker.ended.record(claim, DONE)
+        stopping.worker.recorder.add(claim, DONE)
         stopped = stopping.stop()
         asyncio.get_running_loop().call_later(0.2, stopping.database_answers.set)
         await stopped
@@ -103,10 +96,10 @@ async def test_outcome_that_is_being_written_is_written_before_the_worker_ends()
 async def test_claim_is_renewed_until_its_outcome_is_written():
     async with Stopping() as stopping:
         claim = FakeClaim(FakeOperations())
-        stopping.worker.ended.record(claim, DONE)
-        assert stopping.worker.work.claims() == [claim]
+        stopping.worker.recorder.add(claim, DONE)
+        assert stopping.worker.claims() == [claim]
         await until(lambda: stopping.written)
-        assert stopping.worker.work.claims() == []
+        assert stopping.worker.claims() == []
 
 
 @on_loop
