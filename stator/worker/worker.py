@@ -5,7 +5,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import nullcontext
 from contextvars import Context
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from functools import partial
 from importlib import import_module
 from typing import Any, TypeVar
@@ -65,6 +65,7 @@ class Summary:
     ended: str = ""
 
 
+@dataclass(eq=False, repr=False)
 class Worker:
     """One worker process: claims rows of the given models, attempts them and records the outcomes.
 
@@ -82,51 +83,44 @@ class Worker:
     ``name``: by default the host and the process.
     """
 
-    # Seconds from the start to the end of the first poll.
-    ready_after = 0.0
+    models: InitVar[Sequence[type[Model]]]
+    settings: Settings
+    _: KW_ONLY
+    alias: InitVar[str | None] = None
+    schemas: InitVar[Mapping[str, Sequence[type[Model]]] | None] = None
+    run_for: float = 0.0
+    until_idle: bool = False
+    liveness_file: str | None = None
+    watch: bool = False
+    heed_signals: bool = True
+    progress: Callable[["Worker"], None] | None = None
+    endpoint: Endpoint | None = None
+    announce: bool = False
+    requests: Requests | None = None
+    isolate: dict[str, object] | None = None
+    queues: tuple[str, ...] = ()
+    metadata: Mapping[str, object] = field(default_factory=dict)
+    name: str = ""
 
-    def __init__(
+    # Seconds from the start to the end of the first poll.
+    ready_after: float = field(default=0.0, init=False)
+
+    def __post_init__(
         self,
         models: Sequence[type[Model]],
-        settings: Settings,
-        *,
-        alias: str | None = None,
-        schemas: Mapping[str, Sequence[type[Model]]] | None = None,
-        run_for: float = 0.0,
-        until_idle: bool = False,
-        liveness_file: str | None = None,
-        watch: bool = False,
-        heed_signals: bool = True,
-        progress: Callable[["Worker"], None] | None = None,
-        endpoint: Endpoint | None = None,
-        announce: bool = False,
-        requests: Requests | None = None,
-        isolate: dict[str, object] | None = None,
-        queues: tuple[str, ...] = (),
-        metadata: Mapping[str, object] | None = None,
-        name: str = "",
+        alias: str | None,
+        schemas: Mapping[str, Sequence[type[Model]]] | None,
     ) -> None:
-        self.settings, self.queues, self.metadata = settings, queues, metadata or {}
-        self.id, self.name = new_worker_id(), name or default_name()
+        self.id, self.name = new_worker_id(), self.name or default_name()
         give_name(self.id, self.name)
-        self.run_for = run_for
-        self.until_idle = until_idle
         served = {"": models} if schemas is None else schemas
         self.operations = [
-            operations_for(model, settings, self.id, alias, schema)
+            operations_for(model, self.settings, self.id, alias, schema)
             for schema, group in served.items()
             for model in group
         ]
         limit_waits(self.operations)
         self.started = time.monotonic()
-        self._liveness_file = liveness_file
-        self._watch = watch
-        self._heed_signals = heed_signals
-        self._progress = progress
-        self._endpoint = endpoint
-        self._announce = announce
-        self._requests = requests
-        self._isolate = isolate
         self.measures = Measures()
         self.health = Health()
         self._stopping: asyncio.Event | None = None
@@ -156,7 +150,7 @@ class Worker:
             except (SystemExit, KeyboardInterrupt):
                 # A task that a handler has started raised it, which stops the loop. Code that awaits the task gets the
                 # error too. A person's Ctrl-C arrives here only if the program handles signals itself.
-                if main.done() or not self._heed_signals:
+                if main.done() or not self.heed_signals:
                     raise
 
     def stop(self, why: str = "stopped") -> None:
@@ -164,7 +158,7 @@ class Worker:
         self._forced = self._forced or self._why == why == "stopped"
         before, self._why = self._why, "forced" if self._forced else why
         # A third Ctrl-C logs nothing new.
-        if self._announce and self._why != before:
+        if self.announce and self._why != before:
             log_stopping(self._why)
         for operations in self.operations:
             operations.stopping = True
@@ -177,12 +171,12 @@ class Worker:
     async def _main(self) -> Summary:
         self._loop = asyncio.get_running_loop()
         self._stopping, self._begun = asyncio.Event(), asyncio.Event()
-        if self._announce:
+        if self.announce:
             log_start(self)
         self._build()
         # The signals are handled before anybody can see the worker and signal it.
-        heeding = stop_on_signals(self._loop, self.stop, self._requests)
-        with heeding if self._heed_signals else nullcontext():
+        heeding = stop_on_signals(self._loop, self.stop, self.requests)
+        with heeding if self.heed_signals else nullcontext():
             self._start_threads()
             try:
                 async with database_thread_for_handlers():
@@ -217,14 +211,14 @@ class Worker:
             aliases=self.scheduler.databases, connected=soon(self.lanes.woken.set),
             unrecorded=self.recorder.unrecorded, handed_back=soon(self.recorder.forget), patience=self.settings.LEASE,
         )  # fmt: skip
-        self.watchdog = Watchdog(self.settings.WATCHDOG, self._liveness_file, self.health.trouble)
+        self.watchdog = Watchdog(self.settings.WATCHDOG, self.liveness_file, self.health.trouble)
         self.listeners = self._listeners()
 
     def _isolation(self) -> InProcessIsolation:
         begin, recorder = self.attempts.begin, self.recorder
-        if self._isolate is None:
+        if self.isolate is None:
             return InProcessIsolation(begin, self._is_empty)
-        options = {**self._isolate, "schemas": list(dict.fromkeys(each.schema for each in self.operations)) or [""]}
+        options = {**self.isolate, "schemas": list(dict.fromkeys(each.schema for each in self.operations)) or [""]}
         return ProcessIsolation(
             begin, self._is_empty, options, recorder.add, recorder.note_isolated, self.lanes.woken.set
         )
@@ -245,15 +239,15 @@ class Worker:
         self.heartbeat.start()
         for listener in self.listeners:
             listener.start()
-        if self._watch:
+        if self.watch:
             self.watchdog.start()
-        if self._endpoint:
-            self._endpoint.start(self)
+        if self.endpoint:
+            self.endpoint.start(self)
 
     def _stop_threads(self) -> None:
-        if self._endpoint:
-            self._endpoint.stop()
-        if self._watch:
+        if self.endpoint:
+            self.endpoint.stop()
+        if self.watch:
             self.watchdog.stop()
         self.attempts.stop()
         for part in (self._threads, self.heartbeat, *self.listeners):
@@ -306,7 +300,7 @@ class Worker:
         await self.scheduler.tick()
         if not self.ready_after:
             self.ready_after = time.monotonic() - self.started
-            if self._announce:
+            if self.announce:
                 log_ready(self.ready_after)
         if self.until_idle and self._is_idle() and not self._is_stopping:
             self.stop("idle")
@@ -316,11 +310,11 @@ class Worker:
             self.watchdog.tick()
             self.attempts.sweep()
             self.isolation.sweep()
-            if self._progress:
-                self._progress(self)
+            if self.progress:
+                self.progress(self)
             if self.run_for and time.monotonic() - self.started > self.run_for and not self._is_stopping:
                 self.stop("time over")
-            if self._requests and self._requests() is None and not self._is_stopping:
+            if self.requests and self.requests() is None and not self._is_stopping:
                 self.stop("orphaned")
             await asyncio.sleep(0.1 if self.attempts.running else 0.5)
 

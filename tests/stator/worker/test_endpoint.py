@@ -145,7 +145,7 @@ def test_worker_that_cannot_reach_the_database_takes_on_no_work(monkeypatch: pyt
 
     monkeypatch.setattr(worker.operations[0], "claim", claim_or_fail)
     Line.objects.create()
-    worker._progress = look
+    worker.progress = look
     worker.run()
     assert False in seen
     assert seen[-1]
