@@ -1,7 +1,7 @@
 """Claims: which states are claimed together, how much room there is, which model is next, and the claim itself."""
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable
 from uuid import UUID
 
 from stator.db.interface import Claim, Operations, new_token
@@ -10,19 +10,17 @@ from stator.rows.claimable import Crashes
 from stator.worker.attempts import Attempts
 from stator.worker.crash_isolation import InProcessIsolation
 from stator.worker.lanes import Lane, Lanes
+from stator.worker.measures import Durations
 from stator.worker.outage import Outages
-from stator.worker.threads import RunInThread
+from stator.worker.recorder import Recorder
+from stator.worker.threads import DatabaseThreads
 
 # The step that releases rows that may have been claimed by a statement without an answer.
 HAND_BACK = "hand back"
 
 
-async def _nothing(alias: str) -> None:
-    """Open nothing: there is no connection."""
-
-
 class Dispatcher:
-    """Claims rows for the lanes in turn, never more than there is room to start.
+    """Claims rows for the lanes in turn, never more than there is room to start, and none while ``recorder`` is behind.
 
     After its claim a lane goes to the end of the line, so a hungry lane waits for at most one claim of each other
     hungry lane.
@@ -30,43 +28,36 @@ class Dispatcher:
     A lane is hungry while it may have ready rows: until a claim brings fewer rows than it asked for, and again after a
     poll, a notification or a recorded move.
 
-    Rows that lost a lease are claimed first, but at most ``most_crashed`` of them are ``held`` at a time (by the
-    ``id()`` of their claims). One of them may end the process, and rows that lost no lease need places too.
-    Rows that lost more leases go to ``isolation``.
+    Rows that lost a lease are claimed first, but at most ``most_crashed`` of them are held at a time. One of them may
+    end the process, and rows that lost no lease need places too. Rows that lost more leases go to ``isolation``.
 
-    ``behind``: whether too many outcomes wait to be recorded. ``ready``: whether connections to record and to renew
-    claims in a database are open, as far as is known; ``connect`` opens the one to record. ``timed`` gets the seconds
-    that each claim took.
+    ``ready``: whether connections to record and to renew claims in a database are open, as far as is known.
+    ``times`` has how long claims took.
     """
 
     def __init__(
         self,
         lanes: Lanes,
         attempts: Attempts,
-        run: RunInThread,
+        threads: DatabaseThreads,
         isolation: InProcessIsolation,
+        recorder: Recorder,
         most_crashed: int,
-        held: Sequence[Mapping[int, Claim]],
-        behind: Callable[[Operations], bool] = lambda operations: False,
-        *,
-        ready: Callable[[str], bool] = lambda alias: True,
-        connect: Callable[[str], Awaitable[None]] = _nothing,
-        timed: Callable[[float], object] = lambda seconds: None,
+        ready: Callable[[str], bool],
+        times: Durations,
     ) -> None:
         self.lanes = lanes
         self.stopped = False
         self.claimed = 0
         self.doubtful: list[tuple[Operations, UUID]] = []
         self._attempts = attempts
-        self._run = run
+        self._threads = threads
         self._isolation = isolation
+        self._recorder = recorder
         self._most_crashed = most_crashed
-        self._held = held
         self._crashed: list[Claim] = []
-        self._behind = behind
         self._ready = ready
-        self._connect = connect
-        self._timed = timed
+        self._times = times
         self._aliases = sorted({lane.operations.alias for lane in lanes})
         self._line = list(lanes)
         # Lanes take separate turns for rows that lost leases.
@@ -96,7 +87,7 @@ class Dispatcher:
         if not self.stopped:
             for alias in [alias for alias in self._aliases if not self._ready(alias)]:
                 with outages.noted(alias):
-                    await self._connect(alias)
+                    await self._threads.records.connect(alias)
             came = await self._claim_isolated(outages)
             is_wanted = any(lane.suspect and lane.is_served for lane in self.lanes)
             if not ((is_wanted or self._isolation.engaged) and self._isolation.needs_room(is_wanted)):
@@ -115,7 +106,7 @@ class Dispatcher:
 
     async def _claim_by(self, claim: Callable[[Lane], Awaitable[int]], lane: Lane, outages: Outages) -> int:
         came = 0
-        if self._may_claim(lane, outages) and not self._behind(lane.operations):
+        if self._may_claim(lane, outages) and not self._recorder.is_behind(lane.operations):
             try:
                 came = await claim(lane)
             except Exception as error:  # noqa: BLE001 - raised at the end of the turn, or here if it does not pass
@@ -151,7 +142,8 @@ class Dispatcher:
         return len(found)
 
     async def _claim_crashed_for(self, lane: Lane) -> int:
-        self._crashed = [claim for claim in self._crashed if any(id(claim) in part for part in self._held)]
+        held = self._attempts.running, self._recorder.held
+        self._crashed = [claim for claim in self._crashed if any(id(claim) in part for part in held)]
         room = min(self._room_of(lane), self._most_crashed - len(self._crashed))
         if room <= 0:
             return 0
@@ -177,7 +169,9 @@ class Dispatcher:
         self._claiming = True
         try:
             with operations.in_schema():
-                claims = await self._run(operations.claim, lane.states, limit, token=token, crashes=crashes)
+                claims = await self._threads.claims.run(
+                    operations.claim, lane.states, limit, token=token, crashes=crashes
+                )
         except BaseException as error:
             if is_lock_timeout(error):
                 operations.locks.note(lane.step)
@@ -189,7 +183,7 @@ class Dispatcher:
             self._claiming = False
         if operations.locks.timeouts:
             operations.locks.forget(lane.step)
-        self._timed(time.monotonic() - began)
+        self._times.add(time.monotonic() - began)
         self.claimed += len(claims)
         return claims
 
@@ -199,7 +193,7 @@ class Dispatcher:
             operations, token = doubt
             if operations.alias not in outages and not operations.lacking and operations.locks.allow(HAND_BACK):
                 with outages.noted(operations.alias), operations.locks.tried(HAND_BACK), operations.in_schema():
-                    await self._run(operations.release_token, token)
+                    await self._threads.claims.run(operations.release_token, token)
                     self.doubtful.remove(doubt)
 
     async def _claim_isolated(self, outages: Outages) -> int:

@@ -197,9 +197,8 @@ class Worker:
         self.health.watch("handlers", self.attempts.trouble)
         self.isolation = self._isolation()
         self.dispatcher = Dispatcher(
-            self.lanes, self.attempts, threads.claims.run, self.isolation, self.settings.crashed_at_once,
-            (self.attempts.running, self.recorder.held), self.recorder.is_behind,
-            ready=self._may_claim, connect=threads.records.connect, timed=self.measures.times["claim"].add,
+            self.lanes, self.attempts, threads, self.isolation, self.recorder, self.settings.crashed_at_once,
+            self._may_claim, self.measures.times["claim"],
         )  # fmt: skip
         self.scheduler = Scheduler(self.operations, self.lanes, self.settings, threads.duties.run, threads.prepare)
         self.schema = Schema(self.operations, threads.duties.run)

@@ -212,7 +212,7 @@ MUTANTS = [
     Mutant(
         "deferred outcomes are dropped",
         RECORDER,
-        "asyncio.get_running_loop().call_later(DEFERRED_FOR, self.add, claim, outcome)",
+        "asyncio.get_running_loop().call_later(DEFERRED_FOR, self._add, claim, outcome)",
         "pass",
         in_recorder("deferred_outcome_stays_held_and_is_written_later"),
     ),
@@ -331,7 +331,7 @@ MUTANTS = [
     Mutant(
         "it is claimed though outcomes wait",
         DISPATCHER,
-        " and not self._behind(lane.operations):",
+        " and not self._recorder.is_behind(lane.operations):",
         ":",
         in_dispatcher("nothing_is_claimed_while_too_many_outcomes_wait_to_be_written"),
     ),

@@ -1,11 +1,14 @@
 """Which model is claimed next, how much, and what becomes of rows that lost leases."""
 
+from types import SimpleNamespace
+
 import pytest
 from django.db import OperationalError
 
 from stator.rows.claimable import Crashes
 from stator.worker.dispatcher import Dispatcher
 from stator.worker.lanes import FEW, STREAK, Lane, Lanes, lanes_of
+from stator.worker.measures import Durations
 from stator.worker.outage import Outages
 from tests.stator.worker.fakes import FakeOperations, at_once, elsewhere, lock_timeout, on_loop
 
@@ -43,10 +46,15 @@ class Alone:
         return self.waits and is_wanted
 
 
-def dispatcher_of(*operations, room=10, alone=None, most_crashed=5, run=at_once, **further):
-    lanes = [next(lane for lane in lanes_of(one) if one.state in lane.names) for one in operations]
+def dispatcher_of(
+    *operations, lanes=None, room=10, alone=None, most_crashed=5, run=at_once, connect=None,
+    behind=lambda operations: False, ready=lambda alias: True,
+):  # fmt: skip
+    lanes = lanes or [next(lane for lane in lanes_of(one) if one.state in lane.names) for one in operations]
     room = Room(room)
-    return Dispatcher(Lanes(lanes), room, run, alone or Alone(), most_crashed, [room.running], **further), room
+    recorder = SimpleNamespace(held={}, is_behind=behind)
+    threads = SimpleNamespace(claims=SimpleNamespace(run=run), records=SimpleNamespace(connect=connect))
+    return Dispatcher(Lanes(lanes), room, threads, alone or Alone(), recorder, most_crashed, ready, Durations()), room
 
 
 @on_loop
@@ -136,7 +144,7 @@ async def test_batch_of_a_handler_is_claimed_as_a_whole():
     operations = FakeOperations(ready=500)
     operations.state = operations.graph.states["awaited"]
     lane = Lane(operations, [operations.state], is_async=True, batch=300)
-    dispatcher = Dispatcher(Lanes([lane]), Room(500), at_once, Alone(), 5, [])
+    dispatcher, _ = dispatcher_of(lanes=[lane], room=500)
     assert await dispatcher.claim() == 300
 
 

@@ -32,7 +32,10 @@ class Stopping:
         worker.recorder = Recorder(self.write, 100, worker.lanes, worker.measures)
         worker.attempts = Attempts(worker.settings, worker.recorder.add, worker.recorder.note_recorded)
         worker.isolation = InProcessIsolation(worker.attempts.begin, worker._is_empty)
-        worker.dispatcher = Dispatcher(worker.lanes, worker.attempts, run, worker.isolation, 10, ())
+        worker.dispatcher = Dispatcher(
+            worker.lanes, worker.attempts, SimpleNamespace(claims=SimpleNamespace(run=run)), worker.isolation,
+            worker.recorder, 10, lambda alias: True, worker.measures.times["claim"],
+        )  # fmt: skip
         worker.scheduler = SimpleNamespace(stop=lambda: None, soon=lambda: None)
         worker.schema = SimpleNamespace(changes=0)
         self.loops = [asyncio.create_task(loop) for loop in (worker._fast_loop(), worker._record_loop())]
