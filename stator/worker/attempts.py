@@ -129,9 +129,11 @@ class Attempts:
         """Return how many more rows of this model may be claimed, ``batch`` at a time, for the loop or for threads."""
         return self._room.rows(label, is_async, batch, sum(map(len, self._ahead.values())))
 
-    def use_threads(self, label: str, threads: CallThreads) -> None:
-        """Count the room for a model's asynchronous handlers by the threads that run the project's code for them."""
-        self._room.call_threads[label] = threads
+    def use_threads(
+        self, label: str, pool: ThreadPool, is_needed: Callable[[Claim], bool], spare: Callable[[str, bool], bool]
+    ) -> None:
+        """Count the room for a model's asynchronous handlers by the threads that call the project's code for them."""
+        self._room.call_threads[label] = CallThreads(pool, is_needed, spare)
 
     @contextmanager
     def sparing_threads(self, operations: Operations) -> Iterator[tuple[int, list[Claim]]]:
@@ -147,13 +149,13 @@ class Attempts:
             yield 0, found
             return
         room = self._room.rows(label, True, 1, sum(map(len, self._ahead.values())), without_threads=True)
-        if not room or not threads.spare(worker_id):
+        if not room or not threads.spare(worker_id, True):
             yield 0, found
             return
         try:
             yield room, found
         finally:
-            threads.spare_no_more(worker_id)
+            threads.spare(worker_id, False)
             if not found:
                 took = time.monotonic() - now
                 self._rests_until[label] = now + max(self.settings.POLL_INTERVAL, REST * took)
@@ -191,7 +193,8 @@ class Attempts:
             if attempt.cancelled_at is not None and now - attempt.cancelled_at > GRACE:
                 self._abandon(attempt)
         self._hand_back_ahead(now)
-        self._threads.rest()
+        for pool in (self._threads, *(threads.pool for threads in self._room.call_threads.values())):
+            pool.rest()
 
     def cancel_ended(self, keys: set[int]) -> None:
         """Cancel attempts all of whose claims have ended: the database refuses their writes."""
@@ -305,7 +308,7 @@ class Attempts:
             self._room.took(*self._attempts[id(claims[0])].kind, PATIENCE)
         self._release(late)
         for label, threads in self._room.call_threads.items():
-            if self._room.calling[label] > threads.free_of_stuck and threads.hand_back(now - PATIENCE):
+            if self._room.calling[label] > threads.free_of_stuck and threads.pool.hand_back(now - PATIENCE):
                 self._room.took(label, False, PATIENCE)
 
     def _is_late(self, attempt: Attempt, now: float, moved: float) -> bool:

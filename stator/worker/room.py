@@ -2,10 +2,11 @@
 
 import time
 from collections import Counter
-from typing import Protocol
+from collections.abc import Callable
 
 from stator.conf import Settings
 from stator.db.interface import Claim
+from stator.worker.thread_pool import ThreadPool
 
 # Short attempts are claimed ahead. For each place: the seconds of their work, and their number at most. The last number
 # is the longest average run time, in seconds, that counts as short.
@@ -16,29 +17,40 @@ SHORT = 0.1
 OLD_PART, NEW_PART = 0.9, 0.1
 NEW = 2 * SHORT
 
+# After this many rows in a row that needed no thread, the next ones are claimed as if none did.
+ALL_ON_LOOP = 100
 
-class CallThreads(Protocol):
-    """The threads that call the project's code for some of the rows of a model with asynchronous handlers."""
+
+class CallThreads:
+    """The threads of ``pool``: they call the project's code for some of the rows of a model with asynchronous handlers.
+
+    ``is_needed``: whether a claimed row may need a thread. ``spare(worker_id, True)`` lets claims of a worker leave out
+    such rows, and returns whether other rows may exist; with False, claims take all rows again.
+    """
+
+    def __init__(
+        self, pool: ThreadPool, is_needed: Callable[[Claim], bool], spare: Callable[[str, bool], bool]
+    ) -> None:
+        self.pool, self.spare = pool, spare
+        self._is_needed = is_needed
+        # Rows that were claimed since the last one that needed a thread.
+        self._on_loop = 0
 
     @property
     def free_of_stuck(self) -> int:
-        """The number of threads without those whose calls do not return."""
+        """The number of threads; none if calls that do not return hold them all."""
+        return 0 if self.pool.exhausted else self.pool.count
 
     @property
     def are_expected(self) -> bool:
-        """Whether rows that are claimed now may need a thread."""
+        """Whether rows that are claimed now may need a thread: one of the latest did, or few are known."""
+        return self._on_loop < ALL_ON_LOOP
 
     def note_claimed(self, claim: Claim) -> bool:
-        """Return whether a claimed row needs a thread, or may need one."""
-
-    def spare(self, worker_id: str) -> bool:
-        """Let claims of a worker leave out rows that may need a thread; return whether other rows may exist."""
-
-    def spare_no_more(self, worker_id: str) -> None:
-        """Let claims of a worker take all rows again."""
-
-    def hand_back(self, waiting_since: float) -> bool:
-        """End, without a call, the attempts that have waited for a thread since then; return whether there were any."""
+        """Return whether a claimed row may need a thread."""
+        is_needed = self._is_needed(claim)
+        self._on_loop = 0 if is_needed else self._on_loop + 1
+        return is_needed
 
 
 class Room:

@@ -68,9 +68,6 @@ GRACE = 5.0
 # Bytes that the answer of an isolated process may have beyond its value: enough for an error with its traceback.
 ANSWER_MARGIN = 65536
 
-# After this many tasks in a row with asynchronous actions, the next ones are claimed as if all actions were.
-ALL_ON_LOOP = 100
-
 # Seconds until a task is tried again if all threads of the worker run actions that do not return.
 STUCK = 10.0
 
@@ -114,47 +111,18 @@ def _find_in_django(path: str, queue: str, data: Json) -> Action:
 def _watch_threads(sender: Any, **kwargs: object) -> None:
     sender.health.watch("actions", _trouble)
     if hasattr(sender, "attempts"):
-        sender.attempts.use_threads(LABEL, _ThreadsOfTasks(_threads(load_settings().THREADS)))
+        sender.attempts.use_threads(LABEL, _threads(load_settings().THREADS), _needs_thread, _spare_threads)
 
 
-class _ThreadsOfTasks:
-    """The threads for synchronous and isolated actions, as a worker counts its room by them."""
+def _needs_thread(claim: Claim) -> bool:
+    return not runs_on_loop(claim.instance.action)
 
-    def __init__(self, threads: ThreadPool) -> None:
-        self._threads = threads
-        # Tasks that were claimed since the last one that needed a thread.
-        self._on_loop = 0
 
-    @property
-    def free_of_stuck(self) -> int:
-        """The number of threads; none if actions that do not return hold them all."""
-        return 0 if self._threads.exhausted else self._threads.count
-
-    @property
-    def are_expected(self) -> bool:
-        """Whether the next tasks may need threads: one of the latest did, or few are known."""
-        return self._on_loop < ALL_ON_LOOP
-
-    def note_claimed(self, claim: Claim) -> bool:
-        """Return whether a claimed task may need a thread."""
-        needs = not runs_on_loop(claim.instance.action)
-        self._on_loop = 0 if needs else self._on_loop + 1
-        return needs
-
-    def spare(self, worker_id: str) -> bool:
-        """Let claims of a worker take only tasks with asynchronous actions; return whether there are such actions."""
-        actions = actions_on_loop()
-        if actions:
-            choose_actions(worker_id, actions)
-        return bool(actions)
-
-    def spare_no_more(self, worker_id: str) -> None:
-        """Let claims of a worker take all tasks again."""
-        choose_actions(worker_id, None)
-
-    def hand_back(self, waiting_since: float) -> bool:
-        """End the attempts that have waited for a thread since before that time; return whether there were any."""
-        return self._threads.hand_back(waiting_since)
+def _spare_threads(worker_id: str, spares: bool) -> bool:
+    """Let claims of a worker take only tasks with asynchronous actions, or again all; return whether it does."""
+    actions = (actions_on_loop() or None) if spares else None
+    choose_actions(worker_id, actions)
+    return actions is not None
 
 
 def _note_rules(sender: Any, **kwargs: object) -> None:

@@ -14,7 +14,7 @@ async def test_what_needs_a_thread_and_gets_none_soon_is_handed_back_at_once():
     async with Ran(CONCURRENCY=10) as ran:
         claims = [FakeClaim(FakeOperations(), "awaited", forever) for _ in range(4)]
         threads = Threads(1, on_loop=claims[2:])
-        ran.attempts.use_threads("app.model", threads)
+        ran.attempts.use_threads("app.model", *threads.given())
         ran.attempts.begin(claims)
         await until(lambda: sum(bool(claim.started) for claim in claims) == 3)
         assert ran.outcomes == [(claims[1], Released())]
@@ -28,7 +28,7 @@ async def test_while_threads_are_busy_rows_that_need_none_are_sought_with_rests(
     async with Ran(CONCURRENCY=10, POLL_INTERVAL=60) as ran:
         operations = FakeOperations()
         threads = Threads(1)
-        ran.attempts.use_threads("app.model", threads)
+        ran.attempts.use_threads("app.model", *threads.given())
         with ran.attempts.sparing_threads(operations) as (room, found):
             assert (room, threads.spared) == (10, [operations.worker_id])
             found.append(FakeClaim(operations, "awaited"))
@@ -44,7 +44,7 @@ async def test_calls_that_wait_for_a_thread_for_long_are_handed_back():
     async with Ran(CONCURRENCY=10) as ran:
         make_short(ran.attempts, is_async=False)
         threads = Threads(1)
-        ran.attempts.use_threads("app.model", threads)
+        ran.attempts.use_threads("app.model", *threads.given())
         ran.attempts.begin([FakeClaim(FakeOperations(), "awaited", forever) for _ in range(2)])
         ran.attempts.sweep()
         assert threads.handed_back[0] < time.monotonic() - 0.9 * module.PATIENCE

@@ -1,11 +1,13 @@
 """How much a process may claim: by its places, its threads and how long attempts take."""
 
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from stator.conf import Settings
-from stator.worker.room import AHEAD, MAX_AHEAD, SHORT, Room
+from stator.worker.room import AHEAD, ALL_ON_LOOP, MAX_AHEAD, SHORT, CallThreads, Room
+from tests.stator.worker.fakes import FakeClaim, FakeOperations
 
 
 def room_of(**settings):
@@ -78,36 +80,36 @@ def test_short_attempts_in_threads_are_claimed_ahead_of_all_that_are_not_stuck()
 # Threads in which asynchronous handlers call their code.
 
 
-class Threads:
+class Threads(CallThreads):
     """Threads of a model; rows that need none are those in ``on_loop``."""
 
     def __init__(self, count=3, on_loop=()):
-        self.free_of_stuck, self.on_loop, self.are_expected = count, on_loop, True
+        pool = SimpleNamespace(count=count, exhausted=False, hand_back=self.hand_back, rest=lambda: None)
+        super().__init__(pool, lambda claim: claim not in on_loop, self.note_spared)
         self.spared, self.handed_back = [], []
 
-    def note_claimed(self, claim):
-        return claim not in self.on_loop
-
-    def spare(self, worker_id):
-        self.spared.append(worker_id)
+    def note_spared(self, worker_id, spares):
+        (self.spared.append if spares else self.spared.remove)(worker_id)
         return True
-
-    def spare_no_more(self, worker_id):
-        self.spared.remove(worker_id)
 
     def hand_back(self, waiting_since):
         self.handed_back.append(waiting_since)
         return True
 
+    def given(self):
+        return self.pool, self._is_needed, self.spare
+
 
 def test_handlers_that_need_threads_have_the_room_of_these():
     room = room_of(CONCURRENCY=100)
-    threads = room.call_threads["app.model"] = Threads()
+    claims = [FakeClaim(FakeOperations(), "awaited") for _ in range(ALL_ON_LOOP)]
+    threads = room.call_threads["app.model"] = Threads(on_loop=claims)
     assert [room.rows("app.model", True, 1, 0), room.rows("app.other", True, 1, 0)] == [3, 100]
     room.calling["app.model"] = 2
     assert room.rows("app.model", True, 1, 0) == 1
     room.calling["app.model"] = 3
     assert room.rows("app.model", True, 1, 0) == 0
     assert room.rows("app.model", True, 1, 0, without_threads=True) == 100
-    threads.are_expected = False
+    for claim in claims:
+        threads.note_claimed(claim)
     assert room.rows("app.model", True, 1, 0) == 100
