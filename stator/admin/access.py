@@ -2,15 +2,13 @@
 
 from collections.abc import Iterable
 from typing import Any
-from urllib.parse import urlencode
 
 from django.contrib import admin
-from django.contrib.admin.utils import quote
 from django.contrib.auth import get_permission_codename
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
-from django.urls import reverse
 
+from stator.admin import links
 from stator.models import StatorModel
 from stator.rows.meta import owner_of
 
@@ -21,9 +19,8 @@ class Pages:
     def __init__(self, site: admin.AdminSite, request: HttpRequest) -> None:
         self._site = site
         self._request = request
-        self._lists: dict[type[StatorModel], str] = {}
 
-    def may_view(self, model: type[StatorModel]) -> bool:
+    def may_view(self, model: type[Model]) -> bool:
         """Return whether the user may see objects of the model."""
         if self._site.is_registered(model):
             return bool(self._site.get_model_admin(model).has_view_or_change_permission(self._request))
@@ -36,31 +33,15 @@ class Pages:
         model_admin = self._site.get_model_admin(model)
         return bool(getattr(model_admin, "has_retry_permission", model_admin.has_change_permission)(self._request))
 
-    def may_see_all_of(self, model: type[Model]) -> bool:
+    def sees_all(self, model: type[Model]) -> bool:
         """Return whether the user may see every object of a model, managed or not."""
-        if not self._site.is_registered(model):
-            return self._has("view", model)
-        model_admin = self._site.get_model_admin(model)
-        return bool(model_admin.has_view_or_change_permission(self._request)) and not self._narrows(model)
+        return self.may_view(model) and not self._narrows(model)
 
     def may_act(self, model: type[Model], action: str) -> bool:
         """Return whether the user may use an action of the list of a model."""
         return self._site.is_registered(model) and action in self._site.get_model_admin(model).get_actions(
             self._request
         )
-
-    def list_for(self, model: type[Model], **lookups: str) -> str:
-        """Return the address of the list of a model, managed or not; "" if there is none for the user."""
-        if not self._site.is_registered(model):
-            return ""
-        if not self._site.get_model_admin(model).has_view_or_change_permission(self._request):
-            return ""
-        address = reverse(f"{self._site.name}:{model._meta.app_label}_{model._meta.model_name}_changelist")
-        return f"{address}{'?' if lookups else ''}{urlencode(lookups)}"
-
-    def sees_all(self, model: type[StatorModel]) -> bool:
-        """Return whether the user may see every object of the model."""
-        return self.may_view(model) and not self._narrows(model)
 
     def visible(self, model: type[StatorModel], pks: Iterable[object], using: str) -> set[object]:
         """Return the keys of objects that the user may see, as the project's admin narrows its list."""
@@ -93,24 +74,19 @@ class Pages:
             return False
         return type(self._site.get_model_admin(model)).get_queryset is not admin.ModelAdmin.get_queryset
 
-    def list_of(self, model: type[StatorModel], **lookups: str) -> str:
-        """Return the address of the list of objects; "" if there is none for the user."""
-        if model not in self._lists:
-            self._lists[model] = self._name(model, "changelist")
-        address = self._lists[model]
-        return f"{address}{'?' if lookups else ''}{urlencode(lookups)}" if address else ""
+    def list_of(self, model: type[Model], **lookups: str) -> str:
+        """Return the address of the list of objects of a model, managed or not; "" if there is none for the user."""
+        return links.list_of(self._site, _shown(model), **lookups) if self.may_view(model) else ""
 
-    def page_of(self, model: type[StatorModel], pk: object) -> str:
+    def page_of(self, model: type[Model], pk: object) -> str:
         """Return the address of one object's page; "" if there is none for the user."""
-        return self._name(model, "change", quote(str(pk)))
-
-    def _name(self, model: type[StatorModel], page: str, *args: str) -> str:
-        if not self._site.is_registered(model) or not self.may_view(model):
-            return ""
-        opts = owner_of(model)._meta
-        name = f"{self._site.name}:{opts.app_label}_{opts.model_name}_{page}"
-        return reverse(name, args=args)
+        return links.page_of(self._site, _shown(model), pk) if self.may_view(model) else ""
 
     def _has(self, action: str, model: type[Model]) -> bool:
         codename = get_permission_codename(action, model._meta)
         return bool(self._request.user.has_perm(f"{model._meta.app_label}.{codename}"))
+
+
+def _shown(model: type[Model]) -> type[Model]:
+    """Return the model under whose name the pages are: the one whose table has the state."""
+    return owner_of(model) if issubclass(model, StatorModel) else model

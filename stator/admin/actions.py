@@ -4,8 +4,6 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin
-from django.contrib.admin import ModelAdmin
-from django.core.exceptions import PermissionDenied
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
 
@@ -182,14 +180,3 @@ ACTIONS: tuple[ActionFunction, ...] = (
     stator_resume,
     stator_move,
 )
-
-
-def refuse_forbidden(model_admin: ModelAdmin, request: HttpRequest) -> None:
-    """Answer 403 to an action that the user was not offered; the admin itself would only ignore it."""
-    chosen = request.POST.getlist("action")
-    for action in model_admin.actions or ():
-        function = action if callable(action) else getattr(model_admin, action, None)
-        name = action if isinstance(action, str) else action.__name__
-        for permission in getattr(function, "allowed_permissions", ()) if name in chosen else ():
-            if not getattr(model_admin, f"has_{permission}_permission")(request):
-                raise PermissionDenied

@@ -99,11 +99,8 @@ def see(rows: QuerySet[Model], most: int) -> Seen:
 
 def confirmed_in(request: HttpRequest, model: type[Model]) -> Seen | None:
     """Return what the page had shown that was confirmed; None if the page has to be shown."""
-    return seen_in(request, model) if CONFIRMED in request.POST else None
-
-
-def seen_in(request: HttpRequest, model: type[Model]) -> Seen | None:
-    """Return what the confirmation page had shown; None if the request does not say so, and has to be confirmed."""
+    if CONFIRMED not in request.POST:
+        return None
     try:
         given = json.loads(request.POST.get(FIELD, ""))
         if "rows" in given:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from django.contrib.admin import ModelAdmin
+from django.db.models import Model
 from django.http import HttpRequest
 from django.utils.timezone import is_aware, localtime
 
@@ -90,7 +91,7 @@ def _acts_on(model_admin: ModelAdmin, request: HttpRequest, row: StatorModel) ->
 
 
 def offered(
-    model_admin: ModelAdmin, request: HttpRequest, row: StatorModel, useful: Iterable[ActionFunction]
+    model_admin: ModelAdmin, request: HttpRequest, row: Model, useful: Iterable[ActionFunction]
 ) -> list[dict[str, str]]:
     """Return the actions that the user may do, as buttons of the page."""
     return [{"name": act.__name__, "label": label_of(act)} for act in useful if may(model_admin, request, row, act)]
@@ -110,7 +111,7 @@ def _moves_of(model_admin: ModelAdmin, request: HttpRequest, row: StatorModel) -
     return [*(each.name for each in row.state_graph.states.values() if each in children and each.enter_by_hand), ""]
 
 
-def may(model_admin: ModelAdmin, request: HttpRequest, row: StatorModel, act: ActionFunction) -> bool:
+def may(model_admin: ModelAdmin, request: HttpRequest, row: Model, act: ActionFunction) -> bool:
     """Return whether the user may do this to the row."""
     if model_admin.actions is None or not model_admin.has_view_or_change_permission(request, row):
         return False

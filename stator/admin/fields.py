@@ -29,7 +29,10 @@ def check_kept(value: object) -> None:
 
 
 class JSONField(forms.JSONField):
-    """Django's field for pasted text; invalid text is shown again as it was typed."""
+    """Django's field for pasted text; invalid text is shown again as it was typed.
+
+    No text, or null, is the default of a model's field that has a function for it, such as an empty list.
+    """
 
     default_validators = [check_kept]
 
@@ -39,6 +42,11 @@ class JSONField(forms.JSONField):
             return super().to_python(value)
         except (RecursionError, ValueError) as error:
             raise ValidationError(self.error_messages["invalid"], "invalid", {"value": "this"}) from error
+
+    def clean(self, value: object) -> Any:
+        """Return the value, or the default in place of none."""
+        found = super().clean(value)
+        return self.initial() if found is None and callable(self.initial) else found
 
     def bound_data(self, data: object, initial: object) -> object:
         """Return the typed text."""

@@ -8,7 +8,7 @@ from django.contrib.admin import ListFilter, ModelAdmin
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.main import ChangeList
-from django.core.exceptions import FieldDoesNotExist
+from django.core.exceptions import FieldDoesNotExist, PermissionDenied
 from django.core.paginator import Page, Paginator
 from django.db import DataError, router
 from django.db.models import Model, QuerySet
@@ -157,7 +157,9 @@ class AnyAddressAdmin(SpellingAdmin):
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Show the list, or run an action on its rows."""
-        keep_keys(self, request)
+        if request.method == "POST":
+            refuse_forbidden(self, request)
+            keep_keys(self, request)
         return super().changelist_view(request, extra_context)
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
@@ -170,11 +172,35 @@ class AnyAddressAdmin(SpellingAdmin):
             # SQLite raises this for a number of more than 64 bits if the key is a relation.
             return None
 
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        """Render the page of a row, with what its admin shows beside the form."""
+        obj = kwargs.get("obj") or (args[3] if len(args) > 3 else None)
+        if obj is not None:
+            context |= self.shown_of(request, obj)
+        return super().render_change_form(request, context, *args, **kwargs)
+
+    def shown_of(self, request: HttpRequest, obj: Any) -> dict[str, Any]:
+        """Return what the page of a row shows beside the form; here nothing."""
+        return {}
+
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
         """Return the initial values of a new row's form: the values in the address that its fields can read."""
         if not (given := super().get_changeform_initial_data(request)):
             return {}
         return prefilled(self.get_form(request).base_fields, given)
+
+
+def refuse_forbidden(model_admin: ModelAdmin, request: HttpRequest) -> None:
+    """Answer 403 to an action that the user was not offered; the admin itself would only ignore it."""
+    chosen = request.POST.getlist("action")
+    for action in model_admin.actions or ():
+        function = action if callable(action) else getattr(model_admin, action, None)
+        name = action if isinstance(action, str) else action.__name__
+        for permission in getattr(function, "allowed_permissions", ()) if name in chosen else ():
+            if not getattr(model_admin, f"has_{permission}_permission")(request):
+                raise PermissionDenied
 
 
 def keep_keys(model_admin: ModelAdmin, request: HttpRequest) -> None:

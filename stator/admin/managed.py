@@ -99,8 +99,6 @@ class StatorAdmin(AnyAddressAdmin):
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Show the list, or run an action on its rows."""
-        if request.method == "POST":
-            actions.refuse_forbidden(self, request)
         return super().changelist_view(request, {**notices(self.model), **(extra_context or {})})
 
     @admin.display(description="state", ordering="state")
@@ -177,11 +175,6 @@ class StatorAdmin(AnyAddressAdmin):
         """Return the project's fields; the live part of the page has the framework's columns."""
         return [name for name in super().get_fields(request, obj) if name not in OWN]
 
-    def render_change_form(
-        self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
-    ) -> HttpResponse:
-        """Render the page with its live part."""
-        obj = kwargs.get("obj") or (args[3] if len(args) > 3 else None)
-        if obj is not None:
-            context |= self.live_context(request, obj) | {"stator_live": self.live_template}
-        return super().render_change_form(request, context, *args, **kwargs)
+    def shown_of(self, request: HttpRequest, obj: Any) -> dict[str, Any]:
+        """Return the context of the live part."""
+        return self.live_context(request, obj) | {"stator_live": self.live_template}

@@ -6,15 +6,13 @@ from typing import Any
 from django import forms
 from django.apps import apps
 from django.contrib import admin, messages
-from django.contrib.auth import get_permission_codename
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import router
 from django.db.models import BooleanField, Case, Model, QuerySet, Value, When
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 
-from stator.admin.actions import refuse_forbidden
+from stator.admin.access import Pages
 from stator.admin.fields import SPAN_HELP, JSONField, SpanField
-from stator.admin.listing import keep_keys
 from stator.admin.read_only import KeptAdmin
 from stator.models import Pause, StatorModel
 from stator.rows.pauses import end_chosen, in_force, keep_pause, planned_pause
@@ -98,12 +96,7 @@ class PauseAdmin(KeptAdmin):
             model = apps.get_model(label)
         except (LookupError, ValueError):
             return bool(request.user.has_perm("stator.change_pause"))
-        if not self.admin_site.is_registered(model):
-            codename = get_permission_codename("change", model._meta)
-            return bool(request.user.has_perm(f"{model._meta.app_label}.{codename}"))
-        model_admin = self.admin_site.get_model_admin(model)
-        may = getattr(model_admin, "has_retry_permission", model_admin.has_change_permission)
-        return bool(may(request))
+        return Pages(self.admin_site, request).may_retry(model)
 
     def has_add_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         """Return whether there is a model that the user may pause."""
@@ -138,13 +131,6 @@ class PauseAdmin(KeptAdmin):
             return rows
         labels = rows.order_by().values_list("model_label", flat=True).distinct()
         return rows.filter(model_label__in=[label for label in labels if self.may_pause(request, label)])
-
-    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Show the list, or end some of its pauses."""
-        if request.method == "POST":
-            refuse_forbidden(self, request)
-            keep_keys(self, request)
-        return super().changelist_view(request, extra_context)
 
     @admin.display(description="in force", boolean=True, ordering="active")
     def in_force(self, pause: Any) -> bool:

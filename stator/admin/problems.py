@@ -17,7 +17,7 @@ def shown_problem(problem: Problem, known: dict[str, type[StatorModel]], pages: 
     ``retry``: the fingerprint of errors that may be retried at a rate.
     """
     model = known.get(problem.model)
-    sees = pages.may_see_all_of(apps.get_model(problem.model)) if problem.model else True
+    sees = pages.sees_all(apps.get_model(problem.model)) if problem.model else True
     actions = [shown for action in problem.actions if (shown := _shown(action, pages)) is not None]
     fingerprint = str(problem.numbers.get("fingerprint", ""))
     return {
@@ -36,7 +36,7 @@ def _address(problem: Problem, pages: Pages) -> str:
         return f"#stator-{section}"
     if "awaited" in problem.numbers:
         return pages.page_of(apps.get_model(problem.numbers["awaited"]), problem.numbers["pk"])
-    lists = (pages.list_for(apps.get_model(one.model), **dict(one.query)) for one in problem.actions if one.query)
+    lists = (pages.list_of(apps.get_model(one.model), **dict(one.query)) for one in problem.actions if one.query)
     return next(lists, "")
 
 
@@ -46,11 +46,11 @@ def _shown(action: AdminAction, pages: Pages) -> dict[str, object] | None:
     A link has no ``action``; otherwise a form posts it for ``pks``, or ``across`` everything that the list finds.
     """
     model: type[Model] = apps.get_model(action.model)
-    url = pages.list_for(model, **dict(action.query))
+    url = pages.list_of(model, **dict(action.query))
     if not url:
         return None
     # Keys are named only to users who may see every object.
-    narrowed = bool(action.pks) and issubclass(model, StatorModel) and not pages.may_see_all_of(model)
+    narrowed = bool(action.pks) and issubclass(model, StatorModel) and not pages.sees_all(model)
     may = bool(action.action) and pages.may_act(model, action.action) and not narrowed
     if not may:
         return {"label": "List", "url": url, "action": "", "pks": [], "across": False} if action.query else None

@@ -10,7 +10,7 @@ from django.utils.timezone import template_localtime  # type: ignore[attr-define
 
 from stator.admin.actions import ReasonForm
 from stator.admin.confirmation import SHOWN, ActionFunction, ask, back, given, log, tell
-from stator.admin.confirmed_snapshot import describe_changes, see, seen_in
+from stator.admin.confirmed_snapshot import confirmed_in, describe_changes, see
 from stator.admin.listing import COUNTED, AtLeast, bounded_count
 from stator.models import written_to
 from tasks.admin.publishing import clean_names, names_field
@@ -47,8 +47,8 @@ class RequeueForm(ReasonForm):
 @admin.action(description="Cancel\N{HORIZONTAL ELLIPSIS}", permissions=["retry"])
 def task_cancel(model_admin: admin.ModelAdmin, request: HttpRequest, queryset: QuerySet[Task]) -> HttpResponse | None:
     """Ask for a reason and whether running tasks are included; then cancel."""
-    seen = seen_in(request, Task)
-    form = CancelForm(given(request) if seen else None)
+    seen = confirmed_in(request, Task)
+    form = CancelForm(request.POST if seen else None)
     if not (seen and form.is_valid()):
         return _ask_cancel(model_admin, request, _tasks(queryset), form)
     changes, tasks = seen.changes(model_admin.get_queryset(request)), _tasks(seen.unchanged(queryset))
@@ -63,8 +63,8 @@ def task_cancel(model_admin: admin.ModelAdmin, request: HttpRequest, queryset: Q
 @admin.action(description="Requeue dead letters\N{HORIZONTAL ELLIPSIS}", permissions=["retry"])
 def task_requeue(model_admin: admin.ModelAdmin, request: HttpRequest, queryset: QuerySet[Task]) -> HttpResponse | None:
     """Ask for a reason and a rate; then requeue."""
-    seen = seen_in(request, Task)
-    form = RequeueForm(given(request) if seen else None)
+    seen = confirmed_in(request, Task)
+    form = RequeueForm(request.POST if seen else None)
     if not (seen and form.is_valid()):
         return _ask_requeue(model_admin, request, _tasks(queryset).dead_letters(), form)
     changes, dead = seen.changes(model_admin.get_queryset(request)), _tasks(seen.unchanged(queryset)).dead_letters()

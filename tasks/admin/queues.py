@@ -12,7 +12,6 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.http import urlencode
 
-from stator.admin.actions import refuse_forbidden
 from stator.admin.charts import HOUR, PERIODS
 from stator.admin.confirmation import ActionFunction, ask, back, given, log, tell
 from stator.admin.detail import offered
@@ -73,14 +72,6 @@ class QueueForm(forms.ModelForm):
         for name in MAX_VALUES.keys() & self.fields.keys():
             # SQLite accepts larger values than the other databases.
             self.fields[name].validators.append(MaxValueValidator(MAX_VALUES[name]))
-
-    def clean_databases(self) -> list[str]:
-        """Return an empty list for an empty field."""
-        return self.cleaned_data["databases"] or []
-
-    def clean_http_actions(self) -> list[str]:
-        """Return an empty list for an empty field."""
-        return self.cleaned_data["http_actions"] or []
 
     def clean(self) -> dict[str, Any]:
         """Require a key for an exclusive queue, and refuse one for any other."""
@@ -208,12 +199,6 @@ class QueueAdmin(AnyAddressAdmin):
     class Media:
         css = {"all": ("stator/admin.css", "stator/overview.css", "tasks/admin.css")}
 
-    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Show the list, or run an action on the selected queues."""
-        if request.method == "POST":
-            refuse_forbidden(self, request)
-        return super().changelist_view(request, extra_context)
-
     def has_delete_permission(self, request: HttpRequest, obj: Queue | None = None) -> bool:
         """Allow deletion only of an empty queue, from its own page: deleting several would read every task first."""
         return obj is not None and super().has_delete_permission(request, obj) and _is_empty(obj)
@@ -279,27 +264,22 @@ class QueueAdmin(AnyAddressAdmin):
             add_figures([queue], queue._state.db)
         return queue
 
-    def render_change_form(
-        self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
-    ) -> HttpResponse:
-        """Render the page, with the live workers of the queue and the actions that are possible."""
-        queue = kwargs.get("obj") or (args[3] if len(args) > 3 else None)
-        if queue is not None:
-            period = next((one for one in PERIODS if one == request.GET.get("period")), HOUR)
-            acts = [queue_pause, *([queue_resume] if queue.what_is_paused else [])]
-            live = queue.claimants.filter(seen__gt=Later(-CLAIMANT_ALIVE)).order_by("worker")[: MAX_WORKERS + 1]
-            context |= {
-                "queue_flow": flow_of(queue, period),
-                "queue_periods": PERIODS,
-                "queue_dead": dead_by_error(queue) if request.user.has_perm("tasks.view_task") else [],
-                "queue_may_requeue": request.user.has_perm("tasks.change_task"),
-                "queue_processes": [process.name for process in service_of(queue).taking[:MAX_WORKERS]],
-                "queue_workers": live[:MAX_WORKERS],
-                "queue_more": len(live) > MAX_WORKERS,
-                "queue_acts": offered(self, request, queue, acts),
-                "queue_may_publish": request.user.has_perm("tasks.add_task"),
-            }
-        return super().render_change_form(request, context, *args, **kwargs)
+    def shown_of(self, request: HttpRequest, obj: Queue) -> dict[str, Any]:
+        """Return the live workers of the queue, its charts and errors, and the actions that are possible."""
+        period = next((one for one in PERIODS if one == request.GET.get("period")), HOUR)
+        acts = [queue_pause, *([queue_resume] if obj.what_is_paused else [])]
+        live = obj.claimants.filter(seen__gt=Later(-CLAIMANT_ALIVE)).order_by("worker")[: MAX_WORKERS + 1]
+        return {
+            "queue_flow": flow_of(obj, period),
+            "queue_periods": PERIODS,
+            "queue_dead": dead_by_error(obj) if request.user.has_perm("tasks.view_task") else [],
+            "queue_may_requeue": request.user.has_perm("tasks.change_task"),
+            "queue_processes": [process.name for process in service_of(obj).taking[:MAX_WORKERS]],
+            "queue_workers": live[:MAX_WORKERS],
+            "queue_more": len(live) > MAX_WORKERS,
+            "queue_acts": offered(self, request, obj, acts),
+            "queue_may_publish": request.user.has_perm("tasks.add_task"),
+        }
 
     def save_model(self, request: HttpRequest, obj: Queue, form: forms.ModelForm, change: bool) -> None:
         """Write only the rules that were changed: the pauses may have changed meanwhile."""

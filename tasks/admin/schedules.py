@@ -2,7 +2,6 @@
 
 from typing import Any, ClassVar
 
-from django import forms
 from django.contrib import admin
 from django.db import models
 from django.db.models import Q
@@ -18,15 +17,6 @@ from tasks.admin.ticks import latest_ticks, next_ticks
 from tasks.schedules.schedules import Schedule, ScheduleQuerySet
 
 
-class ScheduleForm(forms.ModelForm):
-    """A schedule as a user enters it."""
-
-    def clean_metadata(self) -> dict[str, Any]:
-        """Return an empty object for an empty field."""
-        metadata: dict[str, Any] | None = self.cleaned_data["metadata"]
-        return {} if metadata is None else metadata
-
-
 class ScheduleAdmin(NewestAdmin):
     """Admin of schedules: their ticks, and the actions of operators. Edits take effect at once."""
 
@@ -35,7 +25,6 @@ class ScheduleAdmin(NewestAdmin):
     list_select_related = ("queue",)
     search_fields = ("name", "entity", "action")
     search_help_text = f"An exact name; or part of a name, entity or action, within the newest {SEARCHED:,} schedules."
-    form = ScheduleForm
     raw_id_fields = ("queue",)
     formfield_overrides: ClassVar[dict[type[models.Field], dict[str, object]]] = {
         models.JSONField: {"form_class": JSONField}

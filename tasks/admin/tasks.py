@@ -10,7 +10,6 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils import timezone
 from django.utils.html import format_html
 
-from stator.admin.actions import refuse_forbidden
 from stator.admin.confirmation import admin_url, ask, given, log
 from stator.admin.detail import offered
 from stator.admin.filters import ConditionFilter, few_keys
@@ -137,12 +136,6 @@ class TaskAdmin(NewestAdmin):
         found = [*Task.objects.using(using).filter(queue__in=queues, key=words).values_list("pk", flat=True)]
         found += [int(words)] if words.isascii() and words.isdecimal() and len(words) < 19 else []
         return Q(pk__in=found)
-
-    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Show the list, or run an action on the selected tasks."""
-        if request.method == "POST":
-            refuse_forbidden(self, request)
-        return super().changelist_view(request, extra_context)
 
     @admin.display(description="status")
     def shown_status(self, task: SummarizedTask) -> str:

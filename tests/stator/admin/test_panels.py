@@ -23,6 +23,11 @@ class TestModels:
         put(Parcel, state="sent", state_ready=False)
         assert re.search(r"testapp.Parcel 4 2 0 s 1 0 0 0 1$", text_of(viewer, part="models"))
 
+    def test_paused_model_says_so(self, viewer: Client) -> None:
+        assert "testapp.Parcel paused" not in text_of(viewer, part="models")
+        Parcel.stator.pause()
+        assert "testapp.Parcel paused" in text_of(viewer, part="models")
+
     def test_are_shown_a_page_at_a_time(self, viewer: Client) -> None:
         first, second = text_of(viewer, URL), text_of(viewer, f"{URL}?page=2")
         assert first.count("Graphs") == second.count("Graphs") == 1
