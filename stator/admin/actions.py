@@ -7,10 +7,11 @@ from django.contrib import admin
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
 
-from stator.admin.bulk import OTHERWISE, ActionSpec, OperatedAdmin, ask_about, carry_out, permitted
+from stator.admin.bulk import OTHERWISE, ActionSpec, ask_about, carry_out, permitted
 from stator.admin.confirmation import ActionFunction, refuse
 from stator.admin.confirmed_snapshot import confirmed_in
 from stator.admin.fields import SPAN_HELP, SpanField
+from stator.admin.listing import AnyAddressAdmin
 from stator.graph import StateGraph
 from stator.rows.meta import graph_of, written_to
 from stator.rows.pauses import MAX_OBJECTS, pause_objects, resume_objects
@@ -58,7 +59,7 @@ class PauseObjectsForm(ReasonForm):
 
 
 @admin.action(description="Retry now", permissions=["retry"])
-def stator_retry(model_admin: OperatedAdmin, request: HttpRequest, queryset: QuerySet[Model]) -> HttpResponse | None:
+def stator_retry(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: QuerySet[Model]) -> HttpResponse | None:
     """Make the rows due now."""
     act = ActionSpec(
         "Retry now.", "are due now", lambda rows: rows.retry(actor=request.user.get_username()),
@@ -68,7 +69,7 @@ def stator_retry(model_admin: OperatedAdmin, request: HttpRequest, queryset: Que
 
 
 @admin.action(description="Unlock", permissions=["retry"])
-def stator_unlock(model_admin: OperatedAdmin, request: HttpRequest, queryset: QuerySet[Model]) -> HttpResponse | None:
+def stator_unlock(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: QuerySet[Model]) -> HttpResponse | None:
     """End the claims on the rows; ask first if an attempt may still run."""
     seen = confirmed_in(request, queryset.model)
     form = ReasonForm(request.POST if seen else None)
@@ -97,7 +98,9 @@ def stator_unlock(model_admin: OperatedAdmin, request: HttpRequest, queryset: Qu
 
 
 @admin.action(description="Release from quarantine", permissions=["retry"])
-def stator_release(model_admin: OperatedAdmin, request: HttpRequest, queryset: QuerySet[Model]) -> HttpResponse | None:
+def stator_release(
+    model_admin: AnyAddressAdmin, request: HttpRequest, queryset: QuerySet[Model]
+) -> HttpResponse | None:
     """Make quarantined rows due now."""
     act = ActionSpec(
         "Released from quarantine.", "released from quarantine and due now",
@@ -108,7 +111,7 @@ def stator_release(model_admin: OperatedAdmin, request: HttpRequest, queryset: Q
 
 
 @admin.action(description="Pause\N{HORIZONTAL ELLIPSIS}", permissions=["retry"])
-def stator_pause(model_admin: OperatedAdmin, request: HttpRequest, queryset: QuerySet[Model]) -> HttpResponse | None:
+def stator_pause(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: QuerySet[Model]) -> HttpResponse | None:
     """Ask for a duration and a reason, then pause the rows."""
     pks = list(queryset.order_by("pk").values_list("pk", flat=True)[: MAX_OBJECTS + 1])
     if len(pks) > MAX_OBJECTS:
@@ -139,7 +142,7 @@ def _pause(rows: QuerySet[Model], actor: str, *, reason: str, seconds: float | N
 
 
 @admin.action(description="Resume", permissions=["retry"])
-def stator_resume(model_admin: OperatedAdmin, request: HttpRequest, queryset: QuerySet[Model]) -> HttpResponse | None:
+def stator_resume(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: QuerySet[Model]) -> HttpResponse | None:
     """End the pauses of single rows."""
     actor = request.user.get_username()
     act = ActionSpec(
@@ -151,7 +154,7 @@ def stator_resume(model_admin: OperatedAdmin, request: HttpRequest, queryset: Qu
 
 
 @admin.action(description="Move to state\N{HORIZONTAL ELLIPSIS}", permissions=["move"])
-def stator_move(model_admin: OperatedAdmin, request: HttpRequest, queryset: QuerySet[Model]) -> HttpResponse | None:
+def stator_move(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: QuerySet[Model]) -> HttpResponse | None:
     """Ask for a state and a reason, then move the rows there."""
     graph, kept = graph_of(queryset.model), kept_states(queryset.model)
     seen = confirmed_in(request, queryset.model)

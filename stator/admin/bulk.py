@@ -1,9 +1,9 @@
 """Actions on many rows: one part per request, with permissions, logs, and counts of changed and unchanged rows."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any
 
 from django import forms
 from django.core.exceptions import BadRequest, PermissionDenied, ValidationError
@@ -14,7 +14,6 @@ from django.template.response import TemplateResponse
 from stator.admin.confirmation import (
     SHOWN,
     ActionFunction,
-    Admin,
     ask,
     back,
     context_of,
@@ -23,7 +22,7 @@ from stator.admin.confirmation import (
     tell,
 )
 from stator.admin.confirmed_snapshot import CONFIRMED, FIELD, Seen, describe_changes, see
-from stator.admin.listing import COUNTED, AtLeast, bounded_count, operated
+from stator.admin.listing import COUNTED, AnyAddressAdmin, AtLeast, bounded_count, operated
 from stator.explain.prospects import looked_at, prospects
 from stator.querysets import OperatorQuerySet
 from stator.texts import escape
@@ -48,17 +47,6 @@ def label_of(act: ActionFunction) -> str:
     return str(getattr(act, "short_description", act.__name__))
 
 
-class OperatedAdmin(Admin, Protocol):
-    """What the actions need of an admin; :class:`~stator.admin.StatorAdmin` has it."""
-
-    @property
-    def differs_by_object(self) -> bool:
-        """Whether each object has to be checked for permissions."""
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        """Return the rows that the user may see."""
-
-
 @dataclass(frozen=True, slots=True)
 class ActionSpec:
     """An action: its log text, its success text, its function, and why some rows are left alone.
@@ -75,17 +63,12 @@ class ActionSpec:
     makes_due: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class BulkProgress:
-    """The progress of an action on all rows of a filter: its last key, and how many rows were changed and left."""
-
-    after: object
-    done: int
-    left: int
-
-
 class ProgressForm(forms.Form):
-    """The progress of an action, carried by the page between two parts."""
+    """The progress of an action on all rows of a filter, carried by the page between two parts.
+
+    ``stator_after``: the last key of the parts so far. ``stator_done``, ``stator_left``: how many rows were changed and
+    left alone.
+    """
 
     stator_after = forms.CharField(required=False, strip=False)
     stator_done = forms.IntegerField(required=False, min_value=0)
@@ -93,7 +76,7 @@ class ProgressForm(forms.Form):
 
 
 def carry_out(
-    model_admin: OperatedAdmin,
+    model_admin: AnyAddressAdmin,
     request: HttpRequest,
     queryset: QuerySet[Model],
     permission: str,
@@ -105,8 +88,8 @@ def carry_out(
     ``seen``: what a confirmation page showed; rows that have changed since are left alone.
     """
     across = request.POST.get("select_across") == "1"
-    progress = _progress(request)
-    rows, last = _part(queryset, str(progress.after)) if across else (queryset, None)
+    after, done_before, left_before = _progress(request)
+    rows, last = _part(queryset, after) if across else (queryset, None)
     chosen = rows.order_by()[: AT_ONCE + 1].count()
     changes = []
     if seen is not None:
@@ -114,14 +97,14 @@ def carry_out(
             changes = seen.changes(model_admin.get_queryset(request), same_claim=act.same_claim)
         rows = seen.unchanged(rows, same_claim=act.same_claim)
     rows = permitted(model_admin, request, rows, permission)
-    if not progress.after:
+    if not after:
         log(model_admin, request, rows, act.logged)
     looked = looked_at(rows) if act.makes_due else []
     done = act.write(operated(rows))
-    left = progress.left + max(0, chosen - done)
-    done += progress.done
+    left = left_before + max(0, chosen - done)
+    done += done_before
     if last is not None:
-        return _go_on(model_admin, request, queryset, act, BulkProgress(last, done, left))
+        return _go_on(model_admin, request, queryset, act, last, done, left)
     if seen is not None and seen.rows is not None:
         # Rows that a filter no longer finds are left alone too.
         left = max(left, len(seen.rows) - done)
@@ -130,7 +113,7 @@ def carry_out(
 
 
 def permitted(
-    model_admin: OperatedAdmin, request: HttpRequest, queryset: QuerySet[Model], permission: str
+    model_admin: AnyAddressAdmin, request: HttpRequest, queryset: QuerySet[Model], permission: str
 ) -> QuerySet[Model]:
     """Return the rows that the user has the permission for; checks each only if the project's admin overrides it."""
     if not model_admin.differs_by_object:
@@ -144,7 +127,7 @@ def permitted(
 
 
 def ask_about(
-    model_admin: OperatedAdmin,
+    model_admin: AnyAddressAdmin,
     request: HttpRequest,
     rows: QuerySet[Model],
     form: forms.Form,
@@ -176,12 +159,12 @@ def _named(rows: QuerySet[Any]) -> Iterator[str]:
     return (f"{row} ({row.state})" for row in rows[: SHOWN + 1])
 
 
-def _progress(request: HttpRequest) -> BulkProgress:
+def _progress(request: HttpRequest) -> tuple[str, int, int]:
     form = ProgressForm(request.POST)
     if not form.is_valid():
         raise BadRequest("the progress of the action is not a number")
     given = form.cleaned_data
-    return BulkProgress(given["stator_after"], given["stator_done"] or 0, given["stator_left"] or 0)
+    return given["stator_after"], given["stator_done"] or 0, given["stator_left"] or 0
 
 
 def _part(queryset: QuerySet[Model], after: str) -> tuple[QuerySet[Model], object]:
@@ -198,26 +181,27 @@ def _part(queryset: QuerySet[Model], after: str) -> tuple[QuerySet[Model], objec
 
 
 def _go_on(
-    model_admin: OperatedAdmin, request: HttpRequest, queryset: QuerySet[Model], act: ActionSpec, progress: BulkProgress
-) -> HttpResponse:
+    model_admin: AnyAddressAdmin, request: HttpRequest, queryset: QuerySet[Model], act: ActionSpec,
+    after: object, done: int, left: int,
+) -> HttpResponse:  # fmt: skip
     # Changed rows may no longer match the filter.
-    settled, rest = progress.done + progress.left, bounded_count(queryset.filter(pk__gt=progress.after))
-    total = AtLeast(settled + rest) if isinstance(rest, AtLeast) else settled + rest
+    rest = bounded_count(queryset.filter(pk__gt=after))
+    total = AtLeast(done + left + rest) if isinstance(rest, AtLeast) else done + left + rest
     context = {
         **context_of(model_admin, request),
         "title": "In progress",
         "act": act,
         "total": f"{total:,}",
-        "progress": {f"stator_{name}": value for name, value in asdict(progress).items()},
-        "done": f"{progress.done:,}",
-        "left": f"{progress.left:,}" if progress.left else "",
+        "progress": {"stator_after": after, "stator_done": done, "stator_left": left},
+        "done": f"{done:,}",
+        "left": f"{left:,}" if left else "",
         "given": {name: request.POST[name] for name in GIVEN if name in request.POST},
     }
     return TemplateResponse(request, "stator/admin/progress.html", context)
 
 
 def _tell(
-    model_admin: OperatedAdmin,
+    model_admin: AnyAddressAdmin,
     request: HttpRequest,
     act: ActionSpec,
     done: int,

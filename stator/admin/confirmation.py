@@ -3,16 +3,13 @@
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
-from typing import Protocol
 
 from django import forms
 from django.contrib import messages
-from django.contrib.admin import helpers
+from django.contrib.admin import ModelAdmin, helpers
 from django.contrib.admin.models import CHANGE, LogEntry
-from django.contrib.admin.sites import AdminSite
 from django.contrib.admin.utils import quote
 from django.db.models import Model, QuerySet
-from django.db.models.options import Options
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.template.response import TemplateResponse
 from django.urls import reverse
@@ -32,30 +29,15 @@ FROM_OBJECT = "stator_object"
 ActionFunction = Callable[..., HttpResponse | None]
 
 
-class Admin(Protocol):
-    """What the pages of an action need of an admin."""
-
-    admin_site: AdminSite
-    # Subscripted, it needs a patch of Django.
-    opts: Options
-
-    @property
-    def media(self) -> forms.Media:
-        """The scripts and styles of its pages."""
-
-    def message_user(self, request: HttpRequest, message: str, level: int | str = ...) -> None:
-        """Show a message on the next page."""
-
-
 def given(request: HttpRequest) -> QueryDict | None:
     """Return the submitted form data if the confirmation page was shown; None before that."""
     return request.POST if CONFIRMED in request.POST else None
 
 
 def ask(
-    model_admin: Admin, request: HttpRequest, form: forms.Form, *, title: str, button: str, words: Iterable[str] = (),
-    warning: str = "", rows: Iterable[object] = (), seen: Seen | None = None, is_action: bool = True,
-    **further: object,
+    model_admin: ModelAdmin, request: HttpRequest, form: forms.Form, *, title: str, button: str,
+    words: Iterable[str] = (), warning: str = "", rows: Iterable[object] = (), seen: Seen | None = None,
+    is_action: bool = True, **further: object,
 ) -> HttpResponse:  # fmt: skip
     """Return the page that shows an action's rows and what it would do to them, and asks for its input.
 
@@ -82,7 +64,7 @@ def ask(
     return TemplateResponse(request, "stator/admin/confirm.html", context)
 
 
-def context_of(model_admin: Admin, request: HttpRequest) -> dict[str, object]:
+def context_of(model_admin: ModelAdmin, request: HttpRequest) -> dict[str, object]:
     """Return the context of a page that sends the action again."""
     request.current_app = model_admin.admin_site.name
     return {
@@ -104,7 +86,7 @@ def _action(request: HttpRequest) -> str:
 
 
 def log(
-    model_admin: Admin,
+    model_admin: ModelAdmin,
     request: HttpRequest,
     rows: QuerySet[Model] | Sequence[Model],
     message: str,
@@ -116,36 +98,36 @@ def log(
     logger.info("stator.act", extra=fields)
 
 
-def tell(model_admin: Admin, request: HttpRequest, count: int, done: str, otherwise: str = "") -> None:
+def tell(model_admin: ModelAdmin, request: HttpRequest, count: int, done: str, otherwise: str = "") -> None:
     """Show the user a message that says how many rows were changed."""
     level = messages.SUCCESS if count else messages.WARNING
     model_admin.message_user(request, f"{count:,} {noun_of(model_admin, count)} {done}. {otherwise}".strip(), level)
 
 
-def refuse(model_admin: Admin, request: HttpRequest, words: str) -> HttpResponse | None:
+def refuse(model_admin: ModelAdmin, request: HttpRequest, words: str) -> HttpResponse | None:
     """Show why nothing was done."""
     model_admin.message_user(request, escape(" ".join(words.split())), messages.ERROR)
     return back(model_admin, request)
 
 
-def back(model_admin: Admin, request: HttpRequest) -> HttpResponse | None:
+def back(model_admin: ModelAdmin, request: HttpRequest) -> HttpResponse | None:
     """Redirect to the object's page if the action was started there; None shows the list again."""
     return HttpResponseRedirect(_url(model_admin, request)) if FROM_OBJECT in request.POST else None
 
 
-def noun_of(model_admin: Admin, count: int) -> str:
+def noun_of(model_admin: ModelAdmin, count: int) -> str:
     """Return the name of one row or of many."""
     return str(model_admin.opts.verbose_name if count == 1 else model_admin.opts.verbose_name_plural)
 
 
-def admin_url(model_admin: Admin, view: str, *args: object) -> str:
+def admin_url(model_admin: ModelAdmin, view: str, *args: object) -> str:
     """Return the URL of another admin page of the same model."""
     opts = model_admin.opts
     site = model_admin.admin_site.name
     return reverse(f"admin:{opts.app_label}_{opts.model_name}_{view}", args=args, current_app=site)
 
 
-def _url(model_admin: Admin, request: HttpRequest) -> str:
+def _url(model_admin: ModelAdmin, request: HttpRequest) -> str:
     selected = request.POST.getlist(helpers.ACTION_CHECKBOX_NAME)
     if FROM_OBJECT in request.POST and selected:
         return admin_url(model_admin, "change", quote(selected[0]))

@@ -39,7 +39,7 @@ def context_of(model_admin: ModelAdmin, request: HttpRequest, row: StatorModel) 
         "stator_trouble": any(reason.code in TROUBLE for reason in reasons),
         "stator_paused": any(reason.code == "paused" for reason in reasons),
         "stator_state": str(row.state),
-        "stator_standing": row_summary.standing(row),
+        "stator_standing": row_summary.situation(row).kind,
         "stator_age": row_summary.age(row),
         "stator_late": row_summary.expected_within(row),
         "stator_facts": _facts(row),
@@ -58,7 +58,7 @@ def _facts(row: StatorModel) -> list[tuple[str, object]]:
     failures = f"{row.state_failures} in a row" if row.state_failures else "none"
     crashes = f"{row.state_crashes} of {read_settings()[0].MAX_CRASHES}"
     return [
-        ("Next attempt", row_summary.next_attempt(row)),
+        ("Next attempt", row_summary.situation(row).next),
         ("Attempts here", row.state_attempts),
         ("Errors", failures),
         *([("Leases lost", crashes)] if row.state_crashes else []),

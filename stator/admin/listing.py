@@ -143,6 +143,11 @@ class AnyAddressAdmin(SpellingAdmin):
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
 
+    @property
+    def differs_by_object(self) -> bool:
+        """Whether permissions depend on the object, so that each has to be checked; here none does."""
+        return False
+
     def unsortable_if_many(self, name: str) -> bool:
         """Return whether only few rows are sorted by this column; here by any."""
         return False

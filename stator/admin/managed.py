@@ -104,12 +104,12 @@ class StatorAdmin(AnyAddressAdmin):
     @admin.display(description="state", ordering="state")
     def stator_state(self, row: StatorModel) -> str:
         """Return the stored name of the state, known to the code or not."""
-        return format_html('<span class="stator-badge stator-{}">{}</span>', row_summary.standing(row), row.state)
+        return format_html('<span class="stator-badge stator-{}">{}</span>', row_summary.situation(row).kind, row.state)
 
     @admin.display(description="why")
     def stator_why(self, row: StatorModel) -> str:
         """Return in a few words why the object does not move."""
-        return row_summary.why(row)
+        return row_summary.situation(row).why
 
     @admin.display(description="for", ordering="-state_changed")
     def stator_age(self, row: StatorModel) -> str:
@@ -137,7 +137,7 @@ class StatorAdmin(AnyAddressAdmin):
     @admin.display(description="next attempt", ordering="state_next_attempt")
     def stator_next(self, row: StatorModel) -> str:
         """Return when the object will be attempted."""
-        return row_summary.next_attempt(row)
+        return row_summary.situation(row).next
 
     # Pages of objects
 

@@ -1,6 +1,7 @@
 """Short texts of the admin about one row, from the row alone."""
 
 from datetime import datetime
+from typing import NamedTuple
 from uuid import UUID
 
 from django.utils import timezone
@@ -13,22 +14,6 @@ from stator.rows.columns import parked_from
 from stator.rows.workers import worker_of
 
 NONE = "\N{EM DASH}"
-
-
-def standing(row: StatorModel) -> str:
-    """Return the kind of the row's situation in one word; the most important one for an operator wins."""
-    state = row.state_graph.states.get(row.state)
-    if state is None:
-        return "unknown"
-    if state.terminal:
-        return "terminal"
-    if row.state_claim is not None:
-        return "leased"
-    if state.automatic and is_quarantined(row):
-        return "quarantined"
-    if state.automatic and row.state_failures:
-        return "failing"
-    return "automatic" if state.automatic else "external"
 
 
 def age(row: StatorModel) -> str:
@@ -48,58 +33,49 @@ def holder(token: UUID) -> str:
     return f"worker {worker_of(token)}"
 
 
-def lease(row: StatorModel) -> str:
-    """Return who holds the row, and for how much longer."""
+def lease(row: StatorModel, who: str = "") -> str:
+    """Return who holds the row, by default the worker that the claim names, and for how much longer."""
     if row.state_claim is None:
         return NONE
     left = -seconds_since(row.state_locked_until) if row.state_locked_until else 0.0
-    until = f"{span(left)} left" if left > 0 else f"ran out {span(-left)} ago"
-    return f"{holder(row.state_claim)}, {until}"
+    until = f"{span(left)} left" if left > 0 else f"lease ran out {span(-left)} ago"
+    return f"{who or holder(row.state_claim)}, {until}"
 
 
-def why(row: StatorModel) -> str:
-    """Return in a few words why the row does not move, from the row alone; its page has all reasons."""
-    match standing(row):
-        case "unknown":
-            return "unknown state"
-        case "terminal":
-            return "ended"
-        case "leased":
-            late = row.state_locked_until is not None and seconds_since(row.state_locked_until) > 0
-            return "lease ran out" if late else "running"
-        case "external":
-            return "moved from outside"
-        case "quarantined":
-            return f"quarantined: lost {row.state_crashes} leases"
-    return _why_waiting(row)
+class Situation(NamedTuple):
+    """A row's situation: its kind in one word, why the row does not move in a few, and when it will be attempted."""
+
+    kind: str
+    why: str
+    next: str
 
 
-def _why_waiting(row: StatorModel) -> str:
-    due, failures = row.state_next_attempt, row.state_failures
-    if not row.state_ready and due and due >= parked_from():
-        return "waits for another object"
-    errors = counted(failures, "error")
-    if due and seconds_since(due) < 0:
-        return f"backing off: {errors}" if failures else "not due yet"
-    ready = "ready" if row.state_ready else "due"
-    return f"{ready}, after {errors}" if failures else ready
-
-
-def next_attempt(row: StatorModel) -> str:
-    """Return when the row will be attempted, or why it will not."""
+def situation(row: StatorModel) -> Situation:
+    """Return the most important situation for an operator, from the row alone; its page has all reasons."""
     state = row.state_graph.states.get(row.state)
     if state is None:
-        return "never: unknown state"
-    if not state.automatic:
-        return NONE
+        return Situation("unknown", "unknown state", "never: unknown state")
+    if state.terminal:
+        return Situation("terminal", "ended", NONE)
     if row.state_claim is not None:
-        return "running"
+        late = row.state_locked_until is not None and seconds_since(row.state_locked_until) > 0
+        return Situation("leased", "lease ran out" if late else "running", "running" if state.automatic else NONE)
+    if not state.automatic:
+        return Situation("external", "moved from outside", NONE)
     if is_quarantined(row):
-        return "never: quarantined"
-    if not row.state_ready and row.state_next_attempt and row.state_next_attempt >= parked_from():
-        return "waits for another object"
-    left = -seconds_since(row.state_next_attempt) if row.state_next_attempt else 0.0
-    return "now" if left <= 0 else f"in {span(left)}"
+        return Situation("quarantined", f"quarantined: lost {row.state_crashes} leases", "never: quarantined")
+    return Situation("failing" if row.state_failures else "automatic", *_waiting(row))
+
+
+def _waiting(row: StatorModel) -> tuple[str, str]:
+    due, failures = row.state_next_attempt, row.state_failures
+    if not row.state_ready and due and due >= parked_from():
+        return "waits for another object", "waits for another object"
+    errors, left = counted(failures, "error"), -seconds_since(due) if due else 0.0
+    if left > 0:
+        return f"backing off: {errors}" if failures else "not due yet", f"in {span(left)}"
+    ready = "ready" if row.state_ready else "due"
+    return f"{ready}, after {errors}" if failures else ready, "now"
 
 
 def is_quarantined(row: StatorModel) -> bool:

@@ -25,6 +25,7 @@ from stator.commands.answer import Answer, Options
 class Subcommand(Protocol):
     """A module with a subcommand."""
 
+    __name__: str
     HELP: str
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -34,19 +35,7 @@ class Subcommand(Protocol):
         """Answer."""
 
 
-SUBCOMMANDS: dict[str, Subcommand] = {
-    "status": status,
-    "explain": explain,
-    "errors": errors,
-    "graph": graph,
-    "retry": retry,
-    "unlock": unlock,
-    "pause": pause,
-    "resume": resume,
-    "move": move,
-    "preview": preview,
-    "workers": workers,
-    "prune": prune,
-    "doctor": doctor,
-    "statements": statements,
-}
+_MODULES: tuple[Subcommand, ...] = (
+    status, explain, errors, graph, retry, unlock, pause, resume, move, preview, workers, prune, doctor, statements,
+)  # fmt: skip
+SUBCOMMANDS = {module.__name__.rpartition(".")[2]: module for module in _MODULES}

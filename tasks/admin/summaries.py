@@ -4,10 +4,8 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
-from django.utils import timezone
 
-from stator.admin.row_summary import NONE, lease
-from stator.graph.durations import span
+from stator.admin.row_summary import lease
 from stator.models import Now
 from tasks.models import Run, Task
 from tasks.queue.attempt_counts import attempts_of
@@ -30,8 +28,7 @@ def summarize(tasks: Iterable[Any], using: str) -> None:
     for task in rows:
         task.shown_status = shared.get(task.pk, "invisible") if task.state == "shared" else task.status
         task.shown_attempts = attempts[task.pk]
-        worker = holders.get(task.pk)
-        task.shown_holder = f"{worker}, {_left(task)}" if worker else lease(task)
+        task.shown_holder = lease(task, holders.get(task.pk, ""))
 
 
 def _of_parts(pks: list[int], using: str) -> dict[int, str]:
@@ -56,10 +53,3 @@ def _holders(held: list[Task], using: str) -> dict[int, str]:
     runs = Run.objects.using(using).filter(token__in={task.state_claim for task in held}, task__in=held)
     claims = {(task.pk, task.state_claim) for task in held}
     return {pk: worker for pk, token, worker in runs.values_list("task", "token", "worker") if (pk, token) in claims}
-
-
-def _left(task: Task) -> str:
-    if task.state_locked_until is None:
-        return NONE
-    left = (task.state_locked_until - timezone.now()).total_seconds()
-    return f"{span(left)} left" if left > 0 else f"lease ran out {span(-left)} ago"

@@ -13,7 +13,7 @@ from django.utils.html import format_html
 from stator.admin.confirmation import admin_url, ask, given, log
 from stator.admin.detail import offered
 from stator.admin.filters import ConditionFilter, few_keys
-from stator.admin.listing import BoundedChangeList
+from stator.admin.listing import AnyAddressAdmin, BoundedChangeList
 from stator.admin.read_only import SEARCHED
 from stator.graph.durations import span
 from tasks.admin import actions
@@ -101,7 +101,7 @@ class TaskAdmin(NewestAdmin):
     # Permissions
 
     # The permissions below replace Django's, but do not depend on the object.
-    differs_by_object = False
+    differs_by_object = AnyAddressAdmin.differs_by_object
 
     def has_change_permission(self, request: HttpRequest, obj: Task | None = None) -> bool:
         """Return False: nobody edits a task. A user with the change permission may operate it."""
