@@ -1,9 +1,12 @@
-"""Text from outside, made safe to store and show: bounded, with credentials masked and control characters escaped."""
+"""Numbers as text, and text from outside made safe to store and show: bounded, masked, escaped."""
 
 import re
 
 WORKER_NAME = re.compile("[^\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]{1,100}")
 WORKER_NAME_RULE = "a text of 1 to 100 printable characters"
+
+# Rows are counted up to this number.
+COUNTED = 10_000
 
 # Characters that a database cannot store (NUL, lone surrogates), or that would forge lines of a log or terminal.
 _UNSTORABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -46,6 +49,16 @@ _SIGNED = re.compile(r"\b(eyJ)[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?")
 _OURS = re.compile(r"\b(tk_[0-9a-f]{12}_)[\w-]+")
 _KEY = re.compile(r"(-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----).*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|\Z)", re.DOTALL)
 _END_OF_KEY = re.compile(r"-----END [A-Z0-9 ]*PRIVATE KEY-----")
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def told(count: int, cut: bool = False) -> str:
+    """Return a count as text: ``10,000+`` if the count ended at the limit."""
+    return f"{min(count, COUNTED):,}+" if cut or count > COUNTED else f"{count:,}"
 
 
 def bounded(text: str, length: int) -> str:

@@ -1,5 +1,6 @@
 """The actions of operators on rows in the admin. ``bulk`` has batching, permissions, logging and messages."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from django import forms
@@ -55,7 +56,7 @@ class PauseObjectsForm(ReasonForm):
     """The duration of a pause, and the reason."""
 
     seconds = SpanField(label="Pause for", required=False, help_text=f"{SPAN_HELP} Empty: until they are resumed.")
-    field_order = ("seconds", "reason")
+    field_order: Sequence[str] = ("seconds", "reason")
 
 
 @admin.action(description="Retry now", permissions=["retry"])
@@ -91,10 +92,7 @@ def stator_unlock(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: 
         "not claimed",
         same_claim=True,
     )
-    try:
-        return carry_out(model_admin, request, queryset, "retry", act, seen)
-    except ValueError as error:
-        return refuse(model_admin, request, str(error))
+    return carry_out(model_admin, request, queryset, "retry", act, seen)
 
 
 @admin.action(description="Release from quarantine", permissions=["retry"])
@@ -124,13 +122,8 @@ def stator_pause(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: Q
         words = "will not be attempted by workers. Running attempts may finish; timeouts and moves by hand go on."
         return ask_about(model_admin, request, rows, form, title="Pause", words=words, button="Pause")
     given, actor = form.cleaned_data, request.user.get_username()
-    try:
-        return carry_out(
-            model_admin, request, rows, "retry",
-            ActionSpec(f"Paused. {given['reason']}".strip(), "paused", lambda rows: _pause(rows, actor, **given)), seen,
-        )  # fmt: skip
-    except ValueError as error:
-        return refuse(model_admin, request, str(error))
+    act = ActionSpec(f"Paused. {given['reason']}".strip(), "paused", lambda rows: _pause(rows, actor, **given))
+    return carry_out(model_admin, request, rows, "retry", act, seen)
 
 
 def _pause(rows: QuerySet[Model], actor: str, *, reason: str, seconds: float | None) -> int:

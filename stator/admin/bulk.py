@@ -11,16 +11,7 @@ from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
-from stator.admin.confirmation import (
-    SHOWN,
-    ActionFunction,
-    ask,
-    back,
-    context_of,
-    log,
-    noun_of,
-    tell,
-)
+from stator.admin.confirmation import SHOWN, ActionFunction, ask, back, context_of, log, noun_of, refuse, tell
 from stator.admin.confirmed_snapshot import CONFIRMED, FIELD, Seen, describe_changes, see
 from stator.admin.listing import COUNTED, AnyAddressAdmin, AtLeast, bounded_count, operated
 from stator.explain.prospects import looked_at, prospects
@@ -100,7 +91,10 @@ def carry_out(
     if not after:
         log(model_admin, request, rows, act.logged)
     looked = looked_at(rows) if act.makes_due else []
-    done = act.write(operated(rows))
+    try:
+        done = act.write(operated(rows))
+    except ValueError as error:
+        return refuse(model_admin, request, str(error))
     left = left_before + max(0, chosen - done)
     done += done_before
     if last is not None:

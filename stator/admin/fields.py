@@ -11,8 +11,7 @@ from django.db import DataError
 from django.db.models import BigIntegerField, Field
 from django.forms.fields import InvalidJSONInput
 
-# A hundred years, in seconds.
-MAX_SPAN = 100 * 365 * 86400.0
+from stator.graph.backoff import MAX_SECONDS
 
 # Far deeper than people write; everything can read and write JSON of this depth.
 DEEPEST = 200
@@ -67,9 +66,8 @@ _PART = re.compile(r"([\d.]+)\s*([a-z]*)")
 class SpanField(forms.CharField):
     """A duration as people write it, such as ``30 m`` or ``1 d 4 h``, in seconds; None if it is empty."""
 
-    def __init__(self, *, most: float = MAX_SPAN, **kwargs: Any) -> None:
+    def __init__(self, **kwargs: Any) -> None:
         super().__init__(max_length=50, **kwargs)
-        self._most = most
 
     def clean(self, value: object) -> float | None:
         """Return the seconds."""
@@ -81,7 +79,7 @@ class SpanField(forms.CharField):
             seconds = sum(float(number) * _UNITS[unit or "s"] for number, unit in parts)
         except (ValueError, KeyError):
             seconds = 0.0
-        if _PART.sub("", text).strip() or not 0 < seconds <= self._most:
+        if _PART.sub("", text).strip() or not 0 < seconds <= MAX_SECONDS:
             raise ValidationError("Give a duration above 0 and not too long, such as 30 m or 2 h.")
         return seconds
 

@@ -10,6 +10,8 @@ from django.http import HttpRequest
 from stator.admin.listing import COUNTED
 from stator.overview.conditions import CONDITIONS
 from stator.querysets import OperatorQuerySet
+from stator.rows.claimable import RESTING
+from stator.rows.column_guard import M
 from stator.rows.fields import StateField
 from stator.rows.meta import graph_of
 
@@ -17,7 +19,7 @@ from stator.rows.meta import graph_of
 FEW = 2000
 
 # True for every row. Added to a filter by state, it lets a database find few rows by the partial indexes.
-SOMEWHERE = Q(state_ready=True) | Q(state_ready=False, state_claim=None) | Q(state_claim__isnull=False)
+SOMEWHERE = Q(state_ready=True) | RESTING | Q(state_claim__isnull=False)
 
 
 class StateFilter(admin.ChoicesFieldListFilter):
@@ -55,8 +57,8 @@ class ConditionFilter(admin.SimpleListFilter):
 
 
 def among(
-    queryset: QuerySet[Model], rows: QuerySet[Model], parts: Iterable[QuerySet[Model]] | None = None, *, shown: bool
-) -> QuerySet[Model]:
+    queryset: QuerySet[M], rows: QuerySet[Model], parts: Iterable[QuerySet[Model]] | None = None, *, shown: bool
+) -> QuerySet[M]:
     """Return the rows of the queryset that are among ``rows``. If they are only ``shown``, few keys are read first.
 
     Otherwise the database would follow the order of the list to fill the first page, and read the whole table if few

@@ -4,13 +4,14 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from stator.admin.access import Pages
-from stator.explain.survey import Depths, InState, told
+from stator.explain.survey import Depths, InState
 from stator.graph import State
 from stator.graph.drawing import KINDS
 from stator.graph.durations import span
 from stator.graph.layout import MAX_STATES, Box, Line, Picture, Size, lay_out
 from stator.models import StatorModel
 from stator.overview.flow import Flow
+from stator.texts import told
 
 SIZE = Size(height=64.0, narrowest=148.0, widest=260.0)
 # A longer name is cut in its box; the box's title has all of it.

@@ -26,9 +26,8 @@ from stator.rows.column_guard import M
 from stator.rows.meta import owner_of
 from stator.rows.pauses import Pause
 from stator.rows.workers import live_workers
+from stator.texts import COUNTED
 
-# Counting millions of rows would take longer than people wait for a page.
-COUNTED = 10_000
 # An address cannot give a range's two values; a pattern may be invalid, or keep a database busy forever.
 UNASKABLE = {"range", "regex", "iregex"}
 # The lookups of entries of ``search_fields`` by their first character.

@@ -1,6 +1,6 @@
 """The contents of the overview, for each model and for all together."""
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -8,8 +8,7 @@ from stator.admin.access import Pages
 from stator.admin.graphs import LivePicture, picture
 from stator.admin.problems import shown_problem
 from stator.explain.causes import TOO_LONG
-from stator.explain.sentences import counted
-from stator.explain.survey import Group, Survey, Surveyed, WorkerStatus, told
+from stator.explain.survey import Group, Survey, Surveyed, WorkerStatus
 from stator.graph.durations import span
 from stator.models import StatorModel
 from stator.overview.charts import Chart, Point, chart
@@ -17,6 +16,7 @@ from stator.overview.flow import flows
 from stator.overview.stays import Stays, moves, stays
 from stator.overview.survey import problems, surveys
 from stator.rows.meta import managed
+from stator.texts import counted, told
 
 # Groups of errors, and stuck objects, that are shown.
 GROUPS, STUCK = 20, 5
@@ -186,15 +186,10 @@ def _stuck(panel: Surveyed, named: set[object], pages: Pages) -> list[dict[str, 
 def _described(group: Group, model: type[StatorModel], named: set[object], pages: Pages) -> dict[str, Any]:
     """Return a group for display; the message, which may quote any object, only if the user may see all of them."""
     example = next((pk for pk in group.failing[:1] if pk in named), None)
-    return {
+    return asdict(group) | {
         "label": model._meta.label,
-        "fingerprint": group.fingerprint,
-        "error": group.error,
         "message": group.message if pages.sees_all(model) else "",
-        "state": group.state,
         "latest": span(group.latest),
-        "count": group.count,
-        "attempts": group.attempts,
         "failing": len(group.failing),
         "retried": f"{group.retried:,}" if group.retried else "",
         "gave_up": f"{group.gave_up:,}" if group.gave_up else "",

@@ -16,7 +16,7 @@ from stator.admin.fields import SPAN_HELP, JSONField, SpanField
 from stator.admin.read_only import KeptAdmin
 from stator.models import Pause, StatorModel
 from stator.rows.pauses import end_chosen, in_force, keep_pause, planned_pause
-from stator.texts import escape
+from stator.texts import counted, escape
 
 SHOWN = ("model_label", "state", "where", "reason", "actor", "created", "until")
 
@@ -73,7 +73,7 @@ def stator_end(model_admin: "PauseAdmin", request: HttpRequest, queryset: QueryS
             model_admin.log_change(request, pause, "Resumed.")
         count += end_chosen(pauses, label, actor)
     level = messages.SUCCESS if count else messages.WARNING
-    model_admin.message_user(request, f"{count:,} {'pause' if count == 1 else 'pauses'} resumed.", level)
+    model_admin.message_user(request, f"{counted(count, 'pause')} resumed.", level)
 
 
 class PauseAdmin(KeptAdmin):

@@ -7,11 +7,11 @@ from uuid import UUID
 from django.utils import timezone
 
 from stator.conf import read_settings
-from stator.explain.sentences import counted
 from stator.graph.durations import span
 from stator.models import StatorModel
 from stator.rows.columns import parked_from
 from stator.rows.workers import worker_of
+from stator.texts import counted
 
 NONE = "\N{EM DASH}"
 

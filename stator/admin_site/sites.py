@@ -7,10 +7,10 @@ from typing import Any
 from django.contrib.admin import AdminSite
 from django.http import HttpRequest
 
-from stator.explain.sentences import counted
 from stator.models import Overview, StatorModel
 from stator.overview.survey import problems, surveys
 from stator.rows.meta import managed
+from stator.texts import counted
 
 # Seconds between two counts in a process: nearly every page of the admin has the list of apps.
 FRESH = 10.0

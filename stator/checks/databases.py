@@ -10,11 +10,11 @@ from stator.capabilities import capabilities_of
 from stator.checks.messages import message
 from stator.db.drivers import REMEDY, unsupported_driver
 from stator.db.schema import lack_of
-from stator.explain.sentences import counted
 from stator.models import StatorModel
 from stator.overview.depths import depths
 from stator.querysets import OperatorQuerySet
 from stator.rows.meta import by_database
+from stator.texts import counted
 from stator.worker.startup import (
     OTHER_PACKAGE,
     OTHER_REMEDY,

@@ -136,6 +136,15 @@ def limit_of(options: Options) -> int:
     return limit
 
 
+def first_of(rows: OperatorQuerySet, options: Options) -> OperatorQuerySet:
+    """Return the first rows by their keys, as many as ``--limit`` says; all without it."""
+    if options["limit"] is None:
+        return rows
+    # As keys, since a sliced queryset cannot be filtered further.
+    pks = list(rows.order_by("pk").values_list("pk", flat=True)[: limit_of(options)])
+    return OperatorQuerySet(rows.model, using=rows.db).filter(pk__in=pks)
+
+
 def positive(name: str, value: float | None) -> None:
     """Refuse a number that is not above 0, or is absurdly large."""
     if value is not None and not 0 < value <= MAX_NUMBER * 1000:

@@ -11,12 +11,12 @@ from stator.commands.named import missing_sentence
 from stator.commands.trouble import lines_of, troubled
 from stator.explain import Reason, explain
 from stator.explain.kinds import problems_in
-from stator.explain.sentences import counted
 from stator.graph.durations import span
 from stator.models import StatorModel
 from stator.overview.survey import survey
 from stator.querysets import OperatorQuerySet
 from stator.rows.meta import home_of, owner_of
+from stator.texts import counted
 
 HELP = (
     "Explain why an object is not moving and what to do about it. Without a key, list the problems of the model, and "
@@ -68,10 +68,10 @@ def _overview(model: type[StatorModel], using: str, limit: int) -> Answer:
     (of_model,) = known.models.values()
     found = [
         {
-            "pk": str(one.pk), "state": one.state, "age": one.age, "what": one.what,
-            "reasons": [reason.as_dict() for reason in reasons_of(model, one.pk, using)],
+            "pk": str(pk), "state": state, "age": age, "what": what,
+            "reasons": [reason.as_dict() for reason in reasons_of(model, pk, using)],
         }
-        for one in troubled(of_model, limit)
+        for pk, what, state, age in troubled(of_model, limit)
     ]  # fmt: skip
     label = model._meta.label
     standing = problems_in(known)

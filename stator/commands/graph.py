@@ -4,10 +4,11 @@ from argparse import ArgumentParser
 
 from stator.commands.answer import Answer, Options
 from stator.commands.arguments import add_label, model_of, rows_of
-from stator.explain.survey import InState, told
+from stator.explain.survey import InState
 from stator.graph import State
 from stator.graph.drawing import Node, described, dot, mermaid, svg
 from stator.overview.depths import depths
+from stator.texts import told
 
 HELP = "Print the graph of a model."
 

@@ -3,7 +3,7 @@
 from argparse import ArgumentParser
 
 from stator.commands.answer import Answer, BadInput, Options, actor, refusing
-from stator.commands.arguments import add_label, add_pks, limit_of, model_of, pks_of, rows_of, target_of
+from stator.commands.arguments import add_label, add_pks, first_of, model_of, pks_of, rows_of, target_of
 from stator.commands.named import acted
 from stator.exceptions import ProtectedState
 from stator.querysets import OperatorQuerySet
@@ -43,11 +43,7 @@ def _move_all(rows: OperatorQuerySet, options: Options, state: str) -> Answer:
     old = options["from_state"]
     if old == state:
         raise BadInput(f"--state {old} is the target itself")
-    meant = rows.filter(state=old)
-    if options["limit"] is not None:
-        pks = list(meant.order_by("pk").values_list("pk", flat=True)[: limit_of(options)])
-        meant = meant.filter(pk__in=pks)
-    count = _moved(meant, state, options)
+    count = _moved(first_of(rows.filter(state=old), options).filter(state=old), state, options)
     label = rows.model._meta.label
     data = {"model": label, "from": old, "state": state, "moved": count}
     return Answer(data, [f"{count:,} of {label} moved from {old} to {state}."])

@@ -18,7 +18,6 @@ from stator.commands.rehearsal import Finding, TookTooLong, rehearse
 from stator.conf import load_settings
 from stator.db import operations_for
 from stator.db.interface import Operations, new_worker_id
-from stator.explain.survey import COUNTED, told
 from stator.graph import State
 from stator.graph.failures import bounded as cut
 from stator.models import StatorModel
@@ -28,6 +27,7 @@ from stator.rows.indexes import place_in_line
 from stator.rows.meta import options_of
 from stator.rows.pauses import check_where, try_where
 from stator.rows.waits import waiting
+from stator.texts import COUNTED, told
 
 HELP = (
     "Run the handlers of this code on objects that are due, roll everything back, and show what would happen. "
@@ -61,18 +61,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Add the objects, their number, and the time limit of a handler."""
     add_label(parser)
     add_what(parser)
-    parser.add_argument(
-        "--limit",
-        type=int,
-        default=200,
-        metavar="N",
-        help="Maximum number of objects, spread evenly over the states (default: 200).",
-    )
+    limit_help = "Maximum number of objects, spread evenly over the states (default: 200)."
+    parser.add_argument("--limit", type=int, default=200, metavar="N", help=limit_help)
     parser.add_argument("--all-waiting", action="store_true", help="Also objects that are not due yet.")
-    parser.add_argument(
-        "--timeout", type=float, metavar="SECONDS",
-        help="Give up when a handler runs longer (default: the max_runtime of its state, or 10).",
-    )  # fmt: skip
+    timeout_help = "Give up when a handler runs longer (default: the max_runtime of its state, or 10)."
+    parser.add_argument("--timeout", type=float, metavar="SECONDS", help=timeout_help)
 
 
 def run(options: Options) -> Answer:

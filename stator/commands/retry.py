@@ -7,6 +7,7 @@ from stator.commands.arguments import (
     MAX_NUMBER,
     add_label,
     add_pks,
+    first_of,
     limit_of,
     model_of,
     pks_of,
@@ -47,7 +48,7 @@ def run(options: Options) -> Answer:
         return _at_rate(every, options, given=bool(pks))
     rows = _meant(every, pks, options)
     if options["limit"] is not None:
-        rows = _first(rows, limit_of(options))
+        rows = first_of(_free(rows), options)
     looked = looked_at(_free(rows))
     count = rows.retry(actor=actor())
     data = {"model": model._meta.label, "retried": count}
@@ -96,9 +97,3 @@ def _meant(rows: OperatorQuerySet, pks: list[object], options: Options) -> Opera
 def _free(rows: OperatorQuerySet) -> OperatorQuerySet:
     states = [state.name for state in rows.model.state_graph.automatic_states]
     return rows.filter(state_claim=None, state__in=states)
-
-
-def _first(rows: OperatorQuerySet, limit: int) -> OperatorQuerySet:
-    wanted = _free(rows).order_by("pk")
-    # In a subquery, since a sliced queryset cannot be filtered further.
-    return OperatorQuerySet(rows.model, using=rows.db).filter(pk__in=list(wanted.values_list("pk", flat=True)[:limit]))

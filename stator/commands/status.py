@@ -10,14 +10,14 @@ from stator.commands.arguments import models_of
 from stator.commands.pause import described
 from stator.commands.trouble import lines_of
 from stator.commands.workers import reported
-from stator.explain.sentences import counted
-from stator.explain.survey import Surveyed, told
+from stator.explain.survey import Surveyed
 from stator.graph.durations import span
 from stator.models import StatorModel
 from stator.overview.stays import HEADS as STAYS
 from stator.overview.stays import Stays, moves, stays
 from stator.overview.survey import problems, surveys
 from stator.rows.statistics import Stats
+from stator.texts import counted, told
 
 HELP = (
     "Count the objects in each state, and those that are ready, leased, failing, stuck, quarantined or paused; "

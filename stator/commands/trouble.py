@@ -1,7 +1,6 @@
 """Objects of a model that need attention, the worst first, and the lines of a problem."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from django.db.models import DurationField, ExpressionWrapper, F
 
@@ -17,24 +16,17 @@ from stator.texts import escape
 LATE = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class Troubled:
-    """An object, its trouble in a word or two, and for how many seconds it has been in its state."""
-
-    pk: object
-    what: str
-    state: str
-    age: float
-
-
 def lines_of(problem: Problem) -> list[str]:
     """Return a problem as lines for a terminal: what is wrong, then the command that fixes it."""
     remedy = [f"      -> {problem.command or problem.remedy}"] if problem.command or problem.remedy else []
     return [escape(line) for line in (f"{problem.level:7}  {problem.where}: {problem.text}", *remedy)]
 
 
-def troubled(one: Surveyed, limit: int) -> list[Troubled]:
-    """Return up to ``limit`` objects of a model, each once; objects that only people can help come first."""
+def troubled(one: Surveyed, limit: int) -> list[tuple[object, str, str, float]]:
+    """Return up to ``limit`` objects of a model, each once; objects that only people can help come first.
+
+    Each has its key, its trouble in a word or two, its state, and for how many seconds it has been in that.
+    """
     rows: OperatorQuerySet = OperatorQuerySet(one.model, using=one.using)
     found: dict[object, str] = {}
     for what, pks in _sources(one, rows, limit):
@@ -46,7 +38,7 @@ def troubled(one: Surveyed, limit: int) -> list[Troubled]:
     age = ExpressionWrapper(Now() - F("state_changed"), output_field=DurationField())
     there = rows.filter(pk__in=chosen).annotate(stator_age=age).values_list("pk", "state", "stator_age")
     by_pk = {pk: (state, seconds_of(age)) for pk, state, age in there}
-    return [Troubled(pk, found[pk], *by_pk[pk]) for pk in chosen if pk in by_pk]
+    return [(pk, found[pk], *by_pk[pk]) for pk in chosen if pk in by_pk]
 
 
 def _sources(one: Surveyed, rows: OperatorQuerySet, limit: int) -> Iterator[tuple[str, Iterable[object]]]:

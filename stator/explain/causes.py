@@ -11,11 +11,12 @@ from typing import Any
 
 from stator.conf import load_settings
 from stator.explain.problem import ERROR, WARNING, AdminAction, Problem
-from stator.explain.sentences import counted, either
-from stator.explain.survey import COUNTED, AwaitedObject, InState, Survey, Surveyed, WorkerStatus, told
+from stator.explain.sentences import either
+from stator.explain.survey import AwaitedObject, InState, Survey, Surveyed, WorkerStatus
 from stator.graph.durations import seconds_of, span
 from stator.rows.pauses import NAMED, Pause
 from stator.rows.versions import Version, compared, listed
+from stator.texts import COUNTED, counted, told
 
 # Seconds until the first due object has waited for too long, and seconds until a pause counts as perhaps forgotten.
 TOO_LONG, FORGOTTEN = 60.0, 86400.0

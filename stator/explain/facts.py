@@ -13,6 +13,7 @@ from django.db.models import Exists, F, Model, OuterRef, Q, QuerySet, Subquery
 from stator.conf import Settings, load_settings
 from stator.graph.failures import lease_lost
 from stator.graph.states import State
+from stator.rows.claimable import claimable
 from stator.rows.clock import Now
 from stator.rows.columns import FRAMEWORK_COLUMNS, parked_from
 from stator.rows.indexes import place_in_line
@@ -246,16 +247,11 @@ def _read_line(facts: Facts, rows: QuerySet[Model], pauses: Pauses) -> None:
         earlier = Q(then__lt=F("my_then")) | Q(earlier, then=F("my_then"))
     if name := options.priority:
         earlier = Q(**{f"{name}__lt": facts.row[name]}) | Q(earlier, **{name: facts.row[name]})
-    claimable = rows.filter(
-        state_ready=True,
-        state_claim=None,
-        state_crashes__lt=facts.settings.MAX_CRASHES,
-        state__in=_claimed_with(facts, state, pauses),
-    )
+    line = rows.filter(claimable(_claimed_with(facts, state, pauses), facts.settings))
     if name := options.fair_by:
         facts.fair_by = {name: facts.row[name]}
-        claimable = claimable.filter(**facts.fair_by)
-    in_line = claimable.annotate(turn=place_in_line(), mine=turn, **then).filter(earlier)
+        line = line.filter(**facts.fair_by)
+    in_line = line.annotate(turn=place_in_line(), mine=turn, **then).filter(earlier)
     facts.ahead = in_line.order_by().values("pk")[: LINE + 1].count()
 
 

@@ -6,8 +6,8 @@ from django.db.models import Model, QuerySet
 
 from stator.explain.kinds import kind_of
 from stator.explain.reasons import explain_counts
-from stator.explain.sentences import counted
 from stator.rows.meta import owner_of, written_to
+from stator.texts import counted
 
 # How many objects are checked; a message needs no more.
 LOOKED_AT = 1000

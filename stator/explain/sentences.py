@@ -10,6 +10,7 @@ from stator.rows.meta import graph_of
 from stator.rows.pauses import NAMED
 from stator.rows.versions import listed
 from stator.rows.workers import WORKER_ALIVE, worker_of
+from stator.texts import counted
 
 # Seconds after which an object that is due and not marked ready is not about to be.
 LATE = 60.0
@@ -224,8 +225,3 @@ def either(names: Sequence[str]) -> str:
     """Return names as alternatives: ``paid, sent or failed``."""
     *others, last = names
     return f"{', '.join(others)} or {last}" if others else last
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

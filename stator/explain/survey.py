@@ -15,16 +15,8 @@ from stator.rows.pauses import Pause
 from stator.rows.versions import Version
 from stator.rows.workers import Worker
 
-# Rows are counted up to this number, for each state and for ready rows.
-COUNTED = 10_000
-
 # Workers that are shown, live ones first, and objects that are listed for one worker, the longest-running first.
 SHOWN, NAMED = 50, 3
-
-
-def told(count: int, cut: bool = False) -> str:
-    """Return a count as text: ``10,000+`` if the count ended at the limit."""
-    return f"{min(count, COUNTED):,}+" if cut or count > COUNTED else f"{count:,}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from django.db.models import Model, QuerySet
 from stator.overview.depths import far_future, outside
 from stator.querysets import OVERDUE, OperatorQuerySet
 from stator.rows import columns
+from stator.rows.claimable import RESTING
 from stator.rows.indexes import line_of_all
 from stator.rows.meta import graph_of
 
@@ -43,7 +44,7 @@ def _unknown(rows: OperatorQuerySet[Model]) -> Iterator[QuerySet[Model]]:
 
 
 def _resting(rows: QuerySet[Model]) -> QuerySet[Model]:
-    return rows.filter(state_ready=False, state_claim=None)
+    return rows.filter(RESTING)
 
 
 # The title and rows of each condition; if no single index has the rows, parts that indexes have.

@@ -10,14 +10,16 @@ from django.db.models import DurationField, ExpressionWrapper, F, Q
 
 from stator.conf import load_settings
 from stator.db.bounded_counts import Question, Tally, by_state, in_all, question, tally
-from stator.explain.survey import COUNTED, Depths, Far, Held, InState, Stuck
+from stator.explain.survey import Depths, Far, Held, InState, Stuck
 from stator.graph import State
 from stator.graph.durations import seconds_of
 from stator.models import StatorModel
 from stator.querysets import OperatorQuerySet
 from stator.rows import columns
+from stator.rows.claimable import RESTING
 from stator.rows.clock import Now
 from stator.rows.indexes import line_of_all
+from stator.texts import COUNTED
 
 # Claimed rows that are read.
 LEASED = 1000
@@ -79,7 +81,7 @@ def _question(
 
 def resting_unknown(rows: OperatorQuerySet, known: list[str]) -> OperatorQuerySet:
     """Return resting rows in states other than the known ones."""
-    return rows.filter(outside(known), state_ready=False, state_claim=None).exclude(state__in=known)
+    return rows.filter(RESTING, outside(known)).exclude(state__in=known)
 
 
 def far_future(rows: OperatorQuerySet) -> OperatorQuerySet:
@@ -88,7 +90,7 @@ def far_future(rows: OperatorQuerySet) -> OperatorQuerySet:
     States with an ``expect_within`` that is longer are left out, and so are parked rows.
     """
     states = [state.name for state in rows.model.state_graph.automatic_states if (state.expect_within or 0) <= FAR]
-    resting = rows.filter(state_ready=False, state_claim=None, state__in=sorted(states))
+    resting = rows.filter(RESTING, state__in=sorted(states))
     far = resting.filter(state_next_attempt__gt=columns.after(FAR), state_next_attempt__lt=columns.parked_from())
     return far.order_by("state_next_attempt")
 
@@ -110,7 +112,7 @@ def _ready(rows: OperatorQuerySet) -> OperatorQuerySet:
 
 def _resting(rows: OperatorQuerySet, state: State) -> OperatorQuerySet:
     """Return the rows of a state that are neither held nor ready, first due first. Index ``st_rest``."""
-    resting = rows.filter(state_ready=False, state_claim=None, state=state.name)
+    resting = rows.filter(RESTING, state=state.name)
     return resting.order_by("state_next_attempt", "state_changed")
 
 

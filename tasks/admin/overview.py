@@ -22,7 +22,8 @@ from django.urls import reverse
 from stator.admin import Cell, Section
 from stator.graph.durations import seconds_of, span
 from stator.models import Now
-from tasks.diagnosis.figures import MAX_COUNTED, bounded_count, lines
+from stator.texts import told
+from tasks.diagnosis.figures import MAX_COUNTED, lines
 from tasks.models import Claimant, Queue, Task
 from tasks.rows.claimants import CLAIMANT_ALIVE
 from tasks.rows.clock import Later
@@ -89,7 +90,7 @@ def _row(
     late = waited is not None and waited > TOO_LONG and not queue.claiming_paused
     return (
         Cell(queue.name, f"{tasks}?queue__id__exact={queue.pk}" if tasks else ""),
-        Cell(bounded_count(min(waiting, MAX_COUNTED), waiting > MAX_COUNTED)),
+        Cell(told(min(waiting, MAX_COUNTED), waiting > MAX_COUNTED)),
         Cell.lasting(waited, "error" if late else ""),
         Cell(f"{claimed:,}"),
         Cell(f"{asking[0]:,}, asked {span(asking[1])} ago" if asking else "0"),

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import QuerySet
@@ -18,16 +17,8 @@ READ = 200
 MAX_SEARCHED = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class DeadGroup:
-    """Dead letters with one last error. ``pks``: their keys."""
-
-    error: str
-    pks: tuple[int, ...]
-
-
-def dead_by_error(queue: Queue) -> list[DeadGroup]:
-    """Return the latest dead letters of a queue by their last error, the largest group first; three statements."""
+def dead_by_error(queue: Queue) -> list[tuple[str, list[int]]]:
+    """Return the keys of a queue's latest dead letters by their last error, most first; three statements."""
     using = str(queue._state.db)
     tasks: QuerySet[Any] = QuerySet(Task, using=using)
     # The framework's index of resting rows lacks the queue, so this reads the latest dead letters of all queues.
@@ -38,7 +29,7 @@ def dead_by_error(queue: Queue) -> list[DeadGroup]:
     groups: dict[str, list[int]] = defaultdict(list)
     for pk in pks:
         groups[errors.get(pk, "no error is stored")].append(pk)
-    return sorted((DeadGroup(error, tuple(same)) for error, same in groups.items()), key=lambda one: -len(one.pks))
+    return sorted(groups.items(), key=lambda group: -len(group[1]))
 
 
 def _reported(pks: Iterable[int], using: str) -> dict[int, str]:

@@ -12,12 +12,12 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.http import urlencode
 
+from stator.admin.actions import PauseObjectsForm
 from stator.admin.charts import HOUR, PERIODS
 from stator.admin.confirmation import ActionFunction, ask, back, given, log, tell
 from stator.admin.detail import offered
-from stator.admin.fields import SPAN_HELP, JSONField, SpanField
+from stator.admin.fields import JSONField
 from stator.admin.listing import AnyAddressAdmin, BoundedChangeList
-from stator.graph.backoff import MAX_SECONDS
 from stator.graph.durations import span
 from tasks.admin.queue_errors import dead_by_error
 from tasks.admin.queue_flow import flow_of
@@ -84,7 +84,7 @@ class QueueForm(forms.ModelForm):
         return values
 
 
-class PauseQueuesForm(forms.Form):
+class PauseQueuesForm(PauseObjectsForm):
     """What to pause, why, and for how long."""
 
     publish = forms.BooleanField(required=False, label="Publishing", help_text="New tasks are refused.")
@@ -92,12 +92,7 @@ class PauseQueuesForm(forms.Form):
         required=False, label="Claiming", help_text="No tasks are handed out to workers. Running tasks may finish."
     )
     reason = forms.CharField(max_length=200, required=False, widget=forms.TextInput(attrs={"size": 60}))
-    seconds = SpanField(
-        required=False,
-        most=MAX_SECONDS,
-        label="Pause for",
-        help_text=f"{SPAN_HELP} The pause then ends by itself. Empty: until it is resumed.",
-    )
+    field_order = ("publish", "claim", "reason", "seconds")
 
     def clean(self) -> dict[str, Any]:
         """Require publishing, claiming or both."""
@@ -117,26 +112,14 @@ def queue_pause(model_admin: admin.ModelAdmin, request: HttpRequest, queryset: Q
         rows = [f"{queue}{f': {queue.pause_line}; the new pause replaces it' if queue.pause_line else ''}"
                 for queue in queues]  # fmt: skip
         return ask(model_admin, request, form, title="Pause queues", button="Pause", rows=rows)
-    values, author = form.cleaned_data, request.user.get_username()
-    seconds = values["seconds"]
+    values = form.cleaned_data
+    length = f" for {span(values['seconds'])}" if values["seconds"] else ""
     what = " and ".join(word for word, field in (("publishing", "publish"), ("claiming", "claim")) if values[field])
     for queue in queues:
-        queue.pause(
-            publish=values["publish"], claim=values["claim"], reason=values["reason"], author=author, seconds=seconds
-        )
-        log(
-            model_admin,
-            request,
-            [queue],
-            f"Paused {what}{f' for {span(seconds)}' if seconds else ''}. {values['reason']}".strip(),
-        )
-    tell(
-        model_admin,
-        request,
-        len(queues),
-        "paused",
-        f"{what.capitalize()} {'are' if ' ' in what else 'is'} paused.",
-    )
+        queue.pause(**values, author=request.user.get_username())
+        log(model_admin, request, [queue], f"Paused {what}{length}. {values['reason']}".strip())
+    otherwise = f"{what.capitalize()} {'are' if ' ' in what else 'is'} paused."
+    tell(model_admin, request, len(queues), "paused", otherwise)
     return back(model_admin, request)
 
 
@@ -248,14 +231,9 @@ class QueueAdmin(AnyAddressAdmin):
 
     def get_fieldsets(self, request: HttpRequest, obj: Queue | None = None) -> Any:
         """Show the queue's figures first, then its rules."""
-        rules = [(None if obj is None else "Rules", {"fields": (*FIXED, *RULES)})]
-        now = [
-            (
-                "Now",
-                {"fields": (("waiting", "oldest", "later"), ("running", "dead"), "pauses"), "classes": ("task-grid",)},
-            )
-        ]
-        return rules if obj is None else [*now, *rules]
+        rules = (None if obj is None else "Rules", {"fields": (*FIXED, *RULES)})
+        now = {"fields": (("waiting", "oldest", "later"), ("running", "dead"), "pauses"), "classes": ("task-grid",)}
+        return [rules] if obj is None else [("Now", now), rules]
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Queue | None:
         """Return the queue with its figures."""

@@ -12,7 +12,7 @@ from django.utils.html import format_html
 
 from stator.admin.confirmation import admin_url, ask, given, log
 from stator.admin.detail import offered
-from stator.admin.filters import ConditionFilter, few_keys
+from stator.admin.filters import ConditionFilter, among
 from stator.admin.listing import AnyAddressAdmin, BoundedChangeList
 from stator.admin.read_only import SEARCHED
 from stator.graph.durations import span
@@ -54,13 +54,10 @@ class StatusFilter(admin.SimpleListFilter):
         status = self.value()
         if status not in STATUSES:
             return queryset
-        # If few tasks match, a page that is only shown filters by their keys, which several indexes give. An action
-        # (POST) must apply to the tasks that match when it runs. One index holds all ended tasks, so they need no keys.
-        if request.method in ("GET", "HEAD") and status not in TERMINAL:
-            keys = few_keys(Task.objects.using(queryset.db).parts_with_status(str(status)))
-            if keys is not None:
-                return queryset.filter(pk__in=keys)
-        return queryset.filter(pk__in=Task.objects.using(queryset.db).with_status(status))
+        tasks = Task.objects.using(queryset.db)
+        # One index holds all ended tasks, so no keys are read for them.
+        shown = request.method in ("GET", "HEAD") and status not in TERMINAL
+        return among(queryset, tasks.with_status(status), tasks.parts_with_status(status), shown=shown)
 
 
 class TaskList(BoundedChangeList):

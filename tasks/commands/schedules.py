@@ -7,6 +7,7 @@ from django.db.models import QuerySet
 from stator.commands.answer import AddSubcommand, Answer, BadInput, Options, table
 from stator.graph.durations import span
 from stator.models import Now
+from stator.texts import counted
 from tasks.datetimes import aware
 from tasks.rows.queues import home
 from tasks.schedules.schedules import Schedule, ScheduleQuerySet
@@ -47,7 +48,7 @@ def schedules(options: Options) -> Answer:
     found: QuerySet[Any] = rows.annotate(read_at=Now()).order_by("name", "entity")
     listed = list(found[: MAX_SCHEDULES + 1])
     data = [_as_json(schedule) for schedule in listed[:MAX_SCHEDULES]]
-    lines = [f"{count:,} {'schedule' if count == 1 else 'schedules'} {DONE[change]}."] if change else []
+    lines = [f"{counted(count, 'schedule')} {DONE[change]}."] if change else []
     lines += table(HEADS, map(_row, listed[:MAX_SCHEDULES])) if listed else ["There are no schedules."]
     return Answer(data, lines + [f"There are more than {MAX_SCHEDULES:,}; name some."] * (len(listed) > MAX_SCHEDULES))
 

@@ -12,6 +12,7 @@ from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce
 
 from stator.models import Now
+from stator.texts import told
 from tasks.models import Queue, Task
 from tasks.queue.expressions import CountOf, FirstOf, for_each
 from tasks.sharding.replicas import rest
@@ -51,12 +52,12 @@ def figures_by_database(queues: Iterable[Any]) -> dict[Any, dict[str, Figures | 
 
 def together(databases: dict[str, Figures | None]) -> Figures:
     """Return the figures of one queue, with the database of each number in its text."""
-    told = {
+    numbers = {
         name: ", ".join(f"{alias} {getattr(each, name) if each else '?'}" for alias, each in databases.items())
         for name in ("waiting", "later", "running", "dead")
     }
     oldest = [each.oldest for each in databases.values() if each and each.oldest is not None]
-    return Figures(**told, oldest=max(oldest, default=None))
+    return Figures(**numbers, oldest=max(oldest, default=None))
 
 
 def figures_of(queues: Iterable[Any], using: str) -> dict[Any, Figures]:
@@ -71,11 +72,11 @@ def figures_of(queues: Iterable[Any], using: str) -> dict[Any, Figures]:
     dead = _grouped(resting.filter(state="errored", whole=None))
     return {
         pk: Figures(
-            bounded_count(min(waiting, MAX_COUNTED), waiting > MAX_COUNTED),
+            told(min(waiting, MAX_COUNTED), waiting > MAX_COUNTED),
             (now - since).total_seconds() if since else None,
-            bounded_count(later[0][pk], later[1]),
-            bounded_count(running[0][pk], running[1]),
-            bounded_count(dead[0][pk], dead[1]),
+            told(later[0][pk], later[1]),
+            told(running[0][pk], running[1]),
+            told(dead[0][pk], dead[1]),
         )
         for pk, waiting, since, now in _waiting([queue.pk for queue in queues], using)
     }
@@ -108,8 +109,3 @@ def _grouped(rows: QuerySet[Any]) -> tuple[Counter[Any], bool]:
     """Return the counts by queue, and whether counting stopped at the limit."""
     found = list(rows.order_by().values_list("queue", flat=True)[: MAX_COUNTED + 1])
     return Counter(found[:MAX_COUNTED]), len(found) > MAX_COUNTED
-
-
-def bounded_count(count: int, more: bool) -> str:
-    """Return a count as text, with a plus if there may be more."""
-    return f"{count:,}{'+' if more else ''}"

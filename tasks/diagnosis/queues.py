@@ -10,7 +10,8 @@ from django.db.models import Q, QuerySet
 
 from stator.graph.durations import seconds_of, span
 from stator.models import AdminAction, Now, Problem, Survey
-from tasks.diagnosis.figures import MAX_COUNTED, bounded_count, lines
+from stator.texts import told
+from tasks.diagnosis.figures import MAX_COUNTED, lines
 from tasks.diagnosis.schedules import late_schedules, publishes_nothing
 from tasks.models import Queue, Task
 from tasks.rows.queues import pause_lasts
@@ -32,7 +33,7 @@ def paused(survey: Survey) -> Iterator[Problem]:
     if len(found) > SHOWN:
         count, more = min(len(found), MAX_QUEUES) - SHOWN, len(found) > MAX_QUEUES
         yield Problem(
-            "", f"{bounded_count(count, more)} more queues are paused", where="tasks.Queue", model="tasks.queue",
+            "", f"{told(count, more)} more queues are paused", where="tasks.Queue", model="tasks.queue",
             count=count, more=more, actions=(AdminAction("List", "tasks.queue"),), command="manage.py tasks queues",
             covers=("pending",),
         )  # fmt: skip
@@ -51,7 +52,7 @@ def _of_pause(queue: Any, waiting: int, first: datetime | None, late: list[float
     behind = waiting if queue.claiming_paused else 0
     seconds = seconds_of(queue.read_at - first) if first is not None and behind else None
     count, more = min(behind, MAX_COUNTED), behind > MAX_COUNTED
-    waits = f"; {bounded_count(count, more)} {'waits' if behind == 1 else 'wait'}" if behind else ""
+    waits = f"; {told(count, more)} {'waits' if behind == 1 else 'wait'}" if behind else ""
     waits += f", the first for {span(seconds)}" if seconds is not None else ""
     if late:
         noun = "schedule has" if len(late) == 1 else "schedules have"
@@ -81,7 +82,7 @@ def dead_letters(survey: Survey) -> Iterator[Problem]:
             yield _of_dead(pk, *named[pk], by_queue[pk], more)
     if rest := sum(len(by_queue[pk]) for pk in worst[SHOWN:]):
         yield Problem(
-            "", f"{bounded_count(rest, more)} dead letters in further queues", where="tasks.Task", model="tasks.task",
+            "", f"{told(rest, more)} dead letters in further queues", where="tasks.Task", model="tasks.task",
             count=rest, more=more, command="manage.py tasks dead",
             actions=(AdminAction("List", "tasks.task", query=(("status", "errored"),)),),
         )  # fmt: skip
@@ -92,7 +93,7 @@ def _of_dead(pk: int, name: str, now: datetime, changed: list[datetime], more: b
     query = (("queue__id__exact", str(pk)), ("status", "errored"))
     noun = "task" if count == 1 and not more else "tasks"
     return Problem(
-        "", f"{bounded_count(count, more)} {noun} gave up (dead letters), the oldest {span(oldest)} ago",
+        "", f"{told(count, more)} {noun} gave up (dead letters), the oldest {span(oldest)} ago",
         {"queue": name}, "find the cause, then requeue them", where="tasks.Task", model="tasks.task",
         detail=f"in queue {name}", count=count, more=more, since=oldest,
         actions=(AdminAction("Requeue\N{HORIZONTAL ELLIPSIS}", "tasks.task", "task_requeue", query=query),),

@@ -8,6 +8,7 @@ from django.db.models import Q, QuerySet
 
 from stator.graph.durations import seconds_of, span
 from stator.models import AdminAction, Now, Problem, Survey
+from stator.texts import counted
 from tasks.models import Schedule, Task
 from tasks.rows.clock import Later
 from tasks.rows.tasks import TERMINAL
@@ -78,8 +79,8 @@ def _waiting(shown: Sequence[Any], unended: dict[int, Task]) -> Iterator[Problem
     named = ", ".join(f"{one} for task {unended[one.pk].pk} ({unended[one.pk].status})" for one in schedules[:5])
     waits = "waits" if len(schedules) == 1 else "wait"
     yield Problem(
-        "", f"{_counted(len(schedules))} {waits} for the task of the tick before, which has not ended; the first tick "
-        f"is {span(_age(schedules))} late", {"tasks": [task.pk for task in tasks]},
+        "", f"{counted(len(schedules), 'schedule')} {waits} for the task of the tick before, which has not ended; the "
+        f"first tick is {span(_age(schedules))} late", {"tasks": [task.pk for task in tasks]},
         "find out why the task does not end, or cancel it; Schedule.overlap says whether ticks wait",
         where="tasks.Schedule", model="tasks.schedule", detail=named + (", ..." if len(schedules) > 5 else ""),
         count=len(schedules), since=_age(schedules),
@@ -107,7 +108,3 @@ def _late(schedules: Sequence[Any], *, more: bool) -> Iterator[Problem]:
 
 def _age(schedules: Sequence[Any]) -> float:
     return seconds_of(schedules[0].read_at - schedules[0].planned)
-
-
-def _counted(count: int) -> str:
-    return f"{count} schedule{'' if count == 1 else 's'}"

@@ -9,7 +9,7 @@ from django.db.models import Case, IntegerField, OuterRef, Q, QuerySet, Subquery
 from django.db.models.expressions import Combinable
 
 from stator.models import Problem, Reason, Survey
-from tasks.diagnosis.figures import bounded_count
+from stator.texts import told
 from tasks.queue.eligibility import waiting
 from tasks.queue.expressions import for_each, is_any
 from tasks.queue.serving import Service, services_of
@@ -89,7 +89,7 @@ def _problem(tasks: QuerySet[Any], service: Service, count: int, matching: Q, is
     # The framework reports that there is no worker at all.
     level = "ok" if is_served or reason is NO_WORKER else ""
     return Problem(
-        "named_only" if is_served else "", f"{bounded_count(count, count >= FIRST)} ready that {who}",
+        "named_only" if is_served else "", f"{told(count, count >= FIRST)} ready that {who}",
         {"reason": reason.code, "group": service.queue.name}, reason.remedy, level=level, where="tasks.Task",
         model="tasks.task", detail=f"in {service.queue.name}. {reason.sentence}", count=count, more=count >= FIRST,
     )  # fmt: skip

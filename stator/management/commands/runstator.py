@@ -78,20 +78,12 @@ class Command(TerminalCommand):
         add("model_labels", nargs="*", metavar="app.Model", help="Models to work on (default: all managed models).")
         leave_out = "A model to leave out; repeatable."
         add("-x", "--exclude", action="append", default=[], metavar="app.Model", help=leave_out)
+        name_help = "The worker's name; several processes get it with -1, -2 ... (default: HOST:PID)."
+        add("--name", default="", help=name_help)
         queue_help = "Claim only tasks of this queue; repeatable. If no models are named, all others are worked on too."
-        add(
-            "--name",
-            default="",
-            help="The worker's name; several processes get it with -1, -2 ... (default: HOST:PID).",
-        )
         add("--queue", action="append", default=[], metavar="NAME", help=queue_help)
-        add(
-            "--metadata",
-            action="append",
-            default=[],
-            metavar="NAME=VALUE",
-            help="Claim only tasks whose metadata has this value (JSON, else a text); repeatable.",
-        )
+        metadata_help = "Claim only tasks whose metadata has this value (JSON, else a text); repeatable."
+        add("--metadata", action="append", default=[], metavar="NAME=VALUE", help=metadata_help)
         add("-c", "--concurrency", type=int, metavar="N", help="Attempts at once in one process.")
         add("--concurrency-per-model", type=int, metavar="N", help="Attempts at once of one model in one process.")
         processes_help = "Worker processes under a parent that replaces them (default: one, without a parent)."
@@ -100,23 +92,15 @@ class Command(TerminalCommand):
         schema_help = "Work in this schema of PostgreSQL; repeatable (default: the setting SCHEMAS)."
         add("--schema", action="append", default=[], metavar="NAME", help=schema_help)
         add("-s", "--schedule-interval", type=float, metavar="SECONDS", help="Interval of scheduling passes.")
-        add(
-            "-r", "--run-for", type=float, default=0.0, metavar="SECONDS", help="Stop after this long (default: never)."
-        )
+        run_help = "Stop after this long (default: never)."
+        add("-r", "--run-for", type=float, default=0.0, metavar="SECONDS", help=run_help)
         add("--until-idle", action="store_true", help="Stop when nothing is ready or running.")
-        add(
-            "--liveness-file", metavar="PATH", help="A file that is rewritten every few seconds while the worker lives."
-        )
-        add(
-            "--metrics-port", type=int, metavar="PORT",
-            help="Serve /metrics, /health and /ready on this port; further processes use the ports after it.",
-        )  # fmt: skip
-        add(
-            "--metrics-address",
-            default="127.0.0.1",
-            metavar="IP",
-            help="Address for --metrics-port (default: 127.0.0.1, which only this host reaches).",
-        )
+        liveness_help = "A file that is rewritten every few seconds while the worker lives."
+        add("--liveness-file", metavar="PATH", help=liveness_help)
+        port_help = "Serve /metrics, /health and /ready on this port; further processes use the ports after it."
+        add("--metrics-port", type=int, metavar="PORT", help=port_help)
+        address_help = "Address for --metrics-port (default: 127.0.0.1, which only this host reaches)."
+        add("--metrics-address", default="127.0.0.1", metavar="IP", help=address_help)
         add("--shutdown-timeout", type=float, metavar="SECONDS", help="How long to wait for attempts when stopping.")
         add("--json-logs", action="store_true", help="Log events as JSON, one object per line.")
 

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
-from typing import TypedDict
+from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandParser
@@ -23,20 +23,6 @@ from tasks.sharding.replicas import difference, mirror_all, problem, spread
 
 MAX_LISTED = 10_000
 COUNTS = {"waiting": "waiting", "later": "due later", "running": "running", "dead": "dead letters"}
-
-
-class ConsumerJson(TypedDict):
-    """A consumer in JSON output; ``queues``: None means all."""
-
-    name: str
-    prefix: str
-    enabled: bool
-    verbs: list[str]
-    queues: list[str] | None
-    expires: str | None
-    used: str | None
-    requests_per_minute: int | None
-    rows_per_minute: int | None
 
 
 class Command(TerminalCommand):
@@ -164,7 +150,8 @@ def _shard_line(told: dict[str, object]) -> str:
     return f"{told['queue']} in {told['database']}: {', '.join(parts)}"
 
 
-def _as_json(consumer: Consumer) -> ConsumerJson:
+def _as_json(consumer: Consumer) -> dict[str, Any]:
+    # No list of queues means all.
     return {
         "name": consumer.name,
         "prefix": consumer.prefix,
@@ -182,7 +169,7 @@ def _moment(moment: datetime | None) -> str | None:
     return aware(moment).astimezone(UTC).isoformat() if moment else None
 
 
-def _line(told: ConsumerJson) -> str:
+def _line(told: dict[str, Any]) -> str:
     usable = "all queues" if told["queues"] is None else f"queues {', '.join(told['queues']) or 'none'}"
     parts = [
         f"{told['name']}: tk_{told['prefix']}_..., {', '.join(told['verbs']) or 'nothing'}, {usable}",

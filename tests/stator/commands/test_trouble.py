@@ -12,7 +12,7 @@ pytestmark = pytest.mark.django_db
 
 
 def found(limit=10):
-    return [(one.what, one.pk) for one in troubled(survey("default", [Errand]).models["testapp.errand"], limit)]
+    return [(what, pk) for pk, what, *_ in troubled(survey("default", [Errand]).models["testapp.errand"], limit)]
 
 
 def test_those_that_only_people_can_help_come_first(monkeypatch):

@@ -5,10 +5,10 @@ from uuid import uuid4
 import pytest
 from django.db import connection
 
-from stator.explain.survey import told
 from stator.overview import depths as module
 from stator.overview.depths import depths
 from stator.querysets import OperatorQuerySet
+from stator.texts import told
 from tests.stator.making import ago, change, operations_of, put
 from tests.testapp.operators import Parcel
 
@@ -85,7 +85,7 @@ class TestDepths:
 
     def test_counting_ends_and_says_so(self, monkeypatch):
         monkeypatch.setattr(module, "COUNTED", 3)
-        monkeypatch.setattr("stator.explain.survey.COUNTED", 3)
+        monkeypatch.setattr("stator.texts.COUNTED", 3)
         for _ in range(6):
             put(Parcel)
             put(Parcel, state="sent", state_ready=False)
