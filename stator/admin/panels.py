@@ -56,15 +56,13 @@ class Panel:
         one = self.surveyed.depths
         states = list(one.states.values())
         late = one.waited is not None and one.waited > TOO_LONG
+        stuck = told(one.stuck_count, any(state.cut and state.stuck for state in states))
         return [
             (told(sum(state.count for state in states), any(state.cut for state in states)), ""),
             (told(one.ready), ""),
             ("" if one.waited is None else span(one.waited), "error" if late else ""),
             (f"{one.leased:,}{'+' if one.leased >= 1000 else ''}", "error" if one.late else ""),
-            (
-                told(one.stuck_count, any(state.cut and state.stuck for state in states)),
-                "error" * bool(one.stuck_count),
-            ),
+            (stuck, "error" * bool(one.stuck_count)),
             (told(one.quarantined), "error" * bool(one.quarantined)),
             (f"{self.handled.latest:,}", ""),
             (f"{self.surveyed.live:,}", "error" if self.surveyed.needs_worker else ""),
@@ -79,11 +77,8 @@ class Panel:
     @property
     def queue_now(self) -> str:
         """The latest sample of the queue as text."""
-        return (
-            "no sample of the last minutes"
-            if self.latest is None
-            else f"{told(self.latest.count)} at {self.latest.when}"
-        )
+        latest = self.latest
+        return f"{told(latest.count)} at {latest.when}" if latest else "no sample of the last minutes"
 
     @property
     def longest_wait(self) -> str:

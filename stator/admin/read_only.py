@@ -40,17 +40,11 @@ class KeptAdmin(AnyAddressAdmin):
             queryset = newest(queryset, str(first).removeprefix("-"))
         return super().get_search_results(request, queryset, search_term)
 
-    def has_add_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        """Return False: workers write these rows."""
+    def _has_no_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        """Return False: workers write these rows, and delete them when they are old."""
         return False
 
-    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        """Return False: workers write these rows."""
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        """Return False: workers delete these rows when they are old."""
-        return False
+    has_add_permission = has_change_permission = has_delete_permission = _has_no_permission
 
 
 def newest(queryset: QuerySet[Model], column: str) -> QuerySet[Model]:

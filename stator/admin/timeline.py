@@ -75,13 +75,8 @@ def _crew(ids: set[str], using: str | None) -> dict[str, str]:
 
 def _event(act: History, report: Report | None, crew: dict[str, str]) -> TimelineEvent:
     who = act.actor or crew.get(act.worker, "code")
-    details = ", ".join(
-        filter(None, [
-            f"attempt {act.attempts}" if act.attempts else "",
-            _took(act.duration),
-            _repeated(report) if report else "",
-        ])
-    )  # fmt: skip
+    parts = (f"attempt {act.attempts}" if act.attempts else "", _took(act.duration), _repeated(report))
+    details = ", ".join(filter(None, parts))
     said = act.reason or act.error
     traceback = report.traceback if report else ""
     if act.kind == History.Kind.ERROR:
@@ -112,5 +107,5 @@ def _took(seconds: float | None) -> str:
     return f"took {seconds * 1000:.0f} ms" if seconds < 1 else f"took {seconds:.1f} s"
 
 
-def _repeated(report: Report) -> str:
-    return f"{report.times} times in a row" if report.times > 1 else ""
+def _repeated(report: Report | None) -> str:
+    return f"{report.times} times in a row" if report and report.times > 1 else ""

@@ -6,16 +6,7 @@ from typing import Any
 
 from django.contrib import admin
 from django.db import router
-from django.db.models import (
-    Count,
-    Exists,
-    ExpressionWrapper,
-    IntegerField,
-    Max,
-    OuterRef,
-    Q,
-    QuerySet,
-)  # fmt: skip
+from django.db.models import Count, Exists, ExpressionWrapper, IntegerField, Max, OuterRef, Q, QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 

@@ -21,7 +21,7 @@ from stator.admin.listing import AnyAddressAdmin, BoundedChangeList
 from stator.graph.durations import span
 from tasks.admin.queue_errors import dead_by_error
 from tasks.admin.queue_flow import flow_of
-from tasks.diagnosis.figures import Figures, figures_by_database, figures_of, together
+from tasks.diagnosis.figures import Figures, add_figures
 from tasks.exceptions import ShardUnavailable
 from tasks.models import Queue
 from tasks.queue.rules import MAX_VALUES, NAME
@@ -153,14 +153,6 @@ class QueueList(BoundedChangeList):
         """Read the rows, then their figures."""
         super().get_results(request)
         add_figures(self.result_list, self.queryset.db)
-
-
-def add_figures(queues: list[Any], using: str) -> None:
-    """Set ``figures`` on each queue. For a queue in several databases, the figures name the database of each number."""
-    figures = figures_of(queues, using)
-    spread = figures_by_database([queue for queue in queues if queue.databases])
-    for queue in queues:
-        queue.figures = together(spread[queue.name]) if queue.databases else figures.get(queue.pk)
 
 
 class QueueAdmin(AnyAddressAdmin):

@@ -53,7 +53,7 @@ class ScheduleAdmin(NewestAdmin):
         """Return whether the schedule is enabled and its function still exists in the code."""
         return schedule.enabled and not schedule.removed
 
-    def live_context(self, request: HttpRequest, obj: Any) -> dict[str, Any]:
+    def live_context(self, request: HttpRequest, obj: Schedule) -> dict[str, Any]:
         """Return what the page shows: the next ticks, the latest ones with their tasks, and the possible actions."""
         context = super().live_context(request, obj)
         useful = [self.run_now, self.pause] if obj.enabled and not obj.removed else []

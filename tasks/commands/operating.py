@@ -12,7 +12,7 @@ from django.db.models import QuerySet
 from stator.commands.answer import AddSubcommand, Answer, BadInput, Options, actor, add_length, refusing, table
 from stator.graph.durations import seconds_of, span
 from stator.models import Now
-from tasks.diagnosis.figures import figures_by_database, figures_of, together
+from tasks.diagnosis.figures import add_figures
 from tasks.exceptions import TaskError
 from tasks.models import Queue, Task
 from tasks.queue.attempt_counts import attempts_of
@@ -77,15 +77,13 @@ def list_queues(options: Options) -> Answer:
     using = home()
     rows: QuerySet[Queue] = QuerySet(Queue, using=using).annotate(read_at=Now())
     found = [named(name) for name in options["names"]] or list(rows.order_by("name")[:MAX_QUEUES])
-    here = figures_of([queue for queue in found if not queue.databases], using)
-    elsewhere = figures_by_database(queue for queue in found if queue.databases)
+    add_figures(found, using)
     data = []
     for queue in found:
-        figures = together(elsewhere[queue.name]) if queue.databases else here[queue.pk]
         holds = {"publish": queue.publishing_paused, "claim": queue.claiming_paused}
         paused = [name for name, is_paused in holds.items() if is_paused]
         data.append({
-            "queue": queue.name, "kind": queue.kind, **asdict(figures), "workers": queue.live_workers(),
+            "queue": queue.name, "kind": queue.kind, **asdict(queue.figures), "workers": queue.live_workers(),
             "paused": paused, "pause": queue.pause_description if paused else "",
         })  # fmt: skip
     return Answer(data, table(HEADS, map(_queue_row, data)) if data else ["There are no queues."])

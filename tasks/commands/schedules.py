@@ -57,7 +57,7 @@ def _change(rows: ScheduleQuerySet, change: str) -> int:
     return int(rows.run_now() if change == "run" else rows.update(enabled=change == "resume"))
 
 
-def _as_json(schedule: Any) -> dict[str, Any]:
+def _as_json(schedule: Schedule) -> dict[str, Any]:
     moments = {name: getattr(schedule, name) for name in ("planned", "fired", "until")}
     return {
         "name": schedule.name, "entity": schedule.entity, "action": schedule.action, "period": schedule.period,

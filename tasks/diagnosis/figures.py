@@ -36,6 +36,14 @@ class Figures:
     dead: str
 
 
+def add_figures(queues: list[Any], using: str) -> None:
+    """Set ``figures`` on each queue. For a queue in several databases, the figures name the database of each number."""
+    figures = figures_of(queues, using)
+    spread = figures_by_database([queue for queue in queues if queue.databases])
+    for queue in queues:
+        queue.figures = together(spread[queue.name]) if queue.databases else figures.get(queue.pk)
+
+
 def figures_by_database(queues: Iterable[Any]) -> dict[Any, dict[str, Figures | None]]:
     """Return the figures of queues by name and database; None for a database that does not answer."""
     found: dict[Any, dict[str, Figures | None]] = {queue.name: dict.fromkeys(queue.databases) for queue in queues}

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 from django.db import DatabaseError, InterfaceError, connections
 
-from stator.capabilities import Capabilities, capabilities_of
+from stator.capabilities import capabilities_of
 from stator.commands.answer import Answer, Options
 from stator.commands.arguments import models_of
 from stator.commands.doctor import clocks, postgresql, standing, tables
@@ -24,15 +24,17 @@ FAILED = 1
 LEVELS = {OK: "ok", WARNING: "warn", ERROR: "fail"}
 
 Look = Callable[[str, list[type[StatorModel]]], Problem | list[Problem]]
-LOOKS: tuple[Look, ...] = (tables.indexes, clocks.skew, standing.troubles)
-# Checks for databases with monitoring views.
-MONITORING: tuple[Look, ...] = (
-    postgresql.server,
-    postgresql.long_transactions,
-    postgresql.oldest_snapshot,
-    postgresql.dead_rows,
-    postgresql.replication,
-)
+# The checks, by the capability of a database that they need; the first ones are for every database.
+LOOKS: dict[str, tuple[Look, ...]] = {
+    "": (tables.indexes, clocks.skew, standing.troubles),
+    "has_plpgsql": (tables.triggers,),
+    "has_monitoring_views": (
+        postgresql.server, postgresql.long_transactions, postgresql.oldest_snapshot, postgresql.dead_rows,
+        postgresql.replication,
+    ),
+    "notifies": (postgresql.pooler,),
+    "fails_when_locked": (tables.sqlite_options,),
+}  # fmt: skip
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -61,20 +63,10 @@ def examine(alias: str, models: list[type[StatorModel]]) -> Iterator[Problem]:
     yield usable
     if not complete:
         return
-    for look in (*LOOKS, *_further(capabilities_of(connections[alias]))):
-        yield from _looked(look, alias, complete)
-
-
-def _further(capabilities: Capabilities) -> Iterator[Look]:
-    """Yield the checks that not every database needs."""
-    if capabilities.has_plpgsql:
-        yield tables.triggers
-    if capabilities.has_monitoring_views:
-        yield from MONITORING
-    if capabilities.notifies:
-        yield postgresql.pooler
-    if capabilities.fails_when_locked:
-        yield tables.sqlite_options
+    capabilities = capabilities_of(connections[alias])
+    for needed, looks in LOOKS.items():
+        for look in looks if not needed or getattr(capabilities, needed) else ():
+            yield from _looked(look, alias, complete)
 
 
 def _looked(look: Look, alias: str, models: list[type[StatorModel]]) -> list[Problem]:
