@@ -88,15 +88,13 @@ def check_database(
     whose table is in it; all models under "" if there are no schemas.
     """
     served = models_by_schema(models, alias, schemas)
-    lacking = [lack for schema, group in served.items() for lack in _lacks(schema, group, alias)]
+    lacking: list[str] = []
+    for schema, group in served.items():
+        with in_schema(schema):
+            lacking += lacks_in(group, alias).values()
     if models and len(lacking) == sum(map(len, served.values())):
         raise Unusable("\n".join(lacking))
     return served
-
-
-def _lacks(schema: str, models: Sequence[type[Model]], alias: str | None) -> list[str]:
-    with in_schema(schema):
-        return list(lacks_in(models, alias).values())
 
 
 def lacks_in(models: Sequence[type[Model]], alias: str | None = None) -> dict[type[Model], str]:

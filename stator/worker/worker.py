@@ -26,7 +26,6 @@ from stator.worker.attempts import GRACE, Attempts
 from stator.worker.crash_isolation import InProcessIsolation, ProcessIsolation
 from stator.worker.dispatcher import Dispatcher
 from stator.worker.endpoint import Endpoint
-from stator.worker.health import Health
 from stator.worker.heartbeat import Heartbeat, interval_for
 from stator.worker.lanes import Lanes, lanes_of
 from stator.worker.measures import Measures
@@ -37,7 +36,7 @@ from stator.worker.scheduler import Scheduler, send_in_schemas
 from stator.worker.schema import Schema
 from stator.worker.shutdown import Requests, close, stop_on_signals
 from stator.worker.threads import DatabaseThreads, database_thread_for_handlers, tidy_connections_of_loop
-from stator.worker.watchdog import Watchdog
+from stator.worker.watchdog import Health, Watchdog
 
 Result = TypeVar("Result")
 

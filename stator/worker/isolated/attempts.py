@@ -25,7 +25,6 @@ from stator.models import StatorModel
 from stator.rows.meta import by_database, managed
 from stator.worker.attempts import calls_of
 from stator.worker.executor import STOPPED, Attempted, attempt_async, attempt_sync
-from stator.worker.health import Health
 from stator.worker.isolated.messages import IsolatedAnswer, Request
 from stator.worker.lanes import Lanes
 from stator.worker.measures import Measures
@@ -34,7 +33,7 @@ from stator.worker.recorder import Recorder
 from stator.worker.scheduler import send_in_schemas
 from stator.worker.schema import Schema
 from stator.worker.threads import DatabaseThread, database_thread_for_handlers
-from stator.worker.watchdog import Watchdog
+from stator.worker.watchdog import Health, Watchdog
 
 Result = TypeVar("Result")
 

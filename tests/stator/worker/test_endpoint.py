@@ -11,7 +11,7 @@ from django.db import OperationalError
 
 from stator.runner import StatorRunner
 from stator.worker.endpoint import Endpoint
-from stator.worker.health import Health
+from stator.worker.watchdog import Health
 from tests.processes import wait_until
 from tests.testapp.models import Line
 from tests.testapp.operators import Parcel

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from stator.worker.watchdog import Watchdog, write_liveness
+from stator.worker.watchdog import PATIENCE, Health, Watchdog, write_liveness
 
 
 def test_liveness_file_tells_the_time(tmp_path):
@@ -56,3 +56,21 @@ def test_failing_to_write_leaves_nothing_behind(tmp_path):
     with pytest.raises(OSError, match="directory"):
         write_liveness(tmp_path / "alive")
     assert [path.name for path in tmp_path.iterdir()] == ["alive"]
+
+
+def test_process_is_well_while_no_part_has_trouble():
+    health = Health()
+    assert health.trouble() == ""
+    health.watch("loop", lambda patience: "")
+    assert health.trouble() == ""
+
+
+def test_first_part_with_trouble_is_named_and_gets_the_patience():
+    asked = []
+    health = Health()
+    health.watch("loop", lambda patience: asked.append(patience) or "")
+    health.watch("threads", lambda patience: "All threads are stuck.")
+    health.watch("beats", lambda patience: "No heartbeat.")
+    assert health.trouble() == "All threads are stuck."
+    health.trouble(0.5)
+    assert asked == [PATIENCE, 0.5]
