@@ -84,9 +84,10 @@ def last_error(task: TaskRow) -> str:
 def _against_rules(row: TaskRow, rows: QuerySet[Any]) -> Iterator[Any]:
     """Yield a reason for each rule that the task does not meet, whichever worker asks."""
     asking = Asking(worker="", rows=rows, settings=load_settings(), before=waiting(rows))
-    broken = [Case(When(rule.condition(asking), then=False), default=True) for rule in RULES]
+    rules = [rule for rule in RULES if rule.told]
+    broken = [Case(When(rule.condition(asking), then=False), default=True) for rule in rules]
     flags = rows.filter(pk=row.pk).values_list(*broken).first() or ()
-    for rule, is_broken in zip(RULES, flags, strict=False):
+    for rule, is_broken in zip(rules, flags, strict=False):
         if is_broken and rule.told and (told := rule.told(row, rows)):
             yield Reason(rule.code, *told)
 
