@@ -8,9 +8,9 @@ from django.contrib import admin
 from django.db import router
 from django.db.models import Count, Exists, ExpressionWrapper, IntegerField, Max, OuterRef, Q, QuerySet
 from django.http import HttpRequest
-from django.urls import reverse
 
 from stator.admin import Cell, Section
+from stator.admin.access import Pages
 from stator.graph.durations import seconds_of, span
 from stator.models import Now
 from stator.texts import told
@@ -45,7 +45,7 @@ def section_of_queues(request: HttpRequest) -> Section | None:
             count=Count("pk"), last=Max("seen"), read_at=Now()
         )
     }
-    tasks = _list_of_tasks(request)
+    tasks = Pages(admin.site, request).list_of(Task)
     waits = lines([queue.pk for queue in found[:SHOWN]], using)
     rows = [
         # A queue that was deleted meanwhile has no line.
@@ -87,10 +87,3 @@ def _row(
         Cell(f"{asking[0]:,}, asked {span(asking[1])} ago" if asking else "0"),
         Cell(queue.pause_line, level="warning"),
     )
-
-
-def _list_of_tasks(request: HttpRequest) -> str:
-    """Return the URL of the list of tasks; empty if the user may not view it."""
-    if not (admin.site.is_registered(Task) and request.user.has_perm("tasks.view_task")):
-        return ""
-    return reverse("admin:tasks_task_changelist")
