@@ -5,7 +5,6 @@ The API ignores cookies, and only a program that knows the token sends the heade
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 from django.db.models import Prefetch, prefetch_related_objects
 from django.http import HttpRequest
@@ -129,20 +128,15 @@ def tasks_of(consumer: Consumer, using: str) -> TaskQuerySet:
     return rows if consumer.all_queues else rows.filter(queue__in=consumer.reach())
 
 
-def count_attempts(tasks: list[Any], using: str) -> None:
-    """Set ``counted``, the number of attempts, on each of these tasks, with one lookup for all of them."""
+def complete(tasks: list[Task], using: str) -> None:
+    """Set what answers show of these tasks, ``counted`` and ``looked_up_claimant``, with a query for all of each."""
     counted = attempts_of(tasks, using)
-    for task in tasks:
-        task.counted = counted[task.pk]
-
-
-def look_up_claimants(tasks: list[Any], using: str) -> None:
-    """Set ``looked_up_claimant``, the named worker that holds each of these tasks, with one query for all of them."""
     workers: dict[tuple[int, object], str] = {}
     if held := {task.pk: task.state_claim for task in tasks if task.state_claim is not None}:
         runs = Run.objects.using(using).filter(task__in=list(held), token__in=set(held.values()))
         workers = {(pk, token): worker for pk, token, worker in runs.values_list("task", "token", "worker")}
     for task in tasks:
+        task.counted = counted[task.pk]
         task.looked_up_claimant = workers.get((task.pk, task.state_claim))
 
 

@@ -4,8 +4,10 @@ A request that ends a claim needs the claim's own token, and a consumer that may
 """
 
 import json
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
+from uuid import UUID
 
 from asgiref.sync import sync_to_async
 from django.http import HttpResponse
@@ -14,7 +16,7 @@ from ninja import Router
 from stator.models import Now
 from tasks.api.access import CLAIM, ApiRequest, queue_of, still_usable, task_of
 from tasks.api.answers import answer, claims_out, task_out
-from tasks.api.documents import refusals
+from tasks.api.documents import responses
 from tasks.api.errors import Invalid
 from tasks.api.schemas import (
     ClaimIn,
@@ -28,18 +30,18 @@ from tasks.api.schemas import (
     HeldIn,
     HeldManyOut,
     HeldOut,
+    KeptIn,
     ReasonIn,
     ReleaseIn,
     ResolveIn,
     ResolveManyIn,
 )
-from tasks.api.server import most_waiting
-from tasks.api.waiting import give_connections_back
+from tasks.api.server import give_connections_back, most_waiting
 from tasks.conf import load_settings
 from tasks.exceptions import LeaseLost
 from tasks.messages import is_same_json
 from tasks.models import Queue, Task
-from tasks.queue.held_claims import TaskClaim, find_many, of_row, was_ended, were_failed, were_resolved
+from tasks.queue.held_claims import Results, TaskClaim, find_many, of_row, was_ended, were_ended
 from tasks.queue.waiting import auntil_some, until_some
 
 router = Router(tags=["claims"])
@@ -47,11 +49,11 @@ router = Router(tags=["claims"])
 # The states of a task after these outcomes of a claim, whatever its attempts.
 KNOWN_ENDS = {"succeeded": "completed", "canceled": "canceled"}
 
-ENDED = {200: EndedOut, **refusals(404, 409, 413, 415, 422)}
+ENDED = responses(EndedOut, 404, 409, 413, 415, 422)
 
 
 PATH = "queues/{queue}/claims"
-CLAIMED = {200: ClaimsOut, **refusals(404, 415, 422)}
+CLAIMED = responses(ClaimsOut, 404, 415, 422)
 
 
 @router.post(PATH, auth=CLAIM, response=CLAIMED, summary="Claim tasks")
@@ -65,13 +67,9 @@ def claim(request: ApiRequest, queue: str, payload: ClaimIn) -> HttpResponse:
     found = queue_of(request.auth, queue)
     claims, waited = found.claim(**payload.of_claim()), 0.0
     if not claims and payload.wait:
-        claims, waited = until_some(
-            lambda: _claim_again(request, queue, payload),
-            found,
-            _seconds(payload),
-            most=most_waiting(request),
-            before_wait=give_connections_back,
-        )
+        give_connections_back()
+        again = partial(_claim_again, request, queue, payload)
+        claims, waited = until_some(again, found, _seconds(payload), most=most_waiting(request))
     return _answer(claims, waited, payload)
 
 
@@ -80,10 +78,8 @@ async def aclaim(request: ApiRequest, queue: str, payload: ClaimIn) -> HttpRespo
     claims, found = await sync_to_async(_claim_once)(request, queue, payload)
     waited = 0.0
     if not claims and payload.wait:
-        again = sync_to_async(_claim_again)
-        claims, waited = await auntil_some(
-            lambda: again(request, queue, payload), found, _seconds(payload), most=most_waiting(request)
-        )
+        again = partial(sync_to_async(_claim_again), request, queue, payload)
+        claims, waited = await auntil_some(again, found, _seconds(payload), most=most_waiting(request))
     return _answer(claims, waited, payload)
 
 
@@ -116,7 +112,7 @@ def _answer(claims: list[TaskClaim], waited: float, payload: ClaimIn) -> HttpRes
 @router.post(
     "queues/{queue}/claims/heartbeat",
     auth=CLAIM,
-    response={200: HeldManyOut, **refusals(404, 415, 422)},
+    response=responses(HeldManyOut, 404, 415, 422),
     summary="Extend many claims",
 )
 def heartbeat_many(request: ApiRequest, queue: str, payload: HeartbeatManyIn) -> dict[str, object]:
@@ -124,9 +120,7 @@ def heartbeat_many(request: ApiRequest, queue: str, payload: HeartbeatManyIn) ->
 
     Report the lost claims. Claims on tasks of other queues count as lost.
     """
-    found = queue_of(request.auth, queue)
-    tokens = {each.task: each.token for each in payload.claims}
-    _refuse_twice(tokens, payload.claims)
+    found, tokens = queue_of(request.auth, queue), _tokens(payload.claims)
     leases = {}
     for held in find_many(found, tokens):
         with suppress(LeaseLost):
@@ -139,7 +133,7 @@ def heartbeat_many(request: ApiRequest, queue: str, payload: HeartbeatManyIn) ->
 @router.post(
     "queues/{queue}/claims/resolve",
     auth=CLAIM,
-    response={200: EndedManyOut, **refusals(404, 413, 415, 422)},
+    response=responses(EndedManyOut, 404, 413, 415, 422),
     summary="End many claims: success",
 )
 def resolve_many(request: ApiRequest, queue: str, payload: ResolveManyIn) -> dict[str, object]:
@@ -147,20 +141,17 @@ def resolve_many(request: ApiRequest, queue: str, payload: ResolveManyIn) -> dic
 
     A client that lost the answer may repeat the request and gets the same answer.
     """
-    found = queue_of(request.auth, queue)
-    ends = {end.task: (end.token, end.result) for end in payload.claims}
-    _refuse_twice(ends, payload.claims)
-    held = {claim: ends[claim.task.pk][1] for claim in find_many(found, {pk: token for pk, (token, _) in ends.items()})}
-    lost = found.resolve_many(held)
-    done = {claim.task.pk for claim in held if claim not in lost}
-    done |= were_resolved(found, {pk: end for pk, end in ends.items() if pk not in done})
-    return {"results": [{"task": pk, "outcome": "completed" if pk in done else "lease_lost"} for pk in ends]}
+    results = {end.task: end.result for end in payload.claims}
+    found, tokens = queue_of(request.auth, queue), _tokens(payload.claims)
+    held = find_many(found, tokens)
+    lost = found.resolve_many({claim: results[claim.task.pk] for claim in held})
+    return _ended_many(found, tokens, set(held) - set(lost), "succeeded", "completed", results)
 
 
 @router.post(
     "queues/{queue}/claims/fail",
     auth=CLAIM,
-    response={200: EndedManyOut, **refusals(404, 415, 422)},
+    response=responses(EndedManyOut, 404, 415, 422),
     summary="End many claims: failure",
 )
 def fail_many(request: ApiRequest, queue: str, payload: FailManyIn) -> dict[str, object]:
@@ -168,21 +159,26 @@ def fail_many(request: ApiRequest, queue: str, payload: FailManyIn) -> dict[str,
 
     A client that lost the answer may repeat the request and gets the same answer.
     """
-    found = queue_of(request.auth, queue)
-    ends = {end.task: end for end in payload.claims}
-    _refuse_twice(ends, payload.claims)
-    tokens = {pk: end.token for pk, end in ends.items()}
+    errors = {end.task: end.error for end in payload.claims}
+    found, tokens = queue_of(request.auth, queue), _tokens(payload.claims)
     held = find_many(found, tokens)
-    lost = found.fail_many({claim: ends[claim.task.pk].error for claim in held})
-    done = {claim.task.pk for claim in held if claim not in lost}
-    done |= were_failed(found, {pk: token for pk, token in tokens.items() if pk not in done})
-    return {"results": [{"task": pk, "outcome": "failed" if pk in done else "lease_lost"} for pk in ends]}
+    lost = found.fail_many({claim: errors[claim.task.pk] for claim in held})
+    return _ended_many(found, tokens, set(held) - set(lost), "failed", "failed")
+
+
+def _ended_many(
+    queue: Queue, tokens: dict[int, UUID], ended: set[TaskClaim], outcome: str, told: str, results: Results = None
+) -> dict[str, object]:
+    """Return one result for each claim. A claim that an earlier request ended in the same way counts as ended."""
+    done = {claim.task.pk for claim in ended}
+    done |= were_ended(queue, {pk: token for pk, token in tokens.items() if pk not in done}, outcome, results)
+    return {"results": [{"task": pk, "outcome": told if pk in done else "lease_lost"} for pk in tokens]}
 
 
 @router.post(
     "tasks/{int:pk}/claim/verify",
     auth=CLAIM,
-    response={200: HeldOut, **refusals(404, 409, 415, 422)},
+    response=responses(HeldOut, 404, 409, 415, 422),
     summary="Check that a claim is held",
 )
 def verify(request: ApiRequest, pk: int, payload: HeldIn) -> dict[str, object]:
@@ -198,7 +194,7 @@ def verify(request: ApiRequest, pk: int, payload: HeldIn) -> dict[str, object]:
 @router.post(
     "tasks/{int:pk}/claim/heartbeat",
     auth=CLAIM,
-    response={200: HeldOut, **refusals(404, 409, 415, 422)},
+    response=responses(HeldOut, 404, 409, 415, 422),
     summary="Extend a claim",
 )
 def heartbeat(request: ApiRequest, pk: int, payload: HeartbeatIn) -> dict[str, object]:
@@ -220,13 +216,8 @@ def release(request: ApiRequest, pk: int, payload: ReleaseIn) -> HttpResponse:
 
     A task that was not begun is for every worker again, and has no attempt less.
     """
-    return _end(
-        request,
-        pk,
-        payload,
-        "released",
-        lambda held: held.release(payload.reason) if payload.begun else held.hand_back(),
-    )
+    end = (lambda held: held.release(payload.reason)) if payload.begun else TaskClaim.hand_back
+    return _end(request, pk, payload, "released", end)
 
 
 @router.post("tasks/{int:pk}/claim/fail", auth=CLAIM, response=ENDED, summary="End a claim: failure")
@@ -241,9 +232,12 @@ def cancel_claim(request: ApiRequest, pk: int, payload: ReasonIn) -> HttpRespons
     return _end(request, pk, payload, "canceled", lambda held: held.cancel(payload.reason))
 
 
-def _refuse_twice(ends: Sized, claims: Sized) -> None:
-    if len(ends) < len(claims):
+def _tokens(claims: Sequence[KeptIn]) -> dict[int, UUID]:
+    """Return the tokens by task; raise ``Invalid`` if a task is listed twice."""
+    tokens = {each.task: each.token for each in claims}
+    if len(tokens) < len(claims):
         raise Invalid("claims: a task is listed twice; list each task once")
+    return tokens
 
 
 def _held(request: ApiRequest, pk: int, payload: HeldIn) -> TaskClaim:

@@ -173,21 +173,6 @@ def _of_django(error: DjangoValidationError) -> str:
     return f"{field}: {messages[0]}"
 
 
-def _of_task(error: TaskError) -> Refused:
-    """Return the refusal for an error of the queue."""
-    if isinstance(error, ActionNotAllowed):
-        return Forbidden(str(error), "action_not_allowed")
-    if isinstance(error, QueuePaused):
-        return Conflict(str(error), "paused")
-    if isinstance(error, ShardUnavailable):
-        return Unavailable(str(error), 1)
-    if isinstance(error, TooManyWaiting):
-        return Busy(str(error), 1)
-    if isinstance(error, MoveRefused):
-        return Conflict(str(error))
-    return Invalid(str(error), "unknown_action" if isinstance(error, UnknownAction) else "")
-
-
 def _of_http(error: HttpError) -> Refused:
     """Return the refusal for an error of ninja, which also wraps exceptions raised while it reads a body."""
     if isinstance(error.__cause__, Refused):
@@ -201,7 +186,13 @@ def _of_http(error: HttpError) -> Refused:
 ANSWERS: dict[type[Exception], Callable[[Any], Refused]] = {
     Refused: lambda error: error,
     LeaseLost: lambda error: Conflict(str(error), "lease_lost"),
-    TaskError: _of_task,
+    ActionNotAllowed: lambda error: Forbidden(str(error), "action_not_allowed"),
+    QueuePaused: lambda error: Conflict(str(error), "paused"),
+    MoveRefused: lambda error: Conflict(str(error)),
+    ShardUnavailable: lambda error: Unavailable(str(error), 1),
+    TooManyWaiting: lambda error: Busy(str(error), 1),
+    UnknownAction: lambda error: Invalid(str(error), "unknown_action"),
+    TaskError: lambda error: Invalid(str(error)),
     ValidationError: lambda error: Invalid(_first(error)),
     DjangoValidationError: lambda error: Invalid(_of_django(error)),
     HttpError: _of_http,

@@ -8,9 +8,9 @@ from django.db.models import prefetch_related_objects
 from django.http import HttpResponse
 from ninja import Query, Router
 
-from tasks.api.access import PUBLISH, ApiRequest, count_attempts, look_up_claimants, parts, queue_of, task_of
+from tasks.api.access import PUBLISH, ApiRequest, complete, parts, queue_of, task_of
 from tasks.api.answers import answer, published_out
-from tasks.api.documents import refusals
+from tasks.api.documents import responses
 from tasks.api.rate_limits import row_rates
 from tasks.api.schemas import (
     OnExistingKeyIn,
@@ -38,7 +38,7 @@ ON_EXISTING = set(OnExistingKeyIn.model_fields)
 @router.post(
     "queues/{queue}/tasks",
     auth=PUBLISH,
-    response={200: PublishedOut, 201: PublishedOut, **refusals(404, 409, 413, 415, 422)},
+    response={201: PublishedOut, **responses(PublishedOut, 404, 409, 413, 415, 422)},
     summary="Publish a task",
 )
 def publish(request: ApiRequest, queue: str, payload: PublishIn) -> HttpResponse:
@@ -50,7 +50,7 @@ def publish(request: ApiRequest, queue: str, payload: PublishIn) -> HttpResponse
 @router.post(
     "queues/{queue}/tasks/bulk",
     auth=PUBLISH,
-    response={200: PublishedManyOut, **refusals(404, 409, 413, 415, 422)},
+    response=responses(PublishedManyOut, 404, 409, 413, 415, 422),
     summary="Publish many tasks",
 )
 def publish_many(request: ApiRequest, queue: str, payload: PublishManyIn) -> HttpResponse:
@@ -58,12 +58,7 @@ def publish_many(request: ApiRequest, queue: str, payload: PublishManyIn) -> Htt
     return answer({"results": [published_out(each) for each in _publish(request.auth, queue, payload.tasks, payload)]})
 
 
-@router.post(
-    "tasks/{int:pk}/cancel",
-    auth=PUBLISH,
-    response={200: TaskOut, **refusals(404, 409, 422)},
-    summary="Cancel a task",
-)
+@router.post("tasks/{int:pk}/cancel", auth=PUBLISH, response=responses(TaskOut, 404, 409, 422), summary="Cancel a task")
 def cancel(
     request: ApiRequest,
     pk: int,
@@ -83,10 +78,7 @@ def cancel(
 
 
 @router.post(
-    "tasks/{int:pk}/change",
-    auth=PUBLISH,
-    response={200: TaskOut, **refusals(404, 409, 415, 422)},
-    summary="Change a task",
+    "tasks/{int:pk}/change", auth=PUBLISH, response=responses(TaskOut, 404, 409, 415, 422), summary="Change a task"
 )
 def change(request: ApiRequest, pk: int, payload: TaskChange) -> Task:
     """Change the given options of a task that has not ended, even while a worker holds it. The others stay."""
@@ -97,10 +89,7 @@ def change(request: ApiRequest, pk: int, payload: TaskChange) -> Task:
 
 
 @router.post(
-    "tasks/{int:pk}/requeue",
-    auth=PUBLISH,
-    response={200: TaskOut, **refusals(404, 409)},
-    summary="Run a dead letter again",
+    "tasks/{int:pk}/requeue", auth=PUBLISH, response=responses(TaskOut, 404, 409), summary="Run a dead letter again"
 )
 def requeue(request: ApiRequest, pk: int) -> Task:
     """Requeue an errored task, with all its attempts."""
@@ -121,8 +110,7 @@ def _publish(consumer: Consumer, queue: str, tasks: Sequence[TaskIn], on_existin
         by_alias[each.task._state.db].append(each.task)
     for using, tasks_there in by_alias.items():
         prefetch_related_objects([task for task in tasks_there if task.worker_count > 1], parts())
-        count_attempts(tasks_there, using)
-        look_up_claimants(tasks_there, using)
+        complete(tasks_there, using)
     return results
 
 

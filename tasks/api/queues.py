@@ -6,7 +6,7 @@ from ninja import Query, Router
 from ninja.responses import Status
 
 from tasks.api.access import CONFIGURE, QUERY, ApiRequest, queue_of
-from tasks.api.documents import refusals
+from tasks.api.documents import responses
 from tasks.api.errors import Conflict, Forbidden
 from tasks.api.queue_schemas import DeletedOut, PauseIn, QueueIn, QueueOut, QueueSettings, QueuesOut
 from tasks.api.schemas import MAX_ON_PAGE, HealthOut
@@ -20,8 +20,8 @@ MAX_DELETED = 10_000
 
 
 # Some load balancers send HEAD.
-@router.api_operation(["HEAD"], "health", response={200: HealthOut, **refusals(503)}, include_in_schema=False)
-@router.get("health", response={200: HealthOut, **refusals(503)}, summary="Check the server and its database")
+@router.api_operation(["HEAD"], "health", response=responses(HealthOut, 503), include_in_schema=False)
+@router.get("health", response=responses(HealthOut, 503), summary="Check the server and its database")
 def health(request: HttpRequest) -> dict[str, object]:
     """Needs no token and shows no data. `HEAD` works as well."""
     connection.ensure_connection()
@@ -29,7 +29,7 @@ def health(request: HttpRequest) -> dict[str, object]:
     return {"status": "ok"}
 
 
-@router.get("queues", auth=QUERY, response={200: QueuesOut, **refusals()}, summary="List queues")
+@router.get("queues", auth=QUERY, response=responses(QueuesOut), summary="List queues")
 def list_queues(
     request: ApiRequest,
     after: str = Query("", example="encode"),
@@ -40,7 +40,9 @@ def list_queues(
     return {"queues": rows[:limit], "next": rows[limit - 1].name if len(rows) > limit else None}
 
 
-@router.post("queues", auth=CONFIGURE, response={201: QueueOut, **refusals(409, 415, 422)}, summary="Create a queue")
+@router.post(
+    "queues", auth=CONFIGURE, response=responses(QueueOut, 409, 415, 422, status=201), summary="Create a queue"
+)
 def create_queue(request: ApiRequest, payload: QueueIn) -> Status[Queue]:
     """Needs a token for all queues. Kind and exclusive key cannot be changed later."""
     if not request.auth.all_queues:
@@ -55,14 +57,14 @@ def create_queue(request: ApiRequest, payload: QueueIn) -> Status[Queue]:
     return Status(201, queue)
 
 
-@router.get("queues/{queue}", auth=QUERY, response={200: QueueOut, **refusals(404)}, summary="Show a queue")
+@router.get("queues/{queue}", auth=QUERY, response=responses(QueueOut, 404), summary="Show a queue")
 def show_queue(request: ApiRequest, queue: str) -> Queue:
     """Return the rules and the pauses of a queue."""
     return queue_of(request.auth, queue)
 
 
 @router.patch(
-    "queues/{queue}", auth=CONFIGURE, response={200: QueueOut, **refusals(404, 415, 422)}, summary="Configure a queue"
+    "queues/{queue}", auth=CONFIGURE, response=responses(QueueOut, 404, 415, 422), summary="Configure a queue"
 )
 def configure_queue(request: ApiRequest, queue: str, payload: QueueSettings) -> Queue:
     """Change the given rules; the others stay. Changes apply from the next publication and the next claim.
@@ -83,10 +85,7 @@ def configure_queue(request: ApiRequest, queue: str, payload: QueueSettings) -> 
 
 
 @router.delete(
-    "queues/{queue}",
-    auth=CONFIGURE,
-    response={200: DeletedOut, **refusals(404, 409, 422)},
-    summary="Delete a queue",
+    "queues/{queue}", auth=CONFIGURE, response=responses(DeletedOut, 404, 409, 422), summary="Delete a queue"
 )
 def delete_queue(request: ApiRequest, queue: str, tasks: bool = Query(False, example=True)) -> dict[str, object]:
     """Needs a token for all queues. With `tasks=true` its tasks are deleted with it, 10,000 at most.
@@ -111,7 +110,7 @@ def delete_queue(request: ApiRequest, queue: str, tasks: bool = Query(False, exa
 
 
 @router.put(
-    "queues/{queue}/pause", auth=CONFIGURE, response={200: QueueOut, **refusals(404, 415, 422)}, summary="Pause a queue"
+    "queues/{queue}/pause", auth=CONFIGURE, response=responses(QueueOut, 404, 415, 422), summary="Pause a queue"
 )
 def pause_queue(request: ApiRequest, queue: str, payload: PauseIn) -> Queue:
     """Set both pauses: a pause that is not given ends, so an empty object resumes the queue."""

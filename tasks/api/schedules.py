@@ -6,15 +6,14 @@ that call a function of the site have no queue: only a token for all queues can 
 
 from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
-from ninja import Query, Router, Schema
+from ninja import Query, Router
 from ninja.responses import Status
-from pydantic import Field
 
 from tasks.api.access import CONFIGURE, PUBLISH, QUERY, ApiRequest, queue_of
-from tasks.api.documents import refusals
+from tasks.api.documents import responses
 from tasks.api.errors import Conflict, Forbidden, NotFound
 from tasks.api.schedule_schemas import ScheduleDeletedOut, ScheduleIn, ScheduleOut, ScheduleSettings, SchedulesOut
-from tasks.api.schemas import BIGINT, MAX_ON_PAGE
+from tasks.api.schemas import Page, parameter
 from tasks.exceptions import ActionNotAllowed
 from tasks.models import Queue, Schedule
 from tasks.queue.consumers import Consumer
@@ -23,23 +22,15 @@ from tasks.rows.queues import home
 router = Router(tags=["schedules"])
 
 
-class ScheduleFilters(Schema):
+class ScheduleFilters(Page):
     """Filters for schedules; a schedule must match all of them."""
 
-    queue: str | None = Field(
-        None, description="Schedules that publish into this queue.", json_schema_extra={"example": "encode"}
-    )
-    name: str | None = Field(None, description="Schedules of this name.", json_schema_extra={"example": "refresh"})
-    entity: str | None = Field(None, description="Schedules of this entity.", json_schema_extra={"example": "shop-7"})
-    after: int = Field(
-        0, ge=0, le=BIGINT, description="The `next` of the previous page.", json_schema_extra={"example": 0}
-    )
-    limit: int = Field(
-        100, ge=1, le=MAX_ON_PAGE, description="Maximum number on a page.", json_schema_extra={"example": 100}
-    )
+    queue: str | None = parameter("Schedules that publish into this queue.", "encode")
+    name: str | None = parameter("Schedules of this name.", "refresh")
+    entity: str | None = parameter("Schedules of this entity.", "shop-7")
 
 
-@router.get("schedules", auth=QUERY, response={200: SchedulesOut, **refusals(404, 422)}, summary="List schedules")
+@router.get("schedules", auth=QUERY, response=responses(SchedulesOut, 404, 422), summary="List schedules")
 def list_schedules(request: ApiRequest, filters: Query[ScheduleFilters]) -> dict[str, object]:
     """Return the schedules of the queues that this token may use, page by page."""
     rows = _reached(request.auth).filter(pk__gt=filters.after)
@@ -56,7 +47,7 @@ def list_schedules(request: ApiRequest, filters: Query[ScheduleFilters]) -> dict
 @router.post(
     "schedules",
     auth=CONFIGURE,
-    response={201: ScheduleOut, **refusals(404, 409, 415, 422)},
+    response=responses(ScheduleOut, 404, 409, 415, 422, status=201),
     summary="Create a schedule",
 )
 def create_schedule(request: ApiRequest, payload: ScheduleIn) -> Status[Schedule]:
@@ -74,17 +65,14 @@ def create_schedule(request: ApiRequest, payload: ScheduleIn) -> Status[Schedule
     return Status(201, _reached(request.auth).get(pk=schedule.pk))
 
 
-@router.get("schedules/{int:pk}", auth=QUERY, response={200: ScheduleOut, **refusals(404)}, summary="Show a schedule")
+@router.get("schedules/{int:pk}", auth=QUERY, response=responses(ScheduleOut, 404), summary="Show a schedule")
 def show_schedule(request: ApiRequest, pk: int) -> Schedule:
     """Return its timetable, its next tick and its latest one."""
     return _schedule_of(request.auth, pk)
 
 
 @router.patch(
-    "schedules/{int:pk}",
-    auth=CONFIGURE,
-    response={200: ScheduleOut, **refusals(404, 415, 422)},
-    summary="Change a schedule",
+    "schedules/{int:pk}", auth=CONFIGURE, response=responses(ScheduleOut, 404, 415, 422), summary="Change a schedule"
 )
 def change_schedule(request: ApiRequest, pk: int, payload: ScheduleSettings) -> Schedule:
     """Change the given values; the others stay. `enabled: false` pauses it. A change takes effect at once.
@@ -101,10 +89,7 @@ def change_schedule(request: ApiRequest, pk: int, payload: ScheduleSettings) -> 
 
 
 @router.delete(
-    "schedules/{int:pk}",
-    auth=CONFIGURE,
-    response={200: ScheduleDeletedOut, **refusals(404)},
-    summary="Delete a schedule",
+    "schedules/{int:pk}", auth=CONFIGURE, response=responses(ScheduleDeletedOut, 404), summary="Delete a schedule"
 )
 def delete_schedule(request: ApiRequest, pk: int) -> dict[str, object]:
     """Its tasks stay. If the code of the site declares the schedule, the next start of a worker creates it again."""
@@ -113,10 +98,7 @@ def delete_schedule(request: ApiRequest, pk: int) -> dict[str, object]:
 
 
 @router.post(
-    "schedules/{int:pk}/run",
-    auth=PUBLISH,
-    response={200: ScheduleOut, **refusals(404, 409)},
-    summary="Run a schedule now",
+    "schedules/{int:pk}/run", auth=PUBLISH, response=responses(ScheduleOut, 404, 409), summary="Run a schedule now"
 )
 def run_schedule(request: ApiRequest, pk: int) -> Schedule:
     """Fire one extra tick now; the timetable stays. If the schedule is paused, it answers 409."""

@@ -46,6 +46,18 @@ JSON_FORMS: dict[str, tuple[Any, Any]] = {
 }
 
 
+def parameter(says: str, example: object, default: object = None, **limits: Any) -> Any:
+    """Return a parameter of a query string, with its documentation."""
+    return Field(default, description=says, json_schema_extra={"example": example}, **limits)
+
+
+class Page(Schema):
+    """The part of a list that an answer has."""
+
+    after: int = parameter("The `next` of the previous page.", 0, 0, ge=0, le=BIGINT)
+    limit: int = parameter("Maximum number on a page.", 100, 100, ge=1, le=MAX_ON_PAGE)
+
+
 class Body(Schema):
     """A request body; unknown keys are refused."""
 

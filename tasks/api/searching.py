@@ -5,15 +5,14 @@ from typing import Literal
 
 from django.conf import settings
 from django.db.models import Q
-from ninja import Query, Router, Schema
-from pydantic import Field
+from ninja import Query, Router
 
 from stator.graph.backoff import MAX_SECONDS
-from tasks.api.access import QUERY, ApiRequest, count_attempts, look_up_claimants, queue_of, task_of, tasks_of
+from tasks.api.access import QUERY, ApiRequest, complete, queue_of, task_of, tasks_of
 from tasks.api.bodies import check
-from tasks.api.documents import refusals
+from tasks.api.documents import responses
 from tasks.api.errors import Invalid
-from tasks.api.schemas import BIGINT, MAX_ON_PAGE, ExplainedOut, TasksOut, TaskWithRunsOut
+from tasks.api.schemas import ExplainedOut, Page, TasksOut, TaskWithRunsOut, parameter
 from tasks.conf import load_settings
 from tasks.dead_letters import errors_of
 from tasks.messages import check_metadata
@@ -31,46 +30,20 @@ MAX_RUNS = 100
 StatusName = Literal["invisible", "pending", "running", "completed", "canceled", "errored"]
 
 
-class TaskFilters(Schema):
+class TaskFilters(Page):
     """Filters for tasks; a task must match all of them."""
 
-    queue: str | None = Field(
-        None,
-        description="Tasks of this queue; by default of all queues that the token may use.",
-        json_schema_extra={"example": "encode"},
-    )
-    status: list[StatusName] = Field(
-        [], description="Tasks with this status; repeat it for several.", json_schema_extra={"example": ["pending"]}
-    )
-    action: str | None = Field(None, description="Tasks with this action.", json_schema_extra={"example": "resize"})
-    key: str | None = Field(None, description="Tasks with this key.", json_schema_extra={"example": "image-7"})
-    metadata: str | None = Field(
-        None,
-        description="Tasks whose metadata has all of these values: a JSON object.",
-        json_schema_extra={"example": '{"title": "abc"}'},
-    )
-    worker: str | None = Field(
-        None, description="Tasks that this worker has ever claimed.", json_schema_extra={"example": "bot-1"}
-    )
-    held_by: str | None = Field(
-        None, description="Tasks that this worker holds now.", json_schema_extra={"example": "bot-1"}
-    )
-    older_than: float | None = Field(
-        None,
-        ge=0,
-        le=MAX_SECONDS,
-        description="Tasks published more than this many seconds ago.",
-        json_schema_extra={"example": 3600},
-    )
-    after: int = Field(
-        0, ge=0, le=BIGINT, description="The `next` of the previous page.", json_schema_extra={"example": 0}
-    )
-    limit: int = Field(
-        100, ge=1, le=MAX_ON_PAGE, description="Maximum number of tasks on a page.", json_schema_extra={"example": 100}
-    )
+    queue: str | None = parameter("Tasks of this queue; by default of all queues that the token may use.", "encode")
+    status: list[StatusName] = parameter("Tasks with this status; repeat it for several.", ["pending"], [])
+    action: str | None = parameter("Tasks with this action.", "resize")
+    key: str | None = parameter("Tasks with this key.", "image-7")
+    metadata: str | None = parameter("Tasks whose metadata has all of these values: a JSON object.", '{"title": "abc"}')
+    worker: str | None = parameter("Tasks that this worker has ever claimed.", "bot-1")
+    held_by: str | None = parameter("Tasks that this worker holds now.", "bot-1")
+    older_than: float | None = parameter("Tasks published more than this many seconds ago.", 3600, ge=0, le=MAX_SECONDS)
 
 
-@router.get("tasks", auth=QUERY, response={200: TasksOut, **refusals(404, 422)}, summary="Search tasks")
+@router.get("tasks", auth=QUERY, response=responses(TasksOut, 404, 422), summary="Search tasks")
 def search(request: ApiRequest, filters: Query[TaskFilters]) -> dict[str, object]:
     """Return tasks in the order of their publication, page by page."""
     if unknown := sorted(request.GET.keys() - TaskFilters.model_fields.keys()):
@@ -80,8 +53,7 @@ def search(request: ApiRequest, filters: Query[TaskFilters]) -> dict[str, object
     for using in in_order(_databases(request.auth, queue), filters.after):
         rows = tasks_of(request.auth, using) if queue is None else _of_queue(request.auth, queue, using)
         there = list(_matching(rows, filters).order_by("pk")[: filters.limit + 1 - len(found)])
-        count_attempts(there, using)
-        look_up_claimants(there, using)
+        complete(there, using)
         found += there
         if len(found) > filters.limit:
             break
@@ -89,7 +61,7 @@ def search(request: ApiRequest, filters: Query[TaskFilters]) -> dict[str, object
     return {"tasks": page, "next": str(page[-1].pk) if len(found) > len(page) else None}
 
 
-@router.get("tasks/{int:pk}", auth=QUERY, response={200: TaskWithRunsOut, **refusals(404)}, summary="Show a task")
+@router.get("tasks/{int:pk}", auth=QUERY, response=responses(TaskWithRunsOut, 404), summary="Show a task")
 def show(request: ApiRequest, pk: int) -> Task:
     """Return a task with its latest runs, the newest first, the workers that rejected it, and its errors."""
     task = task_of(request.auth, pk)
@@ -98,9 +70,7 @@ def show(request: ApiRequest, pk: int) -> Task:
     return task
 
 
-@router.get(
-    "tasks/{int:pk}/explain", auth=QUERY, response={200: ExplainedOut, **refusals(404)}, summary="Explain a task"
-)
+@router.get("tasks/{int:pk}/explain", auth=QUERY, response=responses(ExplainedOut, 404), summary="Explain a task")
 def explain(request: ApiRequest, pk: int) -> dict[str, object]:
     """Return why the task is not moving and what to do, the most decisive reason first."""
     task = task_of(request.auth, pk)

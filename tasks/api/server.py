@@ -1,4 +1,4 @@
-"""The HTTP server of this process: how many claims may wait, so that other requests still find a thread."""
+"""The HTTP server of this process: how many claims may wait in its threads, and the connections of these."""
 
 import threading
 import weakref
@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from socketserver import ThreadingMixIn
 
 from django.core.handlers.asgi import ASGIRequest
+from django.db import connections
 from django.http import HttpRequest
 
 from tasks.conf import load_settings
@@ -33,6 +34,14 @@ def most_waiting(request: HttpRequest) -> int:
         return PLENTY
     threads = _threads() if has_threads else 1
     return PLENTY if threads is None else threads // 2
+
+
+def give_connections_back() -> None:
+    """Close the connections of this thread, or return them to their pools."""
+    for connection in connections.all(initialized_only=True):
+        # Only a test that runs in a transaction has one open here.
+        if not connection.in_atomic_block:
+            connection.close()
 
 
 def _threads() -> int | None:

@@ -17,7 +17,7 @@ from ninja.operation import AsyncOperation
 import stator
 from tasks.api import claims, errors, publishing, queues, schedules, searching
 from tasks.api.bodies import JsonParser
-from tasks.api.waiting import give_connections_back
+from tasks.api.server import give_connections_back
 
 DESCRIPTION = """Publish tasks, claim them and report their outcomes.
 

@@ -26,6 +26,9 @@ from tasks.rows.tables import queue_rows, run_rows
 from tasks.rows.tasks import TaskRow
 from tasks.sharding import shards
 
+# The results of claims by task; None if their ends have none.
+Results = Mapping[int, Json] | None
+
 # The columns of the task that a heartbeat reads anew.
 FOLLOWED = ("heartbeat_interval", "max_unexpected_retries")
 
@@ -283,24 +286,18 @@ def _workers(using: str, held: list[claims.Claim]) -> dict[Any, str]:
     return {pk: worker for pk, token, worker in mine.values_list("task", "token", "worker") if tokens[pk] == token}
 
 
-def were_resolved(queue: QueueRow, ends: Mapping[int, tuple[UUID, Any]]) -> set[int]:
-    """Return the tasks that these claims completed with these results, for a holder that repeats its request."""
-    done = _ended_runs(queue, {pk: token for pk, (token, _) in ends.items()}, "succeeded")
-    return {run.task_id for run in done if is_same_json(ends[run.task_id][1], run.result)}
+def were_ended(queue: QueueRow, tokens: Mapping[int, UUID], outcome: str, results: Results = None) -> set[int]:
+    """Return the tasks whose claims with these tokens ended with this outcome, and with these results if given.
 
-
-def were_failed(queue: QueueRow, tokens: Mapping[int, UUID]) -> set[int]:
-    """Return the tasks whose claims with these tokens ended as failed, for a holder that repeats its request."""
-    return {run.task_id for run in _ended_runs(queue, tokens, "failed")}
-
-
-def _ended_runs(queue: QueueRow, tokens: Mapping[int, UUID], outcome: str) -> list[Run]:
-    """Return the runs of claims in a queue with these tokens, by task number, that ended with this outcome."""
-    found: list[Run] = []
+    Their holder has lost the answer and repeats its request.
+    """
+    found: set[int] = set()
     for copy in shards.copies(queue) if tokens else ():
         runs = run_rows(copy._state.db)
         mine = runs.filter(task__queue=copy.pk, task__in=list(tokens), token__in=set(tokens.values()), outcome=outcome)
-        found += [run for run in mine if tokens[run.task_id] == run.token]
+        for run in mine:
+            same = results is None or is_same_json(results[run.task_id], run.result)
+            found |= {run.task_id} if same and tokens[run.task_id] == run.token else set()
     return found
 
 

@@ -137,13 +137,12 @@ def until_some(
     seconds: float,
     *,
     most: int | None = None,
-    before_wait: Callable[[], None] = lambda: None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> tuple[Some, float]:
     """Call ``attempt`` until it returns something; return that, and the seconds waited before that call.
 
     The list is empty if ``attempt`` returns nothing within ``seconds``, or once ``stopped`` returns True. ``most``: the
-    most claims that may wait in this process. ``before_wait``: called before each wait.
+    most claims that may wait in this process.
     """
     found: Some = []
     woken = threading.Event()
@@ -151,7 +150,6 @@ def until_some(
     end, pause = began + seconds, MIN_PAUSE
     with waiters.join(queue, woken.set, most):
         while not found and (left := end - time.monotonic()) > 0 and not stopped():
-            before_wait()
             if woken.wait(min(left, STOP_INTERVAL)):
                 woken.clear()
                 tried = time.monotonic()

@@ -55,10 +55,13 @@ class TaskRow(StatorModel):
     parts: Any
     runs: Any
     whole_id: int | None
-    # Set for answers of the API and for command lines: the latest runs and errors, and when the row was read.
+    # Set for answers of the API and for command lines: the latest runs and errors, when the row was read, and what was
+    # looked up for many tasks at once.
     latest_runs: list[Any]
     errors: list[str]
     read_at: datetime
+    counted: int
+    looked_up_claimant: str | None
 
     class StatorMeta:
         """History is on. Worker processes claim the most urgent of the tasks that they may run."""
