@@ -46,7 +46,7 @@ JSON_FORMS: dict[str, tuple[Any, Any]] = {
 }
 
 
-def parameter(says: str, example: object, default: object = None, **limits: Any) -> Any:
+def parameter(says: str, example: JsonValue, default: object = None, **limits: Any) -> Any:
     """Return a parameter of a query string, with its documentation."""
     return Field(default, description=says, json_schema_extra={"example": example}, **limits)
 

@@ -138,6 +138,21 @@ class Loop:
         most = self.local_retries if own is None else own
         return not claim.ended and not claim.lost and most >= max(least, claim.unexpected_errors)
 
+    def _sent_heartbeat(self, claim: LoopClaim) -> bool:
+        try:
+            claim.heartbeat()
+        except Exception as error:  # noqa: BLE001 - if no later heartbeat succeeds, the claim is lost by its own clock
+            if claim.ended:
+                # The loop has ended this claim meanwhile; the heartbeats of the other claims must not wait for that.
+                return True
+            self._tell("tasks.consumer_heartbeat_failed", claim, error)
+            self.recover()
+            return False
+        return True
+
+    def recover(self) -> None:
+        """Prepare for another try; a hook for subclasses."""
+
     def _tell(
         self,
         what: str,
@@ -267,21 +282,6 @@ class ConsumerLoop(Loop):
             failed = [claim for claim in due if not self._sent_heartbeat(claim)]
             pause = self._until_heartbeat(failed=bool(failed))
         self.leave_thread()
-
-    def _sent_heartbeat(self, claim: LoopClaim) -> bool:
-        try:
-            claim.heartbeat()
-        except Exception as error:  # noqa: BLE001 - if no later heartbeat succeeds, the claim is lost by its own clock
-            if claim.ended:
-                # The loop has ended this claim meanwhile; the heartbeats of the other claims must not wait for that.
-                return True
-            self._tell("tasks.consumer_heartbeat_failed", claim, error)
-            self.recover()
-            return False
-        return True
-
-    def recover(self) -> None:
-        """Prepare for another try; a hook for subclasses."""
 
     def leave_thread(self) -> None:
         """Close what the ending thread has opened; a hook for subclasses."""

@@ -69,6 +69,12 @@ class LoopOfQueue(Loop):
         self._queue = queue
         self._wanted: dict[str, Any] = {"worker": worker, "limit": limit, "lease": lease, "metadata": metadata}
 
+    def recover(self) -> None:
+        """Close the broken connections of this thread."""
+        for connection in connections.all(initialized_only=True):
+            if not connection.in_atomic_block:
+                connection.close_if_unusable_or_obsolete()
+
 
 class QueueLoop(LoopOfQueue, ConsumerLoop):
     """The loop of a named worker on one queue.
@@ -85,10 +91,6 @@ class QueueLoop(LoopOfQueue, ConsumerLoop):
     def __init__(self, queue: QueueRow, **options: Any) -> None:
         super().__init__(queue, **options)
         self.take = partial(claim, queue, MAX_WAIT, **self._wanted, stopped=lambda: self.stopped)
-
-    def recover(self) -> None:
-        """Close the broken connections of this thread."""
-        _close_unusable()
 
     def leave_thread(self) -> None:
         """Close the connections of the thread that sent heartbeats."""
@@ -161,7 +163,7 @@ class AsyncQueueLoop(LoopOfQueue):
                 pause = MIN_PAUSE
             except self.passing_errors as error:
                 self._tell("tasks.consumer_claim_failed", error=error)
-                await sync_to_async(_close_unusable)()
+                await sync_to_async(self.recover)()
                 pause = min(MAX_PAUSE, 2 * pause)
                 await self._pause(pause)
         return []
@@ -234,7 +236,7 @@ class AsyncQueueLoop(LoopOfQueue):
                 break
             except self.passing_errors as error:
                 self._tell("tasks.consumer_call_failed", held, error)
-                await sync_to_async(_close_unusable)()
+                await sync_to_async(self.recover)()
                 await asyncio.sleep(MIN_PAUSE)
         if not held.ended:
             self._tell("tasks.consumer_claim_lost", held)
@@ -253,24 +255,6 @@ class AsyncQueueLoop(LoopOfQueue):
             if self._work is not None and self._held[0].lost:
                 self._work.cancel()
             pause = self._until_heartbeat(failed=bool(failed))
-
-    def _sent_heartbeat(self, held: TaskClaim) -> bool:
-        try:
-            held.heartbeat()
-        except Exception as error:  # noqa: BLE001 - if no later heartbeat succeeds, the claim is lost by its own clock
-            if held.ended:
-                # The loop has ended this claim meanwhile; the heartbeats of the other claims must not wait for that.
-                return True
-            self._tell("tasks.consumer_heartbeat_failed", held, error)
-            _close_unusable()
-            return False
-        return True
-
-
-def _close_unusable() -> None:
-    for connection in connections.all(initialized_only=True):
-        if not connection.in_atomic_block:
-            connection.close_if_unusable_or_obsolete()
 
 
 def _check_wait(queue: QueueRow, wait: float) -> None:
