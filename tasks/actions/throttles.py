@@ -14,6 +14,7 @@ from django.db.models import Exists, F, OuterRef, QuerySet
 from stator.models import MomentField, Now
 from tasks.actions.frequency import KEY_LENGTH, Frequency
 from tasks.actions.registry import Action
+from tasks.rows.idle import delete_idle
 from tasks.rows.tables import task_rows
 from tasks.rows.tasks import TaskRow
 
@@ -22,10 +23,6 @@ TRIES = 5
 
 # An attempt that found no free slot asks again after this many seconds, up to twice as many.
 ASK_AGAIN = 1.0
-
-# A row that was not used for this long has no effect, and is deleted.
-IDLE = timedelta(days=1)
-PRUNED_AT_ONCE = 1000
 
 
 class ActionRate(models.Model):
@@ -119,14 +116,8 @@ class ActionSlot(models.Model):
 
 def prune(using: str) -> int:
     """Delete up to 1,000 unused rows of each table; return how many."""
-    rates = ActionRate.objects.using(using).filter(until__lt=Now() - IDLE).order_by("until")
-    slots = _ended(ActionSlot.objects.using(using).filter(taken__lt=Now() - IDLE), using).order_by("taken")
-    deleted = 0
-    parts: tuple[QuerySet[Any], ...] = (rates, slots)
-    for rows in parts:
-        if pks := list(rows.values_list("pk", flat=True)[:PRUNED_AT_ONCE]):
-            deleted += rows.model._base_manager.using(using).filter(pk__in=pks).delete()[0]
-    return deleted
+    slots = _ended(ActionSlot.objects.using(using), using)
+    return delete_idle(ActionRate.objects.using(using), "until") + delete_idle(slots, "taken")
 
 
 def _ended(slots: QuerySet[ActionSlot], using: str) -> QuerySet[ActionSlot]:

@@ -10,6 +10,7 @@ from stator.graph.backoff import MAX_SECONDS
 from stator.models import History, Report
 from tasks.conf import load_settings
 from tasks.models import Claimant, Queue, Task
+from tasks.rows import idle
 from tasks.rows.clock import Later
 from tasks.rows.tasks import TERMINAL
 
@@ -21,9 +22,6 @@ NOT_FAILED = [state for state in TERMINAL if state != "errored"]
 
 # The most batches per queue and call; the next pass deletes the rest.
 BATCHES = 50
-
-# Seconds after which the row of a worker that has not asked for work is deleted.
-CLAIMANT_RETENTION = 86400.0
 
 
 def prune(using: str) -> int:
@@ -50,11 +48,8 @@ def prune(using: str) -> int:
 
 def _forget_claimants(using: str) -> None:
     # Programs may use a new name at each start, so there may be many. The index is ``tasks_claimant_seen``.
-    old = Claimant.objects.using(using).filter(seen__lt=Later(-CLAIMANT_RETENTION))
     for _ in range(BATCHES):
-        pks = list(old.order_by("seen").values_list("pk", flat=True)[:BATCH])
-        old.filter(pk__in=pks).delete()
-        if len(pks) < BATCH:
+        if idle.delete_idle(Claimant.objects.using(using), "seen") < idle.AT_ONCE:
             break
 
 

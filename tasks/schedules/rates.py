@@ -6,10 +6,7 @@ from django.db import models
 
 from stator.models import Now
 from tasks.datetimes import aware, stored
-
-# A row that was not used for this long has no effect, and is deleted.
-IDLE = timedelta(days=1)
-PRUNED_AT_ONCE = 1000
+from tasks.rows.idle import IDLE, delete_idle
 
 
 class Rate(models.Model):
@@ -66,6 +63,4 @@ def keep_rates(using: str, rates: dict[str, Rate]) -> None:
 
 def prune_rates(using: str) -> int:
     """Delete up to 1,000 idle rows; return how many."""
-    idle = Rate.objects.using(using).filter(line_until__lt=Now() - IDLE)
-    keys = list(idle.order_by("line_until").values_list("key", flat=True)[:PRUNED_AT_ONCE])
-    return idle.filter(key__in=keys).delete()[0] if keys else 0
+    return delete_idle(Rate.objects.using(using), "line_until")

@@ -8,6 +8,7 @@ from stator.models import History, Report
 from tasks.chores import retention
 from tasks.chores.retention import prune
 from tasks.models import Claimant, Queue, Run, Task
+from tasks.rows import idle
 from tests.stator.making import ago, change
 from tests.tasks.making import STATUSES, claim_one, make_queue, make_task
 
@@ -123,12 +124,12 @@ def test_retention_that_was_written_unchecked_keeps_no_other_queue_from_being_pr
 
 
 def test_workers_that_have_not_asked_for_long_are_forgotten_in_batches(monkeypatch):
-    monkeypatch.setattr(retention, "BATCH", 2)
+    monkeypatch.setattr(idle, "AT_ONCE", 2)
     monkeypatch.setattr(retention, "BATCHES", 1)
     queue = make_queue()
     for number in range(4):
         queue.note_worker(f"bot-{number}")
-    Claimant.objects.exclude(worker="bot-3").update(seen=ago(retention.CLAIMANT_RETENTION + 1))
+    Claimant.objects.exclude(worker="bot-3").update(seen=ago(86401))
     prune("default")
     assert Claimant.objects.count() == 2
     prune("default")
