@@ -39,27 +39,12 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Periodic:
-    """A registered function with its timetable, as declared in the code."""
+    """A registered function. ``declared``: the columns of its schedules, as declared in the code."""
 
     function: Callable[..., object]
     name: str
-    every: float | None
-    cron: str
-    zone: str
-    jitter: float
-    missed: str
-    deadline: float | None
+    declared: dict[str, Any]
     entities: tuple[str, ...] = ("",)
-
-    @property
-    def timetable(self) -> Timetable:
-        """The timetable on which the function is called."""
-        return Timetable(self.every, self.cron, self.zone, self.jitter)
-
-    @property
-    def declared(self) -> dict[str, Any]:
-        """The columns of the schedule, as declared in the code."""
-        return {**asdict(self.timetable), "missed": self.missed, "deadline": self.deadline}
 
     def call(self, tick: Tick) -> None:
         """Call the sync or async function in this thread, with the tick if it takes an argument."""
@@ -99,13 +84,14 @@ def periodic(
             f"@periodic: entity={entity!r:.80} must be a text of up to {MAX_ENTITY} characters, or a list of them"
         )
 
+    timetable = Timetable(every, cron, zone or settings.TIME_ZONE, jitter)
+    declared = {**asdict(timetable), "missed": missed, "deadline": deadline}
+
     def register(function: Function) -> Function:
         known_as = name or f"{function.__module__}.{function.__qualname__}"
         if known_as in registry and registry[known_as].function is not function:
             raise ValueError(f"@periodic: another function is named {known_as!r}; give one of them a name=")
-        registry[known_as] = Periodic(
-            function, known_as, every, cron, zone or settings.TIME_ZONE, jitter, missed, deadline, entities
-        )
+        registry[known_as] = Periodic(function, known_as, declared, entities)
         return function
 
     return register

@@ -1,7 +1,7 @@
 """The schedules of ``@periodic`` functions: kept in step with the code, and examined by system checks."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
@@ -13,7 +13,6 @@ from stator.schemas import current_schema
 from tasks.schedules.periodic import Periodic, registry
 from tasks.schedules.rates import prune_rates
 from tasks.schedules.schedules import LEASE, Schedule
-from tasks.schedules.timetable import Timetable
 from tasks.sharding.task_ids import worked_in
 
 logger = logging.getLogger("tasks.schedules")
@@ -39,7 +38,7 @@ def sync(using: str | None = None) -> None:
     """
     using = using or router.db_for_write(Schedule)
     for known in registry.values():
-        if problem := next(iter(_problems(known).values()), None):
+        if problem := next(iter(_schedule(known).problems().values()), None):
             raise ImproperlyConfigured(f"@periodic {known.name}: {problem}")
         for entity in known.entities:
             _declare(using, known, entity)
@@ -73,11 +72,7 @@ def _by_code(using: str, *, removed: bool) -> tuple[dict[int, str], dict[int, st
 def check_functions(app_configs: object = None, **kwargs: object) -> Iterator[checks.CheckMessage]:
     """Yield tasks.E101 for timetables that cannot work, and tasks.E102 for ticks no further apart than a lease."""
     for known in registry.values():
-        problems = _problems(known)
-        for problem in problems.values():
-            yield checks.Error(f"@periodic {known.name}: {problem}.", id="tasks.E101")
-        if not problems and _is_hasty(known.timetable):
-            yield checks.Error(f"@periodic {known.name}: {_haste(known.timetable)}", hint=HINT, id="tasks.E102")
+        yield from _check(_schedule(known), f"@periodic {known.name}", checks.Error, "E10")
 
 
 def check_schedules(
@@ -101,11 +96,7 @@ HINT = "Make ticks further apart, so that after a worker dies its tick can be re
 
 
 def _check_row(row: Schedule) -> Iterator[checks.CheckMessage]:
-    problems = row.problems()
-    for problem in problems.values():
-        yield checks.Warning(f"Schedule {row.pk} ({row}): {problem}.", id="tasks.W101")
-    if not problems and _is_hasty(row.timetable):
-        yield checks.Warning(f"Schedule {row.pk} ({row}): {_haste(row.timetable)}", hint=HINT, id="tasks.W102")
+    yield from _check(row, f"Schedule {row.pk} ({row})", checks.Warning, "W10")
     if row.removed:
         yield checks.Warning(
             f"Schedule {row.pk} ({row}) is paused: the code no longer has this periodic function.",
@@ -114,16 +105,19 @@ def _check_row(row: Schedule) -> Iterator[checks.CheckMessage]:
         )
 
 
-def _problems(known: Periodic) -> dict[str, str]:
-    return Schedule(name=known.name, **known.declared).problems()
+def _check(
+    row: Schedule, what: str, kind: Callable[..., checks.CheckMessage], group: str
+) -> Iterator[checks.CheckMessage]:
+    problems = row.problems()
+    for problem in problems.values():
+        yield kind(f"{what}: {problem}.", id=f"tasks.{group}1")
+    if not problems and (apart := row.timetable.shortest()) <= LEASE:
+        haste = f"its ticks are {apart:g} s apart; they must be more than a lease of {LEASE:g} s apart."
+        yield kind(f"{what}: {haste}", hint=HINT, id=f"tasks.{group}2")
 
 
-def _is_hasty(timetable: Timetable) -> bool:
-    return timetable.shortest() <= LEASE
-
-
-def _haste(timetable: Timetable) -> str:
-    return f"its ticks are {timetable.shortest():g} s apart; they must be more than a lease of {LEASE:g} s apart."
+def _schedule(known: Periodic) -> Schedule:
+    return Schedule(name=known.name, **known.declared)
 
 
 def _declare(using: str, known: Periodic, entity: str) -> None:

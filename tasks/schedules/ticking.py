@@ -6,23 +6,22 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from django.db.models import QuerySet
-from django.db.models.base import ModelState
 from django.utils.timezone import is_naive, make_aware
 
 from stator.exceptions import TryAgainLater
 from stator.models import Now
 from tasks.datetimes import aware, stored
 from tasks.exceptions import QueuePaused, UnknownAction
-from tasks.messages import Json
 from tasks.queue.serving import processes_in
 from tasks.rows.queues import QueueRow
 from tasks.rows.tasks import TERMINAL
 from tasks.schedules.periodic import Tick, registry
 from tasks.schedules.rates import Rate, keep_rates, lock_rates
-from tasks.schedules.timetable import Due, Planned, Timetable, judge, judge_last
+from tasks.schedules.rows import ALLOW, DROP, ScheduleRow
+from tasks.schedules.timetable import Due, Planned, judge, judge_last
 
 # Seconds until the next attempt if this worker lacks the schedule's function; another worker may have it.
 ELSEWHERE = 60.0
@@ -36,72 +35,11 @@ PAUSED = 10.0
 # Seconds between checks whether the task of the previous tick has ended.
 UNENDED = 2.0
 
-# What happens to ticks that are due while the task of the previous tick has not ended.
-DELAY, DROP, ALLOW = "delay", "skip", "allow"
-
 # The columns of ``PROGRESS`` that are moments.
 MOMENTS = ("nominal", "planned", "held_until", "fired", "fired_for")
 PROGRESS = ("tick_index", "nominal", "planned", "planned_for", "held_until", "asked", "fired", "fired_for", "dropped")
 
 chance = random.SystemRandom()
-
-
-class TickedSchedule(Protocol):
-    """A schedule as its ticks read and write it; a protocol, because the model imports this module."""
-
-    _state: ModelState
-    pk: int
-    name: str
-    # The queue; its model cannot be imported here.
-    queue: Any
-    action: str
-    data: Json
-    missed: str
-    overlap: str
-    deadline: float | None
-    rate_key: str
-    rate_limit: float | None
-    until: datetime | None
-    enabled: bool
-    removed: bool
-    tick_index: int
-    # Set while there is a plan.
-    nominal: Any
-    planned: datetime | None
-    planned_for: str
-    held_until: datetime | None
-    asked: bool
-    fired: datetime | None
-    # Set once a tick has fired.
-    fired_for: Any
-    dropped: int
-
-    @property
-    def timetable(self) -> Timetable:
-        """The timetable of its ticks."""
-
-    @property
-    def plan_key(self) -> str:
-        """A text that changes whenever the timetable does."""
-
-    @property
-    def calls_function(self) -> bool:
-        """Whether a tick calls a function instead of publishing a task."""
-
-    def key_of(self, index: int) -> str:
-        """Return the unique name of a tick."""
-
-    def task_key_of(self, index: int) -> str:
-        """Return the key of a tick's task."""
-
-    def metadata_of(self, pk: int, index: int, planned: str) -> dict[str, Any]:
-        """Return the metadata of a tick's task."""
-
-    def problems(self) -> dict[str, str]:
-        """Return one sentence for each field that cannot work."""
-
-
-ScheduleT = TypeVar("ScheduleT", bound=TickedSchedule)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +89,7 @@ def tick(schedules: list[Any]) -> dict[Any, str | TryAgainLater]:
     return {row: _result(step, clock) for row, step in steps}
 
 
-def _with_zones(row: ScheduleT) -> ScheduleT:
+def _with_zones(row: ScheduleRow) -> ScheduleRow:
     for name in ("now", *MOMENTS):
         if (moment := getattr(row, name)) is not None:
             setattr(row, name, aware(moment))
@@ -161,12 +99,12 @@ def _with_zones(row: ScheduleT) -> ScheduleT:
     return row
 
 
-def _kept(row: TickedSchedule, using: str) -> dict[str, Any]:
+def _kept(row: ScheduleRow, using: str) -> dict[str, Any]:
     values = {name: getattr(row, name) for name in PROGRESS}
     return values | {name: stored(values[name], using) for name in MOMENTS if values[name] is not None}
 
 
-def call(schedule: TickedSchedule) -> None:
+def call(schedule: ScheduleRow) -> None:
     """Call the schedule's function for its latest tick; raise ``TryAgainLater`` if this code does not have it."""
     known = registry.get(schedule.name)
     if known is None:
@@ -175,7 +113,7 @@ def call(schedule: TickedSchedule) -> None:
     known.call(Tick(schedule, index, schedule.fired_for, schedule.key_of(index)))
 
 
-def _unended(rows: list[TickedSchedule]) -> set[int]:
+def _unended(rows: list[ScheduleRow]) -> set[int]:
     """Return the keys of the schedules that do not allow overlap and have a latest task that has not ended."""
     found: set[int] = set()
     exclusive = [row for row in rows if row.queue and row.overlap != ALLOW and row.tick_index]
@@ -190,7 +128,7 @@ def _unended(rows: list[TickedSchedule]) -> set[int]:
     return found
 
 
-def _advance(row: TickedSchedule, now: datetime, rates: dict[str, Rate], unended: bool) -> Step:
+def _advance(row: ScheduleRow, now: datetime, rates: dict[str, Rate], unended: bool) -> Step:
     """Update a row's tick columns in memory; return what to do. ``unended``: its latest task has not ended."""
     if not row.enabled or row.removed:
         _forget(row)
@@ -228,7 +166,7 @@ def _advance(row: TickedSchedule, now: datetime, rates: dict[str, Rate], unended
     return Step(until=row.planned, index=index)
 
 
-def _due(row: TickedSchedule, now: datetime) -> Due:
+def _due(row: ScheduleRow, now: datetime) -> Due:
     """Return what is due now; if the timetable has changed, plan anew."""
     timetable, planned = row.timetable, Planned(row.nominal, row.planned) if row.planned else None
     if row.until and planned and row.until < planned.at:
@@ -249,25 +187,25 @@ def _places(plan_key: str) -> str:
     return plan_key.rpartition(" ")[0]
 
 
-def _begin(row: TickedSchedule, planned: Planned | None, now: datetime) -> Due:
+def _begin(row: ScheduleRow, planned: Planned | None, now: datetime) -> Due:
     """Return what is due under a new timetable; a tick that was due before the change still fires."""
     first = row.timetable.first(now, chance)
     return judge_last(planned, first, now, missed=row.missed, deadline=row.deadline) if planned else Due(None, first)
 
 
-def _plan(row: TickedSchedule, planned: Planned | None) -> None:
+def _plan(row: ScheduleRow, planned: Planned | None) -> None:
     if planned and row.until and row.until < planned.at:
         planned = None
     row.planned_for, row.held_until = row.plan_key, None
     row.nominal, row.planned = (planned.nominal, planned.at) if planned else (None, None)
 
 
-def _forget(row: TickedSchedule) -> None:
+def _forget(row: ScheduleRow) -> None:
     """Discard the plan, so that the schedule is planned again when it resumes."""
     row.planned_for, row.nominal, row.planned, row.held_until = "", None, None, None
 
 
-def _publish(fired: list[tuple[TickedSchedule, int]]) -> None:
+def _publish(fired: list[tuple[ScheduleRow, int]]) -> None:
     """Publish the tasks of ticks. If a tick is published twice, the key of its task removes the duplicate."""
     for _, same in groupby(sorted(fired, key=_queue_of), key=_queue_of):
         ticks = list(same)
@@ -287,11 +225,11 @@ def _is_elsewhere(queue: QueueRow, actions: set[str]) -> bool:
     return any(actions <= (process.names(queue) or set()) for process in processes_in(str(queue._state.db)))
 
 
-def _queue_of(fired: tuple[TickedSchedule, int]) -> int:
+def _queue_of(fired: tuple[ScheduleRow, int]) -> int:
     return int(fired[0].queue.pk)
 
 
-def _message(row: TickedSchedule, index: int) -> dict[str, Any]:
+def _message(row: ScheduleRow, index: int) -> dict[str, Any]:
     metadata = row.metadata_of(row.pk, index, row.fired_for.isoformat())
     own = {name: getattr(row, name) for name in ("priority", "timeout", "max_attempts")}
     return {"action": row.action, "data": row.data, "key": row.task_key_of(index), "metadata": metadata, **own}
