@@ -9,7 +9,7 @@ from django.http import HttpResponse
 from ninja import Query, Router
 
 from tasks.api.access import PUBLISH, ApiRequest, complete, parts, queue_of, task_of
-from tasks.api.answers import answer, published_out
+from tasks.api.answers import answer, published_out, task_out
 from tasks.api.documents import responses
 from tasks.api.rate_limits import row_rates
 from tasks.api.schemas import (
@@ -24,7 +24,6 @@ from tasks.api.schemas import (
 )
 from tasks.conf import load_settings
 from tasks.exceptions import MoveRefused
-from tasks.models import Task
 from tasks.queue import publishing
 from tasks.queue.actions import refuse_to_change_over_http
 from tasks.queue.consumers import Consumer
@@ -64,7 +63,7 @@ def cancel(
     pk: int,
     running: bool = Query(False, example=True),
     reason: str = Query("", max_length=500, example="ordered twice"),
-) -> Task:
+) -> HttpResponse:
     """Cancel a task that waits; with `running=true` also one that a worker holds. A repetition changes nothing.
 
     The worker that held it gets 409 `lease_lost` at its next heartbeat, and when it ends its claim.
@@ -74,29 +73,29 @@ def cancel(
     except MoveRefused:
         if task_of(request.auth, pk).status != "canceled":
             raise
-    return task_of(request.auth, pk)
+    return answer(task_out(task_of(request.auth, pk)))
 
 
 @router.post(
     "tasks/{int:pk}/change", auth=PUBLISH, response=responses(TaskOut, 404, 409, 415, 422), summary="Change a task"
 )
-def change(request: ApiRequest, pk: int, payload: TaskChange) -> Task:
+def change(request: ApiRequest, pk: int, payload: TaskChange) -> HttpResponse:
     """Change the given options of a task that has not ended, even while a worker holds it. The others stay."""
     found = task_of(request.auth, pk)
     refuse_to_change_over_http(queue_of(request.auth, found.queue.name), [found])
     found.change(**payload.dict(exclude_unset=True))
-    return task_of(request.auth, pk)
+    return answer(task_out(task_of(request.auth, pk)))
 
 
 @router.post(
     "tasks/{int:pk}/requeue", auth=PUBLISH, response=responses(TaskOut, 404, 409), summary="Run a dead letter again"
 )
-def requeue(request: ApiRequest, pk: int) -> Task:
+def requeue(request: ApiRequest, pk: int) -> HttpResponse:
     """Requeue an errored task, with all its attempts."""
     dead = task_of(request.auth, pk)
     refuse_to_change_over_http(queue_of(request.auth, dead.queue.name), [dead])
     dead.requeue(actor=request.auth.name)
-    return task_of(request.auth, pk)
+    return answer(task_out(task_of(request.auth, pk)))
 
 
 def _publish(consumer: Consumer, queue: str, tasks: Sequence[TaskIn], on_existing: OnExistingKeyIn) -> list[Published]:

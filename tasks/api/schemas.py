@@ -14,7 +14,6 @@ from pydantic import ConfigDict, Field, JsonValue, create_model
 
 from stator.graph.backoff import MAX_SECONDS
 from tasks.messages import OPTIONS
-from tasks.models import Run, Task
 
 BIGINT = 2**63 - 1
 MAX_IN_BULK, MAX_ON_PAGE, MAX_CLAIMED = 10_000, 500, 1000
@@ -171,38 +170,6 @@ class TaskOut(Schema):
     created: datetime = Field(examples=["2030-01-31T12:00:00Z"])
     due: datetime | None = Field(description="When it can be claimed; null: now or unknown.", examples=[None])
 
-    @staticmethod
-    def resolve_queue(task: Task) -> str:
-        """The name of its queue."""
-        return task.queue.name
-
-    @staticmethod
-    def resolve_attempts(task: Task) -> int:
-        """The attempts; for a page of tasks, those of ended tasks were counted in one query."""
-        counted = getattr(task, "counted", None)
-        return int(task.attempts if counted is None else counted)
-
-    @staticmethod
-    def resolve_claimant(task: Task) -> str | None:
-        """The holder; for a page of tasks, all were read in one query."""
-        claimant: str | None = task.looked_up_claimant if hasattr(task, "looked_up_claimant") else task.claimant
-        return claimant
-
-    @staticmethod
-    def resolve_lease_until(task: Task) -> datetime | None:
-        """The end of the lease."""
-        return task.state_locked_until
-
-    @staticmethod
-    def resolve_whole(task: Task) -> int | None:
-        """The number of the shared task."""
-        return task.whole_id
-
-    @staticmethod
-    def resolve_due(task: Task) -> datetime | None:
-        """When it can be claimed; None: now or unknown."""
-        return task.state_next_attempt
-
 
 class RunOut(Schema):
     """One claim of a task by a worker."""
@@ -231,11 +198,6 @@ class TaskWithRunsOut(TaskOut):
         examples=[["bot-1: image 7 is truncated"]],
     )
     runs: list[RunOut]
-
-    @staticmethod
-    def resolve_runs(task: Task) -> list[Run]:
-        """The latest runs."""
-        return list(task.latest_runs)
 
 
 class PublishedOut(Schema):

@@ -1,14 +1,17 @@
 """Endpoints that search and show tasks."""
 
 import json
+from collections.abc import Callable
 from typing import Literal
 
 from django.conf import settings
 from django.db.models import Q
+from django.http import HttpResponse
 from ninja import Query, Router
 
 from stator.graph.backoff import MAX_SECONDS
 from tasks.api.access import QUERY, ApiRequest, complete, queue_of, task_of, tasks_of
+from tasks.api.answers import answer, task_out, task_with_runs_out
 from tasks.api.bodies import check
 from tasks.api.documents import responses
 from tasks.api.errors import Invalid
@@ -44,7 +47,7 @@ class TaskFilters(Page):
 
 
 @router.get("tasks", auth=QUERY, response=responses(TasksOut, 404, 422), summary="Search tasks")
-def search(request: ApiRequest, filters: Query[TaskFilters]) -> dict[str, object]:
+def search(request: ApiRequest, filters: Query[TaskFilters]) -> HttpResponse:
     """Return tasks in the order of their publication, page by page."""
     if unknown := sorted(request.GET.keys() - TaskFilters.model_fields.keys()):
         raise Invalid(f"query: there is no filter {unknown[0]!r}; filters are {', '.join(TaskFilters.model_fields)}")
@@ -58,16 +61,16 @@ def search(request: ApiRequest, filters: Query[TaskFilters]) -> dict[str, object
         if len(found) > filters.limit:
             break
     page = found[: filters.limit]
-    return {"tasks": page, "next": str(page[-1].pk) if len(found) > len(page) else None}
+    following = str(page[-1].pk) if len(found) > len(page) else None
+    return answer({"tasks": [task_out(each) for each in page], "next": following})
 
 
 @router.get("tasks/{int:pk}", auth=QUERY, response=responses(TaskWithRunsOut, 404), summary="Show a task")
-def show(request: ApiRequest, pk: int) -> Task:
+def show(request: ApiRequest, pk: int) -> HttpResponse:
     """Return a task with its latest runs, the newest first, the workers that rejected it, and its errors."""
     task = task_of(request.auth, pk)
-    task.latest_runs = list(of_task(task).select_related("task").order_by("-pk")[:MAX_RUNS])
-    task.errors = errors_of(task)
-    return task
+    runs = of_task(task).select_related("task").order_by("-pk")[:MAX_RUNS]
+    return answer(task_with_runs_out(task, runs, errors_of(task)))
 
 
 @router.get("tasks/{int:pk}/explain", auth=QUERY, response=responses(ExplainedOut, 404), summary="Explain a task")
@@ -93,22 +96,19 @@ def _of_queue(consumer: Consumer, queue: Queue, using: str) -> TaskQuerySet:
 
 
 def _matching(rows: TaskQuerySet, filters: TaskFilters) -> TaskQuerySet:
-    rows = rows.filter(pk__gt=filters.after)
+    same = {name: value for name in ("action", "key") if (value := getattr(filters, name)) is not None}
+    rows = rows.filter(pk__gt=filters.after, **same)
+    narrowings: tuple[tuple[Callable[..., TaskQuerySet], object], ...] = (
+        (TaskQuerySet.had_by, filters.worker),
+        (TaskQuerySet.held_by, filters.held_by),
+        (TaskQuerySet.older_than, filters.older_than),
+    )
+    for narrow, value in narrowings:
+        if value is not None:
+            rows = narrow(rows, value)
     if filters.status:
         rows = rows.with_status(*filters.status)
-    if filters.action is not None:
-        rows = rows.filter(action=filters.action)
-    if filters.key is not None:
-        rows = rows.filter(key=filters.key)
-    if filters.metadata is not None:
-        rows = rows.with_metadata(_metadata(filters.metadata))
-    if filters.worker is not None:
-        rows = rows.had_by(filters.worker)
-    if filters.held_by is not None:
-        rows = rows.held_by(filters.held_by)
-    if filters.older_than is not None:
-        rows = rows.older_than(filters.older_than)
-    return rows
+    return rows if filters.metadata is None else rows.with_metadata(_metadata(filters.metadata))
 
 
 def _metadata(text: str) -> dict[str, object]:

@@ -271,10 +271,10 @@ class Client:
             pause = min(MAX_PAUSE, 0.2 * 2 ** min(tried, 10)) * random.uniform(0.5, 1.0)
             try:
                 return self._once(method, path, body, timeout or self.timeout), sent
-            except _Later as later:
+            except _Limited as limited:
                 if self._is_last(tried, until):
-                    raise later.error from None
-                pause = max(pause, min(MAX_PAUSE, later.seconds))
+                    raise
+                pause = max(pause, min(MAX_PAUSE, limited.seconds))
             except (Unreachable, _Unavailable):
                 if not again or self._is_last(tried, until):
                     raise
@@ -441,20 +441,14 @@ class _Unavailable(ApiError):
 
 
 class _Limited(ApiError):
-    """The server lets no more requests through for now; nothing was done."""
+    """The server lets no more requests through for now; nothing was done. Try again after ``seconds``."""
+
+    seconds = 1.0
 
 
 class _Loop(ConsumerLoop):
     lost_errors = (LeaseLost,)
     passing_errors = (Unreachable, _Unavailable, _Limited)
-
-
-class _Later(Exception):
-    """Nothing was done; any call may be repeated after ``seconds``."""
-
-    def __init__(self, error: ApiError, seconds: float) -> None:
-        super().__init__(str(error))
-        self.error, self.seconds = error, seconds
 
 
 def _error_of(response: urllib.error.HTTPError) -> Exception:
@@ -467,7 +461,9 @@ def _error_of(response: urllib.error.HTTPError) -> Exception:
     if code == "lease_lost":
         return LeaseLost(response.code, code, detail)
     if code in ("rate_limited", "busy"):
-        return _Later(_Limited(response.code, code, detail), _seconds(response.headers.get("Retry-After", "1")))
+        limited, after = _Limited(response.code, code, detail), response.headers.get("Retry-After", "")
+        limited.seconds = float(after) if after.isdecimal() else limited.seconds
+        return limited
     if response.code in (500, 502, 503, 504):
         return _Unavailable(response.code, code, detail)
     return ApiError(response.code, code, detail)
@@ -481,10 +477,6 @@ def _may_repeat(tasks: Iterable[Mapping[str, object]], on_existing: Mapping[str,
 def _sendable(text: str) -> str:
     """Return a text without the characters that no database stores: NUL, and halves of surrogate pairs."""
     return text.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
-
-
-def _seconds(text: str) -> float:
-    return float(text) if text.isdecimal() else 1.0
 
 
 def _quote(name: str) -> str:

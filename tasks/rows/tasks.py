@@ -55,10 +55,7 @@ class TaskRow(StatorModel):
     parts: Any
     runs: Any
     whole_id: int | None
-    # Set for answers of the API and for command lines: the latest runs and errors, when the row was read, and what was
-    # looked up for many tasks at once.
-    latest_runs: list[Any]
-    errors: list[str]
+    # Set for command lines and answers of the API: when the row was read, and what was looked up for many tasks.
     read_at: datetime
     counted: int
     looked_up_claimant: str | None
