@@ -79,13 +79,9 @@ class Context:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Action:
-    """A function that tasks call by name, and how it is run: see :func:`action`."""
+class AttemptOptions:
+    """How the attempts of an action are run: see :func:`action`."""
 
-    name: str
-    function: Callable[..., Any]
-    queue: str = ""
-    takes_context: bool = False
     isolated: bool = False
     timeout: float | None = None
     max_attempts: int | None = None
@@ -94,18 +90,14 @@ class Action:
     local_delay: float = 1.0
     rate: str = ""
     concurrency: int | None = None
-    key: str | Callable[[Any], Any] | None = None
-    errors_are_final: bool = False
 
-    def __post_init__(self) -> None:
-        if not callable(self.function):
-            raise TypeError(f"action {self.name!r}: {self.function!r} is not a function")
-        for problem in self._problems():
-            raise ValueError(f"action {self.name!r}: {problem}")
-        if self.rate:
-            frequency(self.rate)
+    @property
+    def frequency(self) -> Frequency | None:
+        """The parsed rate; None if there is none."""
+        return frequency(self.rate) if self.rate else None
 
-    def _problems(self) -> Iterator[str]:
+    def problems(self) -> Iterator[str]:
+        """Yield one sentence for each option that cannot work."""
         for option in ("timeout", "local_delay"):
             if (value := getattr(self, option)) is None:
                 continue
@@ -127,6 +119,28 @@ class Action:
                 f"backoff={self.backoff!r} must be a number of seconds, a function of the number of errors, "
                 "or a stator.Backoff"
             )
+        try:
+            _ = self.frequency
+        except ValueError as error:
+            yield str(error)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Action(AttemptOptions):
+    """A function that tasks call by name, and how it is run: see :func:`action`."""
+
+    name: str
+    function: Callable[..., Any]
+    queue: str = ""
+    takes_context: bool = False
+    key: str | Callable[[Any], Any] | None = None
+    errors_are_final: bool = False
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise TypeError(f"action {self.name!r}: {self.function!r} is not a function")
+        for problem in self.problems():
+            raise ValueError(f"action {self.name!r}: {problem}")
 
     @cached_property
     def is_async(self) -> bool:
@@ -137,11 +151,6 @@ class Action:
     def runs_on_loop(self) -> bool:
         """Whether the function is awaited on the event loop of its worker; else it is called in a thread."""
         return self.is_async and not self.isolated
-
-    @property
-    def frequency(self) -> Frequency | None:
-        """The parsed rate; None if there is none."""
-        return frequency(self.rate) if self.rate else None
 
     @property
     def throttled(self) -> bool:

@@ -1,39 +1,37 @@
 """The ``OPTIONS`` of a backend for Django's Tasks framework, and their checks."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from difflib import get_close_matches
 from typing import Any
 
-from stator.graph.backoff import MAX_SECONDS, Backoff
-from tasks.actions.registry import BACKOFF, Action, is_delay
+from stator.graph.backoff import MAX_SECONDS
+from tasks.actions.registry import AttemptOptions, is_delay
 from tasks.queue.rules import queue_name_problem
 
 # Options that are passed on to the action.
-SHARED = (
-    "max_attempts", "backoff", "timeout", "isolated", "local_retries", "local_delay", "rate", "concurrency",
-)  # fmt: skip
+SHARED = [option.name for option in fields(AttemptOptions)]
 
 
 @dataclass(frozen=True, kw_only=True)
-class BackendOptions:
+class BackendOptions(AttemptOptions):
     """The ``OPTIONS`` of a backend. Durations are in seconds. None takes the queue's value, or else the setting's.
 
     Without ``max_attempts``, an error ends the task; an attempt that was lost with its worker is repeated in either
     case. ``modules``: further modules whose tasks may run, besides the modules of installed apps.
     """
 
-    max_attempts: int | None = None
-    backoff: Backoff | Callable[[int], float] | float = BACKOFF
-    timeout: float | None = None
     retention: float | None = None
-    isolated: bool = False
-    local_retries: int = 0
-    local_delay: float = 1.0
-    rate: str = ""
-    concurrency: int | None = None
     modules: tuple[str, ...] = ()
+
+    def problems(self) -> Iterator[str]:
+        """Yield one sentence for each option that cannot work."""
+        yield from super().problems()
+        if self.retention is not None and not is_delay(self.retention):
+            yield f"retention={self.retention!r} must be a number of seconds from 0 to {MAX_SECONDS:.0f}, or None"
+        if not isinstance(self.modules, list | tuple) or not all(isinstance(name, str) for name in self.modules):
+            yield f"modules={self.modules!r} must be a list of module names"
 
 
 KNOWN = frozenset(option.name for option in fields(BackendOptions))
@@ -59,17 +57,8 @@ def _problem_of_options(given: object) -> str:
     for name, value in given.items():
         if isinstance(value, timedelta):
             return f"OPTIONS: {name}={value!r} must be a number of seconds; write {value.total_seconds():g}"
-    options = BackendOptions(**given)
-    try:
-        Action(name="options", function=len, **shared_options(options))
-    except (TypeError, ValueError) as error:
-        return "OPTIONS: " + str(error).removeprefix("action 'options': ")
-    if options.retention is not None and not is_delay(options.retention):
-        span = f"a number of seconds from 0 to {MAX_SECONDS:.0f}"
-        return f"OPTIONS: retention={options.retention!r} must be {span}, or None"
-    if not isinstance(options.modules, list | tuple) or not all(isinstance(name, str) for name in options.modules):
-        return f"OPTIONS: modules={options.modules!r} must be a list of module names"
-    return ""
+    wrong = next(BackendOptions(**given).problems(), "")
+    return wrong and f"OPTIONS: {wrong}"
 
 
 def _problem_of_queues(queues: Iterable[object]) -> str:
