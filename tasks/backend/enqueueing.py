@@ -13,10 +13,9 @@ from django.db import router
 from stator.schemas import current_schema
 from stator.signals import announce
 from stator.statements import JsonText
-from tasks.conf import load_settings
 from tasks.datetimes import stored
 from tasks.exceptions import PublishRefused, QueuePaused
-from tasks.queue.inserts import PUBLISHING, QueueTemplate, insert, insert_by_rows
+from tasks.queue.inserts import PUBLISHING, QueueTemplate, delay_of, insert, insert_by_rows
 from tasks.rows.clock import Later
 from tasks.rows.queues import QueueRow
 from tasks.rows.tables import queue_rows, task_model
@@ -62,7 +61,7 @@ def _in_one_statement(
     shared: dict[str, object] = {**ALWAYS, **options}
     if run_after:
         shared["state_next_attempt"] = stored(run_after, template.using)
-    elif delay := _delay(template.values["queue_invisible_for"]):
+    elif delay := delay_of(template.values["queue_invisible_for"]):
         shared["state_next_attempt"] = delay
     rows: list[dict[str, object]] = [{"data": JsonText(text)} for text in data]
     if len(rows) == 1:
@@ -82,15 +81,11 @@ def _by_rows(
     if run_after:
         # If the time has already come, the row is inserted as ready.
         due = {"state_next_attempt": stored(run_after, using)}
-    elif delay := _delay(queue.invisible_for):
+    elif delay := delay_of(queue.invisible_for):
         due = {"state_ready": False, "state_next_attempt": Later(delay)}
     tasks = [queue.tasks.model(queue=queue, data=loads(text), **options, **due) for text in data]
     insert_by_rows(tasks, using)
     return [(task.pk, task.created) for task in tasks]
-
-
-def _delay(invisible_for: float | None) -> float:
-    return float(load_settings().INVISIBLE_FOR if invisible_for is None else invisible_for)
 
 
 def _queue(using: str, name: str) -> Any:

@@ -13,6 +13,7 @@ from stator import claims
 from stator.signals import announce
 from stator.statements import Parameter
 from tasks.actions.registry import declared
+from tasks.conf import load_settings
 from tasks.rows.queues import QueueRow
 
 # Rows of one statement of the ORM.
@@ -84,6 +85,12 @@ def publish(queue: QueueRow, rows: list[dict[str, object]], *, over_http: bool) 
         # The task refers to the queue already, so Django need not check that.
         of_task.set_cached_value(task, queue)
     return tasks
+
+
+def delay_of(*given: float | None) -> float:
+    """Return the seconds until a new task may be claimed: of the task, else of the queue, else the setting's."""
+    seconds = next((each for each in given if each is not None), None)
+    return float(load_settings().INVISIBLE_FOR if seconds is None else seconds)
 
 
 def insert(

@@ -11,7 +11,7 @@ from django.db.models import Q, QuerySet
 
 from stator.claims import is_retryable, longest_lease
 from tasks.actions.registry import declared
-from tasks.conf import TaskSettings, load_settings
+from tasks.conf import load_settings
 from tasks.exceptions import MoveRefused, PublishRefused, QueuePaused, TaskError
 from tasks.messages import CHANGEABLE, COLUMNS, Message, checked_message, exclusive_value, message_of
 from tasks.queue import actions as queue_actions
@@ -76,7 +76,7 @@ class OnExistingKey:
 
 def publish(
     queue: QueueRow,
-    given: Iterable[dict[str, Any]],
+    given: Iterable[object],
     on_existing: OnExistingKey,
     *,
     known_only: bool = False,
@@ -90,59 +90,51 @@ def publish(
     """
     settings = load_settings()
     lease = longest_lease(queue.tasks.model, using=queue._state.db)
-    messages = [message_of(_dictionary(each), settings, lease) for each in _bounded(given, settings.PUBLISH_LIMIT)]
+    messages = [message_of(each, settings, lease) for each in _bounded(given, settings.PUBLISH_LIMIT)]
     rows = sum(message.rows for message in messages)
     bound_rows(rows, settings.PUBLISH_LIMIT)
+    tasks = None
     if rows == len(messages) and not on_existing.changes:
-        tasks, admitted = _in_one_statement(queue, messages, settings, known_only, over_http, admit)
-        if tasks:
-            return [Published(task, PublishOutcome.INSERTED) for task in tasks]
-        admit = _admitted if admitted else admit
+        tasks = _in_one_statement(queue, messages, known_only, over_http, admit)
+    if tasks:
+        return [Published(task, PublishOutcome.INSERTED) for task in tasks]
     queue = queue.current()
     _refuse(queue, messages, known_only, over_http)
-    admit(rows)
+    if tasks is None:
+        admit(rows)
     # The list is the home database's, because copies may be out of date.
     listed = frozenset(queue.http_actions) if over_http else None
-    write = partial(_into, on_existing=on_existing, settings=settings, listed=listed)
+    write = partial(_into, on_existing=on_existing, listed=listed)
     if not queue.databases:
         return write(queue, messages)
     return shards.publish(queue, messages, write, update=on_existing.update)
 
 
 def _in_one_statement(
-    queue: QueueRow,
-    messages: list[Message],
-    settings: TaskSettings,
-    known_only: bool,
-    over_http: bool,
-    admit: Callable[[int], None],
-) -> tuple[list[Any], bool]:
-    """Publish tasks of new keys with one statement; return them, or nothing, and whether they were admitted.
+    queue: QueueRow, messages: list[Message], known_only: bool, over_http: bool, admit: Callable[[int], None]
+) -> list[Any] | None:
+    """Publish tasks of new keys with one statement; return them, or nothing, or None if they were not admitted either.
 
     The queue is used as it was last read. If it refuses a task, nothing is published, since it must be read anew first.
     """
     queue = queue.__dict__.get("known", queue)
     if not messages or queue.databases or queue.publish_paused:
-        return [], False
+        return None
     listed = frozenset(queue.http_actions) if over_http else None
     try:
         _refuse(queue, messages, known_only, over_http)
         rows = [_values(queue, message, listed) for message in messages]
     except TaskError:
-        return [], False
-    delays = [_delay(queue, message, settings) for message in messages]
+        return None
+    delays = [inserts.delay_of(message.invisible_for, queue.invisible_for) for message in messages]
     if any(delays):
         for row, delay in zip(rows, delays, strict=True):
             row["state_next_attempt"] = delay or None
     admit(len(rows))
     keys = [message.key for message in messages if message.key is not None]
     if len(messages) > 1 and keys and _found(queue, keys, lock=False):
-        return [], True
-    return inserts.publish(queue, rows, over_http=over_http), True
-
-
-def _admitted(rows: int) -> None:
-    """Admit rows that were counted already."""
+        return []
+    return inserts.publish(queue, rows, over_http=over_http)
 
 
 def bound_rows(rows: int, most: int) -> None:
@@ -154,15 +146,11 @@ def bound_rows(rows: int, most: int) -> None:
 
 
 def _into(
-    queue: QueueRow,
-    messages: list[Message],
-    on_existing: OnExistingKey,
-    settings: TaskSettings,
-    listed: frozenset[str] | None,
+    queue: QueueRow, messages: list[Message], on_existing: OnExistingKey, listed: frozenset[str] | None
 ) -> list[Published]:
     """Publish into this copy's database. ``listed``: over HTTP, the actions that the queue lists; else None."""
     # Built first, so that a message without a value of the exclusive key is refused before anything is written.
-    rows = [_row(queue, message, settings, listed) for message in messages]
+    rows = [_row(queue, message, listed) for message in messages]
     for attempt in range(1, TRIES + 1):
         try:
             with transaction.atomic(using=queue._state.db):
@@ -176,19 +164,22 @@ def _into(
     raise AssertionError("the last try returns or raises")
 
 
-def _bounded(given: Iterable[Any], most: int) -> list[Any]:
-    found = list(given)
-    if len(found) > most:
-        raise PublishRefused(f"{len(found):,} tasks are too many for one call; the maximum is {most:,}")
+def _bounded(given: Iterable[object], most: int) -> list[dict[str, object]]:
+    found = []
+    for each in given:
+        if not isinstance(each, dict):
+            raise PublishRefused(
+                f"each task must be a dictionary of the arguments of publish(), not {type(each).__name__}"
+            )
+        found.append(each)
+    bound_tasks(len(found), most)
     return found
 
 
-def _dictionary(given: object) -> dict[str, Any]:
-    if not isinstance(given, dict):
-        raise PublishRefused(
-            f"each task must be a dictionary of the arguments of publish(), not {type(given).__name__}"
-        )
-    return given
+def bound_tasks(count: int, most: int) -> None:
+    """Refuse more tasks than one call may publish."""
+    if count > most:
+        raise PublishRefused(f"{count:,} tasks are too many for one call; the maximum is {most:,}")
 
 
 def _refuse(queue: QueueRow, messages: list[Message], known_only: bool, over_http: bool) -> None:
@@ -201,24 +192,18 @@ def _refuse(queue: QueueRow, messages: list[Message], known_only: bool, over_htt
         queue_actions.refuse_unknown(queue, names)
 
 
-def _row(queue: Any, message: Message, settings: TaskSettings, listed: frozenset[str] | None) -> Any:
-    delay = _delay(queue, message, settings)
+def _row(queue: QueueRow, message: Message, listed: frozenset[str] | None) -> Any:
+    delay = inserts.delay_of(message.invisible_for, queue.invisible_for)
     row = queue.tasks.model(
         queue=queue,
         **_values(queue, message, listed),
         # The database's time as a value: Django cannot insert rows with expressions as arrays.
-        **(dict.fromkeys(CREATED, queue.read_at) if "read_at" in queue.__dict__ else {}),
+        **(dict.fromkeys(CREATED, queue.__dict__["read_at"]) if "read_at" in queue.__dict__ else {}),
         **({"state_ready": False, "state_next_attempt": Later(delay)} if delay else {}),
     )
     row.has_count = "worker_count" in message.given
     row.given = [name for name in PARAMETERS if DECIDED_BY.get(name, name) in message.given]
     return row
-
-
-def _delay(queue: QueueRow, message: Message, settings: TaskSettings) -> float:
-    """Return the seconds until a new task may be claimed."""
-    given = (message.invisible_for, queue.invisible_for, settings.INVISIBLE_FOR)
-    return float(next(seconds for seconds in given if seconds is not None))
 
 
 def _values(queue: QueueRow, message: Message, listed: frozenset[str] | None) -> dict[str, object]:
