@@ -4,8 +4,7 @@ Each statement is a transaction of its own, so no row stays locked while an acti
 """
 
 import random
-from datetime import timedelta
-from typing import Any
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import models
@@ -34,6 +33,9 @@ class ActionRate(models.Model):
     started = models.PositiveIntegerField(default=0)
     refused = models.PositiveIntegerField(default=0)
 
+    # The time at which the row was read.
+    now: datetime
+
     def __str__(self) -> str:
         return self.key
 
@@ -45,7 +47,7 @@ class ActionRate(models.Model):
         """
         row = cls.objects.using(using).filter(key=key)
         for _ in range(TRIES):
-            found: Any = row.annotate(now=Now()).first()
+            found = row.annotate(now=Now()).first()
             if found is None:
                 # The new row's window is over, even for a worker that read the time a moment earlier, so the next try
                 # begins one.

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from functools import partial
@@ -175,7 +175,7 @@ class AsyncQueueLoop(LoopOfQueue):
         wait = partial(auntil_some, woken=self._woken, stopped=lambda: self.stopped)
         return (await wait(self._take, self._queue, MAX_WAIT))[0]
 
-    async def _whole(self, taking: Any) -> list[Any]:
+    async def _whole(self, taking: Coroutine[object, object, list[Any]]) -> list[Any]:
         """Await claims. If this task is cancelled, the claiming thread goes on, so keep its claims for hand-back."""
         work = asyncio.ensure_future(taking)
         try:
@@ -227,7 +227,7 @@ class AsyncQueueLoop(LoopOfQueue):
         except TaskError as error:
             await self._call(held, "fail", error)
 
-    async def _call(self, held: TaskClaim, verb: str, *arguments: Any) -> None:
+    async def _call(self, held: TaskClaim, verb: str, *arguments: object) -> None:
         """Call a method of the claim unless it has ended; repeat the call while the lease lasts."""
         while not held.ended and not held.lost:
             try:

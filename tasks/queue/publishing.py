@@ -252,7 +252,7 @@ def _publish(queue: QueueRow, rows: list[Any], on_existing: OnExistingKey, *, ov
     ]
 
 
-def _parts(whole: Any, count: int) -> list[Any]:
+def _parts(whole: Any, count: int) -> list[TaskRow]:
     """Return ``count`` new parts of a shared task, each for one worker."""
     copied = {name: getattr(whole, name) for name in PARAMETERS}
     times = {name: getattr(whole, name) for name in ("state_next_attempt", "created", "state_changed")}
@@ -347,7 +347,7 @@ def _too_few(names: list[str], task: TaskRow) -> str:
     return f"task {task.pk} is for {task.worker_count} workers, but worker_ids names fewer; name more or none"
 
 
-def _resize(task: Any, workers: int) -> None:
+def _resize(task: TaskRow, workers: int) -> None:
     """Change the number of workers of a waiting shared task: add parts, or delete waiting ones."""
     if 1 in (workers, task.worker_count):
         raise PublishRefused(
@@ -364,4 +364,4 @@ def _resize(task: Any, workers: int) -> None:
     rows.filter(pk__in=surplus).delete()
     rows.bulk_create(new, batch_size=BATCH)
     task.worker_count = workers
-    task._prefetched_objects_cache = {"parts": rows.filter(whole=task.pk)}
+    task.__dict__["_prefetched_objects_cache"] = {"parts": rows.filter(whole=task.pk)}

@@ -89,7 +89,7 @@ class Queue(QueueRow):
         if self.databases or before:
             transaction.on_commit(partial(replicas.mirror, self.name, before), using=home())
 
-    def clean_fields(self, exclude: Any = None) -> None:
+    def clean_fields(self, exclude: Collection[str] | None = None) -> None:
         """Run Django's checks; raise ``ValidationError`` also for a name that no queue can have."""
         super().clean_fields(exclude=exclude)
         if "name" not in (exclude or ()) and (wrong := rules.queue_name_problem(self.name)):
