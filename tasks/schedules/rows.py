@@ -76,7 +76,7 @@ class ScheduleRow(StatorModel):
     # The workers' columns: the next tick's index, its place on the timetable, its time, and the timetable it was
     # planned for.
     tick_index = models.BigIntegerField(default=0, editable=False)
-    nominal: models.DateTimeField[Any, Any] = models.DateTimeField(null=True, editable=False)
+    nominal: "models.DateTimeField[Any, Any]" = models.DateTimeField(null=True, editable=False)
     planned = models.DateTimeField(null=True, editable=False)
     planned_for = models.CharField(max_length=300, editable=False)
     # Until when the schedule waits for its turn under its rate limit.
@@ -85,7 +85,7 @@ class ScheduleRow(StatorModel):
     asked = models.BooleanField(default=False, editable=False)
     # When the latest tick fired, when it was due, and how many ticks never fired.
     fired = models.DateTimeField(null=True, editable=False)
-    fired_for: models.DateTimeField[Any, Any] = models.DateTimeField(null=True, editable=False)
+    fired_for: "models.DateTimeField[Any, Any]" = models.DateTimeField(null=True, editable=False)
     dropped = models.BigIntegerField(default=0, editable=False)
     created = MomentField(db_default=Now(), editable=False)
 
