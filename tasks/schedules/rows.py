@@ -43,7 +43,7 @@ class ScheduleRow(StatorModel):
     name = models.CharField(max_length=200)
     entity = models.CharField(max_length=200, blank=True)
     # The three with types of their own are set wherever ticks read them.
-    queue: models.ForeignKey[Any, Any] = models.ForeignKey(
+    queue: "models.ForeignKey[Any, Any]" = models.ForeignKey(
         "tasks.Queue", models.CASCADE, null=True, blank=True, related_name="+"
     )
     action = models.CharField(max_length=200, blank=True)
