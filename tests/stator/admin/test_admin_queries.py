@@ -1,4 +1,4 @@
-"""Each page of the admin takes a fixed number of statements, however many rows there are; none counts all of them."""
+"""No page of the admin takes more statements when there are more rows, and none counts all of them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -80,80 +80,67 @@ def count_of(request: Callable[[], Any], status: int = 200) -> int:
     return len(asked)
 
 
-# Session and user, the rows; in lists of objects also pauses, workers and a bounded count for what can be sorted by; in
-# each condition its parts; in lists of what is kept the same bounded count.
 @pytest.mark.parametrize(
-    ("url", "number"),
+    "url",
     [
-        (LIST, 6),
-        (f"{LIST}?state=packed", 6),
-        (f"{LIST}?o=1", 6),
-        (f"{LIST}?condition=ready", 7),
-        (f"{LIST}?condition=leased", 7),
-        (f"{LIST}?condition=failing", 7),
-        (f"{LIST}?condition=quarantined", 7),
-        (f"{LIST}?condition=stuck", 10),
-        (f"{LIST}?condition=overdue", 11),
-        (f"{LIST}?condition=unknown", 9),
-        (f"{KEPT}history/", 4),
-        (f"{KEPT}history/?kind=error", 4),
-        (f"{KEPT}history/?q=testapp.parcel", 5),
-        (f"{KEPT}report/", 4),
-        (f"{KEPT}report/?q=ValueError", 5),
-        (f"{KEPT}stats/", 4),
-        (f"{KEPT}depth/", 4),
-        (f"{KEPT}worker/", 4),
-        (f"{KEPT}pause/", 4),
+        LIST,
+        f"{LIST}?state=packed",
+        f"{LIST}?o=1",
+        *(f"{LIST}?condition={each}" for each in ("ready", "leased", "failing", "quarantined")),
+        *(f"{LIST}?condition={each}" for each in ("stuck", "overdue", "unknown")),
+        f"{KEPT}history/",
+        f"{KEPT}history/?kind=error",
+        f"{KEPT}history/?q=testapp.parcel",
+        f"{KEPT}report/",
+        f"{KEPT}report/?q=ValueError",
+        f"{KEPT}stats/",
+        f"{KEPT}depth/",
+        f"{KEPT}worker/",
+        f"{KEPT}pause/",
     ],
 )
-def test_list_takes_a_fixed_number_of_statements(admin_client: Client, url: str, number: int) -> None:
+def test_list_takes_no_more_statements_for_more_rows(admin_client: Client, url: str) -> None:
     """One more where there is more than one page: how many pages there are; and one for another page than the first."""
     fill(FEW)
-    assert count_of(lambda: admin_client.get(url)) == number
+    few = count_of(lambda: admin_client.get(url))
     fill(MANY)
-    assert count_of(lambda: admin_client.get(url)) == number + 1
-    assert count_of(lambda: admin_client.get(f"{url}{'&' if '?' in url else '?'}p=2")) == number + 2
+    assert count_of(lambda: admin_client.get(url)) <= few + 1
+    assert count_of(lambda: admin_client.get(f"{url}{'&' if '?' in url else '?'}p=2")) <= few + 2
 
 
 @pytest.mark.parametrize(
-    ("url", "number"),
+    "url",
     [
-        # Session and user; the latest acts of the user.
-        ("/admin/", 3),
-        ("/admin/testapp/", 2),
-        # The row, report and history, workers, pauses, and what explain() asks.
-        (f"{LIST}{{first}}/change/", 11),
-        (f"{LIST}{{first}}/stator/", 11),
-        (f"{LIST}{{first}}/history/", 4),
-        (f"{LIST}{{first}}/delete/", 3),
-        (f"{LIST}add/", 2),
-        (f"{KEPT}pause/add/", 2),
-        # Pauses, four of flow, what is counted, what is held, two that name stuck objects, workers, two of errors and
-        # one for the model that has some, one of graphs of live workers, three of queues.
-        (f"{OVERVIEW}?model=testapp.Parcel", 19),
-        (f"{OVERVIEW}?model=testapp.Parcel&period=month", 19),
-        (f"{OVERVIEW}?model=testapp.Parcel&period=hour", 18),
-        (f"{OVERVIEW}?model=testapp.Parcel&live=1", 19),
+        "/admin/",
+        "/admin/testapp/",
+        f"{LIST}{{first}}/change/",
+        f"{LIST}{{first}}/stator/",
+        f"{LIST}{{first}}/history/",
+        f"{LIST}{{first}}/delete/",
+        f"{LIST}add/",
+        f"{KEPT}pause/add/",
+        f"{OVERVIEW}?model=testapp.Parcel",
+        f"{OVERVIEW}?model=testapp.Parcel&period=month",
+        f"{OVERVIEW}?model=testapp.Parcel&period=hour",
+        f"{OVERVIEW}?model=testapp.Parcel&live=1",
     ],
 )
-def test_page_takes_a_fixed_number_of_statements(admin_client: Client, url: str, number: int) -> None:
+def test_page_takes_no_more_statements_for_more_rows(admin_client: Client, url: str) -> None:
     fill(FEW)
     url = url.format(first=first_key())
-    assert count_of(lambda: admin_client.get(url)) == number
+    few = count_of(lambda: admin_client.get(url))
     fill(MANY)
-    assert count_of(lambda: admin_client.get(url)) == number
+    assert count_of(lambda: admin_client.get(url)) == few
 
 
 @pytest.mark.parametrize("model", [History, Report, Stats, Depth, Worker, Pause])
-def test_page_of_what_is_kept(admin_client: Client, model: Any) -> None:
+def test_page_of_what_is_kept_takes_no_more_statements_for_more_rows(admin_client: Client, model: Any) -> None:
     fill(FEW)
     opts = model._meta
     url = f"/admin/{opts.app_label}/{opts.model_name}/{model._base_manager.first().pk}/change/"
-    # The page of a worker reads what it holds, of each of its models.
-    number = 4 if model is Worker else 3
-    assert count_of(lambda: admin_client.get(url)) == number
+    few = count_of(lambda: admin_client.get(url))
     fill(MANY)
-    assert count_of(lambda: admin_client.get(url)) == number
+    assert count_of(lambda: admin_client.get(url)) == few
 
 
 @pytest.mark.parametrize("more", ["", "&live=1", "&period=month"])
@@ -171,12 +158,8 @@ def test_overview_takes_one_statement_for_each_model_and_some_for_all(
     assert count_of(lambda: admin_client.get(url)) == few
 
 
-@pytest.mark.parametrize(
-    ("name", "across", "number"), [("stator_move", "0", 9), ("stator_move", "1", 9), ("stator_pause", "0", 10)]
-)
-def test_confirmation_takes_a_fixed_number_of_statements(
-    admin_client: Client, name: str, across: str, number: int
-) -> None:
+@pytest.mark.parametrize(("name", "across"), [("stator_move", "0"), ("stator_move", "1"), ("stator_pause", "0")])
+def test_confirmation_takes_no_more_statements_for_more_rows(admin_client: Client, name: str, across: str) -> None:
     """For chosen rows, and for all rows that a filter finds."""
 
     def ask() -> Any:
@@ -185,8 +168,8 @@ def test_confirmation_takes_a_fixed_number_of_statements(
 
     fill(FEW)
     keys = list(raw(Parcel).values_list("pk", flat=True))
-    assert count_of(ask) == number
+    few = count_of(ask)
     fill(MANY)
     keys = list(raw(Parcel).values_list("pk", flat=True)[:MAX_OBJECTS])
     # As in the list, for the act is done to what is in it.
-    assert count_of(ask) == number + 1
+    assert count_of(ask) == few + 1

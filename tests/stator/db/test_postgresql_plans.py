@@ -14,6 +14,7 @@ from stator.db import chores, own_tables
 from stator.db.probe import look, overdue
 from stator.graph.outcomes import Waiting
 from stator.rows.claimable import Crashes
+from tests.emptying import empty
 from tests.stator.making import automatic, operations_of
 from tests.testapp.basic import Step
 from tests.testapp.faults import Effect, Job
@@ -51,8 +52,7 @@ def filled(django_db_setup, django_db_blocker):
         cursor.execute("VACUUM ANALYZE testapp_step")
     yield
     with django_db_blocker.unblock(), connection.cursor() as cursor:
-        cursor.execute("DELETE FROM testapp_step")
-        cursor.execute("DELETE FROM stator_stats")
+        empty("default")
         cursor.execute("VACUUM ANALYZE testapp_step")
 
 

@@ -1,4 +1,4 @@
-"""Each page of the admin of queues takes a fixed number of statements, however many tasks there are."""
+"""No page of the admin of queues takes more statements when there are more tasks."""
 
 import re
 from typing import Any
@@ -58,73 +58,66 @@ def count_of(client: Client, url: str) -> int:
 
 
 @pytest.mark.parametrize(
-    ("url", "number"),
+    "url",
     [
-        # Session and user, pauses, workers, a bounded count, queues to filter by, the rows; then who holds those that
-        # are held, what is said of those that have ended (two), and of those that are shared.
-        ("task/", 12),
-        ("task/?status=invisible", 9),
-        ("task/?status=pending", 11),
-        ("task/?status=running", 12),
-        ("task/?status=completed", 9),
-        ("task/?status=canceled", 7),
-        ("task/?status=errored", 9),
-        ("task/?condition=leased", 9),
-        ("task/?q=resize", 16),
-        ("queue/", 7),
-        ("run/", 4),
-        ("run/?q=bot-1", 5),
-        ("schedule/", 6),
-        ("schedule/?q=nightly", 8),
-        ("schedule/?condition=overdue", 10),
-        ("consumer/", 3),
+        "task/",
+        *(f"task/?status={each}" for each in ("invisible", "pending", "running", "completed", "canceled", "errored")),
+        "task/?condition=leased",
+        "task/?q=resize",
+        "queue/",
+        "run/",
+        "run/?q=bot-1",
+        "schedule/",
+        "schedule/?q=nightly",
+        "schedule/?condition=overdue",
+        "consumer/",
     ],
 )
-def test_list_takes_a_fixed_number_of_statements(admin_client: Client, url: str, number: int) -> None:
+def test_list_takes_no_more_statements_for_more_rows(admin_client: Client, url: str) -> None:
     """One more where there is more than one page, or a filter; less where the first page has not rows of every kind."""
     fill(FEW)
-    assert count_of(admin_client, url) == number
+    few = count_of(admin_client, url)
     fill(MANY)
-    assert count_of(admin_client, url) <= number + 2
+    assert count_of(admin_client, url) <= few + 2
 
 
 @pytest.mark.parametrize(
-    ("model", "columns", "page", "number"),
+    ("model", "columns", "page"),
     [
-        (Task, {"state": "pending", "state_ready": True}, "change", 22),
-        (Task, {"state": "pending", "state_claim__isnull": False}, "change", 17),
-        (Task, {"state": "shared"}, "change", 19),
-        (Task, {"state": "completed"}, "change", 16),
-        (Task, {"state": "errored"}, "change", 17),
-        (Task, {"state": "errored"}, "stator", 16),
-        (Task, {"state": "errored"}, "history", 6),
-        (Queue, {}, "change", 20),
-        (Run, {}, "change", 4),
-        (Schedule, {}, "change", 12),
-        (Schedule, {}, "stator", 11),
-        (Consumer, {}, "change", 5),
+        (Task, {"state": "pending", "state_ready": True}, "change"),
+        (Task, {"state": "pending", "state_claim__isnull": False}, "change"),
+        (Task, {"state": "shared"}, "change"),
+        (Task, {"state": "completed"}, "change"),
+        (Task, {"state": "errored"}, "change"),
+        (Task, {"state": "errored"}, "stator"),
+        (Task, {"state": "errored"}, "history"),
+        (Queue, {}, "change"),
+        (Run, {}, "change"),
+        (Schedule, {}, "change"),
+        (Schedule, {}, "stator"),
+        (Consumer, {}, "change"),
     ],
 )
-def test_page_takes_a_fixed_number_of_statements(
-    admin_client: Client, model: Any, columns: dict[str, Any], page: str, number: int
+def test_page_takes_no_more_statements_for_more_rows(
+    admin_client: Client, model: Any, columns: dict[str, Any], page: str
 ) -> None:
     fill(FEW)
     url = f"{model._meta.model_name}/{first(model, **columns)}/{page}/"
-    assert count_of(admin_client, url) == number
+    few = count_of(admin_client, url)
     fill(MANY)
-    assert count_of(admin_client, url) == number
+    assert count_of(admin_client, url) == few
 
 
-@pytest.mark.parametrize(
-    ("url", "number"), [("task/add/", 3), ("queue/add/", 2), ("schedule/add/", 2), ("consumer/add/", 3)]
-)
-def test_form_takes_a_fixed_number_of_statements(admin_client: Client, url: str, number: int) -> None:
+@pytest.mark.parametrize("url", ["task/add/", "queue/add/", "schedule/add/", "consumer/add/"])
+def test_form_takes_no_more_statements_for_more_rows(admin_client: Client, url: str) -> None:
+    fill(FEW)
+    few = count_of(admin_client, url)
     fill(MANY)
-    assert count_of(admin_client, url) == number
+    assert count_of(admin_client, url) == few
 
 
-@pytest.mark.parametrize(("name", "number"), [("task_requeue", 15), ("task_cancel", 17), ("stator_move", 16)])
-def test_confirmation_takes_a_fixed_number_of_statements(admin_client: Client, name: str, number: int) -> None:
+@pytest.mark.parametrize("name", ["task_requeue", "task_cancel", "stator_move"])
+def test_confirmation_takes_no_more_statements_for_more_rows(admin_client: Client, name: str) -> None:
     def ask() -> Any:
         given = {"action": name, "index": "0", "select_across": "1", "_selected_action": [task]}
         return admin_client.post(f"{ADMIN}task/?queue__id__exact={queue}", given)
@@ -134,11 +127,10 @@ def test_confirmation_takes_a_fixed_number_of_statements(admin_client: Client, n
     ask()
     few = statements(ask)
     assert not unbounded(few)
-    assert len(few) == number
     fill(MANY)
     many = statements(ask)
     assert not unbounded(many)
-    assert len(many) <= number + 1
+    assert len(many) <= len(few) + 1
 
 
 @pytest.mark.postgresql
