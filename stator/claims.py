@@ -205,7 +205,9 @@ def end(ends: Sequence[Ended], records: ProgramRecords | None = None, *, only: O
     if any((each.operations.model, each.operations.alias) != (operations.model, operations.alias) for each in claims):
         raise ValueError("the claims belong to several models or databases; make one call for each")
     written = None
-    if records and operations.capabilities.writes_in_with and len({claim.pk for claim in claims}) == len(claims):
+    # One statement changes a row once, and its condition is about one row.
+    fits = len(claims) == 1 or (only is None and len({claim.pk for claim in claims}) == len(claims))
+    if records and fits and operations.capabilities.writes_in_with:
         written = single_statement.end(list(ends), records, only)
     if written is None:
         written = _end(operations, list(ends), records, only)

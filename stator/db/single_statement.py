@@ -299,12 +299,20 @@ def end(ended: list[Ended], records: ProgramRecords, only: Only | None) -> Writt
     batch = Batch.of(ended)
     operations = batch.operations
     compiler = compiler_of(operations.model, operations.alias)
-    same = records.model, tuple(records.given), tuple(records.copied.items()), batch.saves, records.forget
+    values = records.values
+    same = (
+        records.model,
+        tuple(records.given),
+        tuple(values),
+        tuple(records.copied.items()),
+        batch.saves,
+        records.forget,
+    )
     noted = keep(operations, (compiler, "end", *same), lambda: _noted(compiler, records, batch.saves))
     condition = None
     if only is not None:
         condition = keep(operations, (compiler, "only", only.key), lambda: _only(operations, only))
-    values = {**records.values, OWN_KEY: batch.claims[0].pk}
+    values[OWN_KEY] = batch.claims[0].pk
     try:
         with operations.transaction() if operations.connection.in_atomic_block else nullcontext():
             return operations.records.record_noted(batch, noted, values, condition)

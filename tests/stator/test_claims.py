@@ -8,6 +8,7 @@ from django.db.models import CharField, Q
 from stator import claims
 from stator.exceptions import LeaseLost
 from stator.models import History, Report
+from stator.rows.clock import Now
 from stator.rows.columns import after
 from tests.stator.making import ago, change, expire, put, raw, row
 from tests.testapp.explained import Errand
@@ -144,6 +145,27 @@ def test_claim_is_not_ended_unless_its_row_is_as_it_should_be():
         only = claims.Only(tenant, lambda tenant=tenant: Q(tenant=tenant))
         assert (claims.end([(claim, claims.Released())], NOTED, only=only) is not None) is written
         assert (row(errand).state_claim is None) is written
+
+
+def test_none_of_several_claims_is_ended_unless_all_rows_are_as_they_should_be():
+    for tenant in (3, 4):
+        put(Errand, tenant=tenant)
+    ends = [(claim, claims.Released()) for claim in claims.claim(Errand, 2)]
+    assert claims.end(ends, NOTED, only=claims.Only("third", lambda: Q(tenant=3))) is None
+    assert raw(Errand).filter(state_claim=None).count() == 0
+    assert claims.end(ends, NOTED, only=claims.Only("both", lambda: Q(tenant__gte=3))).lost == []
+    assert raw(Errand).filter(state_claim=None).count() == 2
+
+
+def test_moment_in_a_record_is_the_one_that_is_given_for_this_end():
+    long_ago = ago(9000)
+    put(Errand)
+    for at in (Now(), long_ago):
+        claim = claim_one()
+        Effect.objects.create(version=claim.pk, claim=claim.token)
+        claims.end([(claim, claims.Released())], replace(NOTED, given={"at": at}))
+    first, second = Effect.objects.order_by("pk").values_list("at", flat=True)
+    assert first > long_ago == second
 
 
 def test_move_that_is_not_declared_is_refused():
