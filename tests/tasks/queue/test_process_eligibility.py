@@ -88,23 +88,25 @@ def test_cleared_failures_are_forgotten():
     assert fresh(task).rejected_by == ["w1"]
 
 
-def test_every_live_worker_has_rejected_it():
+def rejected():
+    """A task that is due again after the only live process has had it."""
     task = publish()
     live_process("w1")
     process("w1")
     pass_time(3600)
     change(task, state_ready=True)
+    return task
+
+
+def test_every_live_worker_has_rejected_it():
+    task = rejected()
     assert "no_eligible_worker" in codes(task)
     live_process("w2")
     assert "no_eligible_worker" not in codes(task)
 
 
 def test_process_without_the_action_is_none_that_could_still_have_a_task():
-    task = publish()
-    live_process("w1")
-    process("w1")
-    pass_time(3600)
-    change(task, state_ready=True)
+    task = rejected()
     published = {"tasks": {"actions": {"": ["echo"]}, "queues": None}}
     Worker.objects.create(id="0" * 12, host="h", pid=1, version="1", models=["tasks.task"], published=published)
     assert codes(task)[0] == "no_eligible_worker"
