@@ -27,7 +27,7 @@ from stator.rows.claimable import Crashes, claimable_sql
 from stator.rows.indexes import line_of
 from stator.statements import Parameter, Statement, selecting, written
 
-# The most statements that are kept of one model with a condition of its own: one for each condition, and so on.
+# The most statements to cache of one model with a condition of its own: one for each condition, turn and set of states.
 MAX_CACHED = 300
 
 # The name of the claim's token among the values.

@@ -28,7 +28,7 @@ OF_VALUES_NUMBERS = frozenset({1071, 1118, 1292, 1364, 1366, 1644, 3140})
 # invalid_sql_statement_name, duplicate_prepared_statement: the session has changed; it prepares nothing more.
 GONE = frozenset({"26000", "42P05"})
 
-# feature_not_supported: what an extension says that distributes a table, such as Citus.
+# feature_not_supported: also the error of extensions that distribute tables, such as Citus.
 UNSUPPORTED = "0A000"
 
 # undefined_column, undefined_table; MySQL's numbers for them; SQLite's messages, which are all it has.
