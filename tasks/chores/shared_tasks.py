@@ -62,7 +62,7 @@ def end_parts(using: str, wholes: list[Any] | None = None) -> None:
 
 
 def _on_moves(
-    sender: Any, moves: list[Move], using: str, instances: Mapping[Any, Any] | None = None, **kwargs: object
+    sender: object, moves: list[Move], using: str, instances: Mapping[Any, Any] | None = None, **kwargs: object
 ) -> None:
     # Whether a task is a part never changes, so a claimed instance can tell.
     alone = {pk for pk, task in (instances or {}).items() if task.whole_id is None}
@@ -79,7 +79,7 @@ def _on_moves(
             send_notices(using, errored[part])
 
 
-def _on_schedule(sender: Any, **kwargs: object) -> None:
+def _on_schedule(sender: object, **kwargs: object) -> None:
     # Even a worker that serves no tasks does these chores, in the home database; a schema may be without tasks.
     for using in worked_in(sender, Task) or [home()] * (not current_schema()):
         Task.objects.using(using).end_exhausted()

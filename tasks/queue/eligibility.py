@@ -40,7 +40,7 @@ from tasks.actions.registry import declared, longest_timeouts
 from tasks.conf import TaskSettings, lease_of_process, load_settings
 from tasks.queue.expressions import ExactText, Names, is_any
 from tasks.rows.clock import Later
-from tasks.rows.queues import claims_are_paused
+from tasks.rows.queues import QueueRow, claims_are_paused
 from tasks.rows.tables import queue_rows, run_rows, task_rows
 from tasks.rows.tasks import TaskRow, names_nobody
 
@@ -79,7 +79,7 @@ def of_own_queue(name: str) -> F:
     return F(f"queue__{name}")
 
 
-def of_known(queue: Any) -> OfQueue:
+def of_known(queue: object) -> OfQueue:
     """Return a function that returns a queue's columns as values, so that no join is needed."""
     return lambda name: _given(getattr(queue, name))
 
@@ -93,7 +93,7 @@ class Asking:
     rows: Rows
     settings: TaskSettings
     # The queue that a named worker asks; None for a worker process, which asks all queues.
-    queue: Any = None
+    queue: QueueRow | None = None
     of_queue: OfQueue = of_own_queue
     # The tasks that hold up later ones with the same exclusive value.
     before: Rows = field(default_factory=task_rows)
@@ -342,7 +342,7 @@ def has_metadata(rows: Rows, metadata: dict[str, object]) -> Q:
     return Q(is_any(with_metadata(rows.filter(pk=OuterRef("pk")), metadata)))
 
 
-def lease_end(lease: Lease, longest: float, settings: TaskSettings, queue: Any) -> Any:
+def lease_end(lease: Lease, longest: float, settings: TaskSettings, queue: object) -> Later:
     """Return the end of a claim that is made now: after its lease, but not after the task's timeout."""
     own = of_known(queue)
     wanted = effective("lease", settings.LEASE, own) if lease is None else _given(lease)

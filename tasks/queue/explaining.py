@@ -116,7 +116,7 @@ def _served(row: TaskRow, rows: QuerySet[Any], own: list[Any], framework: list[A
     return [*before, *own, *after]
 
 
-def _in_line(row: TaskRow, rows: QuerySet[Any], reason: Any) -> Any:
+def _in_line(row: TaskRow, rows: QuerySet[Any], reason: Reason) -> Reason:
     """Return a task's place in the line of its queue, instead of its place among the tasks of all queues."""
     nobody = int(not row.worker_ids)
     same = Q(nobody__lt=nobody) | Q(nobody=nobody, pk__lt=row.pk)

@@ -99,7 +99,7 @@ class Names(Func):
     template = "(%(expressions)s)"
     arg_joiner = " ? "
 
-    def __init__(self, worker: Any) -> None:
+    def __init__(self, worker: object) -> None:
         super().__init__("worker_ids", worker if isinstance(worker, Expression) else Value(worker))
 
     def as_sqlite(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: Any) -> Any:

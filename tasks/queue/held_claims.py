@@ -19,7 +19,7 @@ from tasks.client.consuming import beat_after
 from tasks.conf import TaskSettings, load_settings
 from tasks.messages import Json, check_json, check_lease, is_same_json
 from tasks.queue import runs
-from tasks.queue.eligibility import allowed, attempts_left, renewed_end
+from tasks.queue.eligibility import Lease, WorkerName, allowed, attempts_left, renewed_end
 from tasks.rows.queues import QueueRow
 from tasks.rows.runs import Run
 from tasks.rows.tables import queue_rows, run_rows
@@ -232,7 +232,7 @@ class TaskClaim:
         return LeaseLost(f"task {self.task.pk} is not held by this claim any more: {why}; nothing was changed")
 
 
-def _renewal(worker: Any, lease: Any, *, longest: float, settings: TaskSettings, using: str) -> claims.Renewal:
+def _renewal(worker: WorkerName, lease: Lease, *, longest: float, settings: TaskSettings, using: str) -> claims.Renewal:
     """Return a heartbeat's renewal; the worker and the lease are values or parameters."""
     run = run_rows(using).filter(task=OuterRef("pk"), token=OuterRef("state_claim"))
     until = renewed_end(lease, longest, settings, queue_rows(using), run)

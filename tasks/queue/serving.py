@@ -34,7 +34,7 @@ def connect() -> None:
     on_heartbeat.connect(_publish, dispatch_uid="tasks.serving")
 
 
-def _publish(sender: Any, **kwargs: object) -> dict[str, Any]:
+def _publish(sender: object, **kwargs: object) -> dict[str, Any]:
     """Return the actions of this process by queue, and the queues that it is limited to."""
     actions = registered()
     sizes = [len(queue) + len(name) for queue, names in actions.items() for name in names]

@@ -212,7 +212,7 @@ def _ready() -> QuerySet[Any]:
     return task_rows().filter(queue=OuterRef("pk"), state_ready=True, state_claim=None)
 
 
-def _on_ready(sender: Any, **kwargs: object) -> None:
+def _on_ready(sender: object, **kwargs: object) -> None:
     waiters.wake()
 
 

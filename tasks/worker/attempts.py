@@ -43,6 +43,7 @@ from tasks.failures import Cancel, NoHandler, OutOfAttempts, Release, Throttled,
 from tasks.messages import Json
 from tasks.queue.process_eligibility import choose, choose_actions, note_rules
 from tasks.queue.runs import REASON_LENGTH
+from tasks.rows.queues import QueueRow
 from tasks.rows.tables import queue_rows
 from tasks.rows.tasks import TaskRow
 
@@ -78,7 +79,7 @@ class _Queue(NamedTuple):
     """A cached queue: its row, when the cache entry expires, and an event while the row is being read."""
 
     until: float = 0.0
-    row: Any = None
+    row: QueueRow | None = None
     loaded: asyncio.Event | None = None
 
 
