@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from tests.faults.fleet import Fleet
-from tests.faults.servers import default_database_on, new_server, variables_for
+from tests.faults.servers import OPTIONS, default_database_on, new_server, variables_for
 from tests.faults.watch import Watch
 from tests.processes import environment_for_subprocess
+from tests.servers.postgres import temporary_server
 from tests.servers.user import DATABASE
 from tests.testapp.faults import Effect, Event, Job, ThreadJob
 
@@ -61,3 +62,10 @@ def own(server: Any, transactional_db: None) -> Iterator[dict[str, str]]:
         for model in (Job, ThreadJob, Event, Effect):
             model.objects.all().delete()
         yield variables_for(server)
+
+
+@pytest.fixture
+def standby(own: Any, server: Any) -> Iterator[Any]:
+    """A hot standby of the server of the test."""
+    with temporary_server(OPTIONS, primary=server) as standby:
+        yield standby

@@ -7,9 +7,11 @@ from datetime import UTC
 from typing import Any
 from urllib.parse import urlsplit
 
-from django.db import OperationalError, connection
+import psycopg
+from django.db import OperationalError, connection, connections
 from django.utils.timezone import is_naive, make_aware
 
+from tests.processes import wait_until
 from tests.projects import is_mariadb
 from tests.servers import mariadb, mysql, postgres
 from tests.servers.postgres.programs import version_of_programs
@@ -46,28 +48,43 @@ def address_of(server: Any) -> tuple[str, int]:
     return parts.hostname, parts.port
 
 
+def has_replayed(server, standby):
+    """Wait until the standby has all that was committed."""
+    with psycopg.connect(server.url()) as here, psycopg.connect(standby.url(), autocommit=True) as there:
+        (end,) = here.execute("SELECT pg_current_wal_lsn()").fetchone()
+        wait_until(lambda: there.execute("SELECT pg_last_wal_replay_lsn() >= %s", [end]).fetchone()[0])
+
+
 def url_through(proxy: Any, server: Any) -> str:
     """The URL of a server by way of a proxy before it."""
     parts = urlsplit(server.url())
     return parts._replace(netloc=f"{parts.username}:{parts.password}@127.0.0.1:{proxy.port}").geturl()
 
 
-@contextmanager
+def _settings_for(server: Any) -> dict[str, str]:
+    """Return the settings of a Django database on a server."""
+    host, port = address_of(server)
+    user = urlsplit(server.url()).username
+    return {"NAME": DATABASE, "USER": user, "PASSWORD": server.password, "HOST": host, "PORT": str(port)}
+
+
 def default_database_on(server: Any) -> Any:
     """Has the default database of this process on a server, and then where it was."""
-    before = dict(connection.settings_dict)
-    parts = urlsplit(server.url())
-    connection.close()
-    own = {
-        "NAME": DATABASE, "USER": parts.username, "PASSWORD": server.password, "HOST": parts.hostname,
-        "PORT": str(parts.port),
-    }  # fmt: skip
-    connection.settings_dict.update(own)
+    return database_on("default", server)
+
+
+@contextmanager
+def database_on(alias: str, server: Any) -> Any:
+    """Has a database of this process on a server, and then where it was."""
+    moved = connections[alias]
+    before = dict(moved.settings_dict)
+    moved.close()
+    moved.settings_dict.update(_settings_for(server))
     try:
         yield
     finally:
-        connection.close()
-        connection.settings_dict.update(before)
+        moved.close()
+        moved.settings_dict.update(before)
 
 
 @contextmanager

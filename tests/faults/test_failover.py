@@ -9,27 +9,17 @@ import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 
-import psycopg
 import pytest
 from django.db import connection
 
 from stator.models import Worker
 from tests.faults.fleet import logged
 from tests.faults.proxy import Proxy
-from tests.faults.servers import NO_TEST_DATABASES, OPTIONS, address_of, default_database_on, url_through
-from tests.processes import wait_until
-from tests.servers.postgres import temporary_server
+from tests.faults.servers import NO_TEST_DATABASES, address_of, default_database_on, has_replayed, url_through
 from tests.servers.user import give_to_server, open_place
 from tests.testapp.faults import Effect, Event, Job, ThreadJob
 
 pytestmark = [pytest.mark.fault, pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
-
-
-@pytest.fixture
-def standby(own, server):
-    """A hot standby of the server of the test."""
-    with temporary_server(OPTIONS, primary=server) as standby:
-        yield standby
 
 
 def test_worker_refuses_to_start_on_a_read_replica(own, server, standby, worker_process):
@@ -49,13 +39,6 @@ def make_jobs(gate, thorough):
     Job.objects.bulk_create(Job() for _ in range(quick))
     Job.objects.bulk_create(Job(gate=str(gate)) for _ in range(slow))
     return quick, slow
-
-
-def has_replayed(server, standby):
-    """Wait until the standby has all that was committed."""
-    with psycopg.connect(server.url()) as here, psycopg.connect(standby.url(), autocommit=True) as there:
-        (end,) = here.execute("SELECT pg_current_wal_lsn()").fetchone()
-        wait_until(lambda: there.execute("SELECT pg_last_wal_replay_lsn() >= %s", [end]).fetchone()[0])
 
 
 def test_commits_that_a_failover_loses_are_made_again_and_their_holders_are_refused(
