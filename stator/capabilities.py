@@ -57,6 +57,10 @@ class Capabilities:
     replica_query: str = ""
     # How a message says that a server is a replica.
     replica_sign: str = ""
+    # The query for the position that a primary has written, and the query for the seconds that a replica is behind that
+    # position. Both work on every database; they give NULL where a server does not know.
+    position_query: str = "SELECT NULL"
+    lag_query: str = "SELECT NULLIF(%s, '')"
     # Views of open transactions, held snapshots, dead rows and replication.
     has_monitoring_views: bool = False
     # ``clock_timestamp()``, the server's clock, which can be compared with this host's clock.
@@ -70,6 +74,12 @@ class Capabilities:
     clock_in_zone_of_session: bool = False
 
 
+# A standby that has replayed all is up to date, however old the last commit is. Promoted, it has no lag.
+LAG = """
+SELECT CASE WHEN NOT pg_is_in_recovery() THEN NULL WHEN pg_last_wal_replay_lsn() >= %s::pg_lsn THEN 0
+ELSE extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp()) END
+"""
+
 POSTGRESQL = Capabilities(
     name="postgresql",
     notifies=True, has_plpgsql=True, has_storage_parameters=True, has_gin=True, has_arrays=True,
@@ -77,6 +87,7 @@ POSTGRESQL = Capabilities(
     builds_concurrently=True, has_schemas=True,
     reports_transaction_status=True, reports_privileges=True, has_monitoring_views=True,
     replica_query="SELECT pg_is_in_recovery()", replica_sign="in recovery",
+    position_query="SELECT pg_current_wal_lsn()", lag_query=LAG,
     has_clock_timestamp=True, accepts_aware_moments=True,
 )  # fmt: skip
 SQLITE = Capabilities(

@@ -1,6 +1,6 @@
 """The settings: default, unit and help text of each. Read once at the edge and passed on from there."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 from django.conf import settings as django_settings
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
+from django.db import DEFAULT_DB_ALIAS
 
 from stator.graph.backoff import MAX_SECONDS
 from stator.graph.options import is_number
@@ -26,7 +27,8 @@ def setting(
     most: float | None = None,
     of_lease: float | None = None,
 ) -> Any:
-    """Declare a setting: a number from ``least`` to ``most``, a string, a boolean, or with ``kind=list`` secrets.
+    """Declare a setting: a number from ``least`` to ``most``, a string, a boolean, with ``kind=list`` secrets, with
+    ``kind=dict`` aliases of databases.
 
     ``of_lease``: if ``LEASE`` is set, the default is at most this fraction of it. None is allowed if it is the default.
     """
@@ -146,6 +148,7 @@ class Settings(CheckedSettings):
     HTTP_RUN_FOR: float = setting(2.0, "How long one request to the HTTP runner works.", 0.1)
     ADMIN: bool = setting(True, "Whether the admin shows models that the project does not register.", kind=bool)
     SCHEMAS: Any = setting((), "The schemas of PostgreSQL in which workers work, or a function for them.", kind=tuple)  # noqa: RUF009
+    READ_ALIAS: Any = setting("", "The replica for pages and metrics, or the replicas by database.", kind=dict)  # noqa: RUF009
     TRACING: bool = setting(False, "Whether workers create an OpenTelemetry span for each attempt.", kind=bool)
 
     @property
@@ -160,6 +163,12 @@ class Settings(CheckedSettings):
     def crashed_at_once(self) -> int:
         """The most objects with 1 to ``alone_from - 1`` lost leases that one process attempts at once."""
         return self.CRASHED_AT_ONCE or max(1, self.CONCURRENCY // 2)
+
+    @property
+    def replicas(self) -> dict[str, str]:
+        """The alias of the replica by the alias of its database; a text is the replica of the default database."""
+        given = self.READ_ALIAS
+        return given if isinstance(given, dict) else {DEFAULT_DB_ALIAS: given} if given else {}
 
     @classmethod
     def given(cls) -> Any:
@@ -223,6 +232,8 @@ def _wrong_value(name: str, value: Any, metadata: Mapping[str, Any]) -> Iterator
         yield f"{name} must be a string, not {type(value).__name__}"
     elif kind is list:
         yield from _wrong_secrets(name, value)
+    elif kind is dict:
+        yield from _wrong_aliases(name, value)
     elif kind is tuple:
         if not callable(value) and wrong_schemas(value):
             yield f"{name}={value!r} must be a list of names of schemas, or a function that returns one"
@@ -242,6 +253,15 @@ def _wrong_secrets(name: str, value: object) -> Iterator[str]:
         yield f"{wrong}; make one with secrets.token_urlsafe(32)"
 
 
+def _wrong_aliases(name: str, value: object) -> Iterator[str]:
+    aliases = [*value, *value.values()] if isinstance(value, dict) else [value] if value != "" else []
+    for alias in aliases:
+        if not isinstance(alias, str):
+            yield f"{name}={value!r} must be the alias of a replica, or a dictionary of such by their databases"
+        elif alias not in (known := django_settings.DATABASES):
+            yield f"{name}={value!r} names {alias!r}, which is not in DATABASES; {_nearest(alias, known, 'aliases')}"
+
+
 def wrong_schemas(value: object) -> bool:
     """Return whether a value is no list of names of schemas."""
     return not isinstance(value, list | tuple) or not all(isinstance(name, str) and name for name in value)
@@ -255,6 +275,10 @@ def _has_tracing() -> bool:
 
 
 def _unknown_key(name: object, known: set[str]) -> str:
-    close = get_close_matches(str(name).upper(), known, 1)
-    remedy = f"did you mean {close[0]}?" if close else f"known settings are {', '.join(sorted(known))}"
-    return f"{name!r} is not a setting; {remedy}"
+    return f"{name!r} is not a setting; {_nearest(str(name).upper(), known, 'settings')}"
+
+
+def _nearest(name: str, known: Iterable[str], what: str) -> str:
+    """Return which known name is probably meant, or else all of them."""
+    close = get_close_matches(name, list(known), 1)
+    return f"did you mean {close[0]}?" if close else f"known {what} are {', '.join(sorted(known))}"

@@ -13,6 +13,7 @@ from stator.explain.kinds import problems_in
 from stator.explain.problem import Problem
 from stator.explain.survey import Depths
 from stator.models import StatorModel, Worker
+from stator.overview.replica import alias_of, source_of
 from stator.overview.survey import surveys
 from stator.rows.meta import managed
 
@@ -40,6 +41,9 @@ GAUGES: dict[str, tuple[tuple[str, ...], str]] = {
     "stator_objects": (("model", "state"), "Objects in each state, counted up to 10,001."),
     "stator_workers": (("database", "status"), "Worker processes of the last day, by status."),
     "stator_lost_leases": (("database",), "Leases that the workers of the last day lost."),
+    "stator_replica_lag_seconds": (
+        ("database",), "How far the replica of the database that READ_ALIAS names is behind, in seconds.",
+    ),
     "stator_oldest_transaction_seconds": (
         ("database",), "How long the oldest transaction in the database has been open, in seconds.",
     ),
@@ -55,12 +59,12 @@ class SiteMetrics:
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Read the metrics from the database."""
         values: Values = {name: {} for name in GAUGES}
-        for found in surveys(managed(StatorModel.subclasses)):
+        for found in surveys(managed(StatorModel.subclasses), read=alias_of):
             for label, one in found.models.items():
                 _add_model(values, label, one.depths)
                 _add_unserved(values, label, one.unserved)
             _add_problems(values, problems_in(found))
-            _add_database(values, found.using)
+            _add_database(values, found.home, found.using)
         for name, (labels, help_text) in GAUGES.items():
             gauge = GaugeMetricFamily(name, help_text, labels=labels)
             for given, value in values[name].items():
@@ -93,11 +97,14 @@ def _add_problems(values: Values, found: list[Problem]) -> None:
         values["stator_troubles"][of] = values["stator_troubles"].get(of, 0) + max(1, one.count)
 
 
-def _add_database(values: Values, alias: str) -> None:
-    rows: Any = Worker.objects.using(alias)
+def _add_database(values: Values, alias: str, using: str) -> None:
+    rows: Any = Worker.objects.using(using)
     counted = rows.with_status().order_by().values_list("status").annotate(Count("pk"))
     for status, count in (dict.fromkeys(("alive", "gone", "stopped"), 0) | dict(counted)).items():
         values["stator_workers"][alias, status] = count
     values["stator_lost_leases"][alias,] = rows.aggregate(lost=Sum("lost"))["lost"] or 0
+    if (lag := source_of(alias).lag) is not None:
+        values["stator_replica_lag_seconds"][alias,] = lag
+    # A replica has transactions of its own, which hold back nothing in the database that workers use.
     if capabilities_of(connections[alias]).has_monitoring_views:
         values["stator_oldest_transaction_seconds"][alias,] = oldest_transaction(alias)

@@ -63,6 +63,7 @@ WITH_SQL = {
     "db": "the statements on rows",
     "rows.column_guard": "asks the server what time it is",
     "migration_operations": "drops a trigger",
+    "overview.replica": "asks a replica how far it is behind",
     "schemas": "asks the server for its schemas and their tables",
     "strict_fence": "makes a trigger",
     "worker.startup": "looks at tables before anything is claimed",

@@ -38,7 +38,6 @@ class StatorAdmin(AnyAddressAdmin):
     """
 
     change_form_template = "stator/admin/change_form.html"
-    change_list_template = "stator/admin/change_list.html"
     live_template = "stator/admin/live.html"
 
     class Media:
@@ -99,7 +98,7 @@ class StatorAdmin(AnyAddressAdmin):
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Show the list, or run an action on its rows."""
-        return super().changelist_view(request, {**notices(self.model), **(extra_context or {})})
+        return super().changelist_view(request, {**notices(self.model, request), **(extra_context or {})})
 
     @admin.display(description="state", ordering="state")
     def stator_state(self, row: StatorModel) -> str:

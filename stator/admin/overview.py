@@ -16,6 +16,7 @@ from django.utils import timezone
 from stator.admin.access import Pages
 from stator.admin.panels import show
 from stator.admin.read_only import KeptAdmin
+from stator.admin.source import source_for
 from stator.models import StatorModel
 from stator.overview.errors import GROUPED, fingerprinted
 from stator.overview.flow import DAY, PERIODS
@@ -85,6 +86,7 @@ class OverviewAdmin(KeptAdmin):
         models, asked = _chosen(request, everything)
         period = next((one for one in PERIODS if one == request.GET.get("period")), DAY)
         now = timezone.localtime() if timezone.is_aware(timezone.now()) else timezone.now()
+        sources = {alias: source_for(request, alias) for alias in by_database(everything)}
         return {
             **({} if live else self.admin_site.each_context(request)),
             "title": "Overview",
@@ -94,8 +96,10 @@ class OverviewAdmin(KeptAdmin):
             "every": EVERY,
             "every_without": EVERY_WITHOUT,
             "shown": show(
-                models, models if "model" in asked else everything, Pages(self.admin_site, request), now, period=period
+                models, models if "model" in asked else everything, Pages(self.admin_site, request), now,
+                period=period, read=lambda alias: sources[alias].alias,
             ),
+            "sources": [source for source in sources.values() if source.note],
             "only": models[0]._meta.label if "model" in asked else "",
             "sections": sections(request),
             "grouped": f"{GROUPED:,}",
@@ -104,7 +108,7 @@ class OverviewAdmin(KeptAdmin):
             "here": _address(asked, period),
             "periods": [(one, "" if one == period else _address(asked, one)) for one in PERIODS],
             "pages": _pages(asked, len(everything), period),
-        }
+        }  # fmt: skip
 
     def _retry(self, request: HttpRequest) -> HttpResponse:
         """Retry the failing objects of one fingerprint, spread over time; then redirect to the page."""

@@ -1,5 +1,6 @@
 """The contents of the overview, for each model and for all together."""
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
@@ -104,14 +105,20 @@ class ShownModels:
 
 
 def show(
-    models: list[type[StatorModel]], everything: list[type[StatorModel]], pages: Pages, now: datetime, *, period: str
+    models: list[type[StatorModel]],
+    everything: list[type[StatorModel]],
+    pages: Pages,
+    now: datetime,
+    *,
+    period: str,
+    read: Callable[[str], str] = str,
 ) -> ShownModels:
-    """Read everything: panels of ``models`` and the problems of ``everything``.
+    """Read everything: panels of ``models`` and the problems of ``everything``; ``read`` as in :func:`surveys`.
 
     As many statements as the models have states, however large the tables are.
     """
     shown = ShownModels()
-    found = surveys(everything)
+    found = surveys(everything, read=read)
     standing = problems(found)
     for each in found:
         _show_database(shown, each, models, pages, now, period)

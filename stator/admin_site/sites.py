@@ -8,6 +8,7 @@ from django.contrib.admin import AdminSite
 from django.http import HttpRequest
 
 from stator.models import Overview, StatorModel
+from stator.overview.replica import alias_of
 from stator.overview.survey import problems, surveys
 from stator.rows.meta import managed
 from stator.texts import counted
@@ -40,7 +41,7 @@ class _Problems:
         """Return the number as it was at most ``FRESH`` seconds ago; an older one while another thread counts."""
         if time.monotonic() >= self._until and self._busy.acquire(blocking=False):
             try:
-                self._counted = len(problems(surveys(managed(StatorModel.subclasses))))
+                self._counted = len(problems(surveys(managed(StatorModel.subclasses), read=alias_of)))
                 self._until = time.monotonic() + FRESH
             finally:
                 self._busy.release()

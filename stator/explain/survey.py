@@ -287,7 +287,10 @@ class Surveyed:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """The models of one database by label, and its workers. ``older_errors``: there are errors in no group."""
+    """The models of one database by label, and its workers. ``older_errors``: there are errors in no group.
+
+    ``using``: the database that was read, which may be a replica of ``home``, where the models are written.
+    """
 
     using: str
     models: dict[str, Surveyed]
@@ -295,3 +298,4 @@ class Survey:
     pauses: list[Pause]
     groups: list[Group]
     older_errors: bool
+    home: str

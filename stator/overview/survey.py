@@ -1,6 +1,6 @@
 """Read everything that shows problems with the models of a database; bounded, however many rows there are."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from stator.explain.kinds import in_order, problems_in, problems_of_apps
 from stator.explain.problem import Problem
@@ -17,9 +17,14 @@ from stator.rows.pauses import MAX_PAUSES, Pause
 from stator.rows.versions import Fleet
 
 
-def surveys(models: Iterable[type[StatorModel]], using: str | None = None) -> list[Survey]:
-    """Read some models in the databases that they are written to, or all of them in the given database."""
-    return [survey(alias, part) for alias, part in by_database(models, using).items()]
+def surveys(
+    models: Iterable[type[StatorModel]], using: str | None = None, read: Callable[[str], str] = str
+) -> list[Survey]:
+    """Read some models in the databases that they are written to, or all of them in the given database.
+
+    ``read``: returns, by the alias of a database, the alias of that or of its replica, which is read instead.
+    """
+    return [survey(read(alias), part, alias) for alias, part in by_database(models, using).items()]
 
 
 def problems(found: Iterable[Survey]) -> list[Problem]:
@@ -27,7 +32,7 @@ def problems(found: Iterable[Survey]) -> list[Problem]:
     return in_order(one for each in found for one in problems_in(each))
 
 
-def survey(using: str, models: Iterable[type[StatorModel]]) -> Survey:
+def survey(using: str, models: Iterable[type[StatorModel]], home: str = "") -> Survey:
     """Read some models of a database: one or two statements for each, six or so for all, and those by apps' kinds."""
     rows_of: dict[str, OperatorQuerySet[StatorModel]] = {
         model._meta.label_lower: OperatorQuerySet(model, using=using) for model in models
@@ -46,7 +51,7 @@ def survey(using: str, models: Iterable[type[StatorModel]]) -> Survey:
         )
         for label, rows in rows_of.items()
     }  # fmt: skip
-    known = Survey(using, found, people, pauses, found_groups, older)
+    known = Survey(using, found, people, pauses, found_groups, older, home or using)
     for label, problem in problems_of_apps(known):
         found[label].own.append(problem)
     return known

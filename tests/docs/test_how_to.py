@@ -9,9 +9,11 @@ from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from django.apps import apps
+from django.conf import settings as project
 from django.core.management import load_command_class
 from django.db import connection, models
 from django.db.models.functions import Now
@@ -128,5 +130,6 @@ def check_settings(text: str, where: str) -> None:
     for settings in (Settings, TaskSettings):
         values = given.get(settings.NAME, {})
         assert set(values) <= {*vars(settings())}, where
-        assert list(settings(**settings.completed(values)).problems()) == [], where
+        with patch.dict(project.DATABASES, given["DATABASES"]):
+            assert list(settings(**settings.completed(values)).problems()) == [], where
     assert apps.ready

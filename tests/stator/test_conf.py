@@ -39,6 +39,9 @@ BAD_VALUES = [
     ({"ALLOW_QUERY_TOKEN": None}, "ALLOW_QUERY_TOKEN=None must be True or False"),
     ({"ADMIN": "no"}, "ADMIN='no' must be True or False"),
     ({"SCHEMAS": "acme"}, "SCHEMAS='acme' must be a list of names of schemas, or a function that returns one"),
+    ({"READ_ALIAS": "othr"}, "READ_ALIAS='othr' names 'othr', which is not in DATABASES; did you mean other?"),
+    ({"READ_ALIAS": {"main": "other"}}, "READ_ALIAS={'main': 'other'} names 'main', which is not in DATABASES; known"),
+    ({"READ_ALIAS": ["other"]}, "READ_ALIAS=['other'] must be the alias of a replica, or a dictionary of such"),
     ({"TRACING": 1}, "TRACING=1 must be True or False"),
     ({"HTTP_RUN_FOR": -1}, "HTTP_RUN_FOR=-1 must be at least 0.1"),
 ]
