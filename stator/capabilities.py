@@ -53,6 +53,8 @@ class Capabilities:
     reports_transaction_status: bool = False
     # The server reports the privileges of a role on a table.
     reports_privileges: bool = False
+    # The query for what the server calls itself; engines that only speak its protocol differ. Empty if there are none.
+    engine_query: str = ""
     # The query that says whether the server is a read replica; empty if there is none.
     replica_query: str = ""
     # How a message says that a server is a replica.
@@ -74,6 +76,14 @@ class Capabilities:
     clock_in_zone_of_session: bool = False
 
 
+# Aurora DSQL calls itself PostgreSQL, but has a view of its own in a schema of its own.
+ENGINE = """
+SELECT CASE WHEN EXISTS (
+    SELECT 1 FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace ON pg_namespace.oid = relnamespace
+    WHERE nspname = 'sys' AND relname = 'iam_pg_role_mappings'
+) THEN 'Aurora DSQL' ELSE version() END
+"""
+
 # A standby that has replayed all is up to date, however old the last commit is. Promoted, it has no lag.
 LAG = """
 SELECT CASE WHEN NOT pg_is_in_recovery() THEN NULL WHEN pg_last_wal_replay_lsn() >= %s::pg_lsn THEN 0
@@ -86,7 +96,7 @@ POSTGRESQL = Capabilities(
     has_outer_references=True, inserts_from_json=True, writes_in_with=True, has_sequences=True,
     builds_concurrently=True, has_schemas=True,
     reports_transaction_status=True, reports_privileges=True, has_monitoring_views=True,
-    replica_query="SELECT pg_is_in_recovery()", replica_sign="in recovery",
+    engine_query=ENGINE, replica_query="SELECT pg_is_in_recovery()", replica_sign="in recovery",
     position_query="SELECT pg_current_wal_lsn()", lag_query=LAG,
     has_clock_timestamp=True, accepts_aware_moments=True,
 )  # fmt: skip
@@ -99,6 +109,7 @@ SQLITE = Capabilities(
 MYSQL = Capabilities(
     name="mysql",
     needs_generated_columns=True, compares_json_as_text=True, clock_in_zone_of_session=True,
+    engine_query="SELECT version()",
     replica_query="SELECT @@global.read_only", replica_sign="read_only is on",
 )  # fmt: skip
 

@@ -10,6 +10,7 @@ from django.db.models import Model
 from stator.checks.databases import (
     check_clock,
     check_drivers,
+    check_engine,
     check_migrations,
     check_primary,
     check_rows,
@@ -58,7 +59,13 @@ def database_checks(
     """Return the problems in the databases that Django is told to check."""
     models = managed_models(app_configs)
     looks = (check_primary, check_clock, check_migrations, check_rows)
-    return [message for alias in databases or [] for look in looks for message in look(models, alias)]
+    found: list[CheckMessage] = []
+    for alias in databases or []:
+        found += (of_engine := list(check_engine(models, alias)))
+        # An engine that lacks something may not even have what the other checks read.
+        if not any(message.is_serious() for message in of_engine):
+            found += (message for look in looks for message in look(models, alias))
+    return found
 
 
 def managed_models(app_configs: Sequence[AppConfig] | None = None) -> list[type[StatorModel]]:

@@ -9,6 +9,7 @@ from django.db import connections, router
 from stator.capabilities import capabilities_of
 from stator.checks.messages import message
 from stator.db.drivers import REMEDY, unsupported_driver
+from stator.db.engines import untested_engine
 from stator.db.schema import lack_of
 from stator.models import StatorModel
 from stator.overview.depths import depths
@@ -81,11 +82,25 @@ def check_primary(models: list[type[StatorModel]], alias: str) -> Iterator[check
         yield message("E403", text, hint)
 
 
+def check_engine(models: list[type[StatorModel]], alias: str) -> Iterator[checks.CheckMessage]:
+    """E306: an engine that lacks what a claim needs. W306: one that no test of ours runs on."""
+    if alias not in by_database(models) or (engine := untested_engine(connections[alias])) is None:
+        return
+    if engine.lacks:
+        yield message("E306", f"Database {alias!r} is {engine.name}, which {engine.lacks}.", _sentence(engine.remedy))
+        return
+    hint = "Run the tests of Stator on it. If you rely on it, add stator.W306 to SILENCED_SYSTEM_CHECKS."
+    yield message("W306", f"Database {alias!r} is {engine.name}, on which Stator is not tested.", hint)
+
+
 def check_clock(models: list[type[StatorModel]], alias: str) -> Iterator[checks.CheckMessage]:
     """E305: the clock of MariaDB or MySQL is in another time zone than the columns."""
     if alias in by_database(models) and has_wrong_clock(connections[alias]):
-        remedy = clock_remedy(alias)
-        yield message("E305", f"Database {alias!r}: {WRONG_CLOCK}.", f"{remedy[:1].upper()}{remedy[1:]}.")
+        yield message("E305", f"Database {alias!r}: {WRONG_CLOCK}.", _sentence(clock_remedy(alias)))
+
+
+def _sentence(remedy: str) -> str:
+    return f"{remedy[:1].upper()}{remedy[1:]}."
 
 
 def check_rows(models: list[type[StatorModel]], alias: str) -> Iterator[checks.CheckMessage]:

@@ -19,6 +19,7 @@ from django.db.models import Model
 from stator.capabilities import capabilities_of
 from stator.conf import wrong_schemas
 from stator.db.drivers import REMEDY, unsupported_driver
+from stator.db.engines import unusable_engine
 from stator.db.files import missing_file
 from stator.db.retry import is_outage
 from stator.db.schema import lack_of
@@ -173,6 +174,8 @@ def _check(alias: str, models: Sequence[type[Model]]) -> dict[type[Model], str]:
         raise Unusable(f"database {alias!r} uses {driver}, which Stator does not support; {REMEDY}")
     if path := missing_file(connection):
         raise Unusable(f"database {alias!r}: its file {path} does not exist; put it back, or run manage.py migrate")
+    if engine := unusable_engine(connection):
+        raise Unusable(f"database {alias!r} is {engine.name}, which {engine.lacks}; {engine.remedy}")
     with connection.cursor() as cursor:
         if is_replica(connection):
             sign = capabilities_of(connection).replica_sign

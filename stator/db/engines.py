@@ -1,0 +1,59 @@
+"""The check that a database is one that workers are tested with, and not another engine that speaks its protocol."""
+
+import re
+from dataclasses import dataclass
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from stator.capabilities import KNOWN, POSTGRESQL, capabilities_of
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """An engine that no test of ours runs on.
+
+    ``sign``: a pattern of what it calls itself. ``lacks``: what a claim needs that it does not have; "" if nothing is
+    known. ``only``: the vendor whose statements it does not have; "" if portable ones do not work there either.
+    """
+
+    name: str
+    sign: str = ""
+    lacks: str = ""
+    remedy: str = ""
+    only: str = ""
+
+
+NO_CTID = "has no ctid, by which a claim finds the rows that it picked"
+
+ENGINES = (
+    Engine("YugabyteDB", "-YB-|Yugabyte", NO_CTID, "use PostgreSQL, or Citus for several machines"),
+    Engine(
+        "Aurora DSQL", "Aurora DSQL", "locks no rows, so several workers would claim the same objects",
+        "use PostgreSQL, such as Aurora PostgreSQL",
+    ),
+    Engine(
+        "CockroachDB", "CockroachDB", NO_CTID, "set ENGINE to django_cockroachdb, for which statements are portable",
+        only=POSTGRESQL.name,
+    ),
+    Engine("TiDB", "TiDB"),
+    Engine("Vitess", "Vitess"),
+)  # fmt: skip
+
+
+def untested_engine(connection: BaseDatabaseWrapper) -> Engine | None:
+    """Return the engine of a database if no test of ours runs on it; at most one statement."""
+    capabilities = capabilities_of(connection)
+    named = connection.display_name
+    if capabilities.engine_query:
+        with connection.cursor() as cursor:
+            cursor.execute(capabilities.engine_query)
+            named = str(cursor.fetchone()[0])
+    if found := next((each for each in ENGINES if re.search(each.sign, named)), None):
+        return Engine(found.name) if found.only and found.only != capabilities.name else found
+    return None if capabilities.name in KNOWN else Engine(named)
+
+
+def unusable_engine(connection: BaseDatabaseWrapper) -> Engine | None:
+    """Return the engine of a database if it lacks what a claim needs."""
+    found = untested_engine(connection)
+    return found if found and found.lacks else None

@@ -1,0 +1,134 @@
+"""Engines that speak the protocol of a database but lack what a claim needs are refused, and others called untested.
+
+The servers here are stand-ins: what they call themselves is what these engines do.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.checks import run_checks
+from django.db import connection
+
+from stator import checks
+from stator.db.engines import Engine, untested_engine, unusable_engine
+from tests.processes import WorkerProcess, settings_module
+
+YUGABYTE = "PostgreSQL 15.2-YB-2025.1.2.0-b0 on x86_64-pc-linux-gnu"
+COCKROACH = "CockroachDB CCL v24.3.17 (x86_64-pc-linux-gnu, built 2025/07/31 21:20:24, go1.22.8)"
+HIDING = "fake, pg_catalog, public"
+
+
+class StandIn:
+    """A connection to a server that calls itself so."""
+
+    def __init__(self, vendor: str, answer: str, display_name: str = "") -> None:
+        self.vendor, self.answer, self.display_name = vendor, answer, display_name or vendor
+
+    @contextmanager
+    def cursor(self) -> Iterator["StandIn"]:
+        yield self
+
+    def execute(self, query: str) -> None:
+        assert "version()" in query
+
+    def fetchone(self) -> tuple[str]:
+        return (self.answer,)
+
+
+@pytest.mark.parametrize(
+    ("vendor", "answer", "display_name", "name", "is_refused"),
+    [
+        ("postgresql", "PostgreSQL 17.5 (Debian 17.5-1.pgdg120+1) on x86_64-pc-linux-gnu", "", "", False),
+        ("postgresql", YUGABYTE, "", "YugabyteDB", True),
+        ("postgresql", COCKROACH, "", "CockroachDB", True),
+        ("cockroachdb", "", "CockroachDB", "CockroachDB", False),
+        ("dsql", "", "Aurora DSQL", "Aurora DSQL", True),
+        ("mysql", "10.11.14-MariaDB-0+deb12u2", "", "", False),
+        ("mysql", "8.0.11-TiDB-v7.5.1", "", "TiDB", False),
+        ("mysql", "8.0.30-Vitess", "", "Vitess", False),
+        ("oracle", "", "Oracle", "Oracle", False),
+        ("sqlite", "", "SQLite", "", False),
+    ],
+)
+def test_engine_is_known_by_what_its_server_calls_itself(
+    vendor: str, answer: str, display_name: str, name: str, is_refused: bool
+) -> None:
+    stand_in: Any = StandIn(vendor, answer, display_name)
+    found = untested_engine(stand_in)
+    assert (found.name if found else "") == name
+    assert (unusable_engine(stand_in) is not None) == is_refused
+
+
+@pytest.mark.django_db
+def test_databases_of_our_tests_are_tested_ones() -> None:
+    assert untested_engine(connection) is None
+    assert checks.database_checks(databases=["default"]) == []
+
+
+@pytest.fixture
+def call_it() -> Callable[[str], None]:
+    """Has the server call itself something, until the end of the transaction."""
+
+    def call(answer: str) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("CREATE SCHEMA fake")
+            cursor.execute(f"CREATE FUNCTION fake.version() RETURNS text LANGUAGE sql AS $$ SELECT '{answer}' $$")
+            cursor.execute(f"SET LOCAL search_path = {HIDING}")
+
+    return call
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db
+class TestCheck:
+    def test_names_what_the_engine_lacks_and_the_remedy(self, call_it: Callable[[str], None]) -> None:
+        call_it(YUGABYTE)
+        [error] = run_checks(databases=["default"], tags=["database"])
+        assert (error.id, error.is_serious()) == ("stator.E306", True)
+        assert error.msg == (
+            "Database 'default' is YugabyteDB, which has no ctid, by which a claim finds the rows that it picked."
+        )
+        assert error.hint == "Use PostgreSQL, or Citus for several machines."
+
+    def test_knows_aurora_dsql_by_a_view_of_its_own(self) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("CREATE SCHEMA sys")
+            cursor.execute("CREATE VIEW sys.iam_pg_role_mappings AS SELECT 1 AS iam_oid")
+        [error] = checks.database_checks(databases=["default"])
+        assert error.id == "stator.E306"
+        assert error.msg.startswith("Database 'default' is Aurora DSQL, which locks no rows")
+
+    def test_of_an_untested_engine_is_a_warning_that_can_be_silenced(
+        self, monkeypatch: pytest.MonkeyPatch, settings: Any
+    ) -> None:
+        monkeypatch.setattr("stator.checks.databases.untested_engine", lambda connection: Engine("CockroachDB"))
+        [warning] = checks.database_checks(databases=["default"])
+        assert (warning.id, warning.is_serious()) == ("stator.W306", False)
+        assert warning.msg == "Database 'default' is CockroachDB, on which Stator is not tested."
+        settings.SILENCED_SYSTEM_CHECKS = ["stator.W306"]
+        assert warning.is_silenced()
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+def test_worker_does_not_start_and_says_why_in_one_line(worker_process: type[WorkerProcess], tmp_path: Path) -> None:
+    variables = settings_module(
+        tmp_path, f"DATABASES['default']['OPTIONS'] = {{'options': '-c search_path={HIDING.replace(' ', '')}'}}"
+    )
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE SCHEMA fake")
+        cursor.execute(f"CREATE FUNCTION fake.version() RETURNS text LANGUAGE sql AS $$ SELECT '{COCKROACH}' $$")
+    try:
+        with worker_process(**variables) as worker:
+            assert worker.wait(60) == 75, worker.output()
+            [line] = worker.output().splitlines()
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("DROP SCHEMA fake CASCADE")
+    told = (
+        "is CockroachDB, which has no ctid, by which a claim finds the rows that it picked; set ENGINE to django_cock"
+    )
+    assert line.startswith(f"runstator: database 'default' {told}")
