@@ -235,6 +235,17 @@ class LoopItem(StatorModel):
     payload = models.CharField(max_length=50, default="x")
 
 
+class KeptLoopItem(StatorModel):
+    """Moved for ever, with history."""
+
+    state = StateField(LoopGraph)
+
+    class StatorMeta:
+        """Keep the history."""
+
+        history = True
+
+
 class BatchItem(StatorModel):
     """Moved 500 at a time."""
 

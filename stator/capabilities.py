@@ -46,6 +46,8 @@ class Capabilities:
     inserts_from_json: bool = False
     # A WITH clause can write, so one statement can write several tables.
     writes_in_with: bool = False
+    # Tables can be divided by time, and a part dropped as a whole.
+    has_partitions: bool = False
     # Sequences that number rows and can be set; on other databases, numbers continue from the largest one.
     has_sequences: bool = False
 
@@ -94,7 +96,7 @@ POSTGRESQL = Capabilities(
     name="postgresql",
     notifies=True, has_plpgsql=True, has_storage_parameters=True, has_gin=True, has_arrays=True,
     has_outer_references=True, inserts_from_json=True, writes_in_with=True, has_sequences=True,
-    builds_concurrently=True, has_schemas=True,
+    builds_concurrently=True, has_schemas=True, has_partitions=True,
     reports_transaction_status=True, reports_privileges=True, has_monitoring_views=True,
     engine_query=ENGINE, replica_query="SELECT pg_is_in_recovery()", replica_sign="in recovery",
     position_query="SELECT pg_current_wal_lsn()", lag_query=LAG,

@@ -1,4 +1,4 @@
-"""Migration operations for projects: renamed and removed states, renamed models, and storage parameters."""
+"""Migration operations for projects: renamed and removed states, renamed models, storage parameters, partitions."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,6 +18,8 @@ from django.db.models import Exists, F, Model, OuterRef, QuerySet
 from django.db.models.signals import pre_migrate
 
 from stator.capabilities import capabilities_of
+from stator.partitions.conversion import Conversion
+from stator.partitions.tables import AHEAD, partition_column
 from stator.rows.clock import Now
 from stator.rows.concurrency_limits import Limit
 from stator.rows.pauses import Pause, replace_pauses
@@ -408,3 +410,74 @@ def _set_and_reset(parameters: Mapping[str, float | None]) -> Iterator[str]:
         yield f"SET ({', '.join(values)})"
     if names := [name for name, value in parameters.items() if value is None]:
         yield f"RESET ({', '.join(names)})"
+
+
+class PartitionByTime(Operation):
+    """Divide a table of the framework by time, on PostgreSQL: history, statistics, or the runs of tasks.
+
+    ``label`` is ``"stator.History"``, ``"stator.Stats"`` or ``"tasks.Run"``, ``period`` is ``"day"``, ``"week"`` or
+    ``"month"``, in UTC. Put it into a migration of one of your apps that has ``atomic = False`` and depends on the
+    latest migration of the label's app. Workers then make partitions ahead, and drop a partition when all of its rows
+    are past their retention; they no longer delete its rows one by one.
+
+    No row is moved: the table becomes the first partition, while programs go on writing. Reversing the migration copies
+    all rows into one table, and programs wait until it is done. On other databases it does nothing.
+    """
+
+    reversible = True
+    reduces_to_sql = False
+
+    def __init__(self, label: str, period: str) -> None:
+        if label.count(".") != 1:
+            raise ValueError(f"PartitionByTime({label!r}, {period!r}): {label!r} is not a label such as stator.History")
+        if period not in AHEAD:
+            raise ValueError(
+                f"PartitionByTime({label!r}, {period!r}): the period must be one of {', '.join(AHEAD)}, got {period!r}"
+            )
+        self.label = label
+        self.period = period
+
+    def deconstruct(self) -> tuple[str, list[Any], dict[str, Any]]:
+        return type(self).__name__, [self.label, self.period], {}
+
+    def state_forwards(self, app_label: str, state: ProjectState) -> None:
+        """Change nothing: Django's models know no partitions."""
+
+    def database_forwards(
+        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
+    ) -> None:
+        """Convert the table into one with partitions."""
+        if conversion := self._conversion(schema_editor):
+            conversion.forwards(self.period)
+
+    def database_backwards(
+        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
+    ) -> None:
+        """Copy the rows of all partitions into one table."""
+        if conversion := self._conversion(schema_editor):
+            conversion.backwards()
+
+    def describe(self) -> str:
+        """Return a description for people."""
+        return f"Divide the table of {self.label} by time, a partition for each {self.period}"
+
+    @property
+    def migration_name_fragment(self) -> str:
+        """A part of the migration's name."""
+        return f"partitions_of_{self.label.lower().replace('.', '_')}"
+
+    def _conversion(self, schema_editor: BaseDatabaseSchemaEditor) -> Conversion | None:
+        connection = schema_editor.connection
+        if not capabilities_of(connection).has_partitions:
+            return None
+        # The table is as the installed code knows it: a migration of another app has no state of it.
+        model = apps.get_model(self.label)
+        if not partition_column(model):
+            raise CommandError(f"{self}: the table of {self.label} cannot be divided by time.")
+        if not self.allow_migrate_model(connection.alias, model):
+            return None
+        if schema_editor.atomic_migration:
+            raise CommandError(
+                f"{self.describe()}: programs must be able to write meanwhile, so give the migration atomic = False."
+            )
+        return Conversion(schema_editor, model)

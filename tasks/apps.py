@@ -25,5 +25,6 @@ CONNECTED: list[str] = [
     "sharding.replicas",
     "schedules.periodic_sync",
     "chores.shared_tasks",
+    "chores.retention",
     "queue.serving",
 ]

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent
 # A module imports its own floor and lower ones. A package stands for all modules in it.
 FLOORS = {
     0: "capabilities exceptions graph logs texts",
-    1: "conf explain migration_operations models querysets rows schemas signals statements strict_fence",
+    1: "conf explain migration_operations models partitions querysets rows schemas signals statements strict_fence",
     2: "adoption db",
     3: "claims runner worker",
     4: "admin admin_site apps checks commands management metrics overview pytest_plugin terminal testing "
@@ -64,6 +64,7 @@ WITH_SQL = {
     "rows.column_guard": "asks the server what time it is",
     "migration_operations": "drops a trigger",
     "overview.replica": "asks a replica how far it is behind",
+    "partitions": "reads, makes and drops partitions",
     "schemas": "asks the server for its schemas and their tables",
     "strict_fence": "makes a trigger",
     "worker.startup": "looks at tables before anything is claimed",
@@ -307,8 +308,8 @@ def lines_with_vendor(name, tree):
 def test_tasks_builds_on_what_the_framework_offers_to_everybody():
     public = {"graph", "models", "signals", "exceptions", "admin", "testing", "runner", "claims"}
     # How settings are declared and checked, how commands end, safe text, what a database can do, kept
-    # statements, the schema of a context.
-    public |= {"conf", "terminal", "texts", "capabilities", "schemas", "statements"}
+    # statements, the schema of a context, tables with partitions.
+    public |= {"conf", "terminal", "texts", "capabilities", "schemas", "statements", "partitions"}
     # The threads for code that may never return, and how processes end with the one that started them.
     further = {"stator.worker.thread_pool", "stator.worker.supervisor"}
     # What subcommands answer.

@@ -1,4 +1,4 @@
-"""``stator prune``: delete rows past their retention, and thin the samples of the queue."""
+"""``stator prune``: delete rows past their retention, maintain partitions, and thin the samples of the queue."""
 
 from argparse import ArgumentParser
 from collections.abc import Callable
@@ -14,6 +14,7 @@ from stator.worker.duties import retention_of
 
 HELP = (
     "Delete reports, history, statistics, and rows of gone workers and ended pauses that are past their retention. "
+    "Make partitions ahead and drop those past their retention, in tables that PartitionByTime has divided. "
     "Thin the samples of the queue to one per hour after two days. Merge the statistics of past hours. "
     "Workers do all of this at their scheduling passes."
 )
@@ -25,26 +26,24 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(options: Options) -> Answer:
-    """Prune; return how many rows were deleted, samples thinned, and rows of statistics merged."""
-    deleted, thinned, merged = dict[str, int](), dict[str, int](), dict[str, int]()
+    """Prune; return how many rows were deleted, partitions changed, samples thinned, and statistics merged."""
+    deleted, changed, thinned, merged = dict[str, int](), dict[str, int](), dict[str, int](), dict[str, int]()
+    ages = retention_of(load_settings())
     for alias, models in by_database(models_of([]), options["database"]).items():
-        deleted[alias] = _prune(alias)
+        changed[alias] = own_tables.maintain_partitions(alias, **ages)
+        deleted[alias] = _until_done(lambda limit, alias=alias: own_tables.prune(alias, limit, **ages))
         operations = operations_for(models[0], load_settings(), new_worker_id(), alias)
         thinned[alias] = _until_done(partial(own_tables.thin, operations))
         merged[alias] = _until_done(partial(own_tables.merge_stats, operations))
     lines = [f"{count:,} rows deleted from {alias}" for alias, count in deleted.items()]
+    lines += [f"{count:,} partitions made or dropped in {alias}" for alias, count in changed.items() if count]
     lines += [f"{count:,} samples of the queue thinned in {alias}" for alias, count in thinned.items() if count]
     lines += [f"{count:,} rows of statistics merged in {alias}" for alias, count in merged.items() if count]
-    return Answer({"deleted": deleted, "thinned": thinned, "merged": merged}, lines)
+    return Answer({"deleted": deleted, "partitions": changed, "thinned": thinned, "merged": merged}, lines)
 
 
-def _prune(alias: str) -> int:
-    ages = retention_of(load_settings())
-    return _until_done(lambda limit: own_tables.prune(alias, limit, **ages))
-
-
-def _until_done(step: Callable[[int], int]) -> int:
+def _until_done(step: Callable[..., int]) -> int:
     total = 0
-    while done := step(AT_ONCE):
+    while done := step(limit=AT_ONCE):
         total += done
     return total

@@ -12,6 +12,7 @@ from django.utils import timezone
 from stator.db.interface import Operations
 from stator.db.repeat import retrying
 from stator.graph.durations import seconds_of
+from stator.partitions import UPKEEP, is_partitioned, maintain
 from stator.rows import columns
 from stator.rows.clock import Now
 from stator.rows.indexes import place_in_line
@@ -54,7 +55,7 @@ def _depth(operations: Operations, limit: int) -> tuple[int, float]:
 def prune(alias: str, limit: int, *, errors: float, history: float, stats: float) -> int:
     """Delete reports, history and statistics older than the given seconds, up to ``limit`` of each; return how many.
 
-    Also deletes rows of workers and pauses that ended long ago.
+    Also deletes rows of workers and pauses that ended long ago. Partitioned tables lose whole partitions, but not here.
     """
     deleted = 0
     aged: list[tuple[Any, str, float]] = [
@@ -66,10 +67,23 @@ def prune(alias: str, limit: int, *, errors: float, history: float, stats: float
         (Pause, "until", WORKER_RETENTION),
     ]
     for model, column, age in aged:
+        if is_partitioned(model, alias):
+            continue
         rows = model.objects.using(alias)
         old = list(rows.filter(**{f"{column}__lt": columns.after(-age)}).values_list("pk", flat=True)[:limit])
         deleted += rows.filter(pk__in=old).delete()[0] if old else 0
     return deleted
+
+
+def maintain_partitions(alias: str, *, errors: float, history: float, stats: float) -> int:
+    """Make partitions ahead, and drop those older than the given seconds; return how many changed.
+
+    The latest ``errors`` are rows that are written again and again, so they have no partitions.
+
+    Call it outside of a transaction, so that no lock on a whole table lasts longer than one change.
+    """
+    own = maintain(History, alias, history) + maintain(Stats, alias, stats)
+    return own + sum(upkeep(alias) for upkeep in UPKEEP)
 
 
 @retrying

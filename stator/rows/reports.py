@@ -48,6 +48,9 @@ class History(models.Model):
     ``attempts`` its number in this state. ``stay`` is set for moves only.
     """
 
+    # The column by which ``PartitionByTime`` divides the table.
+    PARTITION_COLUMN = "at"
+
     class Kind(models.TextChoices):
         """The kinds of events."""
 

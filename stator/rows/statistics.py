@@ -53,6 +53,9 @@ class Stats(models.Model):
     for each other, and no count is lost or written twice. When an hour is over, the scheduling pass merges its shards.
     """
 
+    # The column by which ``PartitionByTime`` divides the table.
+    PARTITION_COLUMN = "hour"
+
     model_label = models.CharField(max_length=200)
     hour = models.DateTimeField()
     source = models.CharField(max_length=100)

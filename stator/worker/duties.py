@@ -91,8 +91,10 @@ def _delete_due(operations: Operations, limit: int) -> int:
 
 def _prune(operations: Operations, limit: int) -> int:
     """Delete rows past their retention, thin samples of the queue, and merge statistics, of all models."""
+    ages = retention_of(operations.settings)
+    own_tables.maintain_partitions(operations.alias, **ages)
     with operations.transaction():
-        deleted = own_tables.prune(operations.alias, limit, **retention_of(operations.settings))
+        deleted = own_tables.prune(operations.alias, limit, **ages)
     return max(deleted, own_tables.thin(operations, limit), own_tables.merge_stats(operations, limit))
 
 

@@ -1,17 +1,20 @@
 """Deletion of tasks whose retention is over, in batches."""
 
+from functools import partial
 from typing import Any
 
 from django.db import connections, transaction
-from django.db.models import F, Q, QuerySet
+from django.db.models import Exists, F, Max, Min, OuterRef, Q, QuerySet
 from django.db.models.functions import Least
 
 from stator.graph.backoff import MAX_SECONDS
 from stator.models import History, Report
+from stator.partitions import UPKEEP, Partition, is_partitioned, maintain
 from tasks.conf import load_settings
-from tasks.models import Claimant, Queue, Task
+from tasks.models import Claimant, Queue, Run, Task
 from tasks.rows import idle
 from tasks.rows.clock import Later
+from tasks.rows.tables import run_rows
 from tasks.rows.tasks import TERMINAL
 
 # The most tasks, and the most parts of shared tasks, in one transaction.
@@ -99,5 +102,30 @@ def _delete_with_records(tasks: QuerySet[Task], pks: list[int]) -> None:
         return
     of_these = Q(model_label=Task._meta.label_lower, object_pk__in=[str(pk) for pk in pks])
     for records in (Report, History):
-        records.objects.using(tasks.db).filter(of_these).delete()
+        # History in partitions stays until its partition is dropped, as do runs.
+        if not is_partitioned(records, tasks.db):
+            records.objects.using(tasks.db).filter(of_these).delete()
     tasks.filter(pk__in=pks).delete()
+
+
+def connect() -> None:
+    """Let workers maintain the partitions of runs, if they have some."""
+    UPKEEP.append(_maintain_runs)
+
+
+def _maintain_runs(using: str) -> int:
+    return maintain(Run, using, 0.0, partial(_is_of_no_task, using))
+
+
+def _is_of_no_task(using: str, partition: Partition) -> bool:
+    """Return whether all tasks are deleted that have runs in a partition.
+
+    Nearly all are deleted when it ended long ago, so the remaining ones of that time are looked up in it.
+    """
+    runs = run_rows(using)
+    if partition.lower:
+        runs = runs.filter(claimed__gte=partition.lower)
+    runs = runs.filter(claimed__lt=partition.upper)
+    ends = runs.aggregate(first=Min("task"), last=Max("task"))
+    tasks: QuerySet[Any] = QuerySet(Task, using=using).filter(pk__gte=ends["first"] or 0, pk__lte=ends["last"] or 0)
+    return not tasks.filter(Exists(runs.filter(task=OuterRef("pk")))).exists()

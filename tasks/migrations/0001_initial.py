@@ -6,6 +6,7 @@ import django.db.models.functions.comparison
 import django.db.models.functions.datetime
 import tasks.indexes
 import tasks.messages
+import tasks.rows.runs
 from django.db import migrations, models
 
 
@@ -262,7 +263,7 @@ class Migration(migrations.Migration):
                     "task",
                     models.ForeignKey(
                         db_index=False,
-                        on_delete=django.db.models.deletion.CASCADE,
+                        on_delete=tasks.rows.runs.delete_runs,
                         related_name="runs",
                         to="tasks.task",
                     ),

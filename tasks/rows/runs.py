@@ -1,9 +1,22 @@
 """Runs: the claims of tasks."""
 
+from typing import Any
+
 from django.db import models
 from django.db.models import Q
 
 from stator.models import MomentField, Now
+from stator.partitions import is_partitioned
+
+
+def delete_runs(collector: Any, field: Any, runs: Any, using: str) -> None:
+    """Delete the runs of deleted tasks (``on_delete``); runs in partitions are dropped with their partition."""
+    if not is_partitioned(Run, using):
+        models.CASCADE(collector, field, runs, using)
+
+
+# For Django: the runs need not be loaded before the call.
+vars(delete_runs).update(lazy_sub_objs=True)
 
 
 class Run(models.Model):
@@ -19,8 +32,12 @@ class Run(models.Model):
         # The action asked for another attempt later.
         WAITED = "waited"
 
+    # The column by which ``PartitionByTime`` divides the table. It is the task's ``state_attempted``, the same for all
+    # runs that are written of one claim, so the constraint with it allows no second one.
+    PARTITION_COLUMN = "claimed"
+
     # No index of its own: the index ``tasks_run_of_worker`` begins with the task.
-    task = models.ForeignKey("tasks.Task", models.CASCADE, related_name="runs", db_index=False)
+    task = models.ForeignKey("tasks.Task", delete_runs, related_name="runs", db_index=False)
     # The task's ``state_version`` at the claim. It counts as an attempt until the task moves; null: it never counts.
     version = models.BigIntegerField(null=True)
     worker = models.CharField(max_length=100)

@@ -28,6 +28,7 @@ Look = Callable[[str, list[type[StatorModel]]], Problem | list[Problem]]
 LOOKS: dict[str, tuple[Look, ...]] = {
     "": (tables.indexes, clocks.skew, standing.troubles),
     "has_plpgsql": (tables.triggers,),
+    "has_partitions": (tables.partitions,),
     "has_monitoring_views": (
         postgresql.server, postgresql.long_transactions, postgresql.oldest_snapshot, postgresql.dead_rows,
         postgresql.replication,

@@ -1,15 +1,21 @@
 """Ended tasks are deleted when their retention is over, and nothing else is."""
 
+from functools import partial
+
 import pytest
+from django.db import IntegrityError, connection, transaction
 from django.db.models import QuerySet
+from django.test.utils import CaptureQueriesContext
 
 from stator import signals
 from stator.models import History, Report
+from stator.partitions.tables import read
 from tasks.chores import retention
 from tasks.chores.retention import prune
 from tasks.models import Claimant, Queue, Run, Task
 from tasks.rows import idle
 from tests.stator.making import ago, change
+from tests.stator.partitions.dividing import divided
 from tests.tasks.making import STATUSES, claim_one, make_queue, make_task
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -134,3 +140,46 @@ def test_workers_that_have_not_asked_for_long_are_forgotten_in_batches(monkeypat
     assert Claimant.objects.count() == 2
     prune("default")
     assert [claimant.worker for claimant in Claimant.objects.all()] == ["bot-3"]
+
+
+@pytest.mark.postgresql
+def test_runs_in_partitions_stay_until_all_tasks_of_their_partition_are_deleted():
+    with divided("tasks.Run", "month"), divided("stator.History", "month"):
+        queue = make_queue(retention=100)
+        old, kept = make_task(queue, "completed"), make_task(queue, "completed", retention=1000)
+        [part] = [each for each in read(Run, "default").partitions if each.upper and not each.lower]
+        over = partial(retention._is_of_no_task, "default", part)
+        aged(old, 200)
+        aged(kept, 200)
+        with CaptureQueriesContext(connection) as asked:
+            assert prune("default") == 1
+        deleted = {each["sql"].split('"')[1] for each in asked if each["sql"].startswith("DELETE")}
+        assert not deleted & {"tasks_run", "stator_history"}
+        assert set(Run.objects.values_list("task", flat=True)) == {old.pk, kept.pk}
+        assert not over()
+        aged(kept, 2000)
+        assert prune("default") == 1
+        assert over()
+
+
+@pytest.mark.postgresql
+def test_runs_in_partitions_are_still_written_once_for_each_claim():
+    with divided("tasks.Run", "month"):
+        task = make_task(make_queue(), "completed")
+        run = Run.objects.get(task=task)
+        run.pk = None
+        Run.objects.bulk_create([run], ignore_conflicts=True)
+        assert Run.objects.get().outcome == "succeeded"
+        with pytest.raises(IntegrityError), transaction.atomic():
+            run.save(force_insert=True)
+
+
+@pytest.mark.postgresql
+def test_a_task_that_is_deleted_leaves_its_runs_in_partitions_until_the_table_is_ordinary_again():
+    with divided("tasks.Run", "month"):
+        gone, left = make_task(make_queue(), "completed"), make_task(make_queue("b"), "completed")
+        gone.delete()
+        assert Run.objects.count() == 2
+    assert Run.objects.get().task == left
+    left.delete()
+    assert not Run.objects.exists()

@@ -8,10 +8,13 @@ from django.apps import apps
 from django.db import connection
 
 from stator.commands.doctor import tables
+from stator.models import History
 from stator.rows.indexes import own_indexes
 from stator.strict_fence import StrictFence
 from tests.stator.commands.doctor.examining import examined
-from tests.stator.making import change, put
+from tests.stator.commands.errands import asked
+from tests.stator.making import ago, change, put
+from tests.stator.partitions.dividing import divided, execute, names
 from tests.testapp.explained import Errand
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -133,3 +136,24 @@ def test_trigger_that_is_switched_off_is_a_warning(crew_of_all):
     finally:
         with connection.schema_editor() as editor:
             fence.database_backwards("testapp", editor, state, state)
+
+
+@pytest.mark.postgresql
+def test_missing_partitions_are_a_warning_and_prune_makes_them(crew_of_all):
+    with divided("stator.History", "month"):
+        assert [finding.level for finding in tables.partitions("default", [])] == ["ok"]
+        newest = max(name for name in names(History) if name.removeprefix("stator_history_").isdigit())
+        execute(f"DROP TABLE {newest}")
+        code, found = examined("--strict")
+        assert (code, found["partitions"]["level"]) == (1, "warn")
+        assert "1 partitions of stator_history are missing" in found["partitions"]["message"]
+        assert asked("prune")["partitions"] == {"default": 1}
+        assert newest in names(History)
+
+
+@pytest.mark.postgresql
+def test_a_default_partition_with_rows_is_named():
+    with divided("stator.History", "month"):
+        History.objects.create(model_label="x", object_pk="1", version=1, source="a", at=ago(-400 * 86400))
+        [finding] = tables.partitions("default", [])
+    assert (finding.level, "stator_history_default has rows" in finding.sentence) == ("ok", True)

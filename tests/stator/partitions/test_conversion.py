@@ -1,0 +1,213 @@
+"""``PartitionByTime``: a table gets partitions and loses nothing, and becomes an ordinary one again."""
+
+import pytest
+from django.core.management.base import CommandError
+from django.db import connection, transaction
+from django.db.migrations.state import ProjectState
+from django.db.migrations.writer import OperationWriter
+from django.test.utils import CaptureQueriesContext
+
+from stator.migration_operations import PartitionByTime
+from stator.models import History, Stats
+from stator.partitions import conversion
+from stator.partitions.tables import is_partitioned, read
+from tests.stator.making import ago, begun_beside
+from tests.stator.partitions.dividing import convert, divided, execute, names, other_session
+
+pytestmark = pytest.mark.django_db(transaction=True)
+on_postgresql = pytest.mark.postgresql
+
+DAY = 86400.0
+LABELS = {"stator.History": "stator_history", "stator.Stats": "stator_stats", "tasks.Run": "tasks_run"}
+
+
+def shape(table):
+    """The columns of a table, and its constraints and indexes by name, as Django sees them."""
+    with connection.cursor() as cursor:
+        columns = connection.introspection.get_table_description(cursor, table)
+        constraints = connection.introspection.get_constraints(cursor, table)
+    return columns, {
+        name: (each["columns"], each["unique"], each["primary_key"], each["foreign_key"])
+        for name, each in constraints.items()
+    }
+
+
+def event(age=0.0):
+    return History.objects.create(model_label="x", object_pk="1", version=1, source="a", at=ago(age))
+
+
+@on_postgresql
+@pytest.mark.parametrize("period", ["day", "week", "month"])
+@pytest.mark.parametrize("label", LABELS)
+def test_a_table_has_partitions_and_then_is_as_before(label, period):
+    table = LABELS[label]
+    before = shape(table)
+    with divided(label, period):
+        columns, constraints = shape(table)
+        assert columns == before[0]
+        # Names stay, so later migrations find the indexes. Only the foreign key is gone.
+        lost = before[1].keys() - constraints.keys()
+        assert [before[1][name][3] for name in lost] == [("tasks_task", "id")] * (label == "tasks.Run")
+        assert not constraints.keys() - before[1].keys()
+    assert shape(table) == before
+
+
+@on_postgresql
+def test_rows_and_their_numbers_stay():
+    old = [event(DAY * days) for days in (400, 40, 0)]
+    with divided("stator.History"):
+        assert list(History.objects.order_by("pk")) == old
+        new = event()
+        assert new.pk == old[-1].pk + 1
+        assert History.objects.get(pk=new.pk) == new
+    assert list(History.objects.order_by("pk")) == [*old, new]
+    assert event().pk == new.pk + 1
+
+
+@on_postgresql
+def test_statistics_are_still_counted_once_for_each_edge():
+    given = {"source": "a", "to": "b", "shard": 1, "handled": 1}
+    Stats.add("default", "x", **given)
+    with divided("stator.Stats"):
+        Stats.add("default", "x", **given)
+        assert Stats.objects.get().handled == 2
+
+
+@on_postgresql
+def test_programs_write_while_a_conversion_waits_for_its_turn(monkeypatch):
+    monkeypatch.setattr(conversion, "MAX_PAUSE", 0.01)
+    given = {"source": "a", "to": "b", "shard": 1, "handled": 1}
+    with transaction.atomic():
+        Stats.add("default", "x", **given)
+        converting = begun_beside(lambda: convert("stator.Stats"))
+        Stats.add("default", "x", **given)
+        assert not converting.done()
+    try:
+        converting.result(60)
+        assert Stats.objects.get().handled == 2
+        assert names(Stats)
+    finally:
+        convert("stator.Stats", backwards=True)
+
+
+@on_postgresql
+def test_statements_that_programs_prepared_before_write_the_new_table():
+    with other_session() as program:
+        program.execute(
+            "PREPARE record AS INSERT INTO stator_history (model_label, object_pk, at, version, kind, source, "
+            '"to", actor, reason, worker, attempts, error, fingerprint) '
+            "VALUES ('x', '1', now() + $1::interval, 1, 'hand', 'a', '', '', '', '', 0, '', '')"
+        )
+        program.execute("EXECUTE record('0')")
+        program.execute("COMMIT")
+        with divided("stator.History", "day"):
+            # This one is not for the former table, which is the first partition.
+            program.execute("EXECUTE record('3 days')")
+            assert History.objects.count() == 2
+
+
+@on_postgresql
+def test_a_table_in_use_all_the_time_is_refused(monkeypatch):
+    monkeypatch.setattr(conversion, "TRIES", 2)
+    monkeypatch.setattr(conversion, "MAX_PAUSE", 0.01)
+    build = conversion.Conversion._replace_unique
+    with other_session() as program:
+
+        def built(self):
+            replaced = build(self)
+            program.execute("SELECT 1 FROM stator_stats")
+            return replaced
+
+        monkeypatch.setattr(conversion.Conversion, "_replace_unique", built)
+        with pytest.raises(CommandError, match="stator_stats was in use at each of 2 tries"):
+            convert("stator.Stats")
+    monkeypatch.undo()
+    assert not is_partitioned(Stats, "default")
+    with divided("stator.Stats"):
+        assert is_partitioned(Stats, "default")
+
+
+@on_postgresql
+def test_an_interrupted_conversion_is_begun_anew():
+    execute("CREATE UNIQUE INDEX stator_new_0_history ON stator_history (id)")
+    execute("ALTER TABLE stator_history ADD CONSTRAINT stator_before CHECK (at < '2020-01-01') NOT VALID")
+    with divided("stator.History"):
+        # And once more, as if the migration had not been recorded.
+        convert("stator.History")
+        assert event().pk
+        assert "stator_before" not in shape("stator_history")[1]
+
+
+@on_postgresql
+def test_rights_on_the_table_stay():
+    execute("CREATE ROLE reader_of_history")
+    rights = (
+        "SELECT has_table_privilege('reader_of_history', 'stator_history', right_of) FROM unnest(%s::text[]) right_of"
+    )
+    try:
+        execute("GRANT SELECT, INSERT ON stator_history TO reader_of_history")
+        with divided("stator.History"):
+            assert execute(rights, ["SELECT", "INSERT", "DELETE"]) == [(True,), (True,), (False,)]
+        assert execute(rights, ["SELECT", "INSERT", "DELETE"]) == [(True,), (True,), (False,)]
+    finally:
+        execute("DROP OWNED BY reader_of_history")
+        execute("DROP ROLE reader_of_history")
+
+
+@on_postgresql
+def test_what_would_lose_the_table_is_named():
+    execute("CREATE VIEW seen AS SELECT id FROM stator_history")
+    try:
+        with pytest.raises(CommandError, match="the view seen refers to the table stator_history"):
+            convert("stator.History")
+    finally:
+        execute("DROP VIEW seen")
+
+
+@on_postgresql
+def test_rows_of_the_future_are_named():
+    event(-30 * DAY)
+    with pytest.raises(CommandError, match="rows of the future, up to"):
+        convert("stator.History")
+
+
+@on_postgresql
+def test_a_migration_in_one_transaction_is_refused():
+    with pytest.raises(CommandError, match="give the migration atomic = False"):
+        convert("stator.History", atomic=True)
+
+
+@on_postgresql
+def test_a_table_that_cannot_be_divided_is_refused():
+    with pytest.raises(CommandError, match=r"stator\.Report cannot be divided by time"):
+        convert("stator.Report")
+
+
+def test_other_databases_are_not_asked():
+    if connection.vendor == "postgresql":
+        pytest.skip("for the others")
+    operation, state = PartitionByTime("stator.History", "month"), ProjectState()
+    with CaptureQueriesContext(connection) as asked:
+        operation.database_forwards("testapp", connection.schema_editor(), state, state)
+        operation.database_backwards("testapp", connection.schema_editor(), state, state)
+    assert not len(asked)
+    assert read(History, "default") is None
+
+
+def test_it_is_written_into_a_migration():
+    operation = PartitionByTime("stator.History", "month")
+    text, imports = OperationWriter(operation, indentation=0).serialize()
+    given = {}
+    exec("\n".join([*imports, f"operation = {text.rstrip(',')}"]), given)
+    assert given["operation"].deconstruct() == operation.deconstruct()
+    assert operation.describe() == "Divide the table of stator.History by time, a partition for each month"
+    assert operation.migration_name_fragment == "partitions_of_stator_history"
+
+
+@pytest.mark.parametrize(
+    ("label", "period", "message"),
+    [("History", "month", "not a label such as stator.History"), ("stator.History", "hour", "day, week, month")],
+)
+def test_arguments_without_sense_are_refused(label, period, message):
+    with pytest.raises(ValueError, match=message):
+        PartitionByTime(label, period)
