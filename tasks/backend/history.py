@@ -74,12 +74,12 @@ class _All(Aggregate):
     output_field = JSONField()
 
     def as_postgresql(
-        self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: Any
+        self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: object
     ) -> tuple[str, Sequence[object]]:
         return self.as_sql(compiler, connection, function="JSONB_AGG", **context)
 
     def as_mysql(
-        self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: Any
+        self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: object
     ) -> tuple[str, Sequence[object]]:
         return self.as_sql(compiler, connection, function="JSON_ARRAYAGG", **context)
 

@@ -84,7 +84,7 @@ class ExactText(Cast):
         super().__init__(name, TextField())
 
     def as_mysql(
-        self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: object
+        self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: str
     ) -> tuple[str, tuple[str | int, ...]]:
         """Return the SQL for MySQL and MariaDB."""
         template = "CONVERT(%(expressions)s USING utf8mb4) COLLATE utf8mb4_bin"
@@ -102,12 +102,12 @@ class Names(Func):
     def __init__(self, worker: object) -> None:
         super().__init__("worker_ids", worker if isinstance(worker, Expression) else Value(worker))
 
-    def as_sqlite(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: Any) -> Any:
+    def as_sqlite(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: str) -> Any:
         """Return the SQL for SQLite."""
         template = "EXISTS (SELECT 1 FROM JSON_EACH(%(expressions)s)"
         return super().as_sql(compiler, connection, template=f"{template})", arg_joiner=") WHERE value = (", **context)
 
-    def as_mysql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: Any) -> Any:
+    def as_mysql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: str) -> Any:
         """Return the SQL for MySQL and MariaDB."""
         template, named = "JSON_CONTAINS(%(expressions)s)", self.source_expressions[1]
         if not isinstance(named, Value):

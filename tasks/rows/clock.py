@@ -22,18 +22,18 @@ class Later(Func):
     def __init__(self, seconds: Combinable | float, since: Combinable | str | None = None) -> None:
         super().__init__(Now() if since is None else since, seconds)
 
-    def as_sql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: Any) -> Any:  # type: ignore[override]
+    def as_sql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: str) -> Any:  # type: ignore[override]
         """Return the SQL for PostgreSQL."""
         return super().as_sql(
             compiler, connection, template="(%(expressions)s * interval '1 second')", arg_joiner=" + ", **context
         )
 
-    def as_sqlite(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: Any) -> Any:
+    def as_sqlite(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: str) -> Any:
         """Return the SQL for SQLite, which stores moments as text."""
         template = "STRFTIME('%%%%Y-%%%%m-%%%%d %%%%H:%%%%M:%%%%f', %(expressions)s || ' seconds')"
         return super().as_sql(compiler, connection, template=template, **context)
 
-    def as_mysql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: Any) -> Any:
+    def as_mysql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: str) -> Any:
         """Return the SQL for MySQL and MariaDB."""
         swapped = self.copy()
         swapped.source_expressions = self.source_expressions[::-1]
