@@ -1,6 +1,7 @@
 """Reconciliation loops for Django models: workers move objects from state to state until each is where it belongs."""
 
 from stator.exceptions import (
+    EventRefused,
     Fail,
     GraphError,
     InvalidTransition,
@@ -14,6 +15,7 @@ from stator.graph.backoff import Backoff
 
 __all__ = [
     "Backoff",
+    "EventRefused",
     "Fail",
     "GraphError",
     "InvalidTransition",

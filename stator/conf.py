@@ -138,8 +138,9 @@ class Settings(CheckedSettings):
     WATCHDOG: float = setting(60.0, "The watchdog ends a worker whose event loop is blocked this long.", 0.5)
     ERROR_RETENTION: float = setting(30 * 86400.0, "How long the latest error of an object is stored.", 0.0)
     HISTORY_RETENTION: float = setting(
-        90 * 86400.0, "How long the history is stored: moves, errors, manual actions.", 0.0
+        90 * 86400.0, "How long the history is stored: moves, errors, manual actions; and events.", 0.0
     )
+    PAYLOAD_LIMIT: int = setting(262_144, "Maximum size of the payload of an event, in bytes of JSON.", 2, int, 2**27)
     STATS_RETENTION: float = setting(400 * 86400.0, "How long statistics are stored.", 0.0)
     NOTIFY: bool = setting(True, "Whether NOTIFY wakes idle workers, if the database supports it.", kind=bool)
     LISTEN_DSN: str = setting("", "Connection string for LISTEN, if the database is behind a pooler.", kind=str)

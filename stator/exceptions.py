@@ -46,6 +46,10 @@ class ProtectedState(StatorError, ValueError):
     """Somebody tried to move an object by hand to a state that only the framework enters."""
 
 
+class EventRefused(StatorError, ValueError):
+    """An event was not taken: the object does not wait for it, the sender may not send it, or its payload is wrong."""
+
+
 class Fail(StatorError):
     """The attempt can never succeed: take the ``fails_to`` edge now instead of trying again."""
 

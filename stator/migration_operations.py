@@ -23,7 +23,7 @@ from stator.partitions.tables import AHEAD, partition_column
 from stator.rows.clock import Now
 from stator.rows.concurrency_limits import Limit
 from stator.rows.pauses import Pause, replace_pauses
-from stator.rows.reports import History, Report
+from stator.rows.reports import Event, History, Report
 from stator.rows.statistics import Depth, Stats
 
 # Names of storage parameters, including parameters of a TOAST table; PostgreSQL takes them without quotes.
@@ -269,7 +269,7 @@ class RenameRecords(Operation):
         alias = connection.alias
         if _is_here(Pause, connection):
             replace_pauses(Pause.objects.using(alias).filter(model_label=old), model_label=new)
-        for records in (Pause, History, Report, Stats, Depth, Limit):
+        for records in (Pause, History, Event, Report, Stats, Depth, Limit):
             if _is_here(records, connection):
                 rows: QuerySet[Model] = QuerySet(records, using=alias)
                 for unique in records._meta.total_unique_constraints:

@@ -44,7 +44,7 @@ from stator.rows.indexes import add_indexes
 from stator.rows.meta import column_of, field_of, home_of, options_of, owner_of, written_to
 from stator.rows.pauses import Pause
 from stator.rows.reconcile import look_again, watched_fields, watched_values
-from stator.rows.reports import History, Report
+from stator.rows.reports import Event, History, Report
 from stator.rows.statistics import Depth, Stats
 from stator.rows.transitions import move_by_hand, move_rows, state_by_hand
 from stator.rows.versions import Version
@@ -56,6 +56,7 @@ __all__ = [
     "AdminAction",
     "AttemptRecords",
     "Depth",
+    "Event",
     "History",
     "Limit",
     "ModelHooks",
@@ -144,9 +145,7 @@ class StatorModel(models.Model):
         rows: QuerySet[models.Model] = QuerySet(type(self), using=using).filter(pk=self.pk)
         self.__dict__.pop("stator", None)
         if move_by_hand(rows, state, actor=actor, reason=reason):
-            self.refresh_from_db(using, fields=["state", *sorted(FRAMEWORK_COLUMNS)])
-            if not transaction.get_autocommit(using):
-                self._note_uncommitted(using)
+            self._note_moved(using)
 
     async def atransition_perform(self, state: State | str, *, actor: str = "", reason: str = "") -> None:
         """Run :meth:`transition_perform` in a thread, for async code."""
@@ -288,6 +287,12 @@ class StatorModel(models.Model):
             announce(self._state_owner, using)
         self._note_loaded()
         return updated
+
+    def _note_moved(self, using: str) -> None:
+        """Read the state and its columns after a move by hand or an event."""
+        self.refresh_from_db(using, fields=["state", *sorted(FRAMEWORK_COLUMNS)])
+        if not transaction.get_autocommit(using):
+            self._note_uncommitted(using)
 
     def _note_uncommitted(self, using: str) -> None:
         """Note the version of a move that a rollback may undo."""

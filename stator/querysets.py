@@ -15,10 +15,11 @@ from stator.rows import columns
 from stator.rows.claimable import READY
 from stator.rows.clock import Now
 from stator.rows.column_guard import GuardedQuerySet, M
+from stator.rows.events import Sent, send
 from stator.rows.indexes import place_in_line
-from stator.rows.meta import graph_of, owner_of, written_to
+from stator.rows.meta import graph_of, home_of, owner_of, written_to
 from stator.rows.pauses import Pause, end_pauses, keep_pause, planned_pause
-from stator.rows.reports import reports_of
+from stator.rows.reports import Event, reports_of
 from stator.rows.transitions import move_by_hand, write_by_hand
 
 # Seconds after which a due row should have been attempted.
@@ -144,9 +145,55 @@ class OperatorQuerySet(GuardedQuerySet[M]):
         return Q(state_crashes__gt=0, state_crashes__gte=load_settings().MAX_CRASHES)
 
 
-class HeldClaim:
+class Addressee:
+    """``instance.stator``: what can be done with one object, whether or not it is claimed."""
+
+    __slots__ = ()
+
+    instance: Any
+
+    def send(self, name: str, payload: Any = None, *, by: Any = None, key: str = "") -> Sent:
+        """Send an event that the object waits for, in the caller's transaction; return what became of it.
+
+        ``payload``: what the form of the event takes, or JSON values. ``by``: the user who sends it, or the name of a
+        program. ``key``: at most 100 characters; an event with a key that the object has had is not taken again.
+        Raises :class:`~stator.exceptions.EventRefused`. The instance shows its new state.
+        """
+        instance = self.instance
+        using = home_of(instance)
+        sent = send(type(instance), instance.pk, name, payload, by=by, key=key, using=using)
+        if sent.outcome in ("moved", "ready"):
+            instance.__dict__.pop("stator", None)
+        instance._note_moved(using)
+        return sent
+
+    async def asend(self, name: str, payload: Any = None, *, by: Any = None, key: str = "") -> Sent:
+        """Run :meth:`send` in a thread, for async code."""
+        return await sync_to_async(self.send)(name, payload, by=by, key=key)
+
+
+class Unclaimed(Addressee):
+    """``instance.stator`` outside of attempts; it is false, and has nothing that belongs to a claim."""
+
+    __slots__ = ("instance",)
+
+    def __init__(self, instance: Model) -> None:
+        self.instance = instance
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(
+            f"{self.instance._meta.label} {self.instance.pk} is not claimed, so instance.stator has no {name!r} here"
+        )
+
+
+class HeldClaim(Addressee):
     """``instance.stator`` during an attempt: the claim on the object.
 
+    ``event``: the latest event that the object got on its way into the state or in it, with ``name``, ``payload``,
+    ``sender`` and ``at``; or None.
     ``attempt``: the number of this attempt in this state. ``failures``: errors in a row so far. ``version``: how often
     the object has moved. ``age``: seconds since it entered the state.
     """
@@ -161,6 +208,7 @@ class HeldClaim:
     failures: int
     version: int
     age: float
+    event: Event | None
 
     @property
     def idempotency_key(self) -> str:
@@ -206,7 +254,7 @@ class OperatorManager(_Manager):
 
 
 class OperatorAccess:
-    """``Model.stator``: an :class:`OperatorManager`. On an instance: its claim during an attempt, else None.
+    """``Model.stator``: an :class:`OperatorManager`. On an instance: its claim, or :class:`Unclaimed` without one.
 
     For type checkers it is the queryset whose methods it has, and an instance always has a claim, so that handlers need
     no test for None.
@@ -219,4 +267,4 @@ class OperatorAccess:
     def __get__(self, instance: Model, owner: type[M]) -> HeldClaim | Any: ...
 
     def __get__(self, instance: Model | None, owner: type[M]) -> OperatorQuerySet[M] | HeldClaim | Any:
-        return OperatorManager(owner) if instance is None else None
+        return OperatorManager(owner) if instance is None else Unclaimed(instance)

@@ -5,8 +5,8 @@ from django.contrib import admin
 from stator.admin.managed import StatorAdmin
 from stator.admin.overview import OverviewAdmin
 from stator.admin.pauses import PauseAdmin
-from stator.admin.read_only import DepthAdmin, HistoryAdmin, ReportAdmin, StatsAdmin, WorkerAdmin
-from stator.models import Depth, History, Overview, Pause, Report, StatorModel, Stats, Worker
+from stator.admin.read_only import DepthAdmin, EventAdmin, HistoryAdmin, ReportAdmin, StatsAdmin, WorkerAdmin
+from stator.models import Depth, Event, History, Overview, Pause, Report, StatorModel, Stats, Worker
 from stator.overview.sections import Cell, Section, add_section
 
 __all__ = ["Cell", "Section", "StatorAdmin", "add_section", "register_managed"]
@@ -22,6 +22,6 @@ def register_managed(site: admin.AdminSite = admin.site) -> None:
 
 for _model, _model_admin in (
     (Stats, StatsAdmin), (Depth, DepthAdmin), (Report, ReportAdmin), (History, HistoryAdmin),
-    (Pause, PauseAdmin), (Worker, WorkerAdmin), (Overview, OverviewAdmin),
+    (Event, EventAdmin),    (Pause, PauseAdmin), (Worker, WorkerAdmin), (Overview, OverviewAdmin),
 ):  # fmt: skip
     admin.site.register(_model, _model_admin)

@@ -11,7 +11,7 @@ from django.utils.html import format_html, format_html_join
 from stator.admin.links import link_to_object
 from stator.admin.listing import AnyAddressAdmin
 from stator.graph.durations import seconds_of, span
-from stator.models import History, Report, Stats, Worker
+from stator.models import Event, History, Report, Stats, Worker
 from stator.rows.unlocks import held_by
 
 # Models that the list of workers names, at most.
@@ -62,7 +62,7 @@ class OfObjectAdmin(KeptAdmin):
     )
 
     @admin.display(description="object", ordering="object_pk")
-    def of_object(self, row: History | Report) -> str:
+    def of_object(self, row: Event | History | Report) -> str:
         """Return a link to the object."""
         return link_to_object(self.admin_site, row.model_label, row.object_pk)
 
@@ -161,4 +161,13 @@ class HistoryAdmin(OfObjectAdmin):
     list_display = ("at", "model_label", "of_object", "kind", "source", "to", "actor", "reason")
     list_filter = ("kind", "at")
     search_fields = ("=model_label", "=object_pk", "=actor", "=fingerprint")
+    ordering = ("-pk",)
+
+
+class EventAdmin(OfObjectAdmin):
+    """Events that were sent to objects, with their payloads."""
+
+    list_display = ("at", "model_label", "of_object", "name", "sender", "key")
+    list_filter = ("name", "at")
+    search_fields = ("=model_label", "=object_pk", "=sender", "=key")
     ordering = ("-pk",)

@@ -14,6 +14,7 @@ from stator.commands import (
     prune,
     resume,
     retry,
+    send,
     statements,
     status,
     unlock,
@@ -36,6 +37,7 @@ class Subcommand(Protocol):
 
 
 _MODULES: tuple[Subcommand, ...] = (
-    status, explain, errors, graph, retry, unlock, pause, resume, move, preview, workers, prune, doctor, statements,
+    status, explain, errors, graph, retry, unlock, pause, resume, move, send, preview, workers, prune, doctor,
+    statements,
 )  # fmt: skip
 SUBCOMMANDS = {module.__name__.rpartition(".")[2]: module for module in _MODULES}

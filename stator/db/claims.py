@@ -9,7 +9,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from django.db import DatabaseError
-from django.db.models import Model, Q, QuerySet
+from django.db.models import Max, Model, Q, QuerySet
 
 from stator.db.instances import load_rows
 from stator.db.interface import Claim, Operations, new_token
@@ -24,6 +24,7 @@ from stator.rows import columns
 from stator.rows.claimable import READY, Crashes
 from stator.rows.concurrency_limits import Limit
 from stator.rows.pauses import Pauses
+from stator.rows.reports import Event, events_of
 
 logger = logging.getLogger("stator.worker")
 
@@ -57,7 +58,9 @@ class Claims:
         claimed = time.monotonic()
         instances = self._claim(states, limit, token, crashes)
         states_by_name = operations.graph.states
-        return [Claim(operations, instance, states_by_name[instance.state], token, claimed) for instance in instances]
+        return with_events(
+            [Claim(operations, instance, states_by_name[instance.state], token, claimed) for instance in instances]
+        )
 
     def _claim(self, states: list[State], limit: int, token: UUID, crashes: Crashes) -> list[Instance]:
         """Claim rows together; if the database refuses that, claim the rows that it accepts.
@@ -141,9 +144,9 @@ def claim_one(operations: Operations, pk: Pk) -> Claim | None:
     rows = operations.rows.filter(pk=pk, state__in=attempted)
     with operations.transaction():
         taken = take(rows, token, columns.claiming(token, operations.lease_end()), only=Q())
-    for instance in taken:
-        return Claim(operations, instance, operations.graph.states[instance.state], token, claimed)
-    return None
+    states = operations.graph.states
+    claims = [Claim(operations, instance, states[instance.state], token, claimed) for instance in taken]
+    return next(iter(with_events(claims)), None)
 
 
 def adopt(kind: type[Adopted], operations: Operations, token: UUID) -> Adopted | None:
@@ -155,5 +158,22 @@ def adopt(kind: type[Adopted], operations: Operations, token: UUID) -> Adopted |
     for instance in load_rows(held[:1]):
         if (state := operations.graph.states.get(instance.state)) is None:
             raise NotBegun(LATER, f"{operations.graph.__name__} has no state {instance.state!r} in this process")
-        return kind(operations, instance, state, token, claimed)
+        [claim] = with_events([kind(operations, instance, state, token, claimed)])
+        return claim
     return None
+
+
+def with_events(claims: list[Adopted]) -> list[Adopted]:
+    """Return claims of one model, each with the latest event of its object in this state or on the way into it."""
+    if claims and claims[0].operations.graph.event_names:
+        operations = claims[0].operations
+        held = {(str(claim.pk), claim.version): claim for claim in claims}
+        mine = events_of(operations.model, operations.alias).filter(
+            object_pk__in=[pk for pk, _ in held], version__in={version for _, version in held}
+        )
+        latest = mine.order_by().values("object_pk", "version").annotate(latest=Max("pk")).values("latest")
+        with operations.reading():
+            for event in Event.objects.using(operations.alias).filter(pk__in=latest):
+                if claim := held.get((event.object_pk, event.version or 0)):
+                    claim.event = event
+    return claims

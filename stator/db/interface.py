@@ -27,6 +27,7 @@ from stator.graph.options import is_seconds
 from stator.graph.outcomes import Moved, Outcome, Released
 from stator.querysets import HeldClaim
 from stator.rows.pauses import Pause, read_pauses
+from stator.rows.reports import Event
 from stator.signals import Move
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ class Claim(HeldClaim):
     """
 
     __slots__ = (
-        "age", "attempt", "attempted", "cancelled_for", "claimed", "deadline", "failures", "finished", "heartbeat",
+        "age", "attempt", "attempted", "cancelled_for", "claimed", "deadline", "event", "failures", "finished",
+        "heartbeat",
         "instance", "lease", "max_runtime", "notes", "operations", "pk", "place", "returned", "started", "state",
         "taken_back", "token", "unreadable", "version",
     )  # fmt: skip
@@ -93,6 +95,7 @@ class Claim(HeldClaim):
         self.cancelled_for: str | None = None
         self.taken_back = False
         self.notes: Mapping[str, object] = NO_NOTES
+        self.event: Event | None = None
 
     def __repr__(self) -> str:
         return f"<Claim {self.operations.label} {self.pk} in {self.state.name}, attempt {self.attempt}>"

@@ -17,7 +17,7 @@ from stator.rows import columns
 from stator.rows.clock import Now
 from stator.rows.indexes import place_in_line
 from stator.rows.pauses import Pause
-from stator.rows.reports import History, Report
+from stator.rows.reports import Event, History, Report
 from stator.rows.statistics import MERGED, Depth, Stats
 from stator.rows.workers import WORKER_RETENTION, Worker
 
@@ -61,6 +61,7 @@ def prune(alias: str, limit: int, *, errors: float, history: float, stats: float
     aged: list[tuple[Any, str, float]] = [
         (Report, "at", errors),
         (History, "at", history),
+        (Event, "at", history),
         (Stats, "hour", stats),
         (Depth, "minute", stats),
         (Worker, "heartbeat", WORKER_RETENTION),

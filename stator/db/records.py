@@ -21,7 +21,7 @@ from stator.graph.durations import seconds_of
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
 from stator.rows import columns
 from stator.rows.statistics import Stats, Stay
-from stator.rows.waits import wake
+from stator.rows.transitions import entered
 from stator.signals import Move
 from stator.statements import Statement
 
@@ -47,8 +47,6 @@ class Records:
         operations = self._operations
         with self._recording(batch):
             accepted = self._write(batch, last=last)
-            if batch.to in operations.awaited:
-                wake(operations.model, operations.alias, batch.to, accepted)
             kept = batch.only(accepted)
             if kept.saves and not self._saves_at_once(batch):
                 self._save(kept)
@@ -58,6 +56,8 @@ class Records:
                 operations.recorded(operations.alias, kept.ended)
             if operations.options.history and (batch.moved or batch.failed) and not self._kept_with(batch):
                 keep_history(operations.alias, operations.label, kept.ended, accepted)
+            if batch.to in operations.awaited:
+                entered(operations.model, operations.alias, batch.to, accepted)
         return self._sort_out(batch, {*accepted, *self._found_written(batch, accepted)} if again else accepted)
 
     def record_noted(
@@ -166,7 +166,7 @@ class Records:
         operations = self._operations
         with operations.transaction():
             count, pks = self._move(rows, source, to.name, limit, reason, changes or columns.entering(to))
-            wake(operations.model, operations.alias, to.name, pks)
+            entered(operations.model, operations.alias, to.name, pks)
         return Moves(count, [Move(pk, source, to.name) for pk in pks])
 
     def _move(

@@ -21,6 +21,7 @@ from stator.rows.claimable import RESTING, Crashes, claimable
 from stator.rows.clock import Now
 from stator.rows.meta import graph_of, hooks_of, options_of
 from stator.rows.pauses import Pauses
+from stator.rows.transitions import kept_names
 from stator.rows.waits import waiters_of, waits_of
 from stator.schemas import in_schema
 
@@ -97,8 +98,9 @@ class Rows:
 
     @cached_property
     def awaited(self) -> frozenset[str]:
-        """The names of the states that end the waiting of other objects for a row of this model."""
-        return frozenset(state for wait in waiters_of(self.model) for state in wait.until)
+        """The names of the states that end the waiting of other objects for a row of this model, or of kept events."""
+        kept = {state.name for state in self.graph.states.values() if kept_names(state)}
+        return frozenset(state for wait in waiters_of(self.model) for state in wait.until) | kept
 
     @cached_property
     def waking(self) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""Facts about one object, read in at most five statements; every time is the database's."""
+"""Facts about one object, read in at most six statements; every time is the database's."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from django.db.models import Exists, F, Model, OuterRef, Q, QuerySet, Subquery
 
 from stator.conf import Settings, load_settings
 from stator.graph.failures import lease_lost
-from stator.graph.states import State
+from stator.graph.states import AwaitedEvent, State
 from stator.rows.claimable import claimable
 from stator.rows.clock import Now
 from stator.rows.columns import FRAMEWORK_COLUMNS, parked_from
@@ -20,10 +20,13 @@ from stator.rows.indexes import place_in_line
 from stator.rows.meta import graph_of, options_of, owner_of
 from stator.rows.pauses import Pause, Pauses, read_pauses
 from stator.rows.process_exits import processes_of
-from stator.rows.reports import History, Report
+from stator.rows.reports import Event, History, Report, events_of
 from stator.rows.versions import Fleet
 from stator.rows.waits import waits_of
 from stator.rows.workers import Worker, live_workers, worker_of
+
+# Events that count towards a number of senders, or are kept, are read up to this number.
+MAX_EVENTS = 100
 
 # Rows ahead are counted up to this number; counting a million would be no more useful.
 LINE = 1000
@@ -58,6 +61,8 @@ class Facts:
     ahead: int = 0
     awaited: list[Awaited] = field(default_factory=list)
     fair_by: dict[str, object] = field(default_factory=dict)
+    # Events that it got in its state and that need further senders, and events that are kept for a later state.
+    events: list[Event] = field(default_factory=list)
     # If the object is in quarantine: how processes ended while they attempted it, with how many of them.
     endings: Counter[str] = field(default_factory=Counter)
 
@@ -70,6 +75,21 @@ class Facts:
     def state(self) -> State | None:
         """Its state; None if this code does not know it."""
         return graph_of(self.model).states.get(self.name)
+
+    @property
+    def rests_outside(self) -> bool:
+        """Whether something else than a worker moves it on."""
+        return self.state is not None and not (self.state.terminal or self.automatic)
+
+    @property
+    def kept_events(self) -> list[Event]:
+        """The events that came before its state."""
+        return [event for event in self.events if event.version is None]
+
+    @property
+    def taken_events(self) -> list[AwaitedEvent]:
+        """The events that it waits for now."""
+        return list(self.state.events.values()) if self.state else []
 
     @property
     def renamed(self) -> bool:
@@ -160,7 +180,7 @@ class Facts:
 
 
 def gather(model: type[Model], pk: object, using: str | None = None) -> Facts | None:
-    """Return the facts about an object, None if it is gone; at most five statements."""
+    """Return the facts about an object, None if it is gone; at most six statements."""
     owner = owner_of(model)
     using = using or router.db_for_write(owner)
     rows: QuerySet[Model] = QuerySet(owner, using=using)
@@ -176,6 +196,9 @@ def gather(model: type[Model], pk: object, using: str | None = None) -> Facts | 
         latest = facts.report.worker if facts.report else ""
         ended = processes_of(Q(pk__in=held) | Q(pk=latest), using)
         facts.endings = Counter(process.ending for process in ended.values() if process.ending)
+    if graph_of(owner).event_names:
+        counted = Q(version=facts.row["state_version"], voter__isnull=False) | Q(version=None, until__gt=Now())
+        facts.events = list(events_of(owner, using).filter(counted, object_pk=str(pk)).order_by("pk")[:MAX_EVENTS])
     _read_workers(facts, using)
     if facts.in_line:
         _read_line(facts, rows, Pauses.of(owner._meta.label_lower, active))

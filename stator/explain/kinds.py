@@ -143,8 +143,15 @@ KINDS: list[ProblemKind] = [
         keeps="paused",
     ),
     ProblemKind(
+        "awaits_event",
+        holds=lambda facts: bool(facts.taken_events) and not facts.automatic,
+        rows=lambda many: Q(state__in=[state.name for state in many.taking_events if not state.automatic]),
+        sentences=sentences.awaits_event,
+        remedy="Ask those who may send it. If it will not come, move the object by hand.",
+    ),
+    ProblemKind(
         "external",
-        holds=lambda facts: facts.state is not None and not (facts.state.terminal or facts.automatic),
+        holds=lambda facts: facts.rests_outside and not facts.taken_events,
         rows=lambda many: ~many.automatic,
         sentences=sentences.external,
         remedy="Check the program or person that should move it. If that is done or will not come, move it by hand.",
@@ -219,6 +226,13 @@ KINDS: list[ProblemKind] = [
         rows=lambda many: Q(state_ready=False),
         sentences=sentences.due,
         remedy="Wait a moment. If nothing happens, look at the workers.",
+    ),
+    # Never the first reason.
+    ProblemKind(
+        "takes_event",
+        holds=lambda facts: bool(facts.kept_events or (facts.taken_events and facts.automatic)),
+        sentences=sentences.takes_event,
+        remedy="Nothing to do: the object moves without it.",
     ),
     # The kinds below are about many objects, or about workers.
     ProblemKind("silent_worker", level=ERROR, rank=2, find=causes.silent_workers, fails=True, section="workers"),

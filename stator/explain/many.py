@@ -44,6 +44,11 @@ class Many:
         return QuerySet(self.model, using=self.using)
 
     @property
+    def taking_events(self) -> list[State]:
+        """The states whose objects wait for events."""
+        return [state for state in graph_of(self.model).states.values() if state.events]
+
+    @property
     def automatic(self) -> Q:
         """Rows that workers attempt."""
         return _in_states(graph_of(self.model).automatic_states)

@@ -123,13 +123,52 @@ def external(facts: Facts) -> Iterator[Said]:
     """Say what else moves the object: a condition, a timeout."""
     state = facts.state
     moved_by = " or workers move it once a condition holds" if state and state.conditions else ""
-    sentence = f"Workers do not attempt {facts.name}: something else moves the object on{moved_by}"
+    timeout, numbers = _timeout(facts)
+    yield f"Workers do not attempt {facts.name}: something else moves the object on{moved_by}{timeout}.", numbers
+
+
+def _timeout(facts: Facts) -> Said:
+    """Return the end of a sentence about the timeout of the object's state; empty if there is none."""
+    state = facts.state
     if not (state and state.timeout_state and state.timeout_value):
-        yield f"{sentence}.", {}
-        return
+        return "", {}
     left = state.timeout_value - facts.since("state_changed")
     timeout = f"times out to {state.timeout_state} {coming(left)}" if left > 0 else f"timed out {span(-left)} ago"
-    yield f"{sentence}; it {timeout}.", {"times_out_in": left}
+    return f"; it {timeout}", {"times_out_in": left}
+
+
+def awaits_event(facts: Facts) -> Iterator[Said]:
+    """Say which events the object waits for, who may send them, and who has."""
+    events, numbers = _taken(facts)
+    timeout, of_timeout = _timeout(facts)
+    yield f"Waits for the event {events}{timeout}.", {**numbers, **of_timeout}
+
+
+def takes_event(facts: Facts) -> Iterator[Said]:
+    """Say which events it takes besides, and which came before their states."""
+    if facts.taken_events and facts.automatic:
+        events, numbers = _taken(facts)
+        yield f"Also takes the event {events}.", numbers
+    for event in facts.kept_events:
+        left = (event.until - facts.now).total_seconds() if event.until else 0.0
+        who = f" from {event.sender}" if event.sender else ""
+        sentence = f"The event {event.name}{who} came early, and is kept for another {span(left)}."
+        yield sentence, {"event": event.name, "sender": event.sender, "until": left}
+
+
+def _taken(facts: Facts) -> Said:
+    """Return the events that its state takes as a phrase."""
+    told, numbers = [], {}
+    for event in facts.taken_events:
+        senders = [sent.sender for sent in facts.events if sent.name == event.name and sent.version is not None]
+        parts = [f"from users with {event.permission}"] if event.permission else []
+        if event.count > 1:
+            so_far = f" so far: {', '.join(senders)}" if senders else ""
+            parts.append(f"{len(senders)} of {event.count} senders{so_far}")
+        details = f" ({', '.join(parts)})" if parts else ""
+        told.append(f"{event.name}{details}")
+        numbers[event.name] = {"permission": event.permission, "count": event.count, "senders": senders}
+    return either(told), {"events": numbers}
 
 
 def waits_for(facts: Facts) -> Iterator[Said]:

@@ -7,7 +7,9 @@ from stator.graph import Edge
 from stator.graph.durations import span
 from stator.graph.layout import LETTER, NARROWEST, Box, Line, Size, lay_out
 
-KINDS = {"transitions_to": "handler", "times_out_to": "timeout", "fails_to": "failure", "when": "condition"}
+KINDS = {
+    "transitions_to": "handler", "times_out_to": "timeout", "fails_to": "failure", "when": "condition", "on": "event",
+}  # fmt: skip
 STYLES = {"timeout": "dashed", "failure": "dotted", "condition": "bold"}
 SVG_STYLES = {
     "timeout": ' stroke-dasharray="6 4"', "failure": ' stroke-dasharray="2 4"', "condition": ' stroke-width="2"',
@@ -96,6 +98,8 @@ def described(edge: Edge) -> Drawn:
     """Return an edge as a dictionary: its ends, its kind, and its label, which is empty for a handler's edge."""
     kind = KINDS[edge.kind]
     label = "" if kind == "handler" else kind
+    if edge.event:
+        label = edge.event.name if edge.event.count == 1 else f"{edge.event.name} from {edge.event.count}"
     if edge.seconds:
         label = f"{label} {span(edge.seconds)}"
     return {"from": edge.state.name, "to": edge.other.name, "kind": kind, "label": label, "seconds": edge.seconds}

@@ -41,7 +41,8 @@ def _declared(graph: type[StateGraph], state: State) -> list[object]:
 
 
 def _edge(edge: Edge) -> list[object]:
-    return [edge.kind, edge.other.name, plain(edge.seconds), plain(edge.condition)]
+    event = [plain(edge.event.declared)] if edge.event else []
+    return [edge.kind, edge.other.name, plain(edge.seconds), plain(edge.condition), *event]
 
 
 def _digest(value: object) -> str:

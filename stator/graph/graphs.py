@@ -6,10 +6,19 @@ from typing import ClassVar
 
 from stator.exceptions import GraphError
 from stator.graph.backoff import Backoff
-from stator.graph.options import check_options, is_seconds
+from stator.graph.options import check_event, check_options, is_seconds
 from stator.graph.states import Edge, State
 
-RESERVED = ("states", "initial_state", "terminal_states", "automatic_states", "choices", "edges", "renames")
+RESERVED = (
+    "states",
+    "initial_state",
+    "terminal_states",
+    "automatic_states",
+    "choices",
+    "edges",
+    "renames",
+    "event_names",
+)
 STATE_NAME_LENGTH = 100
 
 
@@ -27,11 +36,13 @@ class StateGraph:
     automatic_states: ClassVar[set[State]]
     edges: ClassVar[list[Edge]] = []
     renames: ClassVar[dict[str, State]] = {}
+    event_names: ClassVar[list[str]] = []
 
     def __init_subclass__(cls) -> None:
         _check_bases(cls)
         _check_reserved(cls)
         inherited_states, inherited_edges = cls.states, cls.edges
+        _check_placed(cls, inherited_states)
         cls.states = {name: state._copy() for name, state in inherited_states.items()}
         for name, state in _declared(cls):
             cls.states[name] = state
@@ -58,6 +69,16 @@ def _check_reserved(cls: type[StateGraph]) -> None:
     for name, value in vars(cls).items():
         if name in RESERVED or (isinstance(value, State) and hasattr(StateGraph, name)):
             raise GraphError(f"{cls.__name__}: {name!r} is reserved by StateGraph; choose another name")
+
+
+def _check_placed(cls: type[StateGraph], inherited: dict[str, State]) -> None:
+    """Refuse an event of an inherited state that has no target: the state belongs to the parent graph."""
+    for name, state in inherited.items():
+        if state.unplaced:
+            raise GraphError(
+                f"{cls.__name__}: {name}.on({state.unplaced.pop()!r}) has no .to(STATE), and the state is inherited; "
+                "declare the event in the parent graph, or define the state again"
+            )
 
 
 def _declared(cls: type[StateGraph]) -> Iterator[tuple[str, State]]:
@@ -88,6 +109,13 @@ def _check_ends(cls: type[StateGraph], edge: Edge) -> None:
 def _apply(cls: type[StateGraph], edge: Edge) -> None:
     state, other = cls.states[edge.state.name], cls.states[edge.other.name]
     where = f"{cls.__name__}.{state.name}"
+    if edge.event is not None:
+        check_event(where, edge.event)
+        if edge.event.name in state.events:
+            raise GraphError(f"{where}.on({edge.event.name!r}) is declared already; remove one of them")
+        state.events[edge.event.name] = edge.event.within(cls)
+        if edge.event.target is None:
+            return
     state.children.add(other)
     other.parents.add(state)
     if edge.kind == "times_out_to":
@@ -129,6 +157,7 @@ def _complete(cls: type[StateGraph]) -> None:
     cls.automatic_states = {state for state in cls.states.values() if state.automatic}
     cls.choices = [(name, name) for name in cls.states]
     cls.renames = _renames(cls)
+    cls.event_names = list(dict.fromkeys(name for state in cls.states.values() for name in state.events))
 
 
 def _initial_message(cls: type[StateGraph], initial: list[State]) -> str:
@@ -155,16 +184,18 @@ def _check_state(cls: type[StateGraph], state: State) -> None:
                 f"{where}: a terminal state has no handler; remove {state.handler_name}() or declare a transition"
             )
         state.externally_progressed = True
+        _check_moves(where, state)
         return
     if handler is not None:
         _check_handler(cls, where, state, handler)
     if state.atomic and state.is_async:
         raise GraphError(f"{where}: atomic needs a synchronous handler; Django's transactions belong to one thread")
-    if state.conditions and handler is None and state.try_interval is None:
+    if (state.conditions or state.events) and handler is None and state.try_interval is None:
         state.externally_progressed = True
     if state.externally_progressed:
         if state.failure_state:
             raise GraphError(f"{where}: is never attempted, so it cannot fail; remove fails_to()")
+        _check_moves(where, state)
         return
     if handler is None:
         raise GraphError(
@@ -173,6 +204,14 @@ def _check_state(cls: type[StateGraph], state: State) -> None:
         )
     if state.try_interval is None:
         raise GraphError(f"{where}: has no try_interval; set try_interval=SECONDS or externally_progressed=True")
+
+
+def _check_moves(where: str, state: State) -> None:
+    for event in state.events.values():
+        if event.target is None:
+            raise GraphError(
+                f"{where}.on({event.name!r}): nothing attempts objects here, so it would do nothing; add .to(STATE)"
+            )
 
 
 def _check_entry(where: str, state: State) -> None:

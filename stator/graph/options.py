@@ -1,11 +1,13 @@
 """Validation of the options of a State. Independent of Django."""
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from typing import TypeGuard
 
 from stator.exceptions import GraphError
 from stator.graph.backoff import MAX_SECONDS, Backoff
+from stator.graph.states import AwaitedEvent
 
 
 def check_options(where: str, options: Mapping[str, object]) -> None:
@@ -13,6 +15,16 @@ def check_options(where: str, options: Mapping[str, object]) -> None:
     for name, (holds, wanted) in OPTIONS.items():
         if not holds(options[name]):
             raise GraphError(f"{where}: {name}={options[name]!r} must be {wanted}")
+
+
+def check_event(where: str, event: AwaitedEvent) -> None:
+    """Raise ``GraphError`` for the first unusable option of an event."""
+    where = f"{where}.on({event.name!r})"
+    if not (isinstance(event.name, str) and EVENT_NAME.fullmatch(event.name)):
+        raise GraphError(f"{where}: a name is a letter and up to {EVENT_NAME_LENGTH - 1} letters, digits, _, - or .")
+    for name, (holds, wanted) in EVENT_OPTIONS.items():
+        if not holds(value := getattr(event, name)):
+            raise GraphError(f"{where}: {name}={value!r} must be {wanted}")
 
 
 def is_seconds(value: object) -> bool:
@@ -47,6 +59,10 @@ def _is_method_name(value: object) -> bool:
 
 def _is_former_name(value: object) -> bool:
     return value is None or (isinstance(value, str) and bool(value))
+
+
+def _is_permission(value: object) -> bool:
+    return value == "" or (isinstance(value, str) and re.fullmatch(r"\w+\.\w+", value) is not None)
 
 
 def _are_names(value: object) -> bool:
@@ -84,4 +100,17 @@ OPTIONS: dict[str, tuple[Callable[[object], bool], str]] = {
     "renamed_from": (_is_former_name, "the former name of this state"),
     "quarantine": FLAG,
     "saves": (_are_names, "a list of names of fields of the model"),
+}
+
+EVENT_NAME_LENGTH = 100
+# A part of an address.
+EVENT_NAME = re.compile(rf"[A-Za-z][A-Za-z0-9_.-]{{0,{EVENT_NAME_LENGTH - 1}}}")
+CALLABLE = (lambda value: value is None or callable(value), "callable")
+
+EVENT_OPTIONS: dict[str, tuple[Callable[[object], bool], str]] = {
+    "permission": (_is_permission, 'the name of a permission, such as "shop.approve_order"'),
+    "form": CALLABLE,
+    "unless": CALLABLE,
+    "count": (lambda value: value is not None and _is_count(value), "a whole number of at least 1"),
+    "keep_for": SECONDS,
 }

@@ -1,6 +1,7 @@
 """One state and the edges that leave it. Independent of Django."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import wraps
 from inspect import signature
@@ -111,6 +112,10 @@ class State:
         self.timeout_value: float | None = None
         self.failure_state: State | None = None
         self.conditions: list[tuple[object, State]] = []
+        # The events that objects here wait for, by name.
+        self.events: dict[str, AwaitedEvent] = {}
+        # Events without a target that were declared on a state of a parent graph.
+        self.unplaced: list[str] = []
         # Outcomes that lead to another state, by its name, added once the transition is found to be declared.
         self.moves: dict[str, Any] = {}
         self.is_async = False
@@ -157,6 +162,29 @@ class State:
         """
         return Condition(self, condition)
 
+    def on(
+        self,
+        name: str,
+        *,
+        permission: str = "",
+        form: Callable[..., Any] | None = None,
+        unless: Callable[[Any, Any], bool] | None = None,
+        count: int = 1,
+        keep_for: float | None = None,
+    ) -> "AwaitedEvent":
+        """Wait for an event: ``state.on("approve").to(other)`` moves an object that gets it.
+
+        Without ``to()`` the event makes the object ready for its next attempt. The options: :class:`AwaitedEvent`.
+        """
+        event = AwaitedEvent(
+            name=name, state=self, permission=permission, form=form, unless=unless, count=count, keep_for=keep_for
+        )
+        if self.graph:
+            self.unplaced.append(name)
+        else:
+            self.edges.append(Edge("on", self, self, event=event))
+        return event
+
     @property
     def initial(self) -> bool:
         """Whether new objects start here."""
@@ -177,7 +205,14 @@ class State:
         """The bound handler; raises ``AttributeError`` when the graph has none."""
         return getattr(self.graph, self.handler_name or "")
 
-    def _add_edge(self, kind: str, other: "State", seconds: float | None = None, condition: object = None) -> None:
+    def _add_edge(
+        self,
+        kind: str,
+        other: "State",
+        seconds: float | None = None,
+        condition: object = None,
+        event: "AwaitedEvent | None" = None,
+    ) -> None:
         if not isinstance(other, State):
             raise GraphError(
                 f"{kind}() takes a State of the same graph, not {other!r}; define the state above the edge"
@@ -189,7 +224,7 @@ class State:
             )
         # The new state stores an edge from an inherited state, so that the parent graph does not change.
         keeper = other if self.graph else self
-        keeper.edges.append(Edge(kind, self, other, seconds, condition))
+        keeper.edges.append(Edge(kind, self, other, seconds, condition, event))
 
     def _copy(self) -> "State":
         return State(**self._declared)
@@ -211,19 +246,70 @@ class Condition:
         self._state._add_edge("when", other, condition=self._condition)
 
 
-class Edge:
-    """A declared edge from one state to another: ``transitions_to``, ``times_out_to``, ``fails_to`` or ``when``."""
+@dataclass(kw_only=True, eq=False)
+class AwaitedEvent:
+    """An event that objects in a state wait for; ``instance.stator.send(name)`` sends it.
 
-    __slots__ = ("condition", "kind", "other", "seconds", "state")
+    ``permission``: its senders need this permission, for example ``"shop.approve_order"``.
+    ``form``: validates the payload: a form class, or a function that takes the payload and returns what is stored.
+    ``unless``: ``unless(instance, user)`` returns True for a sender who may not send it.
+    ``count``: how many different senders it takes.
+    ``keep_for``: seconds for which an event that comes before its state is kept; the object gets it when it enters.
+    """
+
+    name: str
+    state: State
+    permission: str = ""
+    form: Callable[..., Any] | None = None
+    unless: Callable[[Any, Any], bool] | None = None
+    count: int = 1
+    keep_for: float | None = None
+    # Where it moves an object; None if it makes the object ready.
+    target: State | None = field(default=None, init=False)
+
+    def to(self, other: State) -> None:
+        """Move the object to ``other``."""
+        self.target = other
+        if self.name in self.state.unplaced:
+            self.state.unplaced.remove(self.name)
+        self.state.edges = [edge for edge in self.state.edges if edge.event is not self]
+        self.state._add_edge("on", other, event=self)
+
+    def within(self, graph: Any) -> "AwaitedEvent":
+        """Return the event as a graph has it, which may inherit its states."""
+        copied = replace(self, state=graph.states[self.state.name])
+        copied.target = graph.states[self.target.name] if self.target else None
+        return copied
+
+    @property
+    def declared(self) -> list[object]:
+        """What distinguishes two versions of it."""
+        return [self.name, self.permission, self.form, self.unless, self.count, self.keep_for]
+
+
+class Edge:
+    """A declared edge: ``transitions_to``, ``times_out_to``, ``fails_to``, ``when`` or ``on``.
+
+    An edge ``on`` from a state to itself is an event that makes its objects ready.
+    """
+
+    __slots__ = ("condition", "event", "kind", "other", "seconds", "state")
 
     def __init__(
-        self, kind: str, state: State, other: State, seconds: float | None = None, condition: object = None
+        self,
+        kind: str,
+        state: State,
+        other: State,
+        seconds: float | None = None,
+        condition: object = None,
+        event: AwaitedEvent | None = None,
     ) -> None:
         self.kind = kind
         self.state = state
         self.other = other
         self.seconds = seconds
         self.condition = condition
+        self.event = event
 
 
 def _unknown_option(name: str, known: list[str]) -> str:

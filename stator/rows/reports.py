@@ -1,7 +1,8 @@
-"""Reports and history beside the rows: the latest error or reason of each object, moves, and manual actions."""
+"""Rows beside the rows: the latest error or reason of each object, moves, manual actions, and events sent to it."""
 
 from collections.abc import Iterable
 
+from django.core.serializers.json import DjangoJSONEncoder
 from django.db import connections, models
 from django.db.models import Expression, Model, OuterRef, QuerySet, Value
 from django.db.models.functions import Cast, Concat, Substr
@@ -14,6 +15,9 @@ REASON_LENGTH = 500
 
 # The length of primary keys as text; the index does not take text of unlimited length on every database.
 KEY_LENGTH = 255
+
+# The length of the keys by which a repeated event is recognized.
+KEY_LENGTH_OF_EVENTS = 100
 
 
 class Report(models.Model):
@@ -84,6 +88,49 @@ class History(models.Model):
 
     def __str__(self) -> str:
         return f"{self.model_label} {self.object_pk}: {self.source} -> {self.to}"
+
+
+class Event(models.Model):
+    """An event that was sent to one object: ``name``, ``payload``, ``sender`` and ``at``.
+
+    ``version``: the object's after the event, so that handlers of the state that it led to find it. It is null while
+    the event is kept, ``until`` when, for a state that the object has not entered. ``voter``: the sender, if the event
+    takes several. Stored as long as the history.
+    """
+
+    model_label = models.CharField(max_length=200)
+    object_pk = models.CharField(max_length=KEY_LENGTH)
+    name = models.CharField(max_length=100)
+    payload = models.JSONField(null=True, blank=True, encoder=DjangoJSONEncoder)
+    sender = models.CharField(max_length=150, blank=True)
+    at = MomentField(db_default=Now())
+    version = models.BigIntegerField(null=True, blank=True)
+    until = models.DateTimeField(null=True, blank=True)
+    key = models.CharField(max_length=KEY_LENGTH_OF_EVENTS, null=True, blank=True)  # noqa: DJ001 - null is unique beside null
+    voter = models.CharField(max_length=150, null=True, blank=True)  # noqa: DJ001 - null is unique beside null
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["model_label", "object_pk", "key"], name="stator_event_key"),
+            models.UniqueConstraint(
+                fields=["model_label", "object_pk", "version", "name", "voter"], name="stator_event_voter"
+            ),
+        ]
+        indexes = [models.Index(fields=["at"], name="stator_event_at")]
+
+    def __str__(self) -> str:
+        return f"{self.model_label} {self.object_pk}: {self.name}"
+
+    @property
+    def described(self) -> str:
+        """The name with the payload, for the history."""
+        payload = "" if self.payload is None else f" {DjangoJSONEncoder(ensure_ascii=False).encode(self.payload)}"
+        return bounded(f"{self.name}{payload}", REASON_LENGTH)
+
+
+def events_of(model: type[Model], using: str) -> QuerySet[Event]:
+    """Return the events that were sent to objects of a model."""
+    return Event.objects.using(using).filter(model_label=model._meta.label_lower)
 
 
 def reports_of(model: type[Model], using: str, **lookups: object) -> QuerySet[Report]:

@@ -1,6 +1,6 @@
-"""Moves by hand and by methods of models: every move that is not an outcome of an attempt or a duty of workers."""
+"""Moves by hand, by events and by methods of models: all that are not an outcome of an attempt or a duty of workers."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple, TypedDict
 
@@ -11,10 +11,11 @@ from django.db.models import Model, QuerySet
 from stator import signals
 from stator.exceptions import ProtectedState
 from stator.graph.durations import seconds_of
-from stator.graph.states import State
+from stator.graph.states import AwaitedEvent, State
 from stator.rows import columns
+from stator.rows.clock import Now
 from stator.rows.meta import graph_of, named_state, owner_of, written_to
-from stator.rows.reports import REASON_LENGTH, History
+from stator.rows.reports import REASON_LENGTH, Event, History, events_of
 from stator.rows.waits import wake
 
 # Rows per transaction: few enough to hold no lock for long, enough to move a million rows in seconds.
@@ -91,7 +92,7 @@ def move_rows(
             QuerySet(queryset.model, using=using).filter(pk__in=[row.pk for row in before]).update(**also)
         moved = rows.update(**columns.entering(target), **own)
         _keep_history(owner, using, before, target, actor, reason)
-        wake(owner, using, target.name, [row.pk for row in before])
+        entered(owner, using, target.name, [row.pk for row in before])
         _tell(owner, using, before, target)
         return moved
 
@@ -127,6 +128,64 @@ def write_by_hand(queryset: QuerySet[Model], changes: columns.Changes, *, actor:
         return rows.update(**changes)
 
     return in_batches(queryset, write)
+
+
+def apply_event(owner: type[Model], using: str, row: Locked, awaited: AwaitedEvent, event: Event) -> int:
+    """Store an event that a locked object waits for, and do what it does; return how many more senders it needs."""
+    missing = awaited.count - 1
+    if missing:
+        missing -= events_of(owner, using).filter(object_pk=str(row.pk), name=event.name, version=row.version).count()
+    moves = awaited.target is not None and missing <= 0
+    event.version, event.until = row.version + moves, None
+    event.save(using=using)
+    rows: QuerySet[Model] = QuerySet(owner, using=using).filter(pk=row.pk)
+    if missing > 0:
+        note_event(owner, using, row, event, f"{awaited.count - missing} of {awaited.count}")
+    elif awaited.target is not None:
+        move_rows(rows, awaited.target, actor=event.sender, reason=event.described)
+    else:
+        note_event(owner, using, row, event)
+        # A claim that is under way ends, so that no attempt that did not see the event puts the object off.
+        rows.update(**columns.unlocking())
+        signals.announce(owner, using)
+    return max(missing, 0)
+
+
+def note_event(owner: type[Model], using: str, row: Locked, event: Event, outcome: str = "") -> None:
+    """Write a history entry of an event that does not move its object."""
+    reason = f"{event.described} ({outcome})" if outcome else event.described
+    _keep_act(owner, using, [row], event.sender, reason)
+
+
+def entered(owner: type[Model], using: str, name: str, pks: Collection[object]) -> None:
+    """Wake rows that waited for these objects to enter a state, and give the objects the events kept for it.
+
+    Call it in the transaction that moves them.
+    """
+    wake(owner, using, name, pks)
+    state = graph_of(owner).states.get(name)
+    if pks and state is not None and (names := kept_names(state)):
+        kept = events_of(owner, using).filter(
+            object_pk__in=[str(pk) for pk in pks], name__in=names, version=None, until__gt=Now()
+        )
+        for event in kept.order_by("pk")[:BATCH]:
+            _give(owner, using, state, event)
+
+
+def kept_names(state: State) -> list[str]:
+    """Return the events of a state that are kept if they come before it."""
+    return [event.name for event in state.events.values() if event.keep_for]
+
+
+def _give(owner: type[Model], using: str, state: State, event: Event) -> None:
+    """Give an object a kept event, unless an earlier one has moved it on."""
+
+    def take(alias: str, rows: QuerySet[Model], before: list[Locked]) -> int:
+        apply_event(owner, alias, before[0], state.events[event.name], event)
+        return 1
+
+    rows: QuerySet[Model] = QuerySet(owner, using=using)
+    in_batches(rows.filter(pk=event.object_pk, state=state.name), take)
 
 
 def in_batches(queryset: QuerySet[Model], write: Callable[[str, QuerySet[Model], list[Locked]], int]) -> int:

@@ -69,7 +69,7 @@ def test_models_of_a_test_or_a_migration_are_not_registered():
 
 def test_claim_is_seen_on_the_object_only_during_an_attempt():
     page = Page.objects.create(title="a")
-    assert page.stator is None
+    assert not page.stator
     assert claimed(page).stator.attempt == 1
 
 

@@ -122,7 +122,7 @@ def test_handler_that_moves_its_object_by_saving_ends_its_claim():
     page.save()
     assert row(page).state == "published"
     assert not claim.still_mine()
-    assert page.stator is None
+    assert not page.stator
 
 
 def test_handler_may_delete_its_object():

@@ -4,7 +4,7 @@ from django.db import models
 
 from stator.graph import State, StateGraph
 from stator.models import StateField, StatorModel
-from tests.testapp import basic, keys, operators, takahe  # noqa: F401
+from tests.testapp import approvals, basic, keys, operators, takahe  # noqa: F401
 
 
 class LineGraph(StateGraph):

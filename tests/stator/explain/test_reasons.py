@@ -13,6 +13,7 @@ from stator.models import Pause, Report, Worker
 from stator.rows.columns import parking
 from tests.stator.explain.errands import first, held, report
 from tests.stator.making import ago, change, put, raw
+from tests.testapp.approvals import Expense
 from tests.testapp.explained import Errand
 from tests.testapp.keys import UuidKeyed
 from tests.testapp.waiting import Build, Rollout
@@ -21,7 +22,9 @@ pytestmark = pytest.mark.django_db
 
 FREE = {"state_ready": False, "state_claim": None, "state_locked_until": None}
 GUIDE = Path(__file__).parents[3] / "docs/guides/stuck.rst"
-REMEDIES = {kind.code: kind.remedy for kind in KINDS if kind.sentences}
+REMEDIES = {kind.code: kind.remedy for kind in KINDS if kind.sentences and kind.rows}
+# Said after other reasons only.
+FURTHER = {"takes_event"}
 
 
 def test_reasons_say_what_to_do():
@@ -85,6 +88,7 @@ EXAMPLES = {
     "leased": lambda: put(Errand, **held()),
     "quarantined": lambda: put(Errand, state_crashes=3),
     "paused": paused,
+    "awaits_event": lambda: put(Expense),
     "external": lambda: put(Errand, state="outside"),
     "waits_for": lambda: put(Rollout, build=put(Build)),
     "backoff": lambda: put(Errand, state_ready=False, state_next_attempt=ago(-60), state_failures=1),
@@ -104,7 +108,7 @@ def test_every_entry_has_an_example_a_remedy_and_a_line_in_the_guide():
     # Tasks have a table of their own.
     of_every_object, heading, _ = GUIDE.read_text().partition("\nWho serves a task\n")
     assert heading
-    assert set(re.findall(r"^``(\w+)``  ", of_every_object, re.MULTILINE)) == {"gone", *REMEDIES}
+    assert set(re.findall(r"^``(\w+)``  ", of_every_object, re.MULTILINE)) == {"gone", *REMEDIES, *FURTHER}
 
 
 @pytest.mark.parametrize("code", [*REMEDIES])

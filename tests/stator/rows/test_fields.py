@@ -130,7 +130,7 @@ def test_copy_that_a_handler_makes_is_not_held_by_its_claim():
     step.__dict__["stator"] = claim
     step.pk, step._state.adding = None, True
     step.save()
-    assert step.stator is None
+    assert not step.stator
     step.save()
     assert row(original).state_claim == claim.token
 

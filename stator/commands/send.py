@@ -1,0 +1,62 @@
+"""``stator send``: send an event to an object."""
+
+import json
+from argparse import ArgumentParser
+from typing import Any
+
+from django.contrib.auth import get_user_model
+
+from stator.commands.answer import Answer, BadInput, Options, actor, refusing
+from stator.commands.arguments import add_label, model_of, pks_of, rows_of
+from stator.exceptions import EventRefused
+from stator.rows.events import send
+
+HELP = "Send an event to an object, as its graph declares with on()."
+
+OUTCOMES = {
+    "moved": "moved",
+    "ready": "made ready",
+    "kept": "kept until the object enters a state that takes it",
+    "repeated": "sent before, with this key; nothing changed",
+}
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the object, the event and its sender."""
+    add_label(parser)
+    parser.add_argument("pk", metavar="PK", help="Primary key of the object.")
+    parser.add_argument("event", metavar="EVENT", help="Name of the event.")
+    parser.add_argument("--payload", metavar="JSON", help='What the event carries, for example \'{"note": "ok"}\'.')
+    parser.add_argument("--by", metavar="USER", help="The user who sends it; needed for a permission.")
+    parser.add_argument("--key", default="", metavar="K", help="A key that the object has had does nothing.")
+
+
+def run(options: Options) -> Answer:
+    """Send the event; return what became of it."""
+    model = model_of(options["label"])
+    [pk] = pks_of(model, [options["pk"]])
+    by = _user(options["by"]) if options["by"] else actor()
+    using = rows_of(model, options).db
+    with refusing(EventRefused):
+        sent = send(model, pk, options["event"], _payload(options), by=by, key=options["key"], using=using)
+    data = {
+        "model": model._meta.label, "pk": str(pk), "event": sent.event.name, "outcome": sent.outcome,
+        "missing": sent.missing,
+    }  # fmt: skip
+    done = OUTCOMES.get(sent.outcome, f"counted; {sent.missing} more needed")
+    return Answer(data, [f"{sent.event.name} to {model._meta.label} {pk}: {done}."])
+
+
+def _payload(options: Options) -> Any:
+    if options["payload"] is None:
+        return None
+    with refusing(ValueError, option="--payload"):
+        return json.loads(options["payload"])
+
+
+def _user(name: str) -> Any:
+    users = get_user_model()
+    found = users._default_manager.filter(**{users.USERNAME_FIELD: name}).first()
+    if found is None:
+        raise BadInput(f"--by {name!r}: there is no such user; give the {users.USERNAME_FIELD} of one")
+    return found

@@ -1,0 +1,197 @@
+"""Events that people and programs send to objects: who may, what it does, and the refusals, each one sentence."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.core.serializers.json import DjangoJSONEncoder
+from django.db import router
+from django.db.models import Model, QuerySet
+from django.forms import BaseForm
+
+from stator.conf import load_settings
+from stator.exceptions import EventRefused
+from stator.graph.states import AwaitedEvent, State
+from stator.rows.clock import Now
+from stator.rows.meta import graph_of, owner_of
+from stator.rows.reports import KEY_LENGTH_OF_EVENTS, Event, events_of
+from stator.rows.transitions import Locked, apply_event, in_batches, note_event
+from stator.texts import has_nul
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What became of an event.
+
+    ``outcome``: ``moved`` the object, made it ``ready``, was ``counted`` while ``missing`` more senders are needed, was
+    ``kept`` until the object enters a state that waits for it, or was ``repeated``: the key is known, nothing changed.
+    """
+
+    outcome: str
+    event: Event
+    missing: int = 0
+
+
+def send(
+    model: type[Model],
+    pk: object,
+    name: str,
+    payload: Any = None,
+    *,
+    by: Any = None,
+    key: str = "",
+    using: str | None = None,
+) -> Sent:
+    """Send an event to an object; raise :class:`EventRefused`, with nothing changed, if it is not taken.
+
+    ``by``: the user who sends it, or the name of a program. ``key``: a repeated key of an object is not taken again.
+    """
+    owner = owner_of(model)
+    using = using or router.db_for_write(owner)
+    request = _Request(owner, pk, name, payload, by, key)
+    found: list[Sent] = []
+
+    def take(alias: str, rows: QuerySet[Model], before: list[Locked]) -> int:
+        found.append(request.take(alias, rows, before[0]))
+        return 1
+
+    in_batches(QuerySet(owner, using=using).filter(pk=pk), take)
+    if not found:
+        raise EventRefused(f"{owner._meta.label} {pk} does not exist")
+    return found[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    owner: type[Model]
+    pk: object
+    name: str
+    payload: Any
+    by: Any
+    key: str
+
+    def take(self, using: str, rows: QuerySet[Model], row: Locked) -> Sent:
+        """Take the event for an object that is locked."""
+        graph, mine = graph_of(self.owner), events_of(self.owner, using).filter(object_pk=str(self.pk))
+        if self.name not in graph.event_names:
+            named = ", ".join(graph.event_names) or "none"
+            raise EventRefused(f"{graph.__name__} has no event {self.name!r}; its events: {named}")
+        if repeated := self._repeated(mine):
+            return Sent("repeated", repeated)
+        state = graph.states.get(row.state)
+        if state is not None and self.name in state.events:
+            return self._given(using, rows, row, state.events[self.name], mine)
+        awaited = next((event for event in _declared(self.owner, self.name) if event.keep_for), None)
+        if awaited is None:
+            raise EventRefused(self._not_awaited(row, state, mine))
+        event = self._checked(rows, awaited, using)
+        event.until = Now() + timedelta(seconds=awaited.keep_for or 0.0)
+        if event.voter and mine.filter(name=self.name, version=None, voter=event.voter, until__gt=Now()).exists():
+            raise EventRefused(f"{self._object} has {self.name!r} from {event.voter} already, which it keeps")
+        event.save(using=using)
+        note_event(self.owner, using, row, event, "kept")
+        return Sent("kept", event)
+
+    def _given(
+        self, using: str, rows: QuerySet[Model], row: Locked, awaited: AwaitedEvent, mine: QuerySet[Event]
+    ) -> Sent:
+        event = self._checked(rows, awaited, using)
+        if event.voter and mine.filter(name=self.name, version=row.version, voter=event.voter).exists():
+            raise EventRefused(f"{self._object} has {self.name!r} from {event.voter} already; another sender is needed")
+        if missing := apply_event(self.owner, using, row, awaited, event):
+            return Sent("counted", event, missing)
+        return Sent("moved" if awaited.target else "ready", event)
+
+    @property
+    def _object(self) -> str:
+        return f"{self.owner._meta.label} {self.pk}"
+
+    @property
+    def _sender(self) -> str:
+        name = self.by.get_username() if hasattr(self.by, "get_username") else self.by or ""
+        return str(name)[:150]
+
+    def _repeated(self, mine: QuerySet[Event]) -> Event | None:
+        if not self.key:
+            return None
+        if len(self.key) > KEY_LENGTH_OF_EVENTS:
+            raise EventRefused(f"the key has {len(self.key)} characters; the most is {KEY_LENGTH_OF_EVENTS}")
+        found = mine.filter(key=self.key).first()
+        if found is not None and found.name != self.name:
+            raise EventRefused(f"{self._object} has {found.name!r} with the key {self.key!r} already; use another key")
+        return found
+
+    def _not_awaited(self, row: Locked, state: State | None, mine: QuerySet[Event]) -> str:
+        waits = f"it waits for {' or '.join(state.events)}" if state and state.events else "it waits for no event"
+        decided = mine.filter(version=row.version).order_by("-pk").first()
+        by = f" from {decided.sender}" if decided and decided.sender else ""
+        why = f" since {decided.name!r}{by}" if decided else ""
+        return f"{self._object} is in {row.state}{why}, and does not take {self.name!r} there; {waits}"
+
+    def _checked(self, rows: QuerySet[Model], awaited: AwaitedEvent, using: str) -> Event:
+        """Return the unsaved event if its sender and its payload are valid."""
+        self._check_sender(rows, awaited)
+        payload = self._valid(awaited)
+        _check_size(payload)
+        voter = self._sender if awaited.count > 1 else None
+        if voter == "":
+            raise EventRefused(f"{self.name!r} takes {awaited.count} different senders; pass by=")
+        return Event(
+            model_label=self.owner._meta.label_lower, object_pk=str(self.pk), name=self.name, payload=payload,
+            sender=self._sender, key=self.key or None, voter=voter,
+        )  # fmt: skip
+
+    def _check_sender(self, rows: QuerySet[Model], awaited: AwaitedEvent) -> None:
+        if awaited.permission:
+            has_perm = getattr(self.by, "has_perm", None)
+            if has_perm is None:
+                raise EventRefused(f"{self.name!r} needs a user with the permission {awaited.permission}; pass by=USER")
+            if not (has_perm(awaited.permission) or has_perm(awaited.permission, rows.get())):
+                raise EventRefused(f"{self._sender} lacks the permission {awaited.permission} for {self.name!r}")
+        if awaited.unless is not None and awaited.unless(rows.get(), self.by):
+            who = self._sender or "this sender"
+            raise EventRefused(f"{who} may not send {self.name!r} to {self._object}: {_name_of(awaited.unless)}")
+
+    def _valid(self, awaited: AwaitedEvent) -> Any:
+        form: Any = awaited.form
+        if form is None:
+            return self.payload
+        if not (isinstance(form, type) and issubclass(form, BaseForm)):
+            try:
+                return form(self.payload)
+            except (ValidationError, ValueError, TypeError) as error:
+                raise EventRefused(f"the payload of {self.name!r} is wrong: {_one_line(error)}") from error
+        if self.payload is not None and not isinstance(self.payload, Mapping):
+            raise EventRefused(f"the payload of {self.name!r} is {type(self.payload).__name__}; pass a dictionary")
+        filled: Any = form(dict(self.payload or {}))
+        if not filled.is_valid():
+            wrong = "; ".join(f"{name}: {' '.join(map(str, errors))}" for name, errors in filled.errors.items())
+            raise EventRefused(f"the payload of {self.name!r} is wrong: {wrong}")
+        return filled.cleaned_data
+
+
+def _declared(owner: type[Model], name: str) -> list[AwaitedEvent]:
+    return [state.events[name] for state in graph_of(owner).states.values() if name in state.events]
+
+
+def _check_size(payload: Any) -> None:
+    try:
+        text = DjangoJSONEncoder(allow_nan=False).encode(payload)
+    except (TypeError, ValueError) as error:
+        raise EventRefused(f"the payload cannot be stored as JSON: {_one_line(error)}") from error
+    limit = load_settings().PAYLOAD_LIMIT
+    if len(text) > limit:
+        raise EventRefused(f"the payload has {len(text):,} bytes as JSON; the most is {limit:,}")
+    if has_nul(text):
+        raise EventRefused("the payload has a NUL character, which databases cannot store")
+
+
+def _one_line(error: Exception) -> str:
+    said = error.messages if isinstance(error, ValidationError) else [str(error)]
+    return " ".join(" ".join(said).split())
+
+
+def _name_of(function: Any) -> str:
+    return getattr(function, "__name__", type(function).__name__).strip("_").replace("_", " ")
