@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable
 from datetime import datetime
+from typing import Any
 
 from django.contrib.admin import ModelAdmin
 from django.db.models import Model
 from django.http import HttpRequest
 from django.utils.timezone import is_aware, localtime
 
-from stator.admin import actions, row_summary
+from stator.admin import actions, row_summary, sending
 from stator.admin.bulk import label_of, permissions_of
 from stator.admin.confirmation import ActionFunction
 from stator.admin.links import ways_of
@@ -46,6 +47,7 @@ def context_of(model_admin: ModelAdmin, request: HttpRequest, row: StatorModel) 
         "stator_columns": [(name, _written(getattr(row, name))) for name in sorted(FRAMEWORK_COLUMNS)],
         "stator_acts": _acts_on(model_admin, request, row),
         "stator_moves": _moves_of(model_admin, request, row),
+        "stator_events": _events_of(model_admin, request, row),
         "stator_timeline": past.events,
         "stator_latest": LATEST,
         "stator_keeps_history": options_of(owner_of(type(row))).history,
@@ -109,6 +111,11 @@ def _moves_of(model_admin: ModelAdmin, request: HttpRequest, row: StatorModel) -
         return []
     children = state.children if state is not None else ()
     return [*(each.name for each in row.state_graph.states.values() if each in children and each.enter_by_hand), ""]
+
+
+def _events_of(model_admin: Any, request: HttpRequest, row: StatorModel) -> list[str]:
+    """Return the events that the row waits for and that the user may send."""
+    return sending.takes(model_admin, request, row) if may(model_admin, request, row, sending.stator_send) else []
 
 
 def may(model_admin: ModelAdmin, request: HttpRequest, row: Model, act: ActionFunction) -> bool:

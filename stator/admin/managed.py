@@ -12,7 +12,7 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
 from django.utils.html import format_html
 
-from stator.admin import actions, detail, row_summary
+from stator.admin import actions, detail, row_summary, sending
 from stator.admin.filters import ConditionFilter
 from stator.admin.listing import AnyAddressAdmin, notices
 from stator.management.permissions import force_permission
@@ -48,7 +48,8 @@ class StatorAdmin(AnyAddressAdmin):
         super().__init__(model, admin_site)
         self.raw_id_fields = (*self.raw_id_fields, *self._without_widget())  # type: ignore[misc]
         if self.actions is not None:
-            self.actions = [*self.actions, *actions.ACTIONS]
+            events = [sending.stator_send] if model.state_graph.event_names else []
+            self.actions = [*self.actions, *actions.ACTIONS, *events]
 
     def _without_widget(self) -> Iterator[str]:
         """Yield the relations without a widget of the project's choice: a list of all rows might have a million."""
@@ -70,10 +71,20 @@ class StatorAdmin(AnyAddressAdmin):
             return False
         return not self._overrides("has_change_permission") or bool(self.has_change_permission(request, obj))
 
+    def has_send_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Return whether the user may send one of the events of the graph."""
+        events = (event for state in self.model.state_graph.states.values() for event in state.events.values())
+        return any(sending.may_send(self, request, event, obj) for event in events)
+
     @property
     def differs_by_object(self) -> bool:
         """Whether the project overrides a permission, so that each object has to be checked."""
-        return any(map(self._overrides, ("has_change_permission", "has_retry_permission", "has_move_permission")))
+        return any(
+            map(
+                self._overrides,
+                ("has_change_permission", "has_retry_permission", "has_move_permission", "has_send_permission"),
+            )
+        )
 
     def _overrides(self, name: str) -> bool:
         original = getattr(StatorAdmin, name)

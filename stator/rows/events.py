@@ -83,7 +83,7 @@ class _Request:
         state = graph.states.get(row.state)
         if state is not None and self.name in state.events:
             return self._given(using, rows, row, state.events[self.name], mine)
-        awaited = next((event for event in _declared(self.owner, self.name) if event.keep_for), None)
+        awaited = next((event for event in declared_events(self.owner, self.name) if event.keep_for), None)
         if awaited is None:
             raise EventRefused(self._not_awaited(row, state, mine))
         event = self._checked(rows, awaited, using)
@@ -172,7 +172,8 @@ class _Request:
         return filled.cleaned_data
 
 
-def _declared(owner: type[Model], name: str) -> list[AwaitedEvent]:
+def declared_events(owner: type[Model], name: str) -> list[AwaitedEvent]:
+    """Return the event of that name as each state that takes it declares it."""
     return [state.events[name] for state in graph_of(owner).states.values() if name in state.events]
 
 

@@ -1,0 +1,126 @@
+"""The action that sends an event to objects: asks for the event, then for what its form takes."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.db.models import Model, QuerySet
+from django.forms import BaseForm
+from django.http import HttpRequest, HttpResponse
+
+from stator.admin.bulk import ActionSpec, ask_about, carry_out, permitted
+from stator.admin.confirmation import refuse
+from stator.admin.confirmed_snapshot import confirmed_in
+from stator.admin.listing import AnyAddressAdmin
+from stator.exceptions import EventRefused
+from stator.graph.states import AwaitedEvent
+from stator.rows.events import declared_events, send
+from stator.rows.meta import graph_of, owner_of
+
+# Objects of one request: each gets its event in a transaction of its own.
+MAX_SENT = 500
+
+# The fields of the page: the chosen event, and the event whose form was shown.
+EVENT, ASKED = "stator_event", "stator_asked"
+
+ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
+
+
+class EventForm(forms.Form):
+    """The choice of an event."""
+
+    stator_event = forms.ChoiceField(label="Event")
+
+    def __init__(self, names: list[str], *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        field: Any = self.fields[EVENT]
+        field.choices = [("", "---------"), *((name, name) for name in names)]
+
+
+class PayloadForm(forms.Form):
+    """The payload of an event without a form of fields."""
+
+    payload = forms.JSONField(required=False, help_text='JSON, for example {"note": "ok"}; or empty.')
+
+
+def may_send(model_admin: AnyAddressAdmin, request: HttpRequest, event: AwaitedEvent, obj: Model | None = None) -> bool:
+    """Return whether the user may send an event: by its permission, or else by the permission to change objects."""
+    if event.permission:
+        user: Any = request.user
+        return bool(user.has_perm(event.permission) or (obj is not None and user.has_perm(event.permission, obj)))
+    return bool(getattr(model_admin, "has_retry_permission")(request, obj))  # noqa: B009 - of StatorAdmin
+
+
+def takes(model_admin: AnyAddressAdmin, request: HttpRequest, row: Any) -> list[str]:
+    """Return the names of the events that the state of a row takes and that the user may send."""
+    state = row.state_graph.states.get(row.state)
+    return (
+        [event.name for event in state.events.values() if may_send(model_admin, request, event, row)] if state else []
+    )
+
+
+@admin.action(description=f"Send event{ELLIPSIS}", permissions=["send"])
+def stator_send(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: QuerySet[Model]) -> HttpResponse | None:
+    """Ask for an event and its payload, then send it to the rows whose states take it."""
+    if queryset.order_by()[: MAX_SENT + 1].count() > MAX_SENT:
+        return refuse(model_admin, request, f"An event is sent to at most {MAX_SENT} objects at once; choose fewer.")
+    owner = owner_of(queryset.model)
+    allowed = [
+        name
+        for name in graph_of(owner).event_names
+        if any(may_send(model_admin, request, event) for event in declared_events(owner, name))
+    ]
+    name = request.POST.get(EVENT, "")
+    if name not in allowed:
+        rows = permitted(model_admin, request, queryset, "send")
+        chosen = EventForm(allowed, request.POST if EVENT in request.POST else None)
+        return ask_about(model_admin, request, rows, chosen, title="Send an event", words="are chosen.", button="Next")
+    events = declared_events(owner, name)
+    rows = permitted(model_admin, request, queryset.filter(state__in=[event.state.name for event in events]), "send")
+    seen = confirmed_in(request, queryset.model)
+    form = _form(events[0], request.POST if seen and request.POST.get(ASKED) == name else None)
+    if not (seen and form.is_bound and form.is_valid()):
+        words = f"will get the event {name}, as if each had got it by itself."
+        return ask_about(model_admin, request, rows, form, title=f"Send {name}", words=words, button=f"Send {name}")
+    payload = _payload(events[0], form.cleaned_data)
+    act = ActionSpec(
+        f"Sent {name}. {form.cleaned_data['stator_reason']}".strip(), f"got {name}",
+        lambda found: _send(found, name, payload, request.user), "in a state that does not take it, or refused",
+    )  # fmt: skip
+    return carry_out(model_admin, request, rows, "send", act, seen)
+
+
+def _form(event: AwaitedEvent, given: Any) -> Any:
+    """Return the event's form, bound if something was given, with the hidden fields of the page and a reason."""
+    of_fields: Any = event.form if _has_fields(event) else PayloadForm
+    form = of_fields(given, initial=None) if given is not None else of_fields()
+    form.fields["stator_reason"] = forms.CharField(
+        label="Reason", max_length=200, required=False, help_text="For the log of the admin."
+    )
+    for name in (EVENT, ASKED):
+        form.fields[name] = forms.CharField(initial=event.name, widget=forms.HiddenInput)
+    return form
+
+
+def _has_fields(event: AwaitedEvent) -> bool:
+    return isinstance(event.form, type) and issubclass(event.form, BaseForm)
+
+
+def _payload(event: AwaitedEvent, cleaned: Mapping[str, Any]) -> Any:
+    own = {name: value for name, value in cleaned.items() if name not in (EVENT, ASKED, "stator_reason")}
+    return own if _has_fields(event) else own["payload"]
+
+
+def _send(rows: QuerySet[Model], name: str, payload: Any, user: Any) -> int:
+    """Send the event to each row; raise the refusal if there is only one."""
+    sent, refusals, pks = 0, [], list(rows.order_by("pk").values_list("pk", flat=True))
+    for pk in pks:
+        try:
+            send(rows.model, pk, name, payload, by=user, using=rows.db)
+            sent += 1
+        except EventRefused as refused:
+            refusals.append(refused)
+    if len(pks) == 1 and refusals:
+        raise refusals[0]
+    return sent

@@ -1,0 +1,82 @@
+"""Events are sent from an object's page and from lists, by those who may."""
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.test import Client
+
+from stator.models import Event
+from tests.stator.admin.requests import act, live, part, seen_in
+from tests.stator.making import put, row
+from tests.testapp.approvals import Expense
+
+pytestmark = pytest.mark.django_db
+
+URL = "/admin/testapp/expense/"
+
+
+def send(client: Client, name: str, *rows: Any, **data: str) -> Any:
+    """Ask for the page of an event, and send what it asks for."""
+    asked = act(client, "stator_send", *rows, url=URL, stator_event=name)
+    assert asked.status_code == 200
+    given = {"stator_event": name, "stator_asked": name, "stator_confirmed": "1", "stator_seen": seen_in(asked)}
+    return act(client, "stator_send", *rows, url=URL, **given, **data)
+
+
+def client_of(name: str, *permissions: str) -> Client:
+    user = User.objects.create_user(name, is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+def test_page_has_a_button_for_each_event_that_the_state_takes(admin_client: Client) -> None:
+    acts = part(live(admin_client, put(Expense), URL), "acts")
+    assert [name in acts for name in ('value="approve"', 'value="reject"', 'value="cancel"')] == [True, True, False]
+
+
+def test_users_see_and_send_only_what_they_may(admin_client: Client) -> None:
+    expense = put(Expense)
+    approver = client_of("anna", "view_expense", "change_expense")
+    looker = client_of("lena", "view_expense")
+    assert 'value="approve"' in live(approver, expense, URL)
+    assert 'name="stator_event"' not in live(looker, expense, URL)
+    act(looker, "stator_send", expense, url=URL, stator_event="reject", stator_confirmed="1", stator_asked="reject")
+    assert row(expense).state == "submitted"
+
+
+def test_form_of_the_event_is_asked_for_and_checked(admin_client: Client) -> None:
+    expense = put(Expense)
+    asked = act(admin_client, "stator_send", expense, url=URL, stator_event="approve")
+    assert 'name="note"' in asked.content.decode()
+    again = send(admin_client, "approve", expense, note="x" * 21)
+    assert "Ensure this value has at most 20 characters" in again.content.decode()
+    assert not Event.objects.exists()
+    send(admin_client, "approve", expense, note="fine", amount="3.5", stator_reason="as agreed")
+    event = Event.objects.get()
+    assert (event.sender, event.payload) == ("admin", {"note": "fine", "amount": "3.5"})
+    assert "Sent approve. as agreed" in admin_client.get(f"{URL}{expense.pk}/history/").content.decode()
+
+
+def test_refusal_of_one_object_is_shown(admin_client: Client) -> None:
+    expense = put(Expense, submitter="admin")
+    send(admin_client, "approve", expense, note="mine")
+    assert "Admin may not send" in admin_client.get(URL).content.decode()
+    assert row(expense).state == "submitted"
+
+
+def test_event_is_chosen_for_many_and_those_that_do_not_take_it_are_left_alone(admin_client: Client) -> None:
+    expenses = [put(Expense), put(Expense), put(Expense, state="paid")]
+    chosen = act(admin_client, "stator_send", *expenses, url=URL).content.decode()
+    assert "3 expenses are chosen." in chosen
+    assert '<option value="reject">' in chosen
+    send(admin_client, "reject", *expenses, payload='{"why": "late"}')
+    assert [row(each).state for each in expenses] == ["rejected", "rejected", "paid"]
+    assert "2 expenses got reject" in admin_client.get(URL).content.decode()
+    assert [event.payload for event in Event.objects.all()] == [{"why": "late"}] * 2
+
+
+def test_graphs_without_events_have_no_such_action(admin_client: Client) -> None:
+    assert "stator_send" not in admin_client.get("/admin/testapp/parcel/").content.decode()
