@@ -12,8 +12,9 @@ from stator.overview.conditions import CONDITIONS
 from stator.querysets import OperatorQuerySet
 from stator.rows.claimable import RESTING
 from stator.rows.column_guard import M
+from stator.rows.events import declared_events
 from stator.rows.fields import StateField
-from stator.rows.meta import graph_of
+from stator.rows.meta import graph_of, owner_of
 
 # Up to this many matching rows are listed by key; statements with more keys take longer than they save.
 FEW = 2000
@@ -54,6 +55,24 @@ class ConditionFilter(admin.SimpleListFilter):
         _, meant, parts = CONDITIONS[str(self.value())]
         rows: OperatorQuerySet[Model] = OperatorQuerySet(queryset.model, using=getattr(queryset, "_db", None))
         return among(queryset, meant(rows), parts(rows) if parts else None, shown=request.method in ("GET", "HEAD"))
+
+
+class EventFilter(admin.SimpleListFilter):
+    """Rows that wait for an event."""
+
+    title = "waits for"
+    parameter_name = "waits_for"
+
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+        """Return the events of the graph."""
+        return [(name, name) for name in graph_of(model_admin.model).event_names]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Model]) -> QuerySet[Model]:
+        """Return the rows whose states take the chosen event."""
+        if not self.value():
+            return queryset
+        states = [event.state.name for event in declared_events(owner_of(queryset.model), str(self.value()))]
+        return queryset.filter(SOMEWHERE, state__in=states)
 
 
 def among(

@@ -13,7 +13,7 @@ from django.urls import URLPattern, path
 from django.utils.html import format_html
 
 from stator.admin import actions, detail, row_summary, sending
-from stator.admin.filters import ConditionFilter
+from stator.admin.filters import ConditionFilter, EventFilter
 from stator.admin.listing import AnyAddressAdmin, notices
 from stator.management.permissions import force_permission
 from stator.models import StatorModel
@@ -101,7 +101,8 @@ class StatorAdmin(AnyAddressAdmin):
     def get_list_filter(self, request: HttpRequest) -> Any:
         """Return the project's filters, then the framework's."""
         own = [*super().get_list_filter(request)]
-        return [*own, *(["state"] if "state" not in own else []), ConditionFilter]
+        events = [EventFilter] if self.model.state_graph.event_names else []
+        return [*own, *(["state"] if "state" not in own else []), ConditionFilter, *events]
 
     def unsortable_if_many(self, name: str) -> bool:
         """Return whether a column has no index, so that only few rows are sorted by it."""

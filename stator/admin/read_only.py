@@ -5,9 +5,12 @@ from typing import Any
 
 from django.contrib import admin
 from django.db.models import Model, QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path
 from django.utils.html import format_html, format_html_join
 
+from stator.admin.inbox import waiting_for
 from stator.admin.links import link_to_object
 from stator.admin.listing import AnyAddressAdmin
 from stator.graph.durations import seconds_of, span
@@ -171,3 +174,15 @@ class EventAdmin(OfObjectAdmin):
     list_filter = ("name", "at")
     search_fields = ("=model_label", "=object_pk", "=sender", "=key")
     ordering = ("-pk",)
+
+    def get_urls(self) -> list[URLPattern]:
+        """Return the URLs of the list, and that of the page of what waits for the user."""
+        view = self.admin_site.admin_view(self.waiting_view)
+        return [path("waiting/", view, name="stator_event_waiting"), *super().get_urls()]
+
+    def waiting_view(self, request: HttpRequest) -> HttpResponse:
+        """Show what waits for events that the user may send; every user of the admin may open the page."""
+        request.current_app = self.admin_site.name
+        section = waiting_for(self.admin_site, request)
+        context = {**self.admin_site.each_context(request), "title": section.title, "section": section}
+        return TemplateResponse(request, "stator/admin/inbox.html", context)

@@ -81,7 +81,7 @@ def stator_send(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: Qu
     seen = confirmed_in(request, queryset.model)
     form = _form(events[0], request.POST if seen and request.POST.get(ASKED) == name else None)
     if not (seen and form.is_bound and form.is_valid()):
-        words = f"will get the event {name}, as if each had got it by itself."
+        words = f"will get the event {name}."
         return ask_about(model_admin, request, rows, form, title=f"Send {name}", words=words, button=f"Send {name}")
     payload = _payload(events[0], form.cleaned_data)
     act = ActionSpec(

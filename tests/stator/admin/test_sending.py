@@ -1,5 +1,6 @@
 """Events are sent from an object's page and from lists, by those who may."""
 
+import re
 from typing import Any
 
 import pytest
@@ -80,3 +81,16 @@ def test_event_is_chosen_for_many_and_those_that_do_not_take_it_are_left_alone(a
 
 def test_graphs_without_events_have_no_such_action(admin_client: Client) -> None:
     assert "stator_send" not in admin_client.get("/admin/testapp/parcel/").content.decode()
+
+
+def test_inbox_has_what_waits_for_the_user_with_links_to_the_lists(admin_client: Client) -> None:
+    put(Expense), put(Expense), put(Expense, state="paid")
+    text = admin_client.get("/admin/stator/event/waiting/").content.decode()
+    lines = [" ".join(re.sub("<[^>]*>", " ", line).split()) for line in re.findall(r"<tr><td.*?</tr>", text)]
+    assert [line.rsplit(" ", 2)[0] for line in lines] == [
+        "testapp.Expense approve 2", "testapp.Expense reject 2", "testapp.Expense receipt 1",
+    ]  # fmt: skip
+    [url] = re.findall(r'href="([^"]*waits_for=receipt)"', text)
+    assert "1 expense" in admin_client.get(url).content.decode()
+    nobody = client_of("lena", "view_expense").get("/admin/stator/event/waiting/").content.decode()
+    assert "Nothing waits for an event that you may send." in nobody
