@@ -17,8 +17,9 @@ def test_healthy_site_is_all_ok(crew_of_all):
     code, found = examined("--database", "default")
     assert {finding["level"] for finding in found.values()} == {"ok"}, found
     assert code == 0
+    of_postgresql = {"server", "triggers", "partitions", "transactions", "snapshots", "dead rows", "replication"}
     of_vendor = {
-        "postgresql": {"server", "triggers", "transactions", "snapshots", "dead rows", "replication", "pooler"},
+        "postgresql": {*of_postgresql, "pooler"},
         "sqlite": {"sqlite"},
         "mysql": set(),
     }
