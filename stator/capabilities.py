@@ -1,6 +1,6 @@
 """What each kind of database can do. Other modules ask for a capability here, never for the name of a vendor."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 
@@ -115,9 +115,14 @@ MYSQL = Capabilities(
     replica_query="SELECT @@global.read_only", replica_sign="read_only is on",
 )  # fmt: skip
 
+# PostgreSQL with tables in distributed schemas, by the backend ``stator.citus``.
+CITUS = replace(POSTGRESQL, name="citus", writes_in_with=False, has_plpgsql=False)
+
 KNOWN = {each.name: each for each in (POSTGRESQL, SQLITE, MYSQL)}
 
 
 def capabilities_of(connection: Any) -> Capabilities:
     """Return the capabilities of a Django connection's database; opens nothing."""
+    if getattr(connection, "is_citus", False):
+        return CITUS
     return KNOWN.get(connection.vendor) or Capabilities(name=connection.vendor)

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from tests import emptying
+from stator.capabilities import capabilities_of
+from tests import emptying, shapes
 from tests.processes import WorkerProcess, environment_for_subprocess
 from tests.proofs.proof import table
 from tests.settings import TEST_DIRECTORY
@@ -32,9 +33,16 @@ HARMED = (
 VENDORS = {"postgresql": "postgresql", "sqlite": "sqlite", "mariadb": "mysql"}
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     emptying.install()
+    if is_citus() and not os.environ.get("CITUS_URL"):
+        shapes.install()
+        config.pluginmanager.register(shapes)
     TEST_DIRECTORY.mkdir(parents=True, exist_ok=True)
+
+
+def is_citus() -> bool:
+    return capabilities_of(connection).name == "citus"
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -94,6 +102,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     wanted = [mark for mark in VENDORS if item.get_closest_marker(mark)]
     if wanted and connection.vendor not in [VENDORS[mark] for mark in wanted]:
         pytest.skip(f"for {' and '.join(wanted)} only")
+    if item.get_closest_marker("citus") and not os.environ.get("CITUS_URL"):
+        pytest.skip("CITUS_URL is not set")
+    if (lacked := item.get_closest_marker("citus_lacks")) and is_citus():
+        pytest.skip(f"Citus has no {lacked.args[0]}")
 
 
 @pytest.fixture

@@ -33,6 +33,7 @@ def _other() -> dict[str, object]:
 
 # One for each run; the processes of pytest-xdist inherit it. Made and removed by conftest.py.
 TEST_DIRECTORY = Path(os.environ.setdefault("TEST_DIRECTORY", f"{tempfile.gettempdir()}/stator-tests-{os.getpid()}"))
+DATABASES["default"]["ENGINE"] = os.environ.get("TEST_ENGINE", DATABASES["default"]["ENGINE"])
 DATABASES = {"default": DATABASES["default"], "other": _other()}
 for alias, config in DATABASES.items():
     if name := os.environ.get(f"TEST_DATABASE_{alias.upper()}"):

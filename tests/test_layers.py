@@ -12,7 +12,8 @@ ROOT = Path(__file__).parent.parent
 # A module imports its own floor and lower ones. A package stands for all modules in it.
 FLOORS = {
     0: "capabilities exceptions graph logs texts",
-    1: "conf explain migration_operations models partitions querysets rows schemas signals statements strict_fence",
+    1: "citus conf explain migration_operations models partitions querysets rows schemas signals statements "
+    "strict_fence",
     2: "adoption db",
     3: "claims runner worker",
     4: "admin admin_site apps checks commands management metrics overview pytest_plugin terminal testing "
@@ -55,6 +56,7 @@ LOADED_BY_NAME = {
 # Where statements of our own are sent to a database, and why the ORM does not do.
 WITH_SQL = {
     "adoption": "asks the server for its indexes, and locks a table",
+    "citus": "adds columns, and makes databases for tests",
     "checks.databases": "asks the server for what it knows of itself",
     "commands.doctor.clocks": "the same",
     "commands.doctor.postgresql": "the same",

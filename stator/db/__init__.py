@@ -6,12 +6,16 @@ from importlib import import_module
 from django.db import connections, router
 from django.db.models import Model
 
+from stator.capabilities import capabilities_of
 from stator.conf import Settings
 from stator.db.interface import Operations, Parts
 
 # The vendors with statements of their own, where the ORM is not enough or not fast enough. Any other database gets the
 # portable statements.
-VENDORS = {"postgresql": "stator.db.postgresql", "sqlite": "stator.db.sqlite", "mysql": "stator.db.mysql"}
+VENDORS = {
+    "postgresql": "stator.db.postgresql", "citus": "stator.db.citus",
+    "sqlite": "stator.db.sqlite", "mysql": "stator.db.mysql",
+}  # fmt: skip
 PORTABLE = "stator.db.portable"
 
 
@@ -20,6 +24,6 @@ def operations_for(
 ) -> Operations:
     """Return the operations on a model in the given database; by default the routers choose it as for writes."""
     alias = alias or router.db_for_write(model)
-    vendor = VENDORS.get(connections[alias].vendor, PORTABLE)
+    vendor = VENDORS.get(capabilities_of(connections[alias]).name, PORTABLE)
     parts_of: Callable[[Operations], Parts] = import_module(vendor).parts_of
     return Operations(model, alias, settings, worker_id, parts_of, schema)

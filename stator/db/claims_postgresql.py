@@ -30,6 +30,9 @@ from stator.statements import Parameter, Statement, selecting, written
 # The most statements to cache of one model with a condition of its own: one for each condition, turn and set of states.
 MAX_CACHED = 300
 
+# The seeds of a hash, by which values come in another order in each claim.
+SEEDS = 2**63
+
 # The name of the claim's token among the values.
 TOKEN = "stator_token"
 
@@ -73,7 +76,8 @@ picked AS MATERIALIZED (
     LIMIT (SELECT (%(limit)s + max(n) - 1) / greatest(max(n), 1) FROM turns)) ready
   WHERE turns.n > 0 ORDER BY turns.n LIMIT %(limit)s),
 more AS MATERIALIZED (
-  SELECT ready.pk FROM (SELECT key FROM turns WHERE n > 0 ORDER BY random()) others CROSS JOIN LATERAL (
+  SELECT ready.pk FROM (SELECT key FROM turns WHERE n > 0 ORDER BY hashtextextended(key::text, %(seed)s)) others
+  CROSS JOIN LATERAL (
     SELECT {pk} AS pk FROM {table} WHERE {claimable} AND {key} = others.key AND {pk} NOT IN (SELECT pk FROM picked)
     ORDER BY {order} LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED) ready
   LIMIT %(limit)s - (SELECT count(*) FROM picked)),
@@ -247,7 +251,10 @@ class FairClaim(StatementClaim):
     def claim(self, wanted: Wanted) -> list[Instance]:
         """Claim rows of the values that come next."""
         compiler, turn, limit = self._compiler, wanted.turn, wanted.limit
-        values = {"states": wanted.names, "last": turn.last, "limit": limit, "max_values": limit + SPARE_VALUES}
+        values = {
+            "states": wanted.names, "last": turn.last, "limit": limit, "max_values": limit + SPARE_VALUES,
+            "seed": wanted.token.int % SEEDS,
+        }  # fmt: skip
         statement = self._by_age if turn.by_age else self._by_priority
         params = self._bound(statement, values, wanted.token)
         found = self._operations.fetch(statement.text, params, sql.BY_KEY)

@@ -142,7 +142,8 @@ class PostgresqlRecords(records.Records):
         """Return whether a batch needs more than one statement, its reports apart."""
         operations = self._operations
         more = operations.recorded and batch.begun and not self._keeps_attempts(batch)
-        return bool(more or batch.to in operations.awaited or batch.saves != self._saved_with(batch))
+        tells = batch.moved and operations.options.history and not self._kept_with(batch)
+        return bool(more or tells or batch.to in operations.awaited or batch.saves != self._saved_with(batch))
 
     def record_noted(
         self, batch: Batch, noted: Statement, values: Mapping[str, object], only: Statement | None = None
@@ -163,8 +164,7 @@ class PostgresqlRecords(records.Records):
     def _needs_more(self, batch: Batch) -> bool:
         """Return whether one statement cannot write a batch with the program's records."""
         reports = batch.reported and (batch.moved or len(batch.ended) > 1 or not self._compiler.keeps_keys)
-        tells = batch.moved and self._operations.options.history and not self._kept_with(batch)
-        return reports or tells or self._writes_other_rows(batch) or any(map(_place, batch.claims))
+        return reports or self._writes_other_rows(batch) or any(map(_place, batch.claims))
 
     def _write(self, batch: Batch, *, last: bool = False) -> dict[Pk, float | None]:
         """Write outcomes of one kind and their statistics (RECORD); a row is written only while its claim is valid."""
@@ -209,15 +209,12 @@ class PostgresqlRecords(records.Records):
         keys, tokens = self._compiler.claimed(batch.claims)
         source, timed = batch.source.name, shape.history or shape.erred
         given: dict[str, object] = {
+            **self._edge(source, batch.to),
             "keys": keys,
             "claims": tokens,
             "delays": _delays(batch),
             "failed": [outcome.failure is not None for _, outcome in batch.ended] if batch.failed else [],
             "durations": [claim.duration for claim in batch.claims] if timed else [],
-            "source": source,
-            "to": batch.to,
-            "label": self._operations.label,
-            "shard": self.shard(),
             "reason": "",
         }
         if shape.placed:
@@ -230,6 +227,10 @@ class PostgresqlRecords(records.Records):
         if attempts := self._attempts() if shape.attempts else None:
             given |= {PROGRAM + name: value for name, value in attempts.given.items()}
         return given
+
+    def _edge(self, source: str, to: str) -> dict[str, object]:
+        """Return the values of the statistics row of moves along an edge, its hour apart."""
+        return {"label": self._operations.label, "source": source, "to": to, "shard": self.shard()}
 
     def _kept_with(self, batch: Batch) -> bool:
         """Return whether the recording statement writes the history: of moves, which are many, without errors."""
@@ -270,7 +271,7 @@ class PostgresqlRecords(records.Records):
         if noted and not batch.moved and not batch.released:
             # Marked ready here: otherwise the next claim would have to do it first, which takes several statements.
             changes["state_ready"] = RawSQL("v.delay <= 0", [], output_field=BooleanField())
-        where = Statement.of(" AND ", only) if only else ""
+        where = Statement.of(" AND ", only) if only else "" if batch.released else self._if_countable()
         return written(
             RECORD,
             table=compiler.table,
@@ -317,7 +318,7 @@ class PostgresqlRecords(records.Records):
         """Return the further parts of the WITH that follow ``done``."""
         parts: list[str | Statement] = []
         if not batch.released:
-            parts += [",", written(COUNTED)]
+            parts += [",", self._counting()]
         if shape.history or shape.erred:
             parts += [",", written(HISTORY if shape.history else ERROR_HISTORY)]
         if shape.reported:
@@ -327,6 +328,14 @@ class PostgresqlRecords(records.Records):
         if noted:
             parts += [",\nnoted AS (", noted, ")"]
         return Statement.of(*parts)
+
+    def _counting(self) -> Statement:
+        """Return the part of the WITH that writes the statistics of what is ``done``."""
+        return written(COUNTED)
+
+    def _if_countable(self) -> Statement | str:
+        """Return a condition for the rows to be written, so that their statistics are too; "" if there is none."""
+        return ""
 
     def _attempts(self) -> AttemptRecords | None:
         make = self._operations.hooks.attempts
@@ -360,10 +369,7 @@ class PostgresqlRecords(records.Records):
             key=compiler.quote("pk"), set=compiler.assigned(changes),
             further=written(f"{COUNTED},{HISTORY}" if history else COUNTED), result="pk" if tell else "count(*)",
         )  # fmt: skip
-        values = {
-            "label": operations.label, "source": source, "to": to, "shard": self.shard(), "reason": reason,
-            "worker": operations.worker_id,
-        }  # fmt: skip
+        values = {**self._edge(source, to), "reason": reason, "worker": operations.worker_id}
         found = operations.fetch(statement.text, statement.bind(operations.connection, values), sql.BY_KEY)
         pks = compiler.keys_of(found) if tell else []
         return len(pks) if tell else found[0][0], pks

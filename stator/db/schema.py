@@ -4,6 +4,7 @@ from django.db import DatabaseError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model
 
+from stator.capabilities import capabilities_of
 from stator.db.retry import is_of_schema
 from stator.rows.columns import FRAMEWORK_COLUMNS
 from stator.schemas import current_schema, named
@@ -26,7 +27,7 @@ _ORDINARY = "move its rows to an ordinary table: undistribute_table() does it un
 CITUS_KINDS = {
     "distributed": ("a distributed table of Citus", _ORDINARY),
     "reference": ("a reference table of Citus", _ORDINARY),
-    "schema": ("in a distributed schema of Citus", "run SELECT citus_schema_undistribute() for its schema"),
+    "schema": ("in a distributed schema of Citus", 'set ENGINE to "stator.citus"'),
     "local": ("a local table of Citus", "drop the foreign keys that connect it to reference tables"),
 }
 
@@ -70,7 +71,7 @@ def _of_citus(connection: BaseDatabaseWrapper, model: type[Model]) -> str:
             return ""
         cursor.execute(CITUS, [connection.ops.quote_name(table)])
         found = cursor.fetchone()
-    if not found:
+    if not found or (found[0] == "schema" and capabilities_of(connection).name == "citus"):
         return ""
     kind, remedy = CITUS_KINDS[found[0]]
     where = f"table {table} of {model._meta.label} in {named(connection.alias)}"

@@ -8,6 +8,7 @@ refusal is remembered until then and costs no statement.
 import threading
 import time
 from dataclasses import dataclass
+from typing import Any
 
 from django.db.models import Case, F, Q, Value, When
 from django.db.models.functions import TruncMinute
@@ -25,6 +26,15 @@ MESSAGES = {
     "used_count": "this token has used all its requests of this minute; wait as long as Retry-After says",
     "used_rows": "this token has too few rows left to publish in this minute; wait as long as Retry-After says",
 }
+
+
+class Minute(TruncMinute):
+    """The minute of a moment, on PostgreSQL in the type of a column: Citus compares no column with another type."""
+
+    def as_postgresql(self, compiler: Any, connection: Any, **context: Any) -> tuple[str, Any]:
+        """Compile to a moment with a time zone, unless ``USE_TZ`` is off."""
+        text, params = self.as_sql(compiler, connection, **context)
+        return f"CAST({text} AS {self.output_field.db_type(connection)})", params
 
 
 @dataclass(slots=True)
@@ -105,7 +115,7 @@ def _block_from_database(pk: int, column: str, least: int, most: int) -> Block:
 
 def _count(pk: int, column: str, count: int, most: int) -> bool:
     """Take ``count`` from the consumer's row and return whether the minute had it; a new minute resets all counters."""
-    minute = TruncMinute(Now())
+    minute = Minute(Now())
     fresh = Q(used_minute=None) | Q(used_minute__lt=minute)
     room = Q(**{f"{column}__lte": most - count})
     changes: dict[str, Case] = {

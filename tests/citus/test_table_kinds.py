@@ -1,26 +1,16 @@
 """How Citus manages a table: what it refuses is a fault of the statement, and workers name the table and the remedy."""
 
-import os
-from collections.abc import Iterator
-from typing import Any
-
-import environ
-import psycopg
 import pytest
 from django.db import DatabaseError, connections
 
 from stator.db.refusals import is_refusal
 from stator.db.retry import is_of_schema
 from stator.db.schema import lack_of
+from tests.citus.conftest import run
 from tests.stator.making import claim_all, operations_of
 from tests.testapp.basic import Step
 
-URL, NAME = os.environ.get("CITUS_URL", ""), "stator_citus_test"
-
-pytestmark = [
-    pytest.mark.django_db(databases=[]),
-    pytest.mark.skipif(not URL, reason="CITUS_URL is not set"),
-]
+pytestmark = [pytest.mark.citus, pytest.mark.django_db(databases=[])]
 
 KINDS = {
     "distributed": ["SELECT create_distributed_table('testapp_step', 'id')"],
@@ -37,42 +27,6 @@ SAID = {
     "schema": "in a distributed schema of Citus",
     "local": "a local table of Citus",
 }
-
-
-@pytest.fixture
-def citus(django_db_blocker: Any) -> Iterator[str]:
-    """The alias of an empty database of the cluster."""
-    config = environ.Env.db_url_config(URL)
-    node = {"host": config["HOST"], "port": int(config["PORT"] or 5432)}
-    with psycopg.connect(URL, autocommit=True) as server:
-        server.execute(f"DROP DATABASE IF EXISTS {NAME} WITH (FORCE)")
-        server.execute(f"CREATE DATABASE {NAME}")
-    alias = "citus"
-    connections.databases[alias] = connections.configure_settings({"default": {**config, "NAME": NAME}})["default"]
-    connections.databases[alias]["TEST"] = {
-        "CHARSET": None,
-        "COLLATION": None,
-        "NAME": None,
-        "MIRROR": None,
-        "MIGRATE": 0,
-    }
-    with django_db_blocker.unblock():
-        with connections[alias].cursor() as cursor:
-            cursor.execute("CREATE EXTENSION citus")
-            cursor.execute("SELECT citus_set_coordinator_host(%s, %s)", [node["host"], node["port"]])
-            cursor.execute("SELECT citus_set_node_property(%s, %s, 'shouldhaveshards', true)", list(node.values()))
-        yield alias
-        connections[alias].close()
-    del connections[alias]
-    del connections.databases[alias]
-    with psycopg.connect(URL, autocommit=True) as server:
-        server.execute(f"DROP DATABASE {NAME} WITH (FORCE)")
-
-
-def run(alias: str, *statements: str) -> None:
-    with connections[alias].cursor() as cursor:
-        for statement in statements:
-            cursor.execute(statement)
 
 
 def create_table(alias: str) -> None:
@@ -99,7 +53,7 @@ def test_managed_table_is_named_with_the_remedy_and_its_statement_is_at_fault(ci
     assert not is_refusal(caught.value)
 
 
-def test_table_in_a_distributed_schema_is_named_with_the_remedy(citus: str) -> None:
+def test_table_in_a_distributed_schema_needs_the_backend_for_it(citus: str) -> None:
     run(
         citus,
         "SET citus.enable_schema_based_sharding = on",
@@ -108,4 +62,9 @@ def test_table_in_a_distributed_schema_is_named_with_the_remedy(citus: str) -> N
     )
     create_table(citus)
     assert SAID["schema"] in lack_of(Step, citus)
-    assert "citus_schema_undistribute()" in lack_of(Step, citus)
+    assert 'set ENGINE to "stator.citus"' in lack_of(Step, citus)
+
+
+def test_table_in_a_distributed_schema_lacks_nothing_with_that_backend(schema: str) -> None:
+    create_table(schema)
+    assert lack_of(Step, schema) == ""

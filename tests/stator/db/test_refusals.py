@@ -125,6 +125,7 @@ def test_of_rows_that_exclude_each_other_one_is_moved(make, caplog):
 
 
 @pytest.mark.postgresql
+@pytest.mark.citus_lacks("triggers")
 def test_trigger_that_raises_refuses_its_row_alone(make):
     # Those of SQLite raise what constraints do.
     steps = [put(Step, state_ready=False, name=name) for name in ("a", "bad", "b")]

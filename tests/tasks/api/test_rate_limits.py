@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture(autouse=True)
 def minute(monkeypatch):
     """A minute that does not end in the middle of a test."""
-    monkeypatch.setattr(module, "TruncMinute", lambda now: module.Value("2030-01-31 12:00:00+00:00", MOMENT))
+    monkeypatch.setattr(module, "Minute", lambda now: module.Value("2030-01-31 12:00:00+00:00", MOMENT))
     monkeypatch.setattr(module, "_seconds_left", lambda pk: 30.0)
 
 
@@ -138,7 +138,7 @@ def test_requests_and_rows_are_counted_apart_and_begin_anew_together(consumer, m
     requests, rows = Rates(), Rates("used_rows")
     assert allowed(requests, consumer, 5, 9) == 5
     assert allowed(rows, consumer, 3, 9) == 3
-    monkeypatch.setattr(module, "TruncMinute", lambda now: module.Value("2030-01-31 12:01:00+00:00", MOMENT))
+    monkeypatch.setattr(module, "Minute", lambda now: module.Value("2030-01-31 12:01:00+00:00", MOMENT))
     monkeypatch.setattr(module.time, "monotonic", lambda now=module.time.monotonic: now() + 31)
     assert allowed(rows, consumer, 3, 1) == 1
     consumer.refresh_from_db()

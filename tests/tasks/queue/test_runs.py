@@ -48,7 +48,7 @@ def test_batch_is_recorded_with_its_runs_by_one_statement(count):
     done = Moved(operations.graph.states["completed"])
     ended = [(claim, replace(done, values={"result": [claim.pk]})) for claim in claims]
     sent, _ = count(lambda: operations.record(ended))
-    if connection.vendor == "postgresql":
+    if operations.capabilities.writes_in_with:
         assert len(sent) == 1
     else:
         table = connection.ops.quote_name("tasks_run")

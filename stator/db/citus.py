@@ -1,0 +1,81 @@
+"""Parts for Citus, where the tables are in distributed schemas: each statement goes to one node as it is.
+
+The planner of Citus takes a WITH that updates, but none that inserts. So history, reports and a program's records are
+statements of their own, in the transaction of the record.
+"""
+
+from django.db import connections
+
+from stator.db import records
+from stator.db.claims_postgresql import PostgresqlClaims
+from stator.db.compiler import Compiler
+from stator.db.interface import Batch, Operations, Parts
+from stator.db.leases import Leases, still_claimed
+from stator.db.postgresql import PostgresqlTransactions
+from stator.db.records_postgresql import PostgresqlRecords
+from stator.db.values import Pk
+from stator.rows.statistics import Stats
+from stator.statements import Statement, written
+
+HOUR = "date_trunc('hour', statement_timestamp(), 'UTC')::{hour_type}"
+
+# The row with the statistics of a batch. The writers of an edge have one each, so none of them waits. Beside columns,
+# Citus refuses what depends on the session, but its planner does not look into a subquery.
+OF_HOUR = """
+model_label = %(label)s AND hour = (SELECT {hour}) AND source = %(source)s AND "to" = %(to)s
+    AND shard = %(shard)s::int"""
+
+COUNTED = """
+counted AS (
+  UPDATE stator_stats SET handled = handled + ended.number, failed = failed + ended.failures,
+    seconds = seconds + ended.stayed, longest = greatest(longest, ended.most)
+  FROM (SELECT count(*) AS number, count(*) FILTER (WHERE failed) AS failures,
+      greatest(date_part('epoch', sum(stayed)), 0) AS stayed, greatest(date_part('epoch', max(stayed)), 0) AS most
+    FROM done) ended
+  WHERE {of_hour})"""
+
+COUNTABLE = " AND EXISTS (SELECT 1 FROM stator_stats WHERE {of_hour})"
+
+NEW_HOUR = """
+INSERT INTO stator_stats (model_label, hour, source, "to", shard, handled, failed, seconds, longest)
+VALUES (%(label)s, {hour}, %(source)s, %(to)s, %(shard)s, 0, 0, 0, 0)
+ON CONFLICT (model_label, hour, source, "to", shard) DO NOTHING
+"""
+
+
+class CitusRecords(PostgresqlRecords):
+    """Records by one statement for each kind of outcome, which needs the row for its statistics to be there."""
+
+    record_noted = records.Records.record_noted
+    _move = records.Records._move
+    _kept_with = records.Records._kept_with
+    _keeps_attempts = records.Records._keeps_attempts
+
+    def _write(self, batch: Batch, *, last: bool = False) -> dict[Pk, float | None]:
+        """Write outcomes of one kind. If no valid claim is written, an hour has begun: insert its row and repeat."""
+        # Another statement may follow, so none of them commits the transaction.
+        operations, accepted = self._operations, super()._write(batch)
+        if accepted or batch.released or not still_claimed(operations, batch.claims):
+            return accepted
+        begun = self._written(NEW_HOUR)
+        operations.fetch(begun.text, begun.bind(operations.connection, self._edge(batch.source.name, batch.to)))
+        return super()._write(batch)
+
+    def _counting(self) -> Statement:
+        return self._written(COUNTED)
+
+    def _if_countable(self) -> Statement:
+        return self._written(COUNTABLE)
+
+    def _written(self, text: str) -> Statement:
+        kind = Stats._meta.get_field("hour").db_type(connections[self._operations.alias])
+        hour = written(HOUR, hour_type=str(kind))
+        return written(text, hour=hour, of_hour=written(OF_HOUR, hour=hour))
+
+
+def parts_of(operations: Operations) -> Parts:
+    """Return the parts of these operations; the leases are the portable ones."""
+    compiler = Compiler(operations.model, operations.alias)
+    transactions = PostgresqlTransactions(operations, compiler)
+    recorded = CitusRecords(operations, compiler, transactions.pick)
+    return Parts(transactions, Leases(operations), PostgresqlClaims(operations, compiler), recorded)
