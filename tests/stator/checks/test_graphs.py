@@ -127,3 +127,15 @@ class TestGraphs:
         ]
         assert hints[".handle_payed is not the handler of any state."].endswith("Did you mean handle_paid?")
         assert hints[".handle_xyz is not the handler of any state."].endswith("handler_name=.")
+
+    def test_permission_of_an_event_that_no_model_has_is_a_warning(self) -> None:
+        a, b = State(externally_progressed=True), State()
+        a.on("approve", permission="testapp.chnage_expense").to(b)
+        a.on("reject", permission="testapp.change_expense").to(b)
+        a.on("force", permission="testapp.force_expense").to(b)
+        made = graph(a=a, b=b)
+        assert found(graphs.unsendable, made) == [
+            "ThatGraph.a.on('approve') needs the permission 'testapp.chnage_expense', which no model has."
+        ]
+        [(_, _, hint)] = graphs.unsendable(made)
+        assert "Did you mean 'testapp.change_expense'?" in hint
