@@ -6,10 +6,11 @@ from django.contrib.auth.models import Permission, User
 from django.db import transaction
 
 from stator.exceptions import EventRefused
+from stator.graph.outcomes import Moved
 from stator.models import Event, History
 from stator.testing import drain
 from tests.stator.making import ago, at_once, claim_all, operations_of, put, raw, row
-from tests.testapp.approvals import Expense, Packet
+from tests.testapp.approvals import Expense, ExpenseGraph, Packet
 
 pytestmark = pytest.mark.django_db
 
@@ -208,6 +209,28 @@ def test_first_of_two_senders_wins():
 
     assert sorted(at_once(reject, reject)) == ["moved", "refused"]
     assert History.objects.filter(to="rejected").count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_either_the_worker_or_the_sender_wins():
+    operations = operations_of(Expense)
+    for _ in range(5):
+        expense = put(Expense, state="approved")
+        [claim] = claim_all(operations)
+
+        def cancel(expense=expense):
+            try:
+                return raw(Expense).get(pk=expense.pk).stator.send("cancel").outcome == "moved"
+            except EventRefused:
+                return False
+
+        def record(claim=claim):
+            return bool(operations.record([(claim, Moved(ExpenseGraph.paid))]).moves)
+
+        canceled, recorded = at_once(cancel, record)
+        assert canceled is not recorded
+        assert row(expense).state == ("rejected" if canceled else "paid")
+        assert History.objects.exclude(to="").filter(object_pk=str(expense.pk)).count() == 1
 
 
 def test_instance_without_a_claim_is_false_and_says_so():
