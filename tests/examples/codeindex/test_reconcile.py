@@ -187,10 +187,10 @@ def test_who_moved_a_file_by_hand_and_why_is_kept(indexed: Tree) -> None:
 
 
 def test_a_scan_without_changes_takes_one_query(
-    indexed: Tree, django_assert_num_queries: DjangoAssertNumQueries
+    indexed: Tree, django_assert_max_num_queries: DjangoAssertNumQueries
 ) -> None:
     result = scan(indexed.root)
-    with django_assert_num_queries(1):
+    with django_assert_max_num_queries(1):
         reconcile(indexed.root, result)
 
 

@@ -43,7 +43,7 @@ def test_instances_are_those_of_the_orm_with_annotations():
     assert not same._state.adding
 
 
-def test_it_is_one_statement_that_is_compiled_once(django_assert_num_queries):
+def test_it_is_one_statement_that_is_compiled_once(django_assert_max_num_queries):
     make_queue()
     built = []
 
@@ -52,6 +52,6 @@ def test_it_is_one_statement_that_is_compiled_once(django_assert_num_queries):
         return (Queue.objects.filter(name=NAME),)
 
     for _ in range(3):
-        with django_assert_num_queries(1):
+        with django_assert_max_num_queries(1):
             first_of_each(connection.alias, "compiled once", build, {"name": "encode"})
     assert built == [1]

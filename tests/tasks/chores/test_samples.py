@@ -43,11 +43,11 @@ def ended():
     return {(label, hour.hour): (handled, failed) for label, hour, handled, failed in rows}
 
 
-def test_queues_are_sampled_once_a_minute_by_whoever_comes_first(clock, django_assert_num_queries):
+def test_queues_are_sampled_once_a_minute_by_whoever_comes_first(clock, django_assert_max_num_queries):
     queue, other = make_queue("busy"), make_queue("idle")
     fill(queue)
     assert sample("default")
-    with django_assert_num_queries(1):
+    with django_assert_max_num_queries(1):
         assert not sample("default")
     [depth] = Depth.objects.filter(model_label=label_of("busy"))
     assert (depth.minute, depth.queued) == (MINUTE, 2)
