@@ -4,6 +4,8 @@ import multiprocessing
 import signal
 from typing import Any
 
+from tests.sizes import PATIENCE
+
 
 def end_child(*, at_once: bool = True) -> None:
     """Fork a child, end it, and wait for it; ``at_once``: perhaps before it runs."""
@@ -12,9 +14,9 @@ def end_child(*, at_once: bool = True) -> None:
     child = context.Process(target=_wait, args=(begun,))
     child.start()
     if not at_once:
-        begun.wait(20)
+        begun.wait(PATIENCE)
     child.terminate()
-    child.join(20)
+    child.join(PATIENCE)
     if child.exitcode != -signal.SIGTERM:
         child.kill()
         raise RuntimeError(f"a child that was terminated ended with {child.exitcode}")

@@ -15,6 +15,8 @@ from typing import Any, Self
 from django.conf import settings
 from django.db import connections
 
+from tests.sizes import PATIENCE
+
 
 def free_port() -> int:
     """A port of this machine at which nothing answers."""
@@ -104,7 +106,7 @@ class WorkerProcess:
             # Gone; macOS says "not permitted" of a group in which all are.
             return
 
-    def stop(self, timeout: float = 30) -> int:
+    def stop(self, timeout: float = PATIENCE) -> int:
         """Ask it to stop, as a deployment does, and wait; the exit code."""
         self.ask_to_stop()
         return self.wait(timeout)
@@ -112,10 +114,10 @@ class WorkerProcess:
     def ask_to_stop(self) -> None:
         """Send SIGTERM once it would be heeded: a process that has only just begun to load is ended by it at once."""
         status = Path(f"/proc/{self.pid}/status")
-        wait_until(lambda: self.returncode is not None or not status.exists() or _catches(status), 60, self.output)
+        wait_until(lambda: self.returncode is not None or not status.exists() or _catches(status), message=self.output)
         self.send(signal.SIGTERM)
 
-    def wait(self, timeout: float = 30) -> int:
+    def wait(self, timeout: float = PATIENCE) -> int:
         """Wait until it is gone; the exit code. Fails with the output when it stays."""
         try:
             return self._process.wait(timeout)
@@ -131,7 +133,7 @@ def _catches(status: Path) -> bool:
     return bool(int(caught.split()[1], 16) >> (signal.SIGTERM - 1) & 1)
 
 
-def wait_until(condition: Callable[[], Any], timeout: float = 30, message: str | Callable[[], str] = "") -> Any:
+def wait_until(condition: Callable[[], Any], timeout: float = PATIENCE, message: str | Callable[[], str] = "") -> Any:
     """The first true value of the condition; fails with the message (or what it returns) when none comes in time."""
     pause, end = Event(), monotonic() + timeout
     while not (value := condition()):

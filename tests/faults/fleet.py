@@ -8,13 +8,11 @@ from contextlib import ExitStack
 from typing import Any, Self
 
 from tests.processes import WorkerProcess, wait_until
-from tests.sizes import FULL
+from tests.sizes import CROWDED, FULL, PATIENCE
 from tests.testapp.faults import Effect
 
 # A lease long enough for a heartbeat on a crowded machine, and short enough to wait for.
 LEASE, REAP_INTERVAL, POLL_INTERVAL = 3.0, 1.0, 0.2
-# For a machine that has other work, where a process does not run for seconds.
-CROWDED = 3.0
 # Recovery as promised: lease, reap interval and a second, from the last sign of life; these follow the lease's end.
 RECOVERY = REAP_INTERVAL + 1.0 + CROWDED
 
@@ -73,7 +71,7 @@ class Fleet:
             worker.wait()
         self.alive.clear()
 
-    def stop(self, timeout: float = 30) -> None:
+    def stop(self, timeout: float = PATIENCE) -> None:
         """Have all stop as a deployment does; each must say that it went well."""
         for worker in self.alive.values():
             worker.ask_to_stop()
@@ -82,7 +80,7 @@ class Fleet:
             assert code == 0, f"{name} exited with {code}; it wrote:\n{worker.output()}"
         self.alive.clear()
 
-    def until(self, condition: Callable[[], Any], timeout: float = 60) -> Any:
+    def until(self, condition: Callable[[], Any], timeout: float = PATIENCE) -> Any:
         """The first true value of the condition; fails at once, with all they wrote, when a worker has ended."""
 
         met: Any = None

@@ -76,8 +76,8 @@ def test_object_that_ends_its_process_ends_two_workers_and_is_alone_the_third_ti
     workers = fleet("testapp.Bomb", "testapp.ThreadJob")
     worker = workers.start("--processes", "2")
 
-    workers.until(stream.until(lambda: Bomb.stator.quarantined().filter(pk=bomb.pk).exists()), 120)
-    workers.until(lambda: not Bomb.objects.exclude(pk=bomb.pk).exclude(state="done").exists(), 120)
+    workers.until(stream.until(lambda: Bomb.stator.quarantined().filter(pk=bomb.pk).exists()))
+    workers.until(lambda: not Bomb.objects.exclude(pk=bomb.pk).exclude(state="done").exists())
     workers.until(lambda: not ThreadJob.objects.exclude(state="done").exists())
     workers.stop()
 
@@ -102,8 +102,8 @@ def test_objects_beside_it_lose_one_lease_where_one_at_a_time_is_tried_again(wat
     workers = fleet("testapp.Bomb", STATOR_CRASHED_AT_ONCE=1)
     workers.start("--processes", "2")
 
-    workers.until(lambda: Bomb.stator.quarantined().filter(pk=bomb.pk).exists(), 120)
-    workers.until(lambda: not Bomb.objects.exclude(pk=bomb.pk).exclude(state="done").exists(), 120)
+    workers.until(lambda: Bomb.stator.quarantined().filter(pk=bomb.pk).exists())
+    workers.until(lambda: not Bomb.objects.exclude(pk=bomb.pk).exclude(state="done").exists())
     workers.stop()
 
     assert max(crashes_of(watched.history(Bomb), others).values()) == 1

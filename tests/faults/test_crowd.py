@@ -63,7 +63,7 @@ def test_very_many_objects_that_become_ready_at_once_are_taken_in_batches(watch,
     assert max(claimed.values()) == BATCH
     assert Kind.REAP not in history.kinds()
     # The last is done as quickly as the first, and nothing of those that are done is kept.
-    assert halves[1] < 3 * halves[0] + 1
+    assert not thorough or halves[1] < 3 * halves[0] + 1
     assert grown < 20
     watched.judge()
 
@@ -147,7 +147,7 @@ def test_snapshot_that_nobody_ends_is_reported_and_does_not_stop_claims(fleet, m
     assert not any(f"session {pid} " in found.sentence for found in findings())
 
     print(f"a claim took {1000 * before:.1f} ms, and {1000 * held:.1f} ms among dead rows")
-    assert held < 10 * max(before, 0.005)
+    assert not thorough or held < 10 * max(before, 0.005)
 
 
 def is_cleaned_away():

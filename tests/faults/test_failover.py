@@ -28,7 +28,7 @@ def test_worker_refuses_to_start_on_a_read_replica(own, server, standby, worker_
 
     for options in ([], ["--processes", "2"]):
         with worker_process("testapp.Job", *options, DATABASE_URL=standby.url(), **NO_TEST_DATABASES) as worker:
-            assert worker.wait(20) == 75
+            assert worker.wait() == 75
             lines = set(worker.output().splitlines())
         assert lines == {"runstator: database 'default' is a read replica (in recovery); point it at the primary"}
 

@@ -8,10 +8,9 @@ import pytest
 from django.conf import settings
 from django.db import connection
 
-from tests.faults.fleet import CROWDED
 from tests.processes import WorkerProcess, wait_until
 from tests.projects import Project, temporary_project
-from tests.sizes import size
+from tests.sizes import CROWDED, size
 
 pytestmark = pytest.mark.fault
 
@@ -105,7 +104,7 @@ def worker(project):
     options = ("--run-for", "900")
     with WorkerProcess(*options, PYTHONPATH=path, DJANGO_SETTINGS_MODULE="settings") as process:
         live = "SELECT 1 FROM stator_worker WHERE pid = ? AND stopped IS NULL"
-        wait_until(lambda: project.execute(live, process.pid), 60, process.output)
+        wait_until(lambda: project.execute(live, process.pid), message=process.output)
         yield process
         assert process.stop() == 0, process.output()
 
@@ -161,7 +160,7 @@ def test_states_are_renamed_and_removed_while_both_versions_run(tmp_path):
         old_worker = running.enter_context(ExitStack())
         old_worker.enter_context(worker(old))
         with orders(old) as placed:
-            wait_until(lambda: states_of(old).get("sent"), 30)
+            wait_until(lambda: states_of(old).get("sent"))
             # Refused: a state would vanish with its rows. Nothing was changed, and the old version goes on.
             refused = new.manage("migrate", "shop", code=1)
             assert "rows of shop.Order are in the state 'parked'" in refused
@@ -180,7 +179,7 @@ def test_states_are_renamed_and_removed_while_both_versions_run(tmp_path):
             old_worker.close()
             seen = len(placed)
             wait_until(lambda: len(placed) > seen + 10)
-        wait_until(lambda: {*states_of(new)} <= {"checked", "sent"}, 60, lambda: str(states_of(new)))
+        wait_until(lambda: {*states_of(new)} <= {"checked", "sent"}, message=lambda: str(states_of(new)))
         assert sum(states_of(new).values()) == ROWS + 10 * len(placed)
         stall = longest_stall(new, began, ended)
         print(
@@ -197,7 +196,7 @@ def interrupted(project):
     options = ("shop", "--no-color")
     with WorkerProcess(*options, command="migrate", PYTHONPATH=path, DJANGO_SETTINGS_MODULE="settings") as process:
         moved = "SELECT 1 FROM move WHERE source = 'parked' LIMIT 1"
-        wait_until(lambda: project.execute(moved), 60, process.output)
+        wait_until(lambda: project.execute(moved), message=process.output)
 
 
 def everything_moved_as_declared(project):

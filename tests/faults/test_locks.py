@@ -10,8 +10,9 @@ from time import monotonic
 import pytest
 from django.db import DatabaseError, connection, connections, transaction
 
-from tests.faults.fleet import CROWDED, LEASE, logged
+from tests.faults.fleet import LEASE, logged
 from tests.processes import wait_until
+from tests.sizes import CROWDED
 from tests.testapp.faults import Effect, Job, JobLine, ThreadJob
 from tests.testapp.harmed import Booking, Failing, Limited
 
@@ -153,7 +154,7 @@ def test_moves_by_hand_and_outcomes_survive_deadlocks(watch, fleet):
     for thread in (writer, mover):
         thread.start()
     try:
-        wait_until(lambda: len(deadlocks) >= 2, 60)
+        wait_until(lambda: len(deadlocks) >= 2)
     finally:
         enough.set()
         for thread in (writer, mover):
@@ -244,7 +245,7 @@ def test_locked_tables_hold_up_no_other_model(watch, fleet, gate):
     workers.until(lambda: all(attempts_of(model) > before[model] for model in locked))
     resumed = monotonic() - unlocked
     gate.touch()
-    workers.until(lambda: not any(model.objects.exclude(state="done").exists() for model in (*locked, *others)), 120)
+    workers.until(lambda: not any(model.objects.exclude(state="done").exists() for model in (*locked, *others)))
 
     print(f"unlocked ones took up to {max(delays):.2f} s, locked ones went on after {resumed:.2f} s")
     assert set(attempts_of(Job).values()) == {1}

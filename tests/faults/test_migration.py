@@ -13,9 +13,9 @@ from stator.db import operations_for
 from stator.db.interface import new_worker_id
 from stator.explain.problem import OK
 from tests.adopting import TABLE, apply, before, execute, generated, table_to_adopt
-from tests.faults.fleet import CROWDED
 from tests.faults.test_crowd import conninfo
 from tests.processes import wait_until
+from tests.sizes import CROWDED
 from tests.testapp.faults import Job
 
 pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
@@ -86,7 +86,7 @@ def test_worker_that_finds_a_column_missing_names_it_and_ends(worker_process, co
     execute(f"ALTER TABLE testapp_job RENAME COLUMN {column} TO not_yet")
     try:
         with worker_process("testapp.Job") as worker:
-            assert worker.wait(20) == 75
+            assert worker.wait() == 75
             lines = worker.output().splitlines()
     finally:
         execute(f"ALTER TABLE testapp_job RENAME COLUMN not_yet TO {column}")

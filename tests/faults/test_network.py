@@ -209,7 +209,7 @@ def test_work_goes_on_after_trouble_on_the_wire(watch, fleet, proxy, thorough):
         Job.objects.bulk_create(Job(seconds=random.uniform(0, 0.2)) for _ in range(50))
         workers.until(lambda before=before: begun.count() > before)
 
-    workers.until(lambda: all_done(Job), 120)
+    workers.until(lambda: all_done(Job))
     workers.stop()
     watched.judge(max_crashes=1000)
 

@@ -27,6 +27,7 @@ from tests.faults.servers import (
 )
 from tests.processes import wait_until
 from tests.projects import is_mariadb
+from tests.sizes import CROWDED, PATIENCE
 from tests.testapp.faults import Effect, Job, ThreadJob
 from tests.testapp.harmed import Booking
 
@@ -71,7 +72,7 @@ def test_work_resumes_when_the_server_has_crashed(own, watch, fleet, server, tho
     workers.stop()
 
     print(f"{crashes} crashes; work went on after {', '.join(f'{wait:.1f}' for wait in waits)} s")
-    assert max(waits) <= RESUMED_WITHIN
+    assert max(waits) <= RESUMED_WITHIN + CROWDED
     assert model.objects.filter(state="done").count() == 150 * crashes
     assert all(logged(worker, "stator.database_unreachable") for worker in started)
     watched.judge(max_crashes=1000)
@@ -93,7 +94,7 @@ def test_processes_that_die_while_the_database_is_away_are_replaced_when_it_is_b
     server.start()
     Job.objects.update(seconds=0)
 
-    workers.until(lambda: not Job.objects.exclude(state="done").exists(), 120)
+    workers.until(lambda: not Job.objects.exclude(state="done").exists())
     workers.stop()
     watched.judge(max_crashes=1000)
 
@@ -151,7 +152,7 @@ def test_sessions_that_the_server_ends_while_they_rest_fail_no_attempt(watch, fl
 def test_worker_that_finds_no_database_says_so_in_one_line_and_ends(worker_process, options):
     nowhere = {"DATABASE_URL": "postgresql://postgres@127.0.0.1:1/nowhere", **NO_TEST_DATABASES}
     with worker_process("testapp.Job", *options, **nowhere) as worker:
-        assert worker.wait(10) == 75
+        assert worker.wait() == 75
         lines = worker.output().splitlines()
     # Of two processes, the one that ends first may end the other before it has written.
     assert len(lines) in ([1, 2] if options else [1])
@@ -164,7 +165,7 @@ def test_worker_refuses_to_start_on_a_server_that_takes_no_writes(own, server, w
     server.execute("SET GLOBAL read_only = 1")
     try:
         with worker_process("testapp.Job", **own) as worker:
-            assert worker.wait(20) == 75
+            assert worker.wait() == 75
             told = worker.output()
     finally:
         server.execute("SET GLOBAL read_only = 0")
@@ -184,7 +185,7 @@ def test_work_goes_on_while_connections_are_cut(watch, fleet, thorough, model):
     before, counts, end = moved(model), [], monotonic() + cut_for
 
     # On a crowded machine a worker may take longer to connect than the pause between two cuts, so pauses differ.
-    while monotonic() < end or (moved(model) == before and monotonic() < end + 60):
+    while monotonic() < end or (moved(model) == before and monotonic() < end + PATIENCE):
         counts.append(cut_connections())
         Flag().wait(random.uniform(0.1, 1.0))
 
@@ -215,7 +216,7 @@ def test_connections_that_are_cut_cost_no_task_its_only_attempt(fleet):
     while monotonic() < end:
         cut_connections()
         Flag().wait(0.1)
-    workers.until(lambda: not Task.objects.filter(state="pending").exists(), 120)
+    workers.until(lambda: not Task.objects.filter(state="pending").exists())
     workers.stop()
     print(f"{len(logged(worker, 'stator.not_begun'))} attempts did not begin")
     assert Counter(Task.objects.values_list("state", flat=True)) == {"completed": 300}
@@ -240,7 +241,7 @@ def test_work_resumes_when_there_are_connections_again(watch, fleet):
         Job.objects.update(seconds=0)
         workers.until(lambda: not Job.objects.exclude(state="done").exists())
         workers.stop()
-    assert wait.total_seconds() <= RESUMED_WITHIN
+    assert wait.total_seconds() <= RESUMED_WITHIN + CROWDED
     watched.judge(max_crashes=1000)
 
 
@@ -257,13 +258,13 @@ def test_work_goes_on_while_statements_are_cancelled(watch, fleet, thorough):
 
     cancelled = 0
     # On a busy machine every statement may take longer than it is left alone, so some are passed over.
-    while monotonic() < end or ((cancelled <= 10 or moved(ThreadJob) == before) and monotonic() < end + 30):
+    while monotonic() < end or ((cancelled <= 10 or moved(ThreadJob) == before) and monotonic() < end + PATIENCE):
         cancelled += cancel_statements(0.3)
         Flag().wait(0.005)
 
     assert cancelled > 10
     assert moved(ThreadJob) > before
-    workers.until(lambda: not ThreadJob.objects.exclude(state="done").exists(), 60)
+    workers.until(lambda: not ThreadJob.objects.exclude(state="done").exists())
     workers.stop()
     watched.judge(max_crashes=1000)
 

@@ -13,10 +13,11 @@ import pytest
 from django.db import connection, connections
 
 from stator.db.session import session_of
-from tests.faults.fleet import CROWDED, logged
+from tests.faults.fleet import logged
 from tests.faults.test_wakeup import delay_of
 from tests.processes import wait_until
 from tests.servers.user import as_server, give_to_server, open_place
+from tests.sizes import CROWDED
 from tests.testapp.faults import Effect, Job, ThreadJob
 from tests.testapp.harmed import Booking
 
@@ -117,7 +118,7 @@ def test_work_is_done_through_a_pooler_and_polling_finds_what_no_notification_te
     # Told by the driver while it connects: what is set on a session would be left to whoever has it next.
     started = [workers.start(PGAPPNAME=f"worker{number}:pooled") for number in range(2)]
 
-    workers.until(lambda: not any(model.objects.exclude(state="done").exists() for model in models), 120)
+    workers.until(lambda: not any(model.objects.exclude(state="done").exists() for model in models))
     delays = [delay_of(workers, watched, Job.objects.create()) for _ in range(5)]
     workers.until(lambda: not Job.objects.exclude(state="done").exists())
 

@@ -6,7 +6,8 @@ import pytest
 from django.db import connection
 
 from tests.faults.events import Kind
-from tests.faults.fleet import CROWDED, REAP_INTERVAL
+from tests.faults.fleet import REAP_INTERVAL
+from tests.sizes import CROWDED
 from tests.testapp.faults import Job, ThreadJob
 
 pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]

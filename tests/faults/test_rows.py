@@ -16,6 +16,7 @@ from stator.models import History
 from stator.rows.columns import after
 from tests.faults.checker import kinds_of
 from tests.faults.fleet import logged
+from tests.sizes import PATIENCE
 from tests.testapp.actor import acting_as
 from tests.testapp.faults import Effect, Fading, Job, JobGraph, NewRollingGraph, Owner, Rolling, ThreadJob, effect_of
 
@@ -207,14 +208,14 @@ def at_once(acts, order):
     def act(number):
         try:
             with acting_as("worker" if number == 0 else "operator"):
-                barrier.wait(10)
+                barrier.wait(PATIENCE)
                 return acts[number]()
         finally:
             connections.close_all()
 
     with ThreadPoolExecutor(len(acts)) as pool:
         futures = {number: pool.submit(act, number) for number in order}
-        return [futures[number].result(30) for number in range(len(acts))]
+        return [futures[number].result(PATIENCE) for number in range(len(acts))]
 
 
 def test_rows_in_states_unknown_here_are_left_alone(watch, fleet):

@@ -69,7 +69,7 @@ def started(workers):
 @pytest.mark.parametrize("processes", [1, 2])
 def test_worker_without_another_model_does_not_start(worker_process, processes):
     with without_column(), worker_process("testapp.ThreadJob", "--processes", str(processes)) as worker:
-        assert worker.wait(60) == 75, worker.output()
+        assert worker.wait() == 75, worker.output()
         assert set(worker.output().splitlines()) == {f"runstator: {LINE}"}
 
 
@@ -137,9 +137,9 @@ def test_model_whose_table_goes_is_left_out_until_it_is_back(fleet_of_two):
 @pytest.mark.parametrize("processes", [1, 2])
 def test_worker_ends_when_no_model_is_left(worker_process, processes):
     with worker_process("testapp.ThreadJob", "--processes", str(processes)) as worker:
-        wait_until(lambda: worker.output().count("stator.ready") == processes, 60, worker.output)
+        wait_until(lambda: worker.output().count("stator.ready") == processes, message=worker.output)
         with without_column():
             put_thread_jobs()
-            assert worker.wait(60) == 75, worker.output()
+            assert worker.wait() == 75, worker.output()
         assert f"runstator: {LINE}" in worker.output().splitlines()
         assert "Traceback" not in worker.output()

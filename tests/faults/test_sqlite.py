@@ -14,8 +14,9 @@ import pytest
 from django.db import connection, connections
 
 from tests.faults.events import Kind
-from tests.faults.fleet import CROWDED, LEASE, lines, logged
+from tests.faults.fleet import LEASE, lines, logged
 from tests.processes import wait_until
+from tests.sizes import CROWDED
 from tests.testapp.faults import Effect, Job, ThreadJob
 
 pytestmark = [pytest.mark.fault, pytest.mark.sqlite, pytest.mark.django_db(transaction=True)]
@@ -50,7 +51,7 @@ def test_work_goes_on_after_somebody_has_locked_the_whole_database(watch, fleet)
         workers.until(lambda before=before: Effect.objects.count() > before + 10)
         lock_whole_database(LOCKED_FOR)
 
-    workers.until(lambda: not Job.objects.exclude(state="done").exists(), 120)
+    workers.until(lambda: not Job.objects.exclude(state="done").exists())
     workers.stop()
 
     assert all(not logged(worker, "stator.frozen") for worker in started)
@@ -80,7 +81,7 @@ def test_file_that_somebody_has_locked_holds_up_nothing_in_another(watch, fleet,
         locker.execute("ROLLBACK")
     gate.touch()
     workers.until(lambda: not Job.objects.exclude(state="done").exists())
-    workers.until(lambda: not elsewhere.exclude(state="done").exists(), 120)
+    workers.until(lambda: not elsewhere.exclude(state="done").exists())
 
     print(f"in the file that was not locked objects were done within {max(delays):.2f} s")
     assert max(delays) < 2 + CROWDED
@@ -149,7 +150,7 @@ def at_work(workers):
 
 def finish(workers, watched):
     """Wait for the end of all work; nothing but attempts failed, and nothing was lost or done twice."""
-    workers.until(lambda: not Job.objects.exclude(state="done").exists(), 120)
+    workers.until(lambda: not Job.objects.exclude(state="done").exists())
     workers.stop()
     assert {line["event"] for worker in workers.everyone for line in lines(worker) if "traceback" in line} <= {
         "stator.attempt_failed"

@@ -54,11 +54,11 @@ def test_storm_of_failures_dies_down_and_leaves_room_for_sound_objects(watch, fl
     workers.until(lambda: storm.filter(state_failures__gte=2).exists())
     sound = send_sound_ones(workers, 10)
     # The next attempt of each comes at random in up to four seconds, then in up to eight.
-    workers.until(lambda: not storm.filter(state_failures__lt=3).exists(), 120)
+    workers.until(lambda: not storm.filter(state_failures__lt=3).exists())
     attempts = sum(storm.values_list("state_attempts", flat=True))
     Failing.objects.update(poisoned=False)
     Failing.stator.retry()
-    workers.until(lambda: not Failing.objects.exclude(state="done").exists(), 120)
+    workers.until(lambda: not Failing.objects.exclude(state="done").exists())
     workers.stop()
 
     history = watched.history(Failing)

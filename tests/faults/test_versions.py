@@ -12,6 +12,7 @@ from django.conf import settings
 
 from tests.processes import WorkerProcess, environment_for_subprocess, wait_until
 from tests.projects import Project, temporary_project
+from tests.sizes import PATIENCE
 
 pytestmark = pytest.mark.fault
 
@@ -175,7 +176,7 @@ class Release:
         """Return the result of a function of its site."""
         print(json.dumps([name, arguments]), file=self.site.stdin, flush=True)
         answer = self.site.stdout.readline()
-        assert answer, f"the site ended with {self.site.wait(10)}; its errors are above"
+        assert answer, f"the site ended with {self.site.wait(PATIENCE)}; its errors are above"
         return json.loads(answer)
 
     def deploy(self):
@@ -183,7 +184,7 @@ class Release:
         # One that is left behind by a test run that was killed ends by itself.
         self.worker = self.stack.enter_context(WorkerProcess("--run-for", "600", **self.variables))
         live = "SELECT 1 FROM stator_worker WHERE pid = ? AND stopped IS NULL"
-        wait_until(lambda: self.project.execute(live, self.worker.pid), 30, self.worker.output)
+        wait_until(lambda: self.project.execute(live, self.worker.pid), message=self.worker.output)
 
     def withdraw(self):
         assert self.worker.stop() == 0, self.worker.output()
@@ -270,7 +271,7 @@ def test_new_release_is_rolled_out_back_and_out_again_under_load(releases):
     old.ask("make", "mail", 81, 5)
     wait_for(old, sent=[11, *range(71, 76), *range(81, 86)], checked=[51, 52, 53], packed=[12, 13])
     assert columns(old, 52) == before
-    wait_until(lambda: not attempts_of_waiting_tasks(old, "mail"), 30, old.worker.output)
+    wait_until(lambda: not attempts_of_waiting_tasks(old, "mail"), message=old.worker.output)
     invoices = attempts_of_waiting_tasks(old, "invoice")
     assert (len(invoices) >= 5, set(invoices)) == (True, {0})
     assert new.ask("explain_task", 71)[0] == "action_unserved"
@@ -283,11 +284,11 @@ def test_new_release_is_rolled_out_back_and_out_again_under_load(releases):
     old.withdraw()
     made = [*range(1, 14), *range(21, 41), *range(51, 54), *range(61, 66), *range(71, 76), *range(81, 86)]
     wait_for(new, sent=made, checked=[])
-    wait_until(lambda: not attempts_of_waiting_tasks(new, "mail"), 30, new.worker.output)
-    wait_until(lambda: not attempts_of_waiting_tasks(new, "invoice"), 30, new.worker.output)
+    wait_until(lambda: not attempts_of_waiting_tasks(new, "mail"), message=new.worker.output)
+    wait_until(lambda: not attempts_of_waiting_tasks(new, "invoice"), message=new.worker.output)
     nothing_was_lost_or_done_twice(new.project, made)
     # A worker that could not write its end counts as live until its heartbeat is too old.
-    wait_until(lambda: new.differences() == [], 60, "the old version is still told")
+    wait_until(lambda: new.differences() == [], message="the old version is still told")
 
 
 def wait_for(release, **expected):
@@ -302,7 +303,9 @@ def wait_for(release, **expected):
             for state, numbers in expected.items()
         )
 
-    wait_until(arrived, 30, lambda: str(release.project.execute("SELECT state, count(*) FROM shop_order GROUP BY 1")))
+    wait_until(
+        arrived, message=lambda: str(release.project.execute("SELECT state, count(*) FROM shop_order GROUP BY 1"))
+    )
 
 
 def columns(release, number):

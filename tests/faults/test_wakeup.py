@@ -4,12 +4,15 @@ import pytest
 from django.db import connection
 from psycopg.conninfo import make_conninfo
 
+from tests.sizes import CROWDED
 from tests.testapp.faults import Effect, Job
 
 pytestmark = [pytest.mark.fault, pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
 
 # After so long a silence the next look is at least a second away: each look comes after twice the time of the last.
-SILENCE = 3.3
+SILENCE, UNTIL_LOOK = 3.3, 0.8
+# Before it is believed that nothing wakes it: a busy machine may stop any process for a moment.
+TRIES = 6
 SLOW = {"STATOR_POLL_INTERVAL": 30, "STATOR_LEASE": 60, "STATOR_SCHEDULE_INTERVAL": 60}
 
 
@@ -34,22 +37,26 @@ def delay_of(workers, watched, job):
     return (effect.at - created.at).total_seconds()
 
 
+def is_woken(workers, watched):
+    """Whether a new object is begun sooner than by a look."""
+    until_silent(workers)
+    delay = delay_of(workers, watched, Job.objects.create())
+    print(f"begun after {delay * 1000:.0f} ms")
+    return delay < UNTIL_LOOK
+
+
 def test_commit_wakes_a_worker_that_would_not_look_for_long(watch, fleet):
     watched = watch(Job)
     workers = fleet("testapp.Job", **SLOW)
     workers.start()
     Job.objects.create()
     workers.until(lambda: Job.objects.filter(state="done").exists())
-    delays = []
 
-    for _ in range(2):
-        until_silent(workers)
-        delays.append(delay_of(workers, watched, Job.objects.create()))
+    woken = any(is_woken(workers, watched) for _ in range(TRIES))
 
     workers.until(lambda: not Job.objects.exclude(state="done").exists())
     workers.stop()
-    print(f"woken after {', '.join(f'{delay * 1000:.0f}' for delay in delays)} ms")
-    assert max(delays) < 0.8
+    assert woken, workers.everyone[0].output()
     watched.judge()
 
 
@@ -62,13 +69,12 @@ def test_listener_is_back_after_its_connection_was_cut(watch, fleet):
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_terminate_backend(%s)", [before[0]])
     workers.until(lambda: listeners(connection) not in ([], before))
-    until_silent(workers)
 
-    delay = delay_of(workers, watched, Job.objects.create())
+    woken = any(is_woken(workers, watched) for _ in range(TRIES))
 
     workers.until(lambda: not Job.objects.exclude(state="done").exists())
     workers.stop()
-    assert delay < 0.8, worker.output()
+    assert woken, worker.output()
     watched.judge()
 
 
@@ -97,7 +103,7 @@ def test_polling_finds_what_no_notification_tells(watch, fleet, lost):
 
     workers.until(lambda: not Job.objects.exclude(state="done").exists())
     workers.stop()
-    assert max(delays) < 0.5 * 1.2 + 1
+    assert max(delays) < 0.5 * 1.2 + 1 + CROWDED
     watched.judge()
 
 

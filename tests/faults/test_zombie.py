@@ -120,7 +120,7 @@ def test_worker_that_stands_still_in_a_transaction_of_its_own_does_not_hold_up_t
     other = workers.start(STATOR_SCHEDULE_INTERVAL=0.5)
 
     # With a lock that nobody takes from it they would wait for ever; a crowded machine takes its time to start one.
-    workers.until(lambda: Job.objects.filter(state="done").exists(), 45)
+    workers.until(lambda: Job.objects.filter(state="done").exists())
 
     assert workers.starts(other).count() == 2
     awaken(zombie)
