@@ -15,14 +15,17 @@ from tests.proofs.proof import table
 from tests.settings import TEST_DIRECTORY
 
 BROWSER = "tests/browser/"
-# What no database and no version of Django changes; .ci/run tests it once.
+# What no database and no version of Django changes; .ci/run tests it once. Of isolated processes, tasks of Django's own
+# backend are tested everywhere.
 ONCE = (
     "tests/benchmarks/", "tests/browser/test_accessibility.py", "tests/browser/test_docs_search.py",
     "tests/browser/test_operating.py", "tests/browser/test_themes.py", "tests/browser/test_walk.py", "tests/deploy/",
     "tests/docs/", "tests/examples/", "tests/faults/test_checker.py", "tests/faults/test_report.py", "tests/mutation/",
-    "tests/proofs/test_table.py", "tests/servers/", "tests/stator/test_schemas_packages.py",
-    "tests/tasks/api/test_api_guide.py", "tests/test_chaos.py", "tests/test_installing.py", "tests/test_layers.py",
-    "tests/test_scripts.py", "tests/typing/",
+    "tests/proofs/test_table.py", "tests/servers/", "tests/stator/checks/test_shadowing.py",
+    "tests/stator/test_schemas_packages.py", "tests/stator/test_terminal.py", "tests/stator/test_testing_graph.py",
+    "tests/stator/worker/test_tracing", "tests/tasks/actions/isolation/", "tests/tasks/api/test_api_guide.py",
+    "tests/tasks/client/test_client_outage.py", "tests/test_chaos.py", "tests/test_installing.py",
+    "tests/test_layers.py", "tests/test_scripts.py", "tests/typing/",
 )  # fmt: skip
 # Workers that are harmed where databases differ: how they lock, how a write is refused, whose turn it is.
 HARMED = (
