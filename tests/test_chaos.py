@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.sizes import PATIENCE
+
 SCRIPT = Path(__file__).parent.parent / "bin" / "chaos"
 # In the place of bin/test: say what it was given, and end as the test wants.
 TOLD = (
@@ -24,7 +26,7 @@ def chaos(tmp_path):
     def run(*arguments, **environment):
         command = ["bash", str(tmp_path / "bin" / "chaos"), *arguments]
         environment = {"PATH": os.environ["PATH"], **environment}
-        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
     return run
 

@@ -17,6 +17,7 @@ import pytest
 
 import stator
 from tests.installing import environment_with, source_distribution_of, wheel_of
+from tests.sizes import PATIENCE
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -64,7 +65,7 @@ def environments():
     seen = {django.VERSION[:2]}
     for python in sorted(ROOT.glob(".venv*/bin/python")):
         command = [python, "-c", "import django; print(django.__version__)"]
-        version = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stdout.strip()
+        version = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False).stdout.strip()
         if version and (pair := tuple(map(int, version.split(".")[:2]))) not in seen:
             seen.add(pair)
             yield version, str(python)

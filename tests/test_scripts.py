@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.sizes import PATIENCE
+
 ROOT = Path(__file__).parent.parent
 # What the script calls itself, beside what each test puts in the place of a machine's.
 TOOLS = ("cat", "chmod", "date", "dirname", "env", "mktemp", "rm", "sed", "sh", "tail", "timeout")
@@ -49,7 +51,7 @@ class Machine:
         programs = str(self.path / "programs")
         command = ["/bin/sh", str(self.path / "bin" / "test"), *arguments]
         environment = {"PATH": programs, "BIN": programs, "DB": "sqlite", **environment}
-        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
     @property
     def installed(self) -> list[str]:
@@ -154,7 +156,7 @@ def test_mariadb_that_cannot_be_used_ends_the_run_as_if_it_were_missing(
 def matrix(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [str(ROOT / "bin" / "matrix"), *arguments]
     environment = {"PATH": os.environ["PATH"], "HOME": "/nowhere", **environment}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
 def test_matrix_can_be_narrowed() -> None:

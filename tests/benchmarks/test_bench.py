@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import __main__ as bench
+from tests.sizes import PATIENCE
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -79,7 +80,7 @@ def test_the_command_makes_the_environment_and_gives_the_exit_code(
     command = [tmp_path / "bin" / "bench", *arguments]
     # Not the database that the tests run on.
     environment = {**os.environ, "DB": ""}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
     if arguments == ["--help"]:

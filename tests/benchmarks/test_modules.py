@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.__main__ import NAMES
+from tests.sizes import PATIENCE
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -53,7 +54,8 @@ def run(name: str, *arguments: str, url: str) -> subprocess.CompletedProcess[str
     environment = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
     return subprocess.run(
         [sys.executable, "-m", f"benchmarks.{name}", "--quick", *arguments],
-        cwd=ROOT, env={**environment, "DATABASE_URL": url}, capture_output=True, text=True, timeout=120, check=False,
+        cwd=ROOT, env={**environment, "DATABASE_URL": url}, capture_output=True, text=True, check=False,
+        timeout=4 * PATIENCE,
     )  # fmt: skip
 
 

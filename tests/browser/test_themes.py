@@ -116,7 +116,7 @@ def look(project: Project, window: Any) -> None:
         command, cwd=project.folder, env=project._environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
-        wait_until(lambda: answers(address), timeout=60)
+        wait_until(lambda: answers(address))
         window.get(f"{address}/admin/")
         window.find_element("name", "username").send_keys("ada")
         window.find_element("name", "password").send_keys("x")

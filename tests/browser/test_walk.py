@@ -173,5 +173,5 @@ def test_ten_situations_are_found_and_mended_by_five_clicks_each(
             left = [one for one in situations if not one.mended()]
             assert not left or not says_that_all_is_well(browser), name
         assert all(one.mended() for one in situations)
-        wait_until(lambda: says_that_all_is_well(browser), 60, message=lambda: str(lines(browser)))
+        wait_until(lambda: says_that_all_is_well(browser), message=lambda: str(lines(browser)))
     assert browser.complaints() == []

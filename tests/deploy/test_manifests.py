@@ -15,6 +15,7 @@ import yaml
 
 from stator.conf import Settings
 from tasks.conf import load_settings
+from tests.sizes import PATIENCE
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 MANIFESTS = [path for path in sorted((DEPLOY / "kubernetes").glob("*.yaml")) if path.name != "adapter-rules.yaml"]
@@ -24,7 +25,7 @@ UNIT = DEPLOY / "systemd/shop-worker@.service"
 
 def passes(*command):
     """The program of that module says nothing against the file; none of these asks the network."""
-    ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=PATIENCE)
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 

@@ -196,7 +196,7 @@ class Terminal:
             shown = "\n".join(line.rpartition(CLEAR_LINE)[2] for line in lines)
             return found_in(expected, shown)
 
-        wait_until(there, 30, lambda: f"expected:\n{expected}\nshown:\n{shown}")
+        wait_until(there, message=lambda: f"expected:\n{expected}\nshown:\n{shown}")
         self.seen += len(written)
 
     def end(self, how: signal.Signals) -> None:

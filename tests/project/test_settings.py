@@ -14,6 +14,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from project.keys import kept_key
 from tests.processes import WorkerProcess, wait_until
+from tests.sizes import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTHING = {"DEBUG": "", "SECRET_KEY": "", "ALLOWED_HOSTS": "localhost,127.0.0.1"}
@@ -24,7 +25,7 @@ def manage(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str
     kept = {name: value for name, value in os.environ.items() if name not in NOTHING and not name.startswith("SECURE_")}
     environment = {**kept, "DJANGO_SETTINGS_MODULE": "project.settings", **variables}
     command = [sys.executable, str(ROOT / "manage.py"), *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
 @pytest.mark.parametrize(

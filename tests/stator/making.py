@@ -16,6 +16,7 @@ from stator.conf import Settings
 from stator.db import operations_for, portable
 from stator.db.interface import Operations, new_token, new_worker_id
 from tests.processes import wait_until
+from tests.sizes import PATIENCE
 
 FREE = {"state_claim": None, "state_locked_until": None}
 
@@ -93,8 +94,8 @@ def at_once(*functions: Callable[[], Any]) -> list[Any]:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
-        assert not thread.is_alive(), "a thread still runs after a minute"
+        thread.join(PATIENCE)
+        assert not thread.is_alive(), "a thread still runs"
     for result in results:
         if isinstance(result, BaseException):
             raise result
@@ -103,7 +104,7 @@ def at_once(*functions: Callable[[], Any]) -> list[Any]:
 
 def _run(function: Callable[[], Any], barrier: threading.Barrier, results: list[Any], number: int) -> None:
     try:
-        barrier.wait(30)
+        barrier.wait(PATIENCE)
         results[number] = function()
     except BaseException as error:
         results[number] = error
@@ -121,7 +122,7 @@ def locked_elsewhere(instance: Any) -> Iterator[None]:
             with transaction.atomic():
                 raw(type(instance)).select_for_update().get(pk=instance.pk)
                 held.set()
-                finished.wait(60)
+                finished.wait(PATIENCE)
         except BaseException as error:
             failure.append(error)
             held.set()
@@ -130,12 +131,12 @@ def locked_elsewhere(instance: Any) -> Iterator[None]:
 
     thread = threading.Thread(target=hold, daemon=True)
     thread.start()
-    assert held.wait(30)
+    assert held.wait(PATIENCE)
     try:
         yield
     finally:
         finished.set()
-        thread.join(30)
+        thread.join(PATIENCE)
     assert not failure, failure
 
 

@@ -12,6 +12,7 @@ from django.utils import timezone
 from stator import adoption
 from stator.graph import State, StateGraph
 from tests.adopting import TABLE, apply, before, columns_and_indexes, execute, generated, table_to_adopt, unapply
+from tests.sizes import PATIENCE
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -31,12 +32,12 @@ def held(trunk):
         with transaction.atomic():
             execute(f"SELECT count(*) FROM {TABLE}")
             ready.set()
-            end.wait(30)
+            end.wait(PATIENCE)
         connection.close()
 
     thread = Thread(target=hold)
     thread.start()
-    assert ready.wait(30)
+    assert ready.wait(PATIENCE)
     yield end.set
     end.set()
     thread.join()

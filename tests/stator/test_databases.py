@@ -9,6 +9,7 @@ from django.db import connections
 from stator.models import History, Report, Stats
 from stator.rows import wakeup
 from stator.runner import StatorRunner
+from tests.sizes import PATIENCE
 from tests.stator.making import put, raw
 from tests.testapp.models import Line
 from tests.testapp.operators import Parcel
@@ -64,7 +65,7 @@ def test_notification_says_a_label_in_the_database_of_the_row_and_nothing_else()
             with connections[alias].cursor() as cursor:
                 cursor.execute("SELECT pg_notify(%s, 'the end')", [wakeup.CHANNEL])
             heard = []
-            for notification in session.notifies(timeout=30):
+            for notification in session.notifies(timeout=PATIENCE):
                 heard.append(notification.payload)
                 if heard[-1] == "the end":
                     break

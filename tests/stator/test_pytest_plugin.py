@@ -10,6 +10,7 @@ import pytest
 
 from stator import pytest_plugin
 from stator.runner import StatorRunner
+from tests.sizes import PATIENCE
 from tests.testapp.models import Line, SyncLine
 from tests.testapp.operators import Parcel
 
@@ -60,7 +61,7 @@ def test_plugin_is_loaded_without_django(tmp_path: Path) -> None:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
     assert ended.returncode in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED), ended.stdout + ended.stderr
     assert {"stator_drain", "stator_attempt", "stator_advance", "stator_runner"} <= set(ended.stdout.split())

@@ -15,6 +15,7 @@ from stator.runner import StatorRunner
 from stator.signals import on_schedule, on_start
 from stator.worker import recorder
 from tests.processes import wait_until
+from tests.sizes import PATIENCE
 from tests.stator.making import ago, change, expire, operations_of, put, raw, row
 from tests.stator.running import hearing, work
 from tests.testapp.basic import Author, Deed, DeedGraph, Page, Rest, Step, StepGraph
@@ -205,7 +206,7 @@ class TestWorker:
         on_schedule.connect(hear)
         try:
             with pytest.raises(ValueError, match="a row of the configuration is missing"):
-                StatorRunner([Deed], concurrency=2, schedule_interval=0.1, shutdown_timeout=3, run_for=20).run()
+                StatorRunner([Deed], concurrency=2, schedule_interval=0.1, shutdown_timeout=3, run_for=PATIENCE).run()
         finally:
             on_schedule.disconnect(hear)
         assert begun.is_set()
@@ -238,9 +239,7 @@ class TestWorker:
         assert asked == ["default", "default"]
 
     def test_run_for_ends_after_so_long(self):
-        put(Line)
-        summary = StatorRunner([Line], run_for=3).run()
-        assert (summary.handled, summary.ended) == ({"testapp.line": 2}, "time over")
+        assert StatorRunner([Line], run_for=0.5).run().ended == "time over"
 
     def test_rows_that_come_due_and_timeouts_are_found(self):
         due = put(Step, state_ready=False, state_next_attempt=ago(1))
@@ -271,8 +270,13 @@ class TestWorker:
         steps = [put(Step) for _ in range(3)]
         operations_of(Step).claim([StepGraph.new], 10)
         expire(*steps)
-        StatorRunner([Step], run_for=4).run()
+        StatorRunner([Step], progress=stop_after(3), run_for=PATIENCE).run()
         assert {row(step).state for step in steps} == {"done"}
+
+
+def stop_after(handled):
+    """Have a worker stop when it has handled so many."""
+    return lambda worker: sum(worker.summary().handled.values()) < handled or worker.stop()
 
 
 @pytest.mark.postgresql

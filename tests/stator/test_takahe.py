@@ -20,6 +20,7 @@ from stator.graph import State, StateGraph
 from stator.models import StateField, Stats
 from stator.runner import StatorRunner
 from stator.signals import on_schedule, on_start
+from tests.sizes import PATIENCE
 from tests.stator.making import ago, change, put, raw, row
 from tests.testapp.takahe import (
     Domain,
@@ -203,7 +204,9 @@ class TestWorker:
         for signal, hear in hears.items():
             signal.connect(hear)
         try:
-            StatorRunner([Post], run_for=2, schedule_interval=0.05).run()
+            runner = StatorRunner([Post], run_for=PATIENCE, schedule_interval=0.05)
+            runner.progress = lambda worker: heard.count("schedule") < 2 or worker.stop()
+            runner.run()
         finally:
             for signal, hear in hears.items():
                 signal.disconnect(hear)

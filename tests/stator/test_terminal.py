@@ -14,6 +14,7 @@ from tasks.commands import operating
 from tasks.models import Queue
 from tests.commanding import refused, run
 from tests.processes import environment_for_subprocess
+from tests.sizes import PATIENCE
 from tests.stator.making import ago, change
 from tests.testapp.basic import Poll
 
@@ -28,7 +29,7 @@ def ended(*arguments, redirected="", environment=None):
     done = subprocess.run(
         ["/bin/sh", "-c", f'exec "$0" "$@" {redirected}', sys.executable, "-m", "django", *map(os.fsencode, arguments)],
         env=environment or environment_for_subprocess(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-        timeout=60, check=False,
+        timeout=PATIENCE, check=False,
     )  # fmt: skip
     return done.returncode, done.stderr.decode().splitlines()
 
@@ -49,7 +50,7 @@ def test_reader_that_has_gone_ends_it_quietly():
     command = [sys.executable, "-m", "django", "stator", "status"]
     with tempfile.TemporaryFile() as errors:
         done = subprocess.run(
-            command, env=environment_for_subprocess(), stdout=writing, stderr=errors, timeout=60, check=False
+            command, env=environment_for_subprocess(), stdout=writing, stderr=errors, timeout=PATIENCE, check=False
         )
         os.close(writing)
         errors.seek(0)
@@ -73,7 +74,7 @@ execute_from_command_line(["manage.py", *sys.argv[1:]])
 def test_interrupted_command_ends_silently_with_130():
     done = subprocess.run(
         [sys.executable, "-c", INTERRUPTED, "tasks", "dead"], env=environment_for_subprocess(), capture_output=True,
-        text=True, timeout=60, check=False,
+        text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (130, "")
 
@@ -154,7 +155,7 @@ def test_commands_write_and_read_any_text_on_an_ascii_terminal():
     ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii"}
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, json.dumps(asked, ensure_ascii=False).encode()],
-        env=environment_for_subprocess(**ascii_only), capture_output=True, timeout=120, check=False,
+        env=environment_for_subprocess(**ascii_only), capture_output=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     codes = dict(zip(map(tuple, SPOKEN), json.loads(done.stderr.splitlines()[-1]), strict=True))

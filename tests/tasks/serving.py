@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from tasks.models import Queue, Run, Schedule, Task
 from tasks.queue.consumers import Consumer, Verb
 from tests.processes import WorkerProcess, wait_until
+from tests.sizes import PATIENCE
 
 # The token of a claim that nobody has.
 NOBODYS = "00000000-0000-8000-8000-000000000000"
@@ -26,7 +27,7 @@ answers = []
 
 def call(method, path, body=None, token=token):
     began = time.monotonic()
-    answer = httpx.request(method, base + path, json=body, headers={"Authorization": "Bearer " + token}, timeout=30)
+    answer = httpx.request(method, base + path, json=body, headers={"Authorization": "Bearer " + token}, timeout=120)
     found = answer.json()
     answers.append({"status": answer.status_code, "body": found, "seconds": time.monotonic() - began})
     return found
@@ -68,7 +69,7 @@ def start(code, base, token, directory):
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=directory, env={})
 
 
-def finished(process, timeout=60):
+def finished(process, timeout=PATIENCE):
     """Return the answers that the program got, call by call."""
     out, errors = process.communicate(timeout=timeout)
     assert process.returncode == 0, errors

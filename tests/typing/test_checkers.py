@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.sizes import PATIENCE
+
 ROOT = Path(__file__).parents[2]
 PROJECT = Path(__file__).parent / "project"
 
@@ -31,7 +33,7 @@ def run(project, *arguments):
     environment = os.environ | {"MYPYPATH": str(ROOT), "PYTHONPATH": path}
     command = [sys.executable, "-m", *arguments]
     return subprocess.run(
-        command, check=False, cwd=project, env=environment, capture_output=True, text=True, timeout=170
+        command, check=False, cwd=project, env=environment, capture_output=True, text=True, timeout=4 * PATIENCE
     )
 
 

@@ -12,6 +12,7 @@ from django.core.management import CommandError, call_command
 
 from examples.codeindex.models import SourceFile
 from examples.codeindex.rows import rows_of
+from tests.sizes import PATIENCE
 
 from .conftest import Tree
 
@@ -121,7 +122,7 @@ def test_a_process_of_its_own_tells_no_traceback(tree: Tree, subprocess_environm
     def run_process(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "django", "codeindex", *arguments]
         return subprocess.run(
-            command, env=subprocess_environment, capture_output=True, text=True, timeout=60, check=False
+            command, env=subprocess_environment, capture_output=True, text=True, timeout=PATIENCE, check=False
         )
 
     tree.write("a.py", "A = 1\n")

@@ -17,6 +17,7 @@ from examples.codeindex.models import SourceFile
 from examples.codeindex.serve import checked_address, ensure_login, serve
 from stator.rows.meta import options_of
 from tests.processes import wait_until
+from tests.sizes import PATIENCE
 
 ROOT = Path(__file__).parents[3]
 
@@ -70,7 +71,7 @@ def test_the_demo_serves_however_the_address_is_given(tmp_path: Path, arguments:
         (tmp_path / "bin" / name).write_text(text)
         (tmp_path / "bin" / name).chmod(0o755)
     variables = {name: value for name, value in os.environ.items() if name != "DEBUG"}
-    subprocess.run([tmp_path / "bin" / "demo", *arguments], env=variables, check=True, timeout=60)
+    subprocess.run([tmp_path / "bin" / "demo", *arguments], env=variables, check=True, timeout=PATIENCE)
     assert told.read_text().splitlines()[-1] == f"{' '.join(['codeindex', *arguments])} DEBUG={expected}"
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.sizes import PATIENCE
+
 ROOT = Path(__file__).parents[3]
 
 Run = Callable[..., str]
@@ -26,8 +28,8 @@ def shop_of(environ: dict[str, str]) -> Run:
     def run(*arguments: str, code: int = 0) -> str:
         command = [sys.executable, "-W", "error", "-m", "examples.orders.manage", *arguments]
         ended = subprocess.run(
-            command, cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120,
-            check=False,
+            command, cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            timeout=PATIENCE, check=False,
         )  # fmt: skip
         assert ended.returncode == code, ended.stdout
         return ended.stdout

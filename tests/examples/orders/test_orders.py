@@ -16,6 +16,7 @@ import pytest
 
 from tests.examples.orders.conftest import ROOT, Run, environ_of, shop_of
 from tests.processes import free_port, wait_until
+from tests.sizes import PATIENCE
 
 pytestmark = pytest.mark.sqlite
 
@@ -29,7 +30,9 @@ NAMES = re.findall(r"^def (\w+)\(\) -> None", STEPS.read_text(), re.MULTILINE)
 def tried(shop: Run, environ: dict[str, str]) -> dict[str, str]:
     """The traceback of each step that failed, from one process for all."""
     command = [sys.executable, "-W", "error", str(STEPS), *NAMES]
-    ended = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=120, check=False)
+    ended = subprocess.run(
+        command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
     assert ended.returncode == 0, ended.stderr[-3000:]
     found: dict[str, str] = json.loads(ended.stdout)
     return found
@@ -81,8 +84,8 @@ def test_orders_are_shipped_or_repaid_though_the_worker_is_killed(tmp_path: Path
             wait_until(lambda: "placed: 5" not in shop("orders", "show"))
             os.kill(first.pid, signal.SIGKILL)
         with running(worker, environ):
-            wait_until(lambda: shop("orders", "show") == "refunded: 2\nshipped: 3\nLamps left: 0\n", 90)
-        with urlopen(environ["PROVIDER_URL"], timeout=5) as answer:
+            wait_until(lambda: shop("orders", "show") == "refunded: 2\nshipped: 3\nLamps left: 0\n")
+        with urlopen(environ["PROVIDER_URL"], timeout=PATIENCE) as answer:
             done = json.load(answer)
     assert sorted(each["order"] for each in done if each["kind"] == "charges") == [1, 2, 3, 4, 5]
     assert len([each for each in done if each["kind"] == "refunds"]) == 2

@@ -168,17 +168,17 @@ def test_work_tells_what_there_is_to_do(operations):
 
 
 def test_work_tells_how_long_it_is_until_the_next_row_comes_due(make):
-    operations = make(POLL_INTERVAL=5.0)
-    put(Step, state_ready=False, state_next_attempt=ago(-9))
+    operations = make(POLL_INTERVAL=500.0)
+    put(Step, state_ready=False, state_next_attempt=ago(-900))
     assert work(operations).next_due is None
-    for seconds in (4, 3, 2):
+    for seconds in (400, 300, 200):
         put(Step, state_ready=False, state_next_attempt=ago(-seconds))
         # Rows of more than one state: the nearest of all.
-        put(Step, state=StepGraph.slow, state_ready=False, state_next_attempt=ago(-seconds - 0.5))
-        assert seconds - 1 < work(operations).next_due <= seconds
+        put(Step, state=StepGraph.slow, state_ready=False, state_next_attempt=ago(-seconds - 50))
+        assert seconds - 60 < work(operations).next_due <= seconds
     put(Step, state_ready=False, state_next_attempt=ago(1))
     assert work(operations).due
-    assert 0 < work(operations).next_due <= 2
+    assert 100 < work(operations).next_due <= 200
 
 
 def test_look_tells_of_several_models_in_one_statement(make, monkeypatch):

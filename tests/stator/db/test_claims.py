@@ -12,6 +12,7 @@ from stator.db.probe import Work
 from stator.graph.outcomes import Moved, Waiting
 from stator.rows.claimable import Crashes
 from stator.rows.workers import worker_of
+from tests.sizes import PATIENCE
 from tests.stator.db.calling import ERROR, pks, record, take, work
 from tests.stator.making import (
     ago,
@@ -169,7 +170,7 @@ def test_two_workers_never_claim_one_row(make):
     def drain(operations):
         claims = []
         for _ in range(10):
-            barrier.wait(30)
+            barrier.wait(PATIENCE)
             claims += claim_all(operations, 2)
         return claims
 

@@ -10,6 +10,7 @@ import pytest
 from django.conf import settings as django_settings
 
 from stator.db.drivers import unsupported_driver
+from tests.sizes import PATIENCE
 
 SETTINGS = """
 SECRET_KEY = "for tests"
@@ -56,7 +57,7 @@ def run(tmp_path):
     def run(*arguments):
         return subprocess.run(
             [sys.executable, "-m", "django", *arguments],
-            env=environment, capture_output=True, text=True, timeout=60, check=False,
+            env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False,
         )  # fmt: skip
 
     return run

@@ -31,7 +31,7 @@ def test_each_lease_is_renewed_by_its_own_length(operations):
     raw(Step).update(state_locked_until=ago(-5))
     operations.renew(claims)
     lengths = [(row(claim.instance).state_locked_until - timezone.now()).total_seconds() for claim in claims]
-    assert lengths == pytest.approx([60, 600], abs=5)
+    assert lengths == pytest.approx([60, 600], abs=40)
 
 
 def test_renewing_tells_which_claims_have_ended(operations):
@@ -68,7 +68,7 @@ def test_extended_lease_lasts_and_lets_the_attempt_run(operations):
     claim = take(operations, step)
     claim.started = claim.claimed
     assert claim.extend(1000)
-    assert (row(step).state_locked_until - timezone.now()).total_seconds() == pytest.approx(1000, abs=5)
+    assert (row(step).state_locked_until - timezone.now()).total_seconds() == pytest.approx(1000, abs=40)
     assert claim.max_runtime == 3600
     assert claim.deadline > claim.claimed + 700
 

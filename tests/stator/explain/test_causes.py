@@ -75,8 +75,8 @@ def test_worker_without_notifications_is_a_trouble_that_says_why() -> None:
 def test_dead_worker_is_not_up_and_runs_what_it_holds_and_not_what_it_said_last() -> None:
     worker(heartbeat=ago(400), started=ago(500), running=3)
     [process] = survey("default", [Parcel]).workers.processes
-    assert 99 <= process.since <= 110
-    assert re.fullmatch(r"silent for 6 m 4\d s, probably dead", process.told)
+    assert 99 <= process.since <= 190
+    assert re.fullmatch(r"silent for [67] m \d+ s, probably dead", process.told)
     held()
     [process] = survey("default", [Parcel]).workers.processes
     assert process.told.endswith("probably dead, holds 1")

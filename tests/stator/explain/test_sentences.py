@@ -20,7 +20,7 @@ def test_row_in_a_terminal_state_stays_there(crew):
     assert str(first(put(Errand, state="done"))) == "done is a terminal state: the object stays here."
     reason = first(put(Errand, state="swept", state_changed=ago(600)))
     assert reason.code == "terminal"
-    assert reason.numbers["deleted_in"] == pytest.approx(3000, abs=5)
+    assert reason.numbers["deleted_in"] == pytest.approx(3000, abs=40)
 
 
 def test_external_with_and_without_its_timeout(crew):
@@ -40,7 +40,7 @@ def test_paused_by_whom_until_when_and_why(crew):
     reason = first(errand)
     assert re.fullmatch(r"Paused by ada: new where tenant=3, for another 3 m \d+ s: moving house\.", reason.sentence)
     assert (reason.code, reason.numbers["actor"], reason.numbers["reason"]) == ("paused", "ada", "moving house")
-    assert reason.numbers["until"] == pytest.approx(240, abs=5)
+    assert reason.numbers["until"] == pytest.approx(240, abs=40)
     assert codes(put(Errand, tenant=4)) == ["in_line"]
     assert codes(put(Errand, state="heir", tenant=3)) == ["in_line"]
 
@@ -90,7 +90,7 @@ def test_row_that_is_not_due_says_when_it_is(crew):
     reason = first(put(Errand, state_ready=False, state_next_attempt=ago(-245)))
     assert reason.code == "not_due"
     assert re.fullmatch(r"Not due yet: the next attempt is in 4 m( \d s)?\.", reason.sentence)
-    assert reason.numbers["next_attempt_in"] == pytest.approx(245, abs=5)
+    assert reason.numbers["next_attempt_in"] == pytest.approx(245, abs=40)
 
 
 def test_what_the_handler_last_said(crew):
@@ -132,7 +132,7 @@ def test_leased_by_a_worker_that_is_known(crew):
     assert reason.code == "leased"
     assert re.match(rf"Leased by worker {WORKER} \(process 4242 on oak, heartbeat 2 s ago\) since 5 s", reason.sentence)
     assert (reason.numbers["worker"], reason.numbers["host"], reason.numbers["pid"]) == (WORKER, "oak", 4242)
-    assert reason.numbers["until"] == pytest.approx(60, abs=5)
+    assert reason.numbers["until"] == pytest.approx(60, abs=40)
 
 
 def test_lost_lease_names_the_worker_and_what_comes_next(crew):

@@ -55,7 +55,7 @@ class TestDepths:
         args = (Parcel,) if make is put else ()
         make(*args, state_changed=ago(1000))
         make(*args, state_changed=ago(10))
-        assert 1000 <= of().states["packed"].oldest < 1010
+        assert 1000 <= of().states["packed"].oldest < 1100
 
     @pytest.mark.parametrize("make", [put, waiting, held])
     def test_object_that_is_longer_in_its_state_than_expected_is_stuck(self, make):
@@ -66,7 +66,7 @@ class TestDepths:
         assert found.stuck_count == 1
         [one] = found.stuck
         assert (one.pk, one.state) == (late.pk, "packed")
-        assert 2 * HOUR <= one.age < 2 * HOUR + 10
+        assert 2 * HOUR <= one.age < 3 * HOUR
 
     def test_stuck_objects_are_named_longest_first_and_not_without_end(self):
         for hours in range(2, 10):
@@ -80,8 +80,8 @@ class TestDepths:
         held(left=-30)
         found = of()
         assert found.late == 1
-        assert 30 <= found.held[0].late < 40
-        assert 20 <= found.held[0].running < 30
+        assert 30 <= found.held[0].late < 90
+        assert 20 <= found.held[0].running < 90
 
     def test_counting_ends_and_says_so(self, monkeypatch):
         monkeypatch.setattr(module, "COUNTED", 3)

@@ -7,6 +7,7 @@ from stator.conf import Settings
 from stator.db import operations_for, portable
 from stator.db.interface import Operations, new_worker_id
 from stator.rows.concurrency_limits import Limit
+from tests.sizes import PATIENCE
 from tests.stator.making import automatic, begun_beside, raw
 from tests.testapp.power import Visitor
 
@@ -36,5 +37,5 @@ def test_claim_waits_for_one_that_is_not_committed_and_counts_what_that_took(mak
         taken = first.claim(states, 1)
         beside = begun_beside(lambda: second.claim(states, 10))
         assert not beside.done(), "the claim of another worker did not wait"
-    taken += beside.result(30)
+    taken += beside.result(PATIENCE)
     assert len(taken) == raw(Visitor).filter(state_claim__isnull=False).count() == 2

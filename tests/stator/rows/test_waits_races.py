@@ -10,6 +10,7 @@ from stator.db.interface import new_token
 from stator.db.probe import look
 from stator.rows import columns
 from stator.rows.claimable import Crashes
+from tests.sizes import PATIENCE
 from tests.stator.making import at_once, automatic, claim_all, locked_elsewhere, operations_of, raw, row
 from tests.stator.rows.waiting import is_parked, waiting
 from tests.testapp.waiting import Build, Rollout
@@ -85,7 +86,7 @@ def test_parking_holds_the_awaited_object_until_it_is_done(implementation):
         assert is_parked(rollout)
         thread.start()
         assert not moved.wait(0.3)
-    thread.join(30)
+    thread.join(PATIENCE)
     assert moved.is_set()
     assert row(rollout).state_ready
 

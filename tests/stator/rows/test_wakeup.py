@@ -8,6 +8,7 @@ from stator.rows import wakeup
 from stator.runner import StatorRunner
 from stator.signals import became_ready
 from tests.processes import wait_until
+from tests.sizes import PATIENCE
 from tests.stator.making import at_once, put, raw
 from tests.testapp.models import Line, SyncLine
 
@@ -108,7 +109,7 @@ class TestNotify:
 
 def worked_on():
     """Whether a waiting worker takes a row that is created after it began to wait."""
-    runner = StatorRunner([Line], run_for=20.0)
+    runner = StatorRunner([Line], run_for=PATIENCE)
     worker = runner.worker()
 
     def work():
@@ -117,7 +118,7 @@ def worked_on():
     def create():
         wait_until(lambda: hasattr(worker, "scheduler") and worker.scheduler.found_nothing)
         put(Line)
-        wait_until(lambda: raw(Line).filter(state="last").exists(), timeout=15)
+        wait_until(lambda: raw(Line).filter(state="last").exists())
         worker._loop.call_soon_threadsafe(worker.stop)
 
     at_once(work, create)

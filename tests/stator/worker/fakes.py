@@ -14,6 +14,7 @@ from stator.db.rows import Rows
 from stator.graph import State, StateGraph
 from stator.graph.outcomes import Moved
 from stator.rows.claimable import Crashes
+from tests.sizes import PATIENCE
 
 
 class WorkGraph(StateGraph):
@@ -119,7 +120,7 @@ def on_loop(test):
     """Runs a coroutine function as a test."""
 
     def run(*args, **kwargs):
-        return asyncio.run(asyncio.wait_for(test(*args, **kwargs), 20))
+        return asyncio.run(asyncio.wait_for(test(*args, **kwargs), 2 * PATIENCE))
 
     run.__name__, run.__doc__ = test.__name__, test.__doc__
     run.__signature__ = __import__("inspect").signature(test)
@@ -128,7 +129,7 @@ def on_loop(test):
 
 async def until(condition):
     """Let the loop turn until something holds."""
-    end = time.monotonic() + 10
+    end = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < end, "it never came true"
         await asyncio.sleep(0)

@@ -13,6 +13,7 @@ from stator.graph.outcomes import Moved, Released, Waiting
 from stator.worker import attempts as module
 from stator.worker.attempts import Attempts
 from stator.worker.executor import STOPPED
+from tests.sizes import PATIENCE
 from tests.stator.worker.fakes import FakeClaim, FakeOperations, WorkGraph, on_loop, until
 
 # The outcome of an attempt that has begun and is given up: it counts.
@@ -134,7 +135,7 @@ async def test_handler_that_swallows_its_cancellation_is_abandoned_and_its_answe
 async def test_sync_handler_past_its_time_is_given_up_and_its_thread_counts_as_stuck():
     gate = threading.Event()
     async with Ran(THREADS=1) as ran:
-        claim = FakeClaim(FakeOperations(), "called", lambda: gate.wait(10) and "done", max_runtime=5.0)
+        claim = FakeClaim(FakeOperations(), "called", lambda: gate.wait(PATIENCE) and "done", max_runtime=5.0)
         ran.attempts.begin([claim])
         await until(lambda: claim.started)
         claim.started -= 6
@@ -152,7 +153,7 @@ async def test_sync_handler_past_its_time_is_given_up_and_its_thread_counts_as_s
 async def test_claims_that_no_thread_has_begun_are_handed_back():
     gate = threading.Event()
     async with Ran(THREADS=1) as ran:
-        claims = [FakeClaim(FakeOperations(), "called", lambda: gate.wait(10) and "done") for _ in range(3)]
+        claims = [FakeClaim(FakeOperations(), "called", lambda: gate.wait(PATIENCE) and "done") for _ in range(3)]
         ran.attempts.begin(claims)
         await until(lambda: claims[0].started)
         ran.attempts.hand_back()
@@ -166,7 +167,7 @@ async def test_stopping_cancels_async_attempts_and_releases_the_rest():
     gate = threading.Event()
     async with Ran(THREADS=1) as ran:
         cancelled = FakeClaim(FakeOperations(), "awaited", forever)
-        blocked = FakeClaim(FakeOperations(), "called", lambda: gate.wait(10) and "done")
+        blocked = FakeClaim(FakeOperations(), "called", lambda: gate.wait(PATIENCE) and "done")
         ran.attempts.begin([cancelled, blocked])
         await until(lambda: cancelled.started and blocked.started)
         ran.attempts.cancel_all()
@@ -228,7 +229,7 @@ async def test_threads_and_the_loop_together_run_no_more_than_concurrency():
     async with Ran(CONCURRENCY=3, THREADS=2, BATCH_SIZE=50) as ran:
         make_short(ran.attempts)
         make_short(ran.attempts, is_async=False)
-        called = [FakeClaim(FakeOperations(), "called", lambda: gate.wait(10) and "done") for _ in range(4)]
+        called = [FakeClaim(FakeOperations(), "called", lambda: gate.wait(PATIENCE) and "done") for _ in range(4)]
         awaited = [FakeClaim(FakeOperations(), "awaited", opened.wait) for _ in range(4)]
         ran.attempts.begin(called + awaited)
         await until(lambda: sum(bool(claim.started) for claim in called + awaited) == 3)

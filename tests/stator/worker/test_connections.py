@@ -15,6 +15,7 @@ from stator.worker.connections import (
     own_connections,
     watch_session,
 )
+from tests.sizes import PATIENCE
 from tests.testapp.models import Line
 
 if connection.vendor == "postgresql":
@@ -154,7 +155,7 @@ def test_what_is_set_while_a_connection_is_opened_is_no_change_of_a_handler():
 def in_thread(function):
     """Return what a function returns in a thread of its own, or raise its error."""
     with ThreadPoolExecutor(1) as threads:
-        return threads.submit(function).result(60)
+        return threads.submit(function).result(PATIENCE)
 
 
 def end_of_session():
@@ -212,7 +213,7 @@ def test_threads_of_a_worker_neither_empty_a_pool_nor_hand_sessions_on_through_i
                 cursor.execute("SHOW search_path")
                 found.append(cursor.fetchone()[0])
                 cursor.execute("SET search_path TO tenant")
-            together.wait(30)
+            together.wait(PATIENCE)
             clean_connections()
         connections.close_all()
 

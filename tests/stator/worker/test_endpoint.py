@@ -13,6 +13,7 @@ from stator.runner import StatorRunner
 from stator.worker.endpoint import Endpoint
 from stator.worker.watchdog import Health
 from tests.processes import wait_until
+from tests.sizes import PATIENCE
 from tests.testapp.models import Line
 from tests.testapp.operators import Parcel
 
@@ -34,7 +35,7 @@ class Stub:
 
 def get(port: int, path: str) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(f"http://{LOCAL}:{port}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://{LOCAL}:{port}{path}", timeout=PATIENCE) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:

@@ -14,6 +14,7 @@ from stator.worker.duties import PASS, PRUNE, PRUNED_EVERY, START
 from stator.worker.lanes import Lane, Lanes
 from stator.worker.outage import Outages
 from stator.worker.scheduler import BUSY_LOOK, FIRST_LOOK, Scheduler
+from tests.sizes import PATIENCE
 from tests.stator.worker.fakes import FakeOperations, at_once, elsewhere, on_loop
 
 POLL_INTERVAL = 20.0
@@ -186,6 +187,7 @@ async def test_receiver_that_does_not_return_holds_up_no_pass_and_is_not_called_
         await databases.scheduler.perform_pass([Place("default")], Outages())
     assert (len(called), databases.scheduler.passes) == (1, 2)
     go_on.set()
+    monkeypatch.setattr(module, "PREPARED_WITHIN", PATIENCE)
     with pytest.raises(ValueError, match="no such setting"):
         await databases.scheduler.perform_pass([Place("default")], Outages())
     with pytest.raises(ValueError, match="no such setting"):

@@ -13,6 +13,7 @@ from stator.models import StatorModel
 from stator.rows.fields import StateField
 from stator.worker import startup
 from stator.worker.startup import OWN, YOUNGEST, Unusable, check_database, collect_rarely, lacks_in
+from tests.sizes import CROWDED, PATIENCE
 from tests.testapp.models import Line, LineGraph
 
 pytestmark = pytest.mark.django_db
@@ -141,7 +142,7 @@ def test_database_that_is_away_for_a_moment_is_usable(monkeypatch, kind):
 
     monkeypatch.setattr(startup, "_check", away_at_first)
     # The last pause is not taken; its length is the time that the looks may take.
-    monkeypatch.setattr(startup, "PAUSES", [0.01, 0.01, 60])
+    monkeypatch.setattr(startup, "PAUSES", [0.01, 0.01, PATIENCE])
     check_database([Line])
     assert len(looks) == 3
 
@@ -156,7 +157,7 @@ def test_wrong_address_is_told_within_three_seconds(monkeypatch, wrong):
             patched.setitem(connection.settings_dict, name, value)
         before = monotonic()
         text = refused(Line)
-        assert monotonic() - before < 3
+        assert monotonic() - before < 3 + CROWDED
     assert text.startswith("database 'default' cannot be used: connection failed")
     assert text.endswith("; check DATABASES['default']")
     assert "hunter2" not in text

@@ -6,6 +6,7 @@ import pytest
 from django.db import connections
 
 from stator.worker.thread_pool import Call, ThreadPool
+from tests.sizes import PATIENCE
 from tests.stator.worker.fakes import on_loop, until
 
 COUNT = 4
@@ -25,7 +26,7 @@ class Handlers(ThreadPool):
         own = self.connections[threading.get_ident()] = connections["default"]
         own.ensure_connection()
         self.begun.append(claim)
-        assert claim.wait(10)
+        assert claim.wait(PATIENCE)
 
     @property
     def connected(self):
@@ -50,7 +51,7 @@ def handlers(transactional_db):
     yield make
     threads = list(made[0].threads)
     made[0].stop()
-    made[0].join(30)
+    made[0].join(PATIENCE)
     assert not any(thread.is_alive() for thread in threads)
     assert made[0].connected == 0
 

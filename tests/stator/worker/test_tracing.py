@@ -12,6 +12,7 @@ from stator.exceptions import TryAgainLater
 from stator.graph.outcomes import Moved
 from stator.worker.attempts import Attempts, calls_of
 from stator.worker.executor import attempt_async
+from tests.sizes import PATIENCE
 from tests.stator.worker.fakes import FakeClaim, FakeOperations, WorkGraph, on_loop, until
 from tests.stator.worker.spans import ON, attempt, either_way
 
@@ -174,7 +175,7 @@ def test_async_handlers_that_take_turns_have_each_their_own(spans):
 async def test_span_of_a_sync_handler_that_is_given_up_ends_then_and_once(spans, caplog):
     gate, ended = threading.Event(), []
     attempts = Attempts(ON, lambda *pair: ended.append(pair), lambda *recorded: None)
-    claim = FakeClaim(FakeOperations(), "called", lambda: gate.wait(10) and "done", max_runtime=5.0)
+    claim = FakeClaim(FakeOperations(), "called", lambda: gate.wait(PATIENCE) and "done", max_runtime=5.0)
     attempts.begin([claim])
     await until(lambda: claim.started)
     claim.started -= 6

@@ -110,7 +110,7 @@ def test_worker_processes_export_their_spans_before_they_end(worker_process, tmp
         Line.objects.create()
     variables = {"DJANGO_SETTINGS_MODULE": "tests.traced_settings", "TEST_SPANS": str(tmp_path)}
     with worker_process("testapp.Line", "--processes", processes, **variables) as worker:
-        wait_until(lambda: Line.stator.counts()["last"] == 5, 60, worker.output)
+        wait_until(lambda: Line.stator.counts()["last"] == 5, message=worker.output)
         assert worker.stop() == 0, worker.output()
     spans = [json.loads(line) for path in tmp_path.iterdir() for line in path.read_text().splitlines()]
     assert len(spans) == 10, worker.output()

@@ -13,6 +13,7 @@ from stator.worker.executor import STOPPED
 from stator.worker.lanes import Lane, Lanes
 from stator.worker.recorder import Recorder
 from stator.worker.worker import Worker
+from tests.sizes import PATIENCE
 from tests.stator.worker.fakes import FakeClaim, FakeOperations, WorkGraph, on_loop, until
 
 DONE = Moved(WorkGraph.done)
@@ -109,7 +110,7 @@ async def test_claim_is_renewed_until_its_outcome_is_written():
 async def test_what_has_not_begun_is_handed_back_while_what_runs_may_finish():
     gate = threading.Event()
     async with Stopping(THREADS=1, SHUTDOWN_TIMEOUT=3) as stopping:
-        runs, waits = (FakeClaim(FakeOperations(), "called", lambda: gate.wait(10) and "done") for _ in range(2))
+        runs, waits = (FakeClaim(FakeOperations(), "called", lambda: gate.wait(PATIENCE) and "done") for _ in range(2))
         stopping.worker.attempts.begin([runs, waits])
         await until(lambda: runs.started)
         stopped = stopping.stop()
@@ -126,7 +127,7 @@ async def test_what_has_not_begun_is_handed_back_while_what_runs_may_finish():
 async def test_second_signal_releases_what_runs_at_once():
     gate = threading.Event()
     async with Stopping(THREADS=1, SHUTDOWN_TIMEOUT=30) as stopping:
-        claim = FakeClaim(FakeOperations(), "called", lambda: gate.wait(10) and "done")
+        claim = FakeClaim(FakeOperations(), "called", lambda: gate.wait(PATIENCE) and "done")
         stopping.worker.attempts.begin([claim])
         await until(lambda: claim.started)
         stopped = stopping.stop()

@@ -15,6 +15,7 @@ from django.db import connection, transaction
 from stator.worker.thread_pool import ThreadPool
 from tasks.models import Queue, Task
 from tests.processes import settings_module, wait_until
+from tests.sizes import PATIENCE
 from tests.testapp import actions as examples
 
 pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
@@ -61,7 +62,7 @@ def events(worker: Any, name: str) -> list[dict[str, Any]]:
 
 def status_of(port: int, path: str) -> int:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=PATIENCE) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
         with error:
@@ -79,7 +80,7 @@ def free_port() -> int:
 
 @pytest.fixture
 def settings_of_one_thread(tmp_path: Any, transactional_db: None) -> dict[str, str]:
-    return settings_module(tmp_path, 'STATOR_TASKS = {"THREADS": 1}\nSTATOR["WATCHDOG"] = 20')
+    return settings_module(tmp_path, 'STATOR_TASKS = {"THREADS": 1}\nSTATOR["WATCHDOG"] = 8')
 
 
 def test_worker_without_a_thread_left_is_not_ready_and_ends(
@@ -87,10 +88,10 @@ def test_worker_without_a_thread_left_is_not_ready_and_ends(
 ) -> None:
     options = ("tasks.Task", "--json-logs", "--metrics-port", str(free_port))
     with worker_process(*options, **settings_of_one_thread) as worker:
-        wait_until(lambda: status_of(free_port, "/ready") == 200, 60, worker.output)
+        wait_until(lambda: status_of(free_port, "/ready") == 200, message=worker.output)
         hang()
-        wait_until(lambda: status_of(free_port, "/ready") == 503, 60, worker.output)
-        assert worker.wait(60) == FROZEN, worker.output()
+        wait_until(lambda: status_of(free_port, "/ready") == 503, message=worker.output)
+        assert worker.wait() == FROZEN, worker.output()
         assert [event["trouble"] for event in events(worker, "stator.frozen")] == [TROUBLE]
         # The frame that holds the thread is in the dump.
         assert "in hang\n" in worker.output()
@@ -101,9 +102,9 @@ def test_supervisor_starts_another_which_does_the_rest(
 ) -> None:
     hang()
     with worker_process("tasks.Task", "--json-logs", "--processes", "2", **settings_of_one_thread) as worker:
-        wait_until(lambda: events(worker, "stator.worker_died"), 60, worker.output)
+        wait_until(lambda: events(worker, "stator.worker_died"), message=worker.output)
         good = [publish("echo") for _ in range(5)]
-        wait_until(lambda: Task.objects.filter(state="completed").count() == len(good), 120, worker.output)
+        wait_until(lambda: Task.objects.filter(state="completed").count() == len(good), message=worker.output)
         died = events(worker, "stator.worker_died")
         assert worker.stop() == 0, worker.output()
     assert {event["exit_code"] for event in died} == {FROZEN}
@@ -134,7 +135,7 @@ class TestThreads:
             with lock:
                 running[0] += 1
                 most[0] = max(most[0], running[0])
-            gate.wait(10)
+            gate.wait(PATIENCE)
             with lock:
                 running[0] -= 1
 
@@ -150,7 +151,7 @@ class TestThreads:
 
         def hold_out() -> None:
             begun.set()
-            stuck.wait(30)
+            stuck.wait(PATIENCE)
             done.set()
 
         async def give_up() -> str:
@@ -165,7 +166,7 @@ class TestThreads:
 
         assert asyncio.run(give_up()) == "another thread"
         stuck.set()
-        assert done.wait(10)
+        assert done.wait(PATIENCE)
         wait_until(lambda: not threads.exhausted)
 
     def test_what_has_not_begun_is_not_run_once_nobody_waits_for_it(self) -> None:
@@ -173,7 +174,7 @@ class TestThreads:
         gate = threading.Event()
 
         async def go() -> None:
-            first = asyncio.ensure_future(threads.run(lambda: gate.wait(30)))
+            first = asyncio.ensure_future(threads.run(lambda: gate.wait(PATIENCE)))
             second = asyncio.ensure_future(threads.run(lambda: ran_too_late.append(1)))
             await asyncio.sleep(0.01)
             second.cancel()

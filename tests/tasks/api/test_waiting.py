@@ -11,12 +11,18 @@ from django.urls import resolve
 
 from tasks.api import claims
 from tasks.api.rate_limits import rates
-from tasks.models import Queue, Task
+from tasks.models import Queue, Run, Task
 from tasks.queue import waiting as module
 from tasks.queue.consumers import Consumer
 from tasks.queue.waiting import Waiters, waiters, with_ready
 from tests.processes import wait_until
+from tests.sizes import PATIENCE
 from tests.tasks.serving import token
+
+# So long a claim waits if nothing wakes it.
+MAX_WAIT = 60
+# Of seconds that are promised to be few.
+SOON = MAX_WAIT / 2
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -25,7 +31,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def fresh_rates(settings):
     rates.forget()
     # The test client says that it has no threads.
-    settings.STATOR_TASKS = {"API_WAITING": 20}
+    settings.STATOR_TASKS = {"API_WAITING": 20, "API_WAIT": MAX_WAIT}
     yield
     wait_until(lambda: not [thread for thread in threading.enumerate() if thread.name == "tasks-waiting"])
 
@@ -38,7 +44,7 @@ def queue():
 class Waiting(threading.Thread):
     """A request that waits, in a thread of its own as a server has it."""
 
-    def __init__(self, given, *, wait=20, queue="encode", **body):
+    def __init__(self, given, *, wait=MAX_WAIT, queue="encode", **body):
         super().__init__()
         self.given, self.queue, self.body = given, queue, {"worker": "bot-1", "wait": wait, **body}
         self.open = None
@@ -68,10 +74,14 @@ def waiting(*requests):
     """The requests, once all of them wait; ended by the end of the context."""
     for request in requests:
         request.start()
-    wait_until(lambda: len(waiters) == len(requests), message="they do not wait")
+    # Those that wait for a short time only may have waited, where this thread did not run meanwhile.
+    wait_until(
+        lambda: len(waiters) == len(requests) or not all(request.is_alive() for request in requests),
+        message="they do not wait",
+    )
     yield
     for request in requests:
-        request.join(30)
+        request.join(PATIENCE)
         assert not request.is_alive()
 
 
@@ -83,17 +93,17 @@ def test_publication_of_another_process_wakes_it(queue, monkeypatch):
         queue.publish("resize", 7)
         published = time.monotonic()
     assert [claim["task"]["data"] for claim in request.claims] == [7]
-    assert request.ended - published < 1
+    assert request.ended - published < SOON
 
 
 def test_publication_of_this_process_wakes_it_at_once(queue, monkeypatch):
-    monkeypatch.setattr(module, "POLL_INTERVAL", 1.0)
+    monkeypatch.setattr(module, "POLL_INTERVAL", float(MAX_WAIT))
     request = Waiting(token())
     with waiting(request):
         queue.publish("resize", 7)
         published = time.monotonic()
     assert len(request.claims) == 1
-    assert request.ended - published < 0.9
+    assert request.ended - published < SOON
 
 
 def test_task_that_comes_due_wakes_it(queue):
@@ -102,7 +112,7 @@ def test_task_that_comes_due_wakes_it(queue):
     with waiting(request):
         pass
     assert len(request.claims) == 1
-    assert request.seconds < 3
+    assert request.seconds < SOON
 
 
 def test_lease_that_runs_out_wakes_it(queue):
@@ -119,7 +129,7 @@ def test_it_ends_empty_after_its_time(queue):
     with waiting(request):
         pass
     assert request.claims == []
-    assert 0.3 <= request.seconds < 5
+    assert 0.3 <= request.seconds < SOON
 
 
 def test_time_has_an_upper_bound(queue, settings):
@@ -128,15 +138,19 @@ def test_time_has_an_upper_bound(queue, settings):
     with waiting(request):
         pass
     assert request.claims == []
-    assert request.seconds < 10
+    assert request.seconds < SOON
 
 
-def test_two_that_wait_get_one_task_once(queue):
+def test_several_that_wait_get_one_task_each(queue):
     given = token()
-    requests = [Waiting(given, wait=1.5, worker=f"bot-{n}") for n in range(3)]
+    requests = [Waiting(given, worker=f"bot-{n}") for n in range(3)]
     with waiting(*requests):
         queue.publish("resize", 7)
-    assert sorted(len(request.claims) for request in requests) == [0, 0, 1]
+        # It wakes all, for one of them.
+        wait_until(Run.objects.exists)
+        queue.publish_many([{"action": "resize"}] * 2)
+    assert [len(request.claims) for request in requests] == [1, 1, 1]
+    assert len({request.claims[0]["task"]["id"] for request in requests}) == 3
 
 
 def test_what_it_may_not_claim_does_not_wake_it_for_long(queue, monkeypatch):
@@ -148,7 +162,8 @@ def test_what_it_may_not_claim_does_not_wake_it_for_long(queue, monkeypatch):
     with waiting(request):
         pass
     assert request.claims == []
-    assert 2 <= len(tried) <= 12
+    # As often as it looks, and not each time that somebody sees the task.
+    assert 1 <= len(tried) <= 12
 
 
 def test_it_holds_neither_transaction_nor_connection(queue, monkeypatch, settings):
@@ -181,14 +196,14 @@ def test_no_request_is_a_transaction(path):
 def test_number_of_those_that_wait_is_bounded(queue, settings):
     settings.STATOR_TASKS = {"API_WAITING": 2}
     given = token()
-    with waiting(*(Waiting(given, wait=1, worker=f"bot-{n}") for n in range(2))):
+    with waiting(*(Waiting(given, worker=f"bot-{n}") for n in range(2))):
         refused = Waiting(given)
         refused.start()
         refused.join()
         assert refused.answer.status_code == 503
         assert refused.answer.json()["error"] == "busy"
         assert int(refused.answer["Retry-After"]) >= 1
-        queue.publish("resize", 7, metadata={"x": 1})
+        queue.publish_many([{"action": "resize"}] * 2)
     assert len(waiters) == 0
 
 
@@ -211,7 +226,7 @@ def test_paused_queue_hands_out_nothing_until_it_is_resumed(queue):
         queue.resume()
         resumed = time.monotonic()
     assert len(request.claims) == 1
-    assert request.ended - resumed < 1.5
+    assert request.ended - resumed < SOON
 
 
 def test_thread_that_watches_outlasts_an_outage(queue, monkeypatch):

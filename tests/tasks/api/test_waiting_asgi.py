@@ -12,6 +12,7 @@ from tasks.models import Queue, Run
 from tasks.queue.consumers import Consumer
 from tasks.queue.waiting import waiters
 from tests.processes import wait_until
+from tests.sizes import PATIENCE
 from tests.tasks.serving import token
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -41,7 +42,7 @@ def asked(given, *, wait=20, method="post", **body):
 
 async def until(condition):
     """Return once the condition holds; the test's own time limit ends it otherwise."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while not condition():
             await asyncio.sleep(0.01)
 

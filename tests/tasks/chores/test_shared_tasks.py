@@ -12,6 +12,7 @@ from stator.graph.outcomes import Moved
 from stator.runner import StatorRunner
 from tasks.exceptions import MoveRefused, PublishRefused
 from tasks.models import Run, Task
+from tests.sizes import PATIENCE
 from tests.stator.making import begun_beside, change, raw
 from tests.tasks.making import claim_one, fresh, make_queue, race
 from tests.tasks.queue.processes import operations_of
@@ -230,7 +231,7 @@ def test_cancel_waits_for_a_worker_process_that_ends_the_task_and_holds_nothing_
         canceled = begun_beside(lambda: task.cancel("no", running=True))
         # What a worker process does once it has locked the row.
         operations.recorded("default", [(claim, Moved(Task.state_graph.completed))])
-    assert canceled.result(30) is None
+    assert canceled.result(PATIENCE) is None
     assert fresh(task).status == "canceled"
     assert not raw(Task).exclude(state_claim=None).exists()
 
@@ -248,7 +249,7 @@ def test_who_claims_a_part_needs_nothing_that_a_change_of_the_whole_holds(queue,
         changed = begun_beside(lambda: change_it(queue, whole))
         [claim] = queue.claim(worker="bot-1")
     with suppress(MoveRefused):
-        changed.result(30)
+        changed.result(PATIENCE)
     assert (claim.lost, fresh(whole).status) in [(False, "running"), (False, "canceled")]
 
 

@@ -9,6 +9,7 @@ import pytest
 from tasks import client as module
 from tasks.client import ApiError, Client, HttpClaim, Unreachable
 from tests.processes import wait_until
+from tests.sizes import PATIENCE
 
 LOST = (409, {"error": "lease_lost", "detail": "gone"}, {})
 DROPPED = None
@@ -76,7 +77,7 @@ def pauses(monkeypatch):
 
 @pytest.fixture
 def client(server):
-    return Client(server.url, "tk_secret", timeout=10, retries=3)
+    return Client(server.url, "tk_secret", timeout=PATIENCE, retries=3)
 
 
 def answers(server, *script):

@@ -10,6 +10,7 @@ from tasks import client as module
 from tasks.client import Client, LeaseLost
 from tasks.models import Queue, Task
 from tests.processes import wait_until
+from tests.sizes import PATIENCE
 from tests.tasks.making import fresh
 from tests.tasks.serving import server, token
 
@@ -25,7 +26,7 @@ def test_claim_is_lost_by_the_own_clock_when_its_lease_ends_while_the_server_is_
     queue.publish("resize")
     with server() as base:
         client = Client(base, token(), retries=0)
-        [claim] = client.claim("encode", worker="bot-1", lease=2)
+        [claim] = client.claim("encode", worker="bot-1", lease=4)
         assert not claim.lost
     with claim.heartbeating(every=0.1) as held:
         wait_until(lambda: held.lost)
@@ -76,7 +77,7 @@ def test_end_reaches_a_server_that_is_away_and_returns(queue, monkeypatch):
     wait_until(lambda: all(len(tried[name]) > 5 for name in ENDS) or not all(each.is_alive() for each in threads))
     with server(port=urlsplit(base).port):
         for thread in threads:
-            thread.join(60)
+            thread.join(PATIENCE)
             assert not thread.is_alive()
     found = {claim.task["data"]: (Task.objects.get(pk=claim.task["id"]).status, claim.lost) for claim in claims}
     assert found == {

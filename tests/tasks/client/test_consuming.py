@@ -12,6 +12,7 @@ import pytest
 from tasks.client import Client
 from tasks.client import __file__ as installed
 from tests.processes import wait_until
+from tests.sizes import PATIENCE
 from tests.tasks.client.test_client import DROPPED, answers, server
 
 __all__ = ["server"]
@@ -22,7 +23,7 @@ ENDED = (200, {"task": {}})
 
 @pytest.fixture
 def client(server):
-    yield Client(server.url, "tk_secret", timeout=10, retries=0)
+    yield Client(server.url, "tk_secret", timeout=PATIENCE, retries=0)
     names = [thread.name for thread in threading.enumerate()]
     assert "heartbeats of a consumer" not in names
 
@@ -118,18 +119,18 @@ def test_server_that_does_not_wait_is_not_asked_all_the_time(client, server):
     timer.start()
     assert list(loop) == []
     timer.join()
-    assert 2 <= len(server.asked) <= 4
+    assert 1 <= len(server.asked) <= 4
 
 
 def test_heartbeats_keep_the_lease_that_was_asked_for_last(client, server):
-    answers(server, claims(1, lease=0.3), (200, {"lease": 0.3}))
-    loop = client.consume("encode", worker="bot-1", lease=0.3)
+    answers(server, claims(1, lease=3.0), (200, {"lease": 3.0}))
+    loop = client.consume("encode", worker="bot-1", lease=3.0)
     for claim in loop:
-        claim.heartbeat(0.5)
+        claim.heartbeat(5.0)
         wait_until(lambda: len(server.asked) >= 4)
         loop.stop()
     beats = [body for path, body in asked(server) if path == "tasks/1/claim/heartbeat"]
-    assert [body["lease"] for body in beats if body][-2:] == [0.5, 0.5]
+    assert [body["lease"] for body in beats if body][-2:] == [5.0, 5.0]
 
 
 PROGRAM = """

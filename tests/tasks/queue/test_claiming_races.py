@@ -6,7 +6,7 @@ import pytest
 from django.db import transaction
 
 from tasks.models import Run, Task
-from tests.sizes import size
+from tests.sizes import PATIENCE, size
 from tests.stator.making import begun_beside, raw
 from tests.tasks.making import make_queue, race
 
@@ -59,5 +59,5 @@ def test_claim_of_a_worker_that_holds_one_task_at_most_waits_for_its_other_claim
         found = queue.claim(worker="one")
         beside = begun_beside(lambda: queue.claim(worker="one"))
         assert not beside.done(), "the other claim of the worker did not wait"
-    assert (len(found), beside.result(30)) == (1, [])
+    assert (len(found), beside.result(PATIENCE)) == (1, [])
     assert raw(Task).filter(state_claim__isnull=False).count() == 1

@@ -131,9 +131,8 @@ def test_stopped_loop_hands_back_what_it_has_not_begun(queue):
 # Heartbeats
 
 
-def test_all_claims_of_a_batch_are_extended_while_the_body_works():
-    queue = make_queue(lease=0.6)
-    tasks = publish(queue, "abc")
+def test_all_claims_of_a_batch_are_extended_while_the_body_works(queue):
+    tasks = publish(queue, "abc", heartbeat_interval=0.1)
     loop = queue.consume(worker="bot-1", limit=3)
     for claim in loop:
         first = dict(Run.objects.filter(ended=None).values_list("pk", "lease_until"))
@@ -146,7 +145,7 @@ def test_all_claims_of_a_batch_are_extended_while_the_body_works():
 
 
 def test_changed_lease_is_taken_at_the_next_heartbeat():
-    queue = make_queue(lease=0.6)
+    queue = make_queue(lease=3)
     queue.publish("a")
     loop = queue.consume(worker="bot-1")
     for claim in loop:
@@ -179,9 +178,8 @@ def lose_by_permission(task):
 
 
 @pytest.mark.parametrize("lose", [lose_to_an_operator, lose_by_permission])
-def test_body_learns_that_its_claim_is_lost_and_the_loop_goes_on(lose):
-    queue = make_queue(lease=0.6)
-    first, second = publish(queue, "a"), []
+def test_body_learns_that_its_claim_is_lost_and_the_loop_goes_on(queue, lose):
+    first, second = publish(queue, "a", heartbeat_interval=0.1), []
     loop = queue.consume(worker="bot-1")
     for claim in loop:
         if claim.task.action == "a":

@@ -12,7 +12,8 @@ from tasks.models import Run, Task
 from tasks.queue import claiming
 from tasks.queue.waiting import waiters
 from tests.processes import wait_until
-from tests.tasks.making import fresh, make_queue
+from tests.sizes import PATIENCE
+from tests.tasks.making import fresh
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -114,7 +115,7 @@ def test_bot_that_is_cancelled_in_the_middle_of_a_claim_hands_it_back(queue, mon
     def slow(*args):
         found = claim(*args)
         claiming_now.set()
-        assert go_on.wait(30)
+        assert go_on.wait(PATIENCE)
         return found
 
     monkeypatch.setattr(claiming, "claim", slow)
@@ -124,7 +125,7 @@ def test_bot_that_is_cancelled_in_the_middle_of_a_claim_hands_it_back(queue, mon
             raise AssertionError("it was cancelled before")
 
         work = asyncio.create_task(queue.aconsume(worker="bot-1").run(work))
-        await asyncio.to_thread(claiming_now.wait, 30)
+        await asyncio.to_thread(claiming_now.wait, PATIENCE)
         work.cancel()
         asyncio.get_running_loop().call_later(0.05, go_on.set)
         with pytest.raises(asyncio.CancelledError):
@@ -134,9 +135,8 @@ def test_bot_that_is_cancelled_in_the_middle_of_a_claim_hands_it_back(queue, mon
     assert (fresh(task).status, fresh(task).attempts) == ("pending", 0)
 
 
-def test_heartbeats_go_on_while_the_thread_of_the_database_is_busy():
-    queue = make_queue(lease=0.6)
-    (task,) = publish(queue, "a")
+def test_heartbeats_go_on_while_the_thread_of_the_database_is_busy(queue):
+    (task,) = publish(queue, "a", heartbeat_interval=0.1)
     loop = queue.aconsume(worker="bot-1")
 
     def hold_the_thread():
@@ -151,9 +151,8 @@ def test_heartbeats_go_on_while_the_thread_of_the_database_is_busy():
     assert (fresh(task).status, fresh(task).attempts) == ("completed", 1)
 
 
-def test_function_is_cancelled_when_its_claim_is_lost_and_the_loop_goes_on():
-    queue = make_queue(lease=0.6)
-    first, _ = publish(queue, "ab")
+def test_function_is_cancelled_when_its_claim_is_lost_and_the_loop_goes_on(queue):
+    first, _ = publish(queue, "ab", heartbeat_interval=0.1)
     loop, told = queue.aconsume(worker="bot-1", local_retries=3), []
 
     async def work(claim):

@@ -10,6 +10,7 @@ import pytest
 
 from tasks.models import Claimant, Run, Task
 from tests.processes import environment_for_subprocess, wait_until
+from tests.sizes import PATIENCE
 from tests.tasks.making import fresh, make_queue
 from tests.tasks.serving import server, token
 
@@ -66,7 +67,7 @@ def test_bot_that_is_asked_to_stop_ends_its_task_and_hands_back_the_others(start
     wait_until(lambda: Run.objects.filter(ended=None, lease_until__gt=until).count() == 3)
     assert bot.poll() is None
     go_on(bot)
-    assert (bot.wait(30), bot.stdout.read()) == (0, "ended\n")
+    assert (bot.wait(PATIENCE), bot.stdout.read()) == (0, "ended\n")
     assert [fresh(task).status for task in tasks] == ["completed", "pending", "pending"]
     assert [fresh(task).attempts for task in tasks] == [1, 0, 0]
     assert fresh(tasks[0]).result == "done"
@@ -83,7 +84,7 @@ def test_bot_that_waits_ends_when_it_is_asked_to(start, kind, number):
     bot = start(kind)
     wait_until(lambda: Claimant.objects.filter(worker="bot-1").exists())
     bot.send_signal(number)
-    assert (bot.wait(30), bot.stdout.read()) == (0, "ended\n")
+    assert (bot.wait(PATIENCE), bot.stdout.read()) == (0, "ended\n")
 
 
 @pytest.mark.parametrize("kind", ["for", "async", "http"])
@@ -95,7 +96,7 @@ def test_second_signal_ends_the_bot_and_its_task_is_taken_over(start, kind):
     bot.send_signal(signal.SIGTERM)
     wait_until(lambda: not handles(bot.pid, signal.SIGTERM))
     bot.send_signal(signal.SIGTERM)
-    assert bot.wait(30) == -signal.SIGTERM
+    assert bot.wait(PATIENCE) == -signal.SIGTERM
     other = start("run", "bot-2")
     assert begun(other) == task
     go_on(other)
@@ -116,10 +117,10 @@ def test_tasks_of_a_bot_that_is_killed_are_each_done_once_by_others(start, kind)
     others = [start("run", f"bot-{number}", limit=2) for number in (1, 2)]
     for other in others:
         go_on(other)
-    wait_until(lambda: not Task.objects.exclude(state="completed").exists(), 60)
+    wait_until(lambda: not Task.objects.exclude(state="completed").exists())
     for other in others:
         other.send_signal(signal.SIGTERM)
-        assert other.wait(30) == 0
+        assert other.wait(PATIENCE) == 0
     done = list(Run.objects.filter(outcome="succeeded").values_list("task", flat=True))
     assert sorted(done) == sorted(Task.objects.values_list("pk", flat=True))
     assert set(Run.objects.filter(worker="bot-0", outcome="succeeded").values_list("task", flat=True)) == set(pks[:3])

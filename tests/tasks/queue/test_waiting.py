@@ -8,6 +8,7 @@ from asgiref.sync import async_to_sync
 from tasks.exceptions import TooManyWaiting
 from tasks.queue.waiting import AsyncWake, Waiters, auntil_some, until_some, waiters, with_ready
 from tests.processes import wait_until
+from tests.sizes import PATIENCE
 from tests.tasks.making import make_queue
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -63,7 +64,7 @@ def test_commit_in_this_process_wakes_one_that_waits(queue):
     thread.start()
     wait_until(lambda: len(waiters) == 1)
     waiters.wake()
-    thread.join(30)
+    thread.join(PATIENCE)
     assert found[0][0] == ["task"]
     assert len(waiters) == 0
 

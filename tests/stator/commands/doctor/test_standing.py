@@ -11,10 +11,11 @@ from tests.testapp.explained import Errand, ErrandGraph
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_lease_that_nobody_reaps_is_a_failure(crew_of_all):
-    put(Errand, state_ready=False, state_claim=new_token(new_worker_id()), state_locked_until=ago(5))
+def test_lease_that_nobody_reaps_is_a_failure(crew_of_all, settings):
+    settings.STATOR = {**settings.STATOR, "LEASE": 3600, "REAP_INTERVAL": 600}
+    put(Errand, state_ready=False, state_claim=new_token(new_worker_id()), state_locked_until=ago(600))
     assert examined()[0] == 0
-    put(Errand, state_ready=False, state_claim=new_token(new_worker_id()), state_locked_until=ago(60))
+    put(Errand, state_ready=False, state_claim=new_token(new_worker_id()), state_locked_until=ago(1300))
     code, found = examined()
     assert (code, found["late leases"]["level"]) == (1, "fail")
     assert found["late leases"]["message"].startswith("testapp.Errand: 1 lease expired and not taken over")

@@ -16,6 +16,7 @@ from stator.models import StatorModel
 from stator.worker.startup import Unusable
 from tests.commanding import line_at_a_terminal
 from tests.processes import environment_for_subprocess
+from tests.sizes import PATIENCE
 from tests.stator.making import put, raw
 from tests.testapp.models import Line
 
@@ -118,7 +119,7 @@ def test_excluding_everything_is_refused():
 def run(*arguments, **variables):
     return subprocess.run(
         [sys.executable, "-m", "django", "runstator", *arguments],
-        env=environment_for_subprocess(**variables), capture_output=True, text=True, timeout=60, check=False,
+        env=environment_for_subprocess(**variables), capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
 
 
