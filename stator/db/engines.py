@@ -42,15 +42,14 @@ ENGINES = (
 
 def untested_engine(connection: BaseDatabaseWrapper) -> Engine | None:
     """Return the engine of a database if no test of ours runs on it; at most one statement."""
-    capabilities = capabilities_of(connection)
-    named = connection.display_name
-    if capabilities.engine_query:
+    named, query = connection.display_name, capabilities_of(connection).engine_query
+    if query:
         with connection.cursor() as cursor:
-            cursor.execute(capabilities.engine_query)
+            cursor.execute(query)
             named = str(cursor.fetchone()[0])
     if found := next((each for each in ENGINES if re.search(each.sign, named)), None):
-        return Engine(found.name) if found.only and found.only != capabilities.name else found
-    return None if capabilities.name in KNOWN else Engine(named)
+        return Engine(found.name) if found.only and found.only != connection.vendor else found
+    return None if connection.vendor in KNOWN else Engine(named)
 
 
 def unusable_engine(connection: BaseDatabaseWrapper) -> Engine | None:

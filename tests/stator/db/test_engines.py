@@ -24,8 +24,9 @@ HIDING = "fake, pg_catalog, public"
 class StandIn:
     """A connection to a server that calls itself so."""
 
-    def __init__(self, vendor: str, answer: str, display_name: str = "") -> None:
+    def __init__(self, vendor: str, answer: str, display_name: str = "", is_citus: bool = False) -> None:
         self.vendor, self.answer, self.display_name = vendor, answer, display_name or vendor
+        self.is_citus = is_citus
 
     @contextmanager
     def cursor(self) -> Iterator["StandIn"]:
@@ -60,6 +61,12 @@ def test_engine_is_known_by_what_its_server_calls_itself(
     found = untested_engine(stand_in)
     assert (found.name if found else "") == name
     assert (unusable_engine(stand_in) is not None) == is_refused
+
+
+def test_backend_for_citus_is_judged_by_its_server_too() -> None:
+    tested, refused = (StandIn("postgresql", answer, is_citus=True) for answer in ("PostgreSQL 15.20", COCKROACH))
+    assert untested_engine(tested) is None  # type: ignore[arg-type]
+    assert unusable_engine(refused) is not None  # type: ignore[arg-type]
 
 
 @pytest.mark.django_db
