@@ -148,7 +148,7 @@ class Settings(CheckedSettings):
     ALLOW_QUERY_TOKEN: bool = setting(False, "Whether the token may also be given as ?token=.", kind=bool)
     HTTP_RUN_FOR: float = setting(2.0, "How long one request to the HTTP runner works.", 0.1)
     ADMIN: bool = setting(True, "Whether the admin shows models that the project does not register.", kind=bool)
-    SCHEMAS: Any = setting((), "The schemas of PostgreSQL in which workers work, or a function for them.", kind=tuple)  # noqa: RUF009
+    SCHEMAS: Any = setting((), "The schemas in which workers work: a list, a function, or its path.", kind=tuple)  # noqa: RUF009
     READ_ALIAS: Any = setting("", "The replica for pages and metrics, or the replicas by database.", kind=dict)  # noqa: RUF009
     TRACING: bool = setting(False, "Whether workers create an OpenTelemetry span for each attempt.", kind=bool)
 
@@ -236,7 +236,7 @@ def _wrong_value(name: str, value: Any, metadata: Mapping[str, Any]) -> Iterator
     elif kind is dict:
         yield from _wrong_aliases(name, value)
     elif kind is tuple:
-        if not callable(value) and wrong_schemas(value):
+        if not (callable(value) or _is_path(value)) and wrong_schemas(value):
             yield f"{name}={value!r} must be a list of names of schemas, or a function that returns one"
     elif kind in (int, float) and not (is_number(value) and (kind is float or isinstance(value, int))):
         yield f"{name}={value!r} must be {'a whole number' if kind is int else 'a number'}"
@@ -266,6 +266,11 @@ def _wrong_aliases(name: str, value: object) -> Iterator[str]:
 def wrong_schemas(value: object) -> bool:
     """Return whether a value is no list of names of schemas."""
     return not isinstance(value, list | tuple) or not all(isinstance(name, str) and name for name in value)
+
+
+def _is_path(value: object) -> bool:
+    """Return whether a value may be the dotted path of a function."""
+    return isinstance(value, str) and "." in value
 
 
 def _has_tracing() -> bool:

@@ -30,6 +30,10 @@ LOGGED_AT_START = (
 )  # fmt: skip
 
 
+# The schemas that a worker names at its start; it counts the others.
+MAX_PLACES = 20
+
+
 # The schema of PostgreSQL that the code of this context uses; "" for none. Each event gets it as a field.
 SCHEMA: ContextVar[str] = ContextVar("stator_schema", default="")
 
@@ -167,13 +171,13 @@ def log_start(worker: Any) -> None:
     fields = {name.lower(): getattr(settings, name) for name in LOGGED_AT_START}
     own = {"worker": worker.id, "worker_name": worker.name, "version": __version__, "pid": os.getpid()}
     logger.info("stator.starting", extra={**own, **fields})
-    served: dict[Any, list[str]] = {}
     if worker.queues or worker.metadata:
         logger.info("stator.queues", extra={"queues": list(worker.queues), "metadata": dict(worker.metadata)})
-    for operations in worker.operations:
-        served.setdefault(operations.place, []).append(operations.label)
-    for place, labels in sorted(served.items()):
-        logger.info("stator.serving", extra={**place.fields(), "models": sorted(labels)})
+    served = worker.served()
+    for place, labels in sorted(served.items())[:MAX_PLACES]:
+        logger.info("stator.serving", extra={**place.fields(), "models": labels})
+    if len(served) > MAX_PLACES:
+        logger.info("stator.serving_others", extra={"schemas": len(served) - MAX_PLACES})
 
 
 def log_ready(seconds: float) -> None:

@@ -28,7 +28,7 @@ from stator.worker.executor import attempt_async, attempt_sync
 from stator.worker.lanes import lanes_of
 from stator.worker.scheduler import send_in_schemas
 from stator.worker.shutdown import Requests
-from stator.worker.startup import Schemas, models_by_schema
+from stator.worker.startup import Places, Schemas, find_places, models_by_schema, places_to_serve
 from stator.worker.worker import Summary, Worker
 
 __all__ = ["StatorModel", "StatorRunner", "Stats", "Summary"]
@@ -50,8 +50,8 @@ class StatorRunner:
     metadata: Mapping[str, object] = {}
     # The schemas of PostgreSQL that it serves; None: the setting's schemas.
     schemas: Sequence[str] | None = None
-    # The models that it serves in each schema, once ``runstator`` has looked.
-    served: Mapping[str, Sequence[type[Model]]] | None = None
+    # The places that it serves, once ``runstator`` has looked.
+    places: Places | None = None
     # The name of the worker; empty: the host and the process id.
     name = ""
 
@@ -105,7 +105,8 @@ class StatorRunner:
             self.models,
             self.settings(),
             alias=self.database,
-            schemas=self.models_by_schema(),
+            places=self._places_to_serve(),
+            find=self._find_places if self.chosen_schemas else None,
             run_for=self.run_for,
             until_idle=self.until_idle,
             liveness_file=self.liveness_file,
@@ -123,7 +124,13 @@ class StatorRunner:
 
     def models_by_schema(self) -> Mapping[str, Sequence[type[Model]]]:
         """Return the models that it serves in each schema; all under "" if it serves no schema in particular."""
-        return self.served or models_by_schema(self.models, self.database, self.chosen_schemas)
+        return models_by_schema(self.models, self._places_to_serve())
+
+    def _places_to_serve(self) -> Places | None:
+        return self.places or places_to_serve(self.models, self.database, self.chosen_schemas)
+
+    def _find_places(self) -> tuple[Places, dict[str, str]]:
+        return find_places(self.models, self.database, self.chosen_schemas)
 
     @property
     def chosen_schemas(self) -> Schemas:

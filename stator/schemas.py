@@ -5,7 +5,7 @@ Workers, handlers and commands work with one ``search_path`` after another on th
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from typing import Any
 
@@ -21,8 +21,12 @@ from stator.logs import SCHEMA
 # libpq's numbers, spelled out because psycopg is optional.
 IDLE, IN_ERROR = 0, 3
 
+# Rows of a table with partitions, and of a table that Citus manages, are in other tables.
 TABLES = """
-SELECT nspname, relname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+SELECT nspname, relname,
+  CASE WHEN relkind = 'r' AND NOT EXISTS (SELECT FROM pg_extension WHERE extname = 'citus') THEN pg_class.oid::bigint
+  ELSE 0 END
+FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
 WHERE relkind IN ('r', 'p') AND nspname = ANY(%s) AND relname = ANY(%s)
 """
 
@@ -46,7 +50,7 @@ def in_schema(name: str) -> AbstractContextManager[None]:
 
 @contextmanager
 def _in_schema(name: str) -> Iterator[None]:
-    connection_created.connect(_follow, dispatch_uid="stator.schemas")
+    follow_connections()
     for connection in connections.all(initialized_only=True):
         # The code that ran before may have set another schema by itself.
         vars(connection).pop(NOTED, None)
@@ -57,6 +61,12 @@ def _in_schema(name: str) -> Iterator[None]:
             yield
     finally:
         SCHEMA.reset(token)
+
+
+@cache
+def follow_connections() -> None:
+    """Have the connections that are opened from now on, in any thread, follow the schema of the context."""
+    connection_created.connect(_follow, dispatch_uid="stator.schemas")
 
 
 def prepares_cursors(connection: BaseDatabaseWrapper) -> bool:
@@ -85,12 +95,37 @@ def named(alias: str) -> str:
     return f"schema {schema!r} of database {alias!r}" if schema else f"database {alias!r}"
 
 
-def tables_in(schemas: Sequence[str], models: Iterable[type[Model]], alias: str) -> set[tuple[str, str]]:
-    """Return the pairs of a schema and a table of the models that exist."""
+def tables_in(schemas: Sequence[str], models: Iterable[type[Model]], alias: str) -> dict[tuple[str, str], int]:
+    """Return the ids of the tables of the models that exist, by schema and table; 0 if its rows are elsewhere."""
     tables = [model._meta.db_table for model in models]
     with connections[alias].cursor() as cursor:
         cursor.execute(TABLES, [list(schemas), tables])
-        return set(cursor.fetchall())
+        return {(schema, table): number for schema, table, number in cursor.fetchall()}
+
+
+def tenants() -> list[str]:
+    """Return the schemas of all tenants of django-tenants or django-pgschemas, for the setting ``SCHEMAS``."""
+    if apps.is_installed("django_pgschemas"):
+        model = import_module("django_pgschemas.utils").get_tenant_model()
+    else:
+        model = import_module("django_tenants.utils").get_tenant_model()
+    return list(model._base_manager.exclude(schema_name="public").values_list("schema_name", flat=True))
+
+
+def distributed() -> list[str]:
+    """Return the schemas that Citus distributes over its nodes, for the setting ``SCHEMAS``."""
+    with connections["default"].cursor() as cursor:
+        cursor.execute("SELECT schema_name::text FROM citus_schemas ORDER BY 1")
+        return [name for (name,) in cursor.fetchall()]
+
+
+def schema_in_use(connection: BaseDatabaseWrapper) -> str:
+    """Return the schema that this context, django-tenants or django-pgschemas has chosen; "" if none has."""
+    if name := SCHEMA.get():
+        return name
+    if apps.is_installed("django_pgschemas"):
+        return str(import_module("django_pgschemas.schema").get_current_schema().schema_name)
+    return getattr(connection, "schema_name", None) or ""
 
 
 def _activated(name: str) -> AbstractContextManager[object]:
@@ -156,11 +191,29 @@ def _set_path(driver: Any, wanted: str) -> None:
     attributes, libpq = vars(driver), driver.pgconn
     if attributes.get(PLACED, "") == wanted or libpq.transaction_status == IN_ERROR:
         return
-    if USUAL not in attributes:
-        attributes[USUAL] = libpq.exec_(b"SHOW search_path").get_value(0, 0)
-    usual = attributes[USUAL] or b""
-    # Quoted as an identifier; the path itself is a parameter.
-    own = wanted.replace('"', '""')
-    path = f'"{own}", '.encode() + usual if wanted else usual
+    usual = _usual(driver)
+    path = (_before(wanted, usual) if wanted else usual).encode()
     libpq.exec_params(b"SELECT set_config('search_path', $1, false)", [path])
     attributes[PLACED] = wanted if libpq.transaction_status == IDLE else None
+
+
+def path_of(connection: Any, schema: str) -> str:
+    """Return the path of a schema for one transaction of ours on an open connection."""
+    if is_prepared_by_backend(connection):
+        return _before(schema, "public")
+    return _before(schema, _usual(connection.connection))
+
+
+def _usual(driver: Any) -> str:
+    """Return the path of the session before any schema was chosen, which is read once."""
+    attributes = vars(driver)
+    if USUAL not in attributes:
+        attributes[USUAL] = (driver.pgconn.exec_(b"SHOW search_path").get_value(0, 0) or b"").decode()
+    path: str = attributes[USUAL]
+    return path
+
+
+def _before(schema: str, path: str) -> str:
+    # Quoted as an identifier; the path itself is a parameter.
+    own = schema.replace('"', '""')
+    return f'"{own}", {path}'

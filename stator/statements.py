@@ -17,12 +17,14 @@ from django.db.models import (
     CharField,
     FloatField,
     ForeignKey,
+    Model,
     PositiveIntegerField,
     QuerySet,
     TextField,
     Value,
 )
-from django.db.models.sql import UpdateQuery
+from django.db.models.constants import OnConflict
+from django.db.models.sql import InsertQuery, UpdateQuery
 
 # Begins the names of a program's values in our statements, which may have equal names.
 PROGRAM = "of the program: "
@@ -127,6 +129,18 @@ def updating(rows: QuerySet[Any], values: Mapping[str, object]) -> Statement:
     update.add_update_values(values)
     update.clear_ordering(force=True)
     text, params = update.get_compiler(using=rows.db).as_sql()
+    return Statement(text, tuple(params))
+
+
+def replacing(row: Model, alias: str, names: Sequence[str]) -> Statement:
+    """Return the INSERT of a row that gives these fields of a row with its key their new values."""
+    meta = row._meta
+    query: Any = InsertQuery(
+        type(row), on_conflict=OnConflict.UPDATE, update_fields=[meta.get_field(name) for name in names],
+        unique_fields=[meta.pk],
+    )  # fmt: skip
+    query.insert_values(meta.concrete_fields, [row])
+    [(text, params)] = query.get_compiler(using=alias).as_sql()
     return Statement(text, tuple(params))
 
 

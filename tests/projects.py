@@ -100,6 +100,23 @@ class Project:
         assert ended.returncode == code, f"manage.py {' '.join(arguments)} ended with {ended.returncode}:\n{printed}"
         return printed
 
+    @contextmanager
+    def process(self, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+        """``manage.py`` as a process that runs on, until the context ends."""
+        started = subprocess.Popen(
+            [sys.executable, "manage.py", *arguments],
+            cwd=self.folder,
+            env=self._environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            yield started
+        finally:
+            started.terminate()
+            started.wait(60)
+
     def make_tables(self, *apps: str) -> None:
         """Make the migrations of apps, check the project and migrate, in one process."""
         self.manage("shell", "-c", MAKE_TABLES.format(apps=apps))

@@ -51,6 +51,8 @@ LOADED_BY_NAME = {
     ("apps", "f'stator.{module}'"),
     # The settings of this very process.
     ("worker.isolated.surroundings", "module"),
+    # The function that the setting SCHEMAS names.
+    ("worker.startup", "schemas"),
 }
 
 # Where statements of our own are sent to a database, and why the ORM does not do.

@@ -6,6 +6,7 @@ any worker, and concurrently.
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from django.db.models import Model, QuerySet, signals
 from django.db.models.deletion import get_candidate_relations_to_delete
@@ -39,7 +40,7 @@ def settle(operations: Operations, limit: int) -> int:
     Index ``st_ready``; rows that are not due are at its end.
     """
     settled = [state.name for state in operations.graph.states.values() if not state.automatic]
-    ready = operations.rows.filter(READY, state__in=operations.known)
+    ready = _ready(operations)
     early = ready.filter(state_next_attempt__gt=Now()).alias(stator_turn=place_in_line()).filter(stator_turn__gt=Now())
     return _change(operations, "settle", [ready.filter(state__in=settled), early], limit, {"state_ready": False})
 
@@ -50,9 +51,7 @@ def reopen(operations: Operations, limit: int) -> int:
     Moves wake their waiters. This duty is for cases without such a move: an awaited object was deleted, a row was
     locked when it should have been woken, or a model waits for less than before.
     """
-    parked = operations.waiting().filter(columns.parked())
-    rows = parked.exclude(waiting(operations.model, operations.alias)) if operations.waits else parked
-    return _change(operations, "reopen", [rows], limit, columns.reopening())
+    return _change(operations, "reopen", [_reopenable(operations)], limit, columns.reopening())
 
 
 def _change(
@@ -73,7 +72,7 @@ def time_out(operations: Operations, limit: int, move: Callable[..., Moves] | No
     parts = []
     for state in operations.graph.states.values():
         if state.timeout_state and state.timeout_value:
-            past = _resting(operations, state).filter(state_changed__lte=columns.after(-state.timeout_value))
+            past = _stayed(_resting(operations, state), state.timeout_value)
             parts += _move(operations, move, past, limit, (state.name, state.timeout_state, "timed out"))
     return _total(parts)
 
@@ -82,9 +81,7 @@ def rename(operations: Operations, limit: int, move: Callable[..., Moves] | None
     """Give rows that have the former name of a state its new name, as ``RenameState`` does. ``move``: see above."""
     parts = []
     for former, state in operations.graph.renames.items():
-        # One statement for ready rows and one for resting rows, because they are in different indexes.
-        for where in (READY, RESTING):
-            rows = operations.rows.filter(where, state=former)
+        for rows in _renamed(operations, former):
             parts += _move(operations, move, rows, limit, (former, state, "renamed"), columns.renaming(state))
     return _total(parts)
 
@@ -97,8 +94,7 @@ def move_matching(operations: Operations, limit: int, move: Callable[..., Moves]
     parts = []
     for state in operations.graph.states.values():
         for condition, to in state.conditions:
-            for where in (RESTING, READY) if state.automatic else (RESTING,):
-                rows = operations.rows.filter(condition, where, state=state.name)
+            for rows in _matching(operations, state, condition):
                 parts += _move(operations, move, rows, limit, (state.name, to, "condition met"))
     return _total(parts)
 
@@ -130,11 +126,32 @@ def delete_due(operations: Operations, limit: int) -> int:
     deleted = 0
     for state in operations.graph.states.values():
         if state.delete_after:
-            old = _resting(operations, state, deletable(operations))
-            old = old.filter(state_changed__lte=columns.after(-state.delete_after))
+            old = _stayed(_resting(operations, state, deletable(operations)), state.delete_after)
             delete = partial(_delete_some, operations)
             deleted += sum(unless_refused(operations, DELETE, [old], limit, delete, errors=Exception))
     return deleted
+
+
+def rows_to_watch(operations: Operations, within: float) -> list[QuerySet[Model]]:
+    """Return querysets of rows that a worker is to attempt, to watch or to do a chore for in the next seconds.
+
+    If none of them has a row, the model can be left alone for ``within`` seconds, unless somebody writes to its rows or
+    one of them comes due. Indexes as of the chores.
+    """
+    states = operations.graph.states.values()
+    return [
+        _ready(operations),
+        operations.rows.filter(state_claim__isnull=False),
+        *(operations.waiting().filter(part) for part in columns.come_due()),
+        _reopenable(operations),
+        *(rows for former in operations.graph.renames for rows in _renamed(operations, former)),
+        *(rows for state in states for condition, _ in state.conditions
+          for rows in _matching(operations, state, condition)),
+        *(_stayed(_resting(operations, state), state.timeout_value - within)
+          for state in states if state.timeout_state and state.timeout_value),
+        *(_stayed(_resting(operations, state, deletable(operations)), state.delete_after - within)
+          for state in states if state.delete_after),
+    ]  # fmt: skip
 
 
 def deleted_at_once(model: type[Model], limit: int) -> int:
@@ -154,6 +171,31 @@ def _is_heard(model: type[Model], seen: set[type[Model]]) -> bool:
 def _resting(operations: Operations, state: State, rows: QuerySet[Model] | None = None) -> QuerySet[Model]:
     rows = operations.rows if rows is None else rows
     return rows.filter(RESTING, state=state.name)
+
+
+def _stayed(rows: QuerySet[Model], seconds: float) -> QuerySet[Model]:
+    """Return the rows that have been in their state for so many seconds; a negative number is time to come."""
+    return rows.filter(state_changed__lte=columns.after(-seconds))
+
+
+def _ready(operations: Operations) -> QuerySet[Model]:
+    return operations.rows.filter(READY, state__in=operations.known)
+
+
+def _reopenable(operations: Operations) -> QuerySet[Model]:
+    parked = operations.waiting().filter(columns.parked())
+    return parked.exclude(waiting(operations.model, operations.alias)) if operations.waits else parked
+
+
+def _renamed(operations: Operations, former: str) -> list[QuerySet[Model]]:
+    # One statement for ready rows and one for resting rows, because they are in different indexes.
+    return [operations.rows.filter(where, state=former) for where in (READY, RESTING)]
+
+
+def _matching(operations: Operations, state: State, condition: Any) -> list[QuerySet[Model]]:
+    # The graph, which knows nothing of Django, has any object as a condition.
+    wheres = (RESTING, READY) if state.automatic else (RESTING,)
+    return [operations.rows.filter(condition, where, state=state.name) for where in wheres]
 
 
 def deletable(operations: Operations) -> QuerySet[Model]:

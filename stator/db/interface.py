@@ -19,7 +19,7 @@ from stator.conf import Settings
 from stator.db.instances import UNREADABLE
 from stator.db.preparing import PREPARING, Preparing
 from stator.db.repeat import retried
-from stator.db.rows import Rows
+from stator.db.rows import Place, Rows
 from stator.db.values import Pk
 from stator.graph import State
 from stator.graph.failures import Failure
@@ -369,3 +369,11 @@ class Operations(Rows):
         """Return the active pauses in this database, for all models."""
         with self.reading():
             return read_pauses(self.alias)
+
+
+def by_place(operations: Iterable[Operations]) -> dict[Place, list[Operations]]:
+    """Return the operations in each place."""
+    found: dict[Place, list[Operations]] = defaultdict(list)
+    for each in operations:
+        found[each.place].append(each)
+    return found

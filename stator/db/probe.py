@@ -1,7 +1,7 @@
 """The poll: one statement that finds out which of several models have work."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -95,7 +95,7 @@ def _work(operations: Operations, answers: Iterator[Any]) -> Work:
 def _ask(group: tuple[Operations, ...]) -> tuple[list[Any], tuple[int, int]]:
     """Return the answers for all models, and the number and the sum of ids of the active pauses."""
     # A filter with unhashable values or with subqueries is a new one each time.
-    statement = _statement(group, _pauses(group), tuple(map(_open, group)))
+    statement = _statement(Alike.of(group), _pauses(group), tuple(map(_open, group)))
     *found, count, total = group[0].fetch(statement.text, statement.params)[0]
     return found, (int(count or 0), int(total or 0))
 
@@ -120,10 +120,13 @@ def _open(operations: Operations) -> Open:
     return operations.open_to_me(), refusals.others(MARK_READY), refusals.others(REAP)
 
 
-def _coming(operations: Operations) -> list[QuerySet[Model, dict[str, Any]]]:
-    """Return, for each automatic state, how long until its next row comes due if that is soon. Index ``st_rest``."""
+def coming(operations: Operations, within: float) -> list[QuerySet[Model, dict[str, Any]]]:
+    """Return, for each automatic state, how long until its next row comes due, if it does ``within`` seconds.
+
+    Index ``st_rest``.
+    """
     left = ExpressionWrapper(F("state_next_attempt") - Now(), output_field=DurationField())
-    soon = Q(state_next_attempt__gt=Now(), state_next_attempt__lte=after(operations.settings.POLL_INTERVAL))
+    soon = Q(state_next_attempt__gt=Now(), state_next_attempt__lte=after(within))
     return [
         # One state at a time: across several states the index does not have the times in order.
         operations.waiting(state.name).filter(soon).order_by("state_next_attempt").values(left=left)
@@ -131,19 +134,39 @@ def _coming(operations: Operations) -> list[QuerySet[Model, dict[str, Any]]]:
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """Operations as the key of a cached statement, which is the same for the same models in another schema."""
+
+    kinds: tuple[Hashable, ...]
+    operations: tuple[Operations, ...] = field(compare=False)
+
+    @classmethod
+    def of(cls, group: Iterable[Operations]) -> "Alike":
+        """Return the key for a group of operations."""
+        models = tuple(group)
+        return cls(tuple((each.model, each.alias, each.worker_id, id(each.settings)) for each in models), models)
+
+
 @lru_cache(maxsize=16)
-def _statement(group: tuple[Operations, ...], pauses: tuple[Pauses, ...], open_rows: tuple[Open, ...]) -> Statement:
+def _statement(alike: Alike, pauses: tuple[Pauses, ...], open_rows: tuple[Open, ...]) -> Statement:
     """Return the statement; the time in it is the database's own, so it can be cached."""
     answers: list[Statement] = []
+    group = alike.operations
     for operations, open_to_me in zip(group, open_rows, strict=True):
         answers += map(_any, probes(operations, open_to_me))
-        answers += [Statement.of("(", selecting(coming[:1]), ")") for coming in _coming(operations)]
+        answers += [first(rows) for rows in coming(operations, operations.settings.POLL_INTERVAL)]
     for function in OF_PAUSES:
         # Django must not take the function for an aggregate, or it would group the rows.
         number = Func("pk", function=function, output_field=BigIntegerField())
         active = Pause.objects.using(group[0].alias).active().values(number=number)
         answers.append(Statement.of("(", selecting(active), ")"))
     return Statement.of("SELECT ", joined(answers, ", "))
+
+
+def first(rows: QuerySet[Model, Any]) -> Statement:
+    """Return an expression for the value in the first row of a queryset, null without one."""
+    return Statement.of("(", selecting(rows[:1]), ")")
 
 
 def _any(probe: list[QuerySet[Model]]) -> Statement:

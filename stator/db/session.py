@@ -3,7 +3,7 @@
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from itertools import count
 from typing import Any
@@ -18,7 +18,7 @@ from psycopg.types.datetime import TimestamptzLoader
 
 from stator.db.retry import is_lock_timeout, is_of_a_plan, is_outage
 from stator.db.values import Params, Row
-from stator.schemas import current_schema, prepares_cursors
+from stator.schemas import current_schema, path_of, prepares_cursors
 from stator.statements import Placeholder, Statement
 
 
@@ -30,7 +30,31 @@ def send(connection: BaseDatabaseWrapper, statement: str, params: Params) -> lis
     return _send(connection, statement, params)
 
 
-def _send(connection: BaseDatabaseWrapper, statement: str, params: Params) -> list[Row]:
+def send_in_each(
+    connection: BaseDatabaseWrapper, schemas: Sequence[str], statement: Statement, planner: str = ""
+) -> list[list[Row]]:
+    """Send a statement in each of several schemas, all in one round trip and one transaction; return the rows of each.
+
+    ``planner``: settings for all of them.
+    """
+    connection.ensure_connection()
+    text = f"{PLACED}; {statement.text}"
+    params: list[object] = []
+    for schema in schemas:
+        params += [path_of(connection, schema), *statement.params]
+    sets: list[list[Row]] = []
+    _send(connection, planner + "; ".join([text] * len(schemas)), params, sets)
+    # Before the rows of each statement come those of its path; a statement without rows has no set of them.
+    return sets[1::2]
+
+
+# Ends with the transaction.
+PLACED = "SELECT set_config('search_path', %s, true)"
+
+
+def _send(
+    connection: BaseDatabaseWrapper, statement: str, params: Params, sets: list[list[Row]] | None = None
+) -> list[Row]:
     connection.ensure_connection()
     # Otherwise a write after an error that a handler caught would seem to succeed and be rolled back.
     connection.validate_no_broken_transaction()
@@ -44,7 +68,10 @@ def _send(connection: BaseDatabaseWrapper, statement: str, params: Params) -> li
         more: bool | None = True
         while more:
             # ``description`` is not used, because it makes an object for each column.
-            rows = cursor.fetchall() if cursor.pgresult and cursor.pgresult.nfields else rows
+            if cursor.pgresult and cursor.pgresult.nfields:
+                rows = cursor.fetchall()
+                if sets is not None:
+                    sets.append(rows)
             more = cursor.nextset()
         if len(rows) > MAX_KEPT:
             cursor.close()

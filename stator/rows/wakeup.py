@@ -8,6 +8,7 @@ from django.db.models import Model
 
 from stator.capabilities import capabilities_of
 from stator.conf import Settings
+from stator.schemas import schema_in_use
 from stator.signals import wanted
 
 CHANNEL = "stator"
@@ -23,8 +24,8 @@ STREAM, STREAM_DEBOUNCE = 8, 0.020
 # Nobody waits for this commit to reach the disk, because nothing is lost if the server crashes before.
 NOTIFY = "SELECT pg_notify(%s, %s), set_config('synchronous_commit', 'off', true)"
 
-# When a model was announced last, and how often it was not since then.
-_sent: dict[tuple[str, type[Model]], tuple[float, int]] = {}
+# When a model was announced last, and how often it was not since then, by database and schema.
+_sent: dict[tuple[str, type[Model], str], tuple[float, int]] = {}
 
 
 def connect() -> None:
@@ -33,23 +34,24 @@ def connect() -> None:
 
 
 def notify(sender: type[Model], using: str, **kwargs: object) -> None:
-    """Send only the label of the model to listening workers."""
-    now = time.monotonic()
-    last = _sent.get((using, sender))
+    """Send only the label of the model to listening workers, and the schema of the rows if one was chosen."""
+    connection = connections[using]
+    schema = schema_in_use(connection)
+    now, key = time.monotonic(), (using, sender, schema)
+    last = _sent.get(key)
     sent, unsent = last or (0.0, 0)
     if now - sent < (DEBOUNCE if unsent <= STREAM else STREAM_DEBOUNCE):
-        _sent[using, sender] = sent, unsent + 1
+        _sent[key] = sent, unsent + 1
         return
-    connection = connections[using]
     if last is None and not capabilities_of(connection).notifies:
         return
     # Inside a transaction NOTIFY takes a lock that all committing transactions share, and its queue can fill up.
     if connection.in_atomic_block or not _is_wanted():
         return
-    _sent[using, sender] = now, 0
+    _sent[key] = now, 0
     try:
         with connection.cursor() as cursor:
-            cursor.execute(NOTIFY, [CHANNEL, sender._meta.label_lower])
+            cursor.execute(NOTIFY, [CHANNEL, f"{sender._meta.label_lower} {schema}".strip()])
     except (DatabaseError, InterfaceError):
         # The rows are committed; workers find them at their next poll. The next use of the connection raises the error.
         connection.close_if_unusable_or_obsolete()

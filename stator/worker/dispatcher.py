@@ -6,6 +6,7 @@ from uuid import UUID
 
 from stator.db.interface import Claim, Operations, new_token
 from stator.db.retry import is_lock_timeout
+from stator.db.rows import Place
 from stator.rows.claimable import Crashes
 from stator.worker.attempts import Attempts
 from stator.worker.crash_isolation import InProcessIsolation
@@ -63,6 +64,18 @@ class Dispatcher:
         # Lanes take separate turns for rows that lost leases.
         self._line_of_crashed = list(lanes)
         self._claiming = False
+
+    def add(self, lanes: list[Lane]) -> None:
+        """Claim for more lanes."""
+        for line in (self.lanes, self._line, self._line_of_crashed):
+            line.extend(lanes)
+        self._aliases = sorted({lane.operations.alias for lane in self.lanes})
+        self.lanes.woken.set()
+
+    def remove(self, place: Place) -> None:
+        """Claim no more in a place."""
+        for line in (self.lanes, self._line, self._line_of_crashed):
+            line[:] = [lane for lane in line if lane.operations.place != place]
 
     @property
     def hungry(self) -> bool:
@@ -220,5 +233,7 @@ class Dispatcher:
 
 
 def _send_to_end(line: list[Lane], lane: Lane) -> None:
-    line.remove(lane)
-    line.append(lane)
+    # The turn may have lasted, and the lane's schema be gone since it began.
+    if lane in line:
+        line.remove(lane)
+        line.append(lane)

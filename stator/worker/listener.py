@@ -30,7 +30,7 @@ UNHEARD = "its own notification does not come back, as behind a pooler"
 
 
 class Listener:
-    """A thread that calls ``heard(label)`` for each notification.
+    """A thread that calls ``heard(payload)`` for each notification.
 
     ``alive`` is False while notifications do not arrive: behind a pooler in transaction mode, or during an outage.
     """

@@ -7,10 +7,10 @@ import socket
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from stator import __version__
-from stator.db.interface import Operations
+from stator.db.interface import Operations, by_place
 from stator.db.locks import Locks
 from stator.db.rows import Place
 from stator.rows.clock import Now
@@ -19,6 +19,7 @@ from stator.rows.versions import graphs_published
 from stator.rows.workers import WORKER_BEAT, Worker, name_of
 from stator.schemas import in_schema
 from stator.signals import on_heartbeat, send_contained
+from stator.statements import Statement, replacing, updating
 from stator.worker.outage import Outages
 
 logger = logging.getLogger("stator.worker")
@@ -31,12 +32,26 @@ PUBLISHED = 65_536
 # The step that writes the row.
 SHOW = "show"
 
+# Seconds between refreshes of the rows in resting schemas. A worker counts as gone after ``WORKER_ALIVE``.
+RESTING_BEAT = 20.0
+
+
+class RestingSchemas(Protocol):
+    """The schemas of a worker that have no work."""
+
+    def labels(self) -> dict[Place, list[str]]:
+        """Return the labels of the models in each of them."""
+
+    def write(self, alias: str, schemas: list[str], statement: Statement) -> None:
+        """Send a statement in several of them."""
+
 
 class Presence:
     """One row in each database, or schema, of the process.
 
     ``figures`` returns how much it runs, has handled and has lost. ``published``
-    returns what apps publish about it; that is written only when it changes.
+    returns what apps publish about it; that is written only when it changes. ``resting``: the schemas
+    where the process has no work; their rows are refreshed less often, many in one statement.
     """
 
     def __init__(
@@ -45,11 +60,13 @@ class Presence:
         operations: list[Operations],
         figures: Callable[[], dict[str, int]],
         published: Callable[[], dict[str, Any]] = dict,
+        resting: RestingSchemas | None = None,
     ) -> None:
         self._id = worker_id
-        self._by_place: dict[Place, list[Operations]] = defaultdict(list)
-        for part in operations:
-            self._by_place[part.place].append(part)
+        # The worker's own list, which changes if it works in many schemas.
+        self._operations = operations
+        self._resting = resting
+        self._rested = float("-inf")
         self._locks = Locks(Worker._meta.label_lower)
         self._figures = figures
         self._published = published
@@ -62,17 +79,40 @@ class Presence:
         now = time.monotonic()
         if now - self._shown < WORKER_BEAT or not self._locks.allow(SHOW):
             return
+        if now - self._rested >= RESTING_BEAT:
+            self._rested = now
+            self._refresh_resting(heartbeat=Now())
         self._refresh(heartbeat=Now())
         if not self._locks.are_held:
             self._shown = now
 
     def leave(self) -> None:
         """Record the end of the process."""
+        self._refresh_resting(heartbeat=Now(), stopped=Now())
         self._refresh(heartbeat=Now(), stopped=Now())
+
+    def _refresh_resting(self, **moments: Now) -> None:
+        """Refresh the rows in resting schemas; insert those that are not there yet, or whose text has changed."""
+        if self._resting is None:
+            return
+        outages, published = Outages(), self._published()
+        groups: dict[tuple[str, tuple[str, ...], bool], list[Place]] = defaultdict(list)
+        for place, labels in self._resting.labels().items():
+            groups[place.alias, tuple(labels), self._written.get(place) == published].append(place)
+        for (alias, served, is_there), places in groups.items():
+            if is_there:
+                statement = updating(Worker.objects.using(alias).filter(pk=self._id), {**moments, **self._figures()})
+            else:
+                row = self._row(alias, list(served), published)
+                statement = replacing(row, alias, ["models", "published", "heartbeat"])
+            with outages.noted(alias), self._locks.tried(SHOW):
+                self._resting.write(alias, [place.schema for place in places], statement)
+                self._written |= dict.fromkeys(places, published)
+        outages.raise_first()
 
     def _refresh(self, **moments: Now) -> None:
         outages, published = Outages(), self._published()
-        for place, group in self._by_place.items():
+        for place, group in by_place(list(self._operations)).items():
             labels = sorted(operations.label for operations in group if not operations.lacking)
             with outages.noted(place.alias), self._locks.tried(SHOW), in_schema(place.schema):
                 with group[0].transaction():
@@ -104,7 +144,7 @@ def published_by(worker: Any) -> dict[str, Any]:
 
     ``deaf``: why no notifications arrive, by database. Receivers that fail or say too much are left out.
     """
-    graphs = {operations.label: operations.graph for operations in getattr(worker, "operations", ())}
+    graphs = {operations.label: operations.graph for operations in getattr(worker, "kinds", ())}
     found = (graphs_published(graphs) if graphs else {}) | replaced()
     listeners = getattr(worker, "listeners", ())
     if deaf := {listener.alias: reason for listener in listeners if (reason := listener.trouble)}:

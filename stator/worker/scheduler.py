@@ -3,7 +3,6 @@
 import asyncio
 import random
 import time
-from collections import defaultdict
 from collections.abc import Iterable
 from functools import partial
 
@@ -12,7 +11,7 @@ from django.dispatch import Signal
 
 from stator import signals
 from stator.conf import Settings
-from stator.db.interface import Operations
+from stator.db.interface import Operations, by_place
 from stator.db.locks import together
 from stator.db.probe import Work, look
 from stator.db.rows import Place
@@ -20,6 +19,7 @@ from stator.schemas import current_schema, in_schema
 from stator.worker.duties import MARK_READY, PASS, PRUNE, REAP, SAMPLE, START, Duty, perform
 from stator.worker.lanes import Lanes
 from stator.worker.outage import Outages
+from stator.worker.startup import FEW_PLACES
 from stator.worker.threads import RunInThread
 
 # Seconds until the first poll after activity; each further pause is twice as long, up to POLL_INTERVAL.
@@ -49,38 +49,48 @@ class Scheduler:
         settings: Settings,
         run: RunInThread,
         prepare: RunInThread | None = None,
+        kinds: Iterable[Operations] = (),
     ) -> None:
         self.stopped = False
         self.passes = 0
         self.found_nothing = False
+        # What the latest poll found.
+        self.work: dict[Operations, Work] = {}
         self._settings = settings
         self._run = run
         self._prepare = prepare or run
         self._preparing: asyncio.Future[None] | None = None
         self._lanes = lanes
+        # The worker's own list, which changes if it works in many schemas; ``kinds`` never changes.
         self._operations = operations
-        self._by_place: dict[Place, list[Operations]] = defaultdict(list)
-        for part in operations:
-            self._by_place[part.place].append(part)
-        self._reaped: dict[Operations, float] = {}
+        self._kinds = tuple(kinds)
+        self._reaped: dict[tuple[Place, str], float] = {}
         # When the latest complete pass over a database, or a schema of it, began.
         self._passed: dict[Place, float] = {}
         # Duties of a pass that timed out waiting for a lock.
         self._owed: dict[tuple[Duty, Operations], None] = {}
         self._delay = self._least = FIRST_LOOK
+        # When the next row of each model comes due, and the earliest of these times.
+        self._due: dict[Operations, float] = {}
         self._next_due = float("inf")
+        # When each place was polled last.
+        self._looked: dict[Place, float] = {}
         self._cut_short = asyncio.Event()
         self._at_once = False
 
     @property
+    def _by_place(self) -> dict[Place, list[Operations]]:
+        return by_place(self._operations)
+
+    @property
     def databases(self) -> list[str]:
         """The aliases of the databases that the process works on."""
-        return sorted({place.alias for place in self._by_place})
+        return sorted({operations.alias for operations in (*self._operations, *self._kinds)})
 
     @property
     def schemas(self) -> list[str]:
-        """The schemas that the process works in; an empty name stands for none in particular."""
-        return list(dict.fromkeys(place.schema for place in self._by_place)) or [""]
+        """The schemas that the process works in now; an empty name stands for none in particular."""
+        return list(dict.fromkeys(place.schema for place in self._by_place))
 
     def databases_of(self, model: type[Model]) -> list[str]:
         """Return the aliases of the databases where the process serves a model; for receivers of ``on_schedule``."""
@@ -114,6 +124,10 @@ class Scheduler:
             await asyncio.sleep(0 if self._at_once else self._least)
             self._delay = 2 * FIRST_LOOK
 
+    def owes(self, place: Place) -> bool:
+        """Return whether duties of a pass are left over in a place."""
+        return any(operations.place == place for _, operations in self._owed)
+
     def stop(self) -> None:
         """Begin no further poll and no further part of a duty."""
         self.stopped = True
@@ -125,7 +139,7 @@ class Scheduler:
         If a database is unreachable, its error is raised after the duties for the other databases are done.
         """
         outages = Outages()
-        if not self.passes:
+        if not self.passes and self._operations:
             await self.perform_pass(list(self._by_place), outages)
         began = time.monotonic()
         work = await self._run(self.look, outages)
@@ -135,8 +149,8 @@ class Scheduler:
         has_work = any(found.has_rows for found in work.values())
         served = sum(not operations.lacking for operations in self._operations)
         self.found_nothing = len(work) == served and not has_work
-        times = [found.next_due for found in work.values() if found.next_due is not None]
-        self._next_due = time.monotonic() + min(times, default=float("inf"))
+        self.work = {each: work.get(each) or self.work[each] for each in self._operations if each in work | self.work}
+        self._note_due(work)
         for operations, found in work.items():
             if operations.alias not in outages:
                 with outages.noted(operations.alias):
@@ -150,19 +164,36 @@ class Scheduler:
             await self.perform_pass(places, outages)
         outages.raise_first()
 
+    def _note_due(self, work: dict[Operations, Work]) -> None:
+        now = time.monotonic()
+        for operations, found in work.items():
+            self._due[operations] = now + (float("inf") if found.next_due is None else found.next_due)
+        self._due = {operations: due for operations, due in self._due.items() if operations in self.work}
+        self._next_due = min(self._due.values(), default=float("inf"))
+
     def look(self, outages: Outages) -> dict[Operations, Work]:
         """Return what each model has to do, with one statement per database or schema."""
         found: dict[Operations, Work] = {}
-        for place in self._by_place:
+        for place in self._to_look_at():
             if place.alias not in outages and (group := self._served(place)):
+                self._looked[place] = time.monotonic()
                 with outages.noted(place.alias), in_schema(place.schema):
                     together(group, LOOK, lambda *part: found.update(look(*part)))
         return found
 
+    def _to_look_at(self) -> list[Place]:
+        """Return the places that are polled now: many places together are polled about as often as one would be."""
+        places, now = list(self._by_place), time.monotonic()
+        if self._at_once or len(places) <= FEW_PLACES:
+            return places
+        apart = min(FIRST_LOOK * len(places), self._settings.POLL_INTERVAL / 2)
+        due = {operations.place for operations, due in self._due.items() if due <= now}
+        return [place for place in places if place in due or now - self._looked.get(place, float("-inf")) >= apart]
+
     async def perform_pass(self, places: list[Place], outages: Outages) -> None:
         """Do the duties of a scheduling pass in some places: for each model, then for all models together."""
         began = time.monotonic()
-        await self._send_scheduled()
+        await self._send_scheduled({place.schema for place in places})
         for place in places:
             await self._pass_over(place, outages)
             if place.alias not in outages:
@@ -172,9 +203,9 @@ class Scheduler:
                 self._owed = {owed: None for owed in self._owed if owed[1].place != place}
         self.passes += any(place.alias not in outages for place in places)
 
-    async def _send_scheduled(self) -> None:
+    async def _send_scheduled(self, schemas: set[str]) -> None:
         """Call the project's receivers; one that waits for a lock delays the pass only for a moment."""
-        self._preparing = self._preparing or asyncio.ensure_future(self._prepare(send_scheduled, self))
+        self._preparing = self._preparing or asyncio.ensure_future(self._prepare(send_scheduled, self, schemas))
         done, _ = await asyncio.wait([self._preparing], timeout=PREPARED_WITHIN)
         if done:
             self._preparing = None
@@ -231,17 +262,17 @@ class Scheduler:
             self._owed.pop((duty, operations), None)
 
     def _may_reap(self, operations: Operations) -> bool:
-        now = time.monotonic()
-        if now < self._reaped.get(operations, 0.0):
+        now, key = time.monotonic(), (operations.place, operations.label)
+        if now < self._reaped.get(key, 0.0):
             return False
         # The pause keeps the worker out of step with other workers, and is never longer than promised.
-        self._reaped[operations] = now + self._settings.REAP_INTERVAL * random.uniform(0.6, 1.0)
+        self._reaped[key] = now + self._settings.REAP_INTERVAL * random.uniform(0.6, 1.0)
         return True
 
 
-def send_scheduled(scheduler: Scheduler) -> None:
+def send_scheduled(scheduler: Scheduler, schemas: Iterable[str]) -> None:
     """Let the project refresh what it keeps in memory; errors of receivers are raised."""
-    send_in_schemas(scheduler.schemas, signals.on_schedule, scheduler, databases=scheduler.databases)
+    send_in_schemas(schemas, signals.on_schedule, scheduler, databases=scheduler.databases)
 
 
 def send_in_schemas(schemas: Iterable[str], signal: Signal, sender: object, **values: object) -> None:

@@ -21,11 +21,12 @@ class Schema:
     """The models that a process leaves out: their operations have ``lacking``.
 
     ``run`` calls functions in a thread with its own connections. ``changes`` counts how often a model was left out or
-    taken back.
+    taken back. ``in_schemas``: other schemas may have complete tables than those of ``operations``.
     """
 
-    def __init__(self, operations: list[Operations], run: RunInThread) -> None:
+    def __init__(self, operations: list[Operations], run: RunInThread, *, in_schemas: bool = False) -> None:
         self.changes = 0
+        self._in_schemas = in_schemas
         self._operations = operations
         self._run = run
         self._next = float("inf")
@@ -39,6 +40,10 @@ class Schema:
         """Read the tables of all models; raise :class:`~stator.worker.startup.Unusable` if none is complete."""
         await self._examine(self._operations)
 
+    async def read(self, group: list[Operations]) -> None:
+        """Read the tables of some models."""
+        await self._examine(group)
+
     async def look_again(self) -> None:
         """Read the tables of left-out models again if it is time."""
         if time.monotonic() >= self._next:
@@ -51,7 +56,7 @@ class Schema:
                 self.changes += 1
                 _log(operations)
         left_out = self.left_out
-        if left_out and len(left_out) == len(self._operations):
+        if left_out and len(left_out) == len(self._operations) and not self._in_schemas:
             raise Unusable("\n".join(operations.lacking for operations in left_out))
         self._next = time.monotonic() + AGAIN if left_out else float("inf")
 

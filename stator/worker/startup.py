@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
+from itertools import islice
 from typing import TypeVar
 
 from django.db import DatabaseError, InterfaceError, connections, router
@@ -15,6 +16,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
 from django.db.migrations.recorder import MigrationRecorder
 from django.db.models import Model
+from django.utils.module_loading import import_string
 
 from stator.capabilities import capabilities_of
 from stator.conf import wrong_schemas
@@ -22,6 +24,7 @@ from stator.db.drivers import REMEDY, unsupported_driver
 from stator.db.engines import unusable_engine
 from stator.db.files import missing_file
 from stator.db.retry import is_outage
+from stator.db.rows import Place
 from stator.db.schema import lack_of
 from stator.rows.clock import stored_zone
 from stator.rows.concurrency_limits import Limit
@@ -37,8 +40,11 @@ logger = logging.getLogger("stator.worker")
 
 Result = TypeVar("Result")
 
-# The names of schemas, or a function that returns them.
-Schemas = Sequence[str] | Callable[[], Sequence[str]]
+# The names of schemas, a function that returns them, or its dotted path.
+Schemas = Sequence[str] | Callable[[], Sequence[str]] | str
+
+# Schemas that a worker polls all the time; of more than these, it leaves those alone that have nothing to do.
+FEW_PLACES = 5
 
 # Seconds, jittered, between checks of a database that cannot be used: it may be starting too, or has just cut our
 # connection. Connecting cannot distinguish that from a wrong name, so a wrong name is reported after all these pauses.
@@ -80,22 +86,23 @@ def collect_rarely() -> None:
         gc.set_threshold(YOUNGEST, *older)
 
 
-def check_database(
-    models: Sequence[type[Model]], alias: str | None = None, schemas: Schemas = ()
-) -> dict[str, list[type[Model]]]:
+def check_database(models: Sequence[type[Model]], alias: str | None = None, schemas: Schemas = ()) -> "Places | None":
     """Raise :class:`Unusable` if a database is out of reach, a replica, or lacks grants or tables of the framework.
 
-    Also raised if no model has a complete table; the message then has one line for each. Return, by schema, the models
-    whose table is in it; all models under "" if there are no schemas.
+    Also raised if no model has a complete table; the message then has one line for each. Return
+    :func:`places_to_serve`.
     """
-    served = models_by_schema(models, alias, schemas)
+    places = places_to_serve(models, alias, schemas)
     lacking: list[str] = []
-    for schema, group in served.items():
+    served = models_by_schema(models, places)
+    # The tables of many schemas are read when there is work for them.
+    checked = dict(islice(served.items(), FEW_PLACES if len(served) <= FEW_PLACES else 1))
+    for schema, group in checked.items():
         with in_schema(schema):
             lacking += lacks_in(group, alias).values()
-    if models and len(lacking) == sum(map(len, served.values())):
+    if models and len(lacking) == sum(map(len, checked.values())):
         raise Unusable("\n".join(lacking))
-    return served
+    return places
 
 
 def lacks_in(models: Sequence[type[Model]], alias: str | None = None) -> dict[type[Model], str]:
@@ -106,35 +113,60 @@ def lacks_in(models: Sequence[type[Model]], alias: str | None = None) -> dict[ty
     return lacking
 
 
-def models_by_schema(
-    models: Sequence[type[Model]], alias: str | None, schemas: Schemas
-) -> dict[str, list[type[Model]]]:
-    """Return the models whose table is in each schema; leave out schemas without such tables or without our own."""
-    names = list(dict.fromkeys(_listed(schemas)))
+# The models whose table is in each place, with the ids of their tables.
+Places = dict[Place, dict[type[Model], int]]
+
+# Returns the places that a worker serves, and why other schemas are left out.
+Find = Callable[[], tuple[Places, dict[str, str]]]
+
+
+def models_by_schema(models: Sequence[type[Model]], places: Places | None) -> dict[str, list[type[Model]]]:
+    """Return the models in each schema; all models under "" if there are no schemas."""
+    served: dict[str, list[type[Model]]] = {} if places is not None else {"": list(models)}
+    for place, tables in (places or {}).items():
+        served.setdefault(place.schema, []).extend(tables)
+    return served
+
+
+def places_to_serve(models: Sequence[type[Model]], alias: str | None, schemas: Schemas) -> Places | None:
+    """Return the places of :func:`find_places`, None if there are no schemas; raise :class:`Unusable` without any."""
     if not schemas:
-        return {"": list(models)}
-    served, left_out = dict[str, list[type[Model]]](), dict[str, str]()
+        return None
+    places, left_out = find_places(models, alias, schemas)
+    for why in left_out.values() if places else ():
+        logger.warning("stator.schema_left_out", extra={"why": why})
+    if not places:
+        raise Unusable("\n".join(f"{why}; run its migrations" for why in left_out.values()) or "there are no schemas")
+    return places
+
+
+def find_places(models: Sequence[type[Model]], alias: str | None, schemas: Schemas) -> tuple[Places, dict[str, str]]:
+    """Return the models whose table is in each schema, and why schemas without such tables or our own are left out."""
+    names = list(dict.fromkeys(_listed(schemas)))
+    listed, left_out = Places(), dict[str, str]()
     for name, group in by_database(models, alias).items():
         if not capabilities_of(connections[name]).has_schemas:
             raise Unusable(f"database {name!r} has no schemas of PostgreSQL; start a worker without --schema for it")
         there = _patiently(name, partial(tables_in, names, [*group, *OWN], name))
         for schema in names:
-            if not (own := [model for model in group if (schema, model._meta.db_table) in there]):
+            tables = {model: there[key] for model in group if (key := (schema, model._meta.db_table)) in there}
+            if not tables:
                 left_out[schema] = f"schema {schema!r} of database {name!r} has no table of a managed model"
             elif absent := [model for model in OWN if (schema, model._meta.db_table) not in there]:
                 lacks = f"schema {schema!r} of database {name!r} lacks the table {absent[0]._meta.db_table}"
                 left_out[schema] = f"{lacks}; the app stator belongs to the apps of each schema"
             else:
-                served.setdefault(schema, []).extend(own)
-    for schema, why in left_out.items():
-        if schema not in served and served:
-            logger.warning("stator.schema_left_out", extra={"why": why})
-    if not served:
-        raise Unusable("\n".join(f"{why}; run its migrations" for why in left_out.values()) or "there are no schemas")
-    return served
+                listed[Place(name, schema)] = tables
+    served = {place.schema for place in listed}
+    return listed, {schema: why for schema, why in left_out.items() if schema not in served}
 
 
 def _listed(schemas: Schemas) -> Sequence[str]:
+    if isinstance(schemas, str):
+        try:
+            schemas = import_string(schemas)
+        except ImportError as error:
+            raise Unusable(f"STATOR['SCHEMAS'] = {schemas!r} cannot be imported: {one_line(error)}") from error
     if not callable(schemas):
         return schemas
     try:

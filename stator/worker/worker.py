@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import nullcontext
 from contextvars import Context
@@ -20,8 +21,10 @@ from stator.db import operations_for
 from stator.db.files import watched_files
 from stator.db.interface import Claim, new_worker_id
 from stator.db.locks import limit_waits
+from stator.db.rows import Place
 from stator.logs import log_ready, log_start, log_stopping
 from stator.rows.workers import default_name, give_name
+from stator.schemas import follow_connections
 from stator.worker.attempts import GRACE, Attempts
 from stator.worker.crash_isolation import InProcessIsolation, ProcessIsolation
 from stator.worker.dispatcher import Dispatcher
@@ -29,12 +32,13 @@ from stator.worker.endpoint import Endpoint
 from stator.worker.heartbeat import Heartbeat, interval_for
 from stator.worker.lanes import Lanes, lanes_of
 from stator.worker.measures import Measures
-from stator.worker.outage import repeat
+from stator.worker.outage import Outages, repeat
 from stator.worker.presence import Presence, published_by
 from stator.worker.recorder import Recorder
 from stator.worker.scheduler import Scheduler, send_in_schemas
 from stator.worker.schema import Schema
 from stator.worker.shutdown import Requests, close, stop_on_signals
+from stator.worker.startup import Find, Places
 from stator.worker.threads import DatabaseThreads, database_thread_for_handlers, tidy_connections_of_loop
 from stator.worker.watchdog import Health, Watchdog
 
@@ -70,7 +74,8 @@ class Worker:
 
     The worker runs in the thread that calls :meth:`run`.
 
-    ``schemas``: the models by schema of PostgreSQL, if it works in schemas.
+    ``find``: return the schemas of PostgreSQL in which it works, with their models, if it works in schemas.
+    ``places``: what ``find`` has returned last.
     ``run_for``: seconds after which it stops; 0 for never.
     ``until_idle``: stop once nothing is ready or running.
     ``watch``: end the process when the loop freezes.
@@ -86,7 +91,8 @@ class Worker:
     settings: Settings
     _: KW_ONLY
     alias: InitVar[str | None] = None
-    schemas: InitVar[Mapping[str, Sequence[type[Model]]] | None] = None
+    places: InitVar[Places | None] = None
+    find: Find | None = None
     run_for: float = 0.0
     until_idle: bool = False
     liveness_file: str | None = None
@@ -108,16 +114,18 @@ class Worker:
         self,
         models: Sequence[type[Model]],
         alias: str | None,
-        schemas: Mapping[str, Sequence[type[Model]]] | None,
+        places: Places | None,
     ) -> None:
         self.id, self.name = new_worker_id(), self.name or default_name()
         give_name(self.id, self.name)
-        served = {"": models} if schemas is None else schemas
-        self.operations = [
-            operations_for(model, self.settings, self.id, alias, schema)
-            for schema, group in served.items()
-            for model in group
-        ]
+        # One for each model and database, whatever schemas there are.
+        self.kinds = [operations_for(model, self.settings, self.id, alias) for model in models]
+        # Changes as schemas get something to do, and have nothing to do any more.
+        self.operations = self.kinds if places is None else []
+        self._places = places or {}
+        if self.find:
+            # Before its threads open connections.
+            follow_connections()
         limit_waits(self.operations)
         self.started = time.monotonic()
         self.measures = Measures()
@@ -190,7 +198,7 @@ class Worker:
 
     def _build(self) -> None:
         self.lanes = Lanes(lane for operations in self.operations for lane in lanes_of(operations))
-        threads = self._threads = DatabaseThreads(self.operations)
+        threads = self._threads = DatabaseThreads(self.kinds)
         self.recorder = Recorder(threads.record, self.settings.BATCH_SIZE, self.lanes, self.measures)
         self.attempts = Attempts(self.settings, self.recorder.add, self.recorder.note_recorded)
         self.health.watch("handlers", self.attempts.trouble)
@@ -199,10 +207,13 @@ class Worker:
             self.lanes, self.attempts, threads, self.isolation, self.recorder, self.settings.crashed_at_once,
             self._may_claim, self.measures.times["claim"],
         )  # fmt: skip
-        self.scheduler = Scheduler(self.operations, self.lanes, self.settings, threads.duties.run, threads.prepare)
-        self.schema = Schema(self.operations, threads.duties.run)
-        leases = [lease for each in self.operations for lease in each.shortest_leases()]
-        presence = Presence(self.id, self.operations, self._figures, partial(published_by, self))
+        self.scheduler = Scheduler(
+            self.operations, self.lanes, self.settings, threads.duties.run, threads.prepare, self.kinds
+        )
+        self.resting = self._resting()
+        self.schema = Schema(self.operations, threads.duties.run, in_schemas=self.works_in_schemas)
+        leases = [lease for each in self.kinds for lease in each.shortest_leases()]
+        presence = Presence(self.id, self.operations, self._figures, partial(published_by, self), self.resting)
         soon = partial(partial, self._loop.call_soon_threadsafe)
         self.heartbeat = Heartbeat(
             self.claims, soon(self._cancel_ended), interval_for(leases), presence,
@@ -216,22 +227,37 @@ class Worker:
         begin, recorder = self.attempts.begin, self.recorder
         if self.isolate is None:
             return InProcessIsolation(begin, self._is_empty)
-        options = {**self.isolate, "schemas": list(dict.fromkeys(each.schema for each in self.operations)) or [""]}
+        options = {**self.isolate, "in_schemas": self.works_in_schemas}
         return ProcessIsolation(
             begin, self._is_empty, options, recorder.add, recorder.note_isolated, self.lanes.woken.set
         )
 
+    def _resting(self) -> Any:
+        if self.find is None:
+            return None
+        # Imported here, as the listener, because it needs psycopg.
+        resting = import_module("stator.worker.resting").Resting
+        return resting(self, self._places, self.find, self._threads.duties.run)
+
     def _listeners(self) -> list[Any]:
         if not self.settings.NOTIFY:
             return []
-        aliases = {operations.alias for operations in self.operations}
+        aliases = {operations.alias for operations in self.kinds}
         wanted = sorted(alias for alias in aliases if capabilities_of(connections[alias]).notifies)
         if not wanted:
             return []
         # Imported here, because it needs psycopg, which a project on another database may not have.
         listener = import_module("stator.worker.listener").Listener
-        heard = partial(self._loop.call_soon_threadsafe, self.lanes.wake)
-        return [listener(alias, self.settings.LISTEN_DSN, heard) for alias in wanted]
+        soon, dsn = self._loop.call_soon_threadsafe, self.settings.LISTEN_DSN
+        return [listener(alias, dsn, partial(soon, partial(self._hear, alias))) for alias in wanted]
+
+    def _hear(self, alias: str, payload: str) -> None:
+        """Take a notification: the label of a model and, if it is known, the schema of its rows."""
+        label, _, schema = payload.partition(" ")
+        place = Place(alias, schema) if schema and self.resting else None
+        self.lanes.wake(label, place=place)
+        if place and self.resting and self.resting.call(place):
+            self.scheduler.soon()
 
     def _start_threads(self) -> None:
         self.heartbeat.start()
@@ -285,17 +311,27 @@ class Worker:
                 self.scheduler.soon(at_once=not self.dispatcher.hungry)
 
     async def _schedule_loop(self) -> None:
-        await self._reach(self.schema.examine)
-        schemas = self.scheduler.schemas
-        await self._reach(lambda: self._threads.duties.run(send_in_schemas, schemas, signals.on_start, self))
+        if self.resting:
+            await self._reach(self.resting.serve_few)
+        else:
+            await self._reach(self.schema.examine)
+            await self._reach(lambda: self.send_start(""))
         self._begun.set()
         while not self._is_stopping:
             await self._reach(self._tick)
             await self.scheduler.rest()
 
+    async def send_start(self, schema: str) -> None:
+        """Let the project load what its handlers need, in a schema if there are any."""
+        await self._threads.duties.run(send_in_schemas, [schema], signals.on_start, self)
+
     async def _tick(self) -> None:
+        outages = Outages()
         await self.schema.look_again()
+        if self.resting:
+            await self.resting.tick(outages)
         await self.scheduler.tick()
+        outages.raise_first()
         if not self.ready_after:
             self.ready_after = time.monotonic() - self.started
             if self.announce:
@@ -390,8 +426,8 @@ class Worker:
 
     def _is_idle(self) -> bool:
         """Return whether nothing is held and the latest poll found nothing."""
-        is_busy = self.isolation.running or self.dispatcher.hungry
-        return self.scheduler.found_nothing and self._is_empty() and not is_busy
+        is_busy = self.isolation.running or self.dispatcher.hungry or (self.resting and self.resting.looks_soon)
+        return bool(self.scheduler.found_nothing and self._is_empty() and not is_busy)
 
     def _cancel_ended(self, keys: set[int]) -> None:
         """Cancel the attempts of claims, given by their ``id()``, that have ended."""
@@ -410,11 +446,25 @@ class Worker:
         """Return whether connections to record and to renew claims are open, as far as is known."""
         return self._threads.records.is_connected(alias) and self.heartbeat.is_connected(alias)
 
+    def served(self) -> dict[Place, list[str]]:
+        """Return the labels of the models that it serves in each place, busy or not."""
+        found: dict[Place, list[str]] = defaultdict(list)
+        for operations in self.kinds if self.find is None else ():
+            found[operations.place].append(operations.label)
+        for place, tables in self._places.items():
+            found[place] += [model._meta.label_lower for model in tables]
+        return {place: sorted(labels) for place, labels in found.items()}
+
     @property
     def is_ready(self) -> bool:
         """Whether it takes on work: nothing holds it up, and its latest steps reached the database."""
-        connected = all(self._may_claim(operations.alias) for operations in self.operations)
+        connected = all(self._may_claim(operations.alias) for operations in self.kinds)
         return connected and not (self._is_stopping or self.measures.unreachable or self.health.trouble(0))
+
+    @property
+    def works_in_schemas(self) -> bool:
+        """Whether it works in schemas of PostgreSQL, each of which has tables of its own."""
+        return self.find is not None
 
     @property
     def _is_stopping(self) -> bool:

@@ -132,7 +132,7 @@ def _note_rules(sender: Any, **kwargs: object) -> None:
     if not hasattr(sender, "id"):
         return
     # Each schema has queues of its own: all rules are in force.
-    if any(operations.schema for operations in sender.operations):
+    if sender.works_in_schemas:
         return
     # The heartbeat itself reports that a database cannot be reached.
     with suppress(Error):

@@ -1,15 +1,19 @@
 """One schema of PostgreSQL for each tenant: workers, handlers and commands work in the right one."""
 
 import json
+from contextlib import contextmanager
 
 import pytest
 from django.db import connections, transaction
 
 from stator.conf import load_settings
 from stator.db import operations_for
+from stator.db.resting import MAX_REST, rests
 from stator.db.session import send
 from stator.schemas import current_schema, in_schema, is_prepared_by_backend
+from tests.processes import wait_until
 from tests.projects import temporary_project
+from tests.stator.making import LEASED, ago, change, operations_of, put
 from tests.stator.parcels import MODELS, judge
 from tests.testapp.basic import Step
 
@@ -20,6 +24,8 @@ import json, os
 INSTALLED_APPS += ["tasks"]
 DATABASES["default"]["OPTIONS"] = {"options": f"-c search_path={os.environ.get('SEARCH_PATH', 'public')}"}
 STATOR = {"SCHEMAS": lambda: os.environ.get("SCHEMAS", "").split()} if "SCHEMAS" in os.environ else {}
+if os.path.exists("schemas.txt"):
+    STATOR = {"SCHEMAS": lambda: open("schemas.txt").read().split(), "SCHEDULE_INTERVAL": 1.0}
 """
 
 SCHEMAS = ("acme", "bolt")
@@ -120,6 +126,122 @@ def test_commands_work_in_a_schema(parcels):
     assert index in parcels.manage("stator", "doctor", "--schema", "bolt", code=1)
     unknown = parcels.manage("stator", "status", "--schema", "nope", code=2)
     assert "--schema 'nope' is not in database 'default'; create it and run its migrations" in unknown
+
+
+MANY = [f"many{number}" for number in range(8)]
+
+
+def copy_tables(project, *schemas):
+    """Make schemas with the tables of another one."""
+    for schema in schemas:
+        project.execute(f"CREATE SCHEMA {schema}")
+        for (table,) in project.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'acme'"):
+            project.execute(f"CREATE TABLE {schema}.{table} (LIKE acme.{table} INCLUDING ALL)")
+
+
+def pack(project, schema, count=1):
+    for number in range(count):
+        values = f"('{schema} {number}', 'packed', true)"
+        project.execute(f"INSERT INTO {schema}.shop_parcel (name, state, state_ready) VALUES {values}")
+
+
+class TestMany:
+    """More schemas than a worker polls all the time: those that have nothing to do rest."""
+
+    @pytest.fixture
+    def many(self, project):
+        copy_tables(project, *MANY)
+        project.write("schemas.txt", " ".join(MANY))
+        yield project
+        (project.folder / "schemas.txt").unlink()
+        for schema in (*MANY, "latecomer"):
+            project.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
+
+    @contextmanager
+    def worker(self, project):
+        with project.process("runstator", "--json-logs") as running:
+            wait_until(lambda: self.live(project, MANY[0]))
+            yield running
+            assert running.poll() is None
+
+    def live(self, project, schema):
+        alive = "stopped IS NULL AND heartbeat > now() - interval '30 s'"
+        return project.execute(f"SELECT models::text FROM {schema}.stator_worker WHERE {alive}")
+
+    def test_all_that_is_ready_is_done_before_a_worker_is_idle(self, many):
+        pack(many, MANY[2], EACH)
+        pack(many, MANY[7], EACH)
+        printed = many.manage("runstator", "--until-idle", "--json-logs")
+        for schema in (MANY[2], MANY[7]):
+            assert states(many, schema) == {"sent": EACH}
+            judge(schema, EACH, notes(many, schema))
+        assert {each["schema"] for each in events(printed, "stator.serving")} == set(MANY)
+        # The row of the worker is in the others too.
+        [(models,)] = many.execute(f"SELECT models::text FROM {MANY[0]}.stator_worker")
+        assert "shop.parcel" in models
+
+    def test_what_any_program_writes_into_a_resting_schema_is_found(self, many):
+        with self.worker(many):
+            pack(many, MANY[5])
+            wait_until(lambda: states(many, MANY[5]) == {"sent": 1}, timeout=60)
+            # It rests and is found again.
+            due = "now() + interval '8 s'"
+            values = f"('{MANY[5]} 1', 'packed', false, {due})"
+            columns = "(name, state, state_ready, state_next_attempt)"
+            many.execute(f"INSERT INTO {MANY[5]}.shop_parcel {columns} VALUES {values}")
+            wait_until(lambda: states(many, MANY[5]) == {"sent": 2}, timeout=60)
+
+    def test_new_schema_is_served_without_a_restart_and_one_that_goes_stops_nothing(self, many):
+        with self.worker(many):
+            copy_tables(many, "latecomer")
+            pack(many, "latecomer")
+            many.write("schemas.txt", " ".join([*MANY, "latecomer"]))
+            wait_until(lambda: states(many, "latecomer") == {"sent": 1}, timeout=60)
+            many.write("schemas.txt", " ".join(MANY))
+            many.execute("DROP SCHEMA latecomer CASCADE")
+            pack(many, MANY[1])
+            wait_until(lambda: states(many, MANY[1]) == {"sent": 1}, timeout=60)
+
+
+@pytest.mark.django_db(transaction=True)
+class TestRests:
+    """How long the models of a schema can be left alone; here of the schema that the tests are in anyway."""
+
+    def rest(self):
+        found = rests([operations_of(Step)], ["public"])
+        return found["public"]
+
+    def test_without_rows_it_is_the_longest_time(self):
+        assert self.rest() == MAX_REST
+
+    @pytest.mark.parametrize(
+        "columns",
+        [
+            {"state": "new", "state_ready": True},
+            {"state": "new", **LEASED},
+            {"state": "new", "state_ready": False, "state_next_attempt": ago(1)},
+            {"state": "done", "state_ready": False, "state_changed": ago(86400 - MAX_REST + 10)},
+        ],
+    )
+    def test_rows_to_attempt_or_to_watch_leave_none(self, columns):
+        put(Step, **columns)
+        assert self.rest() == 0
+
+    def test_row_with_the_former_name_of_a_state_leaves_none(self):
+        change(put(Step, state="done"), state="older")
+        assert self.rest() == 0
+
+    def test_row_that_comes_due_limits_it(self):
+        put(Step, state="new", state_ready=False, state_next_attempt=ago(-60))
+        assert 50 < self.rest() <= 60
+
+    def test_row_that_is_far_from_due_does_not(self):
+        put(Step, state="new", state_ready=False, state_next_attempt=ago(-3600))
+        assert self.rest() == MAX_REST
+
+    def test_schema_without_the_table_is_left_out(self):
+        operations = [operations_of(Step)]
+        assert rests(operations, ["nowhere", "public"]).keys() >= {"public"}
 
 
 def path():

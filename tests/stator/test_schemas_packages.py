@@ -24,15 +24,7 @@ TENANT_APPS = [
 ROOT_URLCONF = PUBLIC_SCHEMA_URLCONF = "urls"
 ALLOWED_HOSTS = ["*"]
 STATIC_URL = "/static/"
-
-
-def schemas():
-    from crm.models import Client
-
-    return list(Client.objects.exclude(schema_name="public").values_list("schema_name", flat=True))
-
-
-STATOR = {"SCHEMAS": schemas}
+STATOR = {"SCHEMAS": "stator.schemas.tenants"}
 """
 
 TENANT_SETTINGS = """

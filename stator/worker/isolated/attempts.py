@@ -40,10 +40,11 @@ Result = TypeVar("Result")
 Say = Callable[[IsolatedAnswer], None]
 
 
-async def serve(requests: TextIO, answers: TextIO, database: str | None, schemas: list[str]) -> None:
+async def serve(requests: TextIO, answers: TextIO, database: str | None, *, in_schemas: bool) -> None:
     """Attempt the requested objects until the requests end.
 
-    ``database``: the only one of the worker, if it has one. ``schemas``: the schemas that the worker serves.
+    ``database``: the only one of the worker, if it has one. ``in_schemas``: the worker works in schemas; in each of
+    them the project prepares itself before the first object of that schema.
     """
     lock = threading.Lock()
 
@@ -61,10 +62,11 @@ async def serve(requests: TextIO, answers: TextIO, database: str | None, schemas
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), requests)
     try:
         async with database_thread_for_handlers():
-            preparation = Preparation(database)
-            await _reach(lambda: thread.run(preparation.send, schemas), Schema([], thread.run))
+            preparation = Preparation(database, thread)
+            if not in_schemas:
+                await preparation.send("")
             say({"ready": True})
-            await _attempt_all(reader, thread, say)
+            await _attempt_all(reader, thread, say, preparation)
     finally:
         ticking.cancel()
         watchdog.stop()
@@ -74,10 +76,14 @@ async def serve(requests: TextIO, answers: TextIO, database: str | None, schemas
             import_module("stator.worker.tracing").flush()
 
 
-async def _attempt_all(reader: asyncio.StreamReader, thread: DatabaseThread, say: Say) -> None:
+async def _attempt_all(
+    reader: asyncio.StreamReader, thread: DatabaseThread, say: Say, preparation: "Preparation"
+) -> None:
     line = await reader.readline()
     while line:
-        attempt = IsolatedAttempt(json.loads(line), say)
+        request: Request = json.loads(line)
+        await preparation.send(request["schema"])
+        attempt = IsolatedAttempt(request, say)
         answering = asyncio.create_task(attempt.answer(thread))
         # The next request comes after the answer to this one.
         reading = asyncio.create_task(reader.readline())
@@ -99,21 +105,28 @@ async def _tick(watchdog: Watchdog) -> None:
 class Preparation:
     """The sender of the signals of a worker's start and first pass, which let the project load what handlers need.
 
-    ``database``: the only one of the worker, if it has one.
+    ``database``: the only one of the worker, if it has one. ``thread`` calls the receivers.
     """
 
-    def __init__(self, database: str | None) -> None:
+    def __init__(self, database: str | None, thread: DatabaseThread) -> None:
         self.health = Health()
+        self._thread = thread
+        self._prepared: set[str] = set()
         self._served = by_database(managed(StatorModel.subclasses), database)
 
     def databases_of(self, model: type[StatorModel]) -> list[str]:
         """Return the aliases of the databases where the worker serves a model; for receivers of ``on_schedule``."""
         return [alias for alias, models in self._served.items() if model in models]
 
-    def send(self, schemas: list[str]) -> None:
-        """Send the signals in each schema that the worker serves."""
-        send_in_schemas(schemas, signals.on_start, self)
-        send_in_schemas(schemas, signals.on_schedule, self, databases=sorted(self._served))
+    async def send(self, schema: str) -> None:
+        """Send the signals in a schema, unless that was done."""
+        if schema not in self._prepared:
+            self._prepared.add(schema)
+            await _reach(lambda: self._thread.run(self._send, schema), Schema([], self._thread.run))
+
+    def _send(self, schema: str) -> None:
+        send_in_schemas([schema], signals.on_start, self)
+        send_in_schemas([schema], signals.on_schedule, self, databases=sorted(self._served))
 
 
 class IsolatedAttempt:

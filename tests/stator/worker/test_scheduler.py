@@ -102,7 +102,7 @@ async def test_sleeps_exactly_until_the_next_row_comes_due(pauses):
 @on_loop
 async def test_what_is_old_is_pruned_at_the_first_pass_and_then_at_each_so_many(monkeypatch):
     duties = []
-    monkeypatch.setattr(module, "send_scheduled", lambda scheduler: None)
+    monkeypatch.setattr(module, "send_scheduled", lambda scheduler, schemas: None)
     monkeypatch.setattr(module, "perform", lambda duty, *models, stopped: duties.append((scheduler.passes, duty)))
     scheduler = Scheduler([FakeOperations()], Lanes(()), Settings(), at_once)
     for _ in range(2 * PRUNED_EVERY):
@@ -132,7 +132,7 @@ class Databases:
         self.reach(models)
         self.done.append((models[0].alias, duty))
 
-    def schedule(self, scheduler):
+    def schedule(self, scheduler, schemas):
         self.scheduled += 1
 
     def reach(self, models):
@@ -177,7 +177,7 @@ async def test_receiver_that_does_not_return_holds_up_no_pass_and_is_not_called_
     databases, called, go_on = Databases(monkeypatch), [], asyncio.Event()
     monkeypatch.setattr(module, "PREPARED_WITHIN", 0.01)
 
-    async def prepare(function, scheduler):
+    async def prepare(function, scheduler, schemas):
         called.append(function)
         await go_on.wait()
         raise ValueError("no such setting")

@@ -1,0 +1,248 @@
+"""The schemas of a worker: those with work are served, and one look for all the others finds out which get some.
+
+A schema rests once there is nothing to attempt, to watch or to do a chore for in it. Then it costs no poll, no pass
+and no lane. It is looked into again when somebody has written to its tables, when a row comes due, when a notification
+names it, and every few minutes in any case.
+"""
+
+import logging
+import random
+import time
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from django.db.models import Model
+
+from stator.db import operations_for
+from stator.db.interface import Operations
+from stator.db.locks import limit_waits
+from stator.db.resting import MAX_REST, end_session, filled, rests, write_in_each, written_since
+from stator.db.rows import Place
+from stator.statements import Statement
+from stator.worker.lanes import lanes_of
+from stator.worker.outage import Outages
+from stator.worker.startup import FEW_PLACES, Find, Places, Unusable
+from stator.worker.threads import RunInThread
+
+logger = logging.getLogger("stator.worker")
+
+# Seconds without work after which a schema rests, and the least that it must be able to.
+IDLE = 5.0
+MIN_REST = 5.0
+
+# Seconds before a row comes due at which its schema is served again.
+EARLY = 2.0
+
+# Schemas in one tick: those that are looked into.
+LOOKED_INTO = 200
+
+# Schemas that one session looks into.
+MAX_LOOKS = 200
+
+# Schemas whose operations are kept while they rest: they have compiled statements.
+KEPT = 100
+
+
+@dataclass(slots=True)
+class _Rest:
+    """A schema that is not served: its tables, what was written to them, and when it is looked into again."""
+
+    tables: Mapping[type[Model], int]
+    counters: dict[int, int]
+    until: float = 0.0
+
+    @classmethod
+    def of(cls, tables: Mapping[type[Model], int]) -> "_Rest":
+        # No counter is below zero, so each is read before the first look.
+        return cls(tables, {number: -1 for number in tables.values() if number})
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether the server counts what is written to its tables."""
+        return len(self.counters) == len(self.tables)
+
+
+class Resting:
+    """The schemas of a worker, served or resting.
+
+    ``places`` are the schemas with the ids of their tables, ``find`` returns them anew. ``run`` calls functions in a
+    thread with its own connections.
+    """
+
+    def __init__(self, worker: Any, places: Places, find: Find, run: RunInThread) -> None:
+        self._worker = worker
+        self._places = places
+        self._find = find
+        self._run = run
+        self._found = time.monotonic()
+        # When the resting schemas are looked at next, and whether one of them does not wait for that.
+        self._next, self._called = 0.0, False
+        self._resting = {place: _Rest.of(tables) for place, tables in places.items()}
+        # When each schema that is served had work.
+        self._served: dict[Place, float] = {}
+        # Operations of schemas that were served once, the latest last.
+        self._kept: dict[Place, list[Operations]] = {}
+        self._left_out: dict[str, str] = {}
+        # Schemas that were looked into since the connection was opened.
+        self._looks: Counter[str] = Counter()
+
+    @property
+    def looks_soon(self) -> bool:
+        """Whether a schema is to be looked into now."""
+        now = time.monotonic()
+        return any(rest.until <= now for rest in self._resting.values())
+
+    def labels(self) -> dict[Place, list[str]]:
+        """Return the labels of the models in each resting schema; any thread may call it."""
+        return {
+            place: sorted(model._meta.label_lower for model in rest.tables)
+            for place, rest in self._resting.copy().items()
+        }
+
+    def write(self, alias: str, schemas: list[str], statement: Statement) -> None:
+        """Send a statement in several schemas, in the calling thread."""
+        write_in_each(alias, schemas, statement)
+
+    def call(self, place: Place) -> bool:
+        """Have a schema looked into at the next tick; return whether it rests."""
+        rest = self._resting.get(place)
+        if rest:
+            rest.until, self._called = 0.0, True
+        return rest is not None
+
+    async def serve_few(self) -> None:
+        """Serve all schemas if they are few."""
+        if len(self._places) <= FEW_PLACES:
+            for place in list(self._resting):
+                await self._serve(place)
+
+    async def tick(self, outages: Outages) -> None:
+        """Look into the schemas for which it is time; serve those with work, and let those without rest."""
+        if not self._called and time.monotonic() < self._next:
+            return
+        self._next, self._called = time.monotonic() + self._worker.settings.POLL_INTERVAL, False
+        if time.monotonic() - self._found >= self._worker.settings.SCHEDULE_INTERVAL:
+            await self._find_again()
+        await self.serve_few()
+        if len(self._places) > FEW_PLACES:
+            self._let_idle_rest()
+        by_alias: dict[str, dict[Place, _Rest]] = defaultdict(dict)
+        for place, rest in self._resting.items():
+            by_alias[place.alias][place] = rest
+        for alias, resting in by_alias.items():
+            with outages.noted(alias):
+                await self._look(alias, resting)
+
+    async def _find_again(self) -> None:
+        self._found = time.monotonic()
+        try:
+            places, left_out = await self._run(self._find)
+        except Unusable as error:
+            # The schemas that are known are served as before.
+            logger.warning("stator.schemas_not_found", extra={"why": str(error)})
+            return
+        for schema, why in left_out.items():
+            if self._left_out.get(schema) != why:
+                logger.warning("stator.schema_left_out", extra={"why": why})
+        self._left_out = left_out
+        for place in [place for place in self._places if places.get(place) != self._places[place]]:
+            self._leave(place)
+            self._resting.pop(place, None)
+            self._kept.pop(place, None)
+        for place in [place for place in places if self._places.get(place) != places[place]]:
+            self._resting[place] = _Rest.of(places[place])
+            logger.info("stator.schema_found", extra=place.fields())
+        self._places = places
+
+    async def _look(self, alias: str, resting: dict[Place, _Rest]) -> None:
+        counters = {number: known for rest in resting.values() for number, known in rest.counters.items()}
+        written = await self._run(written_since, alias, counters)
+        for rest in resting.values() if written else ():
+            if new := written.keys() & rest.counters.keys():
+                rest.counters.update({number: written[number] for number in new})
+                rest.until = 0.0
+        now = time.monotonic()
+        due = {place: rest for place, rest in resting.items() if rest.until <= now}
+        self._called = self._called or len(due) > LOOKED_INTO
+        due = dict(islice(due.items(), LOOKED_INTO))
+        for models, places in (await self._with_rows(alias, due)).items():
+            kinds = [each for each in self._worker.kinds if each.model in models and each.alias == alias]
+            left = await self._run(rests, kinds, [place.schema for place in places])
+            self._looks[alias] += len(places)
+            for place in places:
+                await self._decide(place, left.get(place.schema))
+        if self._looks[alias] >= MAX_LOOKS:
+            self._looks[alias] = 0
+            await self._run(end_session, alias)
+
+    async def _with_rows(self, alias: str, due: dict[Place, _Rest]) -> dict[tuple[type[Model], ...], list[Place]]:
+        """Return the schemas by the models that have rows there; let those without any rest."""
+        tables = [number for rest in due.values() for number in rest.counters]
+        rows = await self._run(filled, alias, tables) if tables else set()
+        groups: dict[tuple[type[Model], ...], list[Place]] = defaultdict(list)
+        for place, rest in due.items():
+            if models := tuple(model for model, number in rest.tables.items() if not number or number in rows):
+                groups[models].append(place)
+            else:
+                await self._decide(place, MAX_REST)
+        return groups
+
+    async def _decide(self, place: Place, left: float | None) -> None:
+        """Serve a schema that has something to do in ``left`` seconds; None if its tables are not as they should be."""
+        if left is not None and left < MIN_REST:
+            await self._serve(place)
+            return
+        rest, longest = self._resting[place], MAX_REST if left is None else left - EARLY
+        if left is None or not rest.is_counted:
+            longest = min(longest, self._worker.settings.SCHEDULE_INTERVAL)
+        rest.until = time.monotonic() + longest * random.uniform(0.8, 1.0)
+
+    async def _serve(self, place: Place) -> None:
+        worker, first = self._worker, place not in self._kept
+        operations = self._kept.pop(place, None) or [
+            operations_for(model, worker.settings, worker.id, *place) for model in self._places[place]
+        ]
+        if first:
+            limit_waits(operations)
+        worker.operations.extend(operations)
+        if first:
+            await worker.schema.read(operations)
+            await worker.send_start(place.schema)
+        self._kept[place] = operations
+        del self._resting[place]
+        self._served[place] = time.monotonic()
+        worker.dispatcher.add([lane for each in operations for lane in lanes_of(each)])
+
+    def _let_idle_rest(self) -> None:
+        """Have schemas looked into that had no work lately; they are served on if there is some."""
+        now, busy = time.monotonic(), self._busy()
+        for place, had_work in list(self._served.items()):
+            if place in busy:
+                self._served[place] = now
+            elif now - had_work >= IDLE:
+                self._leave(place)
+                self._resting[place] = _Rest.of(self._places[place])
+
+    def _busy(self) -> set[Place]:
+        worker = self._worker
+        work = (operations for operations, found in worker.scheduler.work.items() if found.has_rows or found.expired)
+        claimed = (claim.operations for claim in worker.claims())
+        doubtful = (operations for operations, _ in worker.dispatcher.doubtful)
+        wanted = (lane.operations for lane in worker.lanes if lane.wanted)
+        left_out = worker.schema.left_out
+        return {each.place for group in (work, claimed, doubtful, wanted, left_out) for each in group} | {
+            place for place in self._served if worker.scheduler.owes(place)
+        }
+
+    def _leave(self, place: Place) -> None:
+        if self._served.pop(place, None) is None:
+            return
+        worker = self._worker
+        worker.operations[:] = [each for each in worker.operations if each.place != place]
+        worker.dispatcher.remove(place)
+        unused = [each for each in self._kept if each not in self._served]
+        for each in unused[: max(0, len(unused) - KEPT)]:
+            del self._kept[each]
