@@ -11,7 +11,7 @@ HERE = Path(__file__).parent
 NAMES = (
     "throughput", "processes", "sets", "latency", "create", "idle", "sqlite", "mariadb", "backend", "queues", "http",
     "peers",
-    "claims", "memory", "partitions", "pages", "churn", "mixed", "row_path",
+    "claims", "memory", "partitions", "pages", "churn", "mixed", "row_path", "schemas",
 )  # fmt: skip
 
 
