@@ -131,7 +131,7 @@ def partition_column(model: type[Model]) -> str:
 def read(model: type[Model], alias: str) -> PartitionedTable | None:
     """Return the partitions of a model's table; None if it has none."""
     connection = connections[alias]
-    if not capabilities_of(connection).has_partitions:
+    if not (partition_column(model) and capabilities_of(connection).has_partitions):
         return None
     with connection.cursor() as cursor:
         cursor.execute(READ, [connection.ops.quote_name(model._meta.db_table)])
@@ -150,7 +150,7 @@ def is_partitioned(model: type[Model], alias: str) -> bool:
 
 def partitioned(alias: str) -> list[PartitionedTable]:
     """Return the tables that have partitions."""
-    every = (read(model, alias) for model in apps.get_models() if partition_column(model))
+    every = (read(model, alias) for model in apps.get_models())
     return [table for table in every if table]
 
 
