@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 import pytest
+from django.db import transaction
 from django.test import Client
 
 from stator.admin import StatorAdmin
@@ -90,20 +91,19 @@ ANSWERS = {
     "other: move": (302, 403, 403, 403, 403, 302),
     "other: bulk move": (302, 403, 403, 403, 403, 302),
 }
-CASES = [
-    pytest.param(role, what, answer, id=f"{role}: {what}")
-    for what, answers in ANSWERS.items()
-    for role, answer in zip(ROLES, answers, strict=True)
-]
 
 
 class TestPermissions:
     """The answer to each request of each role, and whether a row was changed."""
 
-    @pytest.mark.parametrize(("role", "what", "answer"), CASES)
-    def test_each_role_gets_its_answer(
-        self, login: Login, client: Client, admin_user: Any, role: str, what: str, answer: int
-    ) -> None:
+    @pytest.mark.parametrize("role", ROLES)
+    def test_each_role_gets_its_answer(self, login: Login, admin_user: Any, role: str) -> None:
+        for what, answers in ANSWERS.items():
+            with transaction.atomic():
+                self._ask(login, admin_user, role, what, answers[list(ROLES).index(role)])
+                transaction.set_rollback(True)
+
+    def _ask(self, login: Login, admin_user: Any, role: str, what: str, answer: int) -> None:
         parcel, letter = Parcel.objects.create(orders="fail"), Letter.objects.create(number="17")
         attempt(parcel)
         csrf = "no CSRF" in what
@@ -120,14 +120,14 @@ class TestPermissions:
         if "stator_confirmed" in given:
             given["stator_seen"] = see(raw(Letter if "other" in what else Parcel), 100).as_text()
         response = getattr(client, method)(url.format(**keys), given)
-        assert response.status_code == answer
+        assert response.status_code == answer, what
         if role == "anonymous" and answer == 302:
             assert response["Location"].startswith("/admin/login/")
         done = role != "anonymous" and answer == 302
         failures = Parcel.objects.values_list("state_failures", flat=True).get()
         moved = done and what in ("move", "bulk move")
-        assert failures == (0 if moved or (done and what in ("retry", "bulk retry")) else 1)
-        assert Parcel.stator.in_state("delivered").exists() is moved
+        assert failures == (0 if moved or (done and what in ("retry", "bulk retry")) else 1), what
+        assert Parcel.stator.in_state("delivered").exists() is moved, what
         assert Letter.stator.in_state("posted").exists() is (done and what in ("other: move", "other: bulk move"))
         assert not Pause.objects.exists()
 
