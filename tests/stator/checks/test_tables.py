@@ -1,5 +1,6 @@
 """Checks of a managed model: its state field, primary key, indexes, waits and saved fields."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -93,10 +94,8 @@ class TestTables:
                 app_label = "testapp"
                 proxy = True
 
-        config = apps.get_app_config("testapp")
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(config, "get_models", lambda: [Plain, Below, Proxy])
-            [error] = checks.model_checks([config])
+        config: Any = SimpleNamespace(get_models=lambda: [Plain, Below, Proxy])
+        [error] = checks.model_checks([config])
         assert (error.id, error.obj) == ("stator.E107", Plain)
         assert error.msg == "Plain.state is a StateField, but Plain does not inherit StatorModel: nothing moves it."
         assert error.hint == "Let Plain inherit stator.models.StatorModel, or make state a CharField."
