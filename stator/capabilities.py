@@ -67,6 +67,8 @@ class Capabilities:
     lag_query: str = "SELECT NULLIF(%s, '')"
     # Views of open transactions, held snapshots, dead rows and replication.
     has_monitoring_views: bool = False
+    # The database is on several nodes; Citus' functions ask each of them.
+    has_nodes: bool = False
     # ``clock_timestamp()``, the server's clock, which can be compared with this host's clock.
     has_clock_timestamp: bool = False
 
@@ -116,13 +118,12 @@ MYSQL = Capabilities(
 )  # fmt: skip
 
 # PostgreSQL with tables in distributed schemas, by the backend ``stator.citus``.
-CITUS = replace(POSTGRESQL, name="citus", writes_in_with=False, has_plpgsql=False)
+CITUS = replace(POSTGRESQL, name="citus", writes_in_with=False, has_plpgsql=False, has_nodes=True)
 
-KNOWN = {each.name: each for each in (POSTGRESQL, SQLITE, MYSQL)}
+KNOWN = {each.name: each for each in (POSTGRESQL, SQLITE, MYSQL, CITUS)}
 
 
 def capabilities_of(connection: Any) -> Capabilities:
     """Return the capabilities of a Django connection's database; opens nothing."""
-    if getattr(connection, "is_citus", False):
-        return CITUS
-    return KNOWN.get(connection.vendor) or Capabilities(name=connection.vendor)
+    name = CITUS.name if getattr(connection, "is_citus", False) else connection.vendor
+    return KNOWN.get(name) or Capabilities(name=name)

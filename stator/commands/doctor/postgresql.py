@@ -1,11 +1,15 @@
 """Checks for problems on PostgreSQL: settings, long transactions, old snapshots, dead rows, replication, a pooler."""
 
+from collections.abc import Callable
+from dataclasses import replace
+from functools import wraps
 from importlib import import_module
-from typing import Any
 
 from django.db import connections
 
+from stator.commands.doctor.servers import ask, tables_on
 from stator.conf import load_settings
+from stator.db.values import Row
 from stator.explain.problem import OK, WARNING, Problem
 from stator.graph.durations import span
 from stator.models import StatorModel
@@ -35,7 +39,7 @@ WHERE held IS NOT NULL ORDER BY held DESC LIMIT 1
 
 DEAD = """
 SELECT relname, n_dead_tup, n_live_tup FROM pg_stat_user_tables
-WHERE relname = ANY(%s) AND n_dead_tup > %s AND n_dead_tup > n_live_tup ORDER BY n_dead_tup DESC LIMIT 5
+WHERE relname = ANY(%(tables)s) AND n_dead_tup > %(dead)s AND n_dead_tup > n_live_tup ORDER BY n_dead_tup DESC LIMIT 5
 """
 
 
@@ -43,9 +47,9 @@ WHERE relname = ANY(%s) AND n_dead_tup > %s AND n_dead_tup > n_live_tup ORDER BY
 BEHIND_BYTES = 1 << 30
 
 REPLICAS = """
-SELECT coalesce(nullif(application_name, ''), 'process ' || pid),
-       pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn)::bigint
-FROM pg_stat_replication WHERE replay_lsn IS NOT NULL ORDER BY 2 DESC LIMIT 5
+SELECT coalesce(nullif(application_name, ''), 'process ' || pid) AS name,
+       pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn)::bigint AS behind
+FROM pg_stat_replication WHERE replay_lsn IS NOT NULL ORDER BY behind DESC LIMIT 5
 """
 
 SLOTS = """
@@ -59,30 +63,53 @@ FEW_BUFFERS, MAX_USED = 128 << 20, 0.8
 
 # The connections to all databases of the server are counted; every role may see their number.
 SETTINGS = """
-SELECT pg_size_bytes(current_setting('shared_buffers')), sum(numbackends)::int,
-  current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int,
-  pg_jit_available() AND current_setting('jit')::bool
+SELECT pg_size_bytes(current_setting('shared_buffers')) AS buffers, sum(numbackends)::int AS used,
+  current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int AS most,
+  pg_jit_available() AND current_setting('jit')::bool AS compiles
 FROM pg_stat_database
 """
 
 
-def server(alias: str, models: list[type[StatorModel]]) -> Problem:
+# What a check says of the rows of its statements, on one server.
+Judge = Callable[..., Problem]
+
+
+def on_each_server(*statements: str) -> Callable[[Judge], Callable[[str, list[type[StatorModel]]], list[Problem]]]:
+    """Make a check of what is said about the rows of these statements: it is said about each server of a database."""
+
+    def made(judge: Judge) -> Callable[[str, list[type[StatorModel]]], list[Problem]]:
+        @wraps(judge)
+        def look(alias: str, models: list[type[StatorModel]]) -> list[Problem]:
+            names = [model._meta.db_table.rpartition(".")[2].strip('"') for model in models]
+            params = {"tables": tables_on(alias, names), "dead": DEAD_ROWS}
+            found = [ask(alias, statement, params) for statement in statements]
+            judged = [(servers[0][0], judge(*(rows for _, rows in servers))) for servers in zip(*found, strict=True)]
+            return [replace(one, sentence=where + one.sentence) for where, one in judged]
+
+        return look
+
+    return made
+
+
+@on_each_server(SETTINGS)
+def server(found: list[Row]) -> Problem:
     """Check the server for costly settings: few buffers, nearly no free connection; also report whether it compiles."""
-    [(buffers, used, most, compiles)] = _ask(alias, SETTINGS)
-    found = [f"shared_buffers is {_size(buffers)}", f"{used} of {most} connections are in use"]
+    [(buffers, used, most, compiles)] = found
+    said = [f"shared_buffers is {_size(buffers)}", f"{used} of {most} connections are in use"]
     # Workers switch it off for their own statements.
-    found.append("JIT is on for statements of handlers and pages" if compiles else "JIT is off")
+    said.append("JIT is on for statements of handlers and pages" if compiles else "JIT is off")
     remedies = []
     if buffers < FEW_BUFFERS:
         remedies.append("set shared_buffers to a quarter of the server's memory")
     if used > MAX_USED * most:
         remedies.append("raise max_connections, or start fewer workers or threads (THREADS), or use a pooler")
-    return Problem("server", "; ".join(found), remedy="; ".join(remedies), level=WARNING if remedies else OK)
+    return Problem("server", "; ".join(said), remedy="; ".join(remedies), level=WARNING if remedies else OK)
 
 
-def long_transactions(alias: str, models: list[type[StatorModel]]) -> Problem:
+@on_each_server(TRANSACTIONS)
+def long_transactions(found: list[Row]) -> Problem:
     """Check for a transaction that has been open for long."""
-    for pid, user, state, age in _ask(alias, TRANSACTIONS):
+    for pid, user, state, age in found:
         if age > LONG_TRANSACTION:
             message = f"session {pid} of {user} ({state}) has had one open for {span(age)}"
             return Problem("transactions", message, remedy=f"end it with pg_terminate_backend({pid})", level=WARNING)
@@ -91,12 +118,13 @@ def long_transactions(alias: str, models: list[type[StatorModel]]) -> Problem:
 
 def oldest_transaction(alias: str) -> float:
     """Return how many seconds the oldest other transaction has been open; 0 if there is none."""
-    return max((float(age) for *_, age in _ask(alias, TRANSACTIONS)), default=0.0)
+    return max((float(age) for _, found in ask(alias, TRANSACTIONS) for *_, age in found), default=0.0)
 
 
-def oldest_snapshot(alias: str, models: list[type[StatorModel]]) -> Problem:
+@on_each_server(SNAPSHOTS)
+def oldest_snapshot(found: list[Row]) -> Problem:
     """Check what prevents the removal of old row versions."""
-    for holder, held in _ask(alias, SNAPSHOTS):
+    for holder, held in found:
         if held > OLD_SNAPSHOT:
             message = f"{holder} prevents the cleanup of the row versions of {held:,} transactions"
             remedy = "end the session, drop the slot or finish the prepared transaction"
@@ -105,19 +133,19 @@ def oldest_snapshot(alias: str, models: list[type[StatorModel]]) -> Problem:
     return Problem("snapshots", "none is held", level=OK)
 
 
-def dead_rows(alias: str, models: list[type[StatorModel]]) -> Problem:
+@on_each_server(DEAD)
+def dead_rows(found: list[Row]) -> Problem:
     """Check for tables with more dead rows than live ones."""
-    names = [model._meta.db_table.rpartition(".")[2].strip('"') for model in models]
-    if found := _ask(alias, DEAD, [names, DEAD_ROWS]):
+    if found:
         message = ", ".join(f"{name} has {dead:,} dead and {live:,} live rows" for name, dead, live in found)
         remedy = "VACUUM them, and let autovacuum run more often on them, with StorageParameters in a migration"
         return Problem("dead rows", message, remedy=remedy, level=WARNING)
     return Problem("dead rows", "no table has more dead than live rows", level=OK)
 
 
-def replication(alias: str, models: list[type[StatorModel]]) -> Problem:
+@on_each_server(REPLICAS, SLOTS)
+def replication(replicas: list[Row], slots: list[Row]) -> Problem:
     """Check for replicas that lag far behind, and for slots whose log may fill the disk."""
-    replicas, slots = _ask(alias, REPLICAS), _ask(alias, SLOTS)
     late = [f"{name} is {_size(behind)} behind" for name, behind in replicas if behind > BEHIND_BYTES]
     late += [
         f"slot {name} retains {_size(kept)} of write-ahead log" for name, active, kept in slots if kept > BEHIND_BYTES
@@ -145,9 +173,3 @@ def pooler(alias: str, models: list[type[StatorModel]]) -> Problem:
         remedy = "set LISTEN_DSN to a direct connection, or NOTIFY to False"
         return Problem("pooler", message, remedy=remedy, level=WARNING)
     return Problem("pooler", "a pooler is in between, but workers do not listen through it", level=OK)
-
-
-def _ask(alias: str, statement: str, params: list[Any] | None = None) -> list[Any]:
-    with connections[alias].cursor() as cursor:
-        cursor.execute(statement, params)
-        return list(cursor.fetchall())

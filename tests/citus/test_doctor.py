@@ -1,0 +1,49 @@
+"""``stator doctor`` on a cluster: it looks at every node."""
+
+import pytest
+
+from stator.commands.doctor import examine
+from stator.explain.problem import ERROR, OK
+from tests.citus.conftest import MakeDatabase, run
+from tests.citus.test_migrations import migrate
+from tests.processes import wait_until
+from tests.testapp.basic import Diary, Step
+
+pytestmark = [pytest.mark.citus, pytest.mark.django_db(databases=[])]
+
+
+def test_each_node_is_examined_and_named(schema: str) -> None:
+    migrate(schema)
+    found = {one.code: one for one in examine(schema, [Step])}
+    for check in ("clock", "server", "transactions", "snapshots", "dead rows", "replication"):
+        assert found[check].sentence.startswith("node "), check
+        assert found[check].level == OK, check
+
+
+def test_dead_rows_of_a_table_are_found_on_its_node(schema: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    migrate(schema)
+    monkeypatch.setattr("stator.commands.doctor.postgresql.DEAD_ROWS", 5)
+    Step.objects.using(schema).bulk_create(Step(name=str(number)) for number in range(100))
+    Step.objects.using(schema).all().delete()
+    run(schema, "SELECT run_command_on_all_nodes('SELECT pg_stat_force_next_flush()')")
+
+    def told() -> str:
+        return next(one.sentence for one in examine(schema, [Step]) if one.code == "dead rows")
+
+    wait_until(lambda: "testapp_step_" in told())
+
+
+def test_table_of_a_kind_that_cannot_be_claimed_from_is_an_error(make_database: MakeDatabase) -> None:
+    alias = make_database("stator.citus")
+    migrate(alias)
+    run(
+        alias,
+        "CREATE TABLE customer (id bigint PRIMARY KEY)",
+        "ALTER TABLE testapp_step ADD customer bigint REFERENCES customer",
+        "SELECT create_reference_table('customer')",
+    )
+    [first, *_] = examine(alias, [Step, Diary])
+    assert first.level == ERROR
+    assert "testapp_step of testapp.Step" in first.sentence
+    assert "a local table of Citus" in first.sentence
+    assert "drop the foreign keys" in first.remedy
