@@ -30,9 +30,9 @@ class ApiRequest(HttpRequest):
 
 
 class Token(HttpBearer):
-    """An authenticator for one verb. Access to the queue is checked later, by :func:`queue_of`."""
+    """An authenticator for one verb, or for none. Access to the queue is checked later, by :func:`queue_of`."""
 
-    def __init__(self, verb: Verb) -> None:
+    def __init__(self, verb: Verb | None = None) -> None:
         super().__init__()
         self.verb = verb
 
@@ -44,7 +44,8 @@ class Token(HttpBearer):
         """Return the consumer of this token, with what the path of the request names."""
         consumer = _consumer_of(token, request.resolver_match.kwargs if request.resolver_match else {})
         rates.take(consumer, consumer.requests_per_minute or load_settings().API_REQUESTS_PER_MINUTE)
-        check_verb(consumer, self.verb)
+        if self.verb is not None:
+            check_verb(consumer, self.verb)
         return consumer
 
 
@@ -63,6 +64,9 @@ def _consumer_of(token: str, path: Mapping[str, object]) -> Consumer:
 PARTS = ("whole", "state", "state_claim", "state_ready", "state_next_attempt")
 
 PUBLISH, CLAIM, QUERY, CONFIGURE = (Token(verb) for verb in Verb)
+
+# Each endpoint of managed objects checks that the token names the model and the event.
+OBJECTS = Token()
 
 
 def check_verb(consumer: Consumer, verb: Verb) -> None:

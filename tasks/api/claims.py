@@ -41,6 +41,7 @@ from tasks.conf import load_settings
 from tasks.exceptions import LeaseLost
 from tasks.messages import is_same_json
 from tasks.models import Queue, Task
+from tasks.queue.consumers import Verb
 from tasks.queue.held_claims import Results, TaskClaim, find_many, of_row, was_ended, were_ended
 from tasks.queue.waiting import auntil_some, until_some
 
@@ -94,7 +95,7 @@ def _claim_once(request: ApiRequest, queue: str, payload: ClaimIn) -> tuple[list
 def _claim_again(request: ApiRequest, queue: str, payload: ClaimIn) -> list[TaskClaim]:
     """Claim for a request that waits. If its token is revoked or the queue is deleted meanwhile, it gets nothing."""
     try:
-        return still_usable(request.auth, CLAIM.verb, queue).claim(**payload.of_claim())
+        return still_usable(request.auth, Verb.CLAIM, queue).claim(**payload.of_claim())
     finally:
         give_connections_back()
 

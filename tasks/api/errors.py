@@ -13,6 +13,7 @@ from django.http.request import UnreadablePostError
 from ninja import NinjaAPI
 from ninja.errors import HttpError, ValidationError
 
+from stator.exceptions import EventRefused
 from tasks.exceptions import (
     ActionNotAllowed,
     LeaseLost,
@@ -193,6 +194,7 @@ ANSWERS: dict[type[Exception], Callable[[Any], Refused]] = {
     TooManyWaiting: lambda error: Busy(str(error), 1),
     UnknownAction: lambda error: Invalid(str(error), "unknown_action"),
     TaskError: lambda error: Invalid(str(error)),
+    EventRefused: lambda error: Conflict(str(error), "event_refused"),
     ValidationError: lambda error: Invalid(_first(error)),
     DjangoValidationError: lambda error: Invalid(_of_django(error)),
     HttpError: _of_http,

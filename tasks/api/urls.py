@@ -15,7 +15,7 @@ from ninja import NinjaAPI
 from ninja.operation import AsyncOperation
 
 import stator
-from tasks.api import claims, errors, publishing, queues, schedules, searching
+from tasks.api import claims, errors, objects, publishing, queues, schedules, searching
 from tasks.api.bodies import JsonParser
 from tasks.api.server import give_connections_back
 
@@ -33,7 +33,7 @@ api = NinjaAPI(
     urls_namespace="tasks-api",
 )
 errors.register(api)
-for router in (queues.router, publishing.router, claims.router, searching.router, schedules.router):
+for router in (queues.router, publishing.router, claims.router, searching.router, schedules.router, objects.router):
     api.add_router("", router)
 
 

@@ -222,6 +222,22 @@ class Client:
         """Delete a schedule."""
         return self._call("DELETE", f"schedules/{pk}")
 
+    def managed_objects(self, label: str, **filters: object) -> Iterator[Any]:
+        """Yield the managed objects of a model that match (``state``), page by page."""
+        return self._pages(f"objects/{_quote(label)}", "objects", filters)
+
+    def managed_object(self, label: str, pk: object) -> Any:
+        """Return one managed object with the reasons why it does not move, the events it takes, and its history."""
+        return self._call("GET", f"objects/{_quote(label)}/{_quote(str(pk))}")
+
+    def send(self, label: str, pk: object, event: str, payload: object = None, *, key: str = "") -> Any:
+        """Send an event to a managed object and return ``outcome``, ``missing`` and ``object``.
+
+        The call is retried only with a ``key``, which the object takes once.
+        """
+        path = f"objects/{_quote(label)}/{_quote(str(pk))}/events/{_quote(event)}"
+        return self._call("POST", path, {"payload": payload, "key": key}, again=bool(key))
+
     def _end_many(self, queue: str, how: str, name: str, values: dict["HttpClaim", Any]) -> list["HttpClaim"]:
         """End claims in parts, each with its value under this name; return the claims that were lost."""
         lost, claims = [], list(values)

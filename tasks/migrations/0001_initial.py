@@ -129,6 +129,15 @@ class Migration(migrations.Migration):
                 ("may_query", models.BooleanField(default=False)),
                 ("may_configure", models.BooleanField(default=False)),
                 (
+                    "managed_objects",
+                    models.JSONField(
+                        blank=True,
+                        default=dict,
+                        help_text='The events that it may send to managed objects, such as {"shop.order": '
+                        '["approve"]}; it sees the objects of each named model, also with an empty list.',
+                    ),
+                ),
+                (
                     "requests_per_minute",
                     models.PositiveIntegerField(
                         blank=True, null=True, validators=[django.core.validators.MinValueValidator(1)]

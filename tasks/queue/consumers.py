@@ -10,7 +10,7 @@ from django.core.validators import MinValueValidator, RegexValidator
 from django.db import models
 from django.db.models import Q
 
-from stator.models import MomentField, Now
+from stator.models import MomentField, Now, StatorModel
 from tasks.datetimes import moment_problem
 
 PREFIX_BYTES, SECRET_BYTES = 6, 32
@@ -60,6 +60,10 @@ class Consumer(models.Model):
     may_claim = models.BooleanField(default=False)
     may_query = models.BooleanField(default=False)
     may_configure = models.BooleanField(default=False)
+    managed_objects = models.JSONField(
+        default=dict, blank=True, help_text='The events that it may send to managed objects, such as {"shop.order": '
+        '["approve"]}; it sees the objects of each named model, also with an empty list.',
+    )  # fmt: skip
     requests_per_minute = models.PositiveIntegerField(null=True, blank=True, validators=[MinValueValidator(1)])
     rows_per_minute = models.PositiveIntegerField(null=True, blank=True, validators=[MinValueValidator(1)])
     enabled = models.BooleanField(default=True)
@@ -87,6 +91,8 @@ class Consumer(models.Model):
         """Refuse an expiry that cannot be stored."""
         if found := moment_problem(self.expires):
             raise ValidationError({"expires": found})
+        if found := _objects_problem(self.managed_objects):
+            raise ValidationError({"managed_objects": found})
 
     @property
     def verbs(self) -> list[str]:
@@ -96,6 +102,14 @@ class Consumer(models.Model):
     def may(self, verb: str) -> bool:
         """Return whether the consumer may use this verb."""
         return bool(getattr(self, f"may_{verb}"))
+
+    def may_see(self, label: str) -> bool:
+        """Return whether the consumer may see the objects of a managed model."""
+        return label.lower() in self.managed_objects
+
+    def may_send(self, label: str, event: str) -> bool:
+        """Return whether the consumer may send an event to the objects of a managed model."""
+        return event in self.managed_objects.get(label.lower(), [])
 
     def reach(self) -> models.QuerySet[Any]:
         """Return the queues that the consumer may use."""
@@ -109,6 +123,20 @@ class Consumer(models.Model):
         token = f"tk_{prefix}_{secrets.token_urlsafe(SECRET_BYTES)}"
         self.prefix, self.digest = prefix, _digest(token)
         return token
+
+
+def _objects_problem(named: object) -> str:
+    """Return what is wrong with the managed objects of a consumer; empty if nothing is."""
+    if not isinstance(named, dict):
+        return 'a dictionary of labels, each with a list of events: {"shop.order": ["approve"]}'
+    models = {model._meta.label_lower: model for model in StatorModel.subclasses}
+    for label, events in named.items():
+        if label not in models:
+            return f"{label!r} is not the label of a managed model, in lower case"
+        known = models[label].state_graph.event_names
+        if not isinstance(events, list) or any(event not in known for event in events):
+            return f"{label}: {events!r} must be a list of its events: {', '.join(known) or 'it has none'}"
+    return ""
 
 
 def prefix_of(token: str) -> str:

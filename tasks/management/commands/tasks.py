@@ -56,8 +56,10 @@ def _add_tokens(add: AddSubcommand) -> None:
     queue_help = "A queue that it may use; repeatable."
     create.add_argument("--queue", action="append", default=[], metavar="NAME", help=queue_help)
     create.add_argument("--all-queues", action="store_true", help="It may use all queues, also those created later.")
-    verb_help = "What it may do; repeatable."
-    create.add_argument("--verb", action="append", choices=Verb.values, required=True, help=verb_help)
+    verb_help = "What it may do with its queues; repeatable."
+    create.add_argument("--verb", action="append", choices=Verb.values, default=[], help=verb_help)
+    object_help = "A managed model whose objects it may see, and the events it may send to them; repeatable."
+    create.add_argument("--object", action="append", default=[], metavar="app.Model[:EVENT,...]", help=object_help)
     expires_help = "When the token expires: ISO 8601, such as 2030-01-31 or 2030-01-31T12:00Z."
     create.add_argument("--expires", metavar="MOMENT", help=expires_help)
     create.add_argument("--requests-per-minute", type=int, metavar="N", help="Overrides API_REQUESTS_PER_MINUTE.")
@@ -69,8 +71,10 @@ def _add_tokens(add: AddSubcommand) -> None:
 
 
 def _create(options: Options) -> Answer:
-    names = set(options["queue"])
-    if bool(names) == options["all_queues"]:
+    names, objects = set(options["queue"]), _objects(options["object"])
+    if not (options["verb"] or objects):
+        raise BadInput("choose what the token may do: --verb for its queues, or --object for managed objects")
+    if options["verb"] and bool(names) == options["all_queues"]:
         raise BadInput("choose the queues of the token: either --queue NAME, once or more, or --all-queues")
     for name in sorted(names):
         if problem := queue_name_problem(name):
@@ -81,6 +85,7 @@ def _create(options: Options) -> Answer:
     consumer = Consumer(
         name=options["name"],
         all_queues=options["all_queues"],
+        managed_objects=objects,
         expires=_expires(options["expires"], router.db_for_write(Consumer)),
         requests_per_minute=options["requests_per_minute"],
         rows_per_minute=options["rows_per_minute"],
@@ -98,6 +103,11 @@ def _create(options: Options) -> Answer:
     except IntegrityError as error:
         raise BadInput(f"there is a consumer {options['name']!r} already; choose another name") from error
     return Answer({**_as_json(consumer), "token": token}, [token])
+
+
+def _objects(given: list[str]) -> dict[str, list[str]]:
+    parts = [text.partition(":") for text in given]
+    return {label.lower(): [name for name in events.split(",") if name] for label, _, events in parts}
 
 
 def _list(options: Options) -> Answer:
@@ -158,6 +168,7 @@ def _as_json(consumer: Consumer) -> dict[str, Any]:
         "enabled": consumer.enabled,
         "verbs": consumer.verbs,
         "queues": None if consumer.all_queues else sorted(queue.name for queue in consumer.queues.all()),
+        "objects": consumer.managed_objects,
         "expires": _moment(consumer.expires),
         "used": _moment(consumer.used_minute),
         "requests_per_minute": consumer.requests_per_minute,
@@ -173,6 +184,7 @@ def _line(told: dict[str, Any]) -> str:
     usable = "all queues" if told["queues"] is None else f"queues {', '.join(told['queues']) or 'none'}"
     parts = [
         f"{told['name']}: tk_{told['prefix']}_..., {', '.join(told['verbs']) or 'nothing'}, {usable}",
+        f"objects {', '.join(sorted(told['objects']))}" if told["objects"] else "",
         "" if told["enabled"] else "disabled",
         f"expires {told['expires']}" if told["expires"] else "",
         f"last used {told['used']}" if told["used"] else "never used",

@@ -69,6 +69,8 @@ class TestPermissions:
             (method.upper(), path.removeprefix("/api/").replace("{pk}", "{task}"))
             for path, methods in api.get_openapi_schema()["paths"].items()
             for method in methods
+            # A token names managed objects beside its verbs and queues.
+            if not path.startswith("/api/objects/")
         }
         assert there - named == {("GET", "health")}
 

@@ -14,7 +14,8 @@ from tests.sizes import PATIENCE
 LOST = (409, {"error": "lease_lost", "detail": "gone"}, {})
 DROPPED = None
 ANYTHING = {
-    "results": [{"task": 7, "outcome": "failed"}], "lease": 30, "reasons": [], "schedules": [], "next": None,
+    "results": [{"task": 7, "outcome": "failed"}], "lease": 30, "reasons": [], "schedules": [], "objects": [],
+    "next": None,
 }  # fmt: skip
 
 
@@ -155,6 +156,9 @@ def test_token_goes_in_the_header_and_nowhere_else(client, server):
         lambda client: client.explain(7),
         lambda client: list(client.schedules(queue="q")),
         lambda client: client.change_schedule(3, enabled=False),
+        lambda client: list(client.managed_objects("shop.Order", state="paid")),
+        lambda client: client.managed_object("shop.Order", 7),
+        lambda client: client.send("shop.Order", 7, "approve", key="mail-17"),
         lambda client: client.fail_many("q", {claim(client): "broken"}),
         lambda client: claim(client).verify(),
         lambda client: claim(client).heartbeat(),
@@ -188,6 +192,7 @@ def test_calls_that_may_be_made_twice_are_made_again(client, server, pauses, cal
         lambda client: client.create_schedule("s", queue="q", action="a", period=60),
         lambda client: client.run_schedule(3),
         lambda client: client.delete_schedule(3),
+        lambda client: client.send("shop.Order", 7, "approve"),
     ],
 )
 def test_calls_that_may_not_are_made_once(client, server, pauses, call, lost):

@@ -58,6 +58,7 @@ def test_create_with_everything_as_json():
         "enabled": True,
         "verbs": ["query"],
         "queues": None,
+        "objects": {},
         "expires": "2130-01-31T00:00:00+00:00",
         "used": None,
         "requests_per_minute": 9,
@@ -75,6 +76,9 @@ def test_expiry_is_a_moment(moment):
     ("arguments", "message"),
     [
         (["b", "--verb", "claim"], "choose the queues of the token"),
+        (["b"], "choose what the token may do: --verb for its queues, or --object for managed objects"),
+        (["b", "--object", "shop.orders"], "managed_objects: 'shop.orders' is not the label of a managed model"),
+        (["b", "--object", "testapp.Expense:pay"], "must be a list of its events: approve, reject,"),
         (["b", "--verb", "claim", "--queue", "encode", "--queue", "decode"], "there is no queue 'decode'"),
         (["b", "--verb", "claim", "--all-queues", "--expires", "soon"], "--expires 'soon' is not a date or time"),
         (
@@ -88,6 +92,14 @@ def test_expiry_is_a_moment(moment):
 )
 def test_bad_input_gets_one_line_and_makes_nothing(arguments, message):
     assert message in refused("create", *arguments)
+
+
+def test_token_for_managed_objects_needs_no_queue():
+    token = run("create", "bank", "--object", "testapp.Expense:approve,reject", "--object", "testapp.packet").strip()
+    assert Consumer.objects.of_token(token).managed_objects == {
+        "testapp.expense": ["approve", "reject"], "testapp.packet": [],
+    }  # fmt: skip
+    assert ", objects testapp.expense, testapp.packet, never used" in run("list")
 
 
 def test_list_shows_no_token():
@@ -110,6 +122,6 @@ def test_revoke_ends_a_token():
         run("revoke", "bot-2")
 
 
-@pytest.mark.parametrize("arguments", [["create", "b"], ["create", "b", "--verb", "dance"], ["list", "x"], []])
+@pytest.mark.parametrize("arguments", [["create"], ["create", "b", "--verb", "dance"], ["list", "x"], []])
 def test_shell_gets_one_line(capsys, arguments):
     assert commanding.line_at_a_terminal(capsys, "tasks", "token", *arguments).startswith("tasks: ")

@@ -1,0 +1,132 @@
+"""Endpoints for managed objects: where they are, why, and the events that a token may send to them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.core.exceptions import EmptyResultSet, ValidationError
+from django.db import router as databases
+from django.db.models import QuerySet
+from ninja import Query, Router
+
+from stator.models import History, StatorModel, owner_of
+from tasks.api.access import OBJECTS, ApiRequest
+from tasks.api.bodies import check
+from tasks.api.documents import responses
+from tasks.api.errors import Forbidden, NotFound
+from tasks.api.object_schemas import (
+    EventIn,
+    ObjectFilters,
+    ObjectsOut,
+    ObjectWithHistoryOut,
+    SentOut,
+    object_out,
+)
+from tasks.queue.consumers import Consumer
+
+router = Router(tags=["objects"])
+
+# Entries of the history in an answer.
+MAX_HISTORY = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """A token that sends an event. It has the permission of each event that it lists."""
+
+    consumer: Consumer
+
+    def get_username(self) -> str:
+        """Return the name of the consumer."""
+        return self.consumer.name
+
+    def has_perm(self, permission: str, obj: object = None) -> bool:
+        """Return True: the token lists the event."""
+        return True
+
+
+@router.get("objects/{label}", auth=OBJECTS, response=responses(ObjectsOut, 404, 422), summary="List objects")
+def list_objects(request: ApiRequest, label: str, filters: Query[ObjectFilters]) -> dict[str, object]:
+    """List the objects of a model that the token names, by key."""
+    rows = _rows(_model(request.auth, label)).order_by("pk")
+    if filters.after:
+        rows = rows.filter(pk__gt=_key(rows, filters.after))
+    if filters.state:
+        rows = rows.filter(state__in=filters.state)
+    found = list(rows[: filters.limit + 1])
+    page = found[: filters.limit]
+    following = str(page[-1].pk) if len(found) > len(page) else None
+    return {"objects": [object_out(row) for row in page], "next": following}
+
+
+@router.get(
+    "objects/{label}/{pk}", auth=OBJECTS, response=responses(ObjectWithHistoryOut, 404), summary="Show an object"
+)
+def show_object(request: ApiRequest, label: str, pk: str) -> dict[str, object]:
+    """Return where an object is, why it does not move, the events that it takes from this token, and its history."""
+    row = _row(request.auth, label, pk)
+    state = row.state_graph.states.get(row.state)
+    events = [event for event in state.events.values() if request.auth.may_send(label, event.name)] if state else []
+    key = {"model_label": owner_of(type(row))._meta.label_lower, "object_pk": str(row.pk)}
+    kept = History.objects.using(row._state.db).filter(**key).order_by("-at", "-pk")[:MAX_HISTORY]
+    return {
+        **object_out(row),
+        "reasons": [reason.as_dict() for reason in row.explain()],
+        "events": [
+            {"name": event.name, "to": event.target.name if event.target else "", "count": event.count}
+            for event in events
+        ],
+        "history": [
+            {name: getattr(one, name) for name in ("at", "kind", "source", "to", "actor", "reason")} for one in kept
+        ],
+    }
+
+
+@router.post(
+    "objects/{label}/{pk}/events/{name}",
+    auth=OBJECTS,
+    response=responses(SentOut, 404, 409, 415, 422),
+    summary="Send an event to an object",
+)
+def send_event(request: ApiRequest, label: str, pk: str, name: str, payload: EventIn) -> dict[str, object]:
+    """Send an event that the token lists, under the name of its consumer; 409 `event_refused` says why it is not taken.
+
+    With a `key` the request can be repeated: the object takes each key once.
+    """
+    row = _row(request.auth, label, pk)
+    if not request.auth.may_send(label, name):
+        raise Forbidden(f"this token may not send {name!r} to {label}")
+    sent = row.stator.send(name, payload.payload, by=Sender(request.auth), key=payload.key)
+    return {"outcome": sent.outcome, "missing": sent.missing, "object": object_out(row)}
+
+
+def _model(consumer: Consumer, label: str) -> type[StatorModel]:
+    """Return the model; raise ``NotFound`` if the token does not name it, whether it exists or not."""
+    check(label)
+    for model in StatorModel.subclasses:
+        if model._meta.label_lower == label.lower() and consumer.may_see(label):
+            return model
+    raise NotFound(f"there is no model {label!r} that this token may see")
+
+
+def _rows(model: type[StatorModel]) -> QuerySet[Any]:
+    return QuerySet(model, using=databases.db_for_write(model))
+
+
+def _row(consumer: Consumer, label: str, pk: str) -> Any:
+    rows = _rows(_model(consumer, label))
+    found = rows.filter(pk=_key(rows, pk)).first()
+    if found is None:
+        raise NotFound(f"there is no {label} {pk}")
+    return found
+
+
+def _key(rows: QuerySet[Any], text: str) -> object:
+    """Return a primary key from its text; raise ``NotFound`` if it cannot be one."""
+    check(text)
+    field: Any = rows.model._meta.pk
+    try:
+        value = getattr(field, "target_field", field).to_python(text)
+        rows.filter(pk=value).query.sql_with_params()
+    except (ValidationError, ValueError, OverflowError, EmptyResultSet) as error:
+        raise NotFound(f"{text!r} is not a key of {rows.model._meta.label}") from error
+    return value

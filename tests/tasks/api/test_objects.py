@@ -1,0 +1,83 @@
+"""Managed objects over HTTP: a token sees the models that it names, and sends the events that it names."""
+
+import pytest
+
+from stator.models import Event, History
+from tests.stator.making import put, row
+from tests.tasks.serving import token
+from tests.testapp.approvals import Expense
+
+pytestmark = pytest.mark.django_db
+
+PATH = "objects/testapp.Expense"
+
+
+@pytest.fixture
+def given():
+    return token(verbs=(), managed_objects={"testapp.expense": ["reject", "approve"]})
+
+
+def test_objects_are_listed_by_key_and_state_page_by_page(call, given):
+    expenses = [put(Expense), put(Expense, state="paid"), put(Expense), put(Expense)]
+    found = call("GET", f"{PATH}?state=submitted&limit=2", None, given)[1]
+    assert [one["pk"] for one in found["objects"]] == [str(expenses[0].pk), str(expenses[2].pk)]
+    rest = call("GET", f"{PATH}?state=submitted&limit=2&after={found['next']}", None, given)[1]
+    assert ([one["pk"] for one in rest["objects"]], rest["next"]) == ([str(expenses[3].pk)], None)
+
+
+def test_object_tells_why_it_waits_what_it_takes_and_what_has_happened(call, given):
+    expense = put(Expense)
+    expense.transition_perform("submitted", actor="ann", reason="again")
+    status, found = call("GET", f"{PATH}/{expense.pk}", None, given)
+    assert (status, found["state"], found["claimed"]) == (200, "submitted", False)
+    assert found["reasons"][0]["code"] == "awaits_event"
+    assert found["events"] == [
+        {"name": "approve", "to": "approved", "count": 2}, {"name": "reject", "to": "rejected", "count": 1},
+    ]  # fmt: skip
+    assert [(one["to"], one["actor"], one["reason"]) for one in found["history"]] == [("submitted", "ann", "again")]
+
+
+def test_event_is_sent_under_the_name_of_the_consumer_and_once_for_each_key(call, given):
+    expense = put(Expense)
+    path, body = f"{PATH}/{expense.pk}/events/reject", {"payload": {"why": "late"}, "key": "m1"}
+    status, found = call("POST", path, body, given)
+    assert (status, found["outcome"], found["object"]["state"]) == (200, "moved", "rejected")
+    assert call("POST", path, body, given)[1]["outcome"] == "repeated"
+    event = Event.objects.get()
+    assert (event.sender, event.payload) == ("full", {"why": "late"})
+    assert History.objects.get().actor == "full"
+
+
+def test_token_counts_as_one_sender_and_its_payload_is_validated(call, given):
+    expense = put(Expense)
+    path = f"{PATH}/{expense.pk}/events/approve"
+    status, found = call("POST", path, {"payload": {}}, given)
+    assert (status, found["error"]) == (409, "event_refused")
+    assert "note: This field is required" in found["detail"]
+    assert call("POST", path, {"payload": {"note": "ok"}}, given)[1]["missing"] == 1
+    assert call("POST", path, {"payload": {"note": "ok"}}, given)[0] == 409
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "objects/testapp.packet", 404),
+        ("GET", "objects/nothing.here", 404),
+        ("GET", f"{PATH}/999999", 404),
+        ("GET", f"{PATH}/x", 404),
+        ("GET", f"{PATH}/99999999999999999999999", 404),
+        ("GET", f"{PATH}?after=x", 404),
+        ("POST", f"{PATH}/1/events/cancel", 403),
+        ("POST", "objects/testapp.packet/1/events/pack", 404),
+    ],
+)
+def test_token_sees_and_sends_nothing_else(call, given, method, path, status):
+    put(Expense, pk=1)
+    body = {"payload": None} if method == "POST" else None
+    assert call(method, path, body, given)[0] == status
+    assert row(Expense(pk=1)).state == "submitted"
+
+
+def test_token_without_objects_sees_none(call):
+    assert call("GET", PATH, None, token())[0] == 404
+    assert call("GET", PATH)[0] == 401
