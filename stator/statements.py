@@ -123,6 +123,16 @@ def existing(rows: QuerySet[Any]) -> Statement:
     return Statement.of("EXISTS (", selecting(rows.order_by().values("pk")[:1]), ")")
 
 
+def first(rows: QuerySet[Any, Any]) -> Statement:
+    """Return an expression for the value in the first row of a queryset, null without one."""
+    return Statement.of("(", selecting(rows[:1]), ")")
+
+
+def counting(rows: QuerySet[Any], most: int) -> Statement:
+    """Return an expression for the number of rows, counted up to ``most``."""
+    return Statement.of("(SELECT COUNT(*) FROM (", selecting(rows.order_by().values("pk")[:most]), ") counted)")
+
+
 def updating(rows: QuerySet[Any], values: Mapping[str, object]) -> Statement:
     """Return the UPDATE of the rows of a queryset."""
     update: Any = rows.query.chain(UpdateQuery)

@@ -14,7 +14,7 @@ from stator.rows.claimable import Crashes
 from stator.rows.clock import Now
 from stator.rows.columns import after, come_due
 from stator.rows.pauses import Pause, Pauses
-from stator.statements import Statement, existing, joined, selecting
+from stator.statements import Statement, existing, first, joined, selecting
 
 NONE = Pauses()
 
@@ -162,11 +162,6 @@ def _statement(alike: Alike, pauses: tuple[Pauses, ...], open_rows: tuple[Open, 
         active = Pause.objects.using(group[0].alias).active().values(number=number)
         answers.append(Statement.of("(", selecting(active), ")"))
     return Statement.of("SELECT ", joined(answers, ", "))
-
-
-def first(rows: QuerySet[Model, Any]) -> Statement:
-    """Return an expression for the value in the first row of a queryset, null without one."""
-    return Statement.of("(", selecting(rows[:1]), ")")
 
 
 def _any(probe: list[QuerySet[Model]]) -> Statement:

@@ -1,19 +1,23 @@
 """One look into many schemas of PostgreSQL: which were written to, and how long others can be left alone."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from django.db import DatabaseError, connections
+from django.db.models import Model
 
 from stator.db import sql
 from stator.db.chores import rows_to_watch
 from stator.db.interface import Operations
 from stator.db.locks import PROBE
-from stator.db.probe import Alike, coming, first
+from stator.db.probe import Alike, coming
 from stator.db.retry import is_lock_timeout, is_of_schema
+from stator.db.rows import Place
 from stator.db.session import send, send_in_each
+from stator.db.values import Row
 from stator.graph.durations import seconds_of
-from stator.statements import Statement, existing, joined
+from stator.statements import Statement, existing, first, joined
 
 # The server counts the rows that were written to each table. Reading the counters of 3,000 tables takes it 1 ms; a look
 # into the tables themselves 100 ms, and the session some 100 MB for what it learns of them.
@@ -47,9 +51,19 @@ def _array(numbers: Iterable[int]) -> str:
     return f"{{{','.join(map(str, numbers))}}}"
 
 
-def filled(alias: str, tables: Iterable[int]) -> set[int]:
-    """Return the tables that may have rows, by their ids; a look into an empty one would tell nothing."""
-    return {number for (number,) in send(connections[alias], FILLED, [_array(tables)])}
+def by_filled(
+    alias: str, places: Mapping[Place, Mapping[type[Model], int]]
+) -> dict[tuple[type[Model], ...], list[Place]]:
+    """Return places by the models that may have rows there: a look into an empty table would find nothing.
+
+    ``places``: the ids of the tables of each model; 0 if its rows are elsewhere.
+    """
+    numbers = _array(number for tables in places.values() for number in tables.values())
+    filled = {0, *(number for (number,) in send(connections[alias], FILLED, [numbers]))}
+    groups: dict[tuple[type[Model], ...], list[Place]] = defaultdict(list)
+    for place, tables in places.items():
+        groups[tuple(model for model, number in tables.items() if number in filled)].append(place)
+    return groups
 
 
 def rests(group: Sequence[Operations], schemas: Sequence[str]) -> dict[str, float]:
@@ -57,9 +71,20 @@ def rests(group: Sequence[Operations], schemas: Sequence[str]) -> dict[str, floa
 
     ``MAX_REST`` at most. Schemas where a table or a column is missing, or a table is locked, are left out.
     """
-    found: dict[str, float] = {}
+    return {
+        schema: 0.0 if is_wanted else seconds_of(left) if left is not None else MAX_REST
+        for schema, (is_wanted, left) in read_in_each(group[0].alias, schemas, _statement(Alike.of(group))).items()
+    }
+
+
+def read_in_each(alias: str, schemas: Sequence[str], statement: Statement) -> dict[str, Row]:
+    """Return the row that a statement finds in each schema.
+
+    Schemas where a table or a column is missing, or a table is locked, are left out.
+    """
+    found: dict[str, Row] = {}
     for start in range(0, len(schemas), AT_ONCE):
-        found |= _rests(Alike.of(group), schemas[start : start + AT_ONCE])
+        found |= _read(alias, schemas[start : start + AT_ONCE], statement)
     return found
 
 
@@ -78,19 +103,15 @@ def write_in_each(alias: str, schemas: Sequence[str], statement: Statement) -> N
         send_in_each(connections[alias], schemas[start : start + AT_ONCE], statement, planner)
 
 
-def _rests(alike: Alike, schemas: Sequence[str]) -> dict[str, float]:
-    connection = connections[alike.operations[0].alias]
+def _read(alias: str, schemas: Sequence[str], statement: Statement) -> dict[str, Row]:
     try:
-        answers = send_in_each(connection, schemas, _statement(alike), sql.wait_for_locks(PROBE) + sql.ANY)
+        answers = send_in_each(connections[alias], schemas, statement, sql.wait_for_locks(PROBE) + sql.ANY)
     except DatabaseError as error:
         if not (is_of_schema(error) or is_lock_timeout(error)):
             raise
         half = len(schemas) // 2
-        return _rests(alike, schemas[:half]) | _rests(alike, schemas[half:]) if half else {}
-    return {
-        schema: 0.0 if is_wanted else seconds_of(left) if left is not None else MAX_REST
-        for schema, [(is_wanted, left)] in zip(schemas, answers, strict=True)
-    }
+        return _read(alias, schemas[:half], statement) | _read(alias, schemas[half:], statement) if half else {}
+    return {schema: row for schema, [row] in zip(schemas, answers, strict=True)}
 
 
 @lru_cache(maxsize=16)

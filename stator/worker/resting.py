@@ -19,7 +19,7 @@ from django.db.models import Model
 from stator.db import operations_for
 from stator.db.interface import Operations
 from stator.db.locks import limit_waits
-from stator.db.resting import MAX_REST, end_session, filled, rests, write_in_each, written_since
+from stator.db.resting import MAX_REST, by_filled, end_session, rests, write_in_each, written_since
 from stator.db.rows import Place
 from stator.statements import Statement
 from stator.worker.lanes import lanes_of
@@ -118,6 +118,7 @@ class Resting:
         if len(self._places) <= FEW_PLACES:
             for place in list(self._resting):
                 await self._serve(place)
+                self._claim_in(place)
 
     async def tick(self, outages: Outages) -> None:
         """Look into the schemas for which it is time; serve those with work, and let those without rest."""
@@ -134,7 +135,7 @@ class Resting:
             by_alias[place.alias][place] = rest
         for alias, resting in by_alias.items():
             with outages.noted(alias):
-                await self._look(alias, resting)
+                await self._look(alias, resting, outages)
 
     async def _find_again(self) -> None:
         self._found = time.monotonic()
@@ -157,7 +158,7 @@ class Resting:
             logger.info("stator.schema_found", extra=place.fields())
         self._places = places
 
-    async def _look(self, alias: str, resting: dict[Place, _Rest]) -> None:
+    async def _look(self, alias: str, resting: dict[Place, _Rest], outages: Outages) -> None:
         counters = {number: known for rest in resting.values() for number, known in rest.counters.items()}
         written = await self._run(written_since, alias, counters)
         for rest in resting.values() if written else ():
@@ -168,33 +169,34 @@ class Resting:
         due = {place: rest for place, rest in resting.items() if rest.until <= now}
         self._called = self._called or len(due) > LOOKED_INTO
         due = dict(islice(due.items(), LOOKED_INTO))
-        for models, places in (await self._with_rows(alias, due)).items():
+        groups = await self._run(by_filled, alias, {place: rest.tables for place, rest in due.items()}) if due else {}
+        for models, places in groups.items():
+            if not models:
+                for place in places:
+                    self._let_rest(place, MAX_REST)
+                continue
             kinds = [each for each in self._worker.kinds if each.model in models and each.alias == alias]
             left = await self._run(rests, kinds, [place.schema for place in places])
             self._looks[alias] += len(places)
             for place in places:
-                await self._decide(place, left.get(place.schema))
+                await self._decide(place, left.get(place.schema), outages)
         if self._looks[alias] >= MAX_LOOKS:
             self._looks[alias] = 0
             await self._run(end_session, alias)
 
-    async def _with_rows(self, alias: str, due: dict[Place, _Rest]) -> dict[tuple[type[Model], ...], list[Place]]:
-        """Return the schemas by the models that have rows there; let those without any rest."""
-        tables = [number for rest in due.values() for number in rest.counters]
-        rows = await self._run(filled, alias, tables) if tables else set()
-        groups: dict[tuple[type[Model], ...], list[Place]] = defaultdict(list)
-        for place, rest in due.items():
-            if models := tuple(model for model, number in rest.tables.items() if not number or number in rows):
-                groups[models].append(place)
-            else:
-                await self._decide(place, MAX_REST)
-        return groups
-
-    async def _decide(self, place: Place, left: float | None) -> None:
+    async def _decide(self, place: Place, left: float | None, outages: Outages) -> None:
         """Serve a schema that has something to do in ``left`` seconds; None if its tables are not as they should be."""
-        if left is not None and left < MIN_REST:
-            await self._serve(place)
+        if left is None or left >= MIN_REST:
+            self._let_rest(place, left)
             return
+        await self._serve(place)
+        scheduler = self._worker.scheduler
+        if scheduler.is_behind(place):
+            # Before anything is claimed there: the pass makes partitions, for instance.
+            await scheduler.perform_pass([place], outages)
+        self._claim_in(place)
+
+    def _let_rest(self, place: Place, left: float | None) -> None:
         rest, longest = self._resting[place], MAX_REST if left is None else left - EARLY
         if left is None or not rest.is_counted:
             longest = min(longest, self._worker.settings.SCHEDULE_INTERVAL)
@@ -214,7 +216,9 @@ class Resting:
         self._kept[place] = operations
         del self._resting[place]
         self._served[place] = time.monotonic()
-        worker.dispatcher.add([lane for each in operations for lane in lanes_of(each)])
+
+    def _claim_in(self, place: Place) -> None:
+        self._worker.dispatcher.add([lane for each in self._kept[place] for lane in lanes_of(each)])
 
     def _let_idle_rest(self) -> None:
         """Have schemas looked into that had no work lately; they are served on if there is some."""

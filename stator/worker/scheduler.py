@@ -124,6 +124,11 @@ class Scheduler:
             await asyncio.sleep(0 if self._at_once else self._least)
             self._delay = 2 * FIRST_LOOK
 
+    def is_behind(self, place: Place) -> bool:
+        """Return whether a place had no pass, or none for so long that even the rarest duty is due there."""
+        rarest = PRUNE.every * self._settings.SCHEDULE_INTERVAL
+        return time.monotonic() - self._passed.get(place, float("-inf")) > rarest
+
     def owes(self, place: Place) -> bool:
         """Return whether duties of a pass are left over in a place."""
         return any(operations.place == place for _, operations in self._owed)
@@ -212,7 +217,7 @@ class Scheduler:
             done.pop().result()
 
     async def _pass_over(self, place: Place, outages: Outages) -> None:
-        models, first, alias = self._served(place), place not in self._passed, place.alias
+        models, first, alias = self._served(place), self.is_behind(place), place.alias
         if not models:
             return
         for operations in models:
