@@ -14,6 +14,7 @@ from stator.explain.problem import Problem
 from stator.explain.survey import Depths
 from stator.models import StatorModel, Worker
 from stator.overview.replica import alias_of, source_of
+from stator.overview.schemas import InSchemas, in_schemas, works_in_schemas
 from stator.overview.survey import surveys
 from stator.rows.meta import managed
 
@@ -38,6 +39,17 @@ GAUGES: dict[str, tuple[tuple[str, ...], str]] = {
         ("model", "group", "reason"),
         "Ready objects that no live worker serves, among the oldest of each group, by reason.",
     ),
+    "stator_schema_ready": (
+        ("schema", "model"), "Objects that workers may claim now, in each schema of SCHEMAS that has any.",
+    ),
+    "stator_schema_leased": (("schema", "model"), "Objects that workers hold, in each schema of SCHEMAS that has any."),
+    "stator_schema_failing": (
+        ("schema", "model"), "Objects whose last attempt failed, in each schema of SCHEMAS that has any.",
+    ),
+    "stator_schema_quarantined": (
+        ("schema", "model"), "Objects that workers no longer attempt, in each schema of SCHEMAS that has any.",
+    ),
+    "stator_schemas_without_worker": (("database",), "Schemas of SCHEMAS that no live worker serves."),
     "stator_objects": (("model", "state"), "Objects in each state, counted up to 10,001."),
     "stator_workers": (("database", "status"), "Worker processes of the last day, by status."),
     "stator_lost_leases": (("database",), "Leases that the workers of the last day lost."),
@@ -59,7 +71,10 @@ class SiteMetrics:
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Read the metrics from the database."""
         values: Values = {name: {} for name in GAUGES}
-        for found in surveys(managed(StatorModel.subclasses), read=alias_of):
+        models = managed(StatorModel.subclasses)
+        if works_in_schemas():
+            _add_schemas(values, in_schemas(models))
+        for found in () if works_in_schemas() else surveys(models, read=alias_of):
             for label, one in found.models.items():
                 _add_model(values, label, one.depths)
                 _add_unserved(values, label, one.unserved)
@@ -70,6 +85,23 @@ class SiteMetrics:
             for given, value in values[name].items():
                 gauge.add_metric(given, value)
             yield gauge
+
+
+def _add_schemas(values: Values, known: InSchemas) -> None:
+    for name, found in known.total().items():
+        label = name.lower()
+        values["stator_ready"][label,] = found.ready
+        values["stator_oldest_ready_seconds"][label,] = found.oldest_ready or 0.0
+        values["stator_leased"][label,] = found.leased
+        values["stator_quarantined"][label,] = found.quarantined
+    for place, models in known.found.items():
+        for name, found in models.items():
+            for figure in ("ready", "leased", "failing", "quarantined"):
+                # Thousands of schemas that are well would be as many time series.
+                if count := getattr(found, figure):
+                    values[f"stator_schema_{figure}"][place.schema, name.lower()] = count
+    for alias in {place.alias for place in known.found}:
+        values["stator_schemas_without_worker"][alias,] = sum(place.alias == alias for place in known.alone)
 
 
 def _add_model(values: Values, label: str, found: Depths) -> None:

@@ -5,7 +5,9 @@ from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
-from stator.commands.answer import Answer, Options, table
+from django.db import DEFAULT_DB_ALIAS
+
+from stator.commands.answer import Answer, BadInput, Options, table
 from stator.commands.arguments import models_of
 from stator.commands.pause import described
 from stator.commands.trouble import lines_of
@@ -13,17 +15,22 @@ from stator.commands.workers import reported
 from stator.explain.survey import Surveyed
 from stator.graph.durations import span
 from stator.models import StatorModel
+from stator.overview.schemas import Figures, in_schemas, works_in_schemas
 from stator.overview.stays import HEADS as STAYS
 from stator.overview.stays import Stays, moves, stays
 from stator.overview.survey import problems, surveys
 from stator.rows.statistics import Stats
 from stator.texts import counted, told
+from stator.worker.startup import Unusable
 
 HELP = (
     "Count the objects in each state, and those that are ready, leased, failing, stuck, quarantined or paused; "
     "show the workers. stator explain app.Model lists the objects that need attention."
 )
 HEADS = ["model", "ready", "oldest", "leased", "failing", "stuck", "quarantined", "unknown", "paused", "states"]
+
+# Of many schemas, and the most lines about single ones.
+SCHEMA_HEADS, MAX_LINES = ["schema", "model", "ready", "oldest", "leased", "failing", "quarantined"], 50
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -32,7 +39,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(options: Options) -> Answer:
-    """Return the numbers of each model and the workers."""
+    """Return the numbers of each model and the workers; in many schemas, those of each, and in sum."""
+    if works_in_schemas(options["database"] or DEFAULT_DB_ALIAS):
+        return _in_schemas(options)
     known = surveys(models_of(options["labels"]), options["database"])
     standing = problems(known)
     found = [
@@ -54,6 +63,44 @@ def run(options: Options) -> Answer:
     lines += [line for problem in (*named, *standing) for line in lines_of(problem)]
     lines += ["No problems."] * (not standing)
     return Answer({"models": found, "workers": workers, "troubles": [one.as_dict() for one in standing]}, lines)
+
+
+def _in_schemas(options: Options) -> Answer:
+    try:
+        known = in_schemas(models_of(options["labels"]), options["database"])
+    except Unusable as error:
+        raise BadInput(str(error)) from error
+    total = known.total()
+    told_of = [
+        (place, label, figures)
+        for place, labels in known.found.items() for label, figures in labels.items() if figures.say_something
+    ]  # fmt: skip
+    told_of.sort(key=lambda each: (-each[2].ready, each[0]))
+    rows = [_line("all", label, figures) for label, figures in total.items() if figures.say_something]
+    rows += [_line(place.schema, label, figures) for place, label, figures in told_of[:MAX_LINES]]
+    quiet = len(known.found) - len({place for place, _, _ in told_of})
+    lines = table(SCHEMA_HEADS, rows) if rows else []
+    lines += [f"{counted(len(told_of) - MAX_LINES, 'line')} left out; --json has all"] * (len(told_of) > MAX_LINES)
+    lines += [f"{counted(quiet, 'schema')} of {len(known.found)} without such objects"] * bool(quiet)
+    if known.alone:
+        names = ", ".join(place.schema for place in known.alone[:5]) + ", ..." * (len(known.alone) > 5)
+        lines.append(f"No live worker in {counted(len(known.alone), 'schema')}: {names}")
+    lines.append("For the states, the problems and the workers of a schema: --schema NAME")
+    data = {
+        "sum": [{"model": label, **figures.as_dict()} for label, figures in total.items()],
+        "schemas": [
+            {"schema": place.schema, "database": place.alias, "model": label, **figures.as_dict()}
+            for place, label, figures in told_of
+        ],
+        "quiet": quiet,
+        "without_worker": [place.schema for place in known.alone],
+    }
+    return Answer(data, lines)
+
+
+def _line(schema: str, label: str, found: Figures) -> list[str]:
+    oldest = "-" if found.oldest_ready is None else span(found.oldest_ready)
+    return [schema, label, told(found.ready), oldest, *map(told, (found.leased, found.failing, found.quarantined))]
 
 
 def _figures(one: Surveyed, left: list[Stays]) -> dict[str, Any]:

@@ -145,6 +145,13 @@ def pack(project, schema, count=1):
         project.execute(f"INSERT INTO {schema}.shop_parcel (name, state, state_ready) VALUES {values}")
 
 
+METRICS = """
+from prometheus_client import generate_latest
+from stator.metrics import SiteMetrics
+print(generate_latest(SiteMetrics()).decode())
+"""
+
+
 class TestMany:
     """More schemas than a worker polls all the time: those that have nothing to do rest."""
 
@@ -179,6 +186,27 @@ class TestMany:
         # The row of the worker is in the others too.
         [(models,)] = many.execute(f"SELECT models::text FROM {MANY[0]}.stator_worker")
         assert "shop.parcel" in models
+
+    def test_status_and_metrics_have_all_schemas_in_sum_and_those_that_say_something(self, many):
+        pack(many, MANY[2], 3)
+        pack(many, MANY[4], 2)
+        shown = json.loads(many.manage("stator", "status", "shop.Parcel", "--json"))
+        [total] = shown["sum"]
+        assert (total["model"], total["ready"], shown["quiet"]) == ("shop.Parcel", 5, len(MANY) - 2)
+        assert [(each["schema"], each["ready"]) for each in shown["schemas"]] == [(MANY[2], 3), (MANY[4], 2)]
+        assert shown["without_worker"] == MANY
+        printed = many.manage("stator", "status")
+        assert MANY[2] in printed
+        assert f"6 schemas of {len(MANY)} without such objects" in printed
+        assert f"No live worker in {len(MANY)} schemas" in printed
+        metrics = many.manage("shell", "-c", METRICS)
+        assert 'stator_ready{model="shop.parcel"} 5.0' in metrics
+        assert f'stator_schema_ready{{model="shop.parcel",schema="{MANY[2]}"}} 3.0' in metrics
+        assert f'schema="{MANY[0]}"' not in metrics
+        assert f'stator_schemas_without_worker{{database="default"}} {len(MANY)}.0' in metrics
+        # One of them, as before.
+        alone = json.loads(many.manage("stator", "status", "shop.Parcel", "--schema", MANY[4], "--json"))
+        assert alone["models"][0]["states"]["packed"] == 2
 
     def test_what_any_program_writes_into_a_resting_schema_is_found(self, many):
         with self.worker(many):
