@@ -12,7 +12,7 @@ from django.db import DatabaseError, connection, connections, transaction
 
 from tests.faults.fleet import LEASE, logged
 from tests.processes import wait_until
-from tests.sizes import CROWDED
+from tests.sizes import CROWDED, PATIENCE
 from tests.testapp.faults import Effect, Job, JobLine, ThreadJob
 from tests.testapp.harmed import Booking, Failing, Limited
 
@@ -158,7 +158,7 @@ def test_moves_by_hand_and_outcomes_survive_deadlocks(watch, fleet):
     finally:
         enough.set()
         for thread in (writer, mover):
-            thread.join(30)
+            thread.join(PATIENCE)
     until_done(workers)
     workers.stop()
 
@@ -190,7 +190,7 @@ def test_work_is_done_whatever_the_isolation_that_the_database_defaults_to(watch
     with isolated_by_default(level) as variables:
         workers = fleet("testapp.Job", STATOR_CONCURRENCY=20, **variables)
         started = [workers.start("--until-idle") for _ in range(2)]
-        codes = [worker.wait(60) for worker in started]
+        codes = [worker.wait() for worker in started]
 
     assert codes == [0, 0], workers.output()
     assert [logged(worker, "stator.database_unreachable") for worker in started] == [[], []]

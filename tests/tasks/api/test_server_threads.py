@@ -10,6 +10,7 @@ import pytest
 from django.test import AsyncRequestFactory
 
 from tasks.api.server import most_waiting
+from tests.sizes import PATIENCE
 
 
 def request(*, threads=True):
@@ -39,7 +40,7 @@ def test_many_where_each_request_has_a_thread(monkeypatch):
         serving = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         serving.start()
         with socket.create_connection(server.server_address):
-            assert ended.wait(20)
+            assert ended.wait(PATIENCE)
         server.shutdown()
         serving.join()
     assert found == [20]
