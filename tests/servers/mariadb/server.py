@@ -32,7 +32,7 @@ from tests.servers.user import (
 
 USER = "stator"
 OPTIONS = {
-    "max_connections": 200,
+    "max_connections": 300,
     "innodb_buffer_pool_size": "256M",
     "character_set_server": "utf8mb4",
     # As the documentation advises: keys and names that differ in case are different.

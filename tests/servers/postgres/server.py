@@ -30,7 +30,7 @@ from tests.servers.user import (
 )
 
 # Of the embedded server. Another one keeps the defaults that its users have.
-OPTIONS = {"max_connections": 200, "shared_buffers": "256MB"}
+OPTIONS = {"max_connections": 300, "shared_buffers": "256MB"}
 # The path of a unix socket has at most 107 bytes (103 on some systems), of which the socket's name takes 15.
 MAX_DIRECTORY = 85
 PATIENCE = 60
