@@ -16,9 +16,9 @@ from stator.partitions.tables import TICK, Partition, PartitionedTable, read, sp
 
 logger = logging.getLogger("stator.partitions")
 
-# Seconds that a change of partitions waits for its lock. Workers' statements on the table wait behind it, for up to
-# 0.5 s.
-WAIT = 0.2
+# Seconds that a change of partitions waits for each of its locks: on the table, the partition and the default one.
+# Workers' statements wait behind it, for up to 0.5 s.
+WAIT = 0.15
 
 # PostgreSQL's code of a statement that waited too long for a lock.
 NOT_AVAILABLE = "55P03"

@@ -35,7 +35,7 @@ BENCHMARKS = {
     "memory": (["--rows", "40"], ["MB per 100,000 rows"]),
     "partitions": (
         ["--events", "200", "--rows", "40"],
-        ["p99 of a claim", "dead rows it left: 0", "seconds of the drop", "p99 of claims, drop by before"],
+        ["p99 of a claim", "dead rows it left: 0", "p99 of claims from the drop on by that before"],
     ),
     "pages": (
         ["--rows", "200", "--kept", "200", "--only", "condition=stuck"],
