@@ -47,15 +47,15 @@ MUTANTS = [
     Mutant(
         "a timeout fires at once",
         CHORES,
-        "state_changed__lte=columns.after(-state.timeout_value)",
-        "state_changed__lte=columns.after(0)",
+        "past = _stayed(_resting(operations, state), state.timeout_value)",
+        "past = _stayed(_resting(operations, state), 0)",
         of_chores("timeout_fires_for_resting_rows_of_external_states_too"),
     ),
     Mutant(
         "a row is deleted at once",
         CHORES,
-        "state_changed__lte=columns.after(-state.delete_after)",
-        "state_changed__lte=columns.after(0)",
+        "old = _stayed(_resting(operations, state, deletable(operations)), state.delete_after)",
+        "old = _stayed(_resting(operations, state, deletable(operations)), 0)",
         of_chores("rows_are_deleted_once_they_have_stayed_long_enough"),
     ),
     Mutant(
@@ -68,8 +68,8 @@ MUTANTS = [
     Mutant(
         "a pass reopens what waits",
         CHORES,
-        "rows = parked.exclude(waiting(operations.model, operations.alias)) if operations.waits else parked",
-        "rows = parked",
+        "return parked.exclude(waiting(operations.model, operations.alias)) if operations.waits else parked",
+        "return parked",
         tests("stator/rows/test_waits.py", "pass_reopens_what_waits_for_nothing_and_only_that"),
     ),
     Mutant(
