@@ -123,6 +123,19 @@ with schema_context("bolt"):
     parcel.transition_perform("sent")
 """
 
+# As with more tenants than a worker polls all the time: those without work rest.
+RESTING = """
+from crm.models import schema_context
+from django.core.management import call_command
+from shop.models import Parcel
+from stator.worker import resting, startup
+for name in ("acme", "city"):
+    with schema_context(name):
+        Parcel.objects.create(name=f"{name} late")
+startup.FEW_PLACES = resting.FEW_PLACES = 1
+call_command("runstator", until_idle=True)
+"""
+
 BROWSE = """
 from crm.models import schema_context
 from django.contrib.auth.models import User
@@ -173,4 +186,11 @@ def test_one_worker_serves_all_tenants(package, settings, models, migrate, tmp_p
             notes = project.execute(f"SELECT text, schema FROM {name}.shop_note")
             assert (f"{name} called", "") in notes
             judge(name, EACH - (name == "bolt"), [note for note in notes if note[0] != "bolt 0 told"])
+        project.manage("shell", "-c", RESTING)
+        sent = {
+            name: project.execute(f"SELECT count(*) FROM {name}.shop_parcel WHERE state = 'sent'") for name in TENANTS
+        }
+        assert sent == {"acme": [(EACH + 1,)], "bolt": [(EACH,)], "city": [(EACH + 1,)]}
+        workers = "SELECT count(*) FROM bolt.stator_worker WHERE models::text LIKE '%%shop.parcel%%'"
+        assert project.execute(workers) == [(2,)]
         project.manage("shell", "-c", BROWSE)
