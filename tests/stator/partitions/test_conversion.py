@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 
 from stator.migration_operations import PartitionByTime
 from stator.models import History, Stats
-from stator.partitions import conversion
+from stator.partitions import conversion, upkeep
 from stator.partitions.tables import is_partitioned, read
 from tests.stator.making import ago, begun_beside
 from tests.stator.partitions.dividing import convert, divided, execute, names, other_session
@@ -109,6 +109,7 @@ def test_statements_that_programs_prepared_before_write_the_new_table():
 @on_postgresql
 def test_a_table_in_use_all_the_time_is_refused(monkeypatch):
     monkeypatch.setattr(conversion, "TRIES", 2)
+    monkeypatch.setattr(upkeep, "WAIT", 0.05)
     monkeypatch.setattr(conversion, "MAX_PAUSE", 0.01)
     build = conversion.Conversion._replace_unique
     with other_session() as program:

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from stator.db import own_tables
 from stator.models import History, Stats
-from stator.partitions import maintain
+from stator.partitions import maintain, upkeep
 from stator.partitions.tables import AHEAD, read, start_of
 from stator.worker.duties import PRUNE
 from tests.stator.making import ago, operations_of
@@ -77,11 +77,12 @@ def test_rows_that_no_partition_takes_are_written_and_found_and_go_with_their_re
         assert not read(History, "default").missing()
 
 
-def test_a_partition_in_use_is_left_for_the_next_time(caplog):
+def test_a_partition_in_use_is_left_for_the_next_time(caplog, monkeypatch):
     caplog.set_level(logging.INFO, "stator.partitions")
     with divided("stator.History", "month", *PAST):
         event(PAST[0])
-        with other_session() as report:
+        with other_session() as report, monkeypatch.context() as usual:
+            usual.setattr(upkeep, "WAIT", 0.05)
             report.execute("SELECT count(*) FROM stator_history")
             assert maintain(History, "default", 90 * DAY) == 0
         assert "stator.partitions_locked" in caplog.text

@@ -9,6 +9,7 @@ from django.db import connection
 
 from stator.commands.doctor import tables
 from stator.models import History
+from stator.partitions import upkeep
 from stator.rows.indexes import own_indexes
 from stator.strict_fence import StrictFence
 from tests.stator.commands.doctor.examining import examined
@@ -139,7 +140,8 @@ def test_trigger_that_is_switched_off_is_a_warning(crew_of_all):
 
 
 @pytest.mark.postgresql
-def test_missing_partitions_are_a_warning_and_prune_makes_them(crew_of_all):
+def test_missing_partitions_are_a_warning_and_prune_makes_them(crew_of_all, monkeypatch):
+    monkeypatch.setattr(upkeep, "WAIT", 30.0)
     with divided("stator.History", "month"):
         assert [finding.level for finding in tables.partitions("default", [])] == ["ok"]
         newest = max(name for name in names(History) if name.removeprefix("stator_history_").isdigit())
