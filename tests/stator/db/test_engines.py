@@ -91,6 +91,7 @@ def call_it() -> Callable[[str], None]:
 @pytest.mark.postgresql
 @pytest.mark.django_db
 class TestCheck:
+    @pytest.mark.citus_lacks("changes of tables after other statements of a transaction")
     def test_names_what_the_engine_lacks_and_the_remedy(self, call_it: Callable[[str], None]) -> None:
         call_it(YUGABYTE)
         [error] = run_checks(databases=["default"], tags=["database"])

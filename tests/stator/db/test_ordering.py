@@ -220,6 +220,7 @@ COLUMNS = (
 )
 
 
+@pytest.mark.citus_lacks("plans that EXPLAIN shows as PostgreSQL does")
 @pytest.mark.postgresql
 @pytest.mark.parametrize("model", FILL)
 def test_claim_of_a_hundred_of_a_hundred_thousand_walks_its_index(transactional_db, monkeypatch, model):

@@ -22,7 +22,7 @@ from tests.testapp.faults import Effect, Job
 if connection.vendor == "postgresql":
     from stator.db import postgresql, session
 
-pytestmark = pytest.mark.postgresql
+pytestmark = [pytest.mark.postgresql, pytest.mark.citus_lacks("plans that EXPLAIN shows as PostgreSQL does")]
 
 # One in a hundred is ready; the others rest, a few of them due, expired or past a timeout.
 FILL = """

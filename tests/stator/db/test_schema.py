@@ -54,6 +54,7 @@ def test_columns_and_tables_of_a_parent_are_among_those_of_the_model(family):
             cursor.execute("DROP TABLE testapp_child")
 
 
+@pytest.mark.citus_lacks("tables in the schema public")
 @pytest.mark.postgresql
 def test_table_that_a_migration_has_locked_is_not_waited_for():
     with isolate_apps("tests.testapp"):

@@ -62,6 +62,7 @@ def test_each_candidate_is_asked_for_by_itself(plans, of_an_empty_table, exclusi
     assert Task.objects.filter(state_claim=None).count() == 295
 
 
+@pytest.mark.citus_lacks("plans that EXPLAIN shows as PostgreSQL does")
 @pytest.mark.parametrize("title", ["of half", "of few"])
 def test_what_has_metadata_is_not_looked_for_in_all_that_waits(plans, monkeypatch, of_an_empty_table, title):
     """Metadata of many tasks is found at the head of the line; metadata of few, by an index of waiting tasks."""
