@@ -68,7 +68,7 @@ def told():
 
 def test_worker_publishes_the_graphs_that_it_runs():
     class OfWorker:
-        operations = [operations_of(Errand), operations_of(Step)]
+        kinds = [operations_of(Errand), operations_of(Step)]
 
     found = published_by(OfWorker())["stator"]
     assert set(found["graphs"]) == {LABEL, "testapp.step"}
