@@ -173,7 +173,7 @@ MUTANTS = [
     Mutant(
         "a recorded move wakes nothing that waits",
         RECORDS,
-        "wake(operations.model, operations.alias, batch.to, accepted)",
+        "entered(operations.model, operations.alias, batch.to, accepted)",
         "pass",
         tests("stator/rows/test_waits.py", "waiting_row_is_woken_in_the_transaction_of_the_move"),
     ),

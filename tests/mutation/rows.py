@@ -235,8 +235,8 @@ MUTANTS = [
     Mutant(
         "moves by hand have no history",
         MOVES,
-        "_keep_history(owner, using, before, target, actor, reason)\n        wake",
-        "wake",
+        "_keep_history(owner, using, before, target, actor, reason)\n        entered",
+        "entered",
         tests("stator/rows/test_transitions.py", "each_manual_move_is_recorded_with_its_author_and_bounded"),
     ),
     Mutant(
@@ -269,7 +269,7 @@ MUTANTS = [
     Mutant(
         "moves by hand wake nothing that waits",
         MOVES,
-        "wake(owner, using, target.name, [row.pk for row in before])",
+        "entered(owner, using, target.name, [row.pk for row in before])",
         "pass",
         tests("stator/rows/test_waits.py", "waiting_row_is_woken_in_the_transaction_of_the_move"),
     ),

@@ -31,6 +31,7 @@ BAD_VALUES = [
     ({"ERROR_RETENTION": -1}, "ERROR_RETENTION=-1 must be at least 0.0"),
     ({"HISTORY_RETENTION": -1}, "HISTORY_RETENTION=-1 must be at least 0.0"),
     ({"STATS_RETENTION": "year"}, "STATS_RETENTION='year' must be a number"),
+    ({"PAYLOAD_LIMIT": 1}, "PAYLOAD_LIMIT=1 must be at least 2"),
     ({"NOTIFY": "yes"}, "NOTIFY='yes' must be True or False"),
     ({"LISTEN_DSN": None}, "LISTEN_DSN must be a string, not NoneType"),
     ({"TOKEN": SECRET}, "TOKEN must be a string of at least 32 bytes"),
