@@ -137,7 +137,8 @@ def drain(schemas: list[str], busy: list[str], rows: int) -> Drain:
     served = server_cpu() - served
     parts = " UNION ALL ".join(f"SELECT state_changed FROM {name}.benchmarks_asyncitem" for name in busy)
     [(seconds,)] = rows_of(f"SELECT extract(epoch FROM max(state_changed) - min(state_changed)) FROM ({parts}) moved")
-    return Drain(rows / float(seconds), 1000 * own / rows, 1000 * served / rows)
+    # One statement may have moved so few rows.
+    return Drain(rows / max(0.001, float(seconds)), 1000 * own / rows, 1000 * served / rows)
 
 
 def fill(schemas: list[str], rows: int) -> None:

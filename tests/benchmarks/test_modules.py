@@ -37,6 +37,7 @@ BENCHMARKS = {
         ["--events", "200", "--rows", "40"],
         ["p99 of a claim", "dead rows it left: 0", "p99 of claims from the drop on by that before"],
     ),
+    "schemas": (["--schemas", "7", "--rows", "70"], ["An idle worker", "7 schemas", "moves/s by those of one"]),
     "pages": (
         ["--rows", "200", "--kept", "200", "--only", "condition=stuck"],
         ["a few stuck: benchmarks/pageitem/?condition=stuck", "nothing well: ", "slowest page, median in ms"],

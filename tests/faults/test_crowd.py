@@ -161,7 +161,7 @@ def findings():
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_stat_clear_snapshot()")
     looks = (doctor.long_transactions, doctor.oldest_snapshot, doctor.dead_rows)
-    return [look("default", [Job]) for look in looks]
+    return [found for look in looks for found in look("default", [Job])]
 
 
 def levels():

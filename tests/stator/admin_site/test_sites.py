@@ -43,13 +43,13 @@ def test_number_of_problems_is_beside_the_link(names):
 
 
 def test_user_without_the_permission_has_no_link_and_nothing_is_counted(names, monkeypatch):
-    monkeypatch.setattr(admin_site, "surveys", lambda models: pytest.fail("counted for nobody"))
+    monkeypatch.setattr(admin_site, "surveys", lambda models, **options: pytest.fail("counted for nobody"))
     assert names("view_pause") == []
 
 
 def test_number_is_counted_once_in_some_seconds(names, monkeypatch):
     counted = []
-    monkeypatch.setattr(admin_site, "surveys", lambda models: counted.append(1) or [])
+    monkeypatch.setattr(admin_site, "surveys", lambda models, **options: counted.append(1) or [])
     monkeypatch.setattr(admin_site, "problems", lambda found: [1, 2])
     assert [names("view_overview") for _ in range(3)] == [["Overview (2 problems)"]] * 3
     assert counted == [1]
