@@ -15,7 +15,7 @@ from stator.commands.workers import reported
 from stator.explain.survey import Surveyed
 from stator.graph.durations import span
 from stator.models import StatorModel
-from stator.overview.schemas import Figures, in_schemas, works_in_schemas
+from stator.overview.schemas import SchemaFigures, in_schemas, works_in_schemas
 from stator.overview.stays import HEADS as STAYS
 from stator.overview.stays import Stays, moves, stays
 from stator.overview.survey import problems, surveys
@@ -98,7 +98,7 @@ def _in_schemas(options: Options) -> Answer:
     return Answer(data, lines)
 
 
-def _line(schema: str, label: str, found: Figures) -> list[str]:
+def _line(schema: str, label: str, found: SchemaFigures) -> list[str]:
     oldest = "-" if found.oldest_ready is None else span(found.oldest_ready)
     return [schema, label, told(found.ready), oldest, *map(told, (found.leased, found.failing, found.quarantined))]
 

@@ -22,7 +22,7 @@ from stator.worker.startup import Unusable, find_places
 
 
 @dataclass(slots=True)
-class Figures:
+class SchemaFigures:
     """How many objects of a model are ready, leased, failing and quarantined, and how long the oldest one waits."""
 
     ready: int = 0
@@ -36,7 +36,7 @@ class Figures:
         """Whether any of them is not zero."""
         return any((self.ready, self.leased, self.failing, self.quarantined))
 
-    def add(self, other: "Figures") -> None:
+    def add(self, other: "SchemaFigures") -> None:
         """Add the figures of another schema."""
         self.ready += other.ready
         self.leased += other.leased
@@ -55,15 +55,15 @@ class Figures:
 class InSchemas:
     """The figures in each schema, by the label of the model; ``alone``: the schemas without a live worker."""
 
-    found: dict[Place, dict[str, Figures]]
+    found: dict[Place, dict[str, SchemaFigures]]
     alone: list[Place]
 
-    def total(self) -> dict[str, Figures]:
+    def total(self) -> dict[str, SchemaFigures]:
         """Return the figures of all schemas together."""
-        total: dict[str, Figures] = {}
+        total: dict[str, SchemaFigures] = {}
         for figures in self.found.values():
             for label, each in figures.items():
-                total.setdefault(label, Figures()).add(each)
+                total.setdefault(label, SchemaFigures()).add(each)
         return total
 
 
@@ -79,7 +79,7 @@ def in_schemas(models: Iterable[type[StatorModel]], using: str | None = None) ->
         raise Unusable(next(iter(left_out.values()), "there are no schemas"))
     # Imported here, because it needs psycopg.
     resting = import_module("stator.db.resting")
-    found = {place: {model._meta.label: Figures() for model in tables} for place, tables in places.items()}
+    found = {place: {model._meta.label: SchemaFigures() for model in tables} for place, tables in places.items()}
     workers = dict.fromkeys(places, 0)
     for alias in {place.alias for place in places}:
         group = {place: tables for place, tables in places.items() if place.alias == alias}
@@ -92,9 +92,9 @@ def in_schemas(models: Iterable[type[StatorModel]], using: str | None = None) ->
     return InSchemas(found, [place for place, live in workers.items() if not live])
 
 
-def _figures(values: list[Any]) -> Figures:
+def _figures(values: list[Any]) -> SchemaFigures:
     ready, oldest, *others = values
-    return Figures(ready or 0, None if not ready else seconds_of(oldest), *(each or 0 for each in others))
+    return SchemaFigures(ready or 0, None if not ready else seconds_of(oldest), *(each or 0 for each in others))
 
 
 def _statement(alias: str, models: Iterable[type[StatorModel]]) -> Statement:

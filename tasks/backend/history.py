@@ -51,7 +51,7 @@ class Row(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class AttemptEnd:
     """The end of one attempt: by its outcome, or by a move that ended it.
 
     ``stay``: the task's version during the attempt; each requeue begins a new stay. ``number``: the attempt's number in
@@ -100,7 +100,7 @@ def add_history(row: Row) -> None:
     row.__dict__.update(with_history(rows).values(EVENTS, REPORT).first() or {})
 
 
-def events_of(row: Row) -> list[Event]:
+def events_of(row: Row) -> list[AttemptEnd]:
     """Return the recorded attempts of a task, in order."""
     kept = [_event(row, values) for values in row.__dict__.get(EVENTS) or ()]
     return sorted(kept, key=lambda event: (event.stay, event.number, event.at))
@@ -115,12 +115,12 @@ def _named(columns: tuple[str, ...]) -> dict[str, str]:
     return dict(zip(columns, columns, strict=True))
 
 
-def _event(row: Row, values: dict[str, Any]) -> Event:
+def _event(row: Row, values: dict[str, Any]) -> AttemptEnd:
     using = row._state.db or home()
     at = moment_of_text(values["at"], using)
     # A task that is moved by hand may never have been claimed.
     started = values["claimed"] and moment_of_text(values["claimed"], using)
-    return Event(
+    return AttemptEnd(
         at=at,
         stay=values["version"] - bool(values["to"]),
         number=values["attempts"],

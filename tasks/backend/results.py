@@ -8,7 +8,7 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 
 from tasks.backend.framework import Task, TaskError, TaskException, TaskResult, TaskResultStatus
-from tasks.backend.history import Event, Row, events_of, latest_error
+from tasks.backend.history import AttemptEnd, Row, events_of, latest_error
 from tasks.conf import DJANGO
 from tasks.failures import NoHandler
 from tasks.queue.priorities import django_priority
@@ -113,7 +113,7 @@ def _task(row: Row, resolve: Callable[[str], Task]) -> Task:
         raise NoHandler(f"no handler: {row.action} cannot be loaded as it was enqueued: {error}") from error
 
 
-def _errors(events: list[Event], latest: dict[str, str] | None) -> list[TaskError]:
+def _errors(events: list[AttemptEnd], latest: dict[str, str] | None) -> list[TaskError]:
     """Return the errors of the attempts in order; the latest has its traceback."""
     told = [event.error for event in events if event.error]
     errors = [_error(*error.partition(": ")[::2]) for error in told]
@@ -127,7 +127,7 @@ def _error(kind: str, message: str, traceback: str = "") -> TaskError:
     return TaskError(exception_class_path=path, traceback=traceback or f"{kind}: {message}\n")
 
 
-def _attempts(row: Row, events: list[Event]) -> list[tuple[str, datetime | None]]:
+def _attempts(row: Row, events: list[AttemptEnd]) -> list[tuple[str, datetime | None]]:
     """Return the worker and the start of each attempt since the task was enqueued."""
     stays: dict[int, dict[int, tuple[str, datetime | None]]] = defaultdict(dict)
     for event in events:
