@@ -64,7 +64,8 @@ def environments():
     yield django.get_version(), sys.executable
     seen = {django.VERSION[:2]}
     for python in sorted(ROOT.glob(".venv*/bin/python")):
-        command = [python, "-c", "import django; print(django.__version__)"]
+        # Without pytest it is one that ``bin/demo`` made.
+        command = [python, "-c", "import django, pytest; print(django.__version__)"]
         version = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False).stdout.strip()
         if version and (pair := tuple(map(int, version.split(".")[:2]))) not in seen:
             seen.add(pair)
