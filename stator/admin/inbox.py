@@ -1,4 +1,4 @@
-"""What waits for the events of one user, over all models: a page, and a section of the overview."""
+"""What waits for the events of one user, over all models."""
 
 from collections.abc import Iterator
 from datetime import datetime

@@ -6,7 +6,6 @@ from typing import Any
 from django import forms
 from django.contrib import admin
 from django.db.models import Model, QuerySet
-from django.forms import BaseForm
 from django.http import HttpRequest, HttpResponse
 
 from stator.admin.bulk import ActionSpec, ask_about, carry_out, permitted
@@ -15,8 +14,8 @@ from stator.admin.confirmed_snapshot import confirmed_in
 from stator.admin.listing import AnyAddressAdmin
 from stator.exceptions import EventRefused
 from stator.graph.states import AwaitedEvent
-from stator.rows.events import declared_events, send
-from stator.rows.meta import graph_of, owner_of
+from stator.rows.events import declared_events, has_fields, has_permission, send
+from stator.rows.meta import graph_of, owner_of, written_to
 
 # Objects of one request: each gets its event in a transaction of its own.
 MAX_SENT = 500
@@ -47,8 +46,7 @@ class PayloadForm(forms.Form):
 def may_send(model_admin: AnyAddressAdmin, request: HttpRequest, event: AwaitedEvent, obj: Model | None = None) -> bool:
     """Return whether the user may send an event: by its permission, or else by the permission to change objects."""
     if event.permission:
-        user: Any = request.user
-        return bool(user.has_perm(event.permission) or (obj is not None and user.has_perm(event.permission, obj)))
+        return has_permission(request.user, event, obj)
     return bool(getattr(model_admin, "has_retry_permission")(request, obj))  # noqa: B009 - of StatorAdmin
 
 
@@ -93,8 +91,8 @@ def stator_send(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: Qu
 
 def _form(event: AwaitedEvent, given: Any) -> Any:
     """Return the event's form, bound if something was given, with the hidden fields of the page and a reason."""
-    of_fields: Any = event.form if _has_fields(event) else PayloadForm
-    form = of_fields(given, initial=None) if given is not None else of_fields()
+    of_fields: Any = event.form if has_fields(event) else PayloadForm
+    form = of_fields(given)
     form.fields["stator_reason"] = forms.CharField(
         label="Reason", max_length=200, required=False, help_text="For the log of the admin."
     )
@@ -103,13 +101,9 @@ def _form(event: AwaitedEvent, given: Any) -> Any:
     return form
 
 
-def _has_fields(event: AwaitedEvent) -> bool:
-    return isinstance(event.form, type) and issubclass(event.form, BaseForm)
-
-
 def _payload(event: AwaitedEvent, cleaned: Mapping[str, Any]) -> Any:
     own = {name: value for name, value in cleaned.items() if name not in (EVENT, ASKED, "stator_reason")}
-    return own if _has_fields(event) else own["payload"]
+    return own if has_fields(event) else own["payload"]
 
 
 def _send(rows: QuerySet[Model], name: str, payload: Any, user: Any) -> int:
@@ -117,7 +111,7 @@ def _send(rows: QuerySet[Model], name: str, payload: Any, user: Any) -> int:
     sent, refusals, pks = 0, [], list(rows.order_by("pk").values_list("pk", flat=True))
     for pk in pks:
         try:
-            send(rows.model, pk, name, payload, by=user, using=rows.db)
+            send(rows.model, pk, name, payload, by=user, using=written_to(rows))
             sent += 1
         except EventRefused as refused:
             refusals.append(refused)

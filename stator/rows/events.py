@@ -86,7 +86,7 @@ class _Request:
         awaited = next((event for event in declared_events(self.owner, self.name) if event.keep_for), None)
         if awaited is None:
             raise EventRefused(self._not_awaited(row, state, mine))
-        event = self._checked(rows, awaited, using)
+        event = self._checked(rows, awaited)
         event.until = Now() + timedelta(seconds=awaited.keep_for or 0.0)
         if event.voter and mine.filter(name=self.name, version=None, voter=event.voter, until__gt=Now()).exists():
             raise EventRefused(f"{self._object} has {self.name!r} from {event.voter} already, which it keeps")
@@ -97,7 +97,7 @@ class _Request:
     def _given(
         self, using: str, rows: QuerySet[Model], row: Locked, awaited: AwaitedEvent, mine: QuerySet[Event]
     ) -> Sent:
-        event = self._checked(rows, awaited, using)
+        event = self._checked(rows, awaited)
         if event.voter and mine.filter(name=self.name, version=row.version, voter=event.voter).exists():
             raise EventRefused(f"{self._object} has {self.name!r} from {event.voter} already; another sender is needed")
         if missing := apply_event(self.owner, using, row, awaited, event):
@@ -118,6 +118,8 @@ class _Request:
             return None
         if len(self.key) > KEY_LENGTH_OF_EVENTS:
             raise EventRefused(f"the key has {len(self.key)} characters; the most is {KEY_LENGTH_OF_EVENTS}")
+        # What was kept and never given has done nothing, so it may come again.
+        mine.filter(key=self.key, version=None, until__lte=Now()).delete()
         found = mine.filter(key=self.key).first()
         if found is not None and found.name != self.name:
             raise EventRefused(f"{self._object} has {found.name!r} with the key {self.key!r} already; use another key")
@@ -130,7 +132,7 @@ class _Request:
         why = f" since {decided.name!r}{by}" if decided else ""
         return f"{self._object} is in {row.state}{why}, and does not take {self.name!r} there; {waits}"
 
-    def _checked(self, rows: QuerySet[Model], awaited: AwaitedEvent, using: str) -> Event:
+    def _checked(self, rows: QuerySet[Model], awaited: AwaitedEvent) -> Event:
         """Return the unsaved event if its sender and its payload are valid."""
         self._check_sender(rows, awaited)
         payload = self._valid(awaited)
@@ -144,13 +146,13 @@ class _Request:
         )  # fmt: skip
 
     def _check_sender(self, rows: QuerySet[Model], awaited: AwaitedEvent) -> None:
+        instance = rows.get() if awaited.permission or awaited.unless else None
         if awaited.permission:
-            has_perm = getattr(self.by, "has_perm", None)
-            if has_perm is None:
+            if not hasattr(self.by, "has_perm"):
                 raise EventRefused(f"{self.name!r} needs a user with the permission {awaited.permission}; pass by=USER")
-            if not (has_perm(awaited.permission) or has_perm(awaited.permission, rows.get())):
+            if not has_permission(self.by, awaited, instance):
                 raise EventRefused(f"{self._sender} lacks the permission {awaited.permission} for {self.name!r}")
-        if awaited.unless is not None and awaited.unless(rows.get(), self.by):
+        if awaited.unless is not None and awaited.unless(instance, self.by):
             who = self._sender or "this sender"
             raise EventRefused(f"{who} may not send {self.name!r} to {self._object}: {_name_of(awaited.unless)}")
 
@@ -158,7 +160,7 @@ class _Request:
         form: Any = awaited.form
         if form is None:
             return self.payload
-        if not (isinstance(form, type) and issubclass(form, BaseForm)):
+        if not has_fields(awaited):
             try:
                 return form(self.payload)
             except (ValidationError, ValueError, TypeError) as error:
@@ -170,6 +172,17 @@ class _Request:
             wrong = "; ".join(f"{name}: {' '.join(map(str, errors))}" for name, errors in filled.errors.items())
             raise EventRefused(f"the payload of {self.name!r} is wrong: {wrong}")
         return filled.cleaned_data
+
+
+def has_permission(user: Any, awaited: AwaitedEvent, instance: Model | None = None) -> bool:
+    """Return whether a user has the permission of an event, in general or for one object."""
+    name = awaited.permission
+    return bool(user.has_perm(name) or (instance is not None and user.has_perm(name, instance)))
+
+
+def has_fields(awaited: AwaitedEvent) -> bool:
+    """Return whether the form of an event is a form class of Django."""
+    return isinstance(awaited.form, type) and issubclass(awaited.form, BaseForm)
 
 
 def declared_events(owner: type[Model], name: str) -> list[AwaitedEvent]:

@@ -169,6 +169,16 @@ def test_kept_event_is_delivered_on_entry_by_hand_or_not_at_all_after_its_time(b
     assert row(expense).state == ("closed" if by_hand else "paid")
 
 
+def test_key_of_an_event_that_was_kept_in_vain_may_come_again():
+    expense = Expense.objects.create()
+    assert expense.stator.send("receipt", "card", key="r1").outcome == "kept"
+    assert expense.stator.send("receipt", "card", key="r1").outcome == "repeated"
+    Event.objects.update(until=ago(1))
+    assert expense.stator.send("receipt", "card", key="r1").outcome == "kept"
+    expense.transition_perform("paid")
+    assert row(expense).state == "closed"
+
+
 def test_send_is_undone_with_the_transaction_of_its_caller():
     expense = Expense.objects.create()
     with pytest.raises(ZeroDivisionError), transaction.atomic():
