@@ -14,9 +14,10 @@ class StatorConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Register the system checks, the admin, and what listens to migrations and to commits."""
+        """Register the system checks, the admin, and what listens; start the worker beside the development server."""
         for module in (
-            "rows.wakeup", "management.permissions", "db.generated", "management.autodetector", "migration_operations",
+            "rows.wakeup", "management.permissions", "db.generated", "db.grouping", "management.autodetector",
+            "migration_operations", "management.beside_runserver",
         ):  # fmt: skip
             import_module(f"stator.{module}").connect()
         import_module("stator.checks").register()

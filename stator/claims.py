@@ -18,7 +18,7 @@ from django.db.models import Expression, Field, Model, QuerySet
 from stator.conf import latest_settings
 from stator.db import inserts, operations_for, single_statement
 from stator.db.chores import mark_ready
-from stator.db.claims import take
+from stator.db.claims import take, with_events
 from stator.db.inserts import Insertion
 from stator.db.interface import Claim, Ended, Operations, Written, new_token, new_worker_id
 from stator.db.lookups import first_of_each
@@ -91,7 +91,7 @@ def claim(
         lock = partial(operations.lock, picked, limit, in_order=True)
     else:
         lock = partial(operations.lock_among, among(rows), picked, limit)
-    return _claim(operations, lock, operations.settings.LEASE if lease is None else lease, first, then)
+    return with_events(_claim(operations, lock, operations.settings.LEASE if lease is None else lease, first, then))
 
 
 def claim_at_once(
@@ -117,7 +117,7 @@ def claim_at_once(
     key = key, operations.settings.MAX_CRASHES, operations.longest_lease
     found, flag, since = single_statement.claim(operations, key, shape, token, values)
     states = operations.graph.states
-    return [Claim(operations, instance, states[instance.state], token, since) for instance in found], flag
+    return with_events([Claim(operations.home(row), row, states[row.state], token, since) for row in found]), flag
 
 
 def bring_up(model: type[Model], *, using: str | None = None) -> int:
@@ -150,7 +150,7 @@ def _standing(operations: Operations, pk: Pk, instance: Instance | None, token: 
         raise LeaseLost(f"{operations.label} {pk} is not held by this claim: it has ended, or its lease ran out")
     if instance.state not in operations.graph.states:
         raise LeaseLost(f"{operations.label} {pk} is in state {instance.state!r}, which this code does not know")
-    return _claim_of(operations, instance, token)
+    return with_events([_claim_of(operations, instance, token)])[0]
 
 
 def find_many(model: type[Model], tokens: Mapping[Any, UUID], *, using: str | None = None) -> list[Claim]:
@@ -158,7 +158,7 @@ def find_many(model: type[Model], tokens: Mapping[Any, UUID], *, using: str | No
     operations = _operations(model, using)
     rows: QuerySet[Any] = operations.rows.filter(pk__in=list(tokens))
     known = [row for row in rows if tokens[row.pk] == row.state_claim and row.state in operations.graph.states]
-    return [_claim_of(operations, row, row.state_claim) for row in known]
+    return with_events([_claim_of(operations, row, row.state_claim) for row in known])
 
 
 def hold(
@@ -277,7 +277,7 @@ def _in_turn(rows: QuerySet[Any]) -> QuerySet[Any]:
 def _claim_of(operations: Operations, instance: Any, token: UUID, claimed: float | None = None) -> Claim:
     """Return the claim on a row; without the time of the claim, its lease is counted from now."""
     state = operations.graph.states[instance.state]
-    return Claim(operations, instance, state, token, claimed or time.monotonic())
+    return Claim(operations.home(instance), instance, state, token, claimed or time.monotonic())
 
 
 @retrying

@@ -133,14 +133,16 @@ class Settings(CheckedSettings):
     BATCH_SIZE: int = setting(500, "The most objects that one statement claims or records.", 1, int)
     MAX_CRASHES: int = setting(3, "Number of lost leases in a row that quarantines an object.", 1, int)
     CRASHED_AT_ONCE: int = setting(
-        0, "How many objects that lost one lease run at once; 0: half of CONCURRENCY.", 0, int
+        0, "How many objects that lost one lease run at once in a process; 0: half of CONCURRENCY.", 0, int
     )
     WATCHDOG: float = setting(60.0, "The watchdog ends a worker whose event loop is blocked this long.", 0.5)
     ERROR_RETENTION: float = setting(30 * 86400.0, "How long the latest error of an object is stored.", 0.0)
     HISTORY_RETENTION: float = setting(
         90 * 86400.0, "How long the history is stored: moves, errors, manual actions; and events.", 0.0
     )
-    PAYLOAD_LIMIT: int = setting(262_144, "Maximum size of the payload of an event, in bytes of JSON.", 2, int, 2**27)
+    PAYLOAD_LIMIT: int = setting(
+        262_144, "Maximum size of an event's payload or a step's result, in bytes of JSON.", 2, int, 2**27
+    )
     STATS_RETENTION: float = setting(400 * 86400.0, "How long statistics are stored.", 0.0)
     NOTIFY: bool = setting(True, "Whether NOTIFY wakes idle workers, if the database supports it.", kind=bool)
     LISTEN_DSN: str = setting("", "Connection string for LISTEN, if the database is behind a pooler.", kind=str)
@@ -151,6 +153,7 @@ class Settings(CheckedSettings):
     SCHEMAS: Any = setting((), "The schemas in which workers work: a list, a function, or its path.", kind=tuple)  # noqa: RUF009
     READ_ALIAS: Any = setting("", "The replica for pages and metrics, or the replicas by database.", kind=dict)  # noqa: RUF009
     TRACING: bool = setting(False, "Whether workers create an OpenTelemetry span for each attempt.", kind=bool)
+    RUNSERVER_WORKER: bool = setting(False, "For development: whether runserver starts a worker beside it.", kind=bool)
 
     @property
     def alone_from(self) -> int:

@@ -50,6 +50,10 @@ class EventRefused(StatorError, ValueError):
     """An event was not taken: the object does not wait for it, the sender may not send it, or its payload is wrong."""
 
 
+class StepRefused(StatorError, ValueError):
+    """A step cannot be recorded: its name, its place or its result is wrong; nothing was recorded."""
+
+
 class Fail(StatorError):
     """The attempt can never succeed: take the ``fails_to`` edge now instead of trying again."""
 
@@ -78,5 +82,7 @@ class TryAgainLater(BaseException):
         super().__init__(reason)
         if after is not None and (isinstance(after, bool) or not isinstance(after, int | float) or after != after):
             raise TypeError(f"TryAgainLater: after={after!r} must be a number of seconds or None")
+        if after is not None and after < 0:
+            raise ValueError(f"TryAgainLater: after={after!r} is in the past; use 0 to try again at once")
         self.after = after
         self.reason = reason

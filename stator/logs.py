@@ -10,13 +10,17 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from datetime import datetime
 from typing import Any, TextIO
 
 from stator import __version__
 from stator.graph.failures import TRACEBACK_LENGTH, bounded
-from stator.texts import escape
+from stator.texts import MOMENT, escape
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+# Seconds for which an equal traceback is counted and not written again, and how many tracebacks are remembered.
+REPEATED, MAX_STACKS = 60.0, 100
 
 # Moves to the start of the line and clears it.
 CLEAR_LINE = "\r\x1b[K"
@@ -39,17 +43,26 @@ SCHEMA: ContextVar[str] = ContextVar("stator_schema", default="")
 
 
 class LineFormatter(logging.Formatter):
-    """Formats events as ``2026-01-31 12:00:00 WARNING stator.lease_lost model=shop.invoice pk=7``."""
+    """Formats events as ``2026-01-31 12:00:00 +0000 WARNING stator.lease_lost model=shop.invoice pk=7``."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line without control characters."""
-        stack = f" | {_stack(self, record)}" if record.exc_info else ""
+        stack = f" | {self.stack(record)}" if record.exc_info else ""
         return escape(f"{self.event(record)}{stack}")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._repetitions = _Repetitions()
+
+    def stack(self, record: logging.LogRecord) -> str:
+        """Return the traceback of an event, or how often it was written a moment ago."""
+        return self._repetitions.shorten(_stack(self, record), time.monotonic())
 
     def event(self, record: logging.LogRecord) -> str:
         """Return the time, the level, the name and the fields of an event."""
         fields = "".join(f" {name}={_listed(value)}" for name, value in _fields(record).items())
-        return f"{self.formatTime(record, '%Y-%m-%d %H:%M:%S')} {record.levelname} {record.getMessage()}{fields}"
+        at = datetime.fromtimestamp(record.created).astimezone()
+        return f"{at.strftime(MOMENT)} {record.levelname} {record.getMessage()}{fields}"
 
 
 class TerminalFormatter(LineFormatter):
@@ -57,7 +70,7 @@ class TerminalFormatter(LineFormatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as lines without other control characters; the first one replaces the progress line."""
-        stack = _stack(self, record).splitlines() if record.exc_info else []
+        stack = self.stack(record).splitlines() if record.exc_info else []
         return CLEAR_LINE + "\n".join([escape(self.event(record)), *(f"    {escape(line)}" for line in stack)])
 
 
@@ -96,7 +109,7 @@ def events_to(stream: TextIO, as_json: bool) -> Iterator[None]:
             logger.setLevel(level)
 
 
-class Progress:
+class ProgressLine:
     """Shows the progress of a worker: on a terminal a line that is rewritten, elsewhere an event every 10 s."""
 
     def __init__(self, stream: TextIO = sys.stderr, every: float = 10.0) -> None:
@@ -197,6 +210,25 @@ def _listed(value: object) -> object:
 def _stack(formatter: logging.Formatter, record: logging.LogRecord) -> str:
     # Messages of errors may contain credentials.
     return bounded(formatter.formatException(record.exc_info or (None, None, None)), TRACEBACK_LENGTH)
+
+
+class _Repetitions:
+    """Tracebacks that were written a moment ago; a log has each once, then how often it came again."""
+
+    def __init__(self) -> None:
+        # When each was written, and how often it has come since.
+        self._written: dict[str, tuple[float, int]] = {}
+
+    def shorten(self, stack: str, now: float) -> str:
+        """Return a traceback, or one line in its place if it was written less than ``REPEATED`` seconds ago."""
+        at, times = self._written.get(stack, (-REPEATED, 0))
+        if now - at < REPEATED:
+            self._written[stack] = at, times + 1
+            return f"the same traceback as {now - at:.0f} s ago, {times + 1} more since"
+        if len(self._written) >= MAX_STACKS:
+            self._written.clear()
+        self._written[stack] = now, 0
+        return stack
 
 
 def _fields(record: logging.LogRecord) -> dict[str, object]:

@@ -1,22 +1,28 @@
 """Metrics of all models and workers for Prometheus, read from the database."""
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 from django.db import connections
 from django.db.models import Count, Sum
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import GaugeMetricFamily, Metric
 
 from stator.capabilities import capabilities_of
 from stator.commands.doctor.postgresql import oldest_transaction
 from stator.explain.kinds import problems_in
 from stator.explain.problem import Problem
 from stator.explain.survey import Depths
-from stator.models import StatorModel, Worker
+from stator.models import Event, StatorModel, Worker
 from stator.overview.replica import alias_of, source_of
 from stator.overview.schemas import InSchemas, in_schemas, works_in_schemas
 from stator.overview.survey import surveys
+from stator.rows.columns import after
 from stator.rows.meta import managed
+from stator.worker.measures import refused_events
+
+# Events that are counted.
+MAX_EVENTS = 10_000
 
 # The labels of each metric, and its help text.
 GAUGES: dict[str, tuple[tuple[str, ...], str]] = {
@@ -51,6 +57,12 @@ GAUGES: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "stator_schemas_without_worker": (("database",), "Schemas of SCHEMAS that no live worker serves."),
     "stator_objects": (("model", "state"), "Objects in each state, counted up to 10,001."),
+    "stator_awaiting_event": (
+        ("model", "event"), "Objects that wait for the event and not for a worker, counted up to 10,001 in each state.",
+    ),
+    "stator_events": (
+        ("model", "event"), "Events that were sent in the last hour, among the latest 10,000 of the database.",
+    ),
     "stator_workers": (("database", "status"), "Worker processes of the last day, by status."),
     "stator_lost_leases": (("database",), "Leases that the workers of the last day lost."),
     "stator_replica_lag_seconds": (
@@ -68,12 +80,12 @@ Values = dict[str, dict[tuple[str, ...], float]]
 class SiteMetrics:
     """A collector of the metrics of all managed models; a bounded number of rows is read for each."""
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
+    def collect(self) -> Iterator[Metric]:
         """Read the metrics from the database."""
         values: Values = {name: {} for name in GAUGES}
         models = managed(StatorModel.subclasses)
         if works_in_schemas():
-            _add_schemas(values, in_schemas(models))
+            _add_schemas(values, in_schemas(models, with_signs=False))
         for found in () if works_in_schemas() else surveys(models, read=alias_of):
             for label, one in found.models.items():
                 _add_model(values, label, one.depths)
@@ -85,6 +97,7 @@ class SiteMetrics:
             for given, value in values[name].items():
                 gauge.add_metric(given, value)
             yield gauge
+        yield refused_events()
 
 
 def _add_schemas(values: Values, known: InSchemas) -> None:
@@ -114,6 +127,9 @@ def _add_model(values: Values, label: str, found: Depths) -> None:
     values["stator_stuck"][label,] = found.stuck_count
     for state in found.states.values():
         values["stator_objects"][label, state.name] = state.count
+        for name in state.state.events if state.state and not state.state.automatic else ():
+            waiting = values["stator_awaiting_event"]
+            waiting[label, name] = waiting.get((label, name), 0) + state.count
 
 
 def _add_unserved(values: Values, label: str, found: list[Problem]) -> None:
@@ -132,8 +148,12 @@ def _add_problems(values: Values, found: list[Problem]) -> None:
 def _add_database(values: Values, alias: str, using: str) -> None:
     rows: Any = Worker.objects.using(using)
     counted = rows.with_status().order_by().values_list("status").annotate(Count("pk"))
-    for status, count in (dict.fromkeys(("alive", "gone", "stopped"), 0) | dict(counted)).items():
+    for status, count in (dict.fromkeys(("alive", "silent", "stopped"), 0) | dict(counted)).items():
         values["stator_workers"][alias, status] = count
+    sent = Event.objects.using(using).filter(at__gte=after(-3600.0)).order_by("-at")
+    for key, count in Counter(sent.values_list("model_label", "name")[:MAX_EVENTS]).items():
+        # The models of several databases may have one label.
+        values["stator_events"][key] = values["stator_events"].get(key, 0) + count
     values["stator_lost_leases"][alias,] = rows.aggregate(lost=Sum("lost"))["lost"] or 0
     if (lag := source_of(alias).lag) is not None:
         values["stator_replica_lag_seconds"][alias,] = lag

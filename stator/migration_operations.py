@@ -14,16 +14,20 @@ from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django.db.migrations import Migration, RenameModel
 from django.db.migrations.operations.base import Operation
 from django.db.migrations.state import ProjectState
-from django.db.models import Exists, F, Model, OuterRef, QuerySet
+from django.db.models import Exists, F, IntegerField, Model, OuterRef, QuerySet
 from django.db.models.signals import pre_migrate
 
 from stator.capabilities import capabilities_of
 from stator.partitions.conversion import Conversion
-from stator.partitions.tables import AHEAD, partition_column
+from stator.partitions.nodes import NodesConversion
+from stator.partitions.schemes import ByTime, ByValue, Scheme
+from stator.partitions.tables import AHEAD, LEAVES, partition_column
 from stator.rows.clock import Now
 from stator.rows.concurrency_limits import Limit
+from stator.rows.fields import SPREAD
 from stator.rows.pauses import Pause, replace_pauses
-from stator.rows.reports import Event, History, Report
+from stator.rows.progress import Progress
+from stator.rows.reports import Event, History, Report, Step
 from stator.rows.statistics import Depth, Stats
 
 # Names of storage parameters, including parameters of a TOAST table; PostgreSQL takes them without quotes.
@@ -269,7 +273,7 @@ class RenameRecords(Operation):
         alias = connection.alias
         if _is_here(Pause, connection):
             replace_pauses(Pause.objects.using(alias).filter(model_label=old), model_label=new)
-        for records in (Pause, History, Event, Report, Stats, Depth, Limit):
+        for records in (Pause, History, Event, Step, Report, Progress, Stats, Depth, Limit):
             if _is_here(records, connection):
                 rows: QuerySet[Model] = QuerySet(records, using=alias)
                 for unique in records._meta.total_unique_constraints:
@@ -392,16 +396,15 @@ class StorageParameters(Operation):
             return
         if not self.allow_migrate_model(connection.alias, model):
             return
-        table = schema_editor.quote_name(model._meta.db_table)
-        for body in _set_and_reset(parameters):
-            schema_editor.execute(f"ALTER TABLE {table} {body}", params=None)
-        name = schema_editor.quote_value(table)
-        for body in _set_and_reset(key):
-            # The catalog finds the index, because its name is not known.
-            index = f"SELECT indexrelid::regclass FROM pg_index WHERE indrelid = {name}::regclass AND indisprimary"  # noqa: S608 - quoted
-            schema_editor.execute(
-                f"DO $stator$ BEGIN EXECUTE format('ALTER INDEX %s {body}', ({index})); END $stator$", params=None
-            )
+        table = schema_editor.quote_value(schema_editor.quote_name(model._meta.db_table))
+        # The catalog finds the partitions, if the table has some, and the index, because its name is not known.
+        found = LEAVES % {"table": table}
+        index = f"SELECT indexrelid::regclass FROM pg_index WHERE indisprimary AND indrelid IN ({found})"  # noqa: S608 - quoted
+        for kind, sql, given in (("TABLE", found, parameters), ("INDEX", index, key)):
+            for body in _set_and_reset(given):
+                alter = f"EXECUTE format('ALTER {kind} %s {body}', part)"
+                loop = f"DECLARE part regclass; BEGIN FOR part IN {sql} LOOP {alter}; END LOOP; END"
+                schema_editor.execute(f"DO $stator$ {loop} $stator$", params=None)
 
 
 def _set_and_reset(parameters: Mapping[str, float | None]) -> Iterator[str]:
@@ -412,7 +415,53 @@ def _set_and_reset(parameters: Mapping[str, float | None]) -> Iterator[str]:
         yield f"RESET ({', '.join(names)})"
 
 
-class PartitionByTime(Operation):
+class Divide(Operation):
+    """The base of operations that give a table partitions."""
+
+    reversible = True
+    reduces_to_sql = False
+
+    def state_forwards(self, app_label: str, state: ProjectState) -> None:
+        """Change nothing: Django's models know no partitions."""
+
+    def database_forwards(
+        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
+    ) -> None:
+        """Convert the table into one with partitions."""
+        if conversion := self._conversion(schema_editor, app_label, to_state):
+            conversion.forwards()
+
+    def database_backwards(
+        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
+    ) -> None:
+        """Copy the rows of all partitions into one table."""
+        if conversion := self._conversion(schema_editor, app_label, from_state):
+            conversion.backwards()
+
+    def _divided(self, app_label: str, state: ProjectState) -> tuple[type[Model], Scheme]:
+        """Return the model and how its table is divided; raise ``CommandError`` if it cannot be."""
+        raise NotImplementedError
+
+    def _conversion(
+        self, schema_editor: BaseDatabaseSchemaEditor, app_label: str, state: ProjectState
+    ) -> Conversion | None:
+        connection = schema_editor.connection
+        if not capabilities_of(connection).has_partitions:
+            return None
+        model, scheme = self._divided(app_label, state)
+        if not self.allow_migrate_model(connection.alias, model):
+            return None
+        if schema_editor.atomic_migration:
+            raise CommandError(
+                f"{self.describe()}: programs must be able to write meanwhile, so give the migration atomic = False."
+            )
+        return self._converted(schema_editor, model, scheme)
+
+    def _converted(self, schema_editor: BaseDatabaseSchemaEditor, model: type[Model], scheme: Scheme) -> Conversion:
+        return Conversion(schema_editor, model, scheme)
+
+
+class PartitionByTime(Divide):
     """Divide a table of the framework by time, on PostgreSQL: history, statistics, or the runs of tasks.
 
     ``label`` is ``"stator.History"``, ``"stator.Stats"`` or ``"tasks.Run"``, ``period`` is ``"day"``, ``"week"`` or
@@ -423,9 +472,6 @@ class PartitionByTime(Operation):
     No row is moved: the table becomes the first partition, while programs go on writing. Reversing the migration copies
     all rows into one table, and programs wait until it is done. On other databases it does nothing.
     """
-
-    reversible = True
-    reduces_to_sql = False
 
     def __init__(self, label: str, period: str) -> None:
         if label.count(".") != 1:
@@ -440,23 +486,6 @@ class PartitionByTime(Operation):
     def deconstruct(self) -> tuple[str, list[Any], dict[str, Any]]:
         return type(self).__name__, [self.label, self.period], {}
 
-    def state_forwards(self, app_label: str, state: ProjectState) -> None:
-        """Change nothing: Django's models know no partitions."""
-
-    def database_forwards(
-        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
-    ) -> None:
-        """Convert the table into one with partitions."""
-        if conversion := self._conversion(schema_editor):
-            conversion.forwards(self.period)
-
-    def database_backwards(
-        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
-    ) -> None:
-        """Copy the rows of all partitions into one table."""
-        if conversion := self._conversion(schema_editor):
-            conversion.backwards()
-
     def describe(self) -> str:
         """Return a description for people."""
         return f"Divide the table of {self.label} by time, a partition for each {self.period}"
@@ -466,18 +495,66 @@ class PartitionByTime(Operation):
         """A part of the migration's name."""
         return f"partitions_of_{self.label.lower().replace('.', '_')}"
 
-    def _conversion(self, schema_editor: BaseDatabaseSchemaEditor) -> Conversion | None:
-        connection = schema_editor.connection
-        if not capabilities_of(connection).has_partitions:
-            return None
+    def _divided(self, app_label: str, state: ProjectState) -> tuple[type[Model], Scheme]:
         # The table is as the installed code knows it: a migration of another app has no state of it.
         model = apps.get_model(self.label)
-        if not partition_column(model):
+        if not (column := partition_column(model)):
             raise CommandError(f"{self}: the table of {self.label} cannot be divided by time.")
-        if not self.allow_migrate_model(connection.alias, model):
-            return None
-        if schema_editor.atomic_migration:
-            raise CommandError(
-                f"{self.describe()}: programs must be able to write meanwhile, so give the migration atomic = False."
+        return model, ByTime(column, self.period)
+
+
+class Distribute(Divide):
+    """Divide a model's table over partitions by the values of a column, on PostgreSQL.
+
+    ``by`` names an integer field that is not null and has values from 0 to 31, such as the column of
+    ``StatorMeta.spread``. Partition ``k`` has the rows whose value, divided by ``partitions``, leaves ``k``. Put it
+    into a migration that has ``atomic = False``, after the field was added and before programs write other values than
+    0 into it.
+
+    No row is moved then: the table becomes the first partition, while programs go on writing. If rows have other
+    values, all are copied, and programs wait until it is done, as they do when the migration is reversed. In the
+    database the primary key gets the column. Other unique constraints must have it, and other tables can refer to this
+    one only by fields with ``db_constraint=False``. On other databases it does nothing.
+
+    With ``ENGINE = "stator.citus"``, Citus distributes the table over its nodes in 32 shards, beside the table
+    ``colocate_with`` if one is named. Programs wait while it copies the rows.
+    """
+
+    def __init__(self, model_name: str, by: str, partitions: int = 8, colocate_with: str | None = None) -> None:
+        if not (isinstance(partitions, int) and 2 <= partitions <= len(SPREAD)):
+            raise ValueError(
+                f"Distribute({model_name!r}, {by!r}): partitions must be from 2 to {len(SPREAD)}, got {partitions!r}"
             )
-        return Conversion(schema_editor, model)
+        self.model_name = model_name
+        self.by = by
+        self.partitions = partitions
+        self.colocate_with = colocate_with
+
+    def deconstruct(self) -> tuple[str, list[Any], dict[str, Any]]:
+        further = {"colocate_with": self.colocate_with} if self.colocate_with else {}
+        return type(self).__name__, [self.model_name], {"by": self.by, "partitions": self.partitions, **further}
+
+    def describe(self) -> str:
+        """Return a description for people."""
+        return f"Divide the table of {self.model_name} by {self.by} over {self.partitions} partitions"
+
+    @property
+    def migration_name_fragment(self) -> str:
+        """A part of the migration's name."""
+        return f"distribute_{self.model_name.lower()}"
+
+    def _divided(self, app_label: str, state: ProjectState) -> tuple[type[Model], Scheme]:
+        model = state.apps.get_model(app_label, self.model_name)
+        fields = {field.name: field for field in model._meta.local_concrete_fields}
+        field = fields.get(self.by)
+        if field is None or field.primary_key or field.null or not isinstance(field, IntegerField):
+            raise CommandError(
+                f"Distribute: {self.by!r} is not an integer field of {model._meta.label} that is not null. "
+                "Name the column of StatorMeta.spread."
+            )
+        return model, ByValue(str(field.column), self.partitions)
+
+    def _converted(self, schema_editor: BaseDatabaseSchemaEditor, model: type[Model], scheme: Scheme) -> Conversion:
+        if capabilities_of(schema_editor.connection).has_nodes:
+            return NodesConversion(schema_editor, model, scheme, self.colocate_with)
+        return super()._converted(schema_editor, model, scheme)

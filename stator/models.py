@@ -21,7 +21,8 @@ from stator.explain.problem import AdminAction
 from stator.explain.survey import Survey
 from stator.graph import State, StateGraph
 from stator.querysets import OperatorAccess
-from stator.rows.clock import Now
+from stator.rows.actions import Action, Before
+from stator.rows.clock import Now, moment_text
 from stator.rows.column_guard import guard_managers
 from stator.rows.columns import FRAMEWORK_COLUMNS
 from stator.rows.concurrency_limits import Limit
@@ -35,6 +36,7 @@ from stator.rows.fields import (
     MomentField,
     NextAttemptField,
     ReadyField,
+    SpreadField,
     StateField,
     VersionField,
     fields_sent,
@@ -43,18 +45,22 @@ from stator.rows.hooks import AttemptRecords, ModelHooks, register_hooks
 from stator.rows.indexes import add_indexes
 from stator.rows.meta import column_of, field_of, home_of, options_of, owner_of, written_to
 from stator.rows.pauses import Pause
+from stator.rows.progress import Progress, progress_of
 from stator.rows.reconcile import look_again, watched_fields, watched_values
-from stator.rows.reports import Event, History, Report
+from stator.rows.reports import Event, History, Report, Step, records_of, steps_of
 from stator.rows.statistics import Depth, Stats
 from stator.rows.transitions import move_by_hand, move_rows, state_by_hand
 from stator.rows.versions import Version
 from stator.rows.waits import may_reopen, reopen_saved
+from stator.rows.watches import watchers_of
 from stator.rows.workers import Overview, Worker, ids_of, name_of, names_of, tokens_of, worker_of
 from stator.signals import announce
 
 __all__ = [
+    "Action",
     "AdminAction",
     "AttemptRecords",
+    "Before",
     "Depth",
     "Event",
     "History",
@@ -66,6 +72,7 @@ __all__ = [
     "Pause",
     "Problem",
     "ProblemKind",
+    "Progress",
     "Reason",
     "Report",
     "State",
@@ -73,6 +80,7 @@ __all__ = [
     "StateGraph",
     "StatorModel",
     "Stats",
+    "Step",
     "Survey",
     "Version",
     "Worker",
@@ -82,10 +90,14 @@ __all__ = [
     "field_of",
     "home_of",
     "ids_of",
+    "moment_text",
     "move_rows",
     "name_of",
     "names_of",
+    "progress_of",
+    "records_of",
     "register_hooks",
+    "steps_of",
     "tokens_of",
     "worker_of",
     "written_to",
@@ -256,7 +268,7 @@ class StatorModel(models.Model):
         names = set(given)
         if "_uncommitted" in self.__dict__:
             self._forget_undone(using)
-        own = [value for value in values if value[0].name not in FRAMEWORK_COLUMNS and value[0].name != "state"]
+        own = [value for value in values if _is_own(value[0])]
         claim: UUID | None = getattr(self.__dict__.get("stator"), "token", None)
         rows = base_qs if claim is None else self._claimed(base_qs, claim)
         moving = "state" in names and self._is_moving
@@ -371,6 +383,11 @@ def _leave_unread(sent: list[models.Field], returning: list[models.Field]) -> No
         returning.remove(field)
 
 
+def _is_own(field: models.Field) -> bool:
+    """Return whether ``save()`` writes a field; a row stays in its part, whatever the instance says."""
+    return field.name not in FRAMEWORK_COLUMNS and field.name != "state" and not isinstance(field, SpreadField)
+
+
 def _prepare(sender: type, **kwargs: object) -> None:
     """Guard, index and register a managed model when its class is made; not called for abstract classes."""
     if not issubclass(sender, StatorModel):
@@ -381,11 +398,15 @@ def _prepare(sender: type, **kwargs: object) -> None:
     sender._state_owner = owner_of(sender)
     if sender._state_owner is not sender:
         return
+    if spread := options_of(sender).spread:
+        SpreadField().contribute_to_class(sender, spread)
     # An index cannot contain a composite key; the check E102 refuses such models.
     if not sender._meta.is_composite_pk:
         add_indexes(sender)
     if sender._meta.apps is apps:
         StatorModel.subclasses.append(sender)
+    # It may wait for objects of a model that has been used.
+    watchers_of.cache_clear()
 
 
 class_prepared.connect(_prepare)

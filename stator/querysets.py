@@ -1,8 +1,9 @@
 """``Model.stator``: queries and actions of operators on the rows of a managed model."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, overload
+from contextvars import ContextVar
+from typing import Any, TypeVar, overload
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
@@ -12,6 +13,7 @@ from stator.conf import load_settings
 from stator.explain.reasons import explain_counts
 from stator.graph.states import State
 from stator.rows import columns
+from stator.rows.actions import Action
 from stator.rows.claimable import READY
 from stator.rows.clock import Now
 from stator.rows.column_guard import GuardedQuerySet, M
@@ -19,8 +21,14 @@ from stator.rows.events import Sent, send
 from stator.rows.indexes import place_in_line
 from stator.rows.meta import graph_of, home_of, owner_of, written_to
 from stator.rows.pauses import Pause, end_pauses, keep_pause, planned_pause
+from stator.rows.progress import Reached
 from stator.rows.reports import Event, reports_of
 from stator.rows.transitions import move_by_hand, write_by_hand
+
+Result = TypeVar("Result")
+
+# The claim and the name of the step that runs in this context.
+running_step: ContextVar[tuple["HeldClaim", str] | None] = ContextVar("stator_step", default=None)
 
 # Seconds after which a due row should have been attempted.
 OVERDUE = 60.0
@@ -74,21 +82,26 @@ class OperatorQuerySet(GuardedQuerySet[M]):
         """Return the rows whose latest report matches, for instance ``with_report(fingerprint="...")``."""
         return self.filter(Exists(reports_of(owner_of(self.model), self.db, **lookups)))
 
-    def retry(self, *, actor: str = "") -> int:
+    def retry(self, *, actor: str = "", action: Action | None = None) -> int:
         """Make the rows due now, end their quarantine and forget their errors; return how many.
 
-        Claimed rows are left alone.
+        Claimed rows are left alone. ``action``: a manual action of which this is a part; else it is one of its own. The
+        same holds for the other actions here.
         """
         rows = self.filter(state_claim=None, state__in=self._automatic)
-        return write_by_hand(rows, columns.retrying(), actor=actor, reason="retried")
+        action = action or Action.of(self.model, "retry", actor)
+        return write_by_hand(rows, columns.retrying(), actor=action.actor, reason="retried", action=action)
 
-    def unlock(self, *, actor: str = "") -> int:
+    def unlock(self, *, actor: str = "", action: Action | None = None) -> int:
         """End the claims on the rows, so that their holders can write nothing more; return how many."""
-        return write_by_hand(self.leased(), columns.unlocking(), actor=actor, reason="unlocked")
+        action = action or Action.of(self.model, "unlock", actor)
+        changes = columns.unlocking()
+        return write_by_hand(self.leased(), changes, actor=action.actor, reason="unlocked", action=action)
 
-    def move(self, state: State | str, *, actor: str = "", reason: str = "") -> int:
+    def move(self, state: State | str, *, actor: str = "", reason: str = "", action: Action | None = None) -> int:
         """Move the rows to ``state`` by hand, recording actor and reason; return how many."""
-        return move_by_hand(self, state, actor=actor, reason=reason)
+        action = action or Action.of(self.model, "move", actor, reason, moves=True)
+        return move_by_hand(self, state, actor=action.actor, reason=action.reason, action=action)
 
     def counts(self) -> dict[str, int]:
         """Return the number of rows in each state, including states of the graph that have none."""
@@ -106,6 +119,7 @@ class OperatorQuerySet(GuardedQuerySet[M]):
         reason: str = "",
         actor: str = "",
         seconds: float | None = None,
+        action: Action | None = None,
     ) -> Pause:
         """Pause the model, one state of it, or the rows that match ``where``; running attempts may finish.
 
@@ -115,7 +129,7 @@ class OperatorQuerySet(GuardedQuerySet[M]):
         self._refuse_part("pause")
         using = written_to(self)
         pause = planned_pause(self.model, using, state=state, where=where, reason=reason, actor=actor, seconds=seconds)
-        return keep_pause(pause, using)
+        return keep_pause(pause, using, action or Action.of(self.model, "pause", actor, reason))
 
     def resume(
         self, state: State | str | None = None, where: Mapping[str, object] | None = None, actor: str = ""
@@ -152,24 +166,25 @@ class Addressee:
 
     instance: Any
 
-    def send(self, name: str, payload: Any = None, *, by: Any = None, key: str = "") -> Sent:
+    def send(self, name: str, payload: Any = None, *, by: Any = None, key: str = "", reason: str = "") -> Sent:
         """Send an event that the object waits for, in the caller's transaction; return what became of it.
 
         ``payload``: what the form of the event takes, or JSON values. ``by``: the user who sends it, or the name of a
         program. ``key``: at most 100 characters; an event with a key that the object has had is not taken again.
-        Raises :class:`~stator.exceptions.EventRefused`. The instance shows its new state.
+        ``reason``: stored in the history. Raises :class:`~stator.exceptions.EventRefused`. The instance shows its new
+        state.
         """
         instance = self.instance
         using = home_of(instance)
-        sent = send(type(instance), instance.pk, name, payload, by=by, key=key, using=using)
+        sent = send(type(instance), instance.pk, name, payload, by=by, key=key, reason=reason, using=using)
         if sent.outcome in ("moved", "ready"):
             instance.__dict__.pop("stator", None)
         instance._note_moved(using)
         return sent
 
-    async def asend(self, name: str, payload: Any = None, *, by: Any = None, key: str = "") -> Sent:
+    async def asend(self, name: str, payload: Any = None, *, by: Any = None, key: str = "", reason: str = "") -> Sent:
         """Run :meth:`send` in a thread, for async code."""
-        return await sync_to_async(self.send)(name, payload, by=by, key=key)
+        return await sync_to_async(self.send)(name, payload, by=by, key=key, reason=reason)
 
 
 class Unclaimed(Addressee):
@@ -209,14 +224,25 @@ class HeldClaim(Addressee):
     version: int
     age: float
     event: Event | None
+    reached: Reached | None
 
     @property
     def idempotency_key(self) -> str:
         """A key that stays equal in every attempt until the object leaves the state, and changes if it re-enters it.
 
-        Pass it to external services.
+        Pass it to external services. Each step has a key of its own, which is this one while the step is called.
         """
-        return f"{self.operations.label}:{self.pk}:{self.version}:{self.state.name}"
+        key = f"{self.operations.label}:{self.pk}:{self.version}:{self.state.name}"
+        step = running_step.get()
+        return key if step is None or step[0] is not self else f"{key}:{step[1]}"
+
+    def progress(self, done: float, total: float | None = None, text: str = "") -> None:
+        """Say how far the attempt is, for those who look: ``done`` of ``total``, and a text of at most 200 characters.
+
+        The value is only remembered, so call it as often as you like; the worker writes the latest one with its
+        heartbeat, and never for an attempt that is shorter. Any thread may call it.
+        """
+        raise NotImplementedError
 
     def preparing(self) -> AbstractContextManager[None]:
         """Return a context for preparing the work; if the database fails inside, the attempt is not counted."""
@@ -237,6 +263,22 @@ class HeldClaim(Addressee):
     async def aextend(self, seconds: float) -> bool:
         """Run :meth:`extend` in a thread, for async code."""
         return await sync_to_async(self.extend)(seconds)
+
+    def step(self, name: str, function: Callable[[], Result]) -> Result:
+        """Call ``function`` and record what it returns; return the record, without a call, if an attempt has done so.
+
+        A record is for one visit of the state: an object that leaves the state and returns does its steps again. It is
+        written before the method returns, and only while the claim holds. The result is what JSON has of it, of at most
+        ``PAYLOAD_LIMIT`` bytes. Each name can be used once in an attempt. If the call raises, nothing is recorded.
+
+        Raises :class:`~stator.exceptions.LeaseLost` if the claim has ended, and
+        :class:`~stator.exceptions.StepRefused` for a name, a result or a place that cannot be recorded.
+        """
+        raise NotImplementedError
+
+    async def astep(self, name: str, function: Callable[[], Awaitable[Result]]) -> Result:
+        """Do :meth:`step` with a coroutine function. Steps may run at the same time, as with ``asyncio.gather()``."""
+        raise NotImplementedError
 
 
 # Any, because type checkers do not know a class that is made by a call.

@@ -5,7 +5,7 @@ from contextvars import copy_context
 from typing import Any
 
 from asgiref.sync import async_to_sync
-from django.db import router
+from django.db import connections, router
 from django.db.models import Model
 
 from stator.conf import Settings, load_settings
@@ -16,7 +16,7 @@ from stator.db.transactions import contained
 from stator.graph.outcomes import Outcome
 from stator.models import StatorModel
 from stator.rows.claimable import Crashes
-from stator.rows.meta import home_of, managed, owner_of
+from stator.rows.meta import by_database, home_of, managed, owner_of
 from stator.rows.statistics import Stats
 from stator.rows.workers import give_name
 from stator.schemas import in_schema
@@ -47,6 +47,8 @@ class StatorRunner:
     isolate: dict[str, Any] | None = None
     # The queues whose tasks it claims, and values that these tasks have in their metadata; empty: all.
     queues: tuple[str, ...] = ()
+    # The queues whose tasks it does not claim.
+    excluded_queues: tuple[str, ...] = ()
     metadata: Mapping[str, object] = {}
     # The schemas of PostgreSQL that it serves; None: the setting's schemas.
     schemas: Sequence[str] | None = None
@@ -94,7 +96,17 @@ class StatorRunner:
         self.handled: dict[str, int] = {}
 
     def run(self) -> Summary:
-        """Work until a signal arrives, ``run_for`` is over or, with ``until_idle``, nothing is ready or running."""
+        """Work until a signal arrives, ``run_for`` is over or, with ``until_idle``, nothing is ready or running.
+
+        Raises ``RuntimeError`` within a transaction of this thread, as in a ``TestCase`` of Django: the worker's
+        connections would not see its rows, or would wait for it.
+        """
+        for alias in by_database(self.models, self.database):
+            if connections[alias].in_atomic_block:
+                raise RuntimeError(
+                    f"StatorRunner.run() cannot work within a transaction on {alias!r}: its connections do not see "
+                    "what is not committed; in a TestCase use stator.testing.drain(), or a TransactionTestCase"
+                )
         summary = self.worker().run()
         self.handled = summary.handled
         return summary
@@ -118,6 +130,7 @@ class StatorRunner:
             requests=self.requests,
             isolate=self.isolate,
             queues=self.queues,
+            excluded_queues=self.excluded_queues,
             metadata=self.metadata,
             name=self.name,
         )

@@ -30,6 +30,14 @@ FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
 WHERE relkind IN ('r', 'p') AND nspname = ANY(%s) AND relname = ANY(%s)
 """
 
+# In pg_catalog: on every search_path, and on every node. The tables of a schema are on one node, each as one shard.
+DISTRIBUTED = "SELECT nspname::text FROM pg_dist_schema JOIN pg_namespace ON pg_namespace.oid = schemaid ORDER BY 1"
+DISTRIBUTED_HERE = """
+SELECT DISTINCT nspname::text FROM pg_dist_schema JOIN pg_namespace ON pg_namespace.oid = schemaid
+JOIN pg_dist_partition USING (colocationid)
+JOIN pg_dist_shard USING (logicalrelid) JOIN pg_dist_placement USING (shardid)
+WHERE groupid = (SELECT groupid FROM pg_dist_local_group) ORDER BY 1
+"""
 
 UNCHANGED: AbstractContextManager[None] = nullcontext()
 
@@ -114,8 +122,20 @@ def tenants() -> list[str]:
 
 def distributed() -> list[str]:
     """Return the schemas that Citus distributes over its nodes, for the setting ``SCHEMAS``."""
+    return _schemas(DISTRIBUTED)
+
+
+def on_this_node() -> list[str]:
+    """Return the schemas that live on the node of Citus to which this process connects, for ``SCHEMAS``.
+
+    For workers that connect to a node each. If a schema moves, those of its old node leave it to those of its new one.
+    """
+    return _schemas(DISTRIBUTED_HERE)
+
+
+def _schemas(statement: str) -> list[str]:
     with connections["default"].cursor() as cursor:
-        cursor.execute("SELECT schema_name::text FROM citus_schemas ORDER BY 1")
+        cursor.execute(statement)
         return [name for (name,) in cursor.fetchall()]
 
 

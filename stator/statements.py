@@ -5,26 +5,32 @@ therefore built once with a :class:`Parameter` for each value that changes, and 
 """
 
 import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from types import NoneType
 from typing import Any, Generic, TypeVar
 
+from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import (
     BigIntegerField,
     BooleanField,
     CharField,
+    F,
     FloatField,
     ForeignKey,
+    Func,
     Model,
     PositiveIntegerField,
+    Q,
     QuerySet,
     TextField,
     Value,
 )
 from django.db.models.constants import OnConflict
 from django.db.models.sql import InsertQuery, UpdateQuery
+
+from stator.capabilities import capabilities_of
 
 # Begins the names of a program's values in our statements, which may have equal names.
 PROGRAM = "of the program: "
@@ -110,6 +116,17 @@ def written(text: str, **holes: str | Statement) -> Statement:
         parts += [text[end : found.start()], given]
         end = found.end()
     return Statement.of(*parts, text[end:])
+
+
+def is_one_of(rows: QuerySet[Any], pks: Collection[object]) -> Any:
+    """Return whether a row's key is one of many; on PostgreSQL as one array, at a seventh of the cost of parameters."""
+    connection = connections[str(rows.db)]
+    if not capabilities_of(connection).has_arrays:
+        return Q(pk__in=pks)
+    field: Any = rows.model._meta.pk
+    keys = Value([field.get_db_prep_value(pk, connection) for pk in pks])
+    template = "(%(expressions)s))"
+    return Func(F("pk"), keys, template=template, arg_joiner=" = ANY(", output_field=BooleanField())
 
 
 def selecting(rows: QuerySet[Any]) -> Statement:

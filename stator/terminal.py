@@ -19,6 +19,13 @@ from stator.texts import escape, one_line
 BAD, UNWRITTEN, UNUSABLE, INTERRUPTED = 2, 74, 75, 130
 
 
+# Django's styles of lines by their first word, on a terminal that has colours.
+STYLES = {
+    "error": "ERROR", "fail": "ERROR", "warning": "WARNING", "warn": "WARNING", "ok": "SUCCESS",
+    "No problems.": "SUCCESS",
+}  # fmt: skip
+
+
 class TerminalCommand(BaseCommand):
     """A command whose work is in its subcommands; every kind of error has its exit code."""
 
@@ -69,14 +76,20 @@ class TerminalCommand(BaseCommand):
     def tell(self, lines: Iterable[str]) -> None:
         """Write lines, with characters escaped that would forge other lines."""
         for line in lines:
-            self.stdout.write(escape(line))
+            self.stdout.write(escape(line), self._style_of(line))
         # Flushed now, because a failure at the end of the process could not be reported.
         self.stdout.flush()
 
+    def _style_of(self, line: str) -> Callable[[str], str] | None:
+        """Return Django's style for a line that begins with its level; None for another line, and elsewhere."""
+        name = STYLES.get(line.partition(" ")[0]) or STYLES.get(line)
+        return getattr(self.style, name) if name and self.stdout.isatty() else None
+
     def add_group(self, parser: ArgumentParser, dest: str, metavar: str = "SUBCOMMAND") -> Any:
-        """Let one of several subcommands follow, and return their group of argparse."""
+        """Let one of several subcommands follow, and return their group of argparse. Without one, print the help."""
         self.one_line_errors(parser)
-        return parser.add_subparsers(dest=dest, metavar=metavar, required=True, parser_class=SubcommandParser)
+        parser.set_defaults(run=lambda options: Answer(None, parser.format_help().splitlines()), json=False)
+        return parser.add_subparsers(dest=dest, metavar=metavar, parser_class=SubcommandParser)
 
     def add_subcommand(self, group: Any, name: str, help_text: str, run: Callable[[Options], Answer]) -> ArgumentParser:
         """Add a subcommand with ``--json`` to a group of argparse, and return its parser."""

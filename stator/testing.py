@@ -8,12 +8,13 @@
 'sent'
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from importlib import import_module
 from typing import Any
 
+from asgiref.sync import sync_to_async
 from django.core.exceptions import ObjectDoesNotExist
 from django.db import router
 from django.db.models import F, Model, QuerySet
@@ -22,15 +23,18 @@ from stator import signals
 from stator.exceptions import StatorError
 from stator.graph import State, StateGraph
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
-from stator.models import StatorModel
+from stator.models import StatorModel, move_rows
 from stator.querysets import OperatorQuerySet
-from stator.rows.meta import home_of, managed, owner_of
-from stator.rows.reports import Report
+from stator.rows.events import Sent
+from stator.rows.meta import graph_of, home_of, managed, owner_of
+from stator.rows.reports import Report, Step, records_of, steps_of
+from stator.rows.watches import watches_of
 from stator.runner import StatorRunner, attempt_row
+from stator.worker.unsaved import collected
 
 __all__ = [
-    "Moved", "NotDrained", "Outcome", "Released", "Waiting",
-    "advance", "assert_moves", "attempt", "check_graph", "drain",
+    "Moved", "NotDrained", "NotSaved", "Outcome", "Released", "Sent", "Waiting",
+    "advance", "asend", "assert_moves", "attempt", "check_graph", "drain", "finish_children", "send", "steps",
 ]  # fmt: skip
 
 TIMES = ("state_changed", "state_attempted", "state_next_attempt", "state_locked_until")
@@ -41,11 +45,16 @@ class NotDrained(StatorError, AssertionError):
     """Rows are still ready after the allowed number of cycles: their graph has a loop without a delay."""
 
 
+class NotSaved(StatorError, AssertionError):
+    """A handler changed a field of its object, and neither the handler nor the state's ``saves`` stored it."""
+
+
 def drain(*models: type[StatorModel], limit: int = 100) -> int:
     """Attempt every ready or due row, again and again until none is left; return the number of attempts.
 
     Without models, it drains all managed ones. A row whose handler returned None is due later: call :func:`advance`.
-    Raises :class:`NotDrained`, which names some rows, if rows are still ready after ``limit`` attempts of each.
+    Raises :class:`NotDrained`, which names some rows, if rows are still ready after ``limit`` attempts of each, and
+    :class:`NotSaved` if a handler changed a field of its object that is not stored.
 
     >>> Parcel.objects.create(orders="wait") and drain(Parcel)
     1
@@ -55,7 +64,8 @@ def drain(*models: type[StatorModel], limit: int = 100) -> int:
     runner.schemas = ()
     attempts = 0
     for _ in range(limit):
-        made = runner.run_single_cycle()
+        with _all_saved(*runner.models):
+            made = runner.run_single_cycle()
         attempts += made
         if not made:
             return attempts
@@ -68,7 +78,7 @@ def attempt(row: StatorModel) -> Outcome:
     """Attempt one row now, due or not, and refresh it; return the outcome.
 
     It ends any claim on the row. Raises ``ValueError`` if the state of the row is never attempted, for instance because
-    it is terminal.
+    it is terminal, and :class:`NotSaved` as :func:`drain` does.
 
     >>> parcel = Parcel.objects.create(orders="fail", address="no number")
     >>> attempt(parcel).failure.message
@@ -76,9 +86,29 @@ def attempt(row: StatorModel) -> Outcome:
     >>> parcel.state, parcel.state_failures
     ('packed', 1)
     """
-    outcome = attempt_row(row)
+    with _all_saved(type(row)):
+        outcome = attempt_row(row)
     row.refresh_from_db(home_of(row))
     return outcome
+
+
+def send(row: StatorModel, name: str, payload: Any = None, *, by: Any = None, key: str = "") -> Sent:
+    """Send an event to a row, attempt what is ready then as :func:`drain` does, and refresh the row.
+
+    Raises :class:`~stator.exceptions.EventRefused` if the row does not take it; then nothing is attempted.
+
+    >>> send(expense, "reject", by="ben").outcome  # doctest: +SKIP
+    'moved'
+    """
+    sent: Sent = row.stator.send(name, payload, by=by, key=key)
+    drain(type(row))
+    row.refresh_from_db(home_of(row))
+    return sent
+
+
+async def asend(row: StatorModel, name: str, payload: Any = None, *, by: Any = None, key: str = "") -> Sent:
+    """Run :func:`send` in a thread, for async tests."""
+    return await sync_to_async(send)(row, name, payload, by=by, key=key)
 
 
 def advance(seconds: float, *models: type[Model]) -> None:
@@ -100,6 +130,38 @@ def advance(seconds: float, *models: type[Model]) -> None:
     for model in managed(list(models) or StatorModel.subclasses):
         rows: QuerySet[Model] = QuerySet(model, using=router.db_for_write(model))
         rows.update(**{name: F(name) - past for name in TIMES})
+        steps = Step.objects.using(rows.db).filter(model_label=model._meta.label_lower)
+        steps.update(entered=F("entered") - past)
+
+
+def steps(row: StatorModel) -> dict[str, Any]:
+    """Return the results of the durable steps that are done in the present visit of the state, by name, in order."""
+    rows: QuerySet[Any] = QuerySet(owner_of(type(row)), using=home_of(row))
+    return {step.name: step.value for step in steps_of(rows, row.pk)}
+
+
+def finish_children(row: StatorModel, relation: str = "", state: State | str = "") -> int:
+    """Move the related objects for which ``row`` waits by ``when_all``, and refresh it; return how many.
+
+    They go to ``state``, by default the first state that the edge names, whatever their graph allows. ``relation``:
+    only those of one relation. Raises ``ValueError`` if the row waits for none.
+
+    >>> finish_children(order)  # doctest: +SKIP
+    3
+    """
+    using, owner = home_of(row), owner_of(type(row))
+    row.refresh_from_db(using)
+    here = [watch for watch in watches_of(owner) if watch.state == row.state and watch.condition.every]
+    watches = [watch for watch in here if relation in ("", watch.name)]
+    if not watches:
+        waits = f"it waits for {', '.join(watch.name for watch in here)}" if here else "it has no when_all()"
+        raise ValueError(f"{owner._meta.label} {row.pk} is in {row.state}, where {waits}")
+    moved = 0
+    for watch in watches:
+        left = watch.related_to_one(using, row.pk).exclude(state__in=watch.condition.in_)
+        moved += move_rows(left, state or watch.condition.in_[0], reason="finish_children()")
+    row.refresh_from_db(using)
+    return moved
 
 
 def assert_moves(row: StatorModel, *states: State | str, models: Sequence[type[StatorModel]] = ()) -> None:
@@ -137,6 +199,7 @@ def check_graph(
     objects: Any = None,
     raises: Iterable[type[Exception]] = (),
     entries: Iterable[State | str] = (),
+    events: Mapping[str, Any] | None = None,
     max_examples: int = 50,
     max_steps: int = 20,
 ) -> None:
@@ -144,7 +207,9 @@ def check_graph(
 
     Needs Hypothesis, and no database unless the handlers do. ``objects``: a Hypothesis strategy of objects to run the
     handlers on; without it no handler runs. ``raises``: errors that handlers may raise. ``entries``: states into which
-    objects are put by hand. It makes ``max_examples`` walks of up to ``max_steps`` steps, the same ones in each run.
+    objects are put by hand. ``events``: Hypothesis strategies of payloads by event, as their forms return them;
+    handlers read them as ``instance.stator.event``. It makes ``max_examples`` walks of up to ``max_steps`` steps, the
+    same ones in each run.
 
     >>> check_graph(Parcel.state_graph)
     >>> check_graph(Parcel.state_graph, objects=strategies.builds(Parcel, orders=strategies.sampled_from(["", "fail"])))
@@ -153,7 +218,17 @@ def check_graph(
     """
     exploring = import_module("stator.testing_graph")
     starts = exploring.entries_of(graph, list(entries))
-    exploring.explore(exploring.Plan(graph, starts, objects, tuple(raises)), max_examples, max_steps)
+    plan = exploring.Plan(graph, starts, objects, tuple(raises), events=dict(events or {}))
+    exploring.explore(plan, max_examples, max_steps)
+
+
+@contextmanager
+def _all_saved(*models: type[StatorModel]) -> Iterator[None]:
+    """Raise ``NotSaved`` at the end if a handler has changed a field that is not stored."""
+    with collected([state for model in models for state in graph_of(model).states.values()]) as found:
+        yield
+    if found:
+        raise NotSaved(str(found[0]))
 
 
 @contextmanager
@@ -181,8 +256,5 @@ def _arrows(path: list[str]) -> str:
 
 
 def _latest_report(row: StatorModel) -> str:
-    reports = Report.objects.using(home_of(row)).filter(
-        model_label=owner_of(type(row))._meta.label_lower, object_pk=str(row.pk)
-    )
-    report = reports.first()
+    report = records_of(Report, type(row), row.pk, home_of(row)).first()
     return f"; latest report, in {report.state}: {report.error or 'waiting'}: {report.message}" if report else ""

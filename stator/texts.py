@@ -8,6 +8,9 @@ WORKER_NAME_RULE = "a text of 1 to 100 printable characters"
 # Rows are counted up to this number.
 COUNTED = 10_000
 
+# Moments on pages, in the shell and in logs, with the offset of their zone. In templates it is "Y-m-d H:i:s O".
+MOMENT = "%Y-%m-%d %H:%M:%S %z"
+
 # Characters that a database cannot store (NUL, lone surrogates), or that would forge lines of a log or terminal.
 _UNSTORABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 

@@ -2,7 +2,8 @@
 
 from importlib import import_module
 
-from django.apps import AppConfig
+from django.apps import AppConfig, apps
+from django.core.exceptions import ImproperlyConfigured
 
 
 class TasksConfig(AppConfig):
@@ -10,6 +11,12 @@ class TasksConfig(AppConfig):
 
     name = "tasks"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def import_models(self) -> None:
+        """Import the models; raise ``ImproperlyConfigured`` if the app on which they are built is not installed."""
+        if not apps.is_installed("stator"):
+            raise ImproperlyConfigured("The app 'tasks' needs 'stator': INSTALLED_APPS = [..., 'stator', 'tasks'].")
+        super().import_models()
 
     def ready(self) -> None:
         """Connect the signal receivers and system checks of the modules that have some."""

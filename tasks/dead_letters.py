@@ -1,10 +1,14 @@
-"""Notices of dead letters: ``NOTIFY`` is called once for each task that ended without success."""
+"""Notices of dead letters: ``NOTIFY`` is called once for each task that ended without success.
+
+It is also called for the first of several ticks in a row whose periodic function failed.
+"""
 
 import json
 import logging
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from django.core.mail import mail_admins
 from django.db.models import OuterRef, QuerySet, Subquery
@@ -12,10 +16,10 @@ from django.utils.module_loading import import_string
 from django.views.debug import get_default_exception_reporter_filter
 
 from stator.claims import bounded
-from stator.models import History, Now, Report, names_of, worker_of
+from stator.models import History, Now, Report, names_of, records_of, worker_of
 from tasks.conf import load_settings
 from tasks.messages import Json
-from tasks.models import Run, Task
+from tasks.models import Run, Schedule, Task
 from tasks.queue import runs
 from tasks.rows.clock import Later
 
@@ -39,6 +43,8 @@ class DeadLetter:
     """A task that ended without success, the workers that had it, and every error as ``worker: message``.
 
     ``is_logged``: its last attempt failed with an error, which ``stator.attempt_failed`` has logged.
+    ``schedule``: the letter is not of a task but of a tick of this schedule, whose periodic function failed for good.
+    ``id`` is the schedule's, ``attempts`` the number of ticks in a row, and there is neither queue nor data.
     """
 
     id: int
@@ -50,23 +56,32 @@ class DeadLetter:
     workers: list[str]
     errors: list[str] = field(repr=False)
     is_logged: bool = False
+    schedule: str = ""
 
     def __str__(self) -> str:
+        if self.schedule:
+            return f"a tick of schedule {self.schedule}"
         return f"task {self.id} ({self.action}) of queue {self.queue}"
 
 
 def send_notices(using: str, pks: list[int] | None = None) -> int:
-    """Send the notices of dead letters that have none yet, up to 100; return how many were sent.
+    """Send the notices of dead letters that have none yet, up to 100, and of failed ticks; return how many were sent.
 
-    ``pks``: consider only these. A process reserves a notice in the row before it sends it, so that no other process
-    sends it too. If it dies or sending fails, another process tries again after ten minutes.
+    ``pks``: consider only these tasks. A process reserves a notice in the row before it sends it, so that no other
+    process sends it too. If it dies or sending fails, another process tries again after ten minutes.
     """
     rows: QuerySet[Task] = QuerySet(Task, using=using).filter(state="errored", whole=None, notice_due__lte=Now())
-    meant = rows if pks is None else rows.filter(pk__in=pks)
+    if pks is not None:
+        return _send_due(rows.filter(pk__in=pks))
+    failed: QuerySet[Schedule] = QuerySet(Schedule, using=using).filter(failed_ticks__gt=0, notice_due__lte=Now())
+    return _send_due(rows) + _send_due(failed)
+
+
+def _send_due(due: QuerySet[Any]) -> int:
     sent = 0
-    for pk in list(meant.order_by("notice_due").values_list("pk", flat=True)[:MAX_NOTICES]):
-        if rows.filter(pk=pk).update(notice_due=Later(AGAIN)):
-            sent += _send(using, pk)
+    for pk in list(due.order_by("notice_due").values_list("pk", flat=True)[:MAX_NOTICES]):
+        if due.filter(pk=pk).update(notice_due=Later(AGAIN)):
+            sent += _send(QuerySet(due.model, using=due.db).filter(pk=pk))
     return sent
 
 
@@ -80,23 +95,27 @@ def mail_administrators(letter: DeadLetter) -> None:
         logging.WARNING if letter.is_logged else logging.ERROR,
         "tasks.dead_letter",
         extra={
-            "task": letter.id, "queue": letter.queue, "action": letter.action, "attempts": letter.attempts,
-            "workers": letter.workers,
+            "schedule" if letter.schedule else "task": letter.id, "queue": letter.queue, "action": letter.action,
+            "attempts": letter.attempts, "workers": letter.workers,
         },
     )  # fmt: skip
     lines = [
-        f"{letter} ended without success after {letter.attempts} attempts.",
-        f"Workers: {', '.join(letter.workers) or 'none'}",
-        f"Data: {_text(letter.data)}",
-        "Errors:",
-        *(letter.errors or ["no error is recorded"]),
-        "It is stored until its retention is over. Requeue it after the cause is fixed.",
-    ]
+        f"Workers: {', '.join(letter.workers) or 'none'}", "Errors:", *(letter.errors or ["no error is recorded"])
+    ]  # fmt: skip
+    if letter.schedule:
+        ended = f"{letter} failed for good."
+        lines = [ended, *lines, "The next tick fires as planned. No further tick is told until one has succeeded."]
+    else:
+        ended = f"{letter} ended without success after {letter.attempts} attempts."
+        of_task = "It is stored until its retention is over. Requeue it after the cause is fixed."
+        lines = [ended, lines[0], f"Data: {_text(letter.data)}", *lines[1:], of_task]
     mail_admins(" ".join(f"Dead letter: {letter}".split()), "\n\n".join(lines))
 
 
-def letter_of(task: Task) -> DeadLetter:
+def letter_of(task: Task | Schedule) -> DeadLetter:
     """Return the dead letter of a task: its attempts, or its parts' attempts, since it was published or requeued."""
+    if isinstance(task, Schedule):
+        return _letter_of_tick(task)
     attempts = _attempts(task)
     return DeadLetter(
         id=task.pk,
@@ -108,6 +127,16 @@ def letter_of(task: Task) -> DeadLetter:
         errors=_errors_in(attempts),
         is_logged=runs.of_task(task).order_by("-pk").values_list("outcome", flat=True).first() == "failed",
     )
+
+
+def _letter_of_tick(schedule: Schedule) -> DeadLetter:
+    using = str(schedule._state.db)
+    reports = records_of(Report, Schedule, schedule.pk, using)
+    names = names_of(set(reports.values_list("worker", flat=True)), using)
+    return DeadLetter(
+        id=schedule.pk, queue="", action=schedule.name, data=None, attempts=schedule.failed_ticks,
+        workers=sorted(names.values()), errors=[schedule.last_error], is_logged=True, schedule=str(schedule),
+    )  # fmt: skip
 
 
 def errors_of(task: Task) -> list[str]:
@@ -164,17 +193,16 @@ def _error_of(run: Run) -> str:
     return run.reason or f"{run.outcome} without a reason"
 
 
-def _send(using: str, pk: int) -> bool:
-    rows: QuerySet[Task] = QuerySet(Task, using=using)
-    task = rows.filter(pk=pk).select_related("queue").first()
-    if task is None:
+def _send(row: QuerySet[Any]) -> bool:
+    found = row.select_related("queue").first()
+    if found is None:
         return False
     try:
-        copy_context().run(import_string(load_settings().NOTIFY), letter_of(task))
+        copy_context().run(import_string(load_settings().NOTIFY), letter_of(found))
     except BaseException:
-        logger.exception("tasks.notice_failed", extra={"task": pk})
+        logger.exception("tasks.notice_failed", extra={found._meta.model_name: found.pk})
         return False
-    rows.filter(pk=pk).update(notice_due=None)
+    row.update(notice_due=None)
     return True
 
 

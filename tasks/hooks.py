@@ -3,7 +3,7 @@
 from stator.models import ModelHooks, add_problem_kind, register_hooks
 from tasks.diagnosis.kinds import KINDS
 from tasks.models import Task
-from tasks.queue import eligibility, process_eligibility, runs, unserved
+from tasks.queue import eligibility, operator_actions, process_eligibility, runs, unserved
 
 
 def connect() -> None:
@@ -19,6 +19,8 @@ def connect() -> None:
             recorded=runs.recorded,
             attempts=runs.attempts,
             reaped=runs.reaped,
+            undone=operator_actions.undone,
             reasons=unserved.reasons,
+            fixed=("batch",),
         ),
     )

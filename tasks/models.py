@@ -15,6 +15,7 @@ from tasks.graph import TaskGraph
 from tasks.querysets import TaskQuerySet
 from tasks.queue import explaining, held_claims, operator_actions, publishing, runs
 from tasks.queue.attempt_counts import attempts_of
+from tasks.queue.batches import Batch
 from tasks.queue.consumers import Consumer
 from tasks.queue.held_claims import TaskClaim
 from tasks.queue.queues import Queue
@@ -25,7 +26,9 @@ from tasks.schedules.rates import Rate
 from tasks.schedules.schedules import Schedule
 from tasks.sharding.task_ids import BITS, database_of, settle
 
-__all__ = ["ActionRate", "ActionSlot", "Claimant", "Consumer", "Queue", "Rate", "Run", "Schedule", "Shard", "Task"]
+__all__ = [
+    "ActionRate", "ActionSlot", "Batch", "Claimant", "Consumer", "Queue", "Rate", "Run", "Schedule", "Shard", "Task",
+]  # fmt: skip
 
 
 class Task(TaskRow):

@@ -8,7 +8,7 @@ from typing import Any
 from asgiref.sync import sync_to_async
 from django.db.models import Exists, Model, OuterRef, Q, QuerySet
 
-from stator.models import Now, ids_of, move_rows, tokens_of, written_to
+from stator.models import Action, Now, ids_of, move_rows, tokens_of, written_to
 from tasks.conf import load_settings
 from tasks.exceptions import TaskError
 from tasks.queue.eligibility import attempts_left, of_known, of_own_queue, with_metadata
@@ -66,25 +66,31 @@ class TaskQuerySet(QuerySet[Any]):
         """Return dead letters: errored tasks, without the parts of shared ones."""
         return self.filter(state="errored", whole=None)
 
-    def cancel(self, reason: str = "", *, actor: str = "", running: bool = False) -> int:
+    def cancel(self, reason: str = "", *, actor: str = "", running: bool = False, action: Action | None = None) -> int:
         """Cancel waiting tasks, and with ``running`` also claimed ones, in batches; return how many.
 
-        One call cancels up to 10,000 tasks, the most urgent first.
+        One call cancels up to 10,000 tasks, the most urgent first. ``action``: a manual action of which this is a part;
+        else it is one of its own.
         """
+        action = action or Action.of(self.model, "cancel", actor, reason, moves=True)
         statuses = ("invisible", "pending", "running") if running else ("invisible", "pending")
         chosen = self.with_status(*statuses)
-        return cancel_many(self._all_tasks, chosen._urgent(), actor=actor, reason=reason, running=running)
+        told: Any = {"actor": action.actor, "reason": action.reason, "action": action}
+        return cancel_many(self._all_tasks, chosen._urgent(), running=running, **told)
 
-    def requeue(self, reason: str = "", *, actor: str = "", per_minute: float | None = None) -> Requeued:
+    def requeue(
+        self, reason: str = "", *, actor: str = "", per_minute: float | None = None, action: Action | None = None
+    ) -> Requeued:
         """Requeue the dead letters among these tasks with all their attempts, in batches; return how many.
 
         ``per_minute``: how many become due per minute, to protect the services that they use; None: all become due at
-        once. One call requeues up to 10,000 tasks, the most urgent first.
+        once. One call requeues up to 10,000 tasks, the most urgent first. ``action``: as of :meth:`cancel`.
         """
         if per_minute is not None and not SLOWEST <= per_minute <= FASTEST:
             raise TaskError(f"per_minute={per_minute!r} must be a number from {SLOWEST} to {FASTEST:,}, or None")
         pks = self.dead_letters()._urgent()
-        return requeue_many(self._all_tasks, pks, actor=actor, reason=reason, per_minute=per_minute)
+        action = action or Action.of(self.model, "requeue", actor, reason, moves=True)
+        return requeue_many(self._all_tasks, pks, action, per_minute=per_minute)
 
     async def acancel(self, reason: str = "", *, actor: str = "", running: bool = False) -> int:
         """Run :meth:`cancel` from async code."""

@@ -5,8 +5,17 @@ from django.contrib import admin
 from stator.admin.managed import StatorAdmin
 from stator.admin.overview import OverviewAdmin
 from stator.admin.pauses import PauseAdmin
-from stator.admin.read_only import DepthAdmin, EventAdmin, HistoryAdmin, ReportAdmin, StatsAdmin, WorkerAdmin
-from stator.models import Depth, Event, History, Overview, Pause, Report, StatorModel, Stats, Worker
+from stator.admin.read_only import (
+    ActionAdmin,
+    DepthAdmin,
+    EventAdmin,
+    HistoryAdmin,
+    ReportAdmin,
+    StatsAdmin,
+    StepAdmin,
+    WorkerAdmin,
+)
+from stator.models import Action, Depth, Event, History, Overview, Pause, Report, StatorModel, Stats, Step, Worker
 from stator.overview.sections import Cell, Section, add_section
 
 __all__ = ["Cell", "Section", "StatorAdmin", "add_section", "register_managed"]
@@ -22,6 +31,7 @@ def register_managed(site: admin.AdminSite = admin.site) -> None:
 
 for _model, _model_admin in (
     (Stats, StatsAdmin), (Depth, DepthAdmin), (Report, ReportAdmin), (History, HistoryAdmin),
-    (Event, EventAdmin),    (Pause, PauseAdmin), (Worker, WorkerAdmin), (Overview, OverviewAdmin),
+    (Event, EventAdmin), (Step, StepAdmin), (Pause, PauseAdmin), (Worker, WorkerAdmin), (Overview, OverviewAdmin),
+    (Action, ActionAdmin),
 ):  # fmt: skip
     admin.site.register(_model, _model_admin)

@@ -9,16 +9,20 @@ from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 
 from stator.admin import links
-from stator.models import StatorModel
+from stator.models import Pause, StatorModel
 from stator.rows.meta import owner_of
 
 
 class Pages:
-    """The admin pages of a site's models for one user."""
+    """The admin pages of a site's models for one user.
 
-    def __init__(self, site: admin.AdminSite, request: HttpRequest) -> None:
+    ``elsewhere``: the objects are in schemas where the lists and forms of the site do not look, so nothing links there.
+    """
+
+    def __init__(self, site: admin.AdminSite, request: HttpRequest, *, elsewhere: bool = False) -> None:
         self._site = site
         self._request = request
+        self.elsewhere = elsewhere
 
     def may_view(self, model: type[Model]) -> bool:
         """Return whether the user may see objects of the model."""
@@ -32,6 +36,10 @@ class Pages:
             return self._has("change", model)
         model_admin = self._site.get_model_admin(model)
         return bool(getattr(model_admin, "has_retry_permission", model_admin.has_change_permission)(self._request))
+
+    def may_resume(self, model: type[StatorModel]) -> bool:
+        """Return whether the user may end pauses of the model under Pauses."""
+        return self.may_retry(model) and self.may_act(Pause, "stator_end")
 
     def sees_all(self, model: type[Model]) -> bool:
         """Return whether the user may see every object of a model, managed or not."""
@@ -76,11 +84,14 @@ class Pages:
 
     def list_of(self, model: type[Model], **lookups: str) -> str:
         """Return the address of the list of objects of a model, managed or not; "" if there is none for the user."""
-        return links.list_of(self._site, _shown(model), **lookups) if self.may_view(model) else ""
+        return links.list_of(self._site, _shown(model), **lookups) if self._links_to(model) else ""
 
     def page_of(self, model: type[Model], pk: object) -> str:
         """Return the address of one object's page; "" if there is none for the user."""
-        return links.page_of(self._site, _shown(model), pk) if self.may_view(model) else ""
+        return links.page_of(self._site, _shown(model), pk) if self._links_to(model) else ""
+
+    def _links_to(self, model: type[Model]) -> bool:
+        return not self.elsewhere and self.may_view(model)
 
     def _has(self, action: str, model: type[Model]) -> bool:
         codename = get_permission_codename(action, model._meta)

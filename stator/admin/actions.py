@@ -8,12 +8,13 @@ from django.contrib import admin
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
 
-from stator.admin.bulk import OTHERWISE, ActionSpec, ask_about, carry_out, permitted
+from stator.admin.bulk import OTHERWISE, ActionSpec, action_of, ask_about, carry_out, permitted
 from stator.admin.confirmation import ActionFunction, refuse
 from stator.admin.confirmed_snapshot import confirmed_in
 from stator.admin.fields import SPAN_HELP, SpanField
 from stator.admin.listing import AnyAddressAdmin
 from stator.graph import StateGraph
+from stator.rows.actions import Action
 from stator.rows.meta import graph_of, written_to
 from stator.rows.pauses import MAX_OBJECTS, pause_objects, resume_objects
 from stator.rows.reports import REASON_LENGTH
@@ -62,9 +63,10 @@ class PauseObjectsForm(ReasonForm):
 @admin.action(description="Retry now", permissions=["retry"])
 def stator_retry(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: QuerySet[Model]) -> HttpResponse | None:
     """Make the rows due now."""
+    action = action_of(request, queryset.model, "retry")
     act = ActionSpec(
-        "Retry now.", "are due now", lambda rows: rows.retry(actor=request.user.get_username()),
-        "held by workers, or in states that workers do not attempt", makes_due=True,
+        "Retry now.", "are due now", lambda rows: rows.retry(action=action),
+        "held by workers, or in states that workers do not attempt", makes_due=True, action=action,
     )  # fmt: skip
     return carry_out(model_admin, request, queryset, "retry", act)
 
@@ -83,14 +85,16 @@ def stator_unlock(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: 
                 model_admin, request, permitted(model_admin, request, claimed, "retry"), form, title="Unlock",
                 words=WORDS, button="Unlock", notes=holders, also=PAUSING if few else "", also_label="Unlock and pause",
             )  # fmt: skip
-    actor, reason = request.user.get_username(), form.cleaned_data["reason"] if seen else ""
+    reason = form.cleaned_data["reason"] if seen else ""
     pausing = PAUSING in request.POST
+    action = action_of(request, queryset.model, "unlock", reason)
     act = ActionSpec(
         f"Unlocked{' and paused' if pausing else ''}. {reason}".strip(),
         "unlocked and paused" if pausing else "unlocked",
-        lambda rows: unlock_and_pause(rows, actor=actor, reason=reason) if pausing else rows.unlock(actor=actor),
+        lambda rows: unlock_and_pause(rows, action) if pausing else rows.unlock(action=action),
         "not claimed",
         same_claim=True,
+        action=action,
     )
     return carry_out(model_admin, request, queryset, "retry", act, seen)
 
@@ -100,10 +104,11 @@ def stator_release(
     model_admin: AnyAddressAdmin, request: HttpRequest, queryset: QuerySet[Model]
 ) -> HttpResponse | None:
     """Make quarantined rows due now."""
+    action = action_of(request, queryset.model, "retry")
     act = ActionSpec(
         "Released from quarantine.", "released from quarantine and due now",
-        lambda rows: rows.quarantined().retry(actor=request.user.get_username()),
-        "not in quarantine", makes_due=True,
+        lambda rows: rows.quarantined().retry(action=action),
+        "not in quarantine", makes_due=True, action=action,
     )  # fmt: skip
     return carry_out(model_admin, request, queryset, "retry", act)
 
@@ -121,16 +126,18 @@ def stator_pause(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: Q
     if not (seen and form.is_valid()):
         words = "will not be attempted by workers. Running attempts may finish; timeouts and moves by hand go on."
         return ask_about(model_admin, request, rows, form, title="Pause", words=words, button="Pause")
-    given, actor = form.cleaned_data, request.user.get_username()
-    act = ActionSpec(f"Paused. {given['reason']}".strip(), "paused", lambda rows: _pause(rows, actor, **given))
+    given = form.cleaned_data
+    action = action_of(request, queryset.model, "pause", given["reason"])
+    act = ActionSpec(f"Paused. {given['reason']}".strip(), "paused", lambda rows: _pause(rows, action, **given))
     return carry_out(model_admin, request, rows, "retry", act, seen)
 
 
-def _pause(rows: QuerySet[Model], actor: str, *, reason: str, seconds: float | None) -> int:
+def _pause(rows: QuerySet[Model], action: Action, *, reason: str, seconds: float | None) -> int:
     pks = list(rows.values_list("pk", flat=True))
     if not pks:
         return 0
-    pause_objects(rows.model, written_to(rows), pks, actor=actor, reason=reason, seconds=seconds)
+    told = {"actor": action.actor, "reason": reason}
+    pause_objects(rows.model, written_to(rows), pks, seconds=seconds, action=action, **told)
     return len(pks)
 
 
@@ -160,10 +167,12 @@ def stator_move(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: Qu
             title="Move to state", words=words, button="Move",
         )  # fmt: skip
     state, reason = form.cleaned_data["state"], form.cleaned_data["reason"]
+    action = action_of(request, queryset.model, "move", reason, moves=True)
     act = ActionSpec(
         f"Moved to {state} by hand. {reason}".strip(), f"moved to {state}",
-        lambda rows: rows.exclude(state__in=kept).move(state, actor=request.user.get_username(), reason=reason),
+        lambda rows: rows.exclude(state__in=kept).move(state, action=action),
         f"in {' or '.join(kept)}, which no move by hand leaves, or {OTHERWISE}" if kept else OTHERWISE,
+        action=action,
     )  # fmt: skip
     return carry_out(model_admin, request, queryset, "move", act, seen)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from django import forms
 from django.core.exceptions import BadRequest, PermissionDenied, ValidationError
+from django.db import router
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
@@ -16,7 +17,9 @@ from stator.admin.confirmed_snapshot import CONFIRMED, FIELD, Seen, describe_cha
 from stator.admin.listing import COUNTED, AnyAddressAdmin, AtLeast, bounded_count, operated
 from stator.explain.prospects import looked_at, prospects
 from stator.querysets import OperatorQuerySet
+from stator.rows.actions import Action
 from stator.texts import escape
+from stator.undo import undoable
 
 # Rows of one request; more would take longer than servers and people wait for an answer.
 AT_ONCE = 5000
@@ -43,7 +46,7 @@ class ActionSpec:
     """An action: its log text, its success text, its function, and why some rows are left alone.
 
     ``same_claim``: if it was confirmed, rows that were claimed anew since are left alone too. ``makes_due``: the
-    message also says what keeps the rows from their attempt.
+    message also says what keeps the rows from their attempt. ``action``: what can be undone, in all parts the same.
     """
 
     logged: str
@@ -52,18 +55,29 @@ class ActionSpec:
     otherwise: str = OTHERWISE
     same_claim: bool = False
     makes_due: bool = False
+    action: Action | None = None
 
 
 class ProgressForm(forms.Form):
     """The progress of an action on all rows of a filter, carried by the page between two parts.
 
     ``stator_after``: the last key of the parts so far. ``stator_done``, ``stator_left``: how many rows were changed and
-    left alone.
+    left alone. ``stator_action``: the number of the action.
     """
 
     stator_after = forms.CharField(required=False, strip=False)
     stator_done = forms.IntegerField(required=False, min_value=0)
     stator_left = forms.IntegerField(required=False, min_value=0)
+    stator_action = forms.IntegerField(required=False, min_value=0)
+
+
+def action_of(request: HttpRequest, model: type[Model], kind: str, reason: str = "", *, moves: bool = False) -> Action:
+    """Return the action that the user's request is about: a new one, or the one of which the next part is done."""
+    actor, form = request.user.get_username(), ProgressForm(request.POST)
+    number = form.cleaned_data["stator_action"] if form.is_valid() else None
+    new = Action.of(model, kind, actor, reason, moves=moves)
+    mine = undoable(router.db_for_write(model)).filter(model_label=new.model_label, kind=kind, actor=new.actor)
+    return (mine.filter(pk=number).first() if number else None) or new
 
 
 def carry_out(
@@ -186,7 +200,12 @@ def _go_on(
         "title": "In progress",
         "act": act,
         "total": f"{total:,}",
-        "progress": {"stator_after": after, "stator_done": done, "stator_left": left},
+        "progress": {
+            "stator_after": after,
+            "stator_done": done,
+            "stator_left": left,
+            "stator_action": act.action.pk or "" if act.action else "",
+        },
         "done": f"{done:,}",
         "left": f"{left:,}" if left else "",
         "given": {name: request.POST[name] for name in GIVEN if name in request.POST},

@@ -13,6 +13,7 @@ from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.template.response import TemplateResponse
 from django.urls import reverse
+from django.utils.http import url_has_allowed_host_and_scheme
 
 from stator.admin.confirmed_snapshot import CONFIRMED, FIELD, Seen
 from stator.texts import escape
@@ -24,6 +25,8 @@ LOGGED = 1000
 # Rows that a confirmation page names.
 SHOWN = 20
 FROM_OBJECT = "stator_object"
+# The address of the page, if it is neither the list nor the object's, from which an action was started.
+BEGUN_AT = "stator_back"
 
 # None shows the list again.
 ActionFunction = Callable[..., HttpResponse | None]
@@ -74,6 +77,7 @@ def context_of(model_admin: ModelAdmin, request: HttpRequest) -> dict[str, objec
         "selected": request.POST.getlist(helpers.ACTION_CHECKBOX_NAME),
         "across": request.POST.get("select_across", "0"),
         "from_object": FROM_OBJECT in request.POST,
+        "begun_at": _begun_at(request),
         "checkbox": helpers.ACTION_CHECKBOX_NAME,
         "action": _action(request),
     }
@@ -111,8 +115,10 @@ def refuse(model_admin: ModelAdmin, request: HttpRequest, words: str) -> HttpRes
 
 
 def back(model_admin: ModelAdmin, request: HttpRequest) -> HttpResponse | None:
-    """Redirect to the object's page if the action was started there; None shows the list again."""
-    return HttpResponseRedirect(_url(model_admin, request)) if FROM_OBJECT in request.POST else None
+    """Redirect to the page where the action was started; None shows the list again."""
+    if _begun_at(request) or FROM_OBJECT in request.POST:
+        return HttpResponseRedirect(_url(model_admin, request))
+    return None
 
 
 def noun_of(model_admin: ModelAdmin, count: int) -> str:
@@ -127,7 +133,15 @@ def admin_url(model_admin: ModelAdmin, view: str, *args: object) -> str:
     return reverse(f"admin:{opts.app_label}_{opts.model_name}_{view}", args=args, current_app=site)
 
 
+def _begun_at(request: HttpRequest) -> str:
+    """Return the address of the page of this site where an action was started; "" if that is the list or an object."""
+    address = request.POST.get(BEGUN_AT, "")
+    return address if url_has_allowed_host_and_scheme(address, None) else ""
+
+
 def _url(model_admin: ModelAdmin, request: HttpRequest) -> str:
+    if begun_at := _begun_at(request):
+        return begun_at
     selected = request.POST.getlist(helpers.ACTION_CHECKBOX_NAME)
     if FROM_OBJECT in request.POST and selected:
         return admin_url(model_admin, "change", quote(selected[0]))

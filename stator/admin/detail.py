@@ -7,24 +7,25 @@ from typing import Any
 from django.contrib.admin import ModelAdmin
 from django.db.models import Model
 from django.http import HttpRequest
-from django.utils.timezone import is_aware, localtime
 
 from stator.admin import actions, row_summary, sending
+from stator.admin.access import Pages
 from stator.admin.bulk import label_of, permissions_of
 from stator.admin.confirmation import ActionFunction
 from stator.admin.links import ways_of
 from stator.admin.picture import picture_of
 from stator.admin.timeline import LATEST, timeline_of
 from stator.conf import read_settings
-from stator.models import StatorModel
+from stator.explain import Problem
+from stator.explain.kinds import kind_of
+from stator.models import Pause, StatorModel
+from stator.rows.clock import moment_text
 from stator.rows.columns import FRAMEWORK_COLUMNS
 from stator.rows.meta import home_of, options_of, owner_of
-from stator.rows.pauses import is_paused_by_name
+from stator.rows.pauses import NAMED, is_paused_by_name
 
 # Seconds between refreshes by the script.
 EVERY = 2
-
-TROUBLE = {"unknown_state", "quarantined", "backoff", "no_worker", "lease_lost"}
 
 
 def context_of(model_admin: ModelAdmin, request: HttpRequest, row: StatorModel) -> dict[str, object]:
@@ -37,13 +38,14 @@ def context_of(model_admin: ModelAdmin, request: HttpRequest, row: StatorModel) 
         "stator_every": EVERY,
         "stator_reasons": reasons,
         "stator_explained": [(each, ways_of(model_admin.admin_site, type(row), each)) for each in reasons],
-        "stator_trouble": any(reason.code in TROUBLE for reason in reasons),
-        "stator_paused": any(reason.code == "paused" for reason in reasons),
+        "stator_trouble": any(kind_of(reason.code).alarming for reason in reasons),
+        "stator_pauses": _pauses_of(model_admin, request, row, reasons),
         "stator_state": str(row.state),
         "stator_standing": row_summary.situation(row).kind,
         "stator_age": row_summary.age(row),
         "stator_late": row_summary.expected_within(row),
         "stator_facts": _facts(row),
+        "stator_progress": next((each for each in row_summary.progress([row]).values()), None),
         "stator_columns": [(name, _written(getattr(row, name))) for name in sorted(FRAMEWORK_COLUMNS)],
         "stator_acts": _acts_on(model_admin, request, row),
         "stator_moves": _moves_of(model_admin, request, row),
@@ -70,9 +72,9 @@ def _facts(row: StatorModel) -> list[tuple[str, object]]:
 
 
 def _written(value: object) -> str:
-    """Return the value of a column as text, times to the second."""
+    """Return the value of a column as text, times as everywhere."""
     if isinstance(value, datetime):
-        return (localtime(value) if is_aware(value) else value).isoformat(" ", "seconds")
+        return moment_text(value)
     return row_summary.NONE if value is None else str(value)
 
 
@@ -97,6 +99,15 @@ def offered(
 ) -> list[dict[str, str]]:
     """Return the actions that the user may do, as buttons of the page."""
     return [{"name": act.__name__, "label": label_of(act)} for act in useful if may(model_admin, request, row, act)]
+
+
+def _pauses_of(model_admin: ModelAdmin, request: HttpRequest, row: StatorModel, reasons: list[Problem]) -> list[Pause]:
+    """Return the pauses of its model and state that hold the row, and that the user may end."""
+    owner: Any = owner_of(type(row))
+    pks = [reason.numbers["pause"] for reason in reasons if reason.code == "paused"]
+    if not pks or not Pages(model_admin.admin_site, request).may_resume(owner):
+        return []
+    return [pause for pause in Pause.objects.using(home_of(row)).filter(pk__in=pks) if NAMED not in pause.where]
 
 
 def _moves_of(model_admin: ModelAdmin, request: HttpRequest, row: StatorModel) -> list[str]:

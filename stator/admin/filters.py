@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import Model, Q, QuerySet
+from django.db import router
+from django.db.models import Model, Q, QuerySet, Subquery
 from django.http import HttpRequest
 
 from stator.admin.listing import COUNTED
@@ -15,6 +16,7 @@ from stator.rows.column_guard import M
 from stator.rows.events import declared_events
 from stator.rows.fields import StateField
 from stator.rows.meta import graph_of, owner_of
+from stator.rows.reports import reports_of
 
 # Up to this many matching rows are listed by key; statements with more keys take longer than they save.
 FEW = 2000
@@ -55,6 +57,34 @@ class ConditionFilter(admin.SimpleListFilter):
         _, meant, parts = CONDITIONS[str(self.value())]
         rows: OperatorQuerySet[Model] = OperatorQuerySet(queryset.model, using=getattr(queryset, "_db", None))
         return among(queryset, meant(rows), parts(rows) if parts else None, shown=request.method in ("GET", "HEAD"))
+
+
+class ErrorFilter(admin.SimpleListFilter):
+    """Rows that fail with one error, by its fingerprint; links lead to it, and it offers no other."""
+
+    title = "error"
+    parameter_name = "error"
+
+    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
+        """Return the chosen error."""
+        chosen = request.GET.get(self.parameter_name, "")
+        return [(chosen, "all with this error")] if chosen else []
+
+    def failing(self, rows: OperatorQuerySet[Model]) -> QuerySet[Model]:
+        """Return the rows among which the error is searched. Indexes ``st_fail`` and ``st_crash``."""
+        return rows.failed()
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Model]) -> QuerySet[Model]:
+        """Return the rows with the chosen error; a list searches the first ``COUNTED`` failing rows."""
+        if not (chosen := self.value()):
+            return queryset
+        using = getattr(queryset, "_db", None) or router.db_for_read(queryset.model)
+        found = self.failing(OperatorQuerySet(queryset.model, using=using)).order_by()
+        reported = reports_of(owner_of(queryset.model), using).exclude(error="").values("fingerprint")[:1]
+        if request.method not in ("GET", "HEAD"):
+            return queryset.filter(pk__in=found.alias(stator_error=Subquery(reported)).filter(stator_error=chosen))
+        read = found.values_list("pk", Subquery(reported))[:COUNTED]
+        return queryset.filter(pk__in=[pk for pk, fingerprint in read if fingerprint == chosen])
 
 
 class EventFilter(admin.SimpleListFilter):

@@ -1,4 +1,4 @@
-"""The graph of a model as boxes and lines with numbers in them."""
+"""The graph of a model as boxes and lines with numbers in them, and its states as one bar."""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -98,6 +98,40 @@ def _arrow(line: Line, kinds: list[str], flow: Flow) -> Arrow:
     title = f"{line.source} to {line.target} ({', '.join(names)}): about {moves:,.0f} in the last hour"
     strength = sum(moves > least for least in (0, 100, 10_000))
     return Arrow(line, _rate(moves), title, f"{names[0]} flow-{strength}")
+
+
+# The width of a bar, and the least that shows that objects are in a state, however many are in others.
+BAR, SLIVER = 200.0, 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A state in the bar of its model, with the objects in it; ``css`` has its classes."""
+
+    name: str
+    count: str
+    css: str
+    x: float
+    width: float
+
+
+def state_bar(depths: Depths) -> list[Segment]:
+    """Return the states that have objects, in the order of the graph, as parts of one bar."""
+    found = [one for one in depths.states.values() if one.count]
+    total = sum(one.count for one in found)
+    free = BAR - SLIVER * len(found)
+    segments, x = [], 0.0
+    for one in found:
+        width = SLIVER + free * one.count / total
+        segments.append(Segment(one.name, told(one.count, one.cut), _segment(one), round(x, 1), round(width - 1, 1)))
+        x += width
+    return segments
+
+
+def _segment(one: InState) -> str:
+    if one.state is None or one.stuck or one.quarantined:
+        return "late"
+    return "terminal" if one.state.terminal else "automatic" if one.state.automatic else "external"
 
 
 def _rate(count: float) -> str:

@@ -1,5 +1,6 @@
 """Addresses of admin pages that other pages link to; each page checks by itself who may see it."""
 
+from typing import Any
 from urllib.parse import urlencode
 
 from django.apps import apps
@@ -10,6 +11,7 @@ from django.urls import reverse
 from django.utils.html import format_html
 
 from stator.explain import Reason
+from stator.rows.meta import model_of
 from stator.rows.workers import Worker
 
 
@@ -27,25 +29,36 @@ def list_of(site: AdminSite, model: type[Model], **lookups: str) -> str:
 
 def link_to_object(site: AdminSite, label: str, key: str) -> str:
     """Return a link to the object of a stored event; its key alone if the code or the site has no such model."""
-    try:
-        address = page_of(site, apps.get_model(label), key)
-    except (LookupError, ValueError):
-        address = ""
+    model = model_of(label)
+    address = page_of(site, model, key) if model else ""
     return format_html('<a href="{}">{}</a>', address, key) if address else key
 
 
 def ways_of(site: AdminSite, model: type[Model], reason: Reason) -> list[tuple[str, str]]:
-    """Return links, as labels with addresses, to what a reason names: awaited object, holders of a limit, worker."""
+    """Return links, as labels with addresses, to what a reason names: awaited objects, holders of a limit, worker."""
     numbers = reason.numbers
-    ways = []
+    ways: list[tuple[str, str]] = []
     if reason.code == "waits_for":
         awaited, pk = numbers["model"], numbers["pk"]
         ways.append((f"{awaited} {pk}", page_of(site, apps.get_model(awaited), pk)))
+    if reason.code in ("awaits_related", "heeds_related"):
+        ways += _related(site, numbers)
     if reason.code == "at_limit" and "state" in numbers:
         ways.append(("Those that hold it", list_of(site, model, state__exact=numbers["state"], condition="leased")))
     if reason.code in ("leased", "lease_lost") and "host" in numbers:
         ways.append((f"Worker {numbers['worker']}", page_of(site, Worker, numbers["worker"])))
     return [(label, address) for label, address in ways if address]
+
+
+def _related(site: AdminSite, numbers: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return links to the related object, or to those in each state."""
+    model: type[Model] = apps.get_model(numbers["model"])
+    if numbers["pk"] is not None:
+        return [(f"{numbers['model']} {numbers['pk']}", page_of(site, model, numbers["pk"]))]
+    if not numbers["key"]:
+        return []
+    mine = {f"{numbers['key']}__exact": numbers["of"]}
+    return [(f"Those in {state}", list_of(site, model, **mine, state__exact=state)) for state in numbers["states"]]
 
 
 def _address(site: AdminSite, model: type[Model], page: str, *args: str) -> str:

@@ -1,6 +1,7 @@
 """Lists of rows in the admin: a paginator and filters that stay fast on tables of any size."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any
 
 from django.contrib import admin
@@ -11,19 +12,22 @@ from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import FieldDoesNotExist, PermissionDenied
 from django.core.paginator import Page, Paginator
 from django.db import DataError, router
-from django.db.models import Model, QuerySet
+from django.db.models import DateTimeField, Model, QuerySet
 from django.db.models.constants import LOOKUP_SEP
 from django.db.models.expressions import Combinable
 from django.http import HttpRequest, HttpResponse
 from django.utils.functional import cached_property
+from django.utils.html import format_html
 
 from stator.admin.control_characters import SpellingAdmin
+from stator.admin.export import AS, TYPES, exported
 from stator.admin.fields import can_be_key, prefilled
 from stator.admin.source import source_for
 from stator.db.search_lookups import PREFIX
 from stator.explain.kinds import knows_own_workers
 from stator.overview.replica import Source
 from stator.querysets import OperatorQuerySet
+from stator.rows.clock import moment_text
 from stator.rows.column_guard import M
 from stator.rows.meta import owner_of
 from stator.rows.pauses import Pause
@@ -36,6 +40,8 @@ UNASKABLE = {"range", "regex", "iregex"}
 SEARCHES = {"^": "istartswith", "=": "iexact"}
 # Pauses that are shown above a list.
 NOTICED = 3
+# The apps whose times are shown as everywhere; those of a project are shown as it wants.
+OURS = ("stator", "tasks")
 
 
 class AtLeast(int):
@@ -135,6 +141,9 @@ class BoundedChangeList(ChangeList):
         """Whether the list is narrowed down; asked while it is read, before Django says so itself."""
         return bool(self.query or self.get_filters_params())
 
+    def enrich(self, rows: list[Any]) -> None:
+        """Read what the columns show beside the rows, for all rows together; here nothing."""
+
     def get_results(self, request: HttpRequest) -> None:
         """Read the rows of the page and their number."""
         try:
@@ -145,6 +154,8 @@ class BoundedChangeList(ChangeList):
         # Editable lists need a queryset for their forms.
         if not (self.multi_page or self.model_admin.list_editable):
             self.result_list = self.paginator.first
+        self.enrich(self.result_list)
+        self.files = [(kind.upper(), self.get_query_string({AS: kind}, ["p"])) for kind in TYPES]
 
 
 class AnyAddressAdmin(SpellingAdmin):
@@ -158,6 +169,7 @@ class AnyAddressAdmin(SpellingAdmin):
 
     class Media:
         css = {"all": ("stator/admin.css",)}
+        js = ("stator/admin.js",)
 
     @property
     def differs_by_object(self) -> bool:
@@ -168,6 +180,20 @@ class AnyAddressAdmin(SpellingAdmin):
         """Return whether only few rows are sorted by this column; here by any."""
         return False
 
+    def get_list_display(self, request: HttpRequest) -> Any:
+        """Return the columns; times of our own tables are shown with their zone."""
+        return self._with_moments(super().get_list_display(request))
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Return the fields of a page; a page without a form shows times as a list does."""
+        names = super().get_fields(request, obj)
+        if obj is None or self.has_change_permission(request, obj):
+            return names
+        return self._with_moments(names)
+
+    def _with_moments(self, names: Iterable[Any]) -> list[Any]:
+        return [moment_column(self.opts, name) if isinstance(name, str) else name for name in names]
+
     def get_search_fields(self, request: HttpRequest) -> list[str]:
         """Return the fields to search, with lookups that ignore case on every database."""
         return [ignoring_case(self.opts, str(name)) for name in super().get_search_fields(request)]
@@ -177,7 +203,10 @@ class AnyAddressAdmin(SpellingAdmin):
         return self.change_list
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Show the list, or run an action on its rows."""
+        """Show the list, send it as a file, or run an action on its rows."""
+        if AS in request.GET and request.method in ("GET", "HEAD"):
+            # As good as the other to whatever calls a view.
+            return exported(self, request)  # type: ignore[return-value]
         if request.method == "POST":
             refuse_forbidden(self, request)
             keep_keys(self, request)
@@ -211,6 +240,26 @@ class AnyAddressAdmin(SpellingAdmin):
         if not (given := super().get_changeform_initial_data(request)):
             return {}
         return prefilled(self.get_form(request).base_fields, given)
+
+
+@cache
+def moment_column(options: Any, name: str) -> Any:
+    """Return a column of times as everywhere; any other one, and those of a project, as it is.
+
+    Cached, because a list finds its columns by what they are.
+    """
+    field = next((each for each in options.fields if each.name == name), None)
+    if options.app_label not in OURS or not isinstance(field, DateTimeField):
+        return name
+
+    @admin.display(description=str(field.verbose_name), ordering=name)
+    def moment(row: Model) -> str:
+        value = getattr(row, name)
+        return "-" if value is None else format_html('<span class="stator-when">{}</span>', moment_text(value))
+
+    # The file of a list has the value itself.
+    moment.__name__ = moment.stator_field = name  # type: ignore[attr-defined]
+    return moment
 
 
 def refuse_forbidden(model_admin: ModelAdmin, request: HttpRequest) -> None:

@@ -1,20 +1,25 @@
 """StatorAdmin: a managed model in the admin. ``row_summary`` and ``detail`` show its objects."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from django.contrib import admin
 from django.contrib.admin.utils import unquote
+from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
 from django.db.models import ForeignKey, ManyToManyField
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed
+from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
 from django.utils.html import format_html
+from django.utils.http import urlencode
 
-from stator.admin import actions, detail, row_summary, sending
-from stator.admin.filters import ConditionFilter, EventFilter
-from stator.admin.listing import AnyAddressAdmin, notices
+from stator.admin import actions, detail, row_summary, sending, undoing
+from stator.admin.access import Pages
+from stator.admin.filters import ConditionFilter, ErrorFilter, EventFilter
+from stator.admin.listing import AnyAddressAdmin, BoundedChangeList, notices
 from stator.management.permissions import force_permission
 from stator.models import StatorModel
 from stator.rows.columns import FRAMEWORK_COLUMNS
@@ -22,8 +27,29 @@ from stator.rows.columns import FRAMEWORK_COLUMNS
 COLUMNS = (
     "stator_state", "stator_why", "stator_next", "stator_lease", "stator_age", "stator_attempts", "stator_failures",
 )  # fmt: skip
+# A link to all objects that fail with the error.
+ERROR = '{} <a class="stator-same" href="?{}">{}</a>'
 # Shown by the framework itself, unless the project lists them among its own fields.
 OWN = (*COLUMNS, *sorted(FRAMEWORK_COLUMNS))
+
+
+class ManagedList(BoundedChangeList):
+    """A page of objects with the progress of those that are claimed, and the errors of those that fail."""
+
+    def enrich(self, rows: list[Any]) -> None:
+        """Read the progress of attempts and the latest errors."""
+        said = row_summary.progress(rows)
+        errors = row_summary.latest_errors(filter(row_summary.is_failing, rows))
+        for row in rows if said or errors else ():
+            row.stator_reached = said.get(row.pk)
+            row.stator_error = errors.get(row.pk)
+
+    def get_results(self, request: HttpRequest) -> None:
+        """Read the rows, and the actions that the filters suggest for everything that they find."""
+        super().get_results(request)
+        owner: Any = self.model_admin
+        # What Django's own search narrows is no filter of ours.
+        self.offered = owner.offered_in(request) if self.result_count and not self.query else []
 
 
 class StatorAdmin(AnyAddressAdmin):
@@ -37,12 +63,9 @@ class StatorAdmin(AnyAddressAdmin):
     ``radio_fields``, or pass a ``widget`` in ``formfield_for_foreignkey``.
     """
 
+    change_list: type[ChangeList] = ManagedList
     change_form_template = "stator/admin/change_form.html"
     live_template = "stator/admin/live.html"
-
-    class Media:
-        css = {"all": ("stator/admin.css",)}
-        js = ("stator/admin.js",)
 
     def __init__(self, model: type[StatorModel], admin_site: admin.AdminSite) -> None:
         super().__init__(model, admin_site)
@@ -102,7 +125,22 @@ class StatorAdmin(AnyAddressAdmin):
         """Return the project's filters, then the framework's."""
         own = [*super().get_list_filter(request)]
         events = [EventFilter] if self.model.state_graph.event_names else []
-        return [*own, *(["state"] if "state" not in own else []), ConditionFilter, *events]
+        return [*own, *(["state"] if "state" not in own else []), ConditionFilter, ErrorFilter, *events]
+
+    def offered_in(self, request: HttpRequest) -> list[tuple[str, str, str]]:
+        """Return the actions that a list's filters suggest and the user may do: name, label and state to move to."""
+        may, asked = self.get_actions(request), request.GET
+        state = self.model.state_graph.states.get(asked.get("state__exact", asked.get("state", "")))
+        found: list[tuple[str, str, str]] = []
+        if asked.get("condition") == "quarantined":
+            found = [("stator_release", "Release from quarantine", "")]
+        elif ErrorFilter.parameter_name in asked or asked.get("condition") == "failing":
+            found = [("stator_retry", "Retry now", "")]
+        elif state is not None and state.leave_by_hand:
+            ways = [each.name for each in self.model.state_graph.states.values() if each in state.children]
+            ways = [name for name in ways if self.model.state_graph.states[name].enter_by_hand]
+            found = [("stator_move", f"Move to {name}\N{HORIZONTAL ELLIPSIS}", name) for name in ways]
+        return [each for each in found if each[0] in may]
 
     def unsortable_if_many(self, name: str) -> bool:
         """Return whether a column has no index, so that only few rows are sorted by it."""
@@ -110,7 +148,11 @@ class StatorAdmin(AnyAddressAdmin):
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Show the list, or run an action on its rows."""
-        return super().changelist_view(request, {**notices(self.model, request), **(extra_context or {})})
+        own = {
+            "stator_may_resume": Pages(self.admin_site, request).may_resume(self.model),
+            "stator_undoable": undoing.offered(self, request),
+        }
+        return super().changelist_view(request, {**notices(self.model, request), **own, **(extra_context or {})})
 
     @admin.display(description="state", ordering="state")
     def stator_state(self, row: StatorModel) -> str:
@@ -119,8 +161,13 @@ class StatorAdmin(AnyAddressAdmin):
 
     @admin.display(description="why")
     def stator_why(self, row: StatorModel) -> str:
-        """Return in a few words why the object does not move."""
-        return row_summary.situation(row).why
+        """Return in a few words why the object does not move, with the progress of its attempt."""
+        why = row_summary.situation(row).why
+        if error := getattr(row, "stator_error", None):
+            why = format_html(ERROR, why, urlencode({ErrorFilter.parameter_name: error.fingerprint}), error.line)
+        if (reached := getattr(row, "stator_reached", None)) is None:
+            return why
+        return format_html("{} {}", why, render_to_string("stator/admin/bar.html", {"progress": reached}))
 
     @admin.display(description="for", ordering="-state_changed")
     def stator_age(self, row: StatorModel) -> str:
@@ -153,10 +200,15 @@ class StatorAdmin(AnyAddressAdmin):
     # Pages of objects
 
     def get_urls(self) -> list[URLPattern]:
-        """Return the project's URLs, and the URL of the live part of an object's page."""
+        """Return the project's URLs, and those of the live part of an object's page and of undo."""
         name = f"{self.opts.app_label}_{self.opts.model_name}_stator"
         live = path("<path:object_id>/stator/", self.admin_site.admin_view(self.live_view), name=name)
-        return [live, *super().get_urls()]
+        undone = path(
+            "stator/undo/<int:number>/",
+            self.admin_site.admin_view(partial(undoing.undo_view, self)),
+            name=f"{name}_undo",
+        )
+        return [live, undone, *super().get_urls()]
 
     def live_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Return only the live part of a page, for the script that refreshes it."""

@@ -1,30 +1,36 @@
 """The overview of all models, workers, errors and queues, and the bulk retry of one kind of error."""
 
 import logging
-from typing import Any, TypedDict
+from datetime import datetime
+from typing import Any
 from urllib.parse import urlencode
 
 from django import forms
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.db import router
-from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
 from django.utils import timezone
 
 from stator.admin.access import Pages
-from stator.admin.panels import show
+from stator.admin.all_schemas import show_schemas
+from stator.admin.panels import HEADS, show
 from stator.admin.read_only import KeptAdmin
+from stator.admin.search import found
 from stator.admin.source import source_for
 from stator.models import StatorModel
 from stator.overview.errors import GROUPED, fingerprinted
 from stator.overview.flow import DAY, PERIODS
+from stator.overview.schemas import schemas_of, works_in_schemas
 from stator.overview.sections import sections
 from stator.overview.stays import LATEST
 from stator.querysets import OperatorQuerySet
+from stator.rows.actions import Action
 from stator.rows.meta import by_database, managed
 from stator.rows.retry_at_rate import AT_ONCE, retry_spread
+from stator.schemas import in_schema
 from stator.texts import escape
 
 logger = logging.getLogger("stator.admin")
@@ -32,16 +38,11 @@ logger = logging.getLogger("stator.admin")
 # Objects that one request retries; the user asks again for the rest.
 MAX_RETRIED = 5000
 
-# Models of one page: each takes as many statements as it has states.
-MODELS = 12
+# The longest words to search for.
+MAX_WORDS = 200
 
 # Seconds between refreshes, with JavaScript and without.
 EVERY, EVERY_WITHOUT = 7, 60
-
-
-class _Asked(TypedDict, total=False):
-    model: str
-    page: int
 
 
 class RetryForm(forms.Form):
@@ -61,7 +62,11 @@ class RetryForm(forms.Form):
 
 
 class OverviewAdmin(KeptAdmin):
-    """One page for users with ``view_overview``; names of a model's objects need that model's permissions."""
+    """One page for users with ``view_overview``; names of a model's objects need that model's permissions.
+
+    On a site with ``SCHEMAS`` it shows the problems of all schemas, or one of them for ``?schema=NAME``; but if the
+    request is in the schema of a tenant already, that schema alone.
+    """
 
     def get_urls(self) -> list[URLPattern]:
         """Return only the URL of the page, under the name of a list, so that the admin's index links to it."""
@@ -72,42 +77,84 @@ class OverviewAdmin(KeptAdmin):
         """Show the page, or its live part for ``?live=1``, or retry."""
         if not self.has_view_permission(request):
             raise PermissionDenied
-        if request.method == "POST":
-            return self._retry(request)
-        if request.method not in ("GET", "HEAD"):
+        if request.method not in ("GET", "HEAD", "POST"):
             return HttpResponseNotAllowed(["GET", "HEAD", "POST"])
-        live = "live" in request.GET
         request.current_app = self.admin_site.name
-        template = "stator/admin/overview_live.html" if live else "stator/admin/overview.html"
-        return TemplateResponse(request, template, self._context(request, live))
+        # Read before a schema is chosen, as the user was: the schema may have such tables too.
+        live = "live" in request.GET
+        around = {} if live else self.admin_site.each_context(request)
+        schema = ""
+        if words := request.GET.get("q", ""):
+            return self._found(request, words)
+        if works_in_schemas():
+            schema = request.GET.get("schema", "")
+            if not schema:
+                return self._schemas(request, around)
+            if schema not in schemas_of(managed(StatorModel.subclasses)):
+                raise Http404(f"{schema!r} is not among the schemas that workers serve")
+        with in_schema(schema):
+            if request.method == "POST":
+                return self._retry(request)
+            page = self._page(request, "overview_live.html", {**around, **self._context(request, schema)})
+            return page.render() if schema else page
 
-    def _context(self, request: HttpRequest, live: bool) -> dict[str, object]:
+    def _found(self, request: HttpRequest, words: str) -> HttpResponse:
+        """Show where the words are found."""
+        section = found(self.admin_site, request, words[:MAX_WORDS])
+        around = self.admin_site.each_context(request)
+        context = {**around, "title": section.title, "section": section, "words": words[:MAX_WORDS]}
+        return TemplateResponse(request, "stator/admin/inbox.html", context)
+
+    def _page(self, request: HttpRequest, part: str, context: dict[str, object]) -> TemplateResponse:
+        """Return the page with this part, or only the part."""
+        part = f"stator/admin/{part}"
+        template = part if "live" in request.GET else "stator/admin/overview.html"
+        return TemplateResponse(request, template, {"title": "Overview", "opts": self.opts, "part": part, **context})
+
+    def _schemas(self, request: HttpRequest, around: dict[str, object]) -> HttpResponse:
+        """Show the problems and figures of all schemas."""
+        models = managed(StatorModel.subclasses)
+        sources = {alias: source_for(request, alias) for alias in by_database(models)}
+        shown = show_schemas(
+            models, Pages(self.admin_site, request, elsewhere=True), lambda alias: sources[alias].alias
+        )
+        context = {
+            **around, "shown": shown, "now": _now(), "every": EVERY_WITHOUT, "every_without": EVERY_WITHOUT,
+            "sources": [source for source in sources.values() if source.note],
+        }  # fmt: skip
+        return self._page(request, "overview_schemas.html", context)
+
+    def _context(self, request: HttpRequest, schema: str) -> dict[str, object]:
         everything = sorted(managed(StatorModel.subclasses), key=lambda model: model._meta.label)
-        models, asked = _chosen(request, everything)
+        label = request.GET.get("model", "").lower()
+        only = next((model for model in everything if model._meta.label_lower == label), None)
+        asked = {name: value for name, value in (("schema", schema), ("model", label if only else "")) if value}
         period = next((one for one in PERIODS if one == request.GET.get("period")), DAY)
-        now = timezone.localtime() if timezone.is_aware(timezone.now()) else timezone.now()
+        now = _now()
         sources = {alias: source_for(request, alias) for alias in by_database(everything)}
+        added = sections(request)
+        name = only._meta.label if only else ""
         return {
-            **({} if live else self.admin_site.each_context(request)),
-            "title": "Overview",
-            "opts": self.opts,
+            "title": name or "Overview",
+            "schema": schema,
             "now": now,
             "period": period,
             "every": EVERY,
             "every_without": EVERY_WITHOUT,
             "shown": show(
-                models, models if "model" in asked else everything, Pages(self.admin_site, request), now,
-                period=period, read=lambda alias: sources[alias].alias,
+                [only] if only else everything, Pages(self.admin_site, request, elsewhere=bool(schema)), now,
+                only=only, period=period, read=lambda alias: sources[alias].alias, schema=schema,
             ),
             "sources": [source for source in sources.values() if source.note],
-            "only": models[0]._meta.label if "model" in asked else "",
-            "sections": sections(request),
+            "only": name,
+            "heads": HEADS,
+            "of_model": f"?{urlencode({**({'schema': schema} if schema else {}), 'model': ''})}",
+            "sections": [section.without_links() for section in added] if schema else added,
             "grouped": f"{GROUPED:,}",
             "latest": f"{LATEST:,}",
-            "several_databases": len(by_database(models)) > 1,
+            "several_databases": len(by_database(everything)) > 1,
             "here": _address(asked, period),
             "periods": [(one, "" if one == period else _address(asked, one)) for one in PERIODS],
-            "pages": _pages(asked, len(everything), period),
         }  # fmt: skip
 
     def _retry(self, request: HttpRequest) -> HttpResponse:
@@ -125,7 +172,8 @@ class OverviewAdmin(KeptAdmin):
         rows: OperatorQuerySet[StatorModel] = OperatorQuerySet(model, using=using)
         found = fingerprinted(rows, form.cleaned_data["fingerprint"], AT_ONCE)
         permitted = (pages.retryable(model, pks, using) for pks in found)
-        count = retry_spread(rows, permitted, per_minute=per_minute, most=MAX_RETRIED, actor=actor)
+        action = Action.of(model, "retry", actor)
+        count = retry_spread(rows, permitted, per_minute=per_minute, most=MAX_RETRIED, action=action)
         fields = {"model": model._meta.label_lower, "actor": actor, "count": count, "per_minute": per_minute}
         logger.info("stator.retried_at_rate", extra=fields | {"fingerprint": form.cleaned_data["fingerprint"]})
         self._tell(request, model, count, per_minute)
@@ -144,27 +192,9 @@ class OverviewAdmin(KeptAdmin):
         self.message_user(request, said, messages.SUCCESS)
 
 
-def _chosen(request: HttpRequest, models: list[type[StatorModel]]) -> tuple[list[type[StatorModel]], _Asked]:
-    """Return the requested models, one or a page, and their query parameters; the first page for invalid ones."""
-    label = request.GET.get("model", "").lower()
-    if one := [model for model in models if model._meta.label_lower == label]:
-        return one, {"model": label}
-    text = request.GET.get("page", "")
-    number = int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else 1
-    first = (number - 1) * MODELS
-    if not 0 < first < len(models):
-        return models[:MODELS], {}
-    return models[first : first + MODELS], {"page": number}
+def _now() -> datetime:
+    return timezone.localtime() if timezone.is_aware(timezone.now()) else timezone.now()
 
 
-def _address(asked: _Asked, period: str) -> str:
+def _address(asked: dict[str, str], period: str) -> str:
     return f"?{urlencode(asked | ({} if period == DAY else {'period': period}))}"
-
-
-def _pages(asked: _Asked, count: int, period: str) -> list[tuple[int, str]]:
-    """Return each page with its address, which is empty for the current one; nothing if one page holds all."""
-    numbers = range(1, 1 + -(-count // MODELS))
-    if len(numbers) < 2:
-        return []
-    here = 0 if "model" in asked else asked.get("page", 1)
-    return [(number, "" if number == here else _address({"page": number}, period)) for number in numbers]

@@ -6,14 +6,15 @@ from datetime import datetime
 from typing import Any
 
 from stator.admin.access import Pages
-from stator.admin.graphs import LivePicture, picture
+from stator.admin.graphs import LivePicture, Segment, picture, state_bar
 from stator.admin.problems import shown_problem
 from stator.explain.causes import TOO_LONG
 from stator.explain.survey import Group, Survey, Surveyed, WorkerStatus
 from stator.graph.durations import span
-from stator.models import StatorModel
-from stator.overview.charts import Chart, Point, chart
+from stator.models import Report, StatorModel, Worker
+from stator.overview.charts import Chart, Point, Sparkline, chart, sparkline
 from stator.overview.flow import flows
+from stator.overview.last_hour import GAP, Minutes, alive_in, failing_in, minutes_of, moves_in, waits_in
 from stator.overview.stays import Stays, moves, stays
 from stator.overview.survey import problems, surveys
 from stator.rows.meta import managed
@@ -22,12 +23,77 @@ from stator.texts import counted, told
 # Groups of errors, and stuck objects, that are shown.
 GROUPS, STUCK = 20, 5
 
+HEADS = ("Ready", "Longest wait", "Leased", "Needs attention", "Live workers")
+
+# States of a model that are named beside its bar.
+NAMED = 5
+
+
+@dataclass(slots=True)
+class ModelRow:
+    """A model in the list of models; ``level`` is of its worst problem."""
+
+    surveyed: Surveyed
+    minutes: Minutes
+    level: str = "good"
+
+    @property
+    def label(self) -> str:
+        """The label of the model, as in ``manage.py stator``."""
+        return self.surveyed.label
+
+    @property
+    def line(self) -> Sparkline:
+        """The moves of the last hour."""
+        return sparkline(moves_in([self.minutes]))
+
+    @property
+    def moved(self) -> str:
+        """How many moves the last hour had, as text."""
+        rates = [rate for rate in moves_in([self.minutes]) if rate is not None]
+        return f"{60 * sum(rates):,.0f}" if rates else ""
+
+    @property
+    def bar(self) -> list[Segment]:
+        """Its states."""
+        return state_bar(self.surveyed.depths)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether it has no object, no problem and no pause, and had no move in the last hour."""
+        return not self.bar and self.level == "good" and self.moved in ("", "0") and not self.surveyed.pauses
+
+    @property
+    def named(self) -> str:
+        """The states with most objects, as text."""
+        bar = sorted(self.surveyed.depths.states.values(), key=lambda one: -one.count)
+        found = [f"{one.name}\N{NO-BREAK SPACE}{told(one.count, one.cut)}" for one in bar if one.count]
+        return ", ".join([*found[:NAMED], *(["\N{HORIZONTAL ELLIPSIS}"] if found[NAMED:] else [])]) or "no objects"
+
+    @property
+    def figures(self) -> list[tuple[str, str, str]]:
+        """The cells of the table of models, each with its class, under ``HEADS``."""
+        one = self.surveyed.depths
+        late = one.waited is not None and one.waited > TOO_LONG
+        stuck = told(one.stuck_count, any(state.cut and state.stuck for state in one.states.values()))
+        counts = [(one.failing, told(one.failing), "failing"), (one.stuck_count, stuck, "stuck"),
+                  (one.quarantined, told(one.quarantined), "quarantined")]  # fmt: skip
+        ill = ", ".join(f"{text} {word}" for count, text, word in counts if count)
+        cells = [
+            (told(one.ready), ""),
+            ("" if one.waited is None else span(one.waited), "error" if late else ""),
+            (f"{one.leased:,}{'+' if one.leased >= 1000 else ''}", "error" if one.late else ""),
+            (ill, "error" * bool(ill)),
+            (f"{self.surveyed.live:,}", "error" if self.surveyed.needs_worker else ""),
+        ]
+        return [(head, *cell) for head, cell in zip(HEADS, cells, strict=True)]
+
 
 @dataclass(slots=True)
 class Panel:
-    """One model in the overview."""
+    """The graph and the charts of one model, for its page."""
 
-    surveyed: Surveyed
+    label: str
     picture: LivePicture
     handled: Chart
     queued: Chart
@@ -37,37 +103,6 @@ class Panel:
     stays: list[Stays]
     moved: int
     stayed: int
-    level: str = "good"
-    # Whether its graph is shown at once; only the graph of the model with the worst problem is.
-    opens: bool = False
-
-    @property
-    def label(self) -> str:
-        """The label of the model, as in ``manage.py stator``."""
-        return self.surveyed.label
-
-    @property
-    def slug(self) -> str:
-        """The anchor within the page."""
-        return self.label.lower().replace(".", "-")
-
-    @property
-    def figures(self) -> list[tuple[str, str]]:
-        """The cells of the table of models, each with its class."""
-        one = self.surveyed.depths
-        states = list(one.states.values())
-        late = one.waited is not None and one.waited > TOO_LONG
-        stuck = told(one.stuck_count, any(state.cut and state.stuck for state in states))
-        return [
-            (told(sum(state.count for state in states), any(state.cut for state in states)), ""),
-            (told(one.ready), ""),
-            ("" if one.waited is None else span(one.waited), "error" if late else ""),
-            (f"{one.leased:,}{'+' if one.leased >= 1000 else ''}", "error" if one.late else ""),
-            (stuck, "error" * bool(one.stuck_count)),
-            (told(one.quarantined), "error" * bool(one.quarantined)),
-            (f"{self.handled.latest:,}", ""),
-            (f"{self.surveyed.live:,}", "error" if self.surveyed.needs_worker else ""),
-        ]
 
     @property
     def outcomes(self) -> str:
@@ -92,71 +127,116 @@ class Panel:
         return counted(moves(self.stays), "move")
 
 
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A number of the whole page with its last hour; ``most``: the highest value of that hour, as text."""
+
+    slug: str
+    title: str
+    value: str
+    most: str
+    line: Sparkline
+    level: str = ""
+
+
 @dataclass(slots=True)
 class ShownModels:
-    """Everything in the overview that comes from the framework itself."""
+    """Everything in the overview that comes from the framework itself; ``panel``: of the one model of the page."""
 
-    panels: list[Panel] = field(default_factory=list)
+    rows: list[ModelRow] = field(default_factory=list)
+    quiet: list[ModelRow] = field(default_factory=list)
+    panel: Panel | None = None
+    figures: list[Figure] = field(default_factory=list)
     groups: list[dict[str, Any]] = field(default_factory=list)
     older_errors: bool = False
     processes: list[dict[str, object]] = field(default_factory=list)
+    ended: list[dict[str, object]] = field(default_factory=list)
+    alive: int = 0
     stuck: list[dict[str, Any]] = field(default_factory=list)
     problems: list[dict[str, object]] = field(default_factory=list)
 
 
 def show(
     models: list[type[StatorModel]],
-    everything: list[type[StatorModel]],
     pages: Pages,
     now: datetime,
     *,
+    only: type[StatorModel] | None = None,
     period: str,
     read: Callable[[str], str] = str,
+    schema: str = "",
 ) -> ShownModels:
-    """Read everything: panels of ``models`` and the problems of ``everything``; ``read`` as in :func:`surveys`.
+    """Read everything about ``models``, and the graph of ``only``; ``read`` as in :func:`surveys`.
 
-    As many statements as the models have states, however large the tables are.
+    ``schema``: the one of many that is read, which commands have to name. As many statements as the models have states,
+    however large the tables are.
     """
     shown = ShownModels()
-    found = surveys(everything, read=read)
+    found = surveys(models, read=read)
     standing = problems(found)
     for each in found:
-        _show_database(shown, each, models, pages, now, period)
-    shown.panels.sort(key=lambda panel: panel.label)
-    for panel in shown.panels:
-        levels = [problem.level for problem in standing if problem.where == panel.label]
-        panel.level = min(levels, default="good")
-    labels = [problem.where for problem in standing]
-    if ill := [panel for panel in shown.panels if panel.label in labels]:
-        min(ill, key=lambda panel: labels.index(panel.label)).opens = True
+        _show_database(shown, each, pages, now)
+        if only is not None and only._meta.label_lower in each.models:
+            shown.panel = _panel(each, only, pages, now, period)
+    shown.rows.sort(key=lambda row: row.label)
+    for row in shown.rows:
+        row.level = min((problem.level for problem in standing if problem.where == row.label), default="good")
+    shown.figures = _figures(shown.rows, [process for each in found for process in each.workers.processes])
+    every, shown.rows = shown.rows, []
+    for row in every:
+        (shown.quiet if only is None and row.is_quiet else shown.rows).append(row)
     known = {model._meta.label_lower: model for model in managed(StatorModel.subclasses)}
-    shown.problems = [shown_problem(problem, known, pages) for problem in standing]
+    shown.problems = [shown_problem(one.in_schema(schema) if schema else one, known, pages) for one in standing]
     shown.groups = sorted(shown.groups, key=lambda one: -one["failing"])[:GROUPS]
     shown.stuck = sorted(shown.stuck, key=lambda one: -one["age"])[:STUCK]
     return shown
 
 
-def _show_database(
-    shown: ShownModels, found: Survey, models: list[type[StatorModel]], pages: Pages, now: datetime, period: str
-) -> None:
-    using = found.using
+def _show_database(shown: ShownModels, found: Survey, pages: Pages, now: datetime) -> None:
     model_of = {label: one.model for label, one in found.models.items()}
-    chosen = {label: model for label, model in model_of.items() if model in models}
-    flow_of = flows(using, chosen, now, period) if chosen else {}
-    stays_of = stays(using, list(chosen.values())) if chosen else {}
     named = _named(found, pages)
-    for label, model in chosen.items():
-        flow, one = flow_of[label], found.models[label]
-        panel = Panel(
-            one, picture(model, one.depths, flow, pages), chart(flow.handled), chart(flow.queued),
-            chart(flow.waits), flow.latest, pages.list_of(model), stays_of.get(label, []), flow.moved, flow.stayed,
-        )  # fmt: skip
-        shown.panels.append(panel)
+    minutes = minutes_of(found.using, found.models, now)
     for label, one in found.models.items():
+        shown.rows.append(ModelRow(one, minutes[label]))
         shown.stuck += _stuck(one, named[label], pages)
     shown.older_errors = shown.older_errors or found.older_errors
     shown.groups += [_described(group, model_of[group.label], named[group.label], pages) for group in found.groups]
-    shown.processes += [_process(process, model_of, named, pages) for process in found.workers.shown]
+    for process in found.workers.shown:
+        part = shown.processes if process.status == "alive" or process.runs else shown.ended
+        part.append(_process(process, model_of, named, pages))
+    shown.alive += sum(process.status == "alive" for process in found.workers.processes)
+
+
+def _panel(found: Survey, model: type[StatorModel], pages: Pages, now: datetime, period: str) -> Panel:
+    label = model._meta.label_lower
+    flow = flows(found.using, [label], now, period)[label]
+    return Panel(
+        model._meta.label, picture(model, found.models[label].depths, flow, pages), chart(flow.handled),
+        chart(flow.queued), chart(flow.waits), flow.latest, pages.list_of(model),
+        stays(found.using, [model]).get(label, []), flow.moved, flow.stayed,
+    )  # fmt: skip
+
+
+def _figures(rows: list[ModelRow], workers: list[WorkerStatus]) -> list[Figure]:
+    """Return the figures of all models together; the moves are of the last minute that was sampled, if it is recent."""
+    depths, minutes = [row.surveyed.depths for row in rows], [row.minutes for row in rows]
+    rates, waits, failing, alive = moves_in(minutes), waits_in(minutes), failing_in(minutes), alive_in(workers)
+    rate = next((known for known in reversed(rates[-GAP:]) if known is not None), None)
+    wait = max((one.waited for one in depths if one.waited is not None), default=None)
+    fail, live = sum(one.failing for one in depths), int(alive[-1] or 0)
+    lines = [sparkline(values) for values in (rates, waits, failing, alive)]
+    none = "\N{EM DASH}"
+    return [
+        Figure("moves", "Moves a second", none if rate is None else _rate(rate), _rate(lines[0].most), lines[0]),
+        Figure("wait", "Longest wait", "none" if wait is None else span(wait), span(lines[1].most), lines[1],
+               "error" if (wait or 0) > TOO_LONG else ""),
+        Figure("failing", "Failing", told(fail), told(int(lines[2].most)), lines[2], "error" if fail else ""),
+        Figure("alive", "Workers alive", f"{live:,}", f"{lines[3].most:,.0f}", lines[3], "" if live else "error"),
+    ]  # fmt: skip
+
+
+def _rate(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 or not value else f"{value:,.1f}" if value >= 1 else f"{value:.2g}"
 
 
 def _named(found: Survey, pages: Pages) -> dict[str, set[object]]:
@@ -191,8 +271,10 @@ def _described(group: Group, model: type[StatorModel], named: set[object], pages
     return asdict(group) | {
         "label": model._meta.label,
         "message": group.message if pages.sees_all(model) else "",
+        "log": group.log if pages.sees_all(model) and pages.may_view(Report) else "",
         "latest": span(group.latest),
         "failing": len(group.failing),
+        "told": told(len(group.failing), group.cut),
         "retried": f"{group.retried:,}" if group.retried else "",
         "gave_up": f"{group.gave_up:,}" if group.gave_up else "",
         "gave_up_url": _gave_up(group, model, pages),
@@ -218,8 +300,10 @@ def _process(
         runs.append({
             "what": f"{model._meta.label} {one.pk}" if seen else str(model._meta.label), "state": one.state,
             "for": span(one.running), "late": one.late > 0, "url": pages.page_of(model, one.pk) if seen else "",
+            "progress": one.progress if seen else None,
         })  # fmt: skip
     return {
+        "url": pages.page_of(Worker, process.worker.pk),
         "handled": f"{process.worker.handled:,}", "lost": f"{process.worker.lost:,}",
         "worker": process.worker, "status": process.status, "told": process.told,
         "since": span(process.since), "heard": span(process.heard),

@@ -9,12 +9,14 @@ from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import router
 from django.db.models import BooleanField, Case, Model, QuerySet, Value, When
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 
 from stator.admin.access import Pages
+from stator.admin.confirmation import back
 from stator.admin.fields import SPAN_HELP, JSONField, SpanField
 from stator.admin.read_only import KeptAdmin
 from stator.models import Pause, StatorModel
+from stator.rows.meta import model_of
 from stator.rows.pauses import end_chosen, in_force, keep_pause, planned_pause
 from stator.texts import counted, escape
 
@@ -60,7 +62,7 @@ class PauseForm(forms.ModelForm):
 
 
 @admin.action(description="Resume", permissions=["end"])
-def stator_end(model_admin: "PauseAdmin", request: HttpRequest, queryset: QuerySet[Pause]) -> None:
+def stator_end(model_admin: "PauseAdmin", request: HttpRequest, queryset: QuerySet[Pause]) -> HttpResponse | None:
     """End the pauses."""
     labels = set(queryset.order_by().values_list("model_label", flat=True).distinct())
     permitted = {label for label in labels if model_admin.may_pause(request, label)}
@@ -74,6 +76,7 @@ def stator_end(model_admin: "PauseAdmin", request: HttpRequest, queryset: QueryS
         count += end_chosen(pauses, label, actor)
     level = messages.SUCCESS if count else messages.WARNING
     model_admin.message_user(request, f"{counted(count, 'pause')} resumed.", level)
+    return back(model_admin, request)
 
 
 class PauseAdmin(KeptAdmin):
@@ -92,9 +95,7 @@ class PauseAdmin(KeptAdmin):
 
     def may_pause(self, request: HttpRequest, label: str) -> bool:
         """Return whether the user may pause and resume a model; an unknown model needs ``change_pause``."""
-        try:
-            model = apps.get_model(label)
-        except (LookupError, ValueError):
+        if (model := model_of(label)) is None:
             return bool(request.user.has_perm("stator.change_pause"))
         return Pages(self.admin_site, request).may_retry(model)
 

@@ -10,16 +10,21 @@ from stator.explain.kinds import kind_of
 from stator.explain.problem import AdminAction, Problem
 from stator.models import StatorModel
 
+# Schemas that a problem links to.
+NAMED = 10
+
 
 def shown_problem(problem: Problem, known: dict[str, type[StatorModel]], pages: Pages) -> dict[str, object]:
     """Return a problem as the template has it; only users who may see all objects get its detail, which names some.
 
-    ``retry``: the fingerprint of errors that may be retried at a rate.
+    ``retry``: the fingerprint of errors that may be retried at a rate. ``command``: what to type, if no page of the
+    admin leads to the objects. ``schemas``: those that have the problem, on a page about all of them.
     """
     model = known.get(problem.model)
     sees = pages.sees_all(apps.get_model(problem.model)) if problem.model else True
     actions = [shown for action in problem.actions if (shown := _shown(action, pages)) is not None]
-    fingerprint = str(problem.numbers.get("fingerprint", ""))
+    # Objects of several schemas are retried in each of them.
+    fingerprint = "" if problem.schemas else str(problem.numbers.get("fingerprint", ""))
     return {
         "code": problem.code, "level": problem.level, "where": problem.where,
         "text": f"{problem.text}. {problem.remedy}".strip(". ") if sees and problem.code == "unserved"
@@ -27,14 +32,16 @@ def shown_problem(problem: Problem, known: dict[str, type[StatorModel]], pages: 
         "url": _address(problem, pages),
         "retry": fingerprint if fingerprint and model is not None and pages.may_retry(model) else "",
         "actions": actions,
+        "command": problem.command if pages.elsewhere and sees else "",
+        "schemas": problem.schemas[:NAMED],
     }  # fmt: skip
 
 
 def _address(problem: Problem, pages: Pages) -> str:
     """Return where there is more: a section of the page, the awaited object, or the list of the objects."""
-    if section := kind_of(problem.code).section:
+    if (section := kind_of(problem.code).section) and not problem.schemas:
         return f"#stator-{section}"
-    if "awaited" in problem.numbers:
+    if "awaited" in problem.numbers and not pages.elsewhere:
         return pages.page_of(apps.get_model(problem.numbers["awaited"]), problem.numbers["pk"])
     lists = (pages.list_of(apps.get_model(one.model), **dict(one.query)) for one in problem.actions if one.query)
     return next(lists, "")
@@ -46,14 +53,19 @@ def _shown(action: AdminAction, pages: Pages) -> dict[str, object] | None:
     A link has no ``action``; otherwise a form posts it for ``pks``, or ``across`` everything that the list finds.
     """
     model: type[Model] = apps.get_model(action.model)
-    url = pages.list_of(model, **dict(action.query))
+    is_link = bool(action.pks) and not action.action
+    url = pages.page_of(model, action.pks[0]) if is_link else pages.list_of(model, **dict(action.query))
     if not url:
         return None
+    if is_link:
+        return {"label": action.label, "url": url, "action": "", "pks": [], "across": False}
     # Keys are named only to users who may see every object.
     narrowed = bool(action.pks) and issubclass(model, StatorModel) and not pages.sees_all(model)
     may = bool(action.action) and pages.may_act(model, action.action) and not narrowed
     if not may:
-        return {"label": "List", "url": url, "action": "", "pks": [], "across": False} if action.query else None
+        # Of an action that the user may not do, the list of its objects is left.
+        label = "List" if action.action else action.label
+        return {"label": label, "url": url, "action": "", "pks": [], "across": False} if action.query else None
     return {
         "label": action.label, "url": url, "action": action.action, "pks": [*action.pks] or [_any_key(model)],
         "across": not action.pks,

@@ -6,6 +6,7 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
 from django.utils.html import format_html, format_html_join
@@ -14,7 +15,9 @@ from stator.admin.inbox import waiting_for
 from stator.admin.links import link_to_object
 from stator.admin.listing import AnyAddressAdmin
 from stator.graph.durations import seconds_of, span
-from stator.models import Event, History, Report, Stats, Worker
+from stator.models import Event, History, Report, Stats, Step, Worker
+from stator.rows.meta import home_of
+from stator.rows.progress import progress_of
 from stator.rows.unlocks import held_by
 
 # Models that the list of workers names, at most.
@@ -65,7 +68,7 @@ class OfObjectAdmin(KeptAdmin):
     )
 
     @admin.display(description="object", ordering="object_pk")
-    def of_object(self, row: Event | History | Report) -> str:
+    def of_object(self, row: Event | History | Report | Step) -> str:
         """Return a link to the object."""
         return link_to_object(self.admin_site, row.model_label, row.object_pk)
 
@@ -96,30 +99,49 @@ class StatsAdmin(KeptAdmin):
 class DepthAdmin(KeptAdmin):
     """Samples of the queue's depth."""
 
-    list_display = ("minute", "model_label", "queued", "oldest")
+    list_display = ("minute", "model_label", "queued", "oldest", "failing", "moved")
     list_filter = ("minute",)
     search_fields = ("=model_label",)
     ordering = ("-minute", "-pk")
+
+
+class ActionAdmin(KeptAdmin):
+    """The manual actions of operators: who did what to how many objects, when and why."""
+
+    list_display = ("at", "kind", "model_label", "count", "actor", "reason", "undoes")
+    list_filter = ("kind", "at")
+    search_fields = ("=model_label", "=actor", "reason")
+    ordering = ("-at", "-pk")
 
 
 class WorkerAdmin(KeptAdmin):
     """The worker processes of the last day."""
 
     list_display = (
-        "id", "host", "pid", "version", "status", "started", "heard_of", "running", "handled", "lost", "serves",
+        "shown_name", "host", "pid", "version", "status", "started", "heard_of", "running", "handled", "lost", "serves",
     )  # fmt: skip
-    readonly_fields = ("status", "holds", "published")
-    search_fields = ("=id", "host")
+    fields = (
+        "name", "status", "heard_of", "holds", "running", "handled", "lost", "host", "pid", "version", "database",
+        "started", "stopped", "models", "published", "id",
+    )  # fmt: skip
+    readonly_fields = ("status", "heard_of", "holds", "published")
+    search_fields = ("=id", "host", "name")
     ordering = ("-heartbeat", "-pk")
+    change_form_template = "stator/admin/live_form.html"
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Model]:
         """Return the workers with their status by the database's clock."""
         workers: Any = super().get_queryset(request)
         return workers.with_status()
 
+    @admin.display(description="worker", ordering="name")
+    def shown_name(self, worker: Worker) -> str:
+        """Return the name of the worker, or its id."""
+        return worker.name or worker.pk
+
     @admin.display(description="status", ordering="status")
     def status(self, worker: Any) -> str:
-        """Return whether the worker is alive, gone without a stop, or stopped."""
+        """Return whether the worker is alive, silent without a stop, or stopped."""
         return str(worker.status)
 
     @admin.display(description="heartbeat", ordering="heartbeat")
@@ -127,16 +149,24 @@ class WorkerAdmin(KeptAdmin):
         """Return the time since its latest heartbeat."""
         return f"{span(seconds_of(worker.now - worker.heartbeat))} ago"
 
-    @admin.display(description="holds")
+    @admin.display(description="runs now")
     def holds(self, worker: Worker) -> str:
-        """Return links to the objects whose claims it has."""
+        """Return links to the objects whose claims it has, for how long, and how far each is."""
         found = list(islice(held_by(worker), MAX_HELD + 1))
-        held = [(link_to_object(self.admin_site, label, str(pk)), label, f"in {state}") for label, pk, state in found]
-        if not held:
+        if not found:
             return "nothing"
-        more = [("", "and more", "")] * (len(found) > MAX_HELD)
-        listed = format_html_join("", "<li>{1} {0} {2}</li>", [*held[:MAX_HELD], *more])
-        return format_html("<ul>{}</ul>", listed)
+        claims = {(one.label.lower(), str(one.pk)): one.token for one in found}
+        said = progress_of(home_of(worker), claims)
+        lines: list[str] = [
+            format_html(
+                "{} {} in {}, for {} {}", one.label, link_to_object(self.admin_site, one.label, str(one.pk)), one.state,
+                span(one.running),
+                render_to_string("stator/admin/bar.html", {"progress": said.get((one.label.lower(), str(one.pk)))}),
+            )
+            for one in found[:MAX_HELD]
+        ]  # fmt: skip
+        lines += ["and more"] if len(found) > MAX_HELD else []
+        return format_html("<ul>{}</ul>", format_html_join("", "<li>{}</li>", ((line,) for line in lines)))
 
     @admin.display(description="models")
     def serves(self, worker: Worker) -> str:
@@ -164,6 +194,15 @@ class HistoryAdmin(OfObjectAdmin):
     list_display = ("at", "model_label", "of_object", "kind", "source", "to", "actor", "reason")
     list_filter = ("kind", "at")
     search_fields = ("=model_label", "=object_pk", "=actor", "=fingerprint")
+    ordering = ("-pk",)
+
+
+class StepAdmin(OfObjectAdmin):
+    """Durable steps of attempts, with their results."""
+
+    list_display = ("at", "model_label", "of_object", "state", "name", "attempt")
+    list_filter = ("name", "at")
+    search_fields = ("=model_label", "=object_pk", "=name")
     ordering = ("-pk",)
 
 

@@ -1,15 +1,20 @@
 """Short texts of the admin about one row, from the row alone."""
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
+from django.db.models.functions import Left
 from django.utils import timezone
 
 from stator.conf import read_settings
 from stator.graph.durations import span
 from stator.models import StatorModel
 from stator.rows.columns import parked_from
+from stator.rows.meta import home_of, owner_of
+from stator.rows.progress import Progress, progress_of
+from stator.rows.reports import Report
 from stator.rows.workers import worker_of
 from stator.texts import counted
 
@@ -40,6 +45,44 @@ def lease(row: StatorModel, who: str = "") -> str:
     left = -seconds_since(row.state_locked_until) if row.state_locked_until else 0.0
     until = f"{span(left)} left" if left > 0 else f"lease ran out {span(-left)} ago"
     return f"{who or holder(row.state_claim)}, {until}"
+
+
+def progress(rows: Iterable[StatorModel]) -> dict[object, Progress]:
+    """Return by key how far the attempts on these rows of one model are; one statement, none if nothing is claimed."""
+    claimed = {str(row.pk): row for row in rows if row.state_claim is not None}
+    if not claimed:
+        return {}
+    first = next(iter(claimed.values()))
+    label = owner_of(type(first))._meta.label_lower
+    claims = {(label, text): row.state_claim for text, row in claimed.items() if row.state_claim}
+    found = progress_of(first._state.db or home_of(first), claims)
+    return {claimed[text].pk: progress for (_, text), progress in found.items()}
+
+
+class LatestError(NamedTuple):
+    """The latest error of a row as one line, and the fingerprint that all errors of its type and place have."""
+
+    line: str
+    fingerprint: str
+
+
+# The most characters of an error in a list.
+LINE = 160
+
+
+def latest_errors(rows: Iterable[StatorModel]) -> dict[object, LatestError]:
+    """Return the latest errors of these rows of one model by key; one statement, none without rows."""
+    by_text = {str(row.pk): row for row in rows}
+    if not by_text:
+        return {}
+    first = next(iter(by_text.values()))
+    label, using = owner_of(type(first))._meta.label_lower, first._state.db or home_of(first)
+    reports = Report.objects.using(using).filter(model_label=label, object_pk__in=by_text).exclude(error="")
+    told = reports.values_list("object_pk", "error", Left("message", LINE), "fingerprint")
+    return {
+        by_text[text].pk: LatestError(" ".join(f"{error}: {message}".split())[:LINE], fingerprint)
+        for text, error, message, fingerprint in told
+    }
 
 
 class Situation(NamedTuple):
@@ -76,6 +119,11 @@ def _waiting(row: StatorModel) -> tuple[str, str]:
         return f"backing off: {errors}" if failures else "not due yet", f"in {span(left)}"
     ready = "ready" if row.state_ready else "due"
     return f"{ready}, after {errors}" if failures else ready, "now"
+
+
+def is_failing(row: StatorModel) -> bool:
+    """Return whether the latest attempt ended in an error, or lost its lease too often."""
+    return bool(row.state_failures) or is_quarantined(row)
 
 
 def is_quarantined(row: StatorModel) -> bool:

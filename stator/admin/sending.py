@@ -82,9 +82,10 @@ def stator_send(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: Qu
         words = f"will get the event {name}."
         return ask_about(model_admin, request, rows, form, title=f"Send {name}", words=words, button=f"Send {name}")
     payload = _payload(events[0], form.cleaned_data)
+    reason = form.cleaned_data["stator_reason"]
     act = ActionSpec(
-        f"Sent {name}. {form.cleaned_data['stator_reason']}".strip(), f"got {name}",
-        lambda found: _send(found, name, payload, request.user), "in a state that does not take it, or refused",
+        f"Sent {name}. {reason}".strip(), f"got {name}",
+        lambda found: _send(found, name, payload, request.user, reason), "in a state that does not take it, or refused",
     )  # fmt: skip
     return carry_out(model_admin, request, rows, "send", act, seen)
 
@@ -94,7 +95,7 @@ def _form(event: AwaitedEvent, given: Any) -> Any:
     of_fields: Any = event.form if has_fields(event) else PayloadForm
     form = of_fields(given)
     form.fields["stator_reason"] = forms.CharField(
-        label="Reason", max_length=200, required=False, help_text="For the log of the admin."
+        label="Reason", max_length=200, required=False, help_text="For the history."
     )
     for name in (EVENT, ASKED):
         form.fields[name] = forms.CharField(initial=event.name, widget=forms.HiddenInput)
@@ -106,12 +107,12 @@ def _payload(event: AwaitedEvent, cleaned: Mapping[str, Any]) -> Any:
     return own if has_fields(event) else own["payload"]
 
 
-def _send(rows: QuerySet[Model], name: str, payload: Any, user: Any) -> int:
+def _send(rows: QuerySet[Model], name: str, payload: Any, user: Any, reason: str) -> int:
     """Send the event to each row; raise the refusal if there is only one."""
     sent, refusals, pks = 0, [], list(rows.order_by("pk").values_list("pk", flat=True))
     for pk in pks:
         try:
-            send(rows.model, pk, name, payload, by=user, using=written_to(rows))
+            send(rows.model, pk, name, payload, by=user, reason=reason, using=written_to(rows))
             sent += 1
         except EventRefused as refused:
             refusals.append(refused)

@@ -8,10 +8,12 @@ from django.db.models import Q
 from stator.admin.row_summary import holder, seconds_since
 from stator.graph.durations import span
 from stator.graph.failures import lease_lost
+from stator.graph.options import EVENT_NAME
 from stator.models import StatorModel
-from stator.rows.meta import home_of, owner_of
+from stator.rows.meta import home_of
 from stator.rows.process_exits import processes_of
-from stator.rows.reports import History, Report
+from stator.rows.reports import History, Report, Step, records_of
+from stator.rows.workers import worker_of
 
 LATEST = 50
 
@@ -27,6 +29,7 @@ class TimelineEvent:
     said: str = ""
     details: str = ""
     traceback: str = ""
+    log: str = ""
 
     @property
     def ago(self) -> str:
@@ -49,21 +52,30 @@ class Timeline:
 
 
 def timeline_of(row: StatorModel) -> Timeline:
-    """Return the stored events of the row; three statements."""
-    key = {"model_label": owner_of(type(row))._meta.label_lower, "object_pk": str(row.pk)}
-    report = Report.objects.using(home_of(row)).filter(**key).first()
-    kept = list(History.objects.using(home_of(row)).filter(**key).order_by("-at", "-pk")[:LATEST])
+    """Return the stored events of the row; four statements."""
+    key = type(row), row.pk, home_of(row)
+    report = records_of(Report, *key).first()
+    kept = list(records_of(History, *key).order_by("-at", "-pk")[:LATEST])
+    steps = list(records_of(Step, *key).defer("result").order_by("-at", "-pk")[:LATEST])
     told = next((act for act in kept if report and report.error and act.fingerprint == report.fingerprint), None)
     ids = {act.worker for act in kept} | ({report.worker} if report else set())
+    ids |= {worker_of(step.claim) for step in steps}
     crew = _crew(ids - {""}, home_of(row))
     events = [_event(act, report if act is told else None, crew) for act in kept]
+    events += [
+        TimelineEvent(
+            "step", step.at, f"Step {step.name} done in {step.state}", crew[worker_of(step.claim)],
+            details=f"attempt {step.attempt}",
+        )
+        for step in steps
+    ]  # fmt: skip
     if report is not None and told is None:
         events.append(_reported(report, crew))
     if row.state_claim is not None and row.state_attempted:
         what = f"Attempt {row.state_attempts} in {row.state} began"
         events.append(TimelineEvent("begun", row.state_attempted, what, holder(row.state_claim)))
     events.sort(key=lambda event: event.at, reverse=True)
-    return Timeline(events, [(act.source, act.to) for act in kept if act.to], report)
+    return Timeline(events[:LATEST], [(act.source, act.to) for act in kept if act.to], report)
 
 
 def _crew(ids: set[str], using: str | None) -> dict[str, str]:
@@ -79,16 +91,33 @@ def _event(act: History, report: Report | None, crew: dict[str, str]) -> Timelin
     details = ", ".join(filter(None, parts))
     said = act.reason or act.error
     traceback = report.traceback if report else ""
+    log = act.log or (report.log if report else "") or ""
     if act.kind == History.Kind.ERROR:
         lost = act.fingerprint == lease_lost().fingerprint
         what = f"An attempt in {act.source} {'lost its lease' if lost else 'failed'}"
-        return TimelineEvent("error", act.at, what, who, said, details, traceback)
+        return TimelineEvent("error", act.at, what, who, said, details, traceback, log)
+    if act.kind == History.Kind.WAIT:
+        return TimelineEvent("said", act.at, f"An attempt in {act.source} did not move it", who, said, details, "", log)
+    if act.kind == History.Kind.EVENT:
+        return _sent(act, who, details)
     if not act.to:
         # The action is stored as the reason.
         return TimelineEvent("hand", act.at, (said or "acted on").capitalize(), who)
     by_hand = " by hand" if act.kind == History.Kind.HAND else ""
-    what = f"{act.source} \N{RIGHTWARDS ARROW} {act.to}{by_hand}"
-    return TimelineEvent(str(act.kind), act.at, what, who, said, details, traceback)
+    what = f"{_moved(act)}{by_hand}"
+    return TimelineEvent(str(act.kind), act.at, what, who, said, details, traceback, log)
+
+
+def _sent(act: History, who: str, details: str) -> TimelineEvent:
+    """Return the entry of an event: its name begins the stored reason."""
+    named = EVENT_NAME.match(act.reason)
+    name = named.group() if named else ""
+    what = f"{_moved(act)} by the event {name}" if act.to else f"Event {name} in {act.source}"
+    return TimelineEvent(str(act.kind), act.at, what, who, act.reason[len(name) :].lstrip(": "), details)
+
+
+def _moved(act: History) -> str:
+    return f"{act.source} \N{RIGHTWARDS ARROW} {act.to}"
 
 
 def _reported(report: Report, crew: dict[str, str]) -> TimelineEvent:
@@ -98,7 +127,7 @@ def _reported(report: Report, crew: dict[str, str]) -> TimelineEvent:
         return TimelineEvent("said", report.at, what, who, report.message, _repeated(report))
     said = f"{report.error}: {report.message}"
     what = f"An attempt in {report.state} failed"
-    return TimelineEvent("error", report.at, what, who, said, _repeated(report), report.traceback)
+    return TimelineEvent("error", report.at, what, who, said, _repeated(report), report.traceback, report.log or "")
 
 
 def _took(seconds: float | None) -> str:

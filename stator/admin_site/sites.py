@@ -2,19 +2,23 @@
 
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 from django.contrib.admin import AdminSite
 from django.http import HttpRequest
 
+from stator.explain.survey import Survey
 from stator.models import Overview, StatorModel
 from stator.overview.replica import alias_of
+from stator.overview.schemas import MAX_LOOKED_BY_PAGE, in_schemas, surveyed, works_in_schemas
 from stator.overview.survey import problems, surveys
 from stator.rows.meta import managed
 from stator.texts import counted
+from stator.worker.startup import Unusable
 
-# Seconds between two counts in a process: nearly every page of the admin has the list of apps.
-FRESH = 10.0
+# Seconds between two counts in a process, of one schema or of many: nearly every page of the admin lists the apps.
+FRESH, FRESH_OF_MANY = 10.0, 60.0
 
 
 class StatorAdminSite(AdminSite):
@@ -41,11 +45,24 @@ class _Problems:
         """Return the number as it was at most ``FRESH`` seconds ago; an older one while another thread counts."""
         if time.monotonic() >= self._until and self._busy.acquire(blocking=False):
             try:
-                self._counted = len(problems(surveys(managed(StatorModel.subclasses), read=alias_of)))
-                self._until = time.monotonic() + FRESH
+                in_many = works_in_schemas()
+                self._counted = _in_schemas() if in_many else len(problems(_surveys()))
+                self._until = time.monotonic() + (FRESH_OF_MANY if in_many else FRESH)
             finally:
                 self._busy.release()
         return self._counted
+
+
+def _surveys() -> list[Survey]:
+    return surveys(managed(StatorModel.subclasses), read=alias_of)
+
+
+def _in_schemas() -> int:
+    """Return the number of problems in all schemas, as far as the overview looks for them."""
+    with suppress(Unusable):
+        known = in_schemas(managed(StatorModel.subclasses), read=alias_of)
+        return len(surveyed(known, MAX_LOOKED_BY_PAGE, alias_of).problems())
+    return 0
 
 
 _problems = _Problems()

@@ -4,9 +4,11 @@ from collections.abc import Iterator
 
 from django.core import checks
 from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
-from django.db.models import CharField, Model, TextField
+from django.db import DEFAULT_DB_ALIAS
+from django.db.models import CharField, Model, Q, TextField
 
 from stator.checks.messages import message
+from stator.db.schema import wrong_expressions
 from stator.models import StatorModel
 from stator.rows.columns import FRAMEWORK_COLUMNS
 from stator.rows.fields import StateField
@@ -14,6 +16,7 @@ from stator.rows.indexes import own_indexes
 from stator.rows.meta import owner_of
 from stator.rows.reports import KEY_LENGTH
 from stator.rows.waits import waits_of
+from stator.rows.watches import watches_of
 
 
 def check_model(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
@@ -25,6 +28,8 @@ def check_model(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
     yield from check_key_length(model)
     yield from check_indexes(model)
     yield from check_waits(model)
+    yield from check_watches(model)
+    yield from check_expressions(model)
     yield from check_saved_fields(model)
 
 
@@ -118,6 +123,32 @@ def check_waits(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
         waits_of(model)
     except ImproperlyConfigured as error:
         yield message("E104", f"{error}.", "See waits_for in the reference.", model)
+
+
+def check_watches(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
+    """E109, W105: edges by related objects lead to managed models, and few of many related objects are found fast."""
+    if not _owns_state(model):
+        return
+    try:
+        watches = watches_of(model)
+    except ImproperlyConfigured as error:
+        yield message("E109", f"{error}.", "See when_all() in the reference.", model)
+        return
+    for other, key in dict.fromkeys((watch.other, watch.key) for watch in watches if watch.key):
+        conditions = None, Q(**{f"{key}__isnull": False})
+        indexes = [list(index.fields[:2]) for index in other._meta.indexes if index.condition in conditions]
+        if [key, "state"] not in indexes:
+            text = f"{model.__name__} waits for objects of {other.__name__}, which has no index over {key} and state."
+            hint = f'Add models.Index(fields=["{key}", "state"], name=...) to its Meta.indexes, to find few of many.'
+            yield message("W105", text, hint, model)
+
+
+def check_expressions(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
+    """E110: the names in conditions and in ``then`` are those of fields; workers leave the model out if not."""
+    if _owns_state(model) and isinstance(_state_field(model), StateField):
+        for wrong in wrong_expressions(model, DEFAULT_DB_ALIAS, compiled=False):
+            text, _, _ = wrong.rpartition("; ")
+            yield message("E110", f"{text.rstrip('.')}.", "Workers leave the model out until it is corrected.", model)
 
 
 def check_saved_fields(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:

@@ -17,6 +17,7 @@ from stator.commands import (
     send,
     statements,
     status,
+    undo,
     unlock,
     workers,
 )
@@ -37,7 +38,7 @@ class Subcommand(Protocol):
 
 
 _MODULES: tuple[Subcommand, ...] = (
-    status, explain, errors, graph, retry, unlock, pause, resume, move, send, preview, workers, prune, doctor,
+    status, explain, errors, graph, retry, unlock, pause, resume, move, undo, send, preview, workers, prune, doctor,
     statements,
 )  # fmt: skip
 SUBCOMMANDS = {module.__name__.rpartition(".")[2]: module for module in _MODULES}

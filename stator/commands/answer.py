@@ -2,12 +2,19 @@
 
 import getpass
 import os
+import sys
+import time
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.db import DEFAULT_DB_ALIAS
+
+from stator.graph.durations import span
+from stator.logs import CLEAR_LINE
+from stator.rows.actions import UNDONE_WITHIN, Action
 from stator.texts import escape
 
 # The options of a subcommand by their names; ``json`` and ``schema`` are common to all.
@@ -25,6 +32,26 @@ def refusing(*errors: type[Exception], option: str = "") -> Iterator[None]:
         yield
     except errors as error:
         raise BadInput(f"{option}{': ' * bool(option)}{' '.join(str(error).split())}") from error
+
+
+@contextmanager
+def progress(words: str) -> Iterator[Callable[[int], None]]:
+    """Yield a function that shows on a terminal how many objects a long action has done, at most twice a second."""
+    shown, live = time.monotonic(), sys.stderr.isatty()
+
+    def show(count: int) -> None:
+        nonlocal shown
+        if live and (now := time.monotonic()) - shown > 0.5:
+            shown = now
+            sys.stderr.write(f"{CLEAR_LINE}{count:,} {words}")
+            sys.stderr.flush()
+
+    try:
+        yield show
+    finally:
+        if live:
+            sys.stderr.write(CLEAR_LINE)
+            sys.stderr.flush()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +72,15 @@ def add_length(parser: ArgumentParser) -> None:
     parser.add_argument("--reason", default="", metavar="R", help="Why; shown by tasks queues and in the admin.")
     length_help = "For how long (default: until it is resumed)."
     parser.add_argument("--for", type=float, dest="seconds", metavar="SECONDS", help=length_help)
+
+
+def offer(action: Action, options: Options) -> list[str]:
+    """Return the line that says how to undo an action; none if it has changed nothing."""
+    if not action.count:
+        return []
+    alias, schema = action._state.db or DEFAULT_DB_ALIAS, options.get("schema")
+    where = [f" --database {alias}"] * (alias != DEFAULT_DB_ALIAS) + [f" --schema {schema}"] * bool(schema)
+    return [f"To undo this within {span(UNDONE_WITHIN)}: manage.py stator undo {action.pk}{''.join(where)}"]
 
 
 def table(heads: list[str], rows: Iterable[Sequence[object]]) -> list[str]:

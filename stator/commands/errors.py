@@ -6,11 +6,12 @@ from stator.commands.answer import Answer, Options, table
 from stator.commands.arguments import limit_of, models_of
 from stator.explain.survey import Group
 from stator.graph.durations import span
-from stator.overview.errors import GROUPED, groups
+from stator.overview.errors import groups
 from stator.querysets import OperatorQuerySet
 from stator.rows.meta import by_database
+from stator.texts import told
 
-HELP = "Group the latest errors by their place in the code. Retry a group with: stator retry app.Model --error ID."
+HELP = "Group the errors of failing objects by place in the code. Retry a group: stator retry app.Model --error ID."
 
 HEADS = ["model", "error", "failing", "state", "latest", "message"]
 
@@ -25,38 +26,34 @@ def run(options: Options) -> Answer:
     """Return the groups with objects that still fail, the groups with the most such objects first."""
     models, limit = models_of(options["labels"]), limit_of(options)
     found: list[Group] = []
-    older = False
     for using, part in by_database(models, options["database"]).items():
         rows: dict[str, OperatorQuerySet] = {
             model._meta.label_lower: OperatorQuerySet(model, using=using) for model in part
         }
-        some, more = groups(using, rows)
-        found += [group for group in some if group.failing]
-        older = older or more
+        found += [group for group in groups(using, rows)[0] if group.failing]
     found = sorted(found, key=lambda group: -len(group.failing))[:limit]
     labels = {model._meta.label_lower: str(model._meta.label) for model in models}
     data = [
         {
             "model": labels[group.label], "id": group.fingerprint, "error": group.error, "message": group.message,
-            "state": group.state, "failing": len(group.failing), "latest": group.latest,
+            "state": group.state, "failing": len(group.failing),
+            "at_least": group.cut, "latest": group.latest,
         }
         for group in found
     ]  # fmt: skip
-    return Answer(data, _lines(found, labels, older))
+    return Answer(data, _lines(found, labels))
 
 
-def _lines(found: list[Group], labels: dict[str, str], older: bool) -> list[str]:
+def _lines(found: list[Group], labels: dict[str, str]) -> list[str]:
     if not found:
         return ["No object that can be retried fails."]
     lines = table(
         HEADS,
         (
-            (labels[group.label], group.fingerprint, f"{len(group.failing):,}", group.state,
+            (labels[group.label], group.fingerprint, told(len(group.failing), group.cut), group.state,
              f"{span(group.latest)} ago", " ".join(f"{group.error}: {group.message}".split())[:100])
             for group in found
         ),
     )  # fmt: skip
-    if older:
-        lines.append(f"Only the latest {GROUPED:,} errors are grouped; there are older ones.")
     first = found[0]
     return [*lines, f"Retry a group: stator retry {labels[first.label]} --error {first.fingerprint} --per-minute 60"]

@@ -3,20 +3,37 @@
 from argparse import ArgumentParser
 from collections import defaultdict
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 from stator.commands.answer import Answer, Options
 from stator.commands.arguments import add_label, database_of, limit_of, named_model, pks_of
 from stator.commands.named import missing_sentence
 from stator.commands.trouble import lines_of, troubled
+from stator.db.rows import Place
 from stator.explain import Reason, explain
 from stator.explain.kinds import problems_in
+from stator.explain.survey import Survey
 from stator.graph.durations import span
 from stator.models import StatorModel
+from stator.overview.schemas import (
+    MAX_LOOKED,
+    SchemaSurveys,
+    in_schemas,
+    named,
+    places_with,
+    surveyed,
+    works_in_schemas,
+)
 from stator.overview.survey import survey
 from stator.querysets import OperatorQuerySet
 from stator.rows.meta import home_of, owner_of
+from stator.schemas import in_schema
 from stator.texts import counted
+from stator.worker.startup import Unusable
+
+# Schemas with an object of the same key whose reasons are shown.
+MAX_OBJECTS = 20
 
 HELP = (
     "Explain why an object is not moving and what to do about it. Without a key, list the problems of the model, and "
@@ -41,11 +58,38 @@ def run(options: Options) -> Answer:
     if options["pk"] is None:
         return _overview(model, using, limit)
     (pk,) = pks_of(model, [options["pk"]])
+    if works_in_schemas(using):
+        # Otherwise the table is in none of them, but where the path of the connection leads.
+        with suppress(Unusable):
+            return _in_each_schema(model, pk, places_with(model, pk, using))
+    return _answer(model, pk, using)
+
+
+def _answer(model: type[StatorModel], pk: object, using: str) -> Answer:
     reasons = reasons_of(model, pk, using)
     data = {"model": model._meta.label, "pk": str(pk), "reasons": [reason.as_dict() for reason in reasons]}
     if [reason.code for reason in reasons] == ["gone"]:
         return Answer(data, [f"gone: {missing_sentence([pk])}."], 1)
     return Answer(data, [line for reason in reasons for line in _lines(reason)])
+
+
+def _in_each_schema(model: type[StatorModel], pk: object, found: list[Place]) -> Answer:
+    """Return the reasons in each schema that has an object with this key, of the first ones."""
+    if not found:
+        data = {"model": model._meta.label, "pk": str(pk), "found_in": [], "schemas": []}
+        return Answer(data, [f"gone: {missing_sentence([pk])}."], 1)
+    answers, lines = list[dict[str, Any]](), list[str]()
+    for place in found[:MAX_OBJECTS]:
+        with in_schema(place.schema):
+            answer = _answer(model, pk, place.alias)
+        answers.append({"schema": place.schema, **answer.data})
+        lines += [f"In {place.schema}:", *answer.lines]
+    if further := [place.schema for place in found[MAX_OBJECTS:]]:
+        lines.append(
+            f"{counted(len(further), 'further schema')} with this key; choose one by --schema: {named(further)}"
+        )
+    names = [place.schema for place in found]
+    return Answer({"model": model._meta.label, "pk": str(pk), "found_in": names, "schemas": answers}, lines)
 
 
 def reasons_of(model: type[StatorModel], pk: object, using: str) -> list[Reason]:
@@ -64,23 +108,40 @@ def _lines(reason: Reason) -> list[str]:
 
 
 def _overview(model: type[StatorModel], using: str, limit: int) -> Answer:
-    known = survey(using, [owner_of(model)])
-    (of_model,) = known.models.values()
-    found = [
-        {
-            "pk": str(pk), "state": state, "age": age, "what": what,
-            "reasons": [reason.as_dict() for reason in reasons_of(model, pk, using)],
-        }
-        for pk, what, state, age in troubled(of_model, limit)
-    ]  # fmt: skip
+    looked: SchemaSurveys | None = None
+    if works_in_schemas(using):
+        with suppress(Unusable):
+            looked = surveyed(in_schemas([owner_of(model)], using), MAX_LOOKED)
+    if looked:
+        standing, note, by_schema = looked.problems(), looked.note, looked.found
+    else:
+        known = survey(using, [owner_of(model)])
+        standing, note, by_schema = problems_in(known), "", {Place(using): known}
+    found: list[dict[str, Any]] = []
+    for place, known in by_schema.items():
+        if left := limit - len(found):
+            found += _objects(model, place, known, left)
     label = model._meta.label
-    standing = problems_in(known)
     lines = [line for problem in standing for line in lines_of(problem)]
     lines += [line for same in _by_reason(found) for line in _lines_of_group(same)]
     if len(found) == limit:
         lines.append(f"There may be more; raise --limit {limit}.")
+    lines += [note] * bool(note)
     data = {"model": label, "objects": found, "troubles": [problem.as_dict() for problem in standing]}
     return Answer(data, lines or [f"No object of {label} needs attention."])
+
+
+def _objects(model: type[StatorModel], place: Place, known: Survey, limit: int) -> list[dict[str, Any]]:
+    """Return the objects that need attention, each with its reasons."""
+    (of_model,) = known.models.values()
+    with in_schema(place.schema):
+        return [
+            {
+                "pk": str(pk), "state": state, "age": age, "what": what,
+                "reasons": [reason.as_dict() for reason in reasons_of(model, pk, place.alias)],
+            } | ({"schema": place.schema} if place.schema else {})
+            for pk, what, state, age in troubled(of_model, limit)
+        ]  # fmt: skip
 
 
 def _by_reason(found: list[dict[str, Any]]) -> Iterable[list[dict[str, Any]]]:
@@ -98,6 +159,7 @@ def _lines_of_group(same: list[dict[str, Any]]) -> list[str]:
         *([f"      -> {first['remedy']}"] if first["remedy"] else []),
     ]
     for one in same:
-        lines.append(f"  {one['pk']}  {one['what']}, in {one['state']} for {span(one['age'])}")
+        where = f"in schema {one['schema']}, " if "schema" in one else ""
+        lines.append(f"  {one['pk']}  {where}{one['what']}, in {one['state']} for {span(one['age'])}")
         lines.append(f"      {one['reasons'][0]['sentence']}")
     return lines

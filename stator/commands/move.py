@@ -1,12 +1,14 @@
 """``stator move``: move objects by hand."""
 
 from argparse import ArgumentParser
+from dataclasses import replace
 
-from stator.commands.answer import Answer, BadInput, Options, actor, refusing
+from stator.commands.answer import Answer, BadInput, Options, actor, offer, progress, refusing
 from stator.commands.arguments import add_label, add_pks, first_of, model_of, pks_of, rows_of, target_of
 from stator.commands.named import acted
 from stator.exceptions import ProtectedState
 from stator.querysets import OperatorQuerySet
+from stator.rows.actions import Action
 
 HELP = "Move objects to a state by hand, ending any claim on them."
 
@@ -33,9 +35,10 @@ def run(options: Options) -> Answer:
         raise BadInput("choose objects: either their keys, or --state OLD")
     if options["from_state"]:
         return _move_all(rows, options, state)
-    count = _moved(rows.filter(pk__in=pks), state, options)
-    data = {"model": model._meta.label, "state": state, "moved": count}
-    return acted(rows, pks, count, data, done=f"moved to {state}", otherwise="{others} newer than this move")
+    action, count = _moved(rows.filter(pk__in=pks), state, options)
+    data = {"model": model._meta.label, "state": state, "moved": count, "action": action.pk}
+    done = acted(rows, pks, count, data, done=f"moved to {state}", otherwise="{others} newer than this move")
+    return replace(done, lines=[*done.lines, *offer(action, options)])
 
 
 def _move_all(rows: OperatorQuerySet, options: Options, state: str) -> Answer:
@@ -43,12 +46,13 @@ def _move_all(rows: OperatorQuerySet, options: Options, state: str) -> Answer:
     old = options["from_state"]
     if old == state:
         raise BadInput(f"--state {old} is the target itself")
-    count = _moved(first_of(rows.filter(state=old), options).filter(state=old), state, options)
+    action, count = _moved(first_of(rows.filter(state=old), options).filter(state=old), state, options)
     label = rows.model._meta.label
-    data = {"model": label, "from": old, "state": state, "moved": count}
-    return Answer(data, [f"{count:,} of {label} moved from {old} to {state}."])
+    data = {"model": label, "from": old, "state": state, "moved": count, "action": action.pk}
+    return Answer(data, [f"{count:,} of {label} moved from {old} to {state}.", *offer(action, options)])
 
 
-def _moved(rows: OperatorQuerySet, state: str, options: Options) -> int:
-    with refusing(ProtectedState):
-        return rows.move(state, actor=actor(), reason=options["reason"])
+def _moved(rows: OperatorQuerySet, state: str, options: Options) -> tuple[Action, int]:
+    action = Action.of(rows.model, "move", actor(), options["reason"], moves=True)
+    with refusing(ProtectedState), progress(f"moved to {state}") as action.progress:
+        return action, rows.move(state, action=action)

@@ -4,6 +4,7 @@ from argparse import ArgumentParser
 
 from stator.commands.answer import Answer, Options, actor, add_length, refusing
 from stator.commands.arguments import add_label, model_of, positive, rows_of, state_of, where_of
+from stator.rows.clock import moment_text
 from stator.rows.pauses import Pause
 
 HELP = "Stop workers from attempting a model, one of its states or some objects. Running attempts may finish."
@@ -31,7 +32,7 @@ def run(options: Options) -> Answer:
     state, where, seconds = state_of(model, options["state"]), where_of(options["where"]), options["seconds"]
     with refusing(ValueError):
         pause = rows_of(model, options).pause(state, where, reason=options["reason"], actor=actor(), seconds=seconds)
-    end = "it is resumed" if pause.until is None else pause.until.isoformat(" ", "seconds")
+    end = "it is resumed" if pause.until is None else moment_text(pause.until)
     return Answer(described(pause), [f"Paused {pause} until {end}."])
 
 

@@ -17,6 +17,7 @@ from stator.commands.pause import add_what
 from stator.commands.rehearsal import Finding, TookTooLong, rehearse
 from stator.conf import load_settings
 from stator.db import operations_for
+from stator.db.chores import met_of
 from stator.db.interface import Operations, new_worker_id
 from stator.graph import State
 from stator.graph.failures import bounded as cut
@@ -27,6 +28,7 @@ from stator.rows.indexes import place_in_line
 from stator.rows.meta import options_of
 from stator.rows.pauses import check_where, try_where
 from stator.rows.waits import waiting
+from stator.rows.watches import condition_of
 from stator.texts import COUNTED, told
 
 HELP = (
@@ -220,7 +222,10 @@ def _without_handler(model: type[StatorModel], rows: OperatorQuerySet) -> list[d
         found.append((former, "renamed", state.name, free.filter(state=former)))
     for state in graph.states.values():
         here = free.in_state(state)
-        found += [(state.name, "condition met", to.name, here.filter(condition)) for condition, to in state.conditions]
+        found += [
+            (state.name, met_of(condition), to.name, here.filter(condition_of(model, state, condition, rows.db)))
+            for condition, to in state.conditions
+        ]
         resting = here.filter(state_ready=False)
         for what, to, seconds in (
             ("times out", str(state.timeout_state or ""), state.timeout_value),

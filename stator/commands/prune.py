@@ -13,7 +13,7 @@ from stator.rows.meta import by_database
 from stator.worker.duties import retention_of
 
 HELP = (
-    "Delete reports, history, statistics, and rows of gone workers and ended pauses that are past their retention. "
+    "Delete reports, history, statistics, and rows of ended workers and ended pauses that are past their retention. "
     "Make partitions ahead and drop those past their retention, in tables that PartitionByTime has divided. "
     "Thin the samples of the queue to one per hour after two days. Merge the statistics of past hours. "
     "Workers do all of this at their scheduling passes."

@@ -2,7 +2,7 @@
 
 from argparse import ArgumentParser
 
-from stator.commands.answer import Answer, BadInput, Options, actor
+from stator.commands.answer import Answer, BadInput, Options, actor, offer, progress
 from stator.commands.arguments import (
     MAX_NUMBER,
     add_label,
@@ -20,6 +20,7 @@ from stator.explain.prospects import looked_at, prospects
 from stator.graph.durations import span
 from stator.overview.errors import fingerprinted
 from stator.querysets import OperatorQuerySet
+from stator.rows.actions import Action
 from stator.rows.retry_at_rate import AT_ONCE, retry_spread
 
 HELP = "Attempt objects now, with their errors and lost leases forgotten. Claimed objects stay as they are."
@@ -50,9 +51,11 @@ def run(options: Options) -> Answer:
     if options["limit"] is not None:
         rows = first_of(_free(rows), options)
     looked = looked_at(_free(rows))
-    count = rows.retry(actor=actor())
-    data = {"model": model._meta.label, "retried": count}
-    kept = [words] if (words := prospects(every, looked, count)) else []
+    action = Action.of(model, "retry", actor())
+    with progress("made due") as action.progress:
+        count = rows.retry(action=action)
+    data = {"model": model._meta.label, "retried": count, "action": action.pk}
+    kept = [*([words] if (words := prospects(every, looked, count)) else []), *offer(action, options)]
     if not pks:
         return Answer(data, [f"{count:,} of {model._meta.label} {'is' if count == 1 else 'are'} due now.", *kept])
     done = acted(every, pks, count, data, done="made due", otherwise=_otherwise(options))
@@ -67,11 +70,15 @@ def _at_rate(rows: OperatorQuerySet, options: Options, *, given: bool) -> Answer
     positive("--per-minute", per_minute)
     found = fingerprinted(rows, str(options["error"]), AT_ONCE)
     most = MAX_NUMBER if options["limit"] is None else limit_of(options)
-    count = retry_spread(rows, found, per_minute=per_minute, most=most, actor=actor())
+    action = Action.of(rows.model, "retry", actor())
+    with progress("become due") as action.progress:
+        count = retry_spread(rows, found, per_minute=per_minute, most=most, action=action)
     label = rows.model._meta.label
-    data = {"model": label, "error": options["error"], "per_minute": per_minute, "retried": count}
-    over = span(count / per_minute * 60)
-    return Answer(data, [f"{count:,} of {label} become due within {over}, {per_minute:g} a minute."])
+    data = {
+        "model": label, "error": options["error"], "per_minute": per_minute, "retried": count, "action": action.pk,
+    }  # fmt: skip
+    line = f"{count:,} of {label} become due within {span(count / per_minute * 60)}, {per_minute:g} a minute."
+    return Answer(data, [line, *offer(action, options)])
 
 
 def _otherwise(options: Options) -> str:

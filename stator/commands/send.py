@@ -29,6 +29,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--payload", metavar="JSON", help='What the event carries, for example \'{"note": "ok"}\'.')
     parser.add_argument("--by", metavar="USER", help="The user who sends it; needed for a permission.")
     parser.add_argument("--key", default="", metavar="K", help="A key that the object has had does nothing.")
+    parser.add_argument("--reason", default="", metavar="TEXT", help="Why; stored in the history.")
 
 
 def run(options: Options) -> Answer:
@@ -38,7 +39,10 @@ def run(options: Options) -> Answer:
     by = _user(options["by"]) if options["by"] else actor()
     using = rows_of(model, options).db
     with refusing(EventRefused):
-        sent = send(model, pk, options["event"], _payload(options), by=by, key=options["key"], using=using)
+        sent = send(
+            model, pk, options["event"], _payload(options), by=by, key=options["key"], reason=options["reason"],
+            using=using,
+        )  # fmt: skip
     data = {
         "model": model._meta.label, "pk": str(pk), "event": sent.event.name, "outcome": sent.outcome,
         "missing": sent.missing,

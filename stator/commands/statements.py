@@ -15,7 +15,7 @@ from stator.commands.answer import Answer, Options
 from stator.commands.arguments import add_label, database_of, model_of
 from stator.conf import load_settings
 from stator.db import chores, operations_for
-from stator.db.interface import Batch, Claim, Operations
+from stator.db.interface import Claim, Operations, OutcomeBatch
 from stator.db.ordering import AGEING
 from stator.db.probe import OF_PAUSES, answers_about, look
 from stator.db.values import Row
@@ -163,7 +163,7 @@ def _claim(operations: Operations, states: list[State], crashes: Crashes) -> Non
 
 def _recording(operations: Operations, state: State, outcome: Outcome) -> Callable[[], object]:
     claim = _claim_of(operations, state)
-    return lambda: operations.record_batch(Batch.of([(claim, outcome)]))
+    return lambda: operations.record_batch(OutcomeBatch.of([(claim, outcome)]))
 
 
 def _claim_of(operations: Operations, state: State) -> Claim:

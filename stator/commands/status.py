@@ -11,11 +11,11 @@ from stator.commands.answer import Answer, BadInput, Options, table
 from stator.commands.arguments import models_of
 from stator.commands.pause import described
 from stator.commands.trouble import lines_of
-from stator.commands.workers import reported
+from stator.commands.workers import lines_of_progress, reported
 from stator.explain.survey import Surveyed
 from stator.graph.durations import span
 from stator.models import StatorModel
-from stator.overview.schemas import SchemaFigures, in_schemas, works_in_schemas
+from stator.overview.schemas import MAX_LOOKED, SchemaFigures, in_schemas, named, surveyed, works_in_schemas
 from stator.overview.stays import HEADS as STAYS
 from stator.overview.stays import Stays, moves, stays
 from stator.overview.survey import problems, surveys
@@ -58,10 +58,12 @@ def run(options: Options) -> Answer:
     left = [f"{counted(len(found) - len(listed), 'model')} without objects not listed"] * (len(listed) < len(found))
     times = [line for figures in found for line in _times_in_states(figures)] if options["labels"] else []
     own = [problem for each in known for one in each.models.values() for problem in one.own]
-    named = [problem for problem in own if problem.code == "named_only"]
-    lines = [*table(HEADS, list(map(_row, listed))), *left, *times, "", *_workers(workers, bool(named))]
-    lines += [line for problem in (*named, *standing) for line in lines_of(problem)]
-    lines += ["No problems."] * (not standing)
+    named_only = [problem for problem in own if problem.code == "named_only"]
+    lines = [line for problem in (*standing, *named_only) for line in lines_of(problem)]
+    # What is wrong comes first: a table of many models would push it off the screen.
+    lines += [*["No problems."] * (not standing), "", *table(HEADS, list(map(_row, listed))), *left, *times, ""]
+    lines += _workers(workers, bool(named_only))
+    lines += [line for each in known for line in lines_of_progress(each.workers)]
     return Answer({"models": found, "workers": workers, "troubles": [one.as_dict() for one in standing]}, lines)
 
 
@@ -71,19 +73,18 @@ def _in_schemas(options: Options) -> Answer:
     except Unusable as error:
         raise BadInput(str(error)) from error
     total = known.total()
-    told_of = [
-        (place, label, figures)
-        for place, labels in known.found.items() for label, figures in labels.items() if figures.say_something
-    ]  # fmt: skip
-    told_of.sort(key=lambda each: (-each[2].ready, each[0]))
+    told_of = known.worth_a_line()
     rows = [_line("all", label, figures) for label, figures in total.items() if figures.say_something]
     rows += [_line(place.schema, label, figures) for place, label, figures in told_of[:MAX_LINES]]
     quiet = len(known.found) - len({place for place, _, _ in told_of})
-    lines = table(SCHEMA_HEADS, rows) if rows else []
+    looked = surveyed(known, MAX_LOOKED)
+    standing = looked.problems()
+    lines = [line for problem in standing for line in lines_of(problem)] or ["No problems."]
+    lines += [*[looked.note] * bool(looked.note), "", *(table(SCHEMA_HEADS, rows) if rows else [])]
     lines += [f"{counted(len(told_of) - MAX_LINES, 'line')} left out; --json has all"] * (len(told_of) > MAX_LINES)
     lines += [f"{counted(quiet, 'schema')} of {len(known.found)} without such objects"] * bool(quiet)
     if known.alone:
-        names = ", ".join(place.schema for place in known.alone[:5]) + ", ..." * (len(known.alone) > 5)
+        names = named([place.schema for place in known.alone])
         lines.append(f"No live worker in {counted(len(known.alone), 'schema')}: {names}")
     lines.append("For the states, the problems and the workers of a schema: --schema NAME")
     data = {
@@ -94,6 +95,8 @@ def _in_schemas(options: Options) -> Answer:
         ],
         "quiet": quiet,
         "without_worker": [place.schema for place in known.alone],
+        "troubles": [one.as_dict() for one in standing],
+        "not_looked_into": [place.schema for place in looked.unread],
     }
     return Answer(data, lines)
 
@@ -105,6 +108,7 @@ def _line(schema: str, label: str, found: SchemaFigures) -> list[str]:
 
 def _figures(one: Surveyed, left: list[Stays]) -> dict[str, Any]:
     model, found = one.model, one.depths
+    cut = {f"states.{state.name}" for state in found.states.values() if state.cut}
     return {
         "model": model._meta.label,
         "database": one.using,
@@ -116,6 +120,7 @@ def _figures(one: Surveyed, left: list[Stays]) -> dict[str, Any]:
         "stuck": found.stuck_count,
         "quarantined": found.quarantined,
         "unknown": found.unknown,
+        "capped": sorted(found.capped | cut),
         "time_in_state": _times(model, one.using),
         "stays": [asdict(one) for one in left],
         "paused": [described(pause) for pause in one.pauses],
@@ -133,15 +138,17 @@ def _times(model: type[StatorModel], alias: str) -> list[dict[str, Any]]:
 
 
 def _row(figures: dict[str, Any]) -> list[str]:
-    oldest = figures["oldest_ready"]
+    oldest, capped = figures["oldest_ready"], figures["capped"]
     paused = Counter(pause["state"] or ("where" if pause["where"] else "all") for pause in figures["paused"])
     return [
         figures["model"],
         told(figures["ready"]),
         "-" if oldest is None else span(oldest),
-        *(told(figures[name]) for name in ("leased", "failing", "stuck", "quarantined", "unknown")),
+        *(told(figures[name], name in capped) for name in ("leased", "failing", "stuck", "quarantined", "unknown")),
         ",".join(f"{what} x{count}" if count > 1 else what for what, count in paused.items()) or "-",
-        "  ".join(f"{name} {told(count)}" for name, count in figures["states"].items() if count),
+        "  ".join(
+            f"{name} {told(count, f'states.{name}' in capped)}" for name, count in figures["states"].items() if count
+        ),
     ]
 
 

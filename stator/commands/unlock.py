@@ -3,9 +3,10 @@
 from argparse import ArgumentParser
 from dataclasses import replace
 
-from stator.commands.answer import Answer, Options, actor, refusing
+from stator.commands.answer import Answer, Options, actor, offer, refusing
 from stator.commands.arguments import add_label, add_pks, model_of, pks_of, rows_of
 from stator.commands.named import acted
+from stator.rows.actions import Action
 from stator.rows.unlocks import holders_of, unlock_and_pause
 
 HELP = "End the claims on objects; workers that held them can no longer write."
@@ -26,13 +27,14 @@ def run(options: Options) -> Answer:
     rows = rows_of(model, options)
     meant = rows.filter(pk__in=pks)
     running = [str(holder) for holder in holders_of(meant) if holder.may_run]
+    action = Action.of(model, "unlock", actor(), options["reason"])
     if options["pause"]:
         with refusing(ValueError):
-            count = unlock_and_pause(meant, actor=actor(), reason=options["reason"])
+            count = unlock_and_pause(meant, action)
     else:
-        count = meant.unlock(actor=actor())
-    data = {"model": model._meta.label, "unlocked": count, "may_run": running}
+        count = meant.unlock(action=action)
+    data = {"model": model._meta.label, "unlocked": count, "may_run": running, "action": action.pk}
     done = "unlocked and paused" if options["pause"] else "unlocked"
     answer = acted(rows, pks, count, data, done=done, otherwise="{others} not claimed")
     told = [f"It may still run: {holder}" for holder in running]
-    return replace(answer, lines=[*answer.lines, *told])
+    return replace(answer, lines=[*answer.lines, *told, *offer(action, options)])

@@ -5,13 +5,16 @@ from typing import Any
 
 from stator.commands.answer import Answer, Options, table
 from stator.commands.arguments import models_of
-from stator.explain.survey import Workers, WorkerStatus, death
+from stator.explain.survey import Held, Workers, WorkerStatus
 from stator.graph.durations import span
 from stator.overview.workers import workers_of
 from stator.rows.meta import by_database
 
 HELP = "List the worker processes of the last day."
 HEADS = ["worker", "host", "pid", "status", "heartbeat", "holds", "handled", "lost", "models"]
+
+# Characters of a bar.
+BAR = 20
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -24,7 +27,7 @@ def run(options: Options) -> Answer:
     found = [worker for alias, models in by_alias.items() for worker in reported(workers_of(alias, models))]
     rows = [
         [
-            row["id"], row["host"], row["pid"], death(row["ending"]) if row["status"] == "gone" else row["status"],
+            row["id"], row["host"], row["pid"], _status(row),
             f"{span(row['heartbeat_age'])} ago", row["running"],
             row["handled"], row["lost"], " ".join(row["models"]),
         ]
@@ -33,10 +36,35 @@ def run(options: Options) -> Answer:
     return Answer(found, table(HEADS, rows) if rows else ["No worker was active in the last day; start runstator."])
 
 
+def _status(row: dict[str, Any]) -> str:
+    return f"{row['status']} ({row['ending']})" if row["ending"] else str(row["status"])
+
+
 def reported(workers: Workers) -> list[dict[str, Any]]:
-    """Return the workers of a database for JSON, the latest first: alive, gone without a stop, or stopped."""
+    """Return the workers of a database for JSON, the latest first: alive, silent without a stop, or stopped."""
     latest = sorted(workers.processes, key=lambda process: process.worker.started, reverse=True)
     return [_reported(process) for process in latest]
+
+
+def _run(label: str, one: Held) -> dict[str, Any]:
+    """Return one of the attempts that run longest, with its progress if it has said how far it is."""
+    reached = one.progress.as_dict() if one.progress else None
+    return {"model": label, "pk": str(one.pk), "state": one.state, "seconds": one.running, "progress": reached}
+
+
+def lines_of_progress(workers: Workers) -> list[str]:
+    """Return a line for each shown attempt that has said how far it is, with a bar if it has said of how much."""
+    lines = []
+    for label, one in (run for process in workers.shown for run in process.shown):
+        if (reached := one.progress) is not None:
+            where = f"{label} {one.pk} in {one.state} for {span(one.running)}"
+            lines.append(f"{_bar(reached.percent)} {where}: {reached.described}")
+    return lines
+
+
+def _bar(percent: int | None) -> str:
+    filled = 0 if percent is None else BAR * percent // 100
+    return f"[{'#' * filled}{'.' * (BAR - filled)}]"
 
 
 def _reported(process: WorkerStatus) -> dict[str, Any]:
@@ -54,6 +82,7 @@ def _reported(process: WorkerStatus) -> dict[str, Any]:
         "heartbeat_age": process.heard,
         "stopped": worker.stopped.isoformat() if worker.stopped else None,
         "running": len(process.runs),
+        "runs": [_run(label, one) for label, one in process.shown],
         "handled": worker.handled,
         "lost": worker.lost,
     }

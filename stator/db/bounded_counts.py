@@ -23,16 +23,18 @@ AT_ONCE = 100
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """The rows of one kind in one state. ``late``: how many of them are late.
+    """The rows of one kind in one state. ``late``: how many of them are late; ``flagged``: how many have the flag.
 
-    ``oldest``: the longest time in seconds that one has been in the state; ``waited``: seconds since the first was due.
+    ``oldest``: the longest time in seconds that one has been in the state; ``waited``: seconds since the first without
+    the flag was due, None if all have it.
     """
 
     state: str
     count: int
     oldest: float
-    waited: float
+    waited: float | None
     late: int
+    flagged: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +45,12 @@ class Question:
 
 
 def question(using: str, kinds: Sequence[Kind], most: int) -> Question:
-    """Return what to ask for the first ``most`` rows of each kind made by :func:`by_state` or :func:`in_all`."""
-    parts = [_part(using, number, kind[:most]) for number, kind in enumerate(kinds)]
+    """Return what to ask for the first ``most`` rows of each kind made by :func:`by_state` or :func:`in_all`.
+
+    A kind that is a slice already keeps its limit.
+    """
+    cut = [kind if kind.query.is_sliced else kind[:most] for kind in kinds]
+    parts = [_part(using, number, kind) for number, kind in enumerate(cut)]
     return Question(tuple(_joined(parts[first : first + AT_ONCE]) for first in range(0, len(parts), AT_ONCE)))
 
 
@@ -54,31 +60,39 @@ def tally(using: str, asked: Question) -> dict[int, list[Tally]]:
     with connections[using].cursor() as cursor:
         for statement, params in asked.statements:
             cursor.execute(statement, params)
-            for number, state, count, late, oldest, waited in cursor.fetchall():
-                found[number].append(Tally(state, count, seconds_of(oldest), seconds_of(waited), int(late)))
+            for number, state, count, late, flagged, oldest, waited in cursor.fetchall():
+                since = None if waited is None else seconds_of(waited)
+                found[number].append(Tally(state, count, seconds_of(oldest), since, int(late), int(flagged)))
     return found
 
 
-def by_state(rows: QuerySet[Model], late: Q | None = None) -> Kind:
-    """Return rows as a kind counted by state; ``late`` says which of them are late."""
-    is_late = Case(When(late, then=1), default=0) if late else Value(0)
-    return _kind(rows, F("state"), F("state_changed"), place_in_line(), is_late)
+def by_state(rows: QuerySet[Model], late: Q | None = None, flag: Q | None = None) -> Kind:
+    """Return rows as a kind counted by state; ``late`` and ``flag`` say which of them are late and have the flag."""
+    turn = Case(When(flag, then=None), default=place_in_line()) if flag else place_in_line()
+    return _kind(rows, F("state"), F("state_changed"), turn, _number(late), _number(flag))
 
 
-def in_all(rows: QuerySet[Model]) -> Kind:
-    """Return rows as a kind with a total only, which an index alone may answer."""
-    return _kind(rows, Value(""), Now(), Now(), Value(0))
+def in_all(rows: QuerySet[Model], flag: Q | None = None) -> Kind:
+    """Return rows as a kind with totals only, which an index alone may answer."""
+    return _kind(rows, Value(""), Now(), Now(), Value(0), _number(flag))
 
 
-def _kind(rows: QuerySet[Model], state: Combinable, changed: Combinable, turn: Combinable, late: Combinable) -> Kind:
+def _number(condition: Q | None) -> Combinable:
+    return Case(When(condition, then=1), default=0) if condition else Value(0)
+
+
+def _kind(
+    rows: QuerySet[Model], state: Combinable, changed: Combinable, turn: Combinable, late: Combinable, flag: Combinable
+) -> Kind:
     # No field of a model has these names.
-    return rows.values(stator_state=state, stator_changed=changed, stator_turn=turn, stator_late=late)
+    return rows.values(stator_state=state, stator_changed=changed, stator_turn=turn, stator_late=late, stator_flag=flag)
 
 
 def _part(using: str, n: int, rows: Kind) -> tuple[str, list[object]]:
     compiler = rows.query.get_compiler(using=using, elide_empty=False)
     asked = [compiler.compile(_since(column)) for column in ("stator_changed", "stator_turn")]
-    columns = ", ".join(["stator_state", "COUNT(*)", "SUM(stator_late)", *(column for column, _ in asked)])
+    sums = ("stator_state", "COUNT(*)", "SUM(stator_late)", "SUM(stator_flag)")
+    columns = ", ".join([*sums, *(column for column, _ in asked)])
     sql, params = compiler.as_sql()
     statement = f"SELECT {n}, {columns} FROM ({sql}) stator_rows GROUP BY stator_state"  # noqa: S608 - Django's own
     return statement, [*(each for _, some in asked for each in some), *params]

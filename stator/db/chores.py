@@ -16,12 +16,14 @@ from stator.db.refusals import DELETE, MARK_READY, unless_refused
 from stator.db.repeat import retrying
 from stator.db.transactions import lock_parts
 from stator.graph import State
+from stator.graph.states import AwaitedRelation
 from stator.rows import columns
 from stator.rows.claimable import READY, RESTING
 from stator.rows.clock import Now
 from stator.rows.indexes import place_in_line
 from stator.rows.reports import Report
 from stator.rows.waits import waiting
+from stator.rows.watches import condition_of
 
 # Rows that one transaction deletes if receivers are called for each, which may take a while.
 HEARD_AT_ONCE = 10
@@ -29,8 +31,7 @@ HEARD_AT_ONCE = 10
 
 def mark_ready(operations: Operations, limit: int) -> int:
     """Mark rows ready whose time has come; return how many. Index ``st_rest``."""
-    parts = [operations.waiting().filter(part) for part in columns.come_due()]
-    return _change(operations, MARK_READY, parts, limit, {"state_ready": True})
+    return _change(operations, MARK_READY, operations.due(), limit, {"state_ready": True})
 
 
 def settle(operations: Operations, limit: int) -> int:
@@ -39,10 +40,15 @@ def settle(operations: Operations, limit: int) -> int:
     Such rows have the mark if the mixin was added to a table with rows, or if a state became external or terminal.
     Index ``st_ready``; rows that are not due are at its end.
     """
+    return _change(operations, "settle", unsettled(operations), limit, {"state_ready": False})
+
+
+def unsettled(operations: Operations) -> list[QuerySet[Model]]:
+    """Return querysets of the rows that have the ready mark and should not."""
     settled = [state.name for state in operations.graph.states.values() if not state.automatic]
     ready = _ready(operations)
     early = ready.filter(state_next_attempt__gt=Now()).alias(stator_turn=place_in_line()).filter(stator_turn__gt=Now())
-    return _change(operations, "settle", [ready.filter(state__in=settled), early], limit, {"state_ready": False})
+    return [ready.filter(state__in=settled), early]
 
 
 def reopen(operations: Operations, limit: int) -> int:
@@ -51,7 +57,7 @@ def reopen(operations: Operations, limit: int) -> int:
     Moves wake their waiters. This duty is for cases without such a move: an awaited object was deleted, a row was
     locked when it should have been woken, or a model waits for less than before.
     """
-    return _change(operations, "reopen", [_reopenable(operations)], limit, columns.reopening())
+    return _change(operations, "reopen", [reopenable(operations)], limit, columns.reopening())
 
 
 def _change(
@@ -95,8 +101,13 @@ def move_matching(operations: Operations, limit: int, move: Callable[..., Moves]
     for state in operations.graph.states.values():
         for condition, to in state.conditions:
             for rows in _matching(operations, state, condition):
-                parts += _move(operations, move, rows, limit, (state.name, to, "condition met"))
+                parts += _move(operations, move, rows, limit, (state.name, to, met_of(condition)))
     return _total(parts)
+
+
+def met_of(condition: object) -> str:
+    """Return what the history says of a move by a condition."""
+    return str(condition) if isinstance(condition, AwaitedRelation) else "condition met"
 
 
 def _move(
@@ -142,8 +153,8 @@ def rows_to_watch(operations: Operations, within: float) -> list[QuerySet[Model]
     return [
         _ready(operations),
         operations.rows.filter(state_claim__isnull=False),
-        *(operations.waiting().filter(part) for part in columns.come_due()),
-        _reopenable(operations),
+        *operations.due(),
+        reopenable(operations),
         *(rows for former in operations.graph.renames for rows in _renamed(operations, former)),
         *(rows for state in states for condition, _ in state.conditions
           for rows in _matching(operations, state, condition)),
@@ -182,7 +193,8 @@ def _ready(operations: Operations) -> QuerySet[Model]:
     return operations.rows.filter(READY, state__in=operations.known)
 
 
-def _reopenable(operations: Operations) -> QuerySet[Model]:
+def reopenable(operations: Operations) -> QuerySet[Model]:
+    """Return the parked rows that no longer wait for anything."""
     parked = operations.waiting().filter(columns.parked())
     return parked.exclude(waiting(operations.model, operations.alias)) if operations.waits else parked
 
@@ -195,7 +207,8 @@ def _renamed(operations: Operations, former: str) -> list[QuerySet[Model]]:
 def _matching(operations: Operations, state: State, condition: Any) -> list[QuerySet[Model]]:
     # The graph, which knows nothing of Django, has any object as a condition.
     wheres = (RESTING, READY) if state.automatic else (RESTING,)
-    return [operations.rows.filter(condition, where, state=state.name) for where in wheres]
+    met = condition_of(operations.model, state, condition, operations.alias)
+    return [operations.rows.filter(met, where, state=state.name) for where in wheres]
 
 
 def deletable(operations: Operations) -> QuerySet[Model]:

@@ -8,8 +8,8 @@ from django.db import connections
 
 from stator.db import records
 from stator.db.claims_postgresql import PostgresqlClaims
-from stator.db.compiler import Compiler
-from stator.db.interface import Batch, Operations, Parts
+from stator.db.compiler import compiler_of
+from stator.db.interface import Operations, OutcomeBatch, Parts
 from stator.db.leases import Leases, still_claimed
 from stator.db.postgresql import PostgresqlTransactions
 from stator.db.records_postgresql import PostgresqlRecords
@@ -51,7 +51,7 @@ class CitusRecords(PostgresqlRecords):
     _kept_with = records.Records._kept_with
     _keeps_attempts = records.Records._keeps_attempts
 
-    def _write(self, batch: Batch, *, last: bool = False) -> dict[Pk, float | None]:
+    def _write(self, batch: OutcomeBatch, *, last: bool = False) -> dict[Pk, float | None]:
         """Write outcomes of one kind. If no valid claim is written, an hour has begun: insert its row and repeat."""
         # Another statement may follow, so none of them commits the transaction.
         operations, accepted = self._operations, super()._write(batch)
@@ -75,7 +75,10 @@ class CitusRecords(PostgresqlRecords):
 
 def parts_of(operations: Operations) -> Parts:
     """Return the parts of these operations; the leases are the portable ones."""
-    compiler = Compiler(operations.model, operations.alias)
+    compiler = compiler_of(operations.model, operations.alias)
     transactions = PostgresqlTransactions(operations, compiler)
-    recorded = CitusRecords(operations, compiler, transactions.pick)
+    recorded: records.Records = CitusRecords(operations, compiler, transactions.pick)
+    if operations.slice is not None:
+        # The table is over all nodes, and that of the statistics is not, so no statement may write both.
+        recorded = records.Records(operations)
     return Parts(transactions, Leases(operations), PostgresqlClaims(operations, compiler), recorded)

@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 from typing import TypeVar
 from uuid import UUID
@@ -25,10 +25,14 @@ from stator.rows.claimable import READY, Crashes
 from stator.rows.concurrency_limits import Limit
 from stator.rows.pauses import Pauses
 from stator.rows.reports import Event, events_of
+from stator.statements import Statement
 
 logger = logging.getLogger("stator.worker")
 
 Adopted = TypeVar("Adopted", bound=Claim)
+
+# How many slices are claimed from before a statement finds out which of them have rows.
+LIKELY = 4
 
 # More rows than one claim takes.
 MAX_CLAIMED = 100_000
@@ -40,6 +44,12 @@ class Claims:
     def __init__(self, operations: Operations) -> None:
         self._operations = operations
         self.lines = Lines(operations)
+        self._is_filled = False
+        self._looks: dict[tuple[tuple[str, ...], Crashes], Statement] = {}
+
+    @cached_property
+    def _line(self) -> list[Operations]:
+        return list(self._operations.slices)
 
     def claim(
         self, states: list[State], limit: int, *, token: UUID | None = None, crashes: Crashes = Crashes.NONE
@@ -48,10 +58,7 @@ class Claims:
 
         A state with limited ``concurrency`` is claimed by itself. Paused rows are not claimed.
         """
-        operations = self._operations
-        pauses = operations.pauses = operations.pauses or Pauses.of(operations.label, operations.read_pauses())
-        if pauses.everything or pauses.states:
-            states = pauses.running(states)
+        operations, states = self._operations, self._running(states)
         if not states:
             return []
         token = token or new_token(operations.worker_id)
@@ -61,6 +68,48 @@ class Claims:
         return with_events(
             [Claim(operations, instance, states_by_name[instance.state], token, claimed) for instance in instances]
         )
+
+    def claim_in_slices(
+        self, states: list[State], limit: int, *, token: UUID | None = None, crashes: Crashes = Crashes.NONE
+    ) -> list[Claim]:
+        """Claim like :meth:`claim`, in one slice after the other until there are enough rows; each has its turn."""
+        operations, states, claims = self._operations, self._running(states), list[Claim]()
+        token = token or new_token(operations.worker_id)
+
+        def fill(parts: list[Operations]) -> None:
+            for part in parts:
+                if len(claims) < limit:
+                    self._line.remove(part)
+                    self._line.append(part)
+                    part.pauses = operations.pauses
+                    claims.extend(part.claim(states, limit - len(claims), token=token, crashes=crashes))
+
+        # If the last claim was full, rows are many, and the next slices are likely to be enough.
+        fill(self._line[:LIKELY] if self._is_filled else [])
+        self._is_filled = len(claims) == limit
+        if states and not self._is_filled:
+            wanted = operations.found(self._looking(states, crashes))
+            fill([part for part in self._line if part in wanted])
+            self._is_filled = len(claims) == limit
+        return claims
+
+    def _looking(self, states: list[State], crashes: Crashes) -> Statement:
+        """Return the statement that finds the slices with rows to claim; it is kept while all such rows are open."""
+        operations = self._operations
+        key = tuple(state.name for state in states), crashes
+        is_usual = not (operations.open_to_me() or (operations.pauses and operations.pauses.partial))
+        if not is_usual or key not in self._looks:
+            looking = operations.looking([operations.open_rows(states).filter(operations.crashed(crashes))])
+            if not is_usual:
+                return looking
+            self._looks[key] = looking
+        return self._looks[key]
+
+    def _running(self, states: list[State]) -> list[State]:
+        """Return the states that are not paused as a whole."""
+        operations = self._operations
+        pauses = operations.pauses = operations.pauses or Pauses.of(operations.label, operations.read_pauses())
+        return pauses.running(states) if pauses.everything or pauses.states else states
 
     def _claim(self, states: list[State], limit: int, token: UUID, crashes: Crashes) -> list[Instance]:
         """Claim rows together; if the database refuses that, claim the rows that it accepts.
@@ -93,7 +142,7 @@ class Claims:
         (state,) = states
         with operations.transaction():
             Limit.lock(operations.alias, operations.label, state.name)
-            running = operations.rows.filter(state_claim__isnull=False, state=state.name).count()
+            running = operations.whole.filter(state_claim__isnull=False, state=state.name).count()
             room = min(limit, (state.concurrency or 0) - running)
             return claim_rows(states, room, token, crashes) if room > 0 else []
 
@@ -145,7 +194,7 @@ def claim_one(operations: Operations, pk: Pk) -> Claim | None:
     with operations.transaction():
         taken = take(rows, token, columns.claiming(token, operations.lease_end()), only=Q())
     states = operations.graph.states
-    claims = [Claim(operations, instance, states[instance.state], token, claimed) for instance in taken]
+    claims = [Claim(operations.home(row), row, states[row.state], token, claimed) for row in taken]
     return next(iter(with_events(claims)), None)
 
 
@@ -158,7 +207,7 @@ def adopt(kind: type[Adopted], operations: Operations, token: UUID) -> Adopted |
     for instance in load_rows(held[:1]):
         if (state := operations.graph.states.get(instance.state)) is None:
             raise NotBegun(LATER, f"{operations.graph.__name__} has no state {instance.state!r} in this process")
-        [claim] = with_events([kind(operations, instance, state, token, claimed)])
+        [claim] = with_events([kind(operations.home(instance), instance, state, token, claimed)])
         return claim
     return None
 

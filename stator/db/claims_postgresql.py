@@ -47,7 +47,7 @@ WITH picked AS MATERIALIZED (
   ORDER BY {priority}COALESCE(state_next_attempt, state_changed), {table}.{pk}
   LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED)
 UPDATE {table} SET {set} FROM picked
-WHERE {table}.ctid = picked.place AND {table}.{pk} IS NOT DISTINCT FROM picked.pk
+WHERE {table}.ctid = picked.place AND {table}.{pk} IS NOT DISTINCT FROM picked.pk{slice}
 RETURNING {returning}
 """
 BEHIND = " AND (COALESCE(state_next_attempt, state_changed), {pk}) > (%(since)s, %(key)s)"
@@ -82,7 +82,7 @@ more AS MATERIALIZED (
     ORDER BY {order} LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED) ready
   LIMIT %(limit)s - (SELECT count(*) FROM picked)),
 chosen AS (SELECT pk, n FROM picked UNION ALL SELECT pk, 0 FROM more)
-UPDATE {table} SET {set} FROM chosen WHERE {table}.{pk} = chosen.pk RETURNING {returning}, chosen.n
+UPDATE {table} SET {set} FROM chosen WHERE {table}.{pk} = chosen.pk{slice} RETURNING {returning}, chosen.n
 """
 
 # ``pick`` is a query that Django has compiled, which narrows and orders the claimable rows. ``further`` are other parts
@@ -164,11 +164,15 @@ class StatementClaim:
         compiler = self._compiler
         return written(
             text, table=compiler.table, pk=compiler.pk, set=compiler.assigned(self._changes),
-            returning=compiler.columns + returning, **holes,
+            returning=compiler.columns + returning, slice=compiler.slice_of(self._operations), **holes,
         )  # fmt: skip
 
+    def _claimable(self, crashes: Crashes) -> Statement:
+        """Return the condition of the rows to claim."""
+        return Statement.of(written(claimable_sql(crashes)), self._compiler.slice_of(self._operations))
+
     def _bound(self, statement: Statement, values: Mapping[str, object], token: UUID) -> list[object]:
-        return statement.bind(self._compiler.connection, {**values, TOKEN: token})
+        return statement.bind(self._compiler.connection, {**values, TOKEN: token, "slice": self._operations.slice})
 
     def _instances(self, rows: list[Row], turn: Turn | None = None, *, placed: bool = False) -> list[Instance]:
         """Return the instances of claimed rows, in their order or in the order of a ``turn``.
@@ -229,7 +233,7 @@ class OrderedClaim(StatementClaim):
             self._statements[kind] = self._written(
                 ORDERED,
                 f", {compiler.table}.ctid" if placed else "",
-                claimable=written(claimable_sql(wanted.crashes)),
+                claimable=self._claimable(wanted.crashes),
                 behind=written(BEHIND, pk=compiler.pk) if further else "",
                 priority="" if by_age else compiler.priority,
             )
@@ -238,7 +242,7 @@ class OrderedClaim(StatementClaim):
     @cached_property
     def _statements(self) -> dict[tuple[bool, bool, Crashes, bool], Statement]:
         """The statements by four facts: by age or not, behind a place or not, the ``Crashes``, with places or not."""
-        return {}
+        return self._compiler.statements_of(type(self), self._operations)
 
     def _place_in_line(self, instance: Instance) -> tuple[datetime, object]:
         [key] = self._compiler.sent([instance.pk])
@@ -280,7 +284,7 @@ class FairClaim(StatementClaim):
             FAIR,
             key=compiler.quote(key.column),
             key_type=key_type,
-            claimable=written(claimable_sql(Crashes.NONE)),
+            claimable=self._claimable(Crashes.NONE),
             order=f"{first}COALESCE(state_next_attempt, state_changed), {compiler.table}.{compiler.pk}",
         )
 
@@ -303,7 +307,8 @@ class FilteredClaim(StatementClaim):
         """Return the statement, which is kept while the model returns the same condition."""
         condition, pauses = self._operations.open_to_me(), self._operations.pauses
         states = pauses.running(wanted.states) if pauses else wanted.states
-        key = (id(condition), wanted.crashes, wanted.turn.by_age, tuple(state.name for state in states))
+        turn, names = wanted.turn.by_age, tuple(state.name for state in states)
+        key = (id(condition), wanted.crashes, turn, names, self._operations.slice)
         kept = self._cache.get(key)
         if kept is None or kept[0] is not condition:
             if len(self._cache) >= MAX_CACHED:
@@ -318,11 +323,12 @@ class FilteredClaim(StatementClaim):
         # The query has no lock of Django's, which requires a transaction block; this statement is a transaction by
         # itself.
         picked = written(NUMBERED, pick=selecting(ordered), lock=lock_of(compiler), key=compiler.quote("pk"))
-        return filtered(compiler, picked, self._changes, numbers=", picked.n")
+        only = compiler.slice_of(operations)
+        return filtered(compiler, picked, self._changes, only=only, numbers=", picked.n")
 
     @cached_property
     def _cache(self) -> dict[tuple[object, ...], tuple[Q, Statement]]:
-        return {}
+        return self._compiler.statements_of(type(self), self._operations)
 
 
 Known = TypeVar("Known", bound=StatementClaim)

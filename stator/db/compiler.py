@@ -1,8 +1,9 @@
 """Columns and values of a model as SQL text in statements for PostgreSQL."""
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from functools import cached_property, lru_cache
 from operator import itemgetter
 from typing import Any
 from uuid import UUID
@@ -23,13 +24,14 @@ from django.db.models import (
 from django.db.models.expressions import Col, RawSQL
 from django.db.models.sql import UpdateQuery
 
+from stator.conf import Settings
 from stator.db.instances import Converter
-from stator.db.interface import Batch, Claim
+from stator.db.interface import Claim, Operations, OutcomeBatch
 from stator.db.values import Pk, Row
 from stator.rows.clock import Now
 from stator.rows.columns import Changes
 from stator.rows.meta import options_of
-from stator.statements import Parameter, Placeholder, Statement
+from stator.statements import Parameter, Placeholder, Statement, written
 
 
 def places_of(claims: list[Claim]) -> str:
@@ -71,18 +73,36 @@ PLAIN_KEYS = {AutoField, BigAutoField, SmallAutoField, IntegerField, BigIntegerF
 
 
 class Compiler:
-    """One model in one database: its quoted names, types, and the values of its rows."""
+    """One model in one database: its quoted names, types, and the values of its rows.
+
+    All schemas of a database share it with its compiled statements: the path of the session says which one is meant.
+    """
 
     def __init__(self, model: type[Model], alias: str) -> None:
         self.model = model
         self._alias = alias
         self._options = options_of(model)
         self._array_types: dict[tuple[str, ...], list[str] | None] = {}
+        self._statements: dict[tuple[type, bool], list[tuple[Settings, dict[Any, Any]]]] = defaultdict(list)
 
     @property
     def connection(self) -> BaseDatabaseWrapper:
         """The connection of the calling thread."""
         return connections[self._alias]
+
+    def statements_of(self, maker: type, operations: Operations) -> dict[Any, Any]:
+        """Return the statements that objects of a class have compiled for such operations, by what else varies.
+
+        All slices share theirs.
+        """
+        # Settings may hold lists, so they have no hash; there are few of them.
+        kind = maker, operations.slice is None
+        for known, statements in self._statements[kind]:
+            if known == operations.settings:
+                return statements
+        made: dict[Any, Any] = {}
+        self._statements[kind].append((operations.settings, made))
+        return made
 
     @cached_property
     def fields(self) -> list[Field]:
@@ -198,7 +218,7 @@ class Compiler:
             f"CAST(%s AS {kind})", (Placeholder(given.value, field) if isinstance(given, Parameter) else given,)
         )
 
-    def saved_arrays(self, batch: Batch) -> list[list[object]]:
+    def saved_arrays(self, batch: OutcomeBatch) -> list[list[object]]:
         """Return an array of flags for outcomes with values, then one array of values for each field."""
         values = [outcome.values for _, outcome in batch.ended]
         arrays: list[list[object]] = [[given is not None for given in values]]
@@ -228,6 +248,13 @@ class Compiler:
             turns.sort(key=_without_key)
         return [turn[-1] for turn in turns]
 
+    def slice_of(self, operations: Operations, table: str = "") -> Statement:
+        """Return the condition of the rows of a slice, after others; nothing if the operations are on all rows."""
+        if operations.slice is None:
+            return Statement("")
+        column = self.quote(self.field(self._options.spread).column)
+        return written(" AND {table}.{column} = %(slice)s", table=table or self.table, column=column)
+
     @property
     def pk(self) -> str:
         """The column of the key."""
@@ -255,3 +282,6 @@ class Compiler:
         statement, params = update.get_compiler(using=self._alias).as_sql()
         table = self.connection.ops.quote_name(self.model._meta.db_table)
         return Statement(statement.removeprefix(f"UPDATE {table} SET "), tuple(params))  # noqa: S608 - as Django wrote it
+
+
+compiler_of = lru_cache(maxsize=256)(Compiler)

@@ -1,40 +1,35 @@
 """Reports and history of outcomes, of moves without a handler and of lost leases, written in their transactions."""
 
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
 
 from django.db.models import Model, QuerySet
 
-from stator.db.interface import Batch, Claim, Ended
+from stator.db.interface import Claim, Ended, OutcomeBatch
 from stator.db.values import Pk
-from stator.graph.durations import seconds_of
-from stator.graph.failures import Failure, lease_lost, quarantined
+from stator.graph.attempt_log import AttemptLog
+from stator.graph.failures import Failure, bounded, lease_lost, quarantined, text_of
 from stator.graph.outcomes import Moved, Outcome
-from stator.rows.reports import History, Report, failure_report, keep_reports, reason_report
+from stator.rows.reports import REASON_LENGTH, History, Report, failure_report, keep_reports, reason_report
 from stator.rows.workers import worker_of
 
 
-def keep(alias: str, label: str, kept: Batch) -> None:
+def keep(alias: str, label: str, kept: OutcomeBatch) -> None:
     """Write the latest error, or reason to wait, of each object."""
     keep_reports(alias, label, [report for ended in kept.ended if (report := report_of(label, *ended))])
 
 
 def keep_history(alias: str, label: str, kept: Iterable[Ended], stays: Mapping[Pk, float | None]) -> None:
-    """Write a history row for each move and error; ``stays``: seconds in the state that was left, by key."""
-    acts = [_act(label, claim, outcome, stays[claim.pk]) for claim, outcome in kept if _is_event(outcome)]
+    """Write a history row for each move and error; ``stays``: seconds in the state that was left, by key.
+
+    Of models with ``StatorMeta.logs``, also for each other attempt that logged something.
+    """
+    acts = [
+        _act(label, claim, outcome, stays[claim.pk])
+        for claim, outcome in kept
+        if _is_event(outcome) or _stored_log(claim)
+    ]
     if acts:
         History.objects.using(alias).bulk_create(acts)
-
-
-def keep_moves(alias: str, label: str, worker: str, before: Iterable[tuple[Pk, int, timedelta]], **moved: str) -> None:
-    """Write a history row for each ``(pk, version, stayed)`` that was moved without a handler."""
-    History.objects.using(alias).bulk_create(
-        History(
-            model_label=label, object_pk=str(pk), kind=History.Kind.MOVE, version=version + 1, worker=worker,
-            stay=seconds_of(stayed), **moved,
-        )
-        for pk, version, stayed in before
-    )  # fmt: skip
 
 
 def keep_quarantine(alias: str, label: str, rows: QuerySet[Model], held: dict[Pk, str], most: int) -> None:
@@ -60,7 +55,7 @@ def keep_lost(alias: str, label: str, rows: QuerySet[Model]) -> None:
 def report_of(label: str, claim: Claim, outcome: Outcome) -> Report | None:
     """Return the report of an outcome with an error or a reason, else None."""
     if failure := outcome.failure:
-        return failure_report(label, claim.pk, claim.state.name, failure, worker_of(claim.token))
+        return failure_report(label, claim.pk, claim.state.name, failure, worker_of(claim.token), claim.log)
     reason = outcome.reason
     return reason_report(label, claim.pk, claim.state.name, reason, worker_of(claim.token)) if reason else None
 
@@ -70,17 +65,27 @@ def error_of(failure: Failure | None) -> tuple[str, str]:
     return (f"{failure.kind}: {failure.message}", failure.fingerprint) if failure else ("", "")
 
 
+def logged(claims: Iterable[Claim]) -> bool:
+    """Return whether the history has what one of these attempts logged."""
+    return any(_stored_log(claim) for claim in claims)
+
+
+def _stored_log(claim: Claim) -> AttemptLog | None:
+    return claim.log if claim.log is not None and claim.operations.options.logs else None
+
+
 def _is_event(outcome: Outcome) -> bool:
     return isinstance(outcome, Moved) or outcome.failure is not None
 
 
 def _act(label: str, claim: Claim, outcome: Outcome, stay: float | None) -> History:
-    moved = isinstance(outcome, Moved)
+    moved, log = isinstance(outcome, Moved), _stored_log(claim)
     error, fingerprint = error_of(outcome.failure)
+    stayed = History.Kind.ERROR if outcome.failure else History.Kind.WAIT
     return History(
         model_label=label,
         object_pk=str(claim.pk),
-        kind=History.Kind.MOVE if moved else History.Kind.ERROR,
+        kind=History.Kind.MOVE if moved else stayed,
         version=claim.version + moved,
         source=claim.state.name,
         to=outcome.to.name if isinstance(outcome, Moved) else "",
@@ -91,4 +96,6 @@ def _act(label: str, claim: Claim, outcome: Outcome, stay: float | None) -> Hist
         attempts=claim.attempt,
         error=error,
         fingerprint=fingerprint,
+        reason="" if moved or outcome.failure else bounded(text_of(outcome.reason), REASON_LENGTH),
+        log=log.text if log else None,
     )

@@ -16,11 +16,11 @@ from django.db import DatabaseError, IntegrityError
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Field, FloatField, Model, QuerySet
 
-from stator.db.compiler import Compiler
+from stator.db.compiler import Compiler, compiler_of
 from stator.db.instances import load_all
 from stator.db.interface import Operations
 from stator.db.retry import is_retryable
-from stator.db.single_statement import compiler_of, keep
+from stator.db.single_statement import keep
 from stator.db.values import Params, Row
 from stator.statements import JsonText, Parameter, Statement, existing, joined, written
 

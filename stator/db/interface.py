@@ -7,28 +7,35 @@ the parts that it can improve. ``Rows`` has what all databases have in common.
 import os
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
-from django.db.models import Model
+from django.db.models import Model, QuerySet
 
 from stator.conf import Settings
 from stator.db.instances import UNREADABLE
 from stator.db.preparing import PREPARING, Preparing
 from stator.db.repeat import retried
 from stator.db.rows import Place, Rows
+from stator.db.steps import Steps
 from stator.db.values import Pk
 from stator.graph import State
+from stator.graph.attempt_log import AttemptLog
 from stator.graph.failures import Failure
 from stator.graph.options import is_seconds
 from stator.graph.outcomes import Moved, Outcome, Released
-from stator.querysets import HeldClaim
+from stator.querysets import HeldClaim, Result
+from stator.rows.fields import SPREAD
+from stator.rows.meta import column_of, field_of
 from stator.rows.pauses import Pause, read_pauses
+from stator.rows.progress import Reached, keep_progress, reached
 from stator.rows.reports import Event
 from stator.signals import Move
+from stator.statements import Statement, joined, selecting, written
 
 if TYPE_CHECKING:
     # A claim refers to its operations, whose parts make and end claims; at run time the parts are given.
@@ -41,7 +48,11 @@ if TYPE_CHECKING:
 NOT_ZERO = 1 << 56
 # The attribute of an instance that carries its row's place from the claim statement to its claim.
 PLACE = "_stator_place"
+# How many rows are read to find out which slices have some.
+MOST_LOOKED_AT = 10_000
+DIFFERENT = "SELECT DISTINCT {column} FROM ({rows}) looked_at"
 NO_NOTES: Mapping[str, object] = {}
+NO_CHANGES: Mapping[str, tuple[Any, Any]] = {}
 
 
 class Claim(HeldClaim):
@@ -55,18 +66,23 @@ class Claim(HeldClaim):
     ``place``: where in its table the claim has put the row, if known.
     ``unreadable``: the error of the project's code when the instance was made; the attempt fails with it.
     ``heartbeat``: seconds after which the lease is renewed.
+    ``log``: what the attempt logged, if it did.
+    ``reached``: how far the attempt says it is; ``shown``: what of that is written.
     ``started``: when the project's code was called, 0 before.
     ``returned``: when the project's code returned in its thread, 0 if that is not known.
-    ``taken_back``: a renewal was refused within the lease.
+    ``steps``: the durable steps of the attempt, if it has called one.
+    ``own_end``: how the handler itself has ended the claim, as a phrase.
+    ``taken_back``: a renewal was refused within the lease. ``gone``: its row was not there when the claim had ended.
+    ``before``: the object's values before its handler, if they are looked at; ``changed``: those that it changed.
     ``notes``: values of the program for its record of this attempt; if there are any, the model's hook ``recorded``
     writes the record.
     """
 
     __slots__ = (
-        "age", "attempt", "attempted", "cancelled_for", "claimed", "deadline", "event", "failures", "finished",
-        "heartbeat",
-        "instance", "lease", "max_runtime", "notes", "operations", "pk", "place", "returned", "started", "state",
-        "taken_back", "token", "unreadable", "version",
+        "age", "attempt", "attempted", "before", "cancelled_for", "changed", "claimed", "deadline", "event",
+        "failures", "finished", "gone", "heartbeat", "instance", "lease", "log", "max_runtime", "notes", "operations",
+        "own_end", "pk", "place", "reached", "returned", "shown", "started", "state", "steps", "taken_back", "token",
+        "unreadable", "version",
     )  # fmt: skip
 
     def __init__(self, operations: "Operations", instance: Any, state: State, token: UUID, claimed: float) -> None:
@@ -93,9 +109,16 @@ class Claim(HeldClaim):
         self.deadline = claimed + 0.8 * self.lease
         self.started = self.returned = self.finished = 0.0
         self.cancelled_for: str | None = None
-        self.taken_back = False
+        self.taken_back = self.gone = False
+        self.own_end = ""
+        self.before: dict[str, Any] | None = None
+        self.changed: Mapping[str, tuple[Any, Any]] = NO_CHANGES
         self.notes: Mapping[str, object] = NO_NOTES
         self.event: Event | None = None
+        self.log: AttemptLog | None = None
+        self.reached: Reached | None = None
+        self.shown: Reached | None = None
+        self.steps: Steps | None = None
 
     def __repr__(self) -> str:
         return f"<Claim {self.operations.label} {self.pk} in {self.state.name}, attempt {self.attempt}>"
@@ -140,7 +163,32 @@ class Claim(HeldClaim):
         if not self.operations.extend(self, min(seconds, self.operations.longest_lease)):
             return False
         self.note_extension(seconds, now)
+        self.show_progress()
         return True
+
+    def progress(self, done: float, total: float | None = None, text: str = "") -> None:
+        self.reached = reached(done, total, text)
+
+    def show_progress(self) -> None:
+        """Write how far the attempt is, if it has said so since the last time."""
+        write_progress(self.operations, [self])
+
+    def step(self, name: str, function: Callable[[], Result]) -> Result:
+        return self.own_steps().call(name, function)
+
+    async def astep(self, name: str, function: Callable[[], Awaitable[Result]]) -> Result:
+        return await self.own_steps().acall(name, function)
+
+    def own_steps(self, *, in_time: bool = False) -> Steps:
+        """Return the steps of the attempt; ``in_time``: they are recorded only until the lease runs out."""
+        if self.steps is None:
+            self.steps = Steps(self, in_time=in_time)
+        return self.steps
+
+    def begin_again(self) -> None:
+        """Note that the project's code is called once more within the attempt."""
+        if self.steps is not None:
+            self.steps.begin_again()
 
     def renew_after(self, seconds: float | None = None) -> None:
         """Have the lease renewed after its row's own ``seconds``, if that is sooner than a third of it."""
@@ -150,6 +198,17 @@ class Claim(HeldClaim):
         """Note an extended lease: let the attempt run for ``seconds`` from the monotonic time ``now``."""
         self.max_runtime = max(self.max_runtime, now - (self.started or now) + seconds)
         self.deadline = now + 0.8 * min(seconds, self.operations.longest_lease)
+
+
+def write_progress(operations: "Operations", claims: Iterable[Claim]) -> None:
+    """Write how far attempts on rows of one model are: of those that have said so since the last time."""
+    said = [(claim, claim.reached) for claim in claims]
+    news = [(claim, latest) for claim, latest in said if latest is not None and latest is not claim.shown]
+    if not news:
+        return
+    keep_progress(operations.alias, operations.label, [(claim.pk, claim.token, latest) for claim, latest in news])
+    for claim, latest in news:
+        claim.shown = latest
 
 
 def new_worker_id() -> str:
@@ -202,13 +261,14 @@ class Moves:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class OutcomeBatch:
     """Outcomes of one kind, at most one for each row. It is made once, and each step of the recording gets it.
 
     ``operations`` made the claims.
     ``outcome``: the first outcome; all outcomes have its type and, if they are moves, its state.
     ``source``: the state that the rows leave.
     ``to``: the name of the state that they enter, "" if they stay, or ``RELEASED`` or ``INTERRUPTED``.
+    ``awaited``: their entry into it may move or wake a row, or has kept events.
     ``moved``: the rows enter another state.
     ``released``: the attempts have no result.
     ``begun``: the attempts have begun, and count.
@@ -224,6 +284,7 @@ class Batch:
     outcome: Outcome
     source: State
     to: str
+    awaited: bool
     moved: bool
     released: bool
     begun: bool
@@ -233,7 +294,7 @@ class Batch:
     computed: bool
 
     @classmethod
-    def of(cls, ended: list[Ended]) -> "Batch":
+    def of(cls, ended: list[Ended]) -> "OutcomeBatch":
         """Return outcomes of one kind as a batch."""
         # Most claims share one outcome, and most states save nothing.
         outcomes = {id(outcome): outcome for _, outcome in ended}.values()
@@ -241,13 +302,15 @@ class Batch:
         first, outcome = ended[0]
         source, to = first.state, kind_of(ended[0])[1]
         values = [outcome.values for outcome in outcomes if outcome.values] if source.saves else []
+        claims = [claim for claim, _ in ended]
         return cls(
             ended,
-            [claim for claim, _ in ended],
+            claims,
             first.operations,
             outcome,
             source,
             to,
+            first.operations.is_awaited(to, claims),
             bool(to) and to not in (RELEASED, INTERRUPTED),
             to in (RELEASED, INTERRUPTED),
             to != RELEASED,
@@ -257,7 +320,15 @@ class Batch:
             any(hasattr(value, "resolve_expression") for each in values for value in each.values()),
         )
 
-    def only(self, pks: Collection[Pk]) -> "Batch":
+    @property
+    def stepped(self) -> bool:
+        """Whether the rows end visits of their state with steps that nobody needs any more."""
+        operations = self.operations
+        if not (self.moved and operations.steps_used) or operations.options.history:
+            return False
+        return any(claim.steps is not None for claim in self.claims)
+
+    def only(self, pks: Collection[Pk]) -> "OutcomeBatch":
         """Return the outcomes of some of its rows; what was true of some outcomes is not determined anew."""
         if len(pks) == len(self.ended):
             return self
@@ -285,14 +356,14 @@ def kind_of(ended: Ended) -> tuple[str, str]:
     return claim.state.name, ""
 
 
-def batches_of(ended: list[Ended], most: int | None = None) -> list[Batch]:
+def batches_of(ended: list[Ended], most: int | None = None) -> list[OutcomeBatch]:
     """Return outcomes of one model in batches of limited size; the latest outcome of a row comes first."""
-    kinds: dict[tuple[str, str], list[Ended]] = defaultdict(list)
+    kinds: dict[tuple[str, str, int], list[Ended]] = defaultdict(list)
     for each in ended:
-        kinds[kind_of(each)].append(each)
+        kinds[*kind_of(each), each[0].operations.slice or 0].append(each)
     parts = [part for kind in sorted(kinds) for part in _one_per_row(kinds[kind])]
     most = most or len(ended)
-    return [Batch.of(part[start : start + most]) for part in parts for start in range(0, len(part), most)]
+    return [OutcomeBatch.of(part[start : start + most]) for part in parts for start in range(0, len(part), most)]
 
 
 def _one_per_row(group: list[Ended]) -> Iterator[list[Ended]]:
@@ -333,7 +404,10 @@ class Operations(Rows):
         self._parts_of = parts_of
         # Whether its worker was asked to stop, and begins nothing more.
         self.stopping = False
-        self.transactions, self.leases, self.claims, self.records = parts_of(self)
+        self._bind()
+
+    def _bind(self) -> None:
+        self.transactions, self.leases, self.claims, self.records = self._parts_of(self)
         transactions, leases, claims, records = self.transactions, self.leases, self.claims, self.records
         # The methods are bound once, so that a call costs one lookup.
         self.transaction = transactions.transaction
@@ -349,7 +423,7 @@ class Operations(Rows):
         self.extend = retried(self, leases.extend)
         self.renew = retried(self, leases.renew)
         self.reap = leases.reap
-        self.claim = retried(self, claims.claim)
+        self.claim = claims.claim_in_slices if self.has_slices else retried(self, claims.claim)
         self.release_token = retried(self, claims.release_token)
         self.record = records.record
         self.record_batch = retried(self, records.record_batch)
@@ -358,7 +432,55 @@ class Operations(Rows):
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle without the state: a handler may pickle its instance, and with it the claim and these operations."""
         given = self.model, self.alias, self.settings, self.worker_id, self._parts_of, self.schema
-        return type(self), given
+        return _unpickled, (given, self.slice)
+
+    @cached_property
+    def slices(self) -> list["Operations"]:
+        """The same operations on the rows with each value of ``spread``; none if statements take all rows at once.
+
+        A statement for one value meets one partition of the table, and one node.
+        """
+        return [self._of_slice(value) for value in SPREAD] if self.has_slices else []
+
+    @property
+    def has_slices(self) -> bool:
+        """Whether statements are for one value of ``spread`` each."""
+        return self.slice is None and bool(self.options.spread) and self.capabilities.has_partitions
+
+    def _of_slice(self, value: int) -> "Operations":
+        # What the database refused, what is locked and what the model is are known of all rows.
+        part = object.__new__(type(self))
+        part.__dict__.update(self.__dict__, slice=value)
+        part._bind()
+        return part
+
+    def home(self, row: Any) -> "Operations":
+        """Return the operations on the slice with an object, or these if there are no slices."""
+        return self.slices[getattr(row, str(self.options.spread))] if self.slices else self
+
+    def having(self, *parts: QuerySet[Model]) -> list["Operations"]:
+        """Return the slices with rows of these querysets, in any order; these operations if there are no slices.
+
+        If the rows are very many, some slices may be missing.
+        """
+        return self.found(self.looking(parts)) if self.slices else [self]
+
+    def looking(self, parts: Iterable[QuerySet[Model]]) -> Statement:
+        """Return the statement of :meth:`having`, for :meth:`found`."""
+        spread = str(self.options.spread)
+        column = self.connection.ops.quote_name(column_of(field_of(self.model, spread)))
+        some = [Statement.of("(", selecting(rows.order_by().values(spread)[:MOST_LOOKED_AT]), ")") for rows in parts]
+        return written(DIFFERENT, column=column, rows=joined(some, " UNION ALL "))
+
+    def found(self, looking: Statement) -> list["Operations"]:
+        """Return the slices that a statement finds."""
+        found = self.fetch(looking.text, looking.params, often=True)
+        return [self.slices[value] for (value,) in found]
+
+    def stop(self) -> None:
+        """Begin nothing more: the worker was asked to stop."""
+        for each in (self, *self.slices):
+            each.stopping = True
 
     @property
     def longest_wait(self) -> float:
@@ -369,6 +491,11 @@ class Operations(Rows):
         """Return the active pauses in this database, for all models."""
         with self.reading():
             return read_pauses(self.alias)
+
+
+def _unpickled(given: tuple[Any, ...], value: int | None) -> Operations:
+    whole = Operations(*given)
+    return whole if value is None else whole._of_slice(value)
 
 
 def by_place(operations: Iterable[Operations]) -> dict[Place, list[Operations]]:

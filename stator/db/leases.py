@@ -89,7 +89,7 @@ class Leases:
     def reap(self, limit: int) -> list[tuple[Pk, str]]:
         """End the leases that ran out, counting a crash for each; return ``(pk, worker id)`` of the rows."""
         operations = self._operations
-        parts = [operations.rows.filter(part).order_by("state_locked_until") for part in operations.expired()]
+        parts = [rows.order_by("state_locked_until") for rows in operations.lost()]
         write = retried(operations, self._reap_some)
         return list(chain.from_iterable(unless_refused(operations, REAP, parts, limit, write)))
 
@@ -122,10 +122,16 @@ def _key(claim: Claim) -> tuple[int, float]:
 
 
 def still_claimed(operations: Operations, claims: list[Claim]) -> set[Pk]:
-    """Return the rows that are still mine but were skipped because an application's transaction locks them."""
-    if not operations.connection.features.has_select_for_update_skip_locked:
-        return set()
+    """Return the rows that are still mine but were skipped because an application's transaction locks them.
+
+    Note in the claims which rows are gone.
+    """
     mine = {(claim.pk, claim.token, claim.state.name) for claim in claims}
     with operations.reading():
-        found = operations.rows.filter(pk__in=[claim.pk for claim in claims]).values_list("pk", "state_claim", "state")
-        return {row[0] for row in found if row in mine}
+        rows = operations.rows.filter(pk__in=[claim.pk for claim in claims])
+        found = {row[0]: row for row in rows.values_list("pk", "state_claim", "state")}
+    for claim in claims:
+        claim.gone = claim.pk not in found
+    # Without SKIP LOCKED, no row is skipped.
+    skips = operations.connection.features.has_select_for_update_skip_locked
+    return {pk for pk, row in found.items() if skips and row in mine}

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from stator.capabilities import Capabilities
-from stator.db.retry import is_lock_timeout
+from stator.db.retry import is_of_node, suspends
+from stator.texts import one_line
 
 logger = logging.getLogger("stator.worker")
 
@@ -33,10 +34,14 @@ STALE = 10.0
 
 @dataclass(frozen=True, slots=True)
 class _Timeout:
-    """How often a step timed out waiting for a lock, and the monotonic time until which it is skipped."""
+    """How often a step timed out waiting for a lock, and the monotonic time until which it is skipped.
+
+    ``node``: it waited for no lock, but the node that has the rows could not be reached.
+    """
 
     times: int
     until: float
+    node: bool = False
 
 
 class Locks:
@@ -46,10 +51,10 @@ class Locks:
     ``timeouts``: the steps that timed out and were not taken since; mostly none. Used by several threads.
     """
 
-    def __init__(self, label: str, wait: float | None = None) -> None:
+    def __init__(self, label: str, wait: float | None = None, schema: str = "") -> None:
         self.wait = wait
         self.timeouts: dict[str, _Timeout] = {}
-        self._label = label
+        self._fields = {"model": label, **({"schema": schema} if schema else {})}
         self._usual = wait
         self._guard = threading.Lock()
 
@@ -78,8 +83,8 @@ class Locks:
         try:
             yield
         except Exception as error:
-            if is_lock_timeout(error):
-                self.note(step)
+            if suspends(error):
+                self.note(step, error)
             raise
         if self.timeouts:
             self.forget(step)
@@ -89,26 +94,31 @@ class Locks:
         with self._guard:
             self._keep({step: _Timeout(0, 0.0)} | self.timeouts)
 
-    def note(self, step: str) -> None:
-        """Skip a step for a while: it has timed out waiting for a lock."""
+    def note(self, step: str, error: BaseException) -> None:
+        """Skip a step for a while: it has timed out waiting for a lock, or the node with the rows is away."""
         now = time.monotonic()
         with self._guard:
             known = {each: old for each, old in self.timeouts.items() if old.until + STALE > now or not old.times}
             logged = any(old.times for old in known.values())
             times = known.get(step, _Timeout(0, 0.0)).times + 1
             pause = min(MAX_PAUSE, FIRST_PAUSE * 2 ** min(times - 1, 10)) * random.uniform(0.5, 1.0)
-            self._keep(known | {step: _Timeout(times, now + pause)})
-        if not logged:
-            logger.warning("stator.lock_timeout", extra={"model": self._label, "step": step})
+            self._keep(known | {step: _Timeout(times, now + pause, is_of_node(error))})
+        if logged:
+            return
+        fields = {**self._fields, "step": step}
+        if is_of_node(error):
+            logger.warning("stator.node_unreachable", extra={**fields, "message_text": one_line(error)})
+        else:
+            logger.warning("stator.lock_timeout", extra=fields)
 
     def forget(self, step: str) -> None:
         """Note that a step was taken without a timeout."""
         with self._guard:
             others = {each: timeout for each, timeout in self.timeouts.items() if each != step}
-            was_locked = self.timeouts.get(step, _Timeout(0, 0.0)).times
+            was = self.timeouts.get(step, _Timeout(0, 0.0))
             self._keep(others)
-            if was_locked and not any(timeout.times for timeout in others.values()):
-                logger.info("stator.lock_gone", extra={"model": self._label})
+            if was.times and not any(timeout.times for timeout in others.values()):
+                logger.info("stator.node_reached" if was.node else "stator.lock_gone", extra=self._fields)
 
     def _keep(self, timeouts: dict[str, _Timeout]) -> None:
         self.timeouts = timeouts
@@ -143,7 +153,7 @@ def limit_waits(group: Iterable[Limited]) -> None:
     shared: dict[tuple[tuple[str, str], str], Locks] = {}
     for operations in group:
         label = operations.label if operations.capabilities.locks_tables else f"database {operations.alias!r}"
-        locks = Locks(label, operations.longest_wait)
+        locks = Locks(label, operations.longest_wait, operations.place[1])
         operations.locks = shared.setdefault((operations.place, label), locks)
 
 
@@ -162,7 +172,7 @@ def together(group: list[Member], step: str, act: Callable[..., object]) -> None
                 with part[0].locks.tried(step):
                     act(*part)
         except Exception as error:
-            if not is_lock_timeout(error):
+            if not suspends(error):
                 raise
             if len(part) > 1:
                 for operations in part:

@@ -3,9 +3,12 @@
 Each does a bounded part in one short transaction. It is safe to run twice, on any worker, and concurrently.
 """
 
+from contextlib import suppress
 from datetime import datetime, timedelta
+from itertools import groupby
 from typing import Any, TypeVar
 
+from django.core.exceptions import ValidationError
 from django.db.models import DurationField, ExpressionWrapper, QuerySet
 from django.utils import timezone
 
@@ -14,12 +17,16 @@ from stator.db.repeat import retrying
 from stator.graph.durations import seconds_of
 from stator.partitions import UPKEEP, is_partitioned, maintain
 from stator.rows import columns
+from stator.rows.actions import UNDONE_WITHIN, Action, Before
 from stator.rows.clock import Now
 from stator.rows.indexes import place_in_line
+from stator.rows.meta import model_of, options_of
 from stator.rows.pauses import Pause
-from stator.rows.reports import Event, History, Report
-from stator.rows.statistics import MERGED, Depth, Stats
+from stator.rows.progress import Progress
+from stator.rows.reports import Event, History, Report, Step
+from stator.rows.statistics import MERGED, Depth, Stats, this_hour
 from stator.rows.workers import WORKER_RETENTION, Worker
+from stator.schemas import current_schema
 
 # Seconds that the samples of each minute are kept; hourly charts show the last day.
 BY_MINUTE = 2 * 86400.0
@@ -33,23 +40,30 @@ PARTS = 1000
 
 @retrying
 def sample_depths(*models: Operations, limit: int) -> None:
-    """Record how many rows of each model are ready or due, counted up to ``limit``, and how long the oldest has waited.
+    """Record how many rows of each model are ready or due, or fail, counted up to ``limit``, and the oldest's wait.
 
     The models are of one database and sampled in one transaction.
     """
+    alias = models[0].alias
     with models[0].transaction():
-        Depth.sample(models[0].alias, {operations.label: _depth(operations, limit) for operations in models})
+        hour = this_hour()
+        moved = Stats.moves(alias, [operations.label for operations in models], hour)
+        depths = {one.label: _depth(one, limit) | {"moved": moved.get((one.label, hour), 0)} for one in models}
+        Depth.sample(alias, depths)
 
 
-def _depth(operations: Operations, limit: int) -> tuple[int, float]:
+def _depth(operations: Operations, limit: int) -> dict[str, float]:
     # Paused rows count too: they wait.
     ready = operations.ready(operations.graph.automatic_states)
     due = operations.waiting().filter(state_next_attempt__lte=Now())
     # The first row by the index; a minimum would read all rows.
     waited = ExpressionWrapper(Now() - place_in_line(), output_field=DurationField())
     oldest = ready.order_by(place_in_line()).values_list(waited, flat=True).first() or timedelta()
-    queued = sum(rows.order_by().values("pk")[:limit].count() for rows in (ready, due))
-    return queued, seconds_of(oldest)
+    failing = operations.rows.filter(
+        state_failures__gt=0, state_claim=None, state_crashes__lt=operations.settings.MAX_CRASHES
+    )
+    counts = [rows.order_by().values("pk")[:limit].count() for rows in (ready, due, failing)]
+    return {"queued": counts[0] + counts[1], "failing": counts[2], "oldest": seconds_of(oldest)}
 
 
 def prune(alias: str, limit: int, *, errors: float, history: float, stats: float) -> int:
@@ -62,9 +76,11 @@ def prune(alias: str, limit: int, *, errors: float, history: float, stats: float
         (Report, "at", errors),
         (History, "at", history),
         (Event, "at", history),
+        (Action, "at", history),
         (Stats, "hour", stats),
         (Depth, "minute", stats),
         (Worker, "heartbeat", WORKER_RETENTION),
+        (Progress, "at", WORKER_RETENTION),
         (Pause, "until", WORKER_RETENTION),
     ]
     for model, column, age in aged:
@@ -73,7 +89,59 @@ def prune(alias: str, limit: int, *, errors: float, history: float, stats: float
         rows = model.objects.using(alias)
         old = list(rows.filter(**{f"{column}__lt": columns.after(-age)}).values_list("pk", flat=True)[:limit])
         deleted += rows.filter(pk__in=old).delete()[0] if old else 0
-    return deleted
+    return deleted + _prune_before(alias, limit) + _prune_steps(alias, limit, history)
+
+
+def _prune_before(alias: str, limit: int) -> int:
+    """Delete what objects were before actions that can no longer be undone; return how many."""
+    over = Action.objects.using(alias).filter(at__lt=columns.after(-UNDONE_WITHIN))
+    rows = Before.objects.using(alias)
+    # Each action has its rows together in the index, so the few actions of which some are left are found first.
+    old = list(rows.filter(action__in=over.values("pk")).values_list("pk", flat=True)[:limit])
+    return rows.filter(pk__in=old).delete()[0] if old else 0
+
+
+# The last step that was examined in each database and schema; the next pass goes on after it.
+_examined: dict[tuple[str, str], int] = {}
+
+
+def _prune_steps(alias: str, limit: int, history: float) -> int:
+    """Delete steps of visits that have ended, for models with history past its retention; return how many.
+
+    A move by a handler deletes the steps of its attempt. This is for moves by hand, by events and by timeouts, and for
+    deleted objects. It examines the next ``limit`` steps.
+    """
+    place = alias, current_schema()
+    steps = Step.objects.using(alias)
+    found = list(steps.filter(pk__gt=_examined.get(place, 0)).order_by("pk").defer("result")[:limit])
+    _examined[place] = found[-1].pk if len(found) == limit else 0
+    ended: list[int] = []
+    for label, group in groupby(sorted(found, key=_label), key=_label):
+        of_model = list(group)
+        known = model_of(label)
+        model: Any = known if hasattr(known, "state_graph") else None
+        entered = _entered(model, alias, {step.object_pk for step in of_model}) if model else {}
+        over = [step for step in of_model if entered.get(step.object_pk) != step.entered]
+        if over and model and options_of(model).history:
+            past = set(
+                steps.filter(pk__in=[step.pk for step in over], at__lt=columns.after(-history)).values_list("pk")
+            )
+            over = [step for step in over if (step.pk,) in past]
+        ended += [step.pk for step in over]
+    return steps.filter(pk__in=ended).delete()[0] if ended else 0
+
+
+def _label(step: Step) -> str:
+    return step.model_label
+
+
+def _entered(model: Any, alias: str, pks: set[str]) -> dict[str, datetime]:
+    """Return when objects entered their states, by their keys as text."""
+    rows: QuerySet[Any] = QuerySet(model, using=alias)
+    # Keys of another type, from before a migration, are of no object.
+    with suppress(ValueError, ValidationError):
+        return {str(pk): at for pk, at in rows.filter(pk__in=pks).values_list("pk", "state_changed")}
+    return {}
 
 
 def maintain_partitions(alias: str, *, errors: float, history: float, stats: float) -> int:

@@ -10,7 +10,7 @@ from django.db.models.expressions import RawSQL
 
 from stator.db import sql, transactions
 from stator.db.claims_postgresql import PostgresqlClaims
-from stator.db.compiler import Compiler
+from stator.db.compiler import Compiler, compiler_of
 from stator.db.interface import Claim, Operations, Parts
 from stator.db.leases import Leases
 from stator.db.records_postgresql import PostgresqlRecords
@@ -21,7 +21,7 @@ from stator.statements import Statement, selecting, written
 # Locks rows with valid claims until the commit. Unlike all other statements, it waits for rows that are locked.
 LOCK_CLAIMED = """
 SELECT t.{pk} FROM unnest(%(keys)s::{pk_type}[], %(claims)s::uuid[]) AS v(pk, claim) JOIN {table} t ON t.{pk} = v.pk
-WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = %(state)s ORDER BY v.pk FOR NO KEY UPDATE OF t
+WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = %(state)s{slice} ORDER BY v.pk FOR NO KEY UPDATE OF t
 """
 
 # Locks the ``sought`` rows among rows in the order of an index. ``one`` is the row at ``among.place``, locked, or
@@ -109,7 +109,7 @@ class PostgresqlTransactions(transactions.Transactions):
     def lock_claimed(self, claims: list[Claim]) -> list[Claim]:
         """Lock claimed rows like the portable method, in one statement whose text never changes."""
         keys, tokens = self._compiler.claimed(claims)
-        values = {"keys": keys, "claims": tokens, "state": claims[0].state.name}
+        values = {"keys": keys, "claims": tokens, "state": claims[0].state.name, "slice": self._operations.slice}
         params = self._locking.bind(self._operations.connection, values)
         found = self._operations.fetch(self._locking.text, params, sql.BY_KEY, often=True)
         mine = set(self._compiler.keys_of(found))
@@ -118,7 +118,10 @@ class PostgresqlTransactions(transactions.Transactions):
     @cached_property
     def _locking(self) -> Statement:
         compiler = self._compiler
-        return written(LOCK_CLAIMED, table=compiler.table, pk=compiler.pk, pk_type=compiler.pk_type)
+        return written(
+            LOCK_CLAIMED, table=compiler.table, pk=compiler.pk, pk_type=compiler.pk_type,
+            slice=compiler.slice_of(self._operations, "t"),
+        )  # fmt: skip
 
     def _lock_among(self, among: QuerySet[Model], rows: QuerySet[Model], limit: int, planner: str) -> list[Pk]:
         operations, compiler = self._operations, self._compiler
@@ -142,7 +145,7 @@ class PostgresqlTransactions(transactions.Transactions):
 
 def parts_of(operations: Operations) -> Parts:
     """Return the parts of these operations; the leases are the portable ones."""
-    compiler = Compiler(operations.model, operations.alias)
+    compiler = compiler_of(operations.model, operations.alias)
     transactions = PostgresqlTransactions(operations, compiler)
     records = PostgresqlRecords(operations, compiler, transactions.pick)
     return Parts(transactions, Leases(operations), PostgresqlClaims(operations, compiler), records)

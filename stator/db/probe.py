@@ -12,7 +12,7 @@ from stator.db.refusals import MARK_READY, REAP
 from stator.graph.durations import seconds_of
 from stator.rows.claimable import Crashes
 from stator.rows.clock import Now
-from stator.rows.columns import after, come_due
+from stator.rows.columns import after
 from stator.rows.pauses import Pause, Pauses
 from stator.statements import Statement, existing, first, joined, selecting
 
@@ -110,8 +110,8 @@ def probes(operations: Operations, open_rows: Open | None = None) -> list[list[Q
     claimable = operations.claimable(operations.automatic).filter(claim)
     return [
         *([claimable.filter(operations.crashed(crashes))] for crashes in Crashes),
-        [operations.waiting().filter(part & mark_ready) for part in come_due()],
-        [operations.rows.filter(part & reap) for part in operations.expired()],
+        [rows.filter(mark_ready) for rows in operations.due()],
+        [rows.filter(reap) for rows in operations.lost()],
     ]
 
 

@@ -12,16 +12,20 @@ from uuid import UUID
 
 from django.db.models import F, Model, QuerySet, Value
 
-from stator.db.history import keep, keep_history, keep_moves
-from stator.db.interface import Batch, Claim, Ended, Moves, Operations, Written, batches_of
+from stator.db.history import keep, keep_history, logged
+from stator.db.interface import Claim, Ended, Moves, Operations, OutcomeBatch, Written, batches_of
 from stator.db.leases import still_claimed
+from stator.db.steps import forget_steps
 from stator.db.values import Pk
 from stator.graph import State
 from stator.graph.durations import seconds_of
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
 from stator.rows import columns
+from stator.rows.clock import Seconds
+from stator.rows.reports import History, keep_entries
 from stator.rows.statistics import Stats, Stay
 from stator.rows.transitions import entered
+from stator.rows.watches import WaiterHeld
 from stator.signals import Move
 from stator.statements import Statement
 
@@ -40,11 +44,26 @@ class Records:
         """
         batches = batches_of(ended)
         last = last and len(batches) == 1
-        return Written.total(self._operations.record_batch(batch, again=again, last=last) for batch in batches)
+        return Written.total(batch.operations.record_batch(batch, again=again, last=last) for batch in batches)
 
-    def record_batch(self, batch: Batch, *, again: bool = False, last: bool = False) -> Written:
-        """Call :meth:`record` for outcomes of one kind: in one transaction or not at all."""
+    def record_batch(self, batch: OutcomeBatch, *, again: bool = False, last: bool = False) -> Written:
+        """Call :meth:`record` for outcomes of one kind: in one transaction or not at all.
+
+        Outcomes that may move an object that another transaction holds are left out, to be written later.
+        """
+        try:
+            return self._record_batch(batch, again=again, last=last)
+        except WaiterHeld as held:
+            later = set(held.pks)
+            others = [ended for ended in batch.ended if ended[0].pk not in later]
+            written = self.record_batch(OutcomeBatch.of(others), again=again, last=last) if others else Written()
+            written.deferred += [ended for ended in batch.ended if ended[0].pk in later]
+            return written
+
+    def _record_batch(self, batch: OutcomeBatch, *, again: bool = False, last: bool = False) -> Written:
         operations = self._operations
+        # In the transaction of a handler, what it has written would be lost.
+        wait = operations.connection.in_atomic_block
         with self._recording(batch):
             accepted = self._write(batch, last=last)
             kept = batch.only(accepted)
@@ -54,14 +73,16 @@ class Records:
                 keep(operations.alias, operations.label, kept)
             if operations.recorded and accepted and batch.begun and not self._keeps_attempts(batch):
                 operations.recorded(operations.alias, kept.ended)
-            if operations.options.history and (batch.moved or batch.failed) and not self._kept_with(batch):
+            if self._has_history(batch) and not self._kept_with(batch):
                 keep_history(operations.alias, operations.label, kept.ended, accepted)
-            if batch.to in operations.awaited:
-                entered(operations.model, operations.alias, batch.to, accepted)
+            if batch.stepped:
+                forget_steps([claim for claim in kept.claims if claim.steps is not None])
+            if batch.awaited:
+                entered(operations.model, operations.alias, batch.to, accepted, wait=wait)
         return self._sort_out(batch, {*accepted, *self._found_written(batch, accepted)} if again else accepted)
 
     def record_noted(
-        self, batch: Batch, noted: Statement, values: Mapping[str, object], only: Statement | None = None
+        self, batch: OutcomeBatch, noted: Statement, values: Mapping[str, object], only: Statement | None = None
     ) -> Written | None:
         """Record outcomes and change the program's records of the claims, by ``done``, in one statement.
 
@@ -70,7 +91,7 @@ class Records:
         """
         return None
 
-    def _found_written(self, batch: Batch, accepted: Collection[Pk]) -> set[Pk]:
+    def _found_written(self, batch: OutcomeBatch, accepted: Collection[Pk]) -> set[Pk]:
         """Return the refused rows that look as if their outcome had been written."""
         operations = self._operations
         refused = {claim.pk: (claim, outcome) for claim, outcome in batch.ended if claim.pk not in accepted}
@@ -79,11 +100,11 @@ class Records:
             found = operations.rows.filter(pk__in=list(refused)).values_list(*named)
             return {row[0] for row in found if is_written(*refused[row[0]], *row[1:])}
 
-    def _recording(self, batch: Batch) -> AbstractContextManager[object]:
+    def _recording(self, batch: OutcomeBatch) -> AbstractContextManager[object]:
         """Return the transaction that writes a batch."""
         return self._operations.transaction()
 
-    def _write(self, batch: Batch, *, last: bool = False) -> dict[Pk, float | None]:
+    def _write(self, batch: OutcomeBatch, *, last: bool = False) -> dict[Pk, float | None]:
         """Write outcomes and their statistics; return the primary keys of the accepted ones.
 
         For models with history, the values are the seconds that the rows had been in the state that they left.
@@ -122,25 +143,31 @@ class Records:
         accepted |= each
         return Stay(sum(each.values()), max(each.values(), default=0.0))
 
-    def _saves_at_once(self, batch: Batch) -> bool:
+    def _saves_at_once(self, batch: OutcomeBatch) -> bool:
         """Return whether :meth:`_write` also writes the fields that the state ``saves``."""
         return len(batch.ended) == 1 and not batch.computed
 
-    def _save(self, kept: Batch) -> None:
+    def _save(self, kept: OutcomeBatch) -> None:
         """Write the fields that the state ``saves``; the preceding write has locked the rows."""
         for claim, outcome in kept.ended:
             if values := outcome.values:
                 self._operations.rows.filter(pk=claim.pk).update(**values)
 
-    def _kept_with(self, batch: Batch) -> bool:
+    def _has_history(self, batch: OutcomeBatch) -> bool:
+        """Return whether the history gets entries of a batch: of moves and errors, and of what was logged."""
+        options = self._operations.options
+        logs = options.logs and not batch.released and logged(batch.claims)
+        return options.history and (batch.moved or batch.failed or logs)
+
+    def _kept_with(self, batch: OutcomeBatch) -> bool:
         """Return whether :meth:`_write` writes the history of a batch."""
         return False
 
-    def _keeps_attempts(self, batch: Batch) -> bool:
+    def _keeps_attempts(self, batch: OutcomeBatch) -> bool:
         """Return whether :meth:`_write` writes the program's records of the attempts."""
         return False
 
-    def _sort_out(self, batch: Batch, accepted: Collection[Pk]) -> Written:
+    def _sort_out(self, batch: OutcomeBatch, accepted: Collection[Pk]) -> Written:
         written = batch.only(accepted).accepted()
         if len(accepted) < len(batch.ended):
             refused = [ended for ended in batch.ended if ended[0].pk not in accepted]
@@ -164,9 +191,14 @@ class Records:
         ``changes``: the columns that change, unless the rows enter ``to`` as by any other move.
         """
         operations = self._operations
-        with operations.transaction():
-            count, pks = self._move(rows, source, to.name, limit, reason, changes or columns.entering(to))
-            entered(operations.model, operations.alias, to.name, pks)
+        wait = operations.connection.in_atomic_block
+        try:
+            with operations.transaction():
+                count, pks = self._move(rows, source, to.name, limit, reason, changes or columns.entering(to))
+                entered(operations.model, operations.alias, to.name, pks, wait=wait)
+        except WaiterHeld as held:
+            # Others would wait for these, and the next pass finds them again.
+            return self.move_rows(rows.exclude(pk__in=held.pks), source, to, limit, reason=reason, changes=changes)
         return Moves(count, [Move(pk, source, to.name) for pk in pks])
 
     def _move(
@@ -176,13 +208,13 @@ class Records:
         operations = self._operations
         picked = operations.lock(rows, limit)
         found = operations.rows.filter(pk__in=picked)
-        named = ("pk", "state_version", columns.stayed())
-        kept = list(found.values_list(*named)) if operations.options.history else []
         stays = [Stay.of(found)] if picked else []
+        if picked and operations.options.history:
+            of_row = {"version": F("state_version") + 1, "stay": Seconds(columns.stayed())}
+            given = {"to": to, "reason": reason, "worker": operations.worker_id, "kind": History.Kind.MOVE.value}
+            keep_entries(operations.model, operations.alias, picked, of_row, given)
         count = found.update(**changes) if picked else 0
         Stats.add(operations.alias, operations.label, source, to, shard=self.shard(), handled=count, stays=stays)
-        written = {"source": source, "to": to, "reason": reason}
-        keep_moves(operations.alias, operations.label, operations.worker_id, kept, **written)
         return count, picked
 
 

@@ -4,12 +4,13 @@ One statement, and so one transaction, writes outcomes of one kind with their st
 quoted. Rows that somebody else has locked are skipped.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from django.db import DatabaseError
 from django.db.models import BooleanField, DurationField, F, Model, QuerySet
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Coalesce
@@ -17,13 +18,14 @@ from django.db.models.functions import Coalesce
 from stator import signals
 from stator.db import records, sql
 from stator.db.compiler import Compiler, places_of
-from stator.db.history import error_of, report_of
-from stator.db.interface import Batch, Operations, Written
+from stator.db.history import error_of, logged, report_of
+from stator.db.interface import Operations, OutcomeBatch, Written
 from stator.db.values import Pk, Row
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
 from stator.rows import columns
 from stator.rows.clock import Now
 from stator.rows.hooks import AttemptRecords
+from stator.rows.watches import Watch
 from stator.statements import PROGRAM, Parameter, Placeholder, Statement, joined, written
 
 # Rows are found by their key or, with ``places``, first where their claim has put them: the index of keys has an entry
@@ -38,14 +40,14 @@ WITH v AS (
 done AS (
   UPDATE {table} SET {set} FROM mine v
   WHERE {table}.ctid = v.found AND {table}.{pk} IS NOT DISTINCT FROM v.pk{only}
-    AND {table}.state_claim IS NOT DISTINCT FROM v.claim AND {table}.state = %(source)s
+    AND {table}.state_claim IS NOT DISTINCT FROM v.claim AND {table}.state = %(source)s{slice}
   RETURNING {table}.{pk} AS pk, v.failed, {returned}{table}.state_changed - v.entered AS stayed){further}
 SELECT {result} FROM done
 """
 
 HELD = """
   SELECT {kept}, t.ctid AS found, t.state_changed AS entered
-  FROM v CROSS JOIN {table} t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = %(source)s"""
+  FROM v CROSS JOIN {table} t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = %(source)s{slice}"""
 
 BY_KEY = """{name} AS MATERIALIZED ({held} AND t.{pk} = v.pk{condition} FOR NO KEY UPDATE OF t SKIP LOCKED)"""
 
@@ -58,6 +60,19 @@ NOT_PLACED = " AND (SELECT count(*) FROM placed) < (SELECT count(*) FROM v) AND 
 # For claims with records of a program: their leases last, and all of them are written, or none.
 IN_TIME = " AND t.state_locked_until > statement_timestamp()"
 ALL_OR_NONE = " AND (SELECT count(*) FROM mine) = (SELECT count(*) FROM v)"
+
+# The objects that wait for all of their rows, each with whether one of its unfinished rows is locked now; the move of
+# that row comes after this commit. The rows that are written are still claimed in this snapshot. The range of states
+# only repeats the list. The planner does not know it and expects few rows, so it uses the index over both columns, even
+# if its statistics are of a table where all rows were unfinished.
+HANDED_ON = """
+handed{n} AS MATERIALIZED (
+  SELECT waiting, (SELECT s.{pk} FROM {table} s WHERE s.{column} = waiting AND s.state = ANY(%(unfinished{n})s)
+    AND s.state >= (SELECT min(state) FROM unnest(%(unfinished{n})s::text[]) state)
+    AND s.state <= (SELECT max(state) FROM unnest(%(unfinished{n})s::text[]) state)
+    AND s.state_claim IS NULL LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) IS NOT NULL AS is_handed
+  FROM (SELECT DISTINCT waiting{n} AS waiting FROM mine WHERE waiting{n} IS NOT NULL) each)"""
+IF_HANDED_ON = " AND (v.waiting{n} IS NULL OR v.waiting{n} IN (SELECT waiting FROM handed{n} WHERE is_handed))"
 
 # The columns of the attempt for the history, as they are until the outcome is written.
 OF_ATTEMPT = ["t.state_attempts AS attempts", "t.state_attempted AS attempted"]
@@ -101,7 +116,7 @@ reported AS (
   ON CONFLICT (model_label, object_pk) DO UPDATE
   SET state = excluded.state, at = excluded.at, error = excluded.error, message = excluded.message,
     traceback = excluded.traceback, fingerprint = excluded.fingerprint, worker = excluded.worker,
-    times = CASE WHEN (report.state, report.error, report.message)
+    log = NULL, times = CASE WHEN (report.state, report.error, report.message)
       = (excluded.state, excluded.error, excluded.message) THEN report.times + 1 ELSE 1 END)"""
 
 # A program's rows for attempts.
@@ -113,7 +128,7 @@ MOVE = """
 WITH picked AS MATERIALIZED ({pick}),
 done AS (
   UPDATE {table} SET {set} FROM picked
-  WHERE {table}.ctid = picked.stator_place AND {table}.{pk} IS NOT DISTINCT FROM picked.{key}
+  WHERE {table}.ctid = picked.stator_place AND {table}.{pk} IS NOT DISTINCT FROM picked.{key}{slice}
   RETURNING {table}.{pk} AS pk, {table}.state_version AS version, false AS failed, NULL::float8 AS duration,
     0 AS attempts, NULL::timestamptz AS attempted,
     {table}.state_changed - picked.stator_entered AS stayed, %(worker)s AS worker),{further}
@@ -130,43 +145,72 @@ class PostgresqlRecords(records.Records):
         # Returns a query that locks rows and gives their keys.
         self._pick = pick
 
-    def _recording(self, batch: Batch) -> AbstractContextManager[object]:
+    def _recording(self, batch: OutcomeBatch) -> AbstractContextManager[object]:
         """Return a transaction if further rows are written or woken; else the statement is a transaction by itself."""
         return self._operations.transaction() if self._writes_more(batch) else nullcontext()
 
-    def _writes_more(self, batch: Batch) -> bool:
+    def _writes_more(self, batch: OutcomeBatch) -> bool:
         """Return whether a batch needs more than one statement."""
         return batch.reported or self._writes_other_rows(batch)
 
-    def _writes_other_rows(self, batch: Batch) -> bool:
+    def _writes_other_rows(self, batch: OutcomeBatch) -> bool:
         """Return whether a batch needs more than one statement, its reports apart."""
+        return batch.awaited or self._keeps_others(batch)
+
+    def _keeps_others(self, batch: OutcomeBatch) -> bool:
+        """Return whether rows of the program, of the history or of steps, or saved values, take further statements."""
         operations = self._operations
         more = operations.recorded and batch.begun and not self._keeps_attempts(batch)
         tells = batch.moved and operations.options.history and not self._kept_with(batch)
-        return bool(more or tells or batch.to in operations.awaited or batch.saves != self._saved_with(batch))
+        return bool(more or tells or batch.stepped or batch.saves != self._saved_with(batch))
+
+    def record_batch(self, batch: OutcomeBatch, *, again: bool = False, last: bool = False) -> Written:
+        """Record like the portable method; rows that are not the last of others take one statement."""
+        watches = self._watches(batch)
+        if again or not watches or batch.reported or self._keeps_others(batch):
+            return super().record_batch(batch, again=again, last=last)
+        accepted = set(self._compiler.keys_of(self._send(batch, watches=watches)))
+        rest = [ended for ended in batch.ended if ended[0].pk not in accepted]
+        if not accepted or not rest:
+            return super().record_batch(batch, last=last) if rest else batch.accepted()
+        written = batch.only(accepted).accepted()
+        try:
+            return Written.total([written, super().record_batch(OutcomeBatch.of(rest), last=last)])
+        except DatabaseError:
+            if self._operations.connection.in_atomic_block:
+                raise
+            # What is written is committed. Written again by themselves, the others tell of an error that stays.
+            written.deferred = rest
+            return written
 
     def record_noted(
-        self, batch: Batch, noted: Statement, values: Mapping[str, object], only: Statement | None = None
+        self, batch: OutcomeBatch, noted: Statement, values: Mapping[str, object], only: Statement | None = None
     ) -> Written | None:
         """Record outcomes and change the program's records of the claims; None if that takes more statements.
 
         ``only``: a condition without which nothing is written.
         """
-        if self._needs_more(batch):
+        watches = self._watches(batch) if len(batch.ended) == 1 else []
+        if self._needs_more(batch, watches):
             return None
-        found = self._send(batch, noted, only, values)
+        found = self._send(batch, noted, only, values, watches=watches)
         if not found:
             return None
         result = batch.accepted()
         result.at = found[0][1]
         return result
 
-    def _needs_more(self, batch: Batch) -> bool:
-        """Return whether one statement cannot write a batch with the program's records."""
+    def _needs_more(self, batch: OutcomeBatch, watches: Sequence[Watch]) -> bool:
+        """Return whether one statement cannot write a batch with the program's records, if its row hands on."""
         reports = batch.reported and (batch.moved or len(batch.ended) > 1 or not self._compiler.keeps_keys)
-        return reports or self._writes_other_rows(batch) or any(map(_place, batch.claims))
+        others = self._keeps_others(batch) if watches else self._writes_other_rows(batch)
+        return reports or others or any(map(_place, batch.claims))
 
-    def _write(self, batch: Batch, *, last: bool = False) -> dict[Pk, float | None]:
+    def _watches(self, batch: OutcomeBatch) -> list[Watch]:
+        """Return the edges by which all rows of a batch of outcomes may hand on."""
+        return self._operations.handed_on.get(batch.to, []) if batch.awaited else []
+
+    def _write(self, batch: OutcomeBatch, *, last: bool = False) -> dict[Pk, float | None]:
         """Write outcomes of one kind and their statistics (RECORD); a row is written only while its claim is valid."""
         found = self._send(batch, last=last and not self._writes_more(batch))
         if found and len(found[0]) > 1:
@@ -175,14 +219,18 @@ class PostgresqlRecords(records.Records):
 
     def _send(
         self,
-        batch: Batch,
+        batch: OutcomeBatch,
         noted: Statement | None = None,
         only: Statement | None = None,
         values: Mapping[str, object] | None = None,
         *,
         last: bool = False,
+        watches: Sequence[Watch] = (),
     ) -> list[Row]:
-        """Send RECORD. ``noted`` changes a program's records by ``done``; ``values`` are for its parameters."""
+        """Send RECORD. ``noted`` changes a program's records by ``done``; ``values`` are for its parameters.
+
+        ``watches``: write only rows that hand on by these edges.
+        """
         operations = self._operations
         history = self._kept_with(batch)
         shape = _Shape(
@@ -196,15 +244,18 @@ class PostgresqlRecords(records.Records):
             attempts=self._keeps_attempts(batch),
             noted=_key(noted),
             only=_key(only),
+            watched=tuple(watch.key for watch in watches),
         )
         statement = self._statements.get(shape)
         if statement is None:
             statement = self._statements[shape] = self._compiled(batch, shape, noted, only)
         given = self._values(batch, shape)
+        given |= {f"unfinished{n}": list(watch.unfinished) for n, watch in enumerate(watches)}
         params = statement.bind(operations.connection, {**given, **(values or {})})
-        return operations.fetch(statement.text, params, sql.BY_KEY, often=True, last=last)
+        planner = sql.TO_FIRST if watches else sql.BY_KEY
+        return operations.fetch(statement.text, params, planner, often=True, last=last)
 
-    def _values(self, batch: Batch, shape: "_Shape") -> dict[str, object]:
+    def _values(self, batch: OutcomeBatch, shape: "_Shape") -> dict[str, object]:
         """Return the values of a batch. Arrays of equal values are empty: unnest fills them up with null."""
         keys, tokens = self._compiler.claimed(batch.claims)
         source, timed = batch.source.name, shape.history or shape.erred
@@ -229,14 +280,20 @@ class PostgresqlRecords(records.Records):
         return given
 
     def _edge(self, source: str, to: str) -> dict[str, object]:
-        """Return the values of the statistics row of moves along an edge, its hour apart."""
-        return {"label": self._operations.label, "source": source, "to": to, "shard": self.shard()}
+        """Return the values of the statistics row of moves along an edge, its hour apart, and the slice of the rows."""
+        operations = self._operations
+        return {
+            "label": operations.label, "source": source, "to": to, "shard": self.shard(), "slice": operations.slice,
+        }  # fmt: skip
 
-    def _kept_with(self, batch: Batch) -> bool:
+    def _kept_with(self, batch: OutcomeBatch) -> bool:
         """Return whether the recording statement writes the history: of moves, which are many, without errors."""
-        return self._operations.options.history and batch.moved and not batch.failed and self._compiler.keeps_keys
+        options = self._operations.options
+        if not (options.history and batch.moved and not batch.failed and self._compiler.keeps_keys):
+            return False
+        return not (options.logs and logged(batch.claims))
 
-    def _keeps_attempts(self, batch: Batch) -> bool:
+    def _keeps_attempts(self, batch: OutcomeBatch) -> bool:
         """Return whether the recording statement writes the program's records of the attempts: only for moves."""
         operations = self._operations
         made = operations.recorded and operations.hooks.attempts
@@ -244,26 +301,30 @@ class PostgresqlRecords(records.Records):
             return False
         return self._kept_with(batch) and batch.saves == self._saved_with(batch)
 
-    def _saved_with(self, batch: Batch) -> tuple[str, ...]:
+    def _saved_with(self, batch: OutcomeBatch) -> tuple[str, ...]:
         """Return the fields that the recording statement writes as well: all or none."""
         names = batch.saves
         plain = names and not batch.computed and self._compiler.array_types(names)
         return names if plain else ()
 
-    def _saves_at_once(self, batch: Batch) -> bool:
+    def _saves_at_once(self, batch: OutcomeBatch) -> bool:
         return bool(self._saved_with(batch))
 
     @cached_property
     def _statements(self) -> dict["_Shape", Statement]:
-        return {}
+        return self._compiler.statements_of(type(self), self._operations)
 
-    def _compiled(self, batch: Batch, shape: "_Shape", noted: Statement | None, only: Statement | None) -> Statement:
+    def _compiled(
+        self, batch: OutcomeBatch, shape: "_Shape", noted: Statement | None, only: Statement | None
+    ) -> Statement:
         compiler = self._compiler
         attempts = self._attempts() if shape.attempts else None
         arrays, names, assigned = self._saved(shape)
         history = shape.history or shape.erred
         kept = ["pk", "claim", "delay", "failed", *(["duration"] if history else []), *names]
         passed = [f"v.{name}" for name in kept] + (OF_ATTEMPT if history else []) + _before(compiler, attempts)
+        waiting = [compiler.column_of(compiler.field(name)) for name in shape.watched]
+        passed += [f"t.{column} AS waiting{n}" for n, column in enumerate(waiting)]
         returned = f"{compiler.table}.state_version AS version, {WORKER}, v.duration, v.attempts, v.attempted, "
         for_notes = [f"v.{name}" for name in ("claim", *names[1:])] if noted else []
         also = "".join(f"{each}, " for each in for_notes + _after(compiler, attempts))
@@ -279,9 +340,10 @@ class PostgresqlRecords(records.Records):
             pk_type=compiler.pk_type,
             arrays=written(arrays),
             names="".join(f", {name}" for name in names),
-            mine=self._found(shape, ", ".join(passed)),
+            mine=Statement.of(self._found(shape, ", ".join(passed)), *self._handed_on(waiting)),
             set=Statement.of(compiler.assigned(changes), assigned),
-            only=Statement.of(ALL_OR_NONE if noted else "", where),
+            slice=compiler.slice_of(self._operations),
+            only=Statement.of(ALL_OR_NONE if noted else "", where, *_if_handed_on(waiting)),
             returned=(returned if history else "") + also,
             further=self._further(batch, shape, attempts, noted),
             result=_result(shape),
@@ -306,14 +368,20 @@ class PostgresqlRecords(records.Records):
     def _found(self, shape: "_Shape", kept: str) -> Statement:
         """Return the rows of standing claims, locked, as ``mine``."""
         table, pk = self._compiler.table, self._compiler.pk
-        held = written(HELD, table=table, kept=kept)
+        held = written(HELD, table=table, kept=kept, slice=self._compiler.slice_of(self._operations, "t"))
         if not shape.placed:
             return written(BY_KEY, name="mine", held=held, pk=pk, condition=IN_TIME if shape.noted else "")
         others = written(BY_KEY, name="others", held=held, pk=pk, condition=NOT_PLACED)
         return written(AT_PLACES, held=held, pk=pk, others=others)
 
+    def _handed_on(self, waiting: list[str]) -> Iterator[Statement]:
+        """Yield the parts of the WITH that lock an unfinished row for each object that waits, by these columns."""
+        names = {"pk": self._compiler.pk, "table": self._compiler.table}
+        for n, column in enumerate(waiting):
+            yield written(f",{HANDED_ON.replace('{n}', str(n))}", column=column, **names)
+
     def _further(
-        self, batch: Batch, shape: "_Shape", attempts: AttemptRecords | None, noted: Statement | None
+        self, batch: OutcomeBatch, shape: "_Shape", attempts: AttemptRecords | None, noted: Statement | None
     ) -> Statement:
         """Return the further parts of the WITH that follow ``done``."""
         parts: list[str | Statement] = []
@@ -366,7 +434,7 @@ class PostgresqlRecords(records.Records):
         also: dict[str, F | RawSQL] = {"stator_entered": F("state_changed"), "stator_place": compiler.place}
         statement = written(
             MOVE, pick=self._pick(rows, limit, **also), table=compiler.table, pk=compiler.pk,
-            key=compiler.quote("pk"), set=compiler.assigned(changes),
+            key=compiler.quote("pk"), set=compiler.assigned(changes), slice=compiler.slice_of(operations),
             further=written(f"{COUNTED},{HISTORY}" if history else COUNTED), result="pk" if tell else "count(*)",
         )  # fmt: skip
         values = {**self._edge(source, to), "reason": reason, "worker": operations.worker_id}
@@ -381,6 +449,7 @@ class _Shape(NamedTuple):
     ``erred``: the history has the error of an attempt.
     ``attempts``: the model's records of attempts are written as well.
     ``noted``: changes of a program's records of claims; with them, each key is returned with the time.
+    ``watched``: the foreign keys to objects that wait for all of their rows.
     ``tell``: each key is returned with the seconds in the state that was left, for a caller that writes the history.
     """
 
@@ -394,6 +463,12 @@ class _Shape(NamedTuple):
     attempts: bool
     noted: tuple[str, ...]
     only: tuple[str, ...]
+    watched: tuple[str, ...]
+
+
+def _if_handed_on(waiting: list[str]) -> Iterator[str]:
+    """Yield the conditions for rows whose object has another unfinished row, if they have one."""
+    return (IF_HANDED_ON.replace("{n}", str(n)) for n, _ in enumerate(waiting))
 
 
 def _key(statement: Statement | None) -> tuple[str, ...]:
@@ -426,7 +501,7 @@ def _after(compiler: Compiler, attempts: AttemptRecords | None) -> list[str]:
     return [f"v.before{n}" for n in range(len(attempts.before))] + now
 
 
-def _reported(batch: Batch) -> dict[str, object]:
+def _reported(batch: OutcomeBatch) -> dict[str, object]:
     """Return the values of the history and of the report of one outcome that has an error or a reason."""
     [(claim, outcome)] = batch.ended
     report: Any = report_of(batch.operations.label, claim, outcome)
@@ -438,7 +513,7 @@ def _reported(batch: Batch) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _delays(batch: Batch) -> list[float | None]:
+def _delays(batch: OutcomeBatch) -> list[float | None]:
     """Return after how many seconds the rows are due; null for released rows that are ready, nothing if all are."""
     if batch.moved:
         return []

@@ -1,7 +1,7 @@
 """One look into many schemas of PostgreSQL: which were written to, and how long others can be left alone."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from django.db import DatabaseError, connections
@@ -12,7 +12,7 @@ from stator.db.chores import rows_to_watch
 from stator.db.interface import Operations
 from stator.db.locks import PROBE
 from stator.db.probe import Alike, coming
-from stator.db.retry import is_lock_timeout, is_of_schema
+from stator.db.retry import is_of_node, is_of_schema, suspends
 from stator.db.rows import Place
 from stator.db.session import send, send_in_each
 from stator.db.values import Row
@@ -80,7 +80,7 @@ def rests(group: Sequence[Operations], schemas: Sequence[str]) -> dict[str, floa
 def read_in_each(alias: str, schemas: Sequence[str], statement: Statement) -> dict[str, Row]:
     """Return the row that a statement finds in each schema.
 
-    Schemas where a table or a column is missing, or a table is locked, are left out.
+    Schemas where a table or a column is missing, a table is locked, or whose node is away, are left out.
     """
     found: dict[str, Row] = {}
     for start in range(0, len(schemas), AT_ONCE):
@@ -97,21 +97,38 @@ def end_session(alias: str) -> None:
 
 
 def write_in_each(alias: str, schemas: Sequence[str], statement: Statement) -> None:
-    """Send a statement that returns no rows in each schema; nobody waits until it is on the disk."""
+    """Send a statement that returns no rows in each schema; nobody waits until it is on the disk.
+
+    Schemas whose node is away are left out.
+    """
     planner = sql.wait_for_locks(PROBE) + "SET LOCAL synchronous_commit = off; "
     for start in range(0, len(schemas), AT_ONCE):
-        send_in_each(connections[alias], schemas[start : start + AT_ONCE], statement, planner)
+        _send(alias, schemas[start : start + AT_ONCE], statement, planner, is_of_node)
 
 
 def _read(alias: str, schemas: Sequence[str], statement: Statement) -> dict[str, Row]:
+    found = _send(alias, schemas, statement, sql.wait_for_locks(PROBE) + sql.ANY, _is_left_out)
+    return {schema: row for schema, [row] in found.items()}
+
+
+def _is_left_out(error: BaseException) -> bool:
+    return is_of_schema(error) or suspends(error)
+
+
+def _send(
+    alias: str, schemas: Sequence[str], statement: Statement, planner: str, is_left_out: Callable[[BaseException], bool]
+) -> dict[str, list[Row]]:
+    """Return the rows of a statement in each schema, in halves after such an error, without those that have it."""
     try:
-        answers = send_in_each(connections[alias], schemas, statement, sql.wait_for_locks(PROBE) + sql.ANY)
+        answers = send_in_each(connections[alias], schemas, statement, planner)
     except DatabaseError as error:
-        if not (is_of_schema(error) or is_lock_timeout(error)):
+        if not is_left_out(error):
             raise
         half = len(schemas) // 2
-        return _read(alias, schemas[:half], statement) | _read(alias, schemas[half:], statement) if half else {}
-    return {schema: row for schema, [row] in zip(schemas, answers, strict=True)}
+        parts = (schemas[:half], schemas[half:]) if half else ()
+        each = (_send(alias, part, statement, planner, is_left_out) for part in parts)
+        return {schema: rows for found in each for schema, rows in found.items()}
+    return dict(zip(schemas, answers, strict=False))
 
 
 @lru_cache(maxsize=16)

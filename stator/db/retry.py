@@ -38,6 +38,9 @@ ABSENT_TEXTS = re.compile(r"no such (column|table)|table \S+ has no column named
 # program_limit_exceeded, such as a value too long for its index: an OperationalError, but a permanent one.
 LIMITS = "54"
 
+# connection_exception, connection_does_not_exist, connection_failure, and one that the client could not establish.
+OF_CONNECTIONS = frozenset({"08000", "08001", "08003", "08006"})
+
 # lock_not_available: at once with NOWAIT, after a wait with ``lock_timeout``.
 NOT_AVAILABLE = "55P03"
 
@@ -57,6 +60,20 @@ def is_lock_timeout(error: BaseException) -> bool:
     """Return whether a statement gave up waiting for another transaction's lock; it did nothing."""
     refused = getattr(error.__cause__, "sqlstate", None) == NOT_AVAILABLE or _number_of(error) in NOT_AVAILABLE_NUMBERS
     return refused or (isinstance(error, OperationalError) and "database is locked" in text_of(error))
+
+
+def is_of_node(error: BaseException) -> bool:
+    """Return whether the server answered that it cannot reach the node with the rows, as a coordinator of Citus does.
+
+    If the server itself cannot be reached, there is no answer, or one that ends the session.
+    """
+    cause: Any = error.__cause__
+    return getattr(cause, "sqlstate", None) in OF_CONNECTIONS and cause.diag.severity_nonlocalized == "ERROR"
+
+
+def suspends(error: BaseException) -> bool:
+    """Return whether only the step of one model has to wait: its table is locked, or the node that has it is away."""
+    return is_lock_timeout(error) or is_of_node(error)
 
 
 def is_of_a_plan(error: BaseException) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -23,6 +23,7 @@ from stator.rows.meta import graph_of, hooks_of, options_of
 from stator.rows.pauses import Pauses
 from stator.rows.transitions import kept_names
 from stator.rows.waits import waiters_of, waits_of
+from stator.rows.watches import Watch, watchers_of, watches_of
 from stator.schemas import in_schema
 
 # Seconds that a clock may be set back without ending leases that are being renewed.
@@ -64,11 +65,15 @@ class Rows:
         # Programs that claim rows without a worker keep records of their own.
         self.recorded = self.hooks.recorded
         self.waits = waits_of(model)
+        # The value of ``spread`` that the rows have; None for all rows.
+        self.slice: int | None = None
         self.refusals = Refusals(self.label)
         # What the table lacks, as one line; until that is repaired a worker leaves the model out.
         self.lacking = ""
         # Only a worker's operations limit how long their statements wait.
         self.locks = Locks(self.label)
+        # Whether an attempt of this process has called a durable step.
+        self.steps_used = False
         # The pauses that the latest poll found; None before the first poll.
         self.pauses: Pauses | None = None
 
@@ -93,14 +98,58 @@ class Rows:
 
     @property
     def rows(self) -> QuerySet[Model]:
-        """All rows of the model, independent of the project's managers."""
+        """All rows of the model, or of the slice, independent of the project's managers."""
+        return self.whole if self.slice is None else self.whole.filter(**{str(self.options.spread): self.slice})
+
+    @property
+    def whole(self) -> QuerySet[Model]:
+        """All rows of the model, whatever the slice is."""
         return QuerySet(self.model, using=self.alias)
 
     @cached_property
     def awaited(self) -> frozenset[str]:
-        """The names of the states that end the waiting of other objects for a row of this model, or of kept events."""
+        """The names of the states whose entry may move or wake a row of this or another model, or has kept events."""
+        return self._followed | {state for watch in watchers_of(self.model) for state in watch.condition.in_}
+
+    def is_awaited(self, to: str, claims: Iterable[Any]) -> bool:
+        """Return whether the entry of claimed rows into a state may move or wake a row, or has kept events."""
+        if to not in self.awaited:
+            return False
+        keys = self._fixed_keys.get(to)
+        if keys is None:
+            return True
+        # The instance of a claim whose outcome is written again may be gone.
+        return any(
+            claim.instance is None or getattr(claim.instance, key) is not None for claim in claims for key in keys
+        )
+
+    @cached_property
+    def _fixed_keys(self) -> dict[str, list[str]]:
+        """The states that only edges by fixed keys of the rows wait for, each with the columns of these keys."""
+        found = {}
+        for state in self.awaited - self._followed:
+            names = {watch.key for watch in watchers_of(self.model) if state in watch.condition.in_}
+            if names.issubset(self.hooks.fixed):
+                fields: list[Any] = [self.model._meta.get_field(name) for name in sorted(names)]
+                found[state] = [field.attname for field in fields]
+        return found
+
+    @cached_property
+    def _followed(self) -> frozenset[str]:
+        """The states of :attr:`awaited`, without those that only edges of other models by these rows wait for."""
         kept = {state.name for state in self.graph.states.values() if kept_names(state)}
-        return frozenset(state for wait in waiters_of(self.model) for state in wait.until) | kept
+        own = {watch.state.name for watch in watches_of(self.model)}
+        return frozenset(state for wait in waiters_of(self.model) for state in wait.until) | kept | own
+
+    @cached_property
+    def handed_on(self) -> dict[str, list[Watch]]:
+        """The states whose entry does nothing if an unfinished related row can be locked for each of these edges."""
+        found: dict[str, list[Watch]] = {}
+        for state in self.awaited - self._followed:
+            watches = [watch for watch in watchers_of(self.model) if state in watch.condition.in_]
+            if all(watch.hands_on for watch in watches):
+                found[state] = list({(watch.key, watch.unfinished): watch for watch in watches}.values())
+        return found
 
     @cached_property
     def waking(self) -> frozenset[str]:
@@ -173,6 +222,14 @@ class Rows:
         held, beyond = Q(state_claim__isnull=False), columns.after(self.longest_lease + CLOCK_SLACK)
         impossible = Q(state_locked_until__gt=beyond, state__in=self.known)
         return [held & Q(state_locked_until__lte=Now()), held & impossible]
+
+    def due(self) -> list[QuerySet[Model]]:
+        """Return querysets of the rows to mark ready: their time has come. Index ``st_rest``."""
+        return [self.waiting().filter(part) for part in columns.come_due()]
+
+    def lost(self) -> list[QuerySet[Model]]:
+        """Return querysets of the rows whose leases have run out. Index ``st_lease``."""
+        return [self.rows.filter(part) for part in self.expired()]
 
     @cached_property
     def known(self) -> list[str]:

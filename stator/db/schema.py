@@ -1,13 +1,21 @@
 """What is missing in a table of a model, or does not fit there, and its indexes. Waits for no lock on PostgreSQL."""
 
-from django.db import DatabaseError, connections
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache, partial
+from typing import Any
+
+from django.core.exceptions import EmptyResultSet, FieldDoesNotExist, FieldError
+from django.db import DatabaseError, NotSupportedError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import Model
+from django.db.models import Model, Q, QuerySet
 
 from stator.capabilities import capabilities_of
 from stator.db.retry import is_of_schema
 from stator.rows.columns import FRAMEWORK_COLUMNS
+from stator.rows.meta import graph_of, options_of
 from stator.schemas import current_schema, named
+from stator.statements import Statement, joined, selecting
+from stator.texts import bounded, text_of
 
 # The query reads the catalog: a statement on the table itself would wait while a migration locks it.
 COLUMNS = """
@@ -17,17 +25,20 @@ SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0
 # How the extension Citus manages a table. Its catalogs exist only where the extension does.
 CITUS_CATALOGS = "SELECT to_regclass('pg_catalog.pg_dist_schema') IS NOT NULL"
 CITUS = """
-SELECT CASE WHEN partmethod <> 'n' THEN 'distributed' WHEN repmodel = 't' THEN 'reference'
+SELECT CASE WHEN column_to_column_name(logicalrelid, partkey) = %s THEN 'spread'
+  WHEN partmethod <> 'n' THEN 'distributed' WHEN repmodel = 't' THEN 'reference'
   WHEN colocationid IN (SELECT colocationid FROM pg_catalog.pg_dist_schema) THEN 'schema' ELSE 'local' END
 FROM pg_catalog.pg_dist_partition WHERE logicalrelid = to_regclass(%s)
 """
 
 # Each of these kinds in words, and what makes the table an ordinary one.
+_OF_OTHER_ENGINE = 'set ENGINE to "stator.citus"'
 _ORDINARY = "move its rows to an ordinary table: undistribute_table() does it unless the table has an identity column"
 CITUS_KINDS = {
     "distributed": ("a distributed table of Citus", _ORDINARY),
     "reference": ("a reference table of Citus", _ORDINARY),
-    "schema": ("in a distributed schema of Citus", 'set ENGINE to "stator.citus"'),
+    "schema": ("in a distributed schema of Citus", _OF_OTHER_ENGINE),
+    "spread": ("a distributed table of Citus", _OF_OTHER_ENGINE),
     "local": ("a local table of Citus", "drop the foreign keys that connect it to reference tables"),
 }
 
@@ -39,9 +50,66 @@ INDEXES = {
 }
 
 
+# What Django raises for an expression with a name or a value that a model does not have, or that a database lacks. Not
+# errors of a connection, which pass.
+WRONG = (AttributeError, FieldDoesNotExist, FieldError, LookupError, NotSupportedError, TypeError, ValueError)
+
+
 def lack_of(model: type[Model], alias: str) -> str:
-    """Return what is wrong with the table of a model, or of a parent, and the remedy, as one line; "" if it fits."""
-    return next(filter(None, (_lack_of(part, alias) for part in (model, *model._meta.get_parent_list()))), "")
+    """Return what keeps statements about a model from working, and the remedy, as one line; "" if they work.
+
+    That is something about its table, or a parent's, or an expression in its code.
+    """
+    parts = (_lack_of(part, alias) for part in (model, *model._meta.get_parent_list()))
+    return next(filter(None, parts), "") or wrong_expression(model, alias)
+
+
+def probe_columns(models: Iterable[type[Model]], alias: str) -> None:
+    """Raise ``DatabaseError`` if a table lacks a column of its model; one statement, which reads no row."""
+    if probed := tuple(models):
+        statement = _probing(probed, alias)
+        params: Any = statement.params
+        with connections[alias].cursor() as cursor:
+            cursor.execute(statement.text, params)
+
+
+@lru_cache(maxsize=64)
+def _probing(models: tuple[type[Model], ...], alias: str) -> Statement:
+    each = []
+    for model in models:
+        rows: QuerySet[Any] = QuerySet(model, using=alias).none().order_by()
+        columns = selecting(rows.values_list(*(field.attname for field in model._meta.concrete_fields)))
+        each.append(Statement.of("EXISTS (", columns, ")"))
+    return Statement.of("SELECT ", joined(each, ", "))
+
+
+@lru_cache(maxsize=1024)
+def wrong_expression(model: type[Model], alias: str) -> str:
+    """Return which condition of the graph, or option of ``StatorMeta``, no statement can have, and the remedy."""
+    return next(wrong_expressions(model, alias), "") if hasattr(model, "state_graph") else ""
+
+
+def wrong_expressions(model: type[Model], alias: str, *, compiled: bool = True) -> Iterator[str]:
+    """Yield what is wrong with each expression of a managed model, as one line with the remedy.
+
+    Without ``compiled`` only names are looked up, which needs no database.
+    """
+    rows: QuerySet[Model] = QuerySet(model, using=alias)
+    graph, then = graph_of(model), options_of(model).then
+    found: list[tuple[str, Callable[[], QuerySet[Model]]]] = [
+        (f"{graph.__name__}.{state.name}.when({condition})", partial(rows.filter, condition))
+        for state in graph.states.values() for condition, _ in state.conditions if isinstance(condition, Q)
+    ]  # fmt: skip
+    found += [] if then is None else [(f"{model.__name__}.StatorMeta.then", partial(rows.annotate, stator_then=then))]
+    for name, query in found:
+        try:
+            made = query()
+            if compiled:
+                made.query.get_compiler(alias).as_sql()
+        except EmptyResultSet:
+            continue
+        except WRONG as error:
+            yield f"{bounded(name, 200)}: {bounded(text_of(error), 300)}; correct it, or the model is left out"
 
 
 def _lack_of(model: type[Model], alias: str) -> str:
@@ -69,9 +137,10 @@ def _of_citus(connection: BaseDatabaseWrapper, model: type[Model]) -> str:
         cursor.execute(CITUS_CATALOGS)
         if not cursor.fetchone()[0]:
             return ""
-        cursor.execute(CITUS, [connection.ops.quote_name(table)])
+        spread = options_of(model).spread if hasattr(model, "state_graph") else None
+        cursor.execute(CITUS, [spread, connection.ops.quote_name(table)])
         found = cursor.fetchone()
-    if not found or (found[0] == "schema" and capabilities_of(connection).name == "citus"):
+    if not found or (found[0] in ("schema", "spread") and capabilities_of(connection).name == "citus"):
         return ""
     kind, remedy = CITUS_KINDS[found[0]]
     where = f"table {table} of {model._meta.label} in {named(connection.alias)}"

@@ -16,7 +16,7 @@ from psycopg import ClientCursor, Connection, IsolationLevel
 from psycopg.pq import TransactionStatus
 from psycopg.types.datetime import TimestamptzLoader
 
-from stator.db.retry import is_lock_timeout, is_of_a_plan, is_outage
+from stator.db.retry import is_of_a_plan, is_outage, suspends
 from stator.db.values import Params, Row
 from stator.schemas import current_schema, path_of, prepares_cursors
 from stator.statements import Placeholder, Statement
@@ -233,7 +233,7 @@ class Session:
         try:
             return send(connection, planner + text + after, params)
         except DatabaseError as error:
-            if text.startswith("PREPARE") and is_lock_timeout(error):
+            if text.startswith("PREPARE") and suspends(error):
                 # The statement is correct, but perhaps was not prepared, so it gets another name the next time.
                 del self._texts[key]
             elif text.startswith("PREPARE"):

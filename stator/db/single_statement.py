@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import lru_cache
 from importlib import import_module
 from typing import NamedTuple
 from uuid import UUID
@@ -30,9 +29,9 @@ from django.db.models.lookups import IsNull
 
 from stator.db import sql
 from stator.db.claims_postgresql import PICKED, PICKED_NEAR, TOKEN, filtered, lock_of
-from stator.db.compiler import Compiler
+from stator.db.compiler import Compiler, compiler_of
 from stator.db.instances import load_all
-from stator.db.interface import Batch, Claim, Ended, Operations, Written
+from stator.db.interface import Claim, Ended, Operations, OutcomeBatch, Written
 from stator.db.probe import probes
 from stator.db.retry import is_retryable
 from stator.db.values import Instance, Params, Pk, Row
@@ -130,7 +129,6 @@ class Renewal:
 OWN_KEY = "stator_pk"
 
 _cache: StatementCache[Statement] = StatementCache()
-compiler_of = lru_cache(maxsize=64)(Compiler)
 
 
 def claim(
@@ -296,7 +294,7 @@ def _of_done(compiler: Compiler, records: ProgramRecords, token: Statement) -> S
 
 def end(ended: list[Ended], records: ProgramRecords, only: Only | None) -> Written | None:
     """Write outcomes of one kind and the program's records of the claims; all, or nothing and return None."""
-    batch = Batch.of(ended)
+    batch = OutcomeBatch.of(ended)
     operations = batch.operations
     compiler = compiler_of(operations.model, operations.alias)
     values = records.values

@@ -4,6 +4,7 @@
 """
 
 import json
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import groupby
 from shlex import quote
@@ -12,8 +13,9 @@ from typing import Any
 from stator.conf import load_settings
 from stator.explain.problem import ERROR, WARNING, AdminAction, Problem
 from stator.explain.sentences import either
-from stator.explain.survey import AwaitedObject, InState, Survey, Surveyed, WorkerStatus
+from stator.explain.survey import AwaitedObject, Held, InState, Survey, Surveyed, WorkerStatus
 from stator.graph.durations import seconds_of, span
+from stator.rows.clock import moment_text
 from stator.rows.pauses import NAMED, Pause
 from stator.rows.versions import Version, compared, listed
 from stator.texts import COUNTED, counted, told
@@ -40,25 +42,66 @@ def _about(one: Surveyed, sentence: str, **rest: Any) -> Problem:
     return Problem(rest.pop("code", ""), sentence, where=one.label, model=one.model._meta.label_lower, **rest)
 
 
-def _all(one: Surveyed, label: str, condition: str, action: str = "") -> AdminAction:
-    return AdminAction(label, one.model._meta.label_lower, action, query=(("condition", condition),))
+def _all(
+    one: Surveyed, label: str, condition: str, action: str = "", *, states: Iterable[str] = (), **lookups: Any
+) -> AdminAction:
+    """Return an action on the list of all objects in a condition: those that the number of the problem counts."""
+    query = {"condition": condition} if condition else {}
+    if names := sorted(states):
+        query["state__exact" if len(names) == 1 else "state__in"] = ",".join(names)
+    query |= {name: str(value) for name, value in lookups.items()}
+    return AdminAction(label, one.model._meta.label_lower, action, query=tuple(query.items()))
+
+
+def _free(one: Surveyed, label: str, condition: str, states: Iterable[str] = ()) -> AdminAction:
+    """Return a link to the objects in a condition that are not in quarantine, which is a problem of its own."""
+    return _all(one, label, condition, states=states, state_crashes__lt=load_settings().MAX_CRASHES)
 
 
 # Workers
 
 
-def no_worker(one: Surveyed) -> Iterator[Problem]:
-    """Find a model whose objects wait and that no live worker serves."""
-    if not one.needs_worker:
-        return
-    states = one.depths.automatic
-    ready = sum(state.ready for state in states)
-    what = _waits(ready) if ready else "objects are due"
-    yield _about(
-        one, f"{what}, but no live worker serves it; start runstator{_effects(states)}", count=ready,
-        since=_longest(states), remedy="start manage.py runstator",
-        command="manage.py runstator",
+def no_worker(found: Survey) -> Iterator[Problem]:
+    """Find models that no live worker serves; without any worker, they are one problem."""
+    served = [one for one in found.models.values() if one.live]
+    needing = [one for one in found.models.values() if one.needs_worker]
+    if len(needing) > 1 and not served:
+        yield _no_worker_at_all(needing)
+    else:
+        yield from map(_unserved, needing)
+
+
+def _no_worker_at_all(needing: list[Surveyed]) -> Problem:
+    states = [state for one in needing for state in one.unattended]
+    count, cut = sum(map(_waiting_in, needing)), any(state.cut for state in states)
+    names = [one.label for one in needing]
+    return Problem(
+        "", f"no worker is running: {count:,}{'+' if cut else ''} objects of {len(needing):,} models wait"
+        f"{_effects(states)}", {"models": names}, "start manage.py runstator",
+        where="workers", detail=f"{', '.join(names[:SHOWN])}{', ...' if len(names) > SHOWN else ''}", count=count,
+        more=cut, since=_longest(states), command="manage.py runstator",
     )  # fmt: skip
+
+
+def _unserved(one: Surveyed) -> Problem:
+    states = one.unattended
+    count = _waiting_in(one)
+    return _about(
+        one, f"{_waits(count, any(state.cut for state in states))}, but no live worker serves it; start runstator"
+        f"{_effects(states)}", count=count, since=_longest(states), remedy="start manage.py runstator",
+        numbers={"models": [one.label]}, command="manage.py runstator",
+    )  # fmt: skip
+
+
+def _waiting_in(one: Surveyed) -> int:
+    return sum(state.unclaimed for state in one.unattended)
+
+
+def incomplete(one: Surveyed) -> Iterator[Problem]:
+    """Find a model with a table, or an expression, that keeps statements about it from working."""
+    if one.lacking:
+        sentence, _, remedy = one.lacking.rpartition("; ")
+        yield _about(one, sentence, remedy=remedy, command="manage.py stator doctor")
 
 
 def silent_workers(found: Survey) -> Iterator[Problem]:
@@ -73,8 +116,8 @@ def silent_workers(found: Survey) -> Iterator[Problem]:
         label, runs = next(iter(counts.items()))
         keys = _keys(held.pk for _, held in runs[:SHOWN])
         yield Problem(
-            "", f"{process.worker.host}, process {process.worker.pid}, is silent for {span(process.heard)} and "
-            f"{process.end}; it holds {counted(len(process.runs), 'object')} ({held}), which live workers take over "
+            "", f"{process.worker.host}, process {process.worker.pid}, is {process.silence}; it "
+            f"holds {counted(len(process.runs), 'object')} ({held}), which live workers take over "
             f"{_expiry(process)}", {"worker": process.worker.pk}, where=f"worker {process.worker.pk}",
             count=len(process.runs), since=process.heard,
             remedy="Make sure that the process is gone; start manage.py runstator if no other worker is live.",
@@ -96,6 +139,24 @@ def deaf_workers(found: Survey) -> Iterator[Problem]:
             )  # fmt: skip
 
 
+def same_names(found: Survey) -> Iterator[Problem]:
+    """Find live workers that share a name."""
+    named = defaultdict(list)
+    for process in found.workers.processes:
+        # A process that another one has replaced is not heard of any more in a moment.
+        if process.status == "alive" and process.worker.name and not process.ending:
+            named[process.worker.name].append(process.worker)
+    for name, workers in named.items():
+        if len(workers) > 1:
+            places = ", ".join(f"{worker.host}, process {worker.pid}" for worker in workers[:SHOWN])
+            yield Problem(
+                "", f"{len(workers)} live workers have this name ({places}), so the rules of queues take them for one: "
+                "worker_ids, one_per_worker, and who has had a task", {"workers": [worker.pk for worker in workers]},
+                "give each a --name of its own, or none", where=f"worker {name}", count=len(workers),
+                command="manage.py stator workers",
+            )  # fmt: skip
+
+
 def _label(run: tuple[str, Any]) -> str:
     return run[0]
 
@@ -113,9 +174,11 @@ def late_leases(found: Survey) -> Iterator[Problem]:
         late = [held for held in one.depths.held if held.late > patience and id(held) not in silent]
         if late:
             keys = tuple(held.pk for held in late[:SHOWN])
+            cut = "leased" in one.depths.capped
             yield _about(
-                one, f"{counted(len(late), 'lease')} expired and not taken over: the holder died or hangs",
-                count=len(late), since=max(held.late for held in late), remedy="start manage.py runstator, or unlock",
+                one, f"{told(len(late), cut)} lease{'' if len(late) == 1 else 's'} expired and not taken over: the "
+                "holder died or hangs", more=cut, count=len(late), since=max(held.late for held in late),
+                remedy="start manage.py runstator, or unlock",
                 actions=(AdminAction("Unlock", one.model._meta.label_lower, "stator_unlock", keys),),
                 command=f"manage.py stator unlock {one.label} {_keys(keys)}",
             )  # fmt: skip
@@ -156,13 +219,11 @@ def unknown_states(one: Surveyed) -> Iterator[Problem]:
     nobodys = {name: count for name, count in one.unknown_states.items() if name not in one.knowing}
     theirs = {name: count for name, count in one.unknown_states.items() if name in one.knowing}
     if count := sum(nobodys.values()):
-        # The list has both, and only these are lost.
-        move = _all(one, f"Move{ELLIPSIS}", "unknown", "stator_move")
         names = sorted(nobodys)
         yield _about(
             one, f"{told(count)} in a state that neither this code nor a live worker knows: {', '.join(names[:SHOWN])}",
             count=count, remedy="deploy the code that has the state, or move them by hand",
-            numbers={"states": names}, actions=(_all(one, "List", "unknown") if theirs else move,),
+            numbers={"states": names}, actions=(_all(one, f"Move{ELLIPSIS}", "", "stator_move", states=names),),
             command=f"manage.py stator move {one.label} STATE --state {quote(names[0])} --reason WHY",
         )  # fmt: skip
     if count := sum(theirs.values()):
@@ -170,7 +231,8 @@ def unknown_states(one: Surveyed) -> Iterator[Problem]:
         yield _about(
             one, f"{told(count)} in a state that this code does not know, but live workers do: {who}",
             level=WARNING, count=count, numbers={"states": sorted(theirs)},
-            actions=(_all(one, "List", "unknown"),), remedy="wait; if these workers stop for good, move them by hand",
+            actions=(_all(one, "List", "", states=theirs),),
+            remedy="wait; if these workers stop for good, move them by hand",
         )  # fmt: skip
 
 
@@ -183,7 +245,8 @@ def stuck(one: Surveyed) -> Iterator[Problem]:
         oldest = max(state.oldest or 0.0 for state in states)
         yield _about(
             one, f"{told(count, any(state.cut for state in states))} later than expected in {names}, "
-            f"up to {span(oldest)}", count=count, since=oldest, actions=(_all(one, "List", "stuck"),),
+            f"up to {span(oldest)}", count=count, since=oldest,
+            actions=(_free(one, "List", "stuck", [state.name for state in states]),),
         )  # fmt: skip
 
 
@@ -193,52 +256,75 @@ def slow(one: Surveyed) -> Iterator[Problem]:
     free = [state for state in one.depths.automatic if state.name not in covered(one)]
     states = [state for state in free if (state.longest_wait or 0.0) > TOO_LONG]
     ready = sum(state.ready for state in states)
-    # Quarantined objects stay in the line.
-    if states and not one.needs_worker and not 0 < ready <= one.depths.quarantined:
+    if states and not one.needs_worker:
         many = _waits(ready) if ready else "objects are due"
+        names = [state.name for state in states]
         yield _about(
-            one, f"{many} in {', '.join(state.name for state in states)}; the first has waited "
+            one, f"{many} in {', '.join(names)}; the first has waited "
             f"{span(_longest(states) or 0.0)}, and {counted(one.live, 'live worker')} "
             f"{'has' if one.live == 1 else 'have'} not taken it", count=ready,
-            since=_longest(states), actions=(_all(one, "List", "overdue"),),
+            since=_longest(states), actions=(_free(one, "List", "ready" if ready else "overdue", names),),
             remedy="start more workers, or look for attempts that take long",
         )  # fmt: skip
 
 
-def full_limits(one: Surveyed) -> Iterator[Problem]:
-    """Find states whose limit holds up further objects."""
-    for state in _full(one):
-        held = sorted((held for held in one.depths.held if held.state == state.name), key=lambda held: -held.running)
-        limit, pks = state.limit, tuple(held.pk for held in held[:SHOWN])
-        yield _about(
-            one, f"{_waits(state.ready)} in {state.name}: limit "
-            f"{len(held):,} of {limit:,}{_effects([state])}", count=state.ready, since=state.waited,
-            detail=f"held by {_hashed(pks)}, the longest for {span(held[0].running)}" if held else "",
-            actions=(
-                _all(one, "List", "leased"),
-                AdminAction(f"Unlock{ELLIPSIS}", one.model._meta.label_lower, "stator_unlock", pks),
-            ),
-            numbers={"limit": limit, "claimed": len(held)},
-            remedy="unlock attempts that hang; else wait, or have a developer raise the limit",
-            command=f"manage.py stator unlock {one.label} {_keys(pks)}",
-        )  # fmt: skip
+def full_limits(found: Survey) -> Iterator[Problem]:
+    """Find states whose limit holds up further objects; only attempts that seem to hang are to be unlocked."""
+    silent = {id(held) for process in found.workers.missed for _, held in process.runs}
+    for one in found.models.values():
+        for state in _full(one):
+            yield _of_full(one, state, silent)
+
+
+def _of_full(one: Surveyed, state: InState, silent: Collection[int]) -> Problem:
+    held = sorted((row for row in one.depths.held if row.state == state.name), key=lambda row: -row.running)
+    # Leases that are over, and those of silent workers, have a problem of their own.
+    alive = [row for row in held if row.late <= 0 and id(row) not in silent]
+    hanging = tuple(row.pk for row in alive if _seems_to_hang(state, row))[:SHOWN]
+    label = one.model._meta.label_lower
+    unlock = [AdminAction(f"Unlock{ELLIPSIS}", label, "stator_unlock", hanging)] if hanging else []
+    return _about(
+        one, f"{_waits(state.ready)} in {state.name}: limit "
+        f"{len(held):,} of {state.limit:,}{_effects([state])}", count=state.ready, since=state.waited,
+        detail=f"held by {_hashed([row.pk for row in held])}, the longest for {span(held[0].running)}" if held else "",
+        actions=(
+            _free(one, "List", "ready", [state.name]), _all(one, "Holders", "leased", states=[state.name]), *unlock
+        ), numbers={"limit": state.limit, "claimed": len(held)},
+        remedy=f"{'unlock attempts that hang; else ' * bool(unlock)}wait, or have a developer raise the limit",
+        **({"command": f"manage.py stator unlock {one.label} {_keys(hanging)}"} if hanging else {}),
+    )  # fmt: skip
+
+
+def _seems_to_hang(state: InState, held: Held) -> bool:
+    """Return whether an attempt takes longer than its state expects, or half of the time that it may take."""
+    known = state.state
+    most = (known and known.expect_within) or ((known and known.max_runtime) or load_settings().MAX_RUNTIME) / 2
+    return held.running > most
 
 
 def failing(one: Surveyed) -> Iterator[Problem]:
-    """Find failing objects, by their error."""
-    failing = [group for group in one.groups if group.failing]
-    for group in failing[:SHOWN]:
-        count = len(group.failing)
+    """Find failing objects, by their error; quarantined ones have a problem of their own, as an app may have."""
+    by_app = Counter[str]()
+    for own in one.own:
+        by_app.update(own.numbers.get("errors", {}))
+    counts = [(group, len(group.failing) - group.quarantined - by_app[group.fingerprint]) for group in one.groups]
+    failing = [(group, count) for group, count in counts if count > 0]
+    for group, count in failing[:SHOWN]:
         yield _about(
-            one, f"{count:,} failing in {group.state} with {group.error}", detail=group.message.partition("\n")[0],
-            count=count, numbers={"fingerprint": group.fingerprint, "attempts": group.attempts},
+            one, f"{told(count, group.cut)} failing in {group.state} with {group.error}",
+            detail=group.message.partition("\n")[0],
+            count=count, more=group.cut, numbers={"fingerprint": group.fingerprint, "attempts": group.attempts},
             command=f"manage.py stator retry {one.label} --error {group.fingerprint} --per-minute 60",
         )  # fmt: skip
-    named = sum(len(group.failing) for group in failing[:SHOWN])
+    named = sum(count for _, count in failing[:SHOWN]) + by_app.total()
     if (rest := one.depths.failing - named) > 0:
+        further = "" if any(group.cut for group, _ in failing) else f", {told(rest)} of them with other errors, or none"
+        free = _all(
+            one, "List", "failing", state_crashes__lt=load_settings().MAX_CRASHES, state_claim__isnull=True
+        )  # fmt: skip
         yield _about(
-            one, f"{told(rest)} {'more ' if named else ''}failing", count=rest,
-            actions=(_all(one, "List", "failing"),), command=f"manage.py stator retry {one.label} --failed",
+            one, f"{told(one.depths.failing)} failing{f' in all{further}' if named else ''}", count=rest,
+            actions=(free,), command=f"manage.py stator retry {one.label} --failed",
         )  # fmt: skip
 
 
@@ -310,7 +396,7 @@ def _of_pause(one: Surveyed, pause: Any) -> Problem:
     ready = sum(state.ready for state in states)
     waiting = f"; {_waits(ready)}" if ready else ""
     by = f" by {pause.actor}" if pause.actor else ""
-    until = f", until {pause.until:%Y-%m-%d %H:%M %Z}" if pause.until else ", without an end"
+    until = f", until {moment_text(pause.until)}" if pause.until else ", without an end"
     why = f" ({pause.reason})" if pause.reason else ""
     where = "".join(f" --where {quote(f'{name}={json.dumps(value)}')}" for name, value in pause.where.items())
     return _about(

@@ -11,6 +11,7 @@ from django.db import router
 from django.db.models import Exists, F, Model, OuterRef, Q, QuerySet, Subquery
 
 from stator.conf import Settings, load_settings
+from stator.explain.gathered import Gathered, gather_related
 from stator.graph.failures import lease_lost
 from stator.graph.states import AwaitedEvent, State
 from stator.rows.claimable import claimable
@@ -20,13 +21,17 @@ from stator.rows.indexes import place_in_line
 from stator.rows.meta import graph_of, options_of, owner_of
 from stator.rows.pauses import Pause, Pauses, read_pauses
 from stator.rows.process_exits import processes_of
-from stator.rows.reports import Event, History, Report, events_of
+from stator.rows.progress import Progress, progress_of
+from stator.rows.reports import Event, History, Report, records_of, steps_of
 from stator.rows.versions import Fleet
 from stator.rows.waits import waits_of
 from stator.rows.workers import Worker, live_workers, worker_of
 
 # Events that count towards a number of senders, or are kept, are read up to this number.
 MAX_EVENTS = 100
+
+# Steps are named up to this number.
+MAX_STEPS = 50
 
 # Rows ahead are counted up to this number; counting a million would be no more useful.
 LINE = 1000
@@ -61,10 +66,16 @@ class Facts:
     ahead: int = 0
     awaited: list[Awaited] = field(default_factory=list)
     fair_by: dict[str, object] = field(default_factory=dict)
+    # What edges of its state by related objects still miss.
+    related: list[Gathered] = field(default_factory=list)
     # Events that it got in its state and that need further senders, and events that are kept for a later state.
     events: list[Event] = field(default_factory=list)
+    # The names of the durable steps that are done in this visit of its state, in order.
+    steps: list[str] = field(default_factory=list)
     # If the object is in quarantine: how processes ended while they attempted it, with how many of them.
     endings: Counter[str] = field(default_factory=Counter)
+    # How far the attempt is that holds the object, if it has said so.
+    progress: Progress | None = None
 
     @property
     def name(self) -> str:
@@ -171,8 +182,7 @@ class Facts:
     def needs_worker(self) -> bool:
         """Whether a worker has to do something before it moves: attempt, reclaim, rename it, or have it time out."""
         state = self.state
-        moved = state is None or state.automatic or state.timeout_state is not None or bool(state.conditions)
-        return moved and not self.quarantined and (not self.claimed or self.lease_over)
+        return (state is None or state.needs_worker) and not self.quarantined and (not self.claimed or self.lease_over)
 
     def since(self, column: str) -> float:
         """Return the seconds since the time in a column; negative for a time in the future."""
@@ -188,17 +198,19 @@ def gather(model: type[Model], pk: object, using: str | None = None) -> Facts | 
     facts = _read_row(owner, pk, rows, active)
     if facts is None:
         return None
-    key = {"model_label": owner._meta.label_lower, "object_pk": str(pk)}
     if facts.automatic and not facts.claimed and (facts.waiting or facts.quarantined or not facts.ready):
-        facts.report = Report.objects.using(using).filter(**key).first()
+        facts.report = records_of(Report, owner, pk, using).first()
     if facts.quarantined and not facts.claimed:
-        held = History.objects.using(using).filter(fingerprint=lease_lost().fingerprint, **key).values("worker")
+        held = records_of(History, owner, pk, using).filter(fingerprint=lease_lost().fingerprint).values("worker")
         latest = facts.report.worker if facts.report else ""
         ended = processes_of(Q(pk__in=held) | Q(pk=latest), using)
         facts.endings = Counter(process.ending for process in ended.values() if process.ending)
     if graph_of(owner).event_names:
         counted = Q(version=facts.row["state_version"], voter__isnull=False) | Q(version=None, until__gt=Now())
-        facts.events = list(events_of(owner, using).filter(counted, object_pk=str(pk)).order_by("pk")[:MAX_EVENTS])
+        facts.events = list(records_of(Event, owner, pk, using).filter(counted).order_by("pk")[:MAX_EVENTS])
+    facts.related = gather_related(owner, pk, facts.name, using)
+    if facts.automatic and facts.row["state_attempts"]:
+        facts.steps = list(steps_of(rows, pk).values_list("name", flat=True)[:MAX_STEPS])
     _read_workers(facts, using)
     if facts.in_line:
         _read_line(facts, rows, Pauses.of(owner._meta.label_lower, active))
@@ -241,9 +253,11 @@ def _awaited(facts: Facts) -> Iterator[Awaited]:
 
 
 def _read_workers(facts: Facts, using: str) -> None:
-    """Read the live workers that serve the model, and the worker that holds the object, alive or not."""
+    """Read the live workers that serve the model, the worker that holds the object, alive or not, and how far it is."""
     if facts.claimed:
         facts.holder = Worker.objects.using(using).filter(pk=worker_of(facts.row["state_claim"])).first()
+        key = facts.model._meta.label_lower, str(facts.pk)
+        facts.progress = progress_of(using, {key: facts.row["state_claim"]}).get(key)
     if facts.state is None and not facts.renamed:
         fleet = Fleet.of(using)
         live, facts.knowing = fleet.workers, fleet.knowing(facts.model).get(facts.name, [])

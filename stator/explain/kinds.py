@@ -1,10 +1,10 @@
 """The table of kinds: what can be wrong with one object or with many, how to find it, and who reports it."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.db.models.functions import Coalesce
 
 from stator.explain import causes, sentences
@@ -30,15 +30,18 @@ class ProblemKind:
     ``rows`` returns the rows that have the problem, among rows without a problem of an earlier kind.
     ``sentences`` is called only for an object that has the problem.
     ``keeps``: a phrase for objects that are due and that the problem keeps from their attempt.
+    ``alarming``: whether the page of the object highlights its reasons.
 
     For many:
 
     ``find`` yields one problem for each cause in a survey; with ``model``, a label in lower case, only if that model is
     among the surveyed ones.
-    ``level``: the level of problems that have none of their own.
+    ``level``: the level of problems that have none of their own. If one is an error, ``doctor`` exits with 1.
     ``rank``: the place among the kinds of its level, the worst first.
-    ``check``: the name in ``doctor``, by default the code; ``doctor`` exits with 1 if it ``fails``.
+    ``check``: the name in ``doctor``, by default the code.
     ``section``: the part of the overview that has more.
+    ``signs`` yields rows without which an app's kind finds nothing in a database, by its alias; each as few as an index
+    finds. Of a site in many schemas, those that have such rows are looked into.
     """
 
     code: str
@@ -48,13 +51,14 @@ class ProblemKind:
     sentences: Callable[[Facts], Iterator[Said]] | None = None
     remedy: str = ""
     keeps: str = ""
+    alarming: bool = False
     find: Find | None = None
     model: str = ""
     level: str = ""
     rank: int = 100
     check: str = ""
-    fails: bool = False
     section: str = ""
+    signs: Callable[[str], Iterable[QuerySet[Any]]] | None = None
 
     def reasons(self, facts: Facts) -> Iterator[Problem]:
         """Yield the reasons of this kind why one object is not moving."""
@@ -64,7 +68,7 @@ class ProblemKind:
 
     def found_in(self, survey: Survey) -> Iterator[Problem]:
         """Yield its problems in a survey, each with a code and a level."""
-        if self.find is not None and (not self.model or self.model in survey.models):
+        if self.find is not None and (not self.model or self.model in survey.readable):
             for one in self.find(survey):
                 yield replace(one, code=one.code or self.code, level=one.level or self.level)
 
@@ -101,6 +105,7 @@ KINDS: list[ProblemKind] = [
         rows=lambda many: ~Q(state__in=list(graph_of(many.model).states)),
         sentences=sentences.unknown_state,
         remedy="Move it to an existing state, or ask a developer about the state that was removed.",
+        alarming=True,
         level=ERROR,
         rank=5,
         find=of_models(causes.unknown_states),
@@ -112,6 +117,7 @@ KINDS: list[ProblemKind] = [
         rows=lambda many: Q(state_claim__isnull=False, state_locked_until__lte=Now()),
         sentences=sentences.lease_lost,
         remedy="Wait a moment: workers take it over.",
+        alarming=True,
     ),
     ProblemKind(
         "leased",
@@ -126,6 +132,7 @@ KINDS: list[ProblemKind] = [
         rows=lambda many: many.automatic & Q(state_crashes__gte=many.settings.MAX_CRASHES),
         sentences=sentences.quarantined,
         remedy="Find out what ended its workers, then retry it to release it.",
+        alarming=True,
         level=ERROR,
         rank=4,
         find=of_models(causes.quarantined),
@@ -143,6 +150,13 @@ KINDS: list[ProblemKind] = [
         keeps="paused",
     ),
     ProblemKind(
+        "awaits_related",
+        holds=lambda facts: bool(facts.related) and facts.rests_outside,
+        rows=lambda many: Q(state__in=many.awaiting_related) & ~many.automatic,
+        sentences=sentences.awaits_related,
+        remedy="Look at the related objects that are not done. To go on without them, move the object by hand.",
+    ),
+    ProblemKind(
         "awaits_event",
         holds=lambda facts: bool(facts.taken_events) and not facts.automatic,
         rows=lambda many: Q(state__in=[state.name for state in many.taking_events if not state.automatic]),
@@ -151,7 +165,7 @@ KINDS: list[ProblemKind] = [
     ),
     ProblemKind(
         "external",
-        holds=lambda facts: facts.rests_outside and not facts.taken_events,
+        holds=lambda facts: facts.rests_outside and not (facts.taken_events or facts.related),
         rows=lambda many: ~many.automatic,
         sentences=sentences.external,
         remedy="Check the program or person that should move it. If that is done or will not come, move it by hand.",
@@ -170,6 +184,7 @@ KINDS: list[ProblemKind] = [
         rows=lambda many: many.waiting & Q(state_failures__gt=0),
         sentences=sentences.backoff,
         remedy="Read the error. After you have fixed its cause, retry now to skip the wait.",
+        alarming=True,
     ),
     ProblemKind(
         "last_said",
@@ -191,10 +206,10 @@ KINDS: list[ProblemKind] = [
         rows=lambda many: NO_ROWS if many.served else ~NO_ROWS,
         sentences=sentences.no_worker,
         remedy="Start a worker: manage.py runstator. Nothing moves until then.",
+        alarming=True,
         level=ERROR,
         rank=0,
-        find=of_models(causes.no_worker),
-        fails=True,
+        find=causes.no_worker,
         section="workers",
         keeps="without a live worker",
     ),
@@ -234,15 +249,29 @@ KINDS: list[ProblemKind] = [
         sentences=sentences.takes_event,
         remedy="Nothing to do: the object moves without it.",
     ),
+    ProblemKind(
+        "heeds_related",
+        holds=lambda facts: bool(facts.related) and facts.automatic,
+        sentences=sentences.heeds_related,
+        remedy="Nothing to do: the object moves without them, too.",
+    ),
+    ProblemKind(
+        "steps_done",
+        holds=lambda facts: bool(facts.steps),
+        sentences=sentences.steps_done,
+        remedy="Nothing to do. To have them repeated, move the object to its state by hand.",
+    ),
     # The kinds below are about many objects, or about workers.
-    ProblemKind("silent_worker", level=ERROR, rank=2, find=causes.silent_workers, fails=True, section="workers"),
-    ProblemKind("late_leases", level=ERROR, rank=3, find=causes.late_leases, fails=True, section="workers"),
+    ProblemKind("incomplete", level=ERROR, rank=1, find=of_models(causes.incomplete)),
+    ProblemKind("silent_worker", level=ERROR, rank=2, find=causes.silent_workers, section="workers"),
+    ProblemKind("late_leases", level=ERROR, rank=3, find=causes.late_leases, section="workers"),
     ProblemKind("stuck", level=ERROR, rank=6, find=of_models(causes.stuck), section="stuck"),
     ProblemKind("slow", level=ERROR, rank=7, find=of_models(causes.slow)),
-    ProblemKind("full_limit", level=WARNING, rank=1, find=of_models(causes.full_limits)),
+    ProblemKind("full_limit", level=WARNING, rank=1, find=causes.full_limits),
     ProblemKind("waiting", level=WARNING, rank=2, find=of_models(causes.waiting)),
     ProblemKind("far_future", level=WARNING, rank=3, find=of_models(causes.far_future)),
     ProblemKind("deaf_worker", level=WARNING, rank=4, find=causes.deaf_workers, section="workers"),
+    ProblemKind("same_name", level=WARNING, rank=4, find=causes.same_names, section="workers"),
     ProblemKind("versions", level=WARNING, rank=5, find=of_models(causes.versions), section="workers"),
     ProblemKind("failing", level=WARNING, rank=7, find=of_models(causes.failing), section="errors"),
 ]
@@ -274,6 +303,13 @@ def problems_of_apps(found: Survey) -> Iterator[tuple[str, Problem]]:
     """Yield what the kinds of apps find, each with the model of its kind; this may read from the database."""
     for kind in _added:
         yield from ((kind.model, one) for one in kind.found_in(found))
+
+
+def signs_of_apps(labels: Collection[str], using: str) -> Iterator[QuerySet[Any]]:
+    """Yield the rows without which the kinds of apps find nothing, for these models."""
+    for kind in _added:
+        if kind.signs is not None and kind.model in labels:
+            yield from kind.signs(using)
 
 
 def problems_in(found: Survey) -> list[Problem]:

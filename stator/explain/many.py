@@ -11,6 +11,7 @@ from stator.rows.columns import parked
 from stator.rows.meta import graph_of
 from stator.rows.pauses import Pauses, read_pauses
 from stator.rows.versions import Fleet
+from stator.rows.watches import watches_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,11 @@ class Many:
     def taking_events(self) -> list[State]:
         """The states whose objects wait for events."""
         return [state for state in graph_of(self.model).states.values() if state.events]
+
+    @property
+    def awaiting_related(self) -> list[str]:
+        """The states whose objects move with related objects."""
+        return sorted({watch.state.name for watch in watches_of(self.model)})
 
     @property
     def automatic(self) -> Q:

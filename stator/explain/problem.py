@@ -1,6 +1,7 @@
 """A problem: what is wrong with one object or with many, with its numbers and what to do about it."""
 
-from dataclasses import KW_ONLY, asdict, dataclass, field
+from dataclasses import KW_ONLY, asdict, dataclass, field, replace
+from shlex import quote
 from typing import Any
 
 OK, WARNING, ERROR = "ok", "warning", "error"
@@ -9,12 +10,16 @@ OK, WARNING, ERROR = "ok", "warning", "error"
 OF_ONE = ("code", "sentence", "numbers", "remedy")
 
 
+# The numbers that tell causes of one kind apart.
+OF_CAUSE = ("fingerprint", "states", "awaited", "reason", "group", "queue")
+
+
 @dataclass(frozen=True, slots=True)
 class AdminAction:
     """What people can do about a problem in the admin: ``action`` on objects in the list of ``model``.
 
     ``model``: its label in lower case. ``pks``: keys of the objects; none for all objects that the lookups ``query`` of
-    the list find. ``action``: the name of an admin action; "" for a link to the list.
+    the list find. ``action``: the name of an admin action; "" for a link to the list, or to the page of the one object.
     """
 
     label: str
@@ -41,6 +46,7 @@ class Problem:
     ``since``: how many seconds ago it began.
     ``covers``: the states whose objects wait because of it, so that their waiting is no problem of its own.
     ``command``: the command that fixes the problem or shows more.
+    ``schemas``: the schemas of PostgreSQL that have it, the worst first, on a site in many.
     """
 
     code: str
@@ -58,6 +64,7 @@ class Problem:
     actions: tuple[AdminAction, ...] = ()
     command: str = ""
     covers: tuple[str, ...] = ()
+    schemas: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return self.sentence
@@ -66,6 +73,19 @@ class Problem:
     def text(self) -> str:
         """The sentence with its detail, for people who may see all objects."""
         return f"{self.sentence}{f': {self.detail}' if self.detail else ''}"
+
+    def in_schema(self, name: str) -> "Problem":
+        """Return the problem as it is for people who work outside of its schema."""
+        # One worker serves all schemas.
+        is_of_all = not self.command or self.command.startswith("manage.py runstator")
+        return replace(
+            self, actions=(), command=self.command if is_of_all else f"{self.command} --schema {quote(name)}"
+        )
+
+    @property
+    def cause(self) -> tuple[object, ...]:
+        """What a problem has in common with those in other schemas that have the same cause."""
+        return (self.code, self.level, self.where, *(str(self.numbers.get(name, "")) for name in OF_CAUSE))
 
     def as_dict(self) -> dict[str, Any]:
         """Return the problem as a dictionary for JSON: all fields of a problem of many, ``OF_ONE`` of another."""

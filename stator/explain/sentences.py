@@ -5,12 +5,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from stator.explain.facts import LINE, Facts
+from stator.explain.gathered import MAX_RELATED, Gathered
 from stator.graph.durations import span
 from stator.rows.meta import graph_of
 from stator.rows.pauses import NAMED
 from stator.rows.versions import listed
 from stator.rows.workers import WORKER_ALIVE, worker_of
-from stator.texts import counted
+from stator.texts import counted, told
 
 # Seconds after which an object that is due and not marked ready is not about to be.
 LATE = 60.0
@@ -68,7 +69,10 @@ def leased(facts: Facts) -> Iterator[Said]:
     left = -facts.since("state_locked_until") if facts.row["state_locked_until"] else None
     until = "" if left is None else f", until {span(left)} from now unless renewed"
     since = f" since {span(numbers['since'])} ago" if "since" in numbers else ""
-    yield f"Leased by {who}{since}{until}.", numbers | {"until": left}
+    progress = facts.progress
+    done = f" Done: {progress.described}." if progress else ""
+    reached = {"progress": progress.as_dict()} if progress else {}
+    yield f"Leased by {who}{since}{until}.{done}", numbers | {"until": left} | reached
 
 
 def _holder(facts: Facts) -> Said:
@@ -156,6 +160,14 @@ def takes_event(facts: Facts) -> Iterator[Said]:
         yield sentence, {"event": event.name, "sender": event.sender, "until": left}
 
 
+def steps_done(facts: Facts) -> Iterator[Said]:
+    """Name the steps that a further attempt does not repeat."""
+    *first, last = facts.steps
+    named = f"{', '.join(first)} and {last}" if first else last
+    s = "s" if first else ""
+    yield f"Its attempts have done the step{s} {named}; a further one does not repeat them.", {"steps": facts.steps}
+
+
 def _taken(facts: Facts) -> Said:
     """Return the events that its state takes as a phrase."""
     told, numbers = [], {}
@@ -169,6 +181,49 @@ def _taken(facts: Facts) -> Said:
         told.append(f"{event.name}{details}")
         numbers[event.name] = {"permission": event.permission, "count": event.count, "senders": senders}
     return either(told), {"events": numbers}
+
+
+def awaits_related(facts: Facts) -> Iterator[Said]:
+    """Say which related objects the object waits for, by their states, and when it times out."""
+    timeout, of_timeout = _timeout(facts)
+    for each in facts.related:
+        words, numbers = _missing(facts, each)
+        yield f"Waits for {words}{timeout}.", {**numbers, **of_timeout}
+        timeout, of_timeout = "", {}
+
+
+def heeds_related(facts: Facts) -> Iterator[Said]:
+    """Say which related objects also move the object."""
+    for each in facts.related:
+        words, numbers = _missing(facts, each)
+        yield f"Also waits for {words}.", numbers
+
+
+def _missing(facts: Facts, each: Gathered) -> Said:
+    """Return what an edge by related objects misses as a phrase: ``3 of 9 lines: 2 in packing, 1 failed``."""
+    watch, wanted = each.watch, either(each.watch.condition.in_)
+    ages = {state: (facts.now - since).total_seconds() for state, since in each.oldest.items()}
+    states = {state: {"count": count, "oldest": ages[state]} for state, count in each.missing.most_common()}
+    numbers = {
+        "model": watch.other._meta.label, "relation": watch.name, "key": watch.key, "in": list(watch.condition.in_),
+        "every": watch.condition.every, "total": each.total, "missing": each.missing.total(), "states": states,
+        "pk": None if each.key is None else str(each.key), "of": str(facts.pk), "target": watch.target.name,
+    }  # fmt: skip
+    total = f"{MAX_RELATED:,}+" if each.total > MAX_RELATED else f"{each.total:,}"
+    if not each.total:
+        return f"{watch.name} in {wanted}; there are none", numbers
+    if watch.condition.every and not each.missing:
+        return f"a worker's next pass: all {total} {watch.name} are in {wanted}", numbers
+    how_many = told(each.missing.total()) if watch.condition.every else "one"
+    parts = ", ".join(_some(state, count, ages[state], each) for state, count in each.missing.most_common())
+    return f"{how_many} of {total} {watch.name} to be in {wanted}: {parts}", numbers
+
+
+def _some(state: str, count: int, oldest: float, each: Gathered) -> str:
+    """Return how many related objects are in a state: in one where they stay, ``1 failed``."""
+    if each.is_final(state):
+        return f"{count:,} {state}"
+    return f"{count:,} in {state} ({'' if count == 1 else 'the oldest '}for {span(oldest)})"
 
 
 def waits_for(facts: Facts) -> Iterator[Said]:

@@ -12,18 +12,23 @@ from stator.graph.durations import span
 from stator.graph.states import State
 from stator.rows.meta import graph_of
 from stator.rows.pauses import Pause
+from stator.rows.progress import Progress
 from stator.rows.versions import Version
 from stator.rows.workers import Worker
+from stator.texts import COUNTED
 
 # Workers that are shown, live ones first, and objects that are listed for one worker, the longest-running first.
 SHOWN, NAMED = 50, 3
+
+# Claimed rows of a model that are read.
+LEASED = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
     """An object that a worker holds, with the seconds in its state, of its attempt, and since its lease ended.
 
-    ``late`` is above 0 after its lease's end.
+    ``late`` is above 0 after its lease's end. ``progress``: how far the attempt is, if it said so and is shown.
     """
 
     pk: object
@@ -32,6 +37,7 @@ class Held:
     age: float
     running: float
     late: float
+    progress: Progress | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +59,17 @@ class Far:
 
 @dataclass(slots=True)
 class InState:
-    """The objects in one state. ``oldest``: the longest stay in seconds. ``cut``: the counts ended at a limit."""
+    """The objects in one state. ``oldest``: the longest stay in seconds. ``cut``: the counts ended at a limit.
+
+    ``ready`` and ``resting`` are without the ``quarantined`` ones, and so are the waits.
+    """
 
     name: str
     state: State | None = None
     ready: int = 0
     resting: int = 0
     leased: int = 0
+    quarantined: int = 0
     stuck: int = 0
     oldest: float | None = None
     # Seconds since the first ready object was due, and the first that is due and not marked ready.
@@ -68,9 +78,14 @@ class InState:
     cut: bool = False
 
     @property
+    def unclaimed(self) -> int:
+        """The number of objects in the state that nobody holds and that are not quarantined."""
+        return self.ready + self.resting
+
+    @property
     def count(self) -> int:
         """The number of objects in the state."""
-        return self.ready + self.resting + self.leased
+        return self.unclaimed + self.leased + self.quarantined
 
     @property
     def heat(self) -> int:
@@ -99,7 +114,7 @@ class Depths:
     ready: int = 0
     waited: float | None = None
     quarantined: int = 0
-    # The number of objects whose latest attempt failed and that nobody holds.
+    # The number of objects whose latest attempt failed, that nobody holds, and that are not quarantined.
     failing: int = 0
     # The number of objects in each state that this code does not know.
     unknown_states: Counter[str] = field(default_factory=Counter)
@@ -139,11 +154,21 @@ class Depths:
         """The number of objects that are known to be stuck."""
         return sum(one.stuck for one in self.states.values())
 
+    @property
+    def capped(self) -> set[str]:
+        """The names of the numbers that ended at a limit, so that there are at least so many."""
+        numbers = ("ready", "failing", "quarantined", "unknown")
+        found = {name for name in numbers if getattr(self, name) > COUNTED}
+        found |= {"leased"} if len(self.held) >= LEASED else set()
+        return found | ({"stuck"} if any(one.cut and one.stuck for one in self.states.values()) else set())
+
 
 @dataclass(slots=True)
 class Group:
     """Errors of one model, of one type, raised at one place. ``failing``: keys of objects that still fail.
 
+    ``log``: the last lines that the latest of these attempts logged.
+    ``cut``: there may be more such objects. ``quarantined``: how many of them are quarantined.
     ``retried``: how many an operator has retried and no worker has attempted since. ``gave_up``: how many are in the
     state that objects enter after too many errors.
     """
@@ -153,10 +178,13 @@ class Group:
     error: str
     state: str
     message: str = ""
+    log: str = ""
     latest: float = 0.0
     count: int = 0
     attempts: int = 0
     failing: list[object] = field(default_factory=list)
+    cut: bool = False
+    quarantined: int = 0
     retried: int = 0
     gave_up: int = 0
 
@@ -180,11 +208,6 @@ class AwaitedObject:
     longest: float = 0.0
 
 
-def death(ending: str) -> str:
-    """Return what to call a silent worker: surely dead if it is known how its process ended."""
-    return f"dead ({ending})" if ending else "probably dead"
-
-
 @dataclass(slots=True)
 class WorkerStatus:
     """One worker, with the seconds it was up and since its last heartbeat; ``runs`` has labels and objects."""
@@ -200,21 +223,21 @@ class WorkerStatus:
     ending: str = ""
 
     @property
-    def end(self) -> str:
-        """How its process ended for people."""
-        return death(self.ending)
-
-    @property
     def is_missed(self) -> bool:
         """Whether it fell silent and holds objects."""
-        return self.status == "gone" and bool(self.runs)
+        return self.status == "silent" and bool(self.runs)
+
+    @property
+    def silence(self) -> str:
+        """For how long it is silent, and how its process ended if that is known."""
+        return f"silent for {span(self.heard)}{f' ({self.ending})' if self.ending else ''}"
 
     @property
     def told(self) -> str:
         """Its status for people."""
-        if self.status != "gone":
+        if self.status != "silent":
             return self.status
-        return f"silent for {span(self.heard)}, {self.end}{f', holds {len(self.runs):,}' if self.runs else ''}"
+        return f"{self.silence}{f', holds {len(self.runs):,}' if self.runs else ''}"
 
     @property
     def shown(self) -> list[tuple[str, Held]]:
@@ -231,8 +254,8 @@ class Workers:
 
     @property
     def shown(self) -> list[WorkerStatus]:
-        """The workers that are shown: dead ones that hold objects, then live ones."""
-        return sorted(self.processes, key=lambda process: not process.is_missed)[:SHOWN]
+        """The workers that are shown: dead ones that hold objects, then live ones by name, then ended ones."""
+        return sorted(self.processes, key=lambda one: (not one.is_missed, one.status, one.worker.name))[:SHOWN]
 
     @property
     def missed(self) -> list[WorkerStatus]:
@@ -245,7 +268,8 @@ class Surveyed:
     """One model: its depths, active pauses, number of live workers, errors and what waits.
 
     ``versions``: the versions of its graph, in live workers and here. ``knowing``: the states that only other processes
-    know, each with the names of the live workers that do. ``own``: the problems that the kinds of the model itself have
+    know, each with the names of the live workers that do. ``lacking``: why nothing can be read of its rows, and why
+    workers leave it out. ``own``: the problems that the kinds of the model itself have
     found.
     """
 
@@ -260,6 +284,7 @@ class Surveyed:
     knowing: dict[str, list[str]] = field(default_factory=dict)
     waiters: list[AwaitedObject] = field(default_factory=list)
     own: list[Problem] = field(default_factory=list)
+    lacking: str = ""
 
     @property
     def label(self) -> str:
@@ -278,11 +303,27 @@ class Surveyed:
         return [one for one in self.own if "group" in one.numbers]
 
     @property
+    def unattended(self) -> list[InState]:
+        """The states with objects that nobody holds and a worker has to move, unless they are paused as a whole.
+
+        Objects with the former name of a state are among them: a worker gives them the new one, paused or not.
+        """
+        paused = {pause.state for pause in self.pauses if not pause.where}
+        renames = graph_of(self.model).renames
+        unknown = self.depths.unknown_states.items()
+        former = [InState(name, renames[name], resting=count) for name, count in unknown if name in renames]
+        return former + [
+            one
+            for one in self.depths.states.values()
+            if one.unclaimed and one.state is not None and one.state.needs_worker
+            and not (one.state.automatic and paused & {"", one.name})
+        ]  # fmt: skip
+
+    @property
     def needs_worker(self) -> bool:
-        """Whether objects are ready or due and no worker serves the model; it may know workers of its own."""
+        """Whether objects can move only with a worker and none serves the model; it may know workers of its own."""
         known = not self.unserved or any(one.numbers["reason"] == "no_worker" for one in self.unserved)
-        waits = bool(self.depths.ready) or self.depths.unmarked is not None
-        return not self.live and waits and known
+        return not self.live and known and bool(self.unattended)
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,3 +340,8 @@ class Survey:
     groups: list[Group]
     older_errors: bool
     home: str
+
+    @property
+    def readable(self) -> set[str]:
+        """The models whose rows could be read."""
+        return {label for label, one in self.models.items() if not one.lacking}

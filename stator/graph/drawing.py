@@ -6,9 +6,11 @@ from typing import TypedDict
 from stator.graph import Edge
 from stator.graph.durations import span
 from stator.graph.layout import LETTER, NARROWEST, Box, Line, Size, lay_out
+from stator.graph.states import AwaitedRelation
 
 KINDS = {
     "transitions_to": "handler", "times_out_to": "timeout", "fails_to": "failure", "when": "condition", "on": "event",
+    "when_all": "condition", "when_any": "condition",
 }  # fmt: skip
 STYLES = {"timeout": "dashed", "failure": "dotted", "condition": "bold"}
 SVG_STYLES = {
@@ -100,6 +102,8 @@ def described(edge: Edge) -> Drawn:
     label = "" if kind == "handler" else kind
     if edge.event:
         label = edge.event.name if edge.event.count == 1 else f"{edge.event.name} from {edge.event.count}"
+    if isinstance(edge.condition, AwaitedRelation):
+        label = str(edge.condition)
     if edge.seconds:
         label = f"{label} {span(edge.seconds)}"
     return {"from": edge.state.name, "to": edge.other.name, "kind": kind, "label": label, "seconds": edge.seconds}

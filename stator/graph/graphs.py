@@ -49,6 +49,8 @@ class StateGraph:
         for name, state in cls.states.items():
             _name(cls, state, name)
         cls.edges = [*inherited_edges, *(edge for state in cls.states.values() for edge in state.edges)]
+        for state in (*cls.states.values(), *inherited_states.values()):
+            _check_led(cls, state)
         for edge in cls.edges:
             _check_ends(cls, edge)
             _apply(cls, edge)
@@ -79,6 +81,11 @@ def _check_placed(cls: type[StateGraph], inherited: dict[str, State]) -> None:
                 f"{cls.__name__}: {name}.on({state.unplaced.pop()!r}) has no .to(STATE), and the state is inherited; "
                 "declare the event in the parent graph, or define the state again"
             )
+
+
+def _check_led(cls: type[StateGraph], state: State) -> None:
+    if state.open_conditions:
+        raise GraphError(f"{cls.__name__}: {state.name}.{state.open_conditions.pop().kind}() has no .to(STATE); add it")
 
 
 def _declared(cls: type[StateGraph]) -> Iterator[tuple[str, State]]:
@@ -129,7 +136,7 @@ def _apply(cls: type[StateGraph], edge: Edge) -> None:
     elif edge.kind == "fails_to":
         _refuse_second(where, edge, state.failure_state)
         state.failure_state = other
-    elif edge.kind == "when":
+    elif edge.kind in ("when", "when_all", "when_any"):
         # Recognized by its attribute, because this module does not import Django.
         if not getattr(edge.condition, "conditional", False):
             raise GraphError(f"{where}.when({edge.condition!r}): takes a condition, such as Q(paid=True)")
@@ -163,7 +170,8 @@ def _complete(cls: type[StateGraph]) -> None:
 def _initial_message(cls: type[StateGraph], initial: list[State]) -> str:
     if not initial:
         return (
-            f"{cls.__name__} has no initial state: every state has an edge from another; set force_initial=True on one"
+            f"{cls.__name__} has no initial state: every state has an edge from another; "
+            f"set force_initial=True on one, perhaps on {next(iter(cls.states))}, which is declared first"
         )
     names = ", ".join(sorted(state.name for state in initial))
     return (

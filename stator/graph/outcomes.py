@@ -1,11 +1,11 @@
 """Outcomes of attempts: the one place that turns a handler's result or error into an outcome. Pure functions."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from stator.exceptions import Fail, InvalidTransition, NotBegun, TryAgainLater
 from stator.graph.backoff import MAX_SECONDS, delay_after, jittered
-from stator.graph.failures import Failure, describe, text_of
+from stator.graph.failures import MESSAGE_LENGTH, Failure, bounded, describe, text_of
 from stator.graph.graphs import State
 
 
@@ -95,6 +95,10 @@ def _raised(state: State, error: BaseException, failures: int, age: float) -> Mo
     # ``raise Fail from error`` only says that a retry is useless; the cause is the error to report.
     told = error.__cause__ if type(error) is Fail and not error.args and error.__cause__ else error
     failure = describe(told)
+    if isinstance(error, Fail) and state.failure_state is None:
+        why = f"{state.name} has no fails_to(), so Fail is an error like any other and the object is attempted again"
+        message = bounded(f"{failure.message}; {why}".removeprefix("; "), MESSAGE_LENGTH)
+        failure = replace(failure, message=message, deliberate=False)
     if state.failure_state is not None and _is_final(state, error, failures + 1):
         return Moved(state.failure_state, failure)
     delay = delay_after(state.backoff, failures + 1, state.try_interval or 1.0)

@@ -1,16 +1,20 @@
 """One state and the edges that leave it. Independent of Django."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import wraps
 from inspect import signature
-from typing import Any, ParamSpec, SupportsIndex
+from typing import Any, ClassVar, ParamSpec, SupportsIndex
 
 from stator.exceptions import GraphError
 from stator.graph.backoff import Backoff
 
 P = ParamSpec("P")
+
+
+# In the first attempts of a state in each process, changed fields are compared with what is stored.
+LOOKS = 20
 
 
 def _suggesting(init: Callable[P, None]) -> Callable[P, None]:
@@ -111,14 +115,19 @@ class State:
         self.timeout_state: State | None = None
         self.timeout_value: float | None = None
         self.failure_state: State | None = None
+        # Conditions for all objects here, with the state that the objects that meet one go to.
         self.conditions: list[tuple[object, State]] = []
         # The events that objects here wait for, by name.
         self.events: dict[str, AwaitedEvent] = {}
         # Events without a target that were declared on a state of a parent graph.
         self.unplaced: list[str] = []
+        # The conditions that lack a target so far.
+        self.open_conditions: list[Condition] = []
         # Outcomes that lead to another state, by its name, added once the transition is found to be declared.
         self.moves: dict[str, Any] = {}
         self.is_async = False
+        # In how many more attempts fields that the handler changes and does not save are looked for.
+        self.looks = LOOKS
         self._declared = {name: getattr(self, name) for name in NAMES}
 
     def __repr__(self) -> str:
@@ -160,7 +169,19 @@ class State:
 
         The scheduling loop moves each batch with one statement and leaves claimed objects alone.
         """
-        return Condition(self, condition)
+        return Condition(self, "when", condition)
+
+    def when_all(self, relation: str, *, in_: Iterable["State | str"], empty: bool = False) -> "Condition":
+        """Move an object once all objects of a relation are in one of these states.
+
+        ``order.when_all("lines", in_=["packed"]).to(ready)``: the move of the last line moves the order, in the same
+        transaction. An object without related objects waits, unless ``empty``.
+        """
+        return Condition(self, "when_all", _awaited("when_all", relation, in_, every=True, empty=empty))
+
+    def when_any(self, relation: str, *, in_: Iterable["State | str"]) -> "Condition":
+        """Move an object once one object of a relation is in one of these states, in the transaction of its move."""
+        return Condition(self, "when_any", _awaited("when_any", relation, in_, every=False))
 
     def on(
         self,
@@ -201,6 +222,15 @@ class State:
         return not (self.terminal or self.externally_progressed)
 
     @property
+    def needs_worker(self) -> bool:
+        """Whether workers move objects on: they attempt them, or there is a timeout or a condition.
+
+        The moves of related objects move an object without a worker of its own.
+        """
+        conditions = [each for each, _ in self.conditions if not isinstance(each, AwaitedRelation)]
+        return self.automatic or self.timeout_state is not None or bool(conditions)
+
+    @property
     def handler(self) -> Callable[..., Any]:
         """The bound handler; raises ``AttributeError`` when the graph has none."""
         return getattr(self.graph, self.handler_name or "")
@@ -234,16 +264,48 @@ class State:
 NAMES = tuple(signature(State).parameters)
 
 
-class Condition:
-    """The condition of an SQL transition, without its target yet."""
+@dataclass(frozen=True, slots=True)
+class AwaitedRelation:
+    """The condition that all, or any, objects of a relation are in one of some states.
 
-    def __init__(self, state: State, condition: object) -> None:
+    ``empty``: whether all of no objects are enough.
+    """
+
+    relation: str
+    in_: tuple[str, ...]
+    every: bool
+    empty: bool
+
+    # Marks conditions, as in Django.
+    conditional: ClassVar[bool] = True
+
+    @property
+    def kind(self) -> str:
+        """The method that declares it."""
+        return "when_all" if self.every else "when_any"
+
+    def __str__(self) -> str:
+        return f"{'all' if self.every else 'any'} of {self.relation} in {' or '.join(self.in_)}"
+
+    def deconstruct(self) -> tuple[object, ...]:
+        """Return what distinguishes two versions of it, as conditions of Django do."""
+        return self.relation, sorted(self.in_), self.every, self.empty
+
+
+class Condition:
+    """The condition of a transition without a handler, without its target yet."""
+
+    def __init__(self, state: State, kind: str, condition: object) -> None:
+        self.kind = kind
         self._state = state
         self._condition = condition
+        state.open_conditions.append(self)
 
     def to(self, other: State) -> None:
         """Move matching objects to ``other``."""
-        self._state._add_edge("when", other, condition=self._condition)
+        if self in self._state.open_conditions:
+            self._state.open_conditions.remove(self)
+        self._state._add_edge(self.kind, other, condition=self._condition)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -288,7 +350,7 @@ class AwaitedEvent:
 
 
 class Edge:
-    """A declared edge: ``transitions_to``, ``times_out_to``, ``fails_to``, ``when`` or ``on``.
+    """A declared edge: the name of the method that declares it, and its ends.
 
     An edge ``on`` from a state to itself is an event that makes its objects ready.
     """
@@ -310,6 +372,18 @@ class Edge:
         self.seconds = seconds
         self.condition = condition
         self.event = event
+
+
+def _awaited(kind: str, relation: object, in_: object, *, every: bool, empty: object = False) -> AwaitedRelation:
+    where = f"{kind}({relation!r})"
+    if not (isinstance(relation, str) and relation.isidentifier()):
+        raise GraphError(f"{where}: takes the name of a relation of the model")
+    states = list(in_) if isinstance(in_, list | tuple | set | frozenset) else []
+    if not states or not all(isinstance(state, State | str) for state in states):
+        raise GraphError(f"{where}: in_={in_!r} must be a list of states of the related model")
+    if not isinstance(empty, bool):
+        raise GraphError(f"{where}: empty={empty!r} must be True or False")
+    return AwaitedRelation(relation, tuple(dict.fromkeys(map(str, states))), every, empty)
 
 
 def _unknown_option(name: str, known: list[str]) -> str:

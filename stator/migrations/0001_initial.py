@@ -12,6 +12,49 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.CreateModel(
+            name="Action",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("model_label", models.CharField(max_length=200)),
+                ("kind", models.CharField(max_length=20)),
+                ("moves", models.BooleanField(default=False)),
+                ("actor", models.CharField(blank=True, max_length=150)),
+                ("reason", models.CharField(blank=True, max_length=500)),
+                ("at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("count", models.BigIntegerField(default=0)),
+                ("undoes", models.BigIntegerField(blank=True, null=True)),
+            ],
+            options={
+                "indexes": [
+                    models.Index(fields=["at"], name="stator_action_at"),
+                    models.Index(fields=["model_label", "at"], name="stator_action_of_model"),
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="Before",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("action", models.BigIntegerField()),
+                ("object_pk", models.CharField(max_length=255)),
+                ("version", models.BigIntegerField()),
+                ("tried", models.IntegerField()),
+                ("state", models.CharField(max_length=100)),
+                ("changed", models.DateTimeField()),
+                ("attempted", models.DateTimeField(null=True)),
+                ("ready", models.BooleanField()),
+                ("due", models.DateTimeField(null=True)),
+                ("attempts", models.IntegerField()),
+                ("failures", models.IntegerField()),
+                ("crashes", models.IntegerField()),
+            ],
+            options={
+                "constraints": [
+                    models.UniqueConstraint(fields=("action", "object_pk"), name="stator_before_once_per_action")
+                ],
+            },
+        ),
+        migrations.CreateModel(
             name="Depth",
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
@@ -19,6 +62,11 @@ class Migration(migrations.Migration):
                 ("minute", models.DateTimeField()),
                 ("queued", models.BigIntegerField()),
                 ("oldest", models.FloatField(default=0.0, help_text="Seconds that the oldest of them had waited.")),
+                (
+                    "failing",
+                    models.BigIntegerField(default=0, help_text="Objects whose latest attempt was an error."),
+                ),
+                ("moved", models.BigIntegerField(default=0, help_text="Moves since the hour of the minute began.")),
                 (
                     "hourly",
                     models.BooleanField(
@@ -53,6 +101,8 @@ class Migration(migrations.Migration):
                 ("at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                 ("version", models.BigIntegerField(blank=True, null=True)),
                 ("until", models.DateTimeField(blank=True, null=True)),
+                ("source", models.CharField(blank=True, max_length=100)),
+                ("to", models.CharField(blank=True, max_length=100)),
                 ("key", models.CharField(blank=True, max_length=100, null=True)),
                 ("voter", models.CharField(blank=True, max_length=150, null=True)),
             ],
@@ -77,7 +127,13 @@ class Migration(migrations.Migration):
                 (
                     "kind",
                     models.CharField(
-                        choices=[("move", "Move"), ("error", "Error"), ("hand", "by hand")],
+                        choices=[
+                            ("move", "Move"),
+                            ("error", "Error"),
+                            ("hand", "by hand"),
+                            ("event", "Event"),
+                            ("wait", "Wait"),
+                        ],
                         default="hand",
                         max_length=8,
                     ),
@@ -93,6 +149,7 @@ class Migration(migrations.Migration):
                 ("attempts", models.IntegerField(default=0)),
                 ("error", models.TextField(blank=True)),
                 ("fingerprint", models.CharField(blank=True, max_length=16)),
+                ("log", models.TextField(blank=True, help_text="What the attempt logged.", null=True)),
             ],
             options={
                 "verbose_name_plural": "history",
@@ -126,9 +183,30 @@ class Migration(migrations.Migration):
                 ("actor", models.CharField(blank=True, max_length=150)),
                 ("created", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                 ("until", models.DateTimeField(blank=True, null=True)),
+                ("action", models.BigIntegerField(editable=False, null=True)),
             ],
             options={
                 "indexes": [models.Index(fields=["model_label", "until", "id"], name="stator_pause_in_force")],
+            },
+        ),
+        migrations.CreateModel(
+            name="Progress",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("model_label", models.CharField(max_length=200)),
+                ("object_pk", models.CharField(max_length=255)),
+                ("claim", models.UUIDField()),
+                ("at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("done", models.FloatField()),
+                ("total", models.FloatField(blank=True, null=True)),
+                ("text", models.CharField(blank=True, max_length=200)),
+            ],
+            options={
+                "verbose_name_plural": "progress",
+                "indexes": [models.Index(fields=["at"], name="stator_progress_at")],
+                "constraints": [
+                    models.UniqueConstraint(fields=("model_label", "object_pk"), name="stator_progress_one_per_object")
+                ],
             },
         ),
         migrations.CreateModel(
@@ -150,6 +228,7 @@ class Migration(migrations.Migration):
                 ("fingerprint", models.CharField(blank=True, max_length=16)),
                 ("times", models.PositiveIntegerField(default=1, help_text="How often in a row the same was said.")),
                 ("worker", models.CharField(blank=True, max_length=32)),
+                ("log", models.TextField(blank=True, help_text="What the attempt logged.", null=True)),
             ],
             options={
                 "indexes": [models.Index(fields=["at"], name="stator_report_at")],
@@ -191,6 +270,28 @@ class Migration(migrations.Migration):
                 "constraints": [
                     models.UniqueConstraint(
                         fields=("model_label", "hour", "source", "to", "shard"), name="stator_stats_one_per_edge"
+                    )
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="Step",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("model_label", models.CharField(max_length=200)),
+                ("object_pk", models.CharField(max_length=255)),
+                ("entered", models.DateTimeField()),
+                ("name", models.CharField(max_length=100)),
+                ("state", models.CharField(max_length=100)),
+                ("result", models.TextField()),
+                ("at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("attempt", models.IntegerField()),
+                ("claim", models.UUIDField()),
+            ],
+            options={
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("model_label", "object_pk", "entered", "name"), name="stator_step_once_per_visit"
                     )
                 ],
             },

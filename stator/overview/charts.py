@@ -1,4 +1,4 @@
-"""Bar charts over time as numbers for an SVG, without markup."""
+"""Bar charts and lines over time as numbers for an SVG, without markup."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -94,6 +94,39 @@ def chart(points: Sequence[Point]) -> Chart:
         bars.append(Bar(point, round(number * step, 1), round(step - GAP, 1), height, bad))
     total, bad = (sum(getattr(point, name) for point in points) for name in ("count", "bad"))
     return Chart(tuple(bars), most, total, bad)
+
+
+# The size in which a line is drawn; the page stretches it.
+LINE_WIDTH, LINE_HEIGHT = 118, 24
+
+
+@dataclass(frozen=True, slots=True)
+class Sparkline:
+    """A line over time, with gaps where nothing is known. ``area``: the same down to the floor."""
+
+    path: str = ""
+    area: str = ""
+    most: float = 0.0
+
+
+def sparkline(values: Sequence[float | None]) -> Sparkline:
+    """Return the line of these values, from 0 to the highest of them."""
+    most = max((value for value in values if value is not None), default=0.0)
+    step = LINE_WIDTH / max(1, len(values) - 1)
+    runs: list[list[str]] = [[]]
+    for number, value in enumerate(values):
+        if value is None:
+            runs.append([])
+            continue
+        height = value / most * (LINE_HEIGHT - 2) if most else 0.0
+        runs[-1].append(f"{number * step:.0f},{LINE_HEIGHT - 1 - height:.1f}")
+    drawn = [run for run in runs if run]
+    return Sparkline(
+        # A single point is drawn too.
+        "".join(f"M{run[0]}L{' '.join(run)}" for run in drawn),
+        "".join(f"M{run[0].partition(',')[0]},{LINE_HEIGHT}L{' '.join(run)}V{LINE_HEIGHT}z" for run in drawn),
+        most,
+    )
 
 
 def _height(count: int, most: int) -> float:

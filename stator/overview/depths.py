@@ -10,7 +10,7 @@ from django.db.models import DurationField, ExpressionWrapper, F, Q
 
 from stator.conf import load_settings
 from stator.db.bounded_counts import Question, Tally, by_state, in_all, question, tally
-from stator.explain.survey import Depths, Far, Held, InState, Stuck
+from stator.explain.survey import LEASED, Depths, Far, Held, InState, Stuck
 from stator.graph import State
 from stator.graph.durations import seconds_of
 from stator.models import StatorModel
@@ -18,11 +18,8 @@ from stator.querysets import OperatorQuerySet
 from stator.rows import columns
 from stator.rows.claimable import RESTING
 from stator.rows.clock import Now
-from stator.rows.indexes import line_of_all
+from stator.rows.indexes import line_of_all, place_in_line
 from stator.texts import COUNTED
-
-# Claimed rows that are read.
-LEASED = 1000
 
 # Stuck objects that are listed for each state.
 NAMED = 5
@@ -34,16 +31,18 @@ FAR, FAR_NAMED = 366 * 86400.0, 20
 def depths(rows: OperatorQuerySet) -> Depths:
     """Return the numbers of a model by the one statement that :func:`_question` makes.
 
-    It takes one more statement if rows are held, one if some are due in the far future, and one for each state with
-    stuck rows.
+    It takes one more statement if rows are held, one if some are due in the far future, one if some are quarantined,
+    one for each state with stuck rows, and two for each state with quarantined rows that are due.
     """
     model: type[StatorModel] = rows.model
     using, states = rows.db, model.state_graph.states
-    found = Depths({name: InState(name, state) for name, state in states.items()})
+    found = empty(rows)
     expected = tuple(state.expect_within for state in states.values())
-    counted = tally(using, _question(model, using, COUNTED + 1, load_settings().MAX_CRASHES, expected))
-    ready, claimed, quarantined, unknown, failing, far, *rested = (counted[number] for number in range(6 + len(states)))
-    found.quarantined, found.failing = map(_count, (quarantined, failing))
+    crashes = load_settings().MAX_CRASHES
+    counted = tally(using, _question(model, using, COUNTED + 1, crashes, expected))
+    ready, claimed, quarantined, unknown, failed, far, *rested = (counted[number] for number in range(6 + len(states)))
+    found.quarantined = _count(quarantined)
+    found.failing = min(COUNTED + 1, max(0, _count(failed) - sum(one.flagged for one in claimed)))
     found.unknown_states.update({some.state: some.count for some in unknown})
     _note_ready(rows, ready, found)
     found.far.update({some.state: some.count for some in far})
@@ -53,8 +52,16 @@ def depths(rows: OperatorQuerySet) -> Depths:
         _note_held(held(rows), found)
     for state, resting in zip(states.values(), rested, strict=True):
         _note_resting(rows, state, resting, found)
+    if found.quarantined:
+        apart = tally(using, _question_of_quarantined(model, using, COUNTED + 1, crashes, expected))
+        _leave_out_quarantined(rows, ready, apart[0], found)
     found.stuck.sort(key=lambda one: -one.age)
     return found
+
+
+def empty(rows: OperatorQuerySet) -> Depths:
+    """Return the numbers of a model without objects."""
+    return Depths({name: InState(name, state) for name, state in rows.model.state_graph.states.items()})
 
 
 @lru_cache(maxsize=256)
@@ -67,16 +74,29 @@ def _question(
     return question(
         using,
         [
-            by_state(_ready(rows), _any_late(states.values())),
-            in_all(rows.leased().order_by()),
+            by_state(_ready(rows), _any_late(states.values()), Q(state_crashes__gte=crashes)),
+            in_all(rows.leased().order_by(), Q(state_failures__gt=0)),
             in_all(rows.filter(state_crashes__gt=0, state_crashes__gte=crashes).order_by()),
             by_state(resting_unknown(rows, [*states]).order_by()),
-            in_all(rows.filter(state_failures__gt=0, state_claim=None).order_by()),
+            # Without those that are held, which an index alone cannot leave out: at most so many are subtracted.
+            in_all(rows.filter(state_failures__gt=0).order_by())[: 2 * most],
             by_state(far_future(rows)),
             *(by_state(_resting(rows, state), _late(state)) for state in states.values()),
         ],
         most,
     )
+
+
+@lru_cache(maxsize=256)
+def _question_of_quarantined(
+    model: type[StatorModel], using: str, most: int, crashes: int, expected: tuple[float | None, ...]
+) -> Question:
+    """Return the statement for the quarantined rows, which counts failing ones apart."""
+    rows: OperatorQuerySet[StatorModel] = OperatorQuerySet(model, using=using)
+    states = model.state_graph.automatic_states
+    among = Q(state__in=sorted(state.name for state in states))
+    apart = rows.filter(among, state_crashes__gt=0, state_crashes__gte=crashes, state_claim=None).order_by()
+    return question(using, [by_state(apart, _any_late(states), Q(state_failures__gt=0))], most)
 
 
 def resting_unknown(rows: OperatorQuerySet, known: list[str]) -> OperatorQuerySet:
@@ -92,7 +112,8 @@ def far_future(rows: OperatorQuerySet) -> OperatorQuerySet:
     states = [state.name for state in rows.model.state_graph.automatic_states if (state.expect_within or 0) <= FAR]
     resting = rows.filter(RESTING, state__in=sorted(states))
     far = resting.filter(state_next_attempt__gt=columns.after(FAR), state_next_attempt__lt=columns.parked_from())
-    return far.order_by("state_next_attempt")
+    # Quarantined ones have a problem of their own.
+    return far.filter(state_crashes__lt=load_settings().MAX_CRASHES).order_by("state_next_attempt")
 
 
 def outside(known: list[str]) -> Q:
@@ -117,7 +138,8 @@ def _resting(rows: OperatorQuerySet, state: State) -> OperatorQuerySet:
 
 
 def _note_ready(rows: OperatorQuerySet, ready: list[Tally], found: Depths) -> None:
-    found.ready, found.waited = _count(ready), max((one.waited for one in ready), default=None)
+    found.ready = _count(ready)
+    found.waited = max((one.waited for one in ready if one.waited is not None), default=None)
     for one in found.states.values():
         one.cut = found.ready > COUNTED and one.state is not None and one.state.automatic
     for some in ready:
@@ -137,17 +159,40 @@ def _note_resting(rows: OperatorQuerySet, state: State, resting: list[Tally], fo
         one.resting, one.cut = some.count, one.cut or some.count > COUNTED
         one.oldest = max(one.oldest or 0.0, some.oldest)
         one.stuck += some.late
-        if state.automatic and some.waited > 0:
+        if state.automatic and some.waited:
             one.unmarked = some.waited
         if some.late:
             # No more than were counted: the search for one more would read all rows.
             _name(_resting(rows, state).filter(_late(state)), one, found, some.late)
 
 
+def _leave_out_quarantined(rows: OperatorQuerySet, ready: list[Tally], quarantined: list[Tally], found: Depths) -> None:
+    """Subtract the quarantined rows from the others, and set the waits of those: up to two statements for a state."""
+    in_line = {some.state: some.flagged for some in ready}
+    for some in quarantined:
+        one, queued = found.states[some.state], in_line.get(some.state, 0)
+        one.quarantined = some.count
+        one.stuck = max(0, one.stuck - some.late)
+        one.ready, one.resting = max(0, one.ready - queued), max(0, one.resting - max(0, some.count - queued))
+        found.ready, found.failing = max(0, found.ready - queued), max(0, found.failing - some.flagged)
+        if one.unmarked is not None and one.state is not None:
+            one.unmarked = _first_due(rows, one.state)
+
+
+def _first_due(rows: OperatorQuerySet, state: State) -> float | None:
+    """Return for how many seconds the first resting row of a state that is not quarantined has been due."""
+    waits = ExpressionWrapper(Now() - place_in_line(), output_field=DurationField())
+    others = _resting(rows, state).filter(state_crashes__lt=load_settings().MAX_CRASHES)
+    due = [others.filter(state_next_attempt__isnull=part) for part in (True, False)]
+    found = [seconds_of(wait) for part in due for wait in part.values_list(waits, flat=True)[:1]]
+    return max((wait for wait in found if wait), default=None)
+
+
 def _name(line: OperatorQuerySet, one: InState, found: Depths, count: int) -> None:
     age = ExpressionWrapper(Now() - F("state_changed"), output_field=DurationField())
-    rows = line.annotate(stator_age=age).values_list("pk", "stator_age")[: min(NAMED, count)]
-    found.stuck += [Stuck(pk, one.name, seconds_of(age)) for pk, age in rows]
+    rows = line.annotate(stator_age=age).values_list("pk", "state_crashes", "stator_age")[: min(NAMED, count)]
+    most = load_settings().MAX_CRASHES
+    found.stuck += [Stuck(pk, one.name, seconds_of(age)) for pk, crashes, age in rows if crashes < most]
 
 
 def _read_far(rows: OperatorQuerySet, found: Depths) -> None:

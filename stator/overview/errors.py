@@ -1,48 +1,67 @@
 """Errors of the latest attempts, grouped by fingerprint."""
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
 
 from django.core.exceptions import ValidationError
-from django.db.models import DurationField, ExpressionWrapper, F
+from django.db.models import DurationField, ExpressionWrapper, F, Q, QuerySet, Subquery
+from django.db.models.functions import Right
 
 from stator.conf import load_settings
 from stator.explain.survey import Group
 from stator.graph.durations import seconds_of
 from stator.querysets import OperatorQuerySet
 from stator.rows.clock import Now
-from stator.rows.reports import Report
+from stator.rows.reports import Report, reports_of
 
-# The number of latest errors that are grouped.
+# The most failing objects of one model that are grouped, and the number of latest errors of all models among which
+# those of objects that fail no more are found.
 GROUPED = 1000
-COLUMNS = ("pk", "model_label", "fingerprint", "error", "state", "object_pk", "times", "at")
 
+# The most groups without one of these errors that get their message, those with most failing objects.
+DESCRIBED = 200
+
+# Characters of the log of each group that are read.
+LOG_READ = 1000
 
 # The group of a report, the state where its object failed, and when it failed.
 Reported = tuple[Group, str, datetime]
+Key = tuple[str, str]
 
 
-def groups(using: str, rows_of: dict[str, OperatorQuerySet]) -> tuple[list[Group], bool]:
+def groups(
+    using: str, rows_of: dict[str, OperatorQuerySet], failing: Collection[str] | None = None
+) -> tuple[list[Group], bool]:
     """Return the groups of each model of the database, most failing first, and whether there are older errors.
 
-    ``rows_of``: the rows of each model by its label. Takes two statements, and one for each model with errors. Index
-    ``stator_report_at``.
+    ``rows_of``: the rows of each model by its label. ``failing``: the models with failing objects, if that is known.
+    Each model's failing objects are counted apart, so none hides those of another. Objects that fail no more are found
+    among the latest ``GROUPED`` errors of all. Takes two statements, one for each model with failing objects, and one
+    for each among these errors. Index ``stator_report_at``.
     """
+    counted = [label for label in rows_of if failing is None or label in failing]
+    found = {(label, group.fingerprint): group for label in counted for group in _failing_in(label, rows_of[label])}
     errors = Report.objects.using(using).filter(model_label__in=list(rows_of)).exclude(error="")
-    latest = list(errors.order_by("-at").values_list(*COLUMNS)[: GROUPED + 1])
-    found: dict[tuple[str, str], Group] = {}
-    firsts: dict[int, Group] = {}
+    columns = ("pk", "model_label", "fingerprint", "state", "object_pk", "times", "at")
+    latest = list(errors.order_by("-at").values_list(*columns)[: GROUPED + 1])
+    firsts: dict[Key, int] = {}
+    counts, attempts = Counter[Key](), Counter[Key]()
     pks: dict[str, dict[str, Reported]] = {}
-    for pk, label, fingerprint, error, state, text, times, at in latest[:GROUPED]:
-        if (group := found.get((label, fingerprint))) is None:
-            group = found[label, fingerprint] = firsts[pk] = Group(label, fingerprint, error, state)
-        group.count += 1
-        group.attempts += times
+    for pk, label, fingerprint, state, text, times, at in latest[:GROUPED]:
+        key = label, fingerprint
+        group = found.setdefault(key, Group(label, fingerprint, "", state))
+        firsts.setdefault(key, pk)
+        counts[key] += 1
+        attempts[key] += times
         pks.setdefault(label, {})[text] = group, state, at
-    _describe(using, firsts)
+    for key, group in found.items():
+        group.count, group.attempts = max(len(group.failing), counts[key]), attempts[key]
+    listed = sorted(found.values(), key=lambda group: (-len(group.failing), -group.count))
+    _describe(errors, found, firsts, [group for group in listed if (group.label, group.fingerprint) not in firsts])
     for label, reported in pks.items():
         _judge(rows_of[label], reported)
-    return sorted(found.values(), key=lambda group: (-len(group.failing), -group.count)), len(latest) > GROUPED
+    return listed, len(latest) > GROUPED
 
 
 def fingerprinted(rows: OperatorQuerySet, fingerprint: str, page: int) -> Iterator[list[object]]:
@@ -55,28 +74,52 @@ def fingerprinted(rows: OperatorQuerySet, fingerprint: str, page: int) -> Iterat
         yield list(_failing(rows, [text for _, text in found]))
 
 
-def _describe(using: str, firsts: dict[int, Group]) -> None:
-    """Set each group's message and time from its latest report, unless that was deleted meanwhile."""
+def _failing_in(label: str, rows: OperatorQuerySet) -> Iterator[Group]:
+    """Yield a group for each fingerprint among ``GROUPED`` failing objects. Indexes ``st_fail`` and ``st_crash``."""
+    automatic = [state.name for state in rows.model.state_graph.automatic_states]
+    reported = Subquery(reports_of(rows.model, rows.db).exclude(error="").values("fingerprint")[:1])
+    failing = rows.failed().filter(state_claim=None, state__in=automatic).order_by()
+    read = list(failing.values_list("pk", "state", "state_crashes", reported)[: GROUPED + 1])
+    most, found = load_settings().MAX_CRASHES, dict[str, Group]()
+    for pk, state, crashes, fingerprint in read[:GROUPED]:
+        if fingerprint is not None:
+            group = found.setdefault(fingerprint, Group(label, fingerprint, "", state, cut=len(read) > GROUPED))
+            group.failing.append(pk)
+            group.quarantined += crashes >= most
+    yield from found.values()
+
+
+def _describe(errors: QuerySet[Report], found: dict[Key, Group], firsts: dict[Key, int], others: list[Group]) -> None:
+    """Set what the latest report of each group says; of the other groups, what any one says. One statement."""
+    wanted = Q(pk__in=list(firsts.values()))
+    for group in others[:DESCRIBED]:
+        wanted |= Q(model_label=group.label, object_pk=str(group.failing[0]))
     age = ExpressionWrapper(Now() - F("at"), output_field=DurationField())
-    for pk, message, span in Report.objects.using(using).filter(pk__in=firsts).values_list("pk", "message", age):
-        firsts[pk].message, firsts[pk].latest = message, seconds_of(span)
+    columns = ("model_label", "fingerprint", "error", "state", "message", Right("log", LOG_READ), age)
+    for label, fingerprint, error, state, message, log, span in errors.filter(wanted).values_list(*columns):
+        if (label, fingerprint) in found:
+            group = found[label, fingerprint]
+            group.error, group.state, group.message, group.latest = error, state, message, seconds_of(span)
+            group.log = _last_lines(log or "")
+
+
+def _last_lines(log: str) -> str:
+    """Return the lines of the end of a log, without the first one if it may be cut."""
+    return log.partition("\n")[2] or log if len(log) == LOG_READ else log
 
 
 def _judge(rows: OperatorQuerySet, reported: dict[str, Reported]) -> None:
-    """Note in each group which of its objects fail, wait for a retry or gave up; one statement."""
+    """Note in each group how many of its objects wait for a retry, and how many gave up; one statement."""
     states = rows.model.state_graph.states
     automatic = {state.name for state in rows.model.state_graph.automatic_states}
     keys = dict(_keys(rows, reported))
-    most = load_settings().MAX_CRASHES
-    found = rows.filter(pk__in=list(keys), state_claim=None)
+    found, most = rows.filter(pk__in=list(keys), state_claim=None), load_settings().MAX_CRASHES
     for pk, state, failures, crashes, attempted in found.values_list(*_JUDGED):
         group, was, at = reported[keys[pk]]
-        if state in automatic and (failures or crashes >= most):
-            group.failing.append(pk)
-        elif state == was and state in automatic and (attempted is None or attempted <= at):
-            group.retried += 1
-        elif state not in automatic and was in states and states[was].failure_state == state:
-            group.gave_up += 1
+        if state not in automatic:
+            group.gave_up += was in states and states[was].failure_state == state
+        elif not failures and crashes < most and state == was:
+            group.retried += attempted is None or attempted <= at
 
 
 _JUDGED = ("pk", "state", "state_failures", "state_crashes", "state_attempted")

@@ -1,6 +1,6 @@
 """Flow over time: moves on each edge in the last hour, and numbers of handled and queued objects."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -10,6 +10,7 @@ from django.db.models.functions import TruncDay, TruncHour
 from django.db.models.functions.datetime import TruncBase
 
 from stator.overview.charts import Point
+from stator.rows.reports import Event
 from stator.rows.statistics import Depth, Stats
 
 HOURS, DAYS, MINUTES = 24, 30, 60
@@ -18,6 +19,9 @@ PERIODS = (HOUR, DAY, MONTH)
 
 # Minutes after which a sample of the queue is out of date; workers write one a minute.
 RECENT = 5
+
+# Moves by events that are counted, of all models.
+MAX_EVENTS = 10_000
 
 
 @dataclass(slots=True)
@@ -41,13 +45,14 @@ class Flow:
 
 
 def flows(using: str, labels: Iterable[str], now: datetime, period: str = DAY) -> dict[str, Flow]:
-    """Return the flow of each model until ``now``, a time in the current time zone; at most four statements.
+    """Return the flow of each model until ``now``, a time in the current time zone; at most five statements.
 
     It covers the hours of the last day, the days of the last month, or for the queue the minutes of the last hour:
     attempts are counted by the hour.
     """
     found = {label: Flow() for label in labels}
     _read_edges(using, found, now)
+    _read_events(using, found, now)
     _read_minutes(using, found, now, MINUTES if period == HOUR else RECENT)
     by_day = period == MONTH
     starts = _starts(now, by_day)
@@ -88,6 +93,14 @@ def _read_edges(using: str, found: dict[str, Flow], now: datetime) -> None:
         if to:
             found[label].edges[source, to] += part * handled
         found[label].failures[source] += part * failed
+
+
+def _read_events(using: str, found: dict[str, Flow], now: datetime) -> None:
+    """Add the moves by events in the last sixty minutes, which are no attempts."""
+    sent = Event.objects.using(using).filter(at__gte=now - timedelta(hours=1), model_label__in=list(found))
+    moves = sent.exclude(to="").order_by("-at").values_list("model_label", "source", "to")[:MAX_EVENTS]
+    for (label, source, to), count in Counter(moves).items():
+        found[label].edges[source, to] += count
 
 
 def _read_minutes(using: str, found: dict[str, Flow], now: datetime, minutes: int) -> None:

@@ -1,8 +1,13 @@
-"""The figures of a site in many schemas of PostgreSQL: bounded counts of each, some schemas in one statement."""
+"""The figures and problems of a site in many schemas of PostgreSQL: bounded counts of all, some in one statement.
 
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+Problems are looked for in the schemas whose figures say that there may be some, the worst first, up to a limit.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
+from itertools import zip_longest
 from typing import Any
 
 from django.db import connections
@@ -10,15 +15,29 @@ from django.db.models import DurationField, ExpressionWrapper
 
 from stator.conf import load_settings
 from stator.db.rows import Place
+from stator.explain.kinds import in_order, problems_in, signs_of_apps
+from stator.explain.problem import Problem
+from stator.explain.survey import Survey
 from stator.graph.durations import seconds_of
 from stator.models import StatorModel, Worker
+from stator.overview.conditions import parts_of
+from stator.overview.survey import survey
+from stator.overview.waiters import waiting_in_vain
 from stator.querysets import OperatorQuerySet
 from stator.rows.clock import Now
 from stator.rows.indexes import place_in_line
-from stator.schemas import schema_in_use
-from stator.statements import Statement, counting, first, joined
-from stator.texts import COUNTED
-from stator.worker.startup import Unusable, find_places
+from stator.rows.meta import owner_of
+from stator.rows.pauses import Pause
+from stator.schemas import in_schema, schema_in_use
+from stator.statements import Statement, counting, existing, first, joined
+from stator.texts import COUNTED, counted, told
+from stator.worker.startup import Places, Unusable, find_places
+
+# Schemas whose problems are looked for, by a command and by a page; and the most that a problem names.
+MAX_LOOKED, MAX_LOOKED_BY_PAGE, NAMED = 50, 10, 3
+
+# Conditions that mean a problem, beside failing and quarantined objects.
+SIGNS = ("stuck", "overdue", "unknown", "far")
 
 
 @dataclass(slots=True)
@@ -30,6 +49,8 @@ class SchemaFigures:
     leased: int = 0
     failing: int = 0
     quarantined: int = 0
+    # Whether objects are stuck, overdue, in an unknown state, due in the far future, or wait for others.
+    signs: bool = False
 
     @property
     def say_something(self) -> bool:
@@ -42,21 +63,59 @@ class SchemaFigures:
         self.leased += other.leased
         self.failing += other.failing
         self.quarantined += other.quarantined
+        self.signs |= other.signs
         self.oldest_ready = max(
             (each for each in (self.oldest_ready, other.oldest_ready) if each is not None), default=None
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Return them for JSON."""
-        return asdict(self)
+        """Return them for JSON; ``capped``: the names of the numbers that ended at a limit."""
+        return {name: value for name, value in asdict(self).items() if name != "signs"} | {"capped": self.capped}
+
+    @property
+    def capped(self) -> list[str]:
+        """The names of the numbers that ended at a limit, or of sums that do in one schema at least."""
+        return [name for name in ("ready", "leased", "failing", "quarantined") if getattr(self, name) > COUNTED]
 
 
 @dataclass(frozen=True, slots=True)
 class InSchemas:
-    """The figures in each schema, by the label of the model; ``alone``: the schemas without a live worker."""
+    """The figures in each schema, by the label of the model; ``alone``: the schemas without a live worker.
+
+    ``odd``: the schemas with pauses, or with signs of problems of an app's kinds. ``left_out``: why schemas are not
+    served, by name. ``filled``: the schemas with objects.
+    """
 
     found: dict[Place, dict[str, SchemaFigures]]
     alone: list[Place]
+    models: dict[Place, list[type[StatorModel]]] = field(default_factory=dict)
+    odd: set[Place] = field(default_factory=set)
+    left_out: dict[str, str] = field(default_factory=dict)
+    filled: set[Place] = field(default_factory=set)
+
+    def signs_in(self, place: Place) -> tuple[bool, ...]:
+        """Return which kinds of problems the figures of a schema show."""
+        figures = self.found[place].values()
+        return (
+            any(each.quarantined for each in figures),
+            any(each.failing for each in figures),
+            any(each.signs for each in figures),
+            place in self.alone and place in self.filled,
+            place in self.odd,
+        )
+
+    def badness(self, place: Place) -> tuple[int, int]:
+        """Return what orders schemas with the same kinds of problems."""
+        figures = self.found[place].values()
+        return sum(each.quarantined + each.failing for each in figures), sum(each.ready for each in figures)
+
+    def worth_a_line(self) -> list[tuple[Place, str, SchemaFigures]]:
+        """Return the figures that are not all zero, each with its schema and model; most ready objects first."""
+        lines = [
+            (place, label, figures)
+            for place, labels in self.found.items() for label, figures in labels.items() if figures.say_something
+        ]  # fmt: skip
+        return sorted(lines, key=lambda each: (-each[2].ready, each[0]))
 
     def total(self) -> dict[str, SchemaFigures]:
         """Return the figures of all schemas together."""
@@ -72,33 +131,143 @@ def works_in_schemas(using: str = "default") -> bool:
     return bool(load_settings().SCHEMAS) and schema_in_use(connections[using]) in ("", "public")
 
 
-def in_schemas(models: Iterable[type[StatorModel]], using: str | None = None) -> InSchemas:
-    """Return the figures in all schemas of the setting; raise ``Unusable`` if they cannot be found."""
-    places, left_out = find_places(list(models), using, load_settings().SCHEMAS)
+def schemas_of(models: list[type[StatorModel]]) -> set[str]:
+    """Return the names of the schemas of the setting that have tables of the models."""
+    return {place.schema for place in _places(models, None)[0]}
+
+
+def places_with(model: type[StatorModel], pk: object, using: str) -> list[Place]:
+    """Return the schemas of the setting that have an object with this key; raise as :func:`in_schemas`."""
+    places = _places([owner_of(model)], using)[0]
+    sought = existing(OperatorQuerySet(model, using=using).filter(pk=pk))
+    found = _resting().read_in_each(using, [place.schema for place in places], Statement.of("SELECT ", sought))
+    return [place for place in places if found.get(place.schema, (False,))[0]]
+
+
+def _places(models: list[type[StatorModel]], using: str | None) -> tuple[Places, dict[str, str]]:
+    places, left_out = find_places(models, using, load_settings().SCHEMAS)
     if not places:
         raise Unusable(next(iter(left_out.values()), "there are no schemas"))
+    return places, left_out
+
+
+def _resting() -> Any:
     # Imported here, because it needs psycopg.
-    resting = import_module("stator.db.resting")
-    found = {place: {model._meta.label: SchemaFigures() for model in tables} for place, tables in places.items()}
-    workers = dict.fromkeys(places, 0)
+    return import_module("stator.db.resting")
+
+
+def in_schemas(
+    models: Iterable[type[StatorModel]],
+    using: str | None = None,
+    read: Callable[[str], str] = str,
+    *,
+    with_signs: bool = True,
+) -> InSchemas:
+    """Return the figures in all schemas of the setting; raise ``Unusable`` if they cannot be found.
+
+    ``read`` as in :func:`stator.overview.survey.surveys`. ``with_signs``: also look for signs of problems, which takes
+    as long as the figures.
+    """
+    places, left_out = _places(list(models), using)
+    resting = _resting()
+    models_in: dict[Place, list[Any]] = {place: list(tables) for place, tables in places.items()}
+    found = {place: {model._meta.label: SchemaFigures() for model in there} for place, there in models_in.items()}
+    workers, odd, filled = dict.fromkeys(places, 0), set[Place](), set[Place]()
     for alias in {place.alias for place in places}:
         group = {place: tables for place, tables in places.items() if place.alias == alias}
-        for kinds, some in resting.by_filled(alias, group).items():
-            answers = resting.read_in_each(alias, [place.schema for place in some], _statement(alias, kinds))
+        for kinds, some in resting.by_filled(read(alias), group).items():
+            statement = _statement(read(alias), kinds, with_signs)
+            answers = resting.read_in_each(read(alias), [place.schema for place in some], statement)
+            filled.update(some if kinds else ())
             for place in some:
-                workers[place], *values = answers.get(place.schema) or [0] * (1 + 5 * len(kinds))
+                workers[place], is_odd, *values = answers.get(place.schema) or [0] * (2 + FIGURES * len(kinds))
+                odd |= {place} if is_odd else set()
                 for at, model in enumerate(kinds):
-                    found[place][model._meta.label] = _figures(values[5 * at : 5 * at + 5])
-    return InSchemas(found, [place for place, live in workers.items() if not live])
+                    found[place][model._meta.label] = _figures(values[FIGURES * at : FIGURES * (at + 1)])
+    alone = [place for place, live in workers.items() if not live]
+    return InSchemas(found, alone, models_in, odd, left_out, filled)
+
+
+def surveyed(known: InSchemas, most: int, read: Callable[[str], str] = str) -> "SchemaSurveys":
+    """Survey the schemas whose figures show problems, ``most`` at most: the worst with each kind of figures in turn.
+
+    Problems with workers are looked for in one schema at least.
+    """
+    by_kind: dict[tuple[object, ...], list[Place]] = defaultdict(list)
+    for place in known.found:
+        by_kind[known.signs_in(place)].append(place)
+    for same in by_kind.values():
+        same.sort(key=known.badness, reverse=True)
+    kinds = [by_kind[kind] for kind in sorted(by_kind, reverse=True) if any(kind)] or [list(known.found)[:1]]
+    bad = [place for turn in zip_longest(*kinds) for place in turn if place is not None]
+    surveys: dict[Place, Survey] = {}
+    for place in bad[:most]:
+        with in_schema(place.schema):
+            surveys[place] = survey(read(place.alias), known.models[place], place.alias)
+    return SchemaSurveys(surveys, bad[most:])
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaSurveys:
+    """The surveys of some schemas; ``unread``: further ones whose figures show problems."""
+
+    found: dict[Place, Survey]
+    unread: list[Place]
+
+    def problems(self) -> list[Problem]:
+        """Return the problems of these schemas, the worst first; problems with the same cause are one."""
+        by_cause: dict[tuple[object, ...], list[tuple[str, Problem]]] = defaultdict(list)
+        for place, found in self.found.items():
+            for one in problems_in(found):
+                by_cause[one.cause].append((place.schema, one))
+        return in_order(_merged(same) for same in by_cause.values())
+
+    @property
+    def note(self) -> str:
+        """How many schemas were left out; "" if none was."""
+        if not self.unread:
+            return ""
+        names = named([place.schema for place in self.unread])
+        return f"{counted(len(self.unread), 'schema')} with further problems not looked into: {names}"
+
+
+def named(schemas: Sequence[str]) -> str:
+    """Return the names of the first schemas, and how many more there are."""
+    more = len(schemas) - NAMED
+    return ", ".join(schemas[:NAMED]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def _merged(same: list[tuple[str, Problem]]) -> Problem:
+    """Return a problem of several schemas as one: its numbers are summed, the rest is said of the worst schema."""
+    same = sorted(same, key=lambda each: -each[1].count)
+    schema, worst = same[0]
+    names = tuple(name for name, _ in same)
+    count, more = sum(each.count for _, each in same), any(each.more for _, each in same)
+    sentence = f"in {schema}: {worst.sentence}"
+    if len(same) > 1:
+        each_count = [f"{name} {told(each.count, each.more)}" if each.count else name for name, each in same]
+        many = f"{told(count, more)} in " if count else "in "
+        sentence = f"{many}{counted(len(same), 'schema')} ({named(each_count)}); {sentence}"
+    return replace(
+        worst.in_schema(schema), sentence=sentence, count=count, more=more, schemas=names,
+        since=max((each.since for _, each in same if each.since is not None), default=None),
+    )  # fmt: skip
+
+
+# The values of one model in a row of the statement.
+FIGURES = 6
 
 
 def _figures(values: list[Any]) -> SchemaFigures:
-    ready, oldest, *others = values
-    return SchemaFigures(ready or 0, None if not ready else seconds_of(oldest), *(each or 0 for each in others))
+    ready, oldest, leased, failing, quarantined, signs = values
+    waited = None if not ready else seconds_of(oldest)
+    return SchemaFigures(ready or 0, waited, leased or 0, failing or 0, quarantined or 0, bool(signs))
 
 
-def _statement(alias: str, models: Iterable[type[StatorModel]]) -> Statement:
-    parts = [counting(Worker.objects.using(alias).live(), 1)]
+def _statement(alias: str, models: Iterable[type[StatorModel]], with_signs: bool) -> Statement:
+    labels = {model._meta.label_lower for model in models}
+    odd = [Pause.objects.using(alias).active(), *signs_of_apps(labels, alias)]
+    parts = [counting(Worker.objects.using(alias).live(), 1), _any(odd if with_signs else [])]
     crashes, most = load_settings().MAX_CRASHES, COUNTED + 1
     waited = ExpressionWrapper(Now() - place_in_line(), output_field=DurationField())
     for model in models:
@@ -110,5 +279,18 @@ def _statement(alias: str, models: Iterable[type[StatorModel]]) -> Statement:
             counting(rows.leased(), most),
             counting(rows.filter(state_failures__gt=0, state_claim=None), most),
             counting(rows.filter(state_crashes__gt=0, state_crashes__gte=crashes), most),
+            _any(_signs(rows) if with_signs else []),
         ]
     return Statement.of("SELECT ", joined(parts, ", "))
+
+
+def _any(found: Iterable[Any]) -> Statement:
+    return joined([Statement("FALSE"), *map(existing, found)], " OR ")
+
+
+def _signs(rows: OperatorQuerySet[Any]) -> Iterator[Any]:
+    """Yield the rows that have problems, in parts that indexes have."""
+    for condition in SIGNS:
+        yield from parts_of(condition, rows)
+    yield from waiting_in_vain(rows)
+    yield rows.leased().filter(state_locked_until__lte=Now())

@@ -1,7 +1,7 @@
 """Sections of the overview that other apps add: tables of cells, rendered like the framework's own."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from django.http import HttpRequest
 
@@ -40,6 +40,10 @@ class Section:
     rows: list[tuple[Cell, ...]] = field(default_factory=list)
     note: str = ""
     empty: str = "Nothing."
+
+    def without_links(self) -> "Section":
+        """Return the section with its texts alone, for objects that no page leads to."""
+        return replace(self, rows=[tuple(replace(cell, url="") for cell in row) for row in self.rows])
 
 
 _added: list[Callable[[HttpRequest], Section | None]] = []

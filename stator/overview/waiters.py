@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
-from django.db.models import Model
+from django.db.models import Model, QuerySet
 
+from stator.explain.causes import FORGOTTEN
 from stator.explain.survey import AwaitedObject
 from stator.graph import State
 from stator.graph.durations import seconds_of
@@ -26,6 +27,18 @@ def waiters(rows: OperatorQuerySet, states: list[State]) -> list[AwaitedObject]:
     waits = waits_of(model)
     found = [one for state in states for one in _in_state(rows, state, waits)] if waits else []
     return sorted(found, key=lambda one: (-one.count, -one.longest))
+
+
+def waiting_in_vain(rows: OperatorQuerySet) -> Iterator[QuerySet[Model]]:
+    """Yield, for each automatic state, the rows among the first that wait for an ended object, or for too long."""
+    model: type[Model] = rows.model
+    for state in graph_of(model).automatic_states if waits_of(model) else ():
+        parked = rows.filter(columns.parked(), state=state.name).order_by("state_next_attempt", "state_changed")
+        some = rows.filter(pk__in=parked.values("pk")[:READ])
+        yield some.filter(state_changed__lte=columns.after(-FORGOTTEN))
+        for wait in waits_of(model):
+            ends = {str(each) for each in graph_of(wait.awaited).terminal_states}.difference(wait.until)
+            yield some.annotate(stator_awaited=wait.state(rows.db)).filter(stator_awaited__in=sorted(ends))
 
 
 def _in_state(rows: OperatorQuerySet, state: State, waits: tuple[Wait, ...]) -> Iterator[AwaitedObject]:

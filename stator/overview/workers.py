@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from django.db.models import F
@@ -12,6 +13,7 @@ from stator.models import StatorModel
 from stator.overview.depths import held
 from stator.querysets import OperatorQuerySet
 from stator.rows.process_exits import exits_in
+from stator.rows.progress import progress_of
 from stator.rows.workers import MAX_WORKERS, Worker, worker_of
 
 
@@ -24,7 +26,7 @@ def workers_of(using: str, models: Iterable[type[StatorModel]]) -> Workers:
 
 
 def workers_holding(using: str, held: Iterable[tuple[str, Held]]) -> Workers:
-    """Return the workers of a database with the claimed rows that they hold; one statement."""
+    """Return the workers of a database with the claimed rows that they hold; one statement, and one for progress."""
     runs: dict[str, list[tuple[str, Held]]] = defaultdict(list)
     for label, one in held:
         runs[worker_of(one.token)].append((label, one))
@@ -33,16 +35,26 @@ def workers_holding(using: str, held: Iterable[tuple[str, Held]]) -> Workers:
     workers = list(read.order_by("status", "-started", "pk")[:MAX_WORKERS])
     ends = exits_in((worker.host, worker.replaced) for worker in workers)
     found = Workers([_process(worker, runs, ends.get((worker.host, worker.pid), "")) for worker in workers])
+    _note_progress(using, found)
     for worker in workers:
         if worker.status == "alive":
             found.live.update(worker.models)
     return found
 
 
+def _note_progress(using: str, found: Workers) -> None:
+    """Read how far the attempts are that are shown of the shown workers."""
+    shown = [process.shown for process in found.shown]
+    claims = {(label, str(one.pk)): one.token for runs in shown for label, one in runs}
+    said = progress_of(using, claims)
+    for process in found.shown if said else ():
+        process.runs = [(label, replace(one, progress=said.get((label, str(one.pk))))) for label, one in process.runs]
+
+
 def _process(worker: Worker, runs: dict[str, list[tuple[str, Held]]], ending: str) -> WorkerStatus:
     found: Any = worker
-    # A dead worker is not up any more.
-    until = found.stopped or (found.heartbeat if found.status == "gone" else found.now)
+    # A silent worker is not known to be up any more.
+    until = found.stopped or (found.heartbeat if found.status == "silent" else found.now)
     heard = seconds_of(found.now - found.heartbeat)
     since = seconds_of(until - found.started)
     return WorkerStatus(worker, found.status, since, heard, runs.get(worker.pk, []), found.deaf or {}, ending)

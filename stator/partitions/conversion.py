@@ -1,11 +1,14 @@
 """Conversion of a table into one with partitions, and back.
 
 Converting moves no rows: the table becomes the first partition of a new one that takes its name. What takes long, to
-build unique indexes and to check the time of all rows, is done before, while programs go on writing.
+build unique indexes and to check to which partition all rows belong, is done before, while programs go on writing.
+Rows are copied only if they belong to several partitions already, and on the way back.
 """
 
-from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from random import uniform
 from time import sleep
 from typing import Any, cast
@@ -15,49 +18,44 @@ from django.db import OperationalError
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django.db.models import ForeignKey, Model
 
-from stator.partitions.tables import (
-    DAY,
-    Part,
-    following,
-    partition_column,
-    periods_from,
-    spelled_out,
-    start_of,
-)
-from stator.partitions.upkeep import creation, is_locked, locked
+from stator.partitions.schemes import MAX_NAME, Division, Scheme, part_of
+from stator.partitions.tables import LEAVES, Part, spelled_out
+from stator.partitions.upkeep import is_locked, locked
 
 # How often the lock of a table is tried, and the most seconds between two tries.
 TRIES, MAX_PAUSE = 50, 1.0
 
 FIND = """
-SELECT n.nspname, c.relkind::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+SELECT n.nspname, c.relname, c.relkind::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.oid = to_regclass(%s)
 """
 
 # What refers to a table by its identity would go on with the first partition alone.
 DEPENDENTS = """
-SELECT 'the trigger ' || tgname FROM pg_trigger WHERE tgrelid = to_regclass(%(table)s) AND NOT tgisinternal
-UNION ALL SELECT 'the policy ' || polname FROM pg_policy WHERE polrelid = to_regclass(%(table)s)
-UNION ALL SELECT 'the foreign key ' || conname FROM pg_constraint
+SELECT 'the trigger ' || tgname, '' FROM pg_trigger
+  WHERE tgrelid = to_regclass(%(table)s) AND NOT tgisinternal AND NOT %(keeps_references)s
+UNION ALL SELECT 'the policy ' || polname, '' FROM pg_policy WHERE polrelid = to_regclass(%(table)s)
+UNION ALL SELECT 'the foreign key ' || conname || ' of ' || conrelid::regclass, 'f' FROM pg_constraint
   WHERE confrelid = to_regclass(%(table)s) AND contype = 'f'
-UNION ALL SELECT 'the view ' || ev_class::regclass FROM pg_rewrite JOIN pg_depend ON objid = pg_rewrite.oid
+UNION ALL SELECT 'the view ' || ev_class::regclass, '' FROM pg_rewrite JOIN pg_depend ON objid = pg_rewrite.oid
   WHERE classid = 'pg_rewrite'::regclass AND refclassid = 'pg_class'::regclass
     AND refobjid = to_regclass(%(table)s) AND ev_class <> refobjid
-UNION ALL SELECT 'the publication ' || pubname FROM pg_publication_rel JOIN pg_publication p ON p.oid = prpubid
+UNION ALL SELECT 'the publication ' || pubname, '' FROM pg_publication_rel JOIN pg_publication p ON p.oid = prpubid
   WHERE prrelid = to_regclass(%(table)s)
 LIMIT 1
 """
+REMEDIES = {"": "Remove it", "f": "Give its field db_constraint=False"}
 
-# The unique indexes without a column, each with the kind of its constraint and its columns.
-UNIQUE = """
-SELECT c.relname, con.contype::text, array_agg(a.attname::text ORDER BY k.place)
+# The keys without a column, each with the kind of its constraint, its columns, and its storage parameters.
+KEYS = """
+SELECT c.relname, con.contype::text, array_agg(a.attname::text ORDER BY k.place), array_to_string(c.reloptions, ', ')
 FROM pg_index i
 JOIN pg_class c ON c.oid = i.indexrelid
 LEFT JOIN pg_constraint con ON con.conindid = i.indexrelid AND con.conrelid = i.indrelid
 CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY k (number, place)
-JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number
-WHERE i.indrelid = to_regclass(%s) AND i.indisunique AND i.indisvalid
-GROUP BY c.relname, con.contype HAVING NOT %s = ANY(array_agg(a.attname::text))
+LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number
+WHERE i.indrelid = to_regclass(%s) AND (i.indisunique OR i.indisexclusion) AND i.indisvalid AND k.place <= i.indnkeyatts
+GROUP BY c.relname, con.contype, c.reloptions HAVING bool_and(a.attname IS DISTINCT FROM %s)
 """
 LEFT = """
 SELECT c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
@@ -79,29 +77,85 @@ WHERE i.indrelid = to_regclass(%s) AND o.indrelid = to_regclass(%s)
 """
 
 FOREIGN_KEYS = "SELECT conname FROM pg_constraint WHERE conrelid = to_regclass(%s) AND contype = 'f'"
+TRIGGERS = "SELECT tgname FROM pg_trigger WHERE tgrelid = to_regclass(%s) AND NOT tgisinternal"
 
-GRANTS = """
-SELECT privilege_type, is_grantable, CASE grantee WHEN 0 THEN '' ELSE pg_get_userbyid(grantee) END
-FROM pg_class, aclexplode(relacl) WHERE oid = to_regclass(%s) AND grantee <> relowner
+# The statements that give a table what it has, each with its kind. A key of a kind that a division widens gets the
+# column, or loses it again. Of storage parameters, which only partitions have, it is what follows SET.
+PROPERTIES = """
+SELECT 'key', format('ALTER TABLE %%s ADD CONSTRAINT %%I %%s%%s', %(table)s::text, conname,
+    CASE WHEN contype::text <> ALL(%(widened)s) THEN pg_get_constraintdef(k.oid)
+      WHEN %(divides)s THEN regexp_replace(pg_get_constraintdef(k.oid), '\\)', format(', %%I)', %(column)s::text))
+      ELSE replace(pg_get_constraintdef(k.oid), format(', %%I)', %(column)s::text), ')') END,
+    CASE WHEN contype = 'p' THEN ' WITH (' || array_to_string(reloptions, ', ') || ')' END)
+  FROM pg_constraint k JOIN pg_class c ON c.oid = conindid
+  WHERE conrelid = to_regclass(%(table)s) AND contype IN ('p', 'u', 'x')
+UNION ALL SELECT 'index', pg_get_indexdef(indexrelid) FROM pg_index
+  WHERE indrelid = to_regclass(%(table)s)
+    AND indexrelid NOT IN (SELECT conindid FROM pg_constraint WHERE conrelid = indrelid)
+UNION ALL SELECT 'reference',
+    format('ALTER TABLE %%s ADD CONSTRAINT %%I %%s', %(table)s::text, conname, pg_get_constraintdef(oid))
+  FROM pg_constraint WHERE conrelid = to_regclass(%(table)s) AND contype = 'f'
+UNION ALL SELECT 'trigger', pg_get_triggerdef(oid)
+  FROM pg_trigger WHERE tgrelid = to_regclass(%(table)s) AND NOT tgisinternal
+UNION ALL SELECT 'trigger off', format('ALTER TABLE %%s DISABLE TRIGGER %%I', %(table)s::text, tgname)
+  FROM pg_trigger WHERE tgrelid = to_regclass(%(table)s) AND NOT tgisinternal AND tgenabled = 'D'
+UNION ALL SELECT 'comment', format('COMMENT ON TABLE %%s IS %%L', %(table)s::text, description)
+  FROM pg_description WHERE classoid = 'pg_class'::regclass AND objoid = to_regclass(%(table)s) AND objsubid = 0
+UNION ALL SELECT 'right', format('GRANT %%s%%s ON %%s TO %%s%%s', privilege_type, of_column, %(table)s::text,
+    CASE grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(grantee)) END,
+    CASE WHEN is_grantable THEN ' WITH GRANT OPTION' ELSE '' END)
+  FROM (
+    SELECT relacl, relowner, '' FROM pg_class WHERE oid = to_regclass(%(table)s)
+    UNION ALL SELECT attacl, 0, format(' (%%I)', attname) FROM pg_attribute WHERE attrelid = to_regclass(%(table)s)
+  ) given (acl, owner, of_column), aclexplode(acl) WHERE grantee <> owner OR of_column <> ''
+UNION ALL SELECT 'storage', string_agg(parameter, ', ')
+  FROM pg_class c LEFT JOIN pg_class t ON t.oid = c.reltoastrelid,
+    LATERAL (SELECT unnest(c.reloptions) UNION ALL SELECT 'toast.' || unnest(t.reloptions)) given (parameter)
+  WHERE c.oid = coalesce(
+    (SELECT min(inhrelid) FROM pg_inherits WHERE inhparent = to_regclass(%(table)s)), to_regclass(%(table)s)
+  ) HAVING count(*) > 0
+"""
+# What LIKE gives to a new table if it is not told otherwise, and what it never gives, in the order of the statements.
+INDEXES = ("key", "index")
+REST = ("reference", "trigger", "trigger off", "comment", "right")
+
+# Columns that an INSERT may name.
+WRITABLE = """
+SELECT attname FROM pg_attribute
+WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped AND attgenerated = '' ORDER BY attnum
 """
 
 # From this version on, a partition has no identity column of its own.
 ONE_IDENTITY = 170000
 
-# The name of the check that all rows are of the first partition, and how names of new indexes begin.
-CHECK, NEW = "stator_before", "stator_new_"
+# The name of the check that all rows are of the first partition, and how the names of new indexes begin, and the name
+# of a table that is copied.
+CHECK, NEW, FORMER = "stator_before", "stator_new_", "stator_former_"
 
-TIMES = """
-SELECT extract(epoch FROM statement_timestamp())::float8, extract(epoch FROM max({column}))::float8 FROM {table}
-"""
+# The sequence of a key, and whether it is one of an identity column; other sequences are of the column's default.
 SEQUENCE = """
-SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE c.oid = pg_get_serial_sequence(%s, %s)::regclass
+SELECT n.nspname, c.relname, a.attidentity <> ''
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_attribute a ON a.attrelid = to_regclass(%(table)s) AND a.attname = %(pk)s
+WHERE c.oid = pg_get_serial_sequence(%(table)s, %(pk)s)::regclass
 """
-BOUND = "ALTER TABLE {table} ADD CONSTRAINT {check} CHECK ({column} < {upper}) NOT VALID"
+BOUND = "ALTER TABLE {table} ADD CONSTRAINT {check} CHECK ("
 UNBOUND = "ALTER TABLE {table} DROP CONSTRAINT IF EXISTS {check}"
-ATTACH = "ALTER TABLE {table} ATTACH PARTITION {part} FOR VALUES FROM (MINVALUE) TO ({upper})"
-ORPHANS = "DELETE FROM {plain} p WHERE NOT EXISTS (SELECT FROM {target} t WHERE t.{key} = p.{own})"
+CREATE = "CREATE TABLE {table} (LIKE {former} INCLUDING ALL"
+FIRST = "CREATE TABLE {part} PARTITION OF {table} FOR VALUES "
+ATTACH = "ALTER TABLE {table} ATTACH PARTITION {part} FOR VALUES "
+COPY = "INSERT INTO {table} ({columns}) SELECT {columns} FROM {former}"
+ORPHANS = "DELETE FROM {table} p WHERE NOT EXISTS (SELECT FROM {target} t WHERE t.{key} = p.{own})"
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """The sequence of a table's key: its name, how far it is, and whether it is one of an identity column."""
+
+    place: tuple[str, str]
+    is_identity: bool
+    last: int
+    is_called: bool
 
 
 class Conversion:
@@ -110,68 +164,94 @@ class Conversion:
     Changes that need the whole table wait for its lock only briefly, but again and again.
     """
 
-    def __init__(self, editor: BaseDatabaseSchemaEditor, model: type[Model]) -> None:
+    def __init__(self, editor: BaseDatabaseSchemaEditor, model: type[Model], scheme: Scheme) -> None:
         self.editor = editor
         # Typed by the vendor's class, which has more than the base class.
         self.connection: Any = editor.connection
         self.model = model
+        self.scheme = scheme
         self.pk = str(model._meta.pk.column)
-        self.name = model._meta.db_table
-        self.schema, self.kind = self._find()
+        self.schema, self.name, self.kind = self._find()
+        self.place = (self.schema, self.name)
         # Its quoted name, as a value.
         self.quoted = self._spelled_out("{table}")
 
-    def forwards(self, period: str) -> None:
+    def forwards(self) -> None:
         """Convert the table; what an interrupted conversion left is replaced."""
         if self.kind == "p":
             return
-        for dependent in self._asked(DEPENDENTS, {"table": self.quoted}):
-            raise CommandError(
-                f"PartitionByTime: {dependent[0]} refers to the table {self.name}, and would lose it. "
-                "Remove it, then migrate again."
-            )
-        now, newest = self._times()
-        if newest and newest > now + DAY:
-            raise CommandError(
-                f"PartitionByTime: {self.name} has rows of the future, up to {newest:%Y-%m-%d}. "
-                "Correct or delete them, then migrate again."
-            )
-        # So long that the table takes all rows that are written before it is converted.
-        upper = following(start_of(now + DAY, period), period)
-        try:
-            replaced = self._replace_unique()
-            self._alone(lambda cursor: self._do(cursor, BOUND, upper=upper))
+        self._refuse_dependents(keeps_references=self.scheme.keeps_references)
+        keys = self._keys()
+        division = self.scheme.divide(self.connection, self.place)
+        if division.copies:
+            self._alone(lambda cursor: self._copy(cursor, division))
+            return
+        with self._undone_on_error():
+            replaced = self._replace_unique(keys)
+            self._alone(lambda cursor: self._do(cursor, f"{BOUND}{division.condition}) NOT VALID"))
             self._run("ALTER TABLE {table} VALIDATE CONSTRAINT {check}")
-            self._alone(lambda cursor: self._swap(cursor, upper, period, now, replaced))
-        except BaseException:
-            self._alone(self._undo)
-            raise
+            self._alone(lambda cursor: self._swap(cursor, division, replaced))
 
     def backwards(self) -> None:
         """Copy all rows into one table without partitions, in one transaction."""
         if self.kind == "p":
-            self._alone(self._gather)
+            self._alone(self._copy)
 
-    def _find(self) -> tuple[str, str]:
-        for schema, kind in self._asked(FIND, [self.connection.ops.quote_name(self.name)]):
-            return schema, kind
+    def _find(self) -> tuple[str, str, str]:
+        # The name in the model may be quoted, with a schema.
+        table = self.model._meta.db_table
+        for schema, name, kind in self._asked(FIND, [self.connection.ops.quote_name(table)]):
+            return schema, name, kind
         raise CommandError(
-            f"PartitionByTime: there is no table {self.name} yet. Add the latest migration of "
+            f"{self.scheme.operation}: there is no table {table} yet. Add the latest migration of "
             f"{self.model._meta.app_label!r} to the dependencies of this one."
         )
 
-    def _times(self) -> tuple[datetime, datetime | None]:
-        [(now, newest)] = self._asked(self._spelled_out(TIMES))
-        return datetime.fromtimestamp(now, UTC), None if newest is None else datetime.fromtimestamp(newest, UTC)
+    def _refuse_dependents(self, *, keeps_references: bool) -> None:
+        """Raise ``CommandError`` if something refers to the table, or is a trigger that would be lost."""
+        given = {"table": self.quoted, "keeps_references": keeps_references}
+        for dependent, kind in self._asked(DEPENDENTS, given):
+            raise CommandError(
+                f"{self.scheme.operation}: {dependent} refers to the table {self.name}, and would lose it. "
+                f"{REMEDIES[kind]}, then migrate again."
+            )
 
-    def _replace_unique(self) -> list[tuple[str, str | None, str]]:
-        """Build the unique indexes that a partitioned table can have; return the name and kind of each former one."""
+    def _keys(self) -> list[tuple[Any, ...]]:
+        """Return the keys to widen, once what an interrupted conversion left is removed.
+
+        Raise ``CommandError`` for a key that is to be unique without the column, unless it is widened.
+        """
         self._alone(self._undo)
-        column, replaced = partition_column(self.model), []
-        for number, (name, kind, columns) in enumerate(self._asked(UNIQUE, [self.quoted, column])):
+        keys = self._asked(KEYS, [self.quoted, self.scheme.column])
+        for name, kind, *_ in keys:
+            if kind not in self.scheme.widened:
+                column = self.scheme.column
+                raise CommandError(
+                    f"{self.scheme.operation}: {name} of {self.name} is unique without {column}, which partitions "
+                    f"cannot enforce. Add {column} to its constraint, then migrate again."
+                )
+        return keys
+
+    @contextmanager
+    def _undone_on_error(self) -> Iterator[None]:
+        """Remove what the block has prepared if it fails."""
+        try:
+            yield
+        except BaseException:
+            self._alone(self._undo)
+            raise
+
+    def _replace_unique(self, keys: Iterable[tuple[Any, ...]]) -> list[tuple[str, str | None, str]]:
+        """Build keys that a partitioned table can have; return the name and kind of each former one, and the new."""
+        column, replaced = self.scheme.column, []
+        for number, (name, kind, columns, parameters) in enumerate(keys):
             new = f"{NEW}{number}_{self.model._meta.model_name}"
+            # Parameters are numbers and words of PostgreSQL.
             self._run(
-                "CREATE UNIQUE INDEX CONCURRENTLY {new} ON {table} ({columns})", new=new, columns=[*columns, column]
+                "CREATE UNIQUE INDEX CONCURRENTLY {new} ON {table} ({columns})"
+                + (f" WITH ({parameters})" if parameters else ""),
+                new=new,
+                columns=[*columns, column],
             )
             replaced.append((name, kind, new))
         return replaced
@@ -182,32 +262,32 @@ class Conversion:
         for (name,) in self._asked(LEFT, [self.quoted, NEW]):
             self._do(cursor, "DROP INDEX {index}", index=(self.schema, name))
 
-    def _swap(
-        self, cursor: Any, upper: datetime, period: str, now: datetime, replaced: list[tuple[str, str | None, str]]
-    ) -> None:
+    def _swap(self, cursor: Any, division: Division, replaced: list[tuple[str, str | None, str]]) -> None:
         """Make the table the first partition of a new one."""
         for name, kind, new in replaced:
             self._exchange(cursor, name, kind, new)
-        for (name,) in self._asked(FOREIGN_KEYS, [self.quoted]):
-            self._do(cursor, "ALTER TABLE {table} DROP CONSTRAINT {name}", name=name)
-        number, grants = self._number(), self._asked(GRANTS, [self.quoted])
-        first = f"{self.name}_before_{upper:%Y%m%d}"
-        part = (self.schema, first)
-        self._do(cursor, "ALTER TABLE {table} RENAME TO {first}", first=first)
-        self._do(cursor, "CREATE TABLE {table} (LIKE {part} INCLUDING ALL) PARTITION BY RANGE ({column})", part=part)
+        if not self.scheme.keeps_references:
+            for (name,) in self._asked(FOREIGN_KEYS, [self.quoted]):
+                self._do(cursor, "ALTER TABLE {table} DROP CONSTRAINT {name}", name=name)
+        properties, sequence = self._properties(), self._sequence()
+        for (name,) in self._asked(TRIGGERS, [self.quoted]):
+            self._do(cursor, "DROP TRIGGER {name} ON {table}", name=name)
+        part = part_of(self.place, division.suffix)
+        self._do(cursor, "ALTER TABLE {table} RENAME TO {name}", name=part[1])
+        self._do(cursor, f"{CREATE}){self._divided(division)}", former=part)
         self._do(cursor, UNBOUND)
-        self._set_number(cursor, number)
-        if self.connection.pg_version >= ONE_IDENTITY:
+        self._continue(cursor, sequence)
+        if sequence and sequence.is_identity and self.connection.pg_version >= ONE_IDENTITY:
             self._do(cursor, "ALTER TABLE {part} ALTER COLUMN {pk} DROP IDENTITY", part=part)
-        self._do(cursor, ATTACH, part=part, upper=upper)
+        self._do(cursor, ATTACH + division.bounds, part=part)
         self._do(cursor, "ALTER TABLE {part} DROP CONSTRAINT {check}", part=part)
-        for whole, former in self._asked(PAIRS, [self.quoted, self._spelled_out("{part}", part=part)]):
-            self._rename_index(cursor, former, f"{former[:50]}_{upper:%Y%m%d}")
+        pairs = self._asked(PAIRS, [self.quoted, self._spelled_out("{part}", part=part)])
+        for number, (whole, former) in enumerate(pairs):
+            self._rename_index(cursor, former, part_of((self.schema, former), f"{number}_{division.suffix}")[1])
             self._rename_index(cursor, whole, former)
-        self._grant(cursor, grants)
-        ahead = [bounds for bounds in periods_from(now, period) if bounds[0] >= upper]
-        for bounds in (None, *ahead):
-            cursor.execute(creation(self.connection, (self.schema, self.name), bounds))
+        self._execute(cursor, division.further)
+        self._execute(cursor, [each for kind in REST for each in properties[kind]])
+        self._set(cursor, properties)
 
     def _exchange(self, cursor: Any, name: str, kind: str | None, new: str) -> None:
         """Put a new index in place of a unique one, under its name."""
@@ -221,58 +301,80 @@ class Conversion:
     def _rename_index(self, cursor: Any, former: str, name: str) -> None:
         self._do(cursor, "ALTER INDEX {index} RENAME TO {name}", index=(self.schema, former), name=name)
 
-    def _gather(self, cursor: Any) -> None:
-        """Copy the rows into an ordinary table, and give it the name, the indexes and the rights of this one."""
-        number, grants, editor = self._number(), self._asked(GRANTS, [self.quoted]), cast("Any", self.editor)
-        plain = f"{NEW}{self.name}"
-        at = (self.schema, plain)
-        self._do(cursor, "CREATE TABLE {plain} (LIKE {table} INCLUDING ALL EXCLUDING INDEXES)", plain=at)
-        self._do(cursor, "INSERT INTO {plain} SELECT * FROM {table}", plain=at)
-        foreign = [field for field in self.model._meta.local_fields if isinstance(field, ForeignKey)]
-        for field in foreign:
-            # Rows in partitions outlive what they refer to.
-            target, key, column = field.related_model._meta.db_table, field.target_field.column, str(field.column)
-            self._do(cursor, ORPHANS, plain=at, target=target, key=str(key), own=column)
-        self._do(cursor, "DROP TABLE {table}")
-        self._do(cursor, "ALTER TABLE {plain} RENAME TO {name}", plain=at, name=self.name)
-        self._do(cursor, "ALTER TABLE {table} ADD CONSTRAINT {name} PRIMARY KEY ({pk})", name=f"{self.name}_pkey")
-        self._set_number(cursor, number)
-        for index in self.model._meta.indexes:
-            editor.add_index(self.model, index)
-        for constraint in self.model._meta.constraints:
-            editor.add_constraint(self.model, constraint)
-        for field in foreign:
-            # Named as Django does.
-            editor.execute(editor._create_fk_sql(self.model, field, "_fk_%(to_table)s_%(to_column)s"))
-        self._grant(cursor, grants)
+    def _copy(self, cursor: Any, division: Division | None = None) -> None:
+        """Copy the rows into a new table, and give it the name, the keys, the indexes and the rights of this one."""
+        properties, sequence = self._properties(divides=division is not None), self._sequence()
+        columns = [column for (column,) in self._asked(WRITABLE, [self.quoted])]
+        former = (self.schema, f"{FORMER}{self.name}"[:MAX_NAME])
+        self._do(cursor, "ALTER TABLE {table} RENAME TO {name}", name=former[1])
+        self._do(cursor, f"{CREATE} EXCLUDING INDEXES){self._divided(division)}", former=former)
+        if division:
+            self._do(cursor, FIRST + division.bounds, part=part_of(self.place, division.suffix))
+            self._execute(cursor, division.further)
+        self._do(cursor, COPY, columns=columns, former=former)
+        self._continue(cursor, sequence)
+        self._do(cursor, "DROP TABLE {former}", former=former)
+        self._execute(cursor, [each for kind in INDEXES for each in properties[kind]])
+        if not self.scheme.keeps_references:
+            self._refer(cursor)
+        self._execute(cursor, [each for kind in REST for each in properties[kind]])
+        self._set(cursor, properties)
 
-    def _number(self) -> tuple[int, bool]:
-        """Return how far the sequence of the key is; the new table has a sequence of its own."""
-        [(schema, name)] = self._asked(SEQUENCE, [self.quoted, self.pk])
-        [found] = self._asked(
-            self._spelled_out("SELECT last_value, is_called FROM {sequence}", sequence=(schema, name))
-        )
-        number: tuple[int, bool] = found
-        return number
+    def _divided(self, division: Division | None) -> str:
+        """Return the end of the statement that creates the table."""
+        return self._spelled_out(f" PARTITION BY {division.method} ({{column}})") if division else ""
 
-    def _set_number(self, cursor: Any, number: tuple[int, bool]) -> None:
-        cursor.execute("SELECT setval(pg_get_serial_sequence(%s, %s), %s, %s)", [self.quoted, self.pk, *number])
+    def _refer(self, cursor: Any) -> None:
+        """Add the foreign keys that the division dropped; rows that refer to nothing are deleted."""
+        editor = cast("Any", self.editor)
+        for field in self.model._meta.local_fields:
+            if isinstance(field, ForeignKey):
+                target, key, own = field.related_model._meta.db_table, field.target_field.column, str(field.column)
+                self._do(cursor, ORPHANS, target=target, key=str(key), own=own)
+                # Named as Django does.
+                editor.execute(editor._create_fk_sql(self.model, field, "_fk_%(to_table)s_%(to_column)s"))
 
-    def _grant(self, cursor: Any, grants: Iterable[tuple[str, bool, str]]) -> None:
-        # The privileges are words of PostgreSQL.
-        for privilege, grantable, role in grants:
-            to = (
-                self._spelled_out(" ON {table} TO {role}", role=role)
-                if role
-                else self._spelled_out(" ON {table} TO PUBLIC")
+    def _properties(self, *, divides: bool = False) -> Mapping[str, list[str]]:
+        """Return the statements that give a new table what this one has, by kind; keys for a table that ``divides``."""
+        given = {
+            "table": self.quoted, "column": self.scheme.column, "divides": divides,
+            "widened": [kind for kind in self.scheme.widened if kind],
+        }  # fmt: skip
+        found: dict[str, list[str]] = defaultdict(list)
+        for kind, statement in self._asked(PROPERTIES, given):
+            found[kind].append(statement)
+        return found
+
+    def _set(self, cursor: Any, properties: Mapping[str, list[str]]) -> None:
+        """Give the storage parameters to the table, or to each partition."""
+        for body in properties["storage"]:
+            for (table,) in self._asked(LEAVES, {"table": self.quoted}):
+                cursor.execute(f"ALTER TABLE {table} SET ({body})")
+
+    def _sequence(self) -> Sequence | None:
+        """Return the sequence of the key; None if it has none."""
+        for schema, name, is_identity in self._asked(SEQUENCE, {"table": self.quoted, "pk": self.pk}):
+            asked = self._spelled_out("SELECT last_value, is_called FROM {sequence}", sequence=(schema, name))
+            [(last, is_called)] = self._asked(asked)
+            return Sequence((schema, name), is_identity, last, is_called)
+        return None
+
+    def _continue(self, cursor: Any, sequence: Sequence | None) -> None:
+        """Have the new table number its rows from the last number on."""
+        if sequence and sequence.is_identity:
+            # The new table has a sequence of its own.
+            cursor.execute(
+                "SELECT setval(pg_get_serial_sequence(%s, %s), %s, %s)",
+                [self.quoted, self.pk, sequence.last, sequence.is_called],
             )
-            cursor.execute(f"GRANT {privilege}{to}{' WITH GRANT OPTION' * grantable}")
+        elif sequence:
+            self._do(cursor, "ALTER SEQUENCE {sequence} OWNED BY {table}.{pk}", sequence=sequence.place)
 
     def _alone(self, change: Callable[[Any], None]) -> None:
         """Make a change in a transaction that holds the table alone."""
         for left in reversed(range(TRIES)):
             try:
-                with locked(self.connection, (self.schema, self.name)) as cursor:
+                with locked(self.connection, self.place) as cursor:
                     change(cursor)
                 return
             except OperationalError as error:
@@ -280,7 +382,7 @@ class Conversion:
                     raise
                 if not left:
                     raise CommandError(
-                        f"PartitionByTime: the table {self.name} was in use at each of {TRIES} tries. End long "
+                        f"{self.scheme.operation}: the table {self.name} was in use at each of {TRIES} tries. End long "
                         "transactions (manage.py stator doctor names the oldest), then migrate again."
                     ) from error
             sleep(uniform(0, MAX_PAUSE))
@@ -293,9 +395,13 @@ class Conversion:
     def _do(self, cursor: Any, template: str, **parts: Part) -> None:
         cursor.execute(self._spelled_out(template, **parts))
 
+    def _execute(self, cursor: Any, statements: Iterable[str]) -> None:
+        for statement in statements:
+            cursor.execute(statement)
+
     def _spelled_out(self, template: str, **parts: Part) -> str:
         own: dict[str, Part] = {
-            "table": (self.schema, self.name), "column": partition_column(self.model), "pk": self.pk, "check": CHECK,
+            "table": self.place, "column": self.scheme.column, "pk": self.pk, "check": CHECK,
         }  # fmt: skip
         return spelled_out(self.connection, template, **own, **parts)
 

@@ -32,6 +32,12 @@ LEFT JOIN LATERAL (SELECT pg_get_expr(p.relpartbound, p.oid) AS bounds) b ON tru
 WHERE t.partrelid = to_regclass(%s) AND t.partstrat = 'r'
 """
 
+# A table itself, or the partitions that have its rows.
+LEAVES = (
+    "SELECT coalesce(relid, %(table)s::regclass) "
+    "FROM (SELECT) one LEFT JOIN pg_partition_tree(%(table)s::regclass) ON isleaf"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Partition:
@@ -154,8 +160,8 @@ def partitioned(alias: str) -> list[PartitionedTable]:
     return [table for table in every if table]
 
 
-# A name, a name with its schema, several names, or a moment.
-Part = str | tuple[str, str] | list[str] | datetime
+# A name, a name with its schema, several names, a moment, or numbers.
+Part = str | tuple[str, str] | list[str] | datetime | range
 
 
 def spelled_out(connection: BaseDatabaseWrapper, template: str, **parts: Part) -> str:
@@ -166,6 +172,8 @@ def spelled_out(connection: BaseDatabaseWrapper, template: str, **parts: Part) -
 def _spelled_out(connection: BaseDatabaseWrapper, part: Part) -> str:
     if isinstance(part, datetime):
         return f"'{part.isoformat()}'"
+    if isinstance(part, range):
+        return ", ".join(map(str, part))
     if isinstance(part, str):
         return str(connection.ops.quote_name(part))
     return (", " if isinstance(part, list) else ".").join(map(connection.ops.quote_name, part))

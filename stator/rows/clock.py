@@ -4,11 +4,14 @@ from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 from django.conf import settings
+from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import functions
 from django.db.models.sql.compiler import SQLCompiler
 from django.utils import timezone
 from django.utils.deconstruct import deconstructible
+
+from stator.texts import MOMENT
 
 
 def stored_zone(connection: BaseDatabaseWrapper) -> tzinfo:
@@ -25,6 +28,12 @@ def seconds_ahead(connection: BaseDatabaseWrapper) -> int:
     return int(offset.total_seconds()) if offset else 0
 
 
+def moment_text(moment: datetime) -> str:
+    """Return a moment as people read it everywhere, in the site's zone; the zone is named even without ``USE_TZ``."""
+    aware = moment if timezone.is_aware(moment) else timezone.make_aware(moment, timezone.get_default_timezone())
+    return timezone.localtime(aware).strftime(MOMENT)
+
+
 # Migrations go on naming Django's class.
 @deconstructible(path="django.db.models.functions.datetime.Now")
 class Now(functions.Now):  # noqa: TID251
@@ -36,3 +45,15 @@ class Now(functions.Now):  # noqa: TID251
             return super().as_sqlite(compiler, connection, **context)
         template = f"STRFTIME('%%%%Y-%%%%m-%%%%d %%%%H:%%%%M:%%%%f', 'NOW', '{ahead:+} seconds')"
         return self.as_sql(compiler, connection, template=template, **context)
+
+
+class Seconds(models.Func):
+    """The seconds of a difference between two times, as a number."""
+
+    output_field = models.FloatField()
+    # Where the database has no intervals, a difference is a number of microseconds.
+    template = "(%(expressions)s) / 1000000.0"
+
+    def as_postgresql(self, compiler: SQLCompiler, connection: Any, **context: Any) -> tuple[str, tuple[Any, ...]]:
+        """Compile to the seconds of an interval."""
+        return self.as_sql(compiler, connection, template="EXTRACT(EPOCH FROM %(expressions)s)", **context)

@@ -1,5 +1,7 @@
 """Events that people and programs send to objects: who may, what it does, and the refusals, each one sentence."""
 
+import logging
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -18,7 +20,12 @@ from stator.rows.clock import Now
 from stator.rows.meta import graph_of, owner_of
 from stator.rows.reports import KEY_LENGTH_OF_EVENTS, Event, events_of
 from stator.rows.transitions import Locked, apply_event, in_batches, note_event
-from stator.texts import has_nul
+from stator.texts import bounded, has_nul
+
+logger = logging.getLogger("stator.events")
+
+# How many events this process has refused, by model and event; a name that no graph has is "unknown".
+refusals: Counter[tuple[str, str]] = Counter()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,24 +49,37 @@ def send(
     *,
     by: Any = None,
     key: str = "",
+    reason: str = "",
     using: str | None = None,
 ) -> Sent:
     """Send an event to an object; raise :class:`EventRefused`, with nothing changed, if it is not taken.
 
     ``by``: the user who sends it, or the name of a program. ``key``: a repeated key of an object is not taken again.
+    ``reason``: stored in the history.
     """
     owner = owner_of(model)
     using = using or router.db_for_write(owner)
-    request = _Request(owner, pk, name, payload, by, key)
+    request = _Request(owner, pk, name, payload, by, key, reason)
     found: list[Sent] = []
 
     def take(alias: str, rows: QuerySet[Model], before: list[Locked]) -> int:
         found.append(request.take(alias, rows, before[0]))
         return 1
 
-    in_batches(QuerySet(owner, using=using).filter(pk=pk), take)
-    if not found:
-        raise EventRefused(f"{owner._meta.label} {pk} does not exist")
+    try:
+        in_batches(QuerySet(owner, using=using).filter(pk=pk), take)
+        if not found:
+            raise EventRefused(f"{owner._meta.label} {pk} does not exist")
+    except EventRefused as refused:
+        fields = {
+            "model": owner._meta.label_lower,
+            "pk": str(pk),
+            "event_name": name,
+            "reason": bounded(str(refused), 300),
+        }
+        logger.info("stator.event_refused", extra=fields)
+        refusals[owner._meta.label_lower, name if name in graph_of(owner).event_names else "unknown"] += 1
+        raise
     return found[0]
 
 
@@ -71,6 +91,7 @@ class _Request:
     payload: Any
     by: Any
     key: str
+    reason: str
 
     def take(self, using: str, rows: QuerySet[Model], row: Locked) -> Sent:
         """Take the event for an object that is locked."""
@@ -91,7 +112,7 @@ class _Request:
         if event.voter and mine.filter(name=self.name, version=None, voter=event.voter, until__gt=Now()).exists():
             raise EventRefused(f"{self._object} has {self.name!r} from {event.voter} already, which it keeps")
         event.save(using=using)
-        note_event(self.owner, using, row, event, "kept")
+        note_event(self.owner, using, row.pk, event, "kept")
         return Sent("kept", event)
 
     def _given(
@@ -140,10 +161,12 @@ class _Request:
         voter = self._sender if awaited.count > 1 else None
         if voter == "":
             raise EventRefused(f"{self.name!r} takes {awaited.count} different senders; pass by=")
-        return Event(
+        event = Event(
             model_label=self.owner._meta.label_lower, object_pk=str(self.pk), name=self.name, payload=payload,
             sender=self._sender, key=self.key or None, voter=voter,
         )  # fmt: skip
+        event.reason = self.reason
+        return event
 
     def _check_sender(self, rows: QuerySet[Model], awaited: AwaitedEvent) -> None:
         instance = rows.get() if awaited.permission or awaited.unless else None

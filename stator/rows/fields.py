@@ -3,6 +3,8 @@
 Migrations see plain Django fields and the names of the states.
 """
 
+import random
+import zlib
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -36,6 +38,9 @@ BEGUN: dict[str, object] = {
     "state_claim": None,
     **UNCOUNTED,
 }
+
+# The values of a ``SpreadField``: as many as a large table needs parts on one machine or on several.
+SPREAD = range(32)
 
 # A new row has no claim, whatever the instance says.
 _CLAIM = {"state_claim": None, "state_locked_until": None}
@@ -128,6 +133,34 @@ class VersionField(_Plain, models.BigIntegerField):
 
     plain = models.BigIntegerField
     db_returning = False
+
+
+class SpreadField(_Plain, models.SmallIntegerField):
+    """Which of the parts of ``SPREAD`` a row is in, for as long as it lives.
+
+    A key that Python knows decides, so that two rows with one key are in one part, where the database refuses the
+    second. Other new rows are in any part.
+    """
+
+    plain = models.SmallIntegerField
+
+    def __init__(self, **kwargs: Any) -> None:
+        kwargs |= {"blank": True, "editable": False, "default": None, "db_default": 0}
+        super().__init__(**kwargs)
+
+    def deconstruct(self) -> tuple[str, str, Sequence[Any], dict[str, Any]]:
+        name, path, args, kwargs = super().deconstruct()
+        # Rows that exist already are in the first part.
+        kwargs.pop("default", None)
+        return name, path, args, kwargs
+
+    def pre_save(self, model_instance: models.Model, add: bool) -> object:
+        value = super().pre_save(model_instance, add)
+        if value is None:
+            pk = model_instance.pk
+            value = random.choice(SPREAD) if pk is None else SPREAD[zlib.crc32(str(pk).encode()) % len(SPREAD)]
+            setattr(model_instance, self.attname, value)
+        return value
 
 
 class ReadyField(_Plain, models.BooleanField):

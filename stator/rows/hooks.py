@@ -58,6 +58,11 @@ class ModelHooks:
     # ``(rows, why)``: called in the transaction that ends the claims on these rows, before it does. ``why`` is empty if
     # their leases have run out; otherwise it says why ``holdable`` takes them from a worker.
     reaped: Callable[[QuerySet[Model], str], None] | None = None
+    # Foreign keys that are not set while a row is claimed. Edges of other models by these keys cost nothing for rows in
+    # which they are null. If one is set meanwhile all the same, a scheduling pass moves the waiting object.
+    fixed: tuple[str, ...] = ()
+    # ``(rows)``: called in the transaction that moved these rows back because an action was undone.
+    undone: Callable[[QuerySet[Model]], None] | None = None
 
 
 NO_HOOKS = ModelHooks()

@@ -23,9 +23,9 @@ def line_of(model: type[Model], *, by_age: bool = False) -> list[Expression | F]
 
 
 def line_of_all(model: type[Model], *, by_age: bool = False) -> list[Expression | F]:
-    """Return :func:`line_of` for all values of ``fair_by``, one after the other."""
-    fair_by = options_of(model).fair_by
-    return [*([F(fair_by)] if fair_by else []), *line_of(model, by_age=by_age)]
+    """Return :func:`line_of` for all values of ``spread`` and ``fair_by``, one after the other."""
+    options = options_of(model)
+    return [*(F(name) for name in (options.spread, options.fair_by) if name), *line_of(model, by_age=by_age)]
 
 
 def add_indexes(model: type[Model]) -> None:

@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any, TypeVar, cast
 
+from django.apps import apps
 from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
 from django.db import router
 from django.db.models import Expression, Field, FloatField, IntegerField, JSONField, Model, QuerySet
@@ -14,6 +15,7 @@ from django.db.models.manager import BaseManager
 from stator.graph.graphs import StateGraph
 from stator.graph.states import State
 from stator.rows.columns import FRAMEWORK_COLUMNS
+from stator.rows.fields import SpreadField
 from stator.rows.hooks import DECLARED, NO_HOOKS, ModelHooks, registered_hooks
 
 M = TypeVar("M", bound=Model)
@@ -24,12 +26,15 @@ class ModelOptions:
     """Options of a managed model.
 
     ``history``: write one row per move, error and manual action.
+    ``logs``: store what each attempt logged in its history row; otherwise only with the latest error.
     ``reconcile_on``: names of fields; when one of them changes, the object is reconciled: attempted again, from the
     initial state if it was in a terminal one.
     ``priority``: name of an integer field; ready rows with smaller numbers are claimed sooner.
     ``then``: an expression of the row; rows with equal priorities are claimed in the order of its values, the smallest
     first.
     ``fair_by``: name of a field whose values take turns.
+    ``spread``: name of a column that Stator adds. It has 32 values, and each claim takes rows of one of them. By this
+    column a large table is divided over partitions or nodes.
     ``waits_for``: names of relations, each with the names of the states of the related object that end the waiting.
     ``heartbeat``: name of a field with the seconds after which a worker renews the lease, if that is sooner than after
     a third of the lease. A worker checks four times a second for leases to renew.
@@ -38,10 +43,12 @@ class ModelOptions:
     """
 
     history: bool = False
+    logs: bool = False
     reconcile_on: tuple[str, ...] = ()
     priority: str | None = None
     then: Expression | None = None
     fair_by: str | None = None
+    spread: str | None = None
     waits_for: tuple[tuple[str, tuple[str, ...]], ...] = ()
     heartbeat: str | None = None
     delete_manager: str | None = None
@@ -54,6 +61,14 @@ def graph_of(model: type[Model]) -> type[StateGraph]:
     if not (isinstance(graph, type) and issubclass(graph, StateGraph)):
         raise TypeError(f"{model.__name__} is not managed by Stator; let it inherit StatorModel")
     return graph
+
+
+def model_of(label: str) -> type[Any] | None:
+    """Return the model with a stored label; None if this code has none, as when another release has stored it."""
+    try:
+        return apps.get_model(label)
+    except (LookupError, ValueError):
+        return None
 
 
 def field_of(model: type[Model], name: str) -> Field:
@@ -164,6 +179,13 @@ def _wrong_flag(model: type[Model], value: object) -> str:
     return "" if isinstance(value, bool) else "must be True or False"
 
 
+def _wrong_logs(model: type[Model], value: object) -> str:
+    if value is not True:
+        return _wrong_flag(model, value)
+    declared = getattr(model, "StatorMeta", None)
+    return "" if getattr(declared, "history", False) is True else "needs history = True, which stores them"
+
+
 def _wrong_fields(model: type[Model], value: object) -> str:
     if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
         return "must be a list of field names"
@@ -204,6 +226,16 @@ def _wrong_key(model: type[Model], value: object) -> str:
     return "is a JSONField, whose values have no order" if isinstance(field, JSONField) else ""
 
 
+def _wrong_spread(model: type[Model], value: object) -> str:
+    if not (isinstance(value, str) and value.isidentifier()):
+        return "must be a name for a column"
+    try:
+        field = model._meta.get_field(value)
+    except FieldDoesNotExist:
+        return ""
+    return "" if type(field) is SpreadField else "is a field of yours; choose another name, and Stator adds the column"
+
+
 def _wrong_waits(model: type[Model], value: object) -> str:
     if not isinstance(value, dict) or not value:
         return "must map names of relations to lists of states"
@@ -237,8 +269,10 @@ def _column(model: type[Model], name: object) -> Field | None:
 _CHECKS: dict[str, Callable[[type[Model], object], str]] = {
     "history": _wrong_flag,
     "reconcile_on": _wrong_fields,
+    "logs": _wrong_logs,
     "priority": _wrong_priority,
     "fair_by": _wrong_key,
+    "spread": _wrong_spread,
     "waits_for": _wrong_waits,
     "claimable": _wrong_function,
     "reasons": _wrong_finder,

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from django.core.exceptions import EmptyResultSet, FieldError, ValidationError
 from django.db import DataError, NotSupportedError, ProgrammingError, models, transaction
-from django.db.models import Model, Q, QuerySet
+from django.db.models import BooleanField, Model, Q, QuerySet, Value
 
 from stator.graph.options import is_seconds
 from stator.graph.states import State
 from stator.rows import columns
+from stator.rows.actions import Action
 from stator.rows.clock import Now
 from stator.rows.fields import MomentField
 from stator.rows.meta import named_state, owner_of
@@ -63,6 +64,8 @@ class Pause(models.Model):
     actor = models.CharField(max_length=150, blank=True)
     created = MomentField(db_default=Now())
     until = models.DateTimeField(null=True, blank=True)
+    # The manual action that made it, and that undoes it; null if nobody can.
+    action = models.BigIntegerField(null=True, editable=False)
 
     objects = PauseQuerySet.as_manager()
 
@@ -158,8 +161,11 @@ def planned_pause(
     )
 
 
-def keep_pause(pause: Pause, using: str) -> Pause:
-    """Save a planned pause, which workers then obey."""
+def keep_pause(pause: Pause, using: str, action: Action | None = None) -> Pause:
+    """Save a planned pause, which workers then obey. ``action``: the action that makes it."""
+    if action is not None:
+        action.add(using, 1)
+        pause.action = action.pk
     pause.save(using=using)
     pause.refresh_from_db(using=using)
     logger.info("stator.paused", extra={"model": pause.model_label, "state": pause.state, "actor": pause.actor})
@@ -197,14 +203,21 @@ def end_chosen(pauses: QuerySet["Pause"], label: str, actor: str) -> int:
 
 
 def pause_objects(
-    model: type[Model], using: str, pks: Sequence[object], *, reason: str, actor: str, seconds: float | None
+    model: type[Model],
+    using: str,
+    pks: Sequence[object],
+    *,
+    reason: str,
+    actor: str,
+    seconds: float | None,
+    action: Action | None = None,
 ) -> Pause:
     """Pause some objects by key; raise ``ValueError`` with one line if they are too many for one pause."""
     if len(pks) > MAX_OBJECTS:
         raise ValueError(f"a pause names at most {MAX_OBJECTS} objects; pause a state instead, or use a lookup")
     where = {NAMED: [_kept(pk) for pk in pks]}
     pause = planned_pause(model, using, state=None, where=where, reason=reason, actor=actor, seconds=seconds)
-    return keep_pause(pause, using)
+    return keep_pause(pause, using, action)
 
 
 def resume_objects(model: type[Model], using: str, pks: Iterable[object], *, actor: str) -> int:
@@ -223,7 +236,7 @@ def resume_objects(model: type[Model], using: str, pks: Iterable[object], *, act
             resumed.update(pk for pk in pause.where[NAMED] if pk in meant)
             end_chosen(Pause.objects.using(using).filter(pk=pause.pk), label, actor)
             if rest:
-                own = {name: getattr(pause, name) for name in ("state", "reason", "actor", "until")}
+                own = {name: getattr(pause, name) for name in ("state", "reason", "actor", "until", "action")}
                 keep_pause(Pause(model_label=label, where={NAMED: rest}, **own), using)
     return len(resumed)
 
@@ -264,16 +277,17 @@ def check_where(model: type[Model], where: object) -> dict[str, object]:
 
 
 def try_where(model: type[Model], using: str, where: Mapping[str, object]) -> None:
-    """Let the database plan a query with the lookups; raise ``ValueError`` if it cannot.
+    """Let the database compile a query with the lookups; raise ``ValueError`` if it cannot.
 
     Otherwise the error would end every worker at its next claim.
     """
-    rows: QuerySet[Model] = QuerySet(model, using=using)
+    # No row is read. EXPLAIN would do the same, but after it, a transaction cannot write to the same node of Citus.
+    rows: QuerySet[Model] = QuerySet(model, using=using).filter(Value(False, BooleanField()))
     # A missing table is not an error of the lookups, so this fails outside the ``try``.
-    rows.explain()
+    rows.exists()
     try:
         with transaction.atomic(using=using):
-            rows.filter(**where).explain()
+            rows.filter(**where).exists()
     except EmptyResultSet:
         return
     except (DataError, ProgrammingError, OverflowError, ValueError, TypeError) as error:

@@ -1,15 +1,20 @@
-"""Rows beside the rows: the latest error or reason of each object, moves, manual actions, and events sent to it."""
+"""Rows beside the rows: the latest error or reason of each object, moves, manual actions, events, and steps."""
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import connections, models
-from django.db.models import Expression, Model, OuterRef, QuerySet, Value
+from django.db.models import NOT_PROVIDED, Expression, F, Model, OuterRef, QuerySet, Value
 from django.db.models.functions import Cast, Concat, Substr
 
+from stator.graph.attempt_log import AttemptLog
 from stator.graph.failures import Failure, bounded
-from stator.rows.clock import Now
+from stator.rows.clock import Now, seconds_ahead
 from stator.rows.fields import MomentField
+from stator.rows.meta import owner_of
+from stator.statements import Parameter, Statement, StatementCache, is_one_of, selecting, written
 
 REASON_LENGTH = 500
 
@@ -18,6 +23,11 @@ KEY_LENGTH = 255
 
 # The length of the keys by which a repeated event is recognized.
 KEY_LENGTH_OF_EVENTS = 100
+
+# The length of the names of steps.
+STEP_LENGTH = 100
+
+Record = TypeVar("Record", bound=Model)
 
 
 class Report(models.Model):
@@ -33,6 +43,7 @@ class Report(models.Model):
     fingerprint = models.CharField(max_length=16, blank=True)
     times = models.PositiveIntegerField(default=1, help_text="How often in a row the same was said.")
     worker = models.CharField(max_length=32, blank=True)
+    log = models.TextField(null=True, blank=True, help_text="What the attempt logged.")  # noqa: DJ001 - not every statement names it
 
     class Meta:
         constraints = [
@@ -45,11 +56,12 @@ class Report(models.Model):
 
 
 class History(models.Model):
-    """One event in the life of one object: a move, an error, or a manual action.
+    """One entry in the life of one object: a move, an error, a manual action, or an event that was sent to it.
 
-    Manual actions are always stored; moves and errors only for models with ``StatorMeta.history``. ``version`` is the
-    object's after the event. For an attempt, ``claimed`` is when it was claimed, ``duration`` its seconds, and
-    ``attempts`` its number in this state. ``stay`` is set for moves only.
+    Manual actions and events are always stored; moves and errors only for models with ``StatorMeta.history``, and
+    attempts that ended in neither only with ``StatorMeta.logs``, if they logged something. ``version`` is the object's
+    after the entry. For an attempt, ``claimed`` is when it was claimed, ``duration`` its seconds, and ``attempts`` its
+    number in this state. ``stay`` is set for moves only.
     """
 
     # The column by which ``PartitionByTime`` divides the table.
@@ -61,6 +73,8 @@ class History(models.Model):
         MOVE = "move"
         ERROR = "error"
         HAND = "hand", "by hand"
+        EVENT = "event"
+        WAIT = "wait"
 
     model_label = models.CharField(max_length=200)
     object_pk = models.CharField(max_length=KEY_LENGTH)
@@ -78,6 +92,7 @@ class History(models.Model):
     attempts = models.IntegerField(default=0)
     error = models.TextField(blank=True)
     fingerprint = models.CharField(max_length=16, blank=True)
+    log = models.TextField(null=True, blank=True, help_text="What the attempt logged.")  # noqa: DJ001 - as above
 
     class Meta:
         verbose_name_plural = "history"
@@ -94,8 +109,9 @@ class Event(models.Model):
     """An event that was sent to one object: ``name``, ``payload``, ``sender`` and ``at``.
 
     ``version``: the object's after the event, so that handlers of the state that it led to find it. It is null while
-    the event is kept, ``until`` when, for a state that the object has not entered. ``voter``: the sender, if the event
-    takes several. Stored as long as the history.
+    the event is kept, ``until`` when, for a state that the object has not entered. ``source``: the state that took it;
+    ``to``: where it moved the object, empty if it did not. ``voter``: the sender, if the event takes several. Stored as
+    long as the history.
     """
 
     model_label = models.CharField(max_length=200)
@@ -106,8 +122,12 @@ class Event(models.Model):
     at = MomentField(db_default=Now())
     version = models.BigIntegerField(null=True, blank=True)
     until = models.DateTimeField(null=True, blank=True)
+    source = models.CharField(max_length=100, blank=True)
+    to = models.CharField(max_length=100, blank=True)
     key = models.CharField(max_length=KEY_LENGTH_OF_EVENTS, null=True, blank=True)  # noqa: DJ001 - null is unique beside null
     voter = models.CharField(max_length=150, null=True, blank=True)  # noqa: DJ001 - null is unique beside null
+    # Why it was sent; only the history stores that.
+    reason = ""
 
     class Meta:
         constraints = [
@@ -123,9 +143,59 @@ class Event(models.Model):
 
     @property
     def described(self) -> str:
-        """The name with the payload, for the history."""
+        """The name with the payload and the reason, for the history."""
         payload = "" if self.payload is None else f" {DjangoJSONEncoder(ensure_ascii=False).encode(self.payload)}"
-        return bounded(f"{self.name}{payload}", REASON_LENGTH)
+        return bounded(f"{self.name}{payload}{': ' if self.reason else ''}{self.reason}", REASON_LENGTH)
+
+
+class Step(models.Model):
+    """A step that an attempt on one object has done: ``name``, ``at`` and ``value``, which further attempts get.
+
+    ``entered``: when the object entered its state. It says for which visit of the state the step is done. ``result``:
+    the value as JSON text. ``attempt`` and ``claim``: the attempt that did it. Ended visits keep their steps only for
+    models with ``StatorMeta.history``, as long as the history.
+    """
+
+    model_label = models.CharField(max_length=200)
+    object_pk = models.CharField(max_length=KEY_LENGTH)
+    entered = models.DateTimeField()
+    name = models.CharField(max_length=STEP_LENGTH)
+    state = models.CharField(max_length=100)
+    result = models.TextField()
+    at = MomentField(db_default=Now())
+    attempt = models.IntegerField()
+    claim = models.UUIDField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["model_label", "object_pk", "entered", "name"], name="stator_step_once_per_visit"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.model_label} {self.object_pk}: {self.name} in {self.state}"
+
+    @property
+    def value(self) -> Any:
+        """What the step returned, as JSON has it."""
+        return json.loads(self.result)
+
+
+def steps_of(rows: QuerySet[Any], pk: Any, key: Any = None) -> QuerySet[Step]:
+    """Return the steps that are done in the present visit of one object among the rows of a managed model.
+
+    ``key``: its primary key as text, if ``pk`` is the parameter of a statement.
+    """
+    entered = rows.filter(pk=pk).order_by().values("state_changed")
+    label, key = rows.model._meta.label_lower, str(pk) if key is None else key
+    return Step.objects.using(rows.db).filter(model_label=label, object_pk=key, entered__in=entered).order_by("pk")
+
+
+def records_of(kind: type[Record], model: type[Model], pk: object, using: str) -> QuerySet[Record]:
+    """Return the rows of one kind, such as ``History``, about one object of a managed model or of a child of it."""
+    label = owner_of(model)._meta.label_lower
+    return QuerySet(kind, using=using).filter(model_label=label, object_pk=str(pk))
 
 
 def events_of(model: type[Model], using: str) -> QuerySet[Event]:
@@ -136,13 +206,74 @@ def events_of(model: type[Model], using: str) -> QuerySet[Event]:
 def reports_of(model: type[Model], using: str, **lookups: object) -> QuerySet[Report]:
     """Return the reports on the row of an outer query that match the lookups."""
     return Report.objects.using(using).filter(
-        model_label=model._meta.label_lower, object_pk=_pk_text(model, using), **lookups
+        model_label=model._meta.label_lower, object_pk=key_text(model, using), **lookups
     )
 
 
-def _pk_text(model: type[Model], using: str) -> Expression:
-    """Return an expression for the primary key as reports store it."""
-    text = Cast(OuterRef("pk"), models.CharField(max_length=KEY_LENGTH))
+# The rows are read and written by the server alone.
+COPY = "INSERT INTO {table} ({columns}) {rows}"
+
+_entries: StatementCache[Statement] = StatementCache()
+
+
+def keep_entries(
+    owner: type[Model], using: str, pks: Sequence[object], of_row: Mapping[str, Any], given: Mapping[str, object]
+) -> None:
+    """Write a history entry for each of these locked rows; call it before they are changed.
+
+    ``of_row``: expressions for columns, the state and the key apart. ``given``: values of columns.
+    """
+    values = {"model_label": owner._meta.label_lower, "pk": pks[0], **given}
+    own = {"object_pk": key_text(owner, using, F("pk")), "source": F("state"), **of_row}
+    rows: QuerySet[Any] = QuerySet(owner, using=using)
+
+    def compiled(found: QuerySet[Any]) -> Statement:
+        named = {name: Parameter(name, History._meta.get_field(name)) for name in values if name != "pk"}
+        return inserting(found, History, named | own)
+
+    if len(pks) > 1:
+        statement = compiled(rows.filter(is_one_of(rows, pks)))
+    else:
+        # To compile it takes ten times as long as to send it. The zone is part of the text of a time.
+        shape = owner, using, *of_row, *given, seconds_ahead(connections[using])
+        statement = _entries.get(shape, lambda: compiled(rows.filter(pk=Parameter("pk", owner._meta.pk))))
+    send(statement, using, values)
+
+
+def inserting(rows: QuerySet[Any], into: type[Model], values: Mapping[str, Any]) -> Statement:
+    """Return the INSERT of one row into another table for each of these rows.
+
+    ``values``: expressions for its columns. Other columns get the default of their field.
+    """
+    fields: list[Any] = [field for field in into._meta.concrete_fields if not field.primary_key]
+    # The database's own default would be in UTC, whatever the zone of the column is.
+    defaults = {
+        field.name: Value(field.get_default(), output_field=field)
+        if field.db_default is NOT_PROVIDED
+        else field.db_default
+        for field in fields
+        if field.name not in values
+    }
+    named: dict[str, Any] = {f"stator_{name}": value for name, value in {**defaults, **values}.items()}
+    quote, columns = connections[str(rows.db)].ops.quote_name, {f"stator_{one.name}": str(one.column) for one in fields}
+    return written(
+        COPY,
+        table=quote(into._meta.db_table),
+        columns=", ".join(quote(columns[name]) for name in named),
+        rows=selecting(rows.order_by().annotate(**named).values_list(*named)),
+    )
+
+
+def send(statement: Statement, using: str, values: Mapping[str, object]) -> None:
+    """Send a statement that returns nothing."""
+    connection = connections[using]
+    with connection.cursor() as cursor:
+        cursor.execute(statement.text, statement.bind(connection, values))  # type: ignore[arg-type]
+
+
+def key_text(model: type[Model], using: str, key: F | None = None) -> Expression:
+    """Return an expression for the primary key as reports store it; by default of the row of an outer query."""
+    text = Cast(OuterRef("pk") if key is None else key, models.CharField(max_length=KEY_LENGTH))
     pk = model._meta.pk
     kept = getattr(pk, "target_field", pk)
     if not isinstance(kept, models.UUIDField) or connections[using].features.has_native_uuid_field:
@@ -153,11 +284,13 @@ def _pk_text(model: type[Model], using: str) -> Expression:
     return Concat(parts[0], *(part for tail in parts[1:] for part in (dash, tail)))
 
 
-def failure_report(label: str, pk: object, state: str, failure: Failure, worker: str) -> Report:
+def failure_report(
+    label: str, pk: object, state: str, failure: Failure, worker: str, log: AttemptLog | None = None
+) -> Report:
     """Return an unsaved report of an error."""
     return Report(
         model_label=label, object_pk=str(pk), state=state, error=failure.kind, message=failure.message,
-        traceback=failure.traceback, fingerprint=failure.fingerprint, worker=worker,
+        traceback=failure.traceback, fingerprint=failure.fingerprint, worker=worker, log=log.text if log else None,
     )  # fmt: skip
 
 
@@ -182,7 +315,7 @@ def keep_reports(using: str, label: str, reports: Iterable[Report]) -> None:
         latest.values(),
         update_conflicts=True,
         unique_fields=conflict_target(using, "model_label", "object_pk"),
-        update_fields=["state", "at", "error", "message", "traceback", "fingerprint", "times", "worker"],
+        update_fields=["state", "at", "error", "message", "traceback", "fingerprint", "times", "worker", "log"],
     )
 
 

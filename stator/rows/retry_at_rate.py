@@ -7,6 +7,7 @@ from django.db.models import Case, Model, QuerySet, Value, When
 from django.db.models.fields import DateTimeField
 
 from stator.rows import columns
+from stator.rows.actions import Action
 from stator.rows.clock import Now
 from stator.rows.meta import graph_of
 from stator.rows.transitions import write_by_hand
@@ -16,7 +17,7 @@ AT_ONCE = 200
 
 
 def retry_spread(
-    rows: QuerySet[Model], pages: Iterable[list[object]], *, per_minute: float, most: int, actor: str
+    rows: QuerySet[Model], pages: Iterable[list[object]], *, per_minute: float, most: int, action: Action
 ) -> int:
     """Make rows due one after the other, ``per_minute`` each minute, with errors and crashes reset; return how many.
 
@@ -33,7 +34,7 @@ def retry_spread(
             place += len(pks)
             changes = columns.retrying() | {"state_ready": False, "state_next_attempt": due}
             reason = f"retried at {per_minute:g} a minute"
-            count += write_by_hand(free.filter(pk__in=pks), changes, actor=actor, reason=reason)
+            count += write_by_hand(free.filter(pk__in=pks), changes, actor=action.actor, reason=reason, action=action)
             if count >= most:
                 return count
     return count

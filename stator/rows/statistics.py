@@ -95,7 +95,7 @@ class Stats(models.Model):
         """Count attempts, if there are any; call it in the transaction that records them."""
         if not handled:
             return
-        hour = timezone.now().replace(minute=0, second=0, microsecond=0)
+        hour = this_hour()
         key = {"model_label": model_label, "hour": hour, "source": source, "to": to, "shard": shard}
         rows = cls.objects.using(using)
         counted: dict[str, Combinable] = {"handled": F("handled") + handled, "failed": F("failed") + failed}
@@ -106,6 +106,15 @@ class Stats(models.Model):
             return
         Stats.objects.using(using).bulk_create([Stats(**key)], ignore_conflicts=True)
         rows.filter(**key).update(**counted)
+
+    @classmethod
+    def moves(
+        cls, using: str, labels: Iterable[str], since: datetime.datetime
+    ) -> dict[tuple[str, datetime.datetime], int]:
+        """Return the number of moves of each model in each hour from ``since`` on. Index ``stator_stats_hour``."""
+        rows = cls.objects.using(using).filter(hour__gte=since, model_label__in=list(labels)).exclude(to="").order_by()
+        counted = rows.values_list("model_label", "hour").annotate(moved=Sum("handled"))
+        return {(label, hour): moved for label, hour, moved in counted}
 
     @classmethod
     def put(cls, using: str, hour: datetime.datetime, counts: dict[str, tuple[int, int]]) -> None:
@@ -122,16 +131,18 @@ class Stats(models.Model):
 
 
 class Depth(models.Model):
-    """How many rows of a model were ready or due at one minute, and how long the oldest had waited.
+    """How many rows of a model were ready or due at one minute, how long the oldest had waited, how many were failing.
 
-    After two days one sample of each hour remains (``hourly``): the sample of the minute with the most queued rows,
-    with the longest wait of the hour.
+    ``moved`` counts the moves since the hour began. After two days one sample of each hour remains (``hourly``): the
+    sample of the minute with the most queued rows, with the longest wait of the hour.
     """
 
     model_label = models.CharField(max_length=200)
     minute = models.DateTimeField()
     queued = models.BigIntegerField()
     oldest = models.FloatField(default=0.0, help_text="Seconds that the oldest of them had waited.")
+    failing = models.BigIntegerField(default=0, help_text="Objects whose latest attempt was an error.")
+    moved = models.BigIntegerField(default=0, help_text="Moves since the hour of the minute began.")
     hourly = models.BooleanField(default=False, db_default=False, help_text="The most of its hour, left for all of it.")
 
     class Meta:
@@ -145,16 +156,16 @@ class Depth(models.Model):
         return f"{self.model_label}: {self.queued} at {self.minute:%Y-%m-%d %H:%M}"
 
     @classmethod
-    def sample(cls, using: str, depths: dict[str, tuple[int, float]]) -> None:
-        """Write the depth and the oldest wait of each model for this minute, replacing an earlier sample of it."""
+    def sample(cls, using: str, depths: dict[str, dict[str, float]]) -> None:
+        """Write the columns of each model's sample for this minute, replacing an earlier sample of it."""
         minute = timezone.now().replace(second=0, microsecond=0)
         # The order is fixed, because another worker may sample these models at the same time.
         found = sorted(depths.items())
         cls._default_manager.using(using).bulk_create(
-            [cls(model_label=label, minute=minute, queued=queued, oldest=oldest) for label, (queued, oldest) in found],
+            [cls(model_label=label, minute=minute, **sampled) for label, sampled in found],
             update_conflicts=True,
             unique_fields=conflict_target(using, "model_label", "minute"),
-            update_fields=["queued", "oldest"],
+            update_fields=["queued", "oldest", "failing", "moved"],
         )
 
 
@@ -196,6 +207,11 @@ class ModelStats:
         since = timezone.now() - datetime.timedelta(seconds=period, hours=1)
         rows = Stats.objects.using(self.using).filter(model_label=self.model_label, hour__gt=since)
         return rows.exclude(to="").order_by()
+
+
+def this_hour() -> datetime.datetime:
+    """Return when the hour began to which attempts are counted now."""
+    return timezone.now().replace(minute=0, second=0, microsecond=0)
 
 
 # In the order of the attributes of a ``Stay``.

@@ -4,19 +4,23 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple, TypedDict
 
-from django.db import transaction
+from django.db import connections, transaction
 from django.db.backends.base.features import BaseDatabaseFeatures
-from django.db.models import Model, QuerySet
+from django.db.models import F, Model, QuerySet
 
 from stator import signals
+from stator.capabilities import capabilities_of
 from stator.exceptions import ProtectedState
-from stator.graph.durations import seconds_of
+from stator.graph.attempt_log import RUNNING
 from stator.graph.states import AwaitedEvent, State
 from stator.rows import columns
-from stator.rows.clock import Now
-from stator.rows.meta import graph_of, named_state, owner_of, written_to
-from stator.rows.reports import REASON_LENGTH, Event, History, events_of
+from stator.rows.actions import Action, traceable
+from stator.rows.clock import Now, Seconds
+from stator.rows.meta import graph_of, named_state, options_of, owner_of, written_to
+from stator.rows.reports import REASON_LENGTH, Event, History, events_of, keep_entries
 from stator.rows.waits import wake
+from stator.rows.watches import WaiterHeld, Watch, watchers_of, watches_of
+from stator.statements import is_one_of
 
 # Rows per transaction: few enough to hold no lock for long, enough to move a million rows in seconds.
 BATCH = 1000
@@ -31,6 +35,10 @@ class Locked(NamedTuple):
     stayed: timedelta
     attempts: int
     attempted: datetime | None
+
+
+# What is read for it.
+_OF_LOCKED = ("pk", "state", "state_version", columns.stayed(), "state_attempts", "state_attempted")
 
 
 class _LockOptions(TypedDict, total=False):
@@ -58,10 +66,11 @@ def move_by_hand(
     actor: str = "",
     reason: str = "",
     also: Mapping[str, object] | None = None,
+    action: Action | None = None,
 ) -> int:
     """Call :func:`move_rows`; raise ``ProtectedState`` if only the framework makes such a move."""
     target = state_by_hand(queryset.model, state)
-    return move_rows(queryset, target, actor=actor, reason=reason, also=also, by_hand=True)
+    return move_rows(queryset, target, actor=actor, reason=reason, also=also, by_hand=True, action=action)
 
 
 def move_rows(
@@ -72,13 +81,16 @@ def move_rows(
     reason: str = "",
     also: Mapping[str, object] | None = None,
     by_hand: bool = False,
+    kind: History.Kind = History.Kind.HAND,
+    action: Action | None = None,
 ) -> int:
     """Move every row of ``queryset`` to any ``state``, ending any claim; return how many.
 
     Use it in methods of a model that decide themselves which of its objects may go there. Rows are locked in the order
     of their primary keys, in batches; each batch is a transaction of its own unless the caller has one open. ``also``:
     further columns to write with the move. ``by_hand``: raise ``ProtectedState`` for a row in a state with
-    ``leave_by_hand=False``; its batch is not moved.
+    ``leave_by_hand=False``; its batch is not moved. ``kind``: of the entry in the history. ``action``: of which the
+    moves are a part, to be undone with it.
     """
     target = named_state(queryset.model, state)
     owner = owner_of(queryset.model)
@@ -90,13 +102,31 @@ def move_rows(
         if also and not own:
             # The queryset's own model is used: under multi-table inheritance a column may be in the child's table.
             QuerySet(queryset.model, using=using).filter(pk__in=[row.pk for row in before]).update(**also)
-        moved = rows.update(**columns.entering(target), **own)
-        _keep_history(owner, using, before, target, actor, reason)
+        keep_moves(owner, using, [row.pk for row in before], target, reason, kind, actor=actor)
+        moved = rows.update(**_noted(action, rows, before, columns.entering(target)), **own)
         entered(owner, using, target.name, [row.pk for row in before])
-        _tell(owner, using, before, target)
+        tell_moves(owner, using, before, target)
+        _note_own(owner, {row.pk for row in before}, target)
         return moved
 
     return in_batches(queryset, move)
+
+
+def _noted(
+    action: Action | None, rows: QuerySet[Model], before: list[Locked], changes: columns.Changes
+) -> columns.Changes:
+    """Return the changes to write to rows after an action, if they are a part of one, has stored what they were."""
+    if action is None:
+        return changes
+    action.note(rows, len(before))
+    return traceable(changes)
+
+
+def _note_own(owner: type[Model], pks: set[object], target: State) -> None:
+    """Note in an attempt that moves its own object by hand: its claim has ended, and its result will be refused."""
+    for claim in RUNNING.get() or ():
+        if getattr(claim, "pk", None) in pks and owner_of(claim.operations.model) is owner:
+            claim.own_end = f"moved it to {target.name}"
 
 
 def _check_left(owner: type[Model], rows: list[Locked]) -> None:
@@ -114,18 +144,25 @@ def kept_states(model: type[Model]) -> list[str]:
     return [state.name for state in graph_of(model).states.values() if not state.leave_by_hand]
 
 
-def write_by_hand(queryset: QuerySet[Model], changes: columns.Changes, *, actor: str = "", reason: str = "") -> int:
+def write_by_hand(
+    queryset: QuerySet[Model],
+    changes: columns.Changes,
+    *,
+    actor: str = "",
+    reason: str = "",
+    action: Action | None = None,
+) -> int:
     """Write framework columns of every row of ``queryset`` without a move, and wake workers; return how many.
 
-    A history entry is written only if ``actor`` is given.
+    A history entry is written only if ``actor`` is given. ``action``: of which the changes are a part.
     """
     owner = owner_of(queryset.model)
 
     def write(using: str, rows: QuerySet[Model], before: list[Locked]) -> int:
         signals.announce(owner, using)
         if actor:
-            _keep_act(owner, using, before, actor, reason)
-        return rows.update(**changes)
+            keep_acts(owner, using, [row.pk for row in before], actor, reason)
+        return rows.update(**_noted(action, rows, before, changes))
 
     return in_batches(queryset, write)
 
@@ -136,31 +173,34 @@ def apply_event(owner: type[Model], using: str, row: Locked, awaited: AwaitedEve
     if missing:
         missing -= events_of(owner, using).filter(object_pk=str(row.pk), name=event.name, version=row.version).count()
     moves = awaited.target is not None and missing <= 0
-    event.version, event.until = row.version + moves, None
+    event.version, event.until, event.source = row.version + moves, None, row.state
+    event.to = awaited.target.name if moves and awaited.target else ""
     event.save(using=using)
     rows: QuerySet[Model] = QuerySet(owner, using=using).filter(pk=row.pk)
     if missing > 0:
-        note_event(owner, using, row, event, f"{awaited.count - missing} of {awaited.count}")
+        note_event(owner, using, row.pk, event, f"{awaited.count - missing} of {awaited.count}")
     elif awaited.target is not None:
-        move_rows(rows, awaited.target, actor=event.sender, reason=event.described)
+        move_rows(rows, awaited.target, actor=event.sender, reason=event.described, kind=History.Kind.EVENT)
     else:
-        note_event(owner, using, row, event)
+        note_event(owner, using, row.pk, event)
         # A claim that is under way ends, so that no attempt that did not see the event puts the object off.
         rows.update(**columns.unlocking())
         signals.announce(owner, using)
     return max(missing, 0)
 
 
-def note_event(owner: type[Model], using: str, row: Locked, event: Event, outcome: str = "") -> None:
+def note_event(owner: type[Model], using: str, pk: object, event: Event, outcome: str = "") -> None:
     """Write a history entry of an event that does not move its object."""
     reason = f"{event.described} ({outcome})" if outcome else event.described
-    _keep_act(owner, using, [row], event.sender, reason)
+    keep_acts(owner, using, [pk], event.sender, reason, History.Kind.EVENT)
 
 
-def entered(owner: type[Model], using: str, name: str, pks: Collection[object]) -> None:
-    """Wake rows that waited for these objects to enter a state, and give the objects the events kept for it.
+def entered(owner: type[Model], using: str, name: str, pks: Collection[object], *, wait: bool = True) -> None:
+    """Do what follows when objects have entered a state; call it last in the transaction that moves them.
 
-    Call it in the transaction that moves them.
+    Wakes the rows that waited for them, gives them the events kept for the state, and moves objects whose related
+    objects are complete now: these objects themselves, and others. If another transaction holds one of the others,
+    raises :class:`WaiterHeld` unless it may ``wait``.
     """
     wake(owner, using, name, pks)
     state = graph_of(owner).states.get(name)
@@ -170,6 +210,51 @@ def entered(owner: type[Model], using: str, name: str, pks: Collection[object]) 
         )
         for event in kept.order_by("pk")[:BATCH]:
             _give(owner, using, state, event)
+    for watch in watches_of(owner):
+        if watch.state.name == name:
+            for some in _parts(pks):
+                _follow(watch, using, some, wait=wait)
+    for watch in watchers_of(owner):
+        if name in watch.condition.in_:
+            for some in _parts(pks):
+                _complete(watch, using, some, wait=wait)
+
+
+def _parts(pks: Collection[object]) -> Iterator[list[object]]:
+    listed = list(pks)
+    return (listed[start : start + BATCH] for start in range(0, len(listed), BATCH))
+
+
+def _complete(watch: Watch, using: str, pks: list[object], *, wait: bool) -> None:
+    """Move the objects that waited for the last of these related objects."""
+    waiting = watch.not_handed_on(using, pks)
+    if not waiting:
+        return
+    rows: QuerySet[Model] = QuerySet(watch.model, using=using)
+    options = _lock_options(watch.model, using)
+    skips = not wait and _features(using).has_select_for_update_skip_locked
+    locked = rows.filter(pk__in=waiting).order_by("pk").select_for_update(skip_locked=skips, **options)
+    mine = list(locked.values_list("pk", flat=True))
+    if skips and (held := set(waiting).difference(mine)):
+        raise WaiterHeld(watch.related_to(using, held, pks))
+    try:
+        _follow(watch, using, mine, wait=wait)
+    except WaiterHeld as error:
+        raise WaiterHeld(watch.related_to(using, error.pks, pks)) from error
+
+
+def _follow(watch: Watch, using: str, pks: list[object], *, wait: bool) -> None:
+    """Move objects that are locked, or were moved in this transaction, along an edge whose condition they meet."""
+    owner, target = watch.model, watch.target
+    rows: QuerySet[Model] = QuerySet(owner, using=using)
+    met = rows.filter(watch.met(using), pk__in=pks, state=watch.state.name)
+    if before := [Locked(*values) for values in met.order_by("pk").values_list(*_OF_LOCKED)]:
+        keys = [row.pk for row in before]
+        if options_of(owner).history:
+            keep_moves(owner, using, keys, target, watch.reason, History.Kind.MOVE)
+        rows.filter(pk__in=keys).update(**columns.entering(target))
+        entered(owner, using, target.name, keys, wait=wait)
+        tell_moves(owner, using, before, target)
 
 
 def kept_names(state: State) -> list[str]:
@@ -202,8 +287,9 @@ def in_batches(queryset: QuerySet[Model], write: Callable[[str, QuerySet[Model],
     queryset.query.select_for_update = False
     for meant, pks in _pages(queryset, rows, owner._meta.pk.name):
         with transaction.atomic(using=using):
-            before = _lock(meant, owner, using, pks)
-            written += write(using, rows.filter(pk__in=[row.pk for row in before]), before) if before else 0
+            before = lock_rows(meant, owner, using, pks)
+            locked = rows.filter(is_one_of(rows, [row.pk for row in before]))
+            written += write(using, locked, before) if before else 0
     return written
 
 
@@ -213,7 +299,7 @@ def _pages(queryset: QuerySet[Model], rows: QuerySet[Model], pk: str) -> Iterato
     if query.is_sliced or query.distinct or query.combinator:
         # Such a queryset cannot be filtered further, so its keys are read at once.
         pks = sorted(set(queryset.values_list(pk, flat=True)), key=str)
-        yield from ((rows, pks[start : start + BATCH]) for start in range(0, len(pks), BATCH))
+        yield from ((rows, some) for some in _parts(pks))
         return
     last = None
     while page := _next_pks(queryset, pk, last):
@@ -229,14 +315,26 @@ def _next_pks(queryset: QuerySet[Model], pk: str, last: object) -> list[object]:
     return list(ordered.values_list(pk, flat=True).distinct()[:BATCH])
 
 
-def _lock(queryset: QuerySet[Model], owner: type[Model], using: str, pks: Sequence[object]) -> list[Locked]:
+def lock_rows(queryset: QuerySet[Model], owner: type[Model], using: str, pks: Sequence[object]) -> list[Locked]:
     """Lock the rows and return the rows that still match the queryset: they may have changed before the lock."""
     rows: QuerySet[Model] = QuerySet(owner, using=using)
-    locked = rows.filter(pk__in=pks).order_by("pk").select_for_update(**_lock_options(owner, using))
-    named = ("pk", "state", "state_version", columns.stayed(), "state_attempts", "state_attempted")
-    found = [Locked(*values) for values in locked.values_list(*named)]
-    meant = set(queryset.filter(pk__in=pks).values_list(owner._meta.pk.name, flat=True))
+    wanted = is_one_of(rows, pks)
+    options, found = _lock_options(owner, using), []
+    for part in _of_one_node(rows.filter(wanted)):
+        locked = part.order_by("pk").select_for_update(**options)
+        found += [Locked(*values) for values in locked.values_list(*_OF_LOCKED)]
+    meant = set(queryset.filter(wanted).values_list(owner._meta.pk.name, flat=True))
     return [row for row in found if row.pk in meant]
+
+
+def _of_one_node(rows: QuerySet[Model]) -> Iterator[QuerySet[Model]]:
+    """Yield rows in parts, each of one node: several nodes do not lock rows by one statement."""
+    spread = options_of(rows.model).spread
+    if spread and capabilities_of(connections[rows.db]).has_nodes:
+        for value in list(rows.order_by(spread).values_list(spread, flat=True).distinct()):
+            yield rows.filter(**{spread: value})
+    else:
+        yield rows
 
 
 def _lock_options(owner: type[Model], using: str) -> _LockOptions:
@@ -251,30 +349,30 @@ def _features(using: str) -> BaseDatabaseFeatures:
     return transaction.get_connection(using).features
 
 
-def _keep_history(owner: type[Model], using: str, before: list[Locked], target: State, actor: str, reason: str) -> None:
-    label = owner._meta.label_lower
-    History.objects.using(using).bulk_create(
-        History(
-            model_label=label, object_pk=str(row.pk), version=row.version + 1, source=row.state, to=target.name,
-            actor=actor[:150], reason=reason[:REASON_LENGTH], stay=seconds_of(row.stayed), attempts=row.attempts,
-            claimed=row.attempted,
-        )
-        for row in before
-    )  # fmt: skip
+def keep_moves(
+    owner: type[Model], using: str, pks: Sequence[object], target: State, reason: str, kind: History.Kind,
+    actor: str = "",
+) -> None:  # fmt: skip
+    """Write a history entry for the move of each of these locked rows; call it before they are moved."""
+    moves = {"version": F("state_version") + 1, "stay": Seconds(columns.stayed())}
+    attempts = {"attempts": F("state_attempts"), "claimed": F("state_attempted")}
+    keep_entries(owner, using, pks, moves | attempts, {"to": target.name, **_told(actor, reason, kind)})
 
 
-def _keep_act(owner: type[Model], using: str, before: list[Locked], actor: str, reason: str) -> None:
-    label = owner._meta.label_lower
-    History.objects.using(using).bulk_create(
-        History(
-            model_label=label, object_pk=str(row.pk), version=row.version, source=row.state,
-            actor=actor[:150], reason=reason[:REASON_LENGTH],
-        )
-        for row in before
-    )  # fmt: skip
+def keep_acts(
+    owner: type[Model], using: str, pks: Sequence[object], actor: str, reason: str,
+    kind: History.Kind = History.Kind.HAND,
+) -> None:  # fmt: skip
+    """Write a history entry for each of these locked rows, which somebody changes without a move."""
+    keep_entries(owner, using, pks, {"version": F("state_version")}, _told(actor, reason, kind))
 
 
-def _tell(owner: type[Model], using: str, before: list[Locked], target: State) -> None:
+def _told(actor: str, reason: str, kind: History.Kind) -> dict[str, object]:
+    return {"actor": actor[:150], "reason": reason[:REASON_LENGTH], "kind": kind.value}
+
+
+def tell_moves(owner: type[Model], using: str, before: list[Locked], target: State) -> None:
+    """Send the moves, and that rows are ready, once the transaction has committed."""
     if not before:
         return
     moves = [signals.Move(row.pk, row.state, target.name) for row in before]

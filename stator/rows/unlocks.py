@@ -3,17 +3,18 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
+from uuid import UUID
 
-from django.apps import apps
 from django.db import transaction
-from django.db.models import Model, QuerySet
+from django.db.models import DurationField, ExpressionWrapper, F, Model, QuerySet
 
 from stator.conf import load_settings
-from stator.graph.durations import span
+from stator.graph.durations import seconds_of, span
 from stator.rows import columns
+from stator.rows.actions import Action
 from stator.rows.clock import Now
-from stator.rows.meta import home_of, owner_of, written_to
+from stator.rows.meta import home_of, model_of, owner_of, written_to
 from stator.rows.pauses import pause_objects
 from stator.rows.transitions import write_by_hand
 from stator.rows.workers import Worker, tokens_of, worker_of
@@ -52,8 +53,8 @@ class Holder:
         lease = f"its lease has {span(self.left)} left" if self.left > 0 else f"its lease ended {span(-self.left)} ago"
         if self.status == "alive":
             return f"{what}, is run by {who}, which is alive; {lease}."
-        if self.status == "gone":
-            return f"{what}, was run by {who}, silent for {span(self.heard)} and probably dead; {lease}."
+        if self.status == "silent":
+            return f"{what}, was run by {who}, silent for {span(self.heard)}; {lease}."
         if self.status == "stopped":
             return f"{what}, was run by {who}, which has stopped; {lease}."
         return f"{what}, is held by {who}; {lease}."
@@ -82,27 +83,37 @@ def _holder(
     return Holder(pk, name, attempt, running, left, worker.status, f"{worker.host}, process {worker.pid}", heard)
 
 
-def held_by(worker: Worker) -> Iterator[tuple[str, object, str]]:
-    """Yield label, key and state of the objects that a worker process has claimed, in its own database."""
+class HeldObject(NamedTuple):
+    """An object that a worker process has claimed, with the seconds of its attempt."""
+
+    label: str
+    pk: object
+    state: str
+    token: UUID
+    running: float
+
+
+def held_by(worker: Worker) -> Iterator[HeldObject]:
+    """Yield the objects that a worker process has claimed, in its own database."""
     for label in worker.models[:MAX_MODELS]:
-        try:
-            model = apps.get_model(label)
-        except (LookupError, ValueError):
-            # A worker of another release may serve a model that this code does not have.
+        # A worker of another release may serve a model that this code does not have.
+        if (model := model_of(label)) is None:
             continue
         rows: QuerySet[Model] = QuerySet(model, using=home_of(worker))
         held = rows.filter(state_claim__isnull=False, state_claim__range=tokens_of(worker.pk))
-        for pk, state in held.order_by("state_locked_until", "pk").values_list("pk", "state")[:MAX_HELD]:
-            yield str(model._meta.label), pk, state
+        running = ExpressionWrapper(Now() - F("state_attempted"), output_field=DurationField())
+        read: Any = held.order_by("state_locked_until", "pk").values_list("pk", "state", "state_claim", running)
+        for pk, state, token, since in read[:MAX_HELD]:
+            yield HeldObject(str(model._meta.label), pk, state, token, seconds_of(since))
 
 
-def unlock_and_pause(rows: QuerySet[Model], *, actor: str, reason: str) -> int:
+def unlock_and_pause(rows: QuerySet[Model], action: Action) -> int:
     """Pause the claimed rows by name, then end the claims on them; return how many.
 
     Raise ``ValueError`` with one line if they are too many for one pause. The rows are due only when every worker has
     read the pause.
     """
-    using, owner = written_to(rows), owner_of(rows.model)
+    using, owner, actor = written_to(rows), owner_of(rows.model), action.actor
     claimed = rows.using(using).filter(state_claim__isnull=False)
     due = columns.after(max(SETTLED, 3 * load_settings().POLL_INTERVAL))
     changes = columns.unlocking() | {"state_ready": False, "state_next_attempt": due}
@@ -110,6 +121,7 @@ def unlock_and_pause(rows: QuerySet[Model], *, actor: str, reason: str) -> int:
         pks = list(claimed.order_by("pk").values_list("pk", flat=True))
         if not pks:
             return 0
-        pause_objects(owner, using, pks, reason=reason, actor=actor, seconds=None)
+        reason = action.reason
+        pause_objects(owner, using, pks, reason=reason, actor=actor, seconds=None, action=action)
         held: QuerySet[Model] = QuerySet(owner, using=using).filter(pk__in=pks, state_claim__isnull=False)
-        return write_by_hand(held, changes, actor=actor, reason="unlocked and paused")
+        return write_by_hand(held, changes, actor=actor, reason="unlocked and paused", action=action)

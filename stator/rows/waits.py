@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from django.apps import apps
-from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
+from django.core.exceptions import ImproperlyConfigured
 from django.db import connections, transaction
 from django.db.models import Exists, ForeignKey, Model, OuterRef, Q, QuerySet, Subquery
 
 from stator.rows import columns
-from stator.rows.fields import StateField
 from stator.rows.meta import field_of, graph_of, options_of, owner_of, written_to
+from stator.rows.watches import managed_owner
 from stator.signals import announce
 
 # Rows reopened by one statement.
@@ -65,7 +65,7 @@ def waits_of(model: type[Model]) -> tuple[Wait, ...]:
 @lru_cache(maxsize=1024)
 def waiters_of(model: type[Model]) -> tuple[Wait, ...]:
     """Return the relations that make objects of this or other models wait for objects of this model."""
-    owners = [other for other in apps.get_models() if _owner_of(other) is other]
+    owners = [other for other in apps.get_models() if managed_owner(other) is other]
     return tuple(wait for other in owners for wait in waits_of(other) if wait.awaited is model)
 
 
@@ -130,7 +130,7 @@ def _wait(model: type[Model], name: str, until: tuple[str, ...]) -> Wait:
     if not isinstance(field, ForeignKey):
         raise ImproperlyConfigured(f"{where} is a {type(field).__name__}, not a ForeignKey or OneToOneField")
     related = field.related_model
-    awaited = _owner_of(related)
+    awaited = managed_owner(related)
     if awaited is None:
         raise ImproperlyConfigured(f"{where} leads to {related.__name__}, which is not a managed model")
     graph = graph_of(awaited)
@@ -141,15 +141,6 @@ def _wait(model: type[Model], name: str, until: tuple[str, ...]) -> Wait:
                 f"its states are {', '.join(graph.states)}"
             )
     return Wait(model, name, awaited, until)
-
-
-def _owner_of(model: type[Model]) -> type[Model] | None:
-    """Return the model whose own table has the framework's columns; None if it is not managed."""
-    try:
-        field = model._meta.get_field("state")
-    except FieldDoesNotExist:
-        return None
-    return field.model._meta.concrete_model if isinstance(field, StateField) else None
 
 
 def _touched(owner: type[Model], names: Iterable[str]) -> bool:

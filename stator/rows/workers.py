@@ -26,10 +26,10 @@ from stator.rows import columns
 from stator.rows.clock import Now
 from stator.rows.fields import MomentField
 
-# Seconds without a heartbeat, by the database's clock, after which a worker counts as dead.
+# Seconds without a heartbeat, by the database's clock, after which a worker counts as silent.
 WORKER_ALIVE = 30.0
 
-# Seconds between heartbeats: two may fail before a worker counts as dead.
+# Seconds between heartbeats: two may fail before a worker counts as silent.
 WORKER_BEAT = 10.0
 
 # Seconds that rows of ended workers are kept.
@@ -50,10 +50,10 @@ class WorkerQuerySet(QuerySet["Worker"]):
         return self.filter(stopped=None, heartbeat__gt=columns.after(-WORKER_ALIVE))
 
     def with_status(self) -> "WorkerQuerySet":
-        """Annotate each with ``status``: ``alive``, ``gone`` (no heartbeat) or ``stopped``, and the time ``now``."""
+        """Annotate each with ``status``: ``alive``, ``silent`` (no heartbeat) or ``stopped``, and the time ``now``."""
         status = Case(
             When(stopped__isnull=False, then=Value("stopped")),
-            When(heartbeat__lte=columns.after(-WORKER_ALIVE), then=Value("gone")),
+            When(heartbeat__lte=columns.after(-WORKER_ALIVE), then=Value("silent")),
             default=Value("alive"),
         )
         return self.annotate(status=status, now=Now())

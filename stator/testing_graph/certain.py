@@ -2,7 +2,7 @@
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from numbers import Real
@@ -17,13 +17,18 @@ MAX_ERRORS = 10_000
 
 @dataclass(frozen=True)
 class Plan:
-    """What to explore. ``errors``: the most errors in a row in each state."""
+    """What to explore. ``errors``: the most errors in a row in each state. ``events``: payloads by event."""
 
     graph: type[StateGraph]
     entries: list[State]
     objects: Any = None
     raises: tuple[type[Exception], ...] = ()
     errors: dict[str, int] = field(default_factory=dict)
+    events: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if unknown := sorted(set(self.events) - set(self.graph.event_names)):
+            raise ValueError(f"{self.graph.__name__} has no event {unknown[0]!r}; events= takes events of the graph")
 
 
 class Fault(AssertionError):

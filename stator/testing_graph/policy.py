@@ -29,5 +29,7 @@ def _declared(state: State, result: object) -> State | None:
         # Compares graphs as well: a parent graph's state has the name of its heir, but so may one of another graph.
         ours = result.graph is not None and issubclass(state.graph, result.graph)
         result = result.name if ours else None
-    targets = {edge.other.name for edge in state.graph.edges if edge.state.name == state.name}
+    edges = (edge for edge in state.graph.edges if edge.state.name == state.name)
+    # An event without a target makes the object ready, and leads nowhere.
+    targets = {edge.other.name for edge in edges if edge.event is None or edge.event.target is not None}
     return state.graph.states[result] if isinstance(result, str) and result in targets else None

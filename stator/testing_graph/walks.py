@@ -3,7 +3,9 @@
 import inspect
 import math
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 from asgiref.sync import async_to_sync
@@ -14,6 +16,7 @@ from stator.graph.backoff import MAX_SECONDS
 from stator.graph.outcomes import Moved, Waiting, resolve
 from stator.testing_graph.certain import Fault, Plan
 from stator.testing_graph.policy import expected, is_error
+from stator.testing_graph.tried import TriedClaim
 
 try:
     from hypothesis import HealthCheck, Phase, settings
@@ -22,6 +25,7 @@ try:
 except ImportError as missing:
     raise ImportError("check_graph() needs Hypothesis, which is not installed; pip install hypothesis") from missing
 
+SENT = datetime(2030, 1, 1, tzinfo=UTC)
 ERRORS = (ValueError, OSError, AttemptTimedOut, SystemExit)
 NEVER_DECLARED: tuple[object, ...] = ("", "no such state", True, 0, b"", [], {}, object(), State())
 
@@ -65,12 +69,16 @@ class Walk(RuleBasedStateMachine):
 
     def enter(self, state: State) -> None:
         """Start a walk at ``state``."""
-        self.at, self.path = state, state.name
+        self.at, self.path, self.version = state, state.name, 0
         self.failures, self.age = 0, 0.0
+        self.event: Any = None
+        # The durable steps that the handler has done in this visit of the state, as JSON.
+        self.steps: dict[str, str] = {}
 
-    def go(self, state: State, by: str) -> None:
-        """Move to ``state``, and add the move to the path."""
-        self.at, self.path = state, f"{self.path} -{by}-> {state.name}"
+    def go(self, state: State, by: str, event: Any = None) -> None:
+        """Move to ``state``, and add the move to the path; ``event`` has moved the object."""
+        self.event, self.steps = event, {}
+        self.at, self.path, self.version = state, f"{self.path} -{by}-> {state.name}", self.version + 1
         self.failures, self.age = 0, 0.0
         self._show_state()
 
@@ -112,14 +120,34 @@ class Walk(RuleBasedStateMachine):
         if not self.at.automatic and self.at.timeout_state and self.age >= timeout:
             self.go(self.at.timeout_state, "times_out_to")
 
-    @precondition(lambda self: not self.at.terminal and (self.at.conditions or not self.at.automatic))
+    @precondition(lambda self: self.at.events)
+    @rule(data=st.data())
+    def send_event(self, data: st.DataObject) -> None:
+        """Send an event that the state takes, by as many senders as it needs."""
+        awaited = data.draw(st.sampled_from(list(self.at.events.values())))
+        payload = data.draw(self.plan.events.get(awaited.name, st.none()))
+        event = SimpleNamespace(name=awaited.name, payload=payload, sender="somebody", at=SENT)
+        by = f"event {awaited.name}" if payload is None else f"event {awaited.name} {payload!r}"
+        if awaited.target is not None:
+            self.go(awaited.target, by, event)
+        else:
+            self.event = event
+            self.stay(by, self.failures, 0.0)
+
+    @precondition(lambda self: self.others)
     @rule(data=st.data())
     def move_from_outside(self, data: st.DataObject) -> None:
         """Move as if a condition were met or, in an external state, as if something outside moved the object."""
+        self.go(data.draw(st.sampled_from(self.others)), "from outside")
+
+    @property
+    def others(self) -> list[State]:
+        """The states to which a condition or something outside moves the object, and not an event."""
         others = [to for _, to in self.at.conditions]
         if not self.at.automatic:
-            others += sorted(self.at.children - set(others), key=str)
-        self.go(data.draw(st.sampled_from(others)), "from outside")
+            edges = [edge for edge in self.plan.graph.edges if edge.state is self.at and edge.kind != "on"]
+            others += sorted({edge.other for edge in edges} - set(others), key=str)
+        return others
 
     def settle(self, result: object, by: str) -> None:
         """Resolve the result of an attempt, and compare the outcome with the expected one."""
@@ -166,7 +194,7 @@ class PolicyWalk(Walk):
         self.settle(None, "None")
 
     @precondition(lambda self: self.at.automatic)
-    @rule(after=st.one_of(st.none(), st.integers(-10, 10**12), st.floats(allow_nan=False)))
+    @rule(after=st.one_of(st.none(), st.integers(0, 10**12), st.floats(0, allow_nan=False)))
     def try_again_later(self, after: float | None) -> None:
         """Raise ``TryAgainLater`` with any delay."""
         self.settle(TryAgainLater(after), f"TryAgainLater({after})")
@@ -205,6 +233,11 @@ class HandlerWalk(Walk):
     @rule()
     def call_handler(self) -> None:
         """Run the handler of the state on the object."""
+        if hasattr(self.object, "__dict__"):
+            vars(self.object)["stator"] = TriedClaim(
+                self.object, self.at, self.steps, event=self.event, version=self.version, failures=self.failures,
+                age=self.age,
+            )  # fmt: skip
         result = _result_of(self.at, self.object)
         if isinstance(result, Fail):
             if self.at.failure_state is None:
@@ -242,4 +275,4 @@ def _shown(instance: object) -> str:
 
 
 def _is_ours(name: str) -> bool:
-    return name.startswith(("_", "state_")) or name == "state"
+    return name.startswith(("_", "state_")) or name in ("state", "stator")

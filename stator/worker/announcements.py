@@ -11,10 +11,17 @@ from stator.db.interface import Claim, Operations, Written
 from stator.db.values import Pk
 from stator.graph.failures import Failure
 from stator.signals import Move
+from stator.worker.unsaved import tell_unsaved
 
 logger = logging.getLogger("stator.worker")
 
 NONE: Mapping[Pk, object] = MappingProxyType({})
+
+# A queryset that deletes rows tells nobody whose it is.
+GONE = (
+    "the object is gone: the handler or somebody else deleted it; a handler whose object is to go returns a state with "
+    "delete_after"
+)
 
 
 def tell(operations: Operations, written: Written, ended: Sequence[Claim] = ()) -> None:
@@ -24,7 +31,13 @@ def tell(operations: Operations, written: Written, ended: Sequence[Claim] = ()) 
     """
     for claim in written.lost:
         fields = {"model": operations.label, "pk": str(claim.pk), "state": claim.state.name, "token": claim.token.hex}
-        if claim.ended_in_time:
+        if claim.gone:
+            fields["why"] = GONE
+        deleted = "deleted it" if claim.instance is not None and claim.instance.pk is None else ""
+        if own := claim.own_end or deleted:
+            why = f"the handler itself {own}, so its result was refused; return the next state instead"
+            logger.warning("stator.claim_ended", extra=fields | {"why": why})
+        elif claim.ended_in_time:
             logger.info("stator.claim_ended", extra=fields)
         else:
             logger.warning("stator.lease_lost", extra=fields)
@@ -36,6 +49,9 @@ def tell(operations: Operations, written: Written, ended: Sequence[Claim] = ()) 
             extra={"model": operations.label, "pk": str(pk), "error": failure.kind, "message_text": failure.message},
             exc_info=failure.loggable,
         )
+    # What an attempt that had lost its claim changed is not stored, whoever would save it.
+    if changed := [claim for claim in ended if claim.changed and claim not in written.lost]:
+        tell_unsaved(operations, changed)
     _send(operations, written, {claim.pk: claim.instance for claim in ended if claim.instance is not None})
 
 

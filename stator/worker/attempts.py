@@ -14,6 +14,7 @@ from stator.conf import Settings
 from stator.db.interface import Claim, Operations
 from stator.exceptions import passable
 from stator.graph import State
+from stator.graph.attempt_log import RUNNING
 from stator.graph.outcomes import Outcome, Released
 from stator.worker.executor import (
     PLAIN,
@@ -70,14 +71,14 @@ class Attempt:
 
 
 def grouped(claims: list[Claim]) -> Iterator[list[Claim]]:
-    """Yield the claims of each attempt: one, or up to ``batch`` claims of one state."""
-    batches: dict[State, list[Claim]] = defaultdict(list)
+    """Yield the claims of each attempt: one, or up to ``batch`` claims of one state, and of one slice."""
+    batches: dict[tuple[State, int | None], list[Claim]] = defaultdict(list)
     for claim in claims:
         if claim.state.batch:
-            batches[claim.state].append(claim)
+            batches[claim.state, claim.operations.slice].append(claim)
         else:
             yield [claim]
-    for state, group in batches.items():
+    for (state, _), group in batches.items():
         size = state.batch or 1
         yield from (group[start : start + size] for start in range(0, len(group), size))
 
@@ -337,12 +338,15 @@ class Attempts:
 
         The spare task also takes over when this task has held the loop for long; it begins after the loop has turned.
         """
-        task, context = self._spare, copy_context()
+        task = self._spare
         self._spare = None
         self._turned = time.monotonic()
         while time.monotonic() - self._turned < SLICE and (attempt := self._next()):
             self._have_spare_task()
             attempt.task = task
+            # The handler is called with these claims in its context, which so is as before unless it changes it.
+            RUNNING.set(attempt.claims)
+            context = copy_context()
             try:
                 attempted = await attempt_async(attempt.claims, self._calls)
             except GeneratorExit as error:

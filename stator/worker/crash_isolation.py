@@ -307,6 +307,7 @@ def _attempt(process: IsolatedProcess, claim: Claim) -> IsolatedAnswer:
         "worker": operations.worker_id,
     }  # fmt: skip
     claim.started = time.monotonic()
+    process.reached = claim.progress
     answer = process.ask(request)
     while "extended" in answer:
         claim.note_extension(answer["extended"], time.monotonic())

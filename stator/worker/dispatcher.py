@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from uuid import UUID
 
 from stator.db.interface import Claim, Operations, new_token
-from stator.db.retry import is_lock_timeout
+from stator.db.retry import is_lock_timeout, suspends
 from stator.db.rows import Place
 from stator.rows.claimable import Crashes
 from stator.worker.attempts import Attempts
@@ -186,10 +186,11 @@ class Dispatcher:
                     operations.claim, lane.states, limit, token=token, crashes=crashes
                 )
         except BaseException as error:
-            if is_lock_timeout(error):
-                operations.locks.note(lane.step)
-            else:
-                # The answer may be lost after the commit: rows with this token are released later.
+            if suspends(error):
+                operations.locks.note(lane.step, error)
+            if operations.has_slices or not is_lock_timeout(error):
+                # The answer may be lost after the commit, and other slices may have been claimed before: rows with this
+                # token are released later.
                 self.doubtful.append((operations, token))
             raise
         finally:

@@ -30,14 +30,32 @@ MAX_PAUSE = 0.25
 PRUNED_EVERY = 20
 
 
+def _every_slice(operations: Operations) -> list[Operations]:
+    return operations.slices or [operations]
+
+
+def _unsettled(operations: Operations) -> list[Operations]:
+    return operations.having(*chores.unsettled(operations))
+
+
+def _parked(operations: Operations) -> list[Operations]:
+    return operations.having(chores.reopenable(operations))
+
+
+def _whole(operations: Operations) -> list[Operations]:
+    return [operations]
+
+
 @dataclass(frozen=True, slots=True)
 class Duty:
     """A chore: ``statement(*models, limit=...)`` handles up to ``limit`` rows and returns how many.
+
 
     It gets the operations of one model, or of all models of one database, and returns None if nothing can be left. If
     it ``moves`` objects, it also gets the function that moves them, and returns the moves. ``needed``: whether a model
     needs the duty. ``every``: 10 means that the first and then each tenth scheduling pass does it. ``gives_way``: it
     may find a whole table, so on a database with one writer it pauses after each part, for as long as that part took.
+    ``slices``: the slices of a model for which it is done; the model itself, if it has none.
     """
 
     name: str
@@ -47,6 +65,7 @@ class Duty:
     needed: Callable[[Operations], bool] = lambda operations: True
     every: int = 1
     gives_way: bool = False
+    slices: Callable[[Operations], list[Operations]] = _every_slice
 
     def call(self, *models: Operations) -> bool:
         """Do a bounded part of it; return whether there may be more."""
@@ -62,6 +81,11 @@ class Duty:
 
 def perform(duty: Duty, *models: Operations, stopped: Callable[[], bool]) -> None:
     """Do a duty until nothing is left or the worker stops."""
+    for group in [(part,) for part in duty.slices(*models)] if len(models) == 1 else [models]:
+        _perform(duty, *group, stopped=stopped)
+
+
+def _perform(duty: Duty, *models: Operations, stopped: Callable[[], bool]) -> None:
     while True:
         began = monotonic()
         if not duty.call(*models) or stopped():
@@ -91,11 +115,15 @@ def _delete_due(operations: Operations, limit: int) -> int:
 
 def _prune(operations: Operations, limit: int) -> int:
     """Delete rows past their retention, thin samples of the queue, and merge statistics, of all models."""
-    ages = retention_of(operations.settings)
-    own_tables.maintain_partitions(operations.alias, **ages)
+    _maintain(operations, limit)
     with operations.transaction():
-        deleted = own_tables.prune(operations.alias, limit, **ages)
+        deleted = own_tables.prune(operations.alias, limit, **retention_of(operations.settings))
     return max(deleted, own_tables.thin(operations, limit), own_tables.merge_stats(operations, limit))
+
+
+def _maintain(operations: Operations, limit: int) -> None:
+    """Make the partitions of the time to come, and drop old ones."""
+    own_tables.maintain_partitions(operations.alias, **retention_of(operations.settings))
 
 
 def retention_of(settings: Settings) -> dict[str, float]:
@@ -108,11 +136,16 @@ def retention_of(settings: Settings) -> dict[str, float]:
 
 
 # Done when a poll finds such rows.
-MARK_READY = Duty("mark_ready", chores.mark_ready, 5 * LIMIT)
-REAP = Duty("reap", _reap)
+MARK_READY = Duty(
+    "mark_ready", chores.mark_ready, 5 * LIMIT, slices=lambda operations: operations.having(*operations.due())
+)
+REAP = Duty("reap", _reap, slices=lambda operations: operations.having(*operations.lost()))
 
 # Done for each model when a worker starts: only a deployment makes these necessary.
-START = (Duty("settle", chores.settle, 5 * LIMIT), Duty("reopen", chores.reopen, 5 * LIMIT))
+START = (
+    Duty("settle", chores.settle, 5 * LIMIT, slices=_unsettled),
+    Duty("reopen", chores.reopen, 5 * LIMIT, slices=_parked),
+)
 
 DELETE = Duty("delete_due", _delete_due)
 
@@ -122,9 +155,10 @@ PASS = (
     Duty("move_matching", chores.move_matching, MOVED_AT_ONCE, moves=True),
     Duty("time_out", chores.time_out, moves=True),
     DELETE,
-    Duty("reopen", chores.reopen, 5 * LIMIT, needed=lambda operations: bool(operations.waits)),
+    Duty("reopen", chores.reopen, 5 * LIMIT, slices=_parked, needed=lambda operations: bool(operations.waits)),
 )
 
 # Done for each database after that: for all its models in one transaction, and once for the framework's own tables.
-SAMPLE = Duty("sample_depths", own_tables.sample_depths, COUNTED)
-PRUNE = Duty("prune", _prune, every=PRUNED_EVERY)
+SAMPLE = Duty("sample_depths", own_tables.sample_depths, COUNTED, slices=_whole)
+PARTITIONS = Duty("partitions", _maintain, slices=_whole)
+PRUNE = Duty("prune", _prune, every=PRUNED_EVERY, slices=_whole)

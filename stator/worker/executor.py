@@ -24,10 +24,12 @@ from stator.db.schema import lack_of
 from stator.db.values import Pk
 from stator.exceptions import AttemptTimedOut, InvalidTransition, passable
 from stator.graph import State
+from stator.graph.attempt_log import RUNNING
 from stator.graph.failures import describe
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting, resolve
 from stator.worker.announcements import tell
 from stator.worker.threads import close_broken_connections, tidy_connections_of_loop
+from stator.worker.unsaved import note_after, note_before
 
 logger = logging.getLogger("stator.worker")
 
@@ -118,6 +120,8 @@ def _unbegun(claims: list[Claim]) -> Attempted:
 def _again(claims: list[Claim]) -> list[Ended]:
     """Return the outcomes if the handler may not be called once more for the objects of a failed batch."""
     if claims[0].may_begin:
+        for claim in claims:
+            claim.begin_again()
         return []
     return [(claim, claim.unfinished(STOPPED)) for claim in claims]
 
@@ -159,14 +163,16 @@ def _blamed(claims: list[Claim], error: BaseException) -> BaseException | Outcom
 
 def begin(claims: list[Claim]) -> Any:
     """Call the handler; return its result, which is an awaitable if the handler is asynchronous."""
-    now = time.monotonic()
+    now, state = time.monotonic(), claims[0].state
+    RUNNING.set(claims)
     for claim in claims:
-        claim.started = claim.started or now
+        claim.started, claim.finished = claim.started or now, 0.0
         claim.instance.__dict__["stator"] = claim
         if claim.unreadable is not None:
             with claim.preparing():
                 raise claim.unreadable
-    state = claims[0].state
+        if state.looks > 0:
+            note_before(claim)
     return state.handler([claim.instance for claim in claims] if state.batch else claims[0].instance)
 
 
@@ -294,7 +300,9 @@ def outcomes_of(claims: list[Claim], results: Sequence[object]) -> list[Ended]:
     ended = []
     for claim, result in zip(claims, results, strict=True):
         claim.finished = now
-        ended.append((claim, _outcome(claim, result)))
+        ended.append((claim, outcome := _outcome(claim, result)))
+        if claim.before is not None:
+            note_after(claim, outcome)
     return ended
 
 

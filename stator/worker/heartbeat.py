@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from stator.db.interface import Claim, Operations
+from stator.db.interface import Claim, Operations, write_progress
 from stator.graph.outcomes import Released
 from stator.texts import one_line
 from stator.worker.connections import own_connections
@@ -36,7 +36,7 @@ PAUSES = (0.2, 0.5, 1.0, 2.0)
 class Heartbeat:
     """Renews leases, most of them after a third of their time, until the attempt is past its time limit.
 
-    The thread also refreshes ``presence``, and closes it at its end.
+    The thread also writes how far attempts are, and refreshes ``presence``, which it closes at its end.
 
     ``held`` returns the claims that run or are not recorded yet.
     ``ended`` gets the ``id()`` of claims that have ended.
@@ -138,13 +138,22 @@ class Heartbeat:
                     logger.warning("stator.handed_back", extra={"model": operations.label, "count": len(some)})
                     self._handed_back({id(claim) for claim in some})
 
+    def show_progress(self) -> None:
+        """Write how far attempts are that have run for longer than a beat, with one statement per model."""
+        before, outages = time.monotonic() - self._interval, Outages()
+        news = [claim for claim in self._held() if claim.reached is not claim.shown and not claim.finished]
+        for operations, claims in _by_model([claim for claim in news if claim.started < before]).items():
+            with outages.noted(operations.alias), operations.in_schema(), operations.transaction():
+                write_progress(operations, claims)
+        outages.raise_first()
+
     def _work(self) -> None:
         own_connections(watch=False)
         self._connections = {alias: connections[alias] for alias in self._aliases}
         self._live()
         while not self._stopped.wait(self._pause()):
             self.beats += 1
-            self._live(self.beat)
+            self._live(self.beat, self.show_progress)
         self._reach(self._presence.leave)
         connections.close_all()
 

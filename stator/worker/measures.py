@@ -11,6 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from stator import __version__
 from stator.db.interface import Claim
 from stator.graph.outcomes import Moved, Outcome, Released
+from stator.rows.events import refusals
 
 # Upper limits of a histogram's buckets in seconds, from a statement to the longest handlers.
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
@@ -35,10 +36,11 @@ class Durations:
 
 
 class Measures:
-    """Attempts by model and outcome, their run times, and the times of claims and records. The loop writes them."""
+    """Attempts and steps by model and outcome, run times, and the times of claims and records. The loop writes them."""
 
     def __init__(self) -> None:
         self.attempts: Counter[tuple[str, str]] = Counter()
+        self.steps: Counter[tuple[str, str]] = Counter()
         self.run_times: dict[str, Durations] = defaultdict(Durations)
         # Durations of the claiming and of the recording statements.
         self.times = {"claim": Durations(), "record": Durations()}
@@ -52,6 +54,9 @@ class Measures:
         label = claim.operations.label
         how = "failed" if outcome.failure else "moved" if isinstance(outcome, Moved) else "waits"
         self.attempts[label, how] += 1
+        if claim.steps is not None:
+            self.steps[label, "recorded"] += claim.steps.recorded
+            self.steps[label, "reused"] += claim.steps.reused
         if (seconds := claim.duration) is not None:
             self.run_times[label].add(seconds)
 
@@ -72,6 +77,7 @@ class WorkerMetrics:
         running = len(worker.attempts.running)
         yield GaugeMetricFamily("stator_worker_running", "Attempts that are running now.", running)
         yield _counted("stator_worker_attempts_total", "Ended attempts by outcome.", "outcome", measures.attempts)
+        yield _counted("stator_worker_steps_total", "Durable steps of ended attempts.", "outcome", measures.steps)
         yield _counted("stator_worker_moves_total", "Moves into each state.", "state", recorder.moved)
         lost, claimed = recorder.lost, worker.dispatcher.claimed
         yield CounterMetricFamily("stator_worker_lost_leases_total", "Outcomes refused after the lease ended.", lost)
@@ -82,6 +88,12 @@ class WorkerMetrics:
         yield run_times
         yield _timed("stator_worker_claim_seconds", "How long each claim took.", measures.times["claim"])
         yield _timed("stator_worker_record_seconds", "How long writing a batch took.", measures.times["record"])
+        yield refused_events()
+
+
+def refused_events() -> Metric:
+    """Return how many events this process, of a worker or of the site, has refused."""
+    return _counted("stator_events_refused_total", "Events that this process refused.", "event", refusals)
 
 
 def _counted(name: str, help_text: str, by: str, counts: Counter[tuple[str, str]]) -> Metric:

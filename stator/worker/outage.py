@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from stator.db.retry import is_lock_timeout, is_of_schema, is_passing
+from stator.db.retry import is_of_schema, is_passing, suspends
 from stator.texts import one_line
 from stator.worker.schema import Schema
 
@@ -39,14 +39,14 @@ class Outages(dict[str, Exception]):
     def note(self, alias: str, error: Exception) -> None:
         """Keep an outage of a database, or an error about a missing table or column, until the end of the step.
 
-        Any other error is raised. A lock timeout is dropped: the waiting code has noted it and leaves the model alone
-        for a while.
+        Any other error is raised. A lock timeout is dropped, and so is the loss of a node behind the database: the
+        waiting code has noted it and leaves the model alone for a while.
         """
         if is_of_schema(error):
             self.setdefault(SCHEMA, error)
         elif not is_passing(error):
             raise error
-        elif not is_lock_timeout(error):
+        elif not suspends(error):
             self[alias] = error
 
     def raise_first(self) -> None:

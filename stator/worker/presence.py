@@ -6,12 +6,16 @@ import os
 import socket
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
+
+from django.db import DatabaseError
 
 from stator import __version__
 from stator.db.interface import Operations, by_place
 from stator.db.locks import Locks
+from stator.db.retry import is_of_node
 from stator.db.rows import Place
 from stator.rows.clock import Now
 from stator.rows.process_exits import replaced
@@ -32,7 +36,7 @@ PUBLISHED = 65_536
 # The step that writes the row.
 SHOW = "show"
 
-# Seconds between refreshes of the rows in resting schemas. A worker counts as gone after ``WORKER_ALIVE``.
+# Seconds between refreshes of the rows in resting schemas. A worker counts as silent after ``WORKER_ALIVE``.
 RESTING_BEAT = 20.0
 
 
@@ -114,7 +118,7 @@ class Presence:
         outages, published = Outages(), self._published()
         for place, group in by_place(list(self._operations)).items():
             labels = sorted(operations.label for operations in group if not operations.lacking)
-            with outages.noted(place.alias), self._locks.tried(SHOW), in_schema(place.schema):
+            with outages.noted(place.alias), self._locks.tried(SHOW), _reached(), in_schema(place.schema):
                 with group[0].transaction():
                     rows = Worker.objects.using(place.alias)
                     changed = {} if self._written.get(place) == published else {"published": published}
@@ -167,3 +171,13 @@ def published_by(worker: Any) -> dict[str, Any]:
             remedy = f"return a dictionary of at most {PUBLISHED:,} characters of JSON"
             logger.warning("stator.not_published", extra={"receiver": name, "remedy": remedy})
     return found
+
+
+@contextmanager
+def _reached() -> Iterator[None]:
+    """Leave out a schema whose node is away: nobody can read the row there, and the next beat writes it."""
+    try:
+        yield
+    except DatabaseError as error:
+        if not is_of_node(error):
+            raise

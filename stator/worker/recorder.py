@@ -7,8 +7,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from stator.db.interface import Batch, Claim, Ended, Operations, Written, batches_of
-from stator.db.retry import is_lock_timeout, is_of_schema, is_passing
+from stator.db.interface import Claim, Ended, Operations, OutcomeBatch, Written, batches_of
+from stator.db.retry import is_of_schema, is_passing, suspends
 from stator.db.schema import lack_of
 from stator.graph import State
 from stator.graph.failures import describe
@@ -45,7 +45,7 @@ class _Unwritten:
     ``again``: it may have been written already. ``refused``: it replaces an outcome that the database refused.
     """
 
-    batch: Batch
+    batch: OutcomeBatch
     again: bool = False
     refused: bool = False
 
@@ -143,8 +143,8 @@ class Recorder:
             try:
                 settled += await self._write(each)
             except Exception as error:  # noqa: BLE001 - raised at the end, or here if it does not pass
-                if is_lock_timeout(error):
-                    operations.locks.note(RECORD)
+                if suspends(error):
+                    operations.locks.note(RECORD, error)
                 outages.note(operations.alias, error)
             else:
                 if operations.locks.timeouts:
@@ -182,7 +182,7 @@ class Recorder:
         except Exception as error:
             # The batch may be committed and only the answer lost.
             unwritten.again = True
-            if is_lock_timeout(error):
+            if suspends(error):
                 raise
             if not is_passing(error):
                 # The database refuses the batch, or the driver cannot send it, and would do so again.
@@ -215,7 +215,7 @@ class Recorder:
             return self._without_refused(unwritten, error)
         if not batch.released:
             # The model lacks a column that its states save; releasing rows writes only the framework's columns.
-            return [_Unwritten(Batch.of([(claim, UNFIT) for claim in batch.claims]))]
+            return [_Unwritten(OutcomeBatch.of([(claim, UNFIT) for claim in batch.claims]))]
         # The leases run out by themselves.
         self.forget(map(id, batch.claims))
         return []
@@ -223,7 +223,7 @@ class Recorder:
     def _without_refused(self, unwritten: _Unwritten, error: Exception) -> list[_Unwritten]:
         """Return what replaces refused outcomes: first each by itself, then the refusal as an error."""
         if len(unwritten) > 1:
-            return [_Unwritten(Batch.of([ended]), unwritten.again) for ended in unwritten.batch.ended]
+            return [_Unwritten(OutcomeBatch.of([ended]), unwritten.again) for ended in unwritten.batch.ended]
         [claim] = unwritten.batch.claims
         failure = describe(error)
         logger.error(
@@ -232,7 +232,7 @@ class Recorder:
         )
         if not unwritten.refused:
             delay = claim.state.try_interval or FALLBACK
-            return [_Unwritten(Batch.of([(claim, Waiting(delay, failure))]), refused=True)]
+            return [_Unwritten(OutcomeBatch.of([(claim, Waiting(delay, failure))]), refused=True)]
         # Nothing can be recorded for this object: its lease runs out, and repeated losses quarantine it.
         self.forget([id(claim)])
         return []
@@ -287,7 +287,7 @@ def _is_open(operations: Operations) -> bool:
     return not operations.locks.timeouts or operations.locks.allow(RECORD)
 
 
-def record(operations: Operations, batch: Batch, *, again: bool = False) -> Written:
+def record(operations: Operations, batch: OutcomeBatch, *, again: bool = False) -> Written:
     """Write a batch, then send signals and log. Runs in the recording thread."""
     written = operations.record_batch(batch, again=again)
     tell(operations, written, batch.claims)

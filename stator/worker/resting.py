@@ -192,8 +192,7 @@ class Resting:
         await self._serve(place)
         scheduler = self._worker.scheduler
         if scheduler.is_behind(place):
-            # Before anything is claimed there: the pass makes partitions, for instance.
-            await scheduler.perform_pass([place], outages)
+            await scheduler.prepare(place, outages)
         self._claim_in(place)
 
     def _let_rest(self, place: Place, left: float | None) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import random
 import time
+from collections import Counter
 from collections.abc import Iterable
 from functools import partial
 
@@ -16,7 +17,7 @@ from stator.db.locks import together
 from stator.db.probe import Work, look
 from stator.db.rows import Place
 from stator.schemas import current_schema, in_schema
-from stator.worker.duties import MARK_READY, PASS, PRUNE, REAP, SAMPLE, START, Duty, perform
+from stator.worker.duties import MARK_READY, PARTITIONS, PASS, PRUNE, REAP, SAMPLE, START, Duty, perform
 from stator.worker.lanes import Lanes
 from stator.worker.outage import Outages
 from stator.worker.startup import FEW_PLACES
@@ -67,6 +68,9 @@ class Scheduler:
         self._reaped: dict[tuple[Place, str], float] = {}
         # When the latest complete pass over a database, or a schema of it, began.
         self._passed: dict[Place, float] = {}
+        self._passes_in: Counter[Place] = Counter()
+        # Schemas where the project's receivers were called for the next pass.
+        self._prepared: set[str] = set()
         # Duties of a pass that timed out waiting for a lock.
         self._owed: dict[tuple[Duty, Operations], None] = {}
         self._delay = self._least = FIRST_LOOK
@@ -130,8 +134,13 @@ class Scheduler:
         return time.monotonic() - self._passed.get(place, float("-inf")) > rarest
 
     def owes(self, place: Place) -> bool:
-        """Return whether duties of a pass are left over in a place."""
-        return any(operations.place == place for _, operations in self._owed)
+        """Return whether a place has yet to have a pass, or duties of one are left over."""
+        return place not in self._passed or any(operations.place == place for _, operations in self._owed)
+
+    @property
+    def has_passed(self) -> bool:
+        """Whether every place has had a pass."""
+        return all(place in self._passed for place in self._by_place)
 
     def stop(self) -> None:
         """Begin no further poll and no further part of a duty."""
@@ -144,8 +153,8 @@ class Scheduler:
         If a database is unreachable, its error is raised after the duties for the other databases are done.
         """
         outages = Outages()
-        if not self.passes and self._operations:
-            await self.perform_pass(list(self._by_place), outages)
+        if new := [place for place in self._by_place if self._is_new(place)]:
+            await self.perform_pass(new, outages)
         began = time.monotonic()
         work = await self._run(self.look, outages)
         # Waiting for another transaction's lock costs the database nothing.
@@ -196,17 +205,35 @@ class Scheduler:
         return [place for place in places if place in due or now - self._looked.get(place, float("-inf")) >= apart]
 
     async def perform_pass(self, places: list[Place], outages: Outages) -> None:
-        """Do the duties of a scheduling pass in some places: for each model, then for all models together."""
+        """Do the duties of a scheduling pass in some places: for each model, then for all models together.
+
+        If there are many places, a poll comes after about each ``POLL_INTERVAL``; the rest have their passes later.
+        """
         began = time.monotonic()
-        await self._send_scheduled({place.schema for place in places})
-        for place in places:
+        places = sorted(places, key=lambda place: self._passed.get(place, float("-inf")))
+        await self._send_scheduled({place.schema for place in places} - self._prepared)
+        self._prepared.clear()
+        for number, place in enumerate(places):
+            if number >= FEW_PLACES and time.monotonic() - began > self._settings.POLL_INTERVAL:
+                self._prepared = {later.schema for later in places[number:]}
+                self._cut_short.set()
+                break
             await self._pass_over(place, outages)
             if place.alias not in outages:
                 # Noted only now, so that a pass interrupted by an outage is repeated with the duties of the start.
                 self._passed[place] = began
+                self._passes_in[place] += 1
             else:
                 self._owed = {owed: None for owed in self._owed if owed[1].place != place}
         self.passes += any(place.alias not in outages for place in places)
+
+    async def prepare(self, place: Place, outages: Outages) -> None:
+        """Do what has to be done in a schema before its rows are claimed; its pass follows."""
+        await self._send_scheduled({place.schema})
+        self._prepared.add(place.schema)
+        if place.alias not in outages:
+            with outages.noted(place.alias):
+                await self._perform(PARTITIONS, self._by_place[place][0])
 
     async def _send_scheduled(self, schemas: set[str]) -> None:
         """Call the project's receivers; one that waits for a lock delays the pass only for a moment."""
@@ -227,7 +254,7 @@ class Scheduler:
         if alias not in outages:
             with outages.noted(alias), in_schema(place.schema):
                 await self._run(together, models, SAMPLE.name, partial(perform, SAMPLE, stopped=lambda: self.stopped))
-        if alias not in outages and (first or self.passes % PRUNE.every == 0):
+        if alias not in outages and (first or self._passes_in[place] % PRUNE.every == 0):
             with outages.noted(alias):
                 await self._perform(PRUNE, models[0])
 
@@ -241,6 +268,10 @@ class Scheduler:
     def _served(self, place: Place) -> list[Operations]:
         """Return the models of a place that are served."""
         return [operations for operations in self._by_place[place] if not operations.lacking]
+
+    def _is_new(self, place: Place) -> bool:
+        """Return whether a place has a pass before it is polled: databases at the start, schemas whenever they wake."""
+        return place not in self._passed and (bool(place.schema) or not self.passes)
 
     def _wants_pass(self, place: Place) -> bool:
         passed = self._passed.get(place, float("-inf"))

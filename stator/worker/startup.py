@@ -30,7 +30,8 @@ from stator.rows.clock import stored_zone
 from stator.rows.concurrency_limits import Limit
 from stator.rows.meta import by_database, graph_of
 from stator.rows.pauses import Pause
-from stator.rows.reports import Event, History, Report
+from stator.rows.progress import Progress
+from stator.rows.reports import Event, History, Report, Step
 from stator.rows.statistics import Depth, Stats
 from stator.rows.workers import Worker
 from stator.schemas import in_schema, tables_in
@@ -53,7 +54,7 @@ PAUSES = (0.1, 0.2, 0.3, 0.5, 0.8)
 # The SQL privileges that workers need on the framework's tables.
 ALL = ("SELECT", "INSERT", "UPDATE", "DELETE")
 OWN: dict[type[Model], tuple[str, ...]] = {
-    Stats: ALL, Depth: ALL, Report: ALL, Event: ALL, Worker: ALL,
+    Stats: ALL, Depth: ALL, Report: ALL, Event: ALL, Progress: ALL, Step: ALL, Worker: ALL,
     History: ("SELECT", "INSERT"), Limit: ("SELECT", "INSERT", "UPDATE"), Pause: ("SELECT", "DELETE"),
 }  # fmt: skip
 

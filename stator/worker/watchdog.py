@@ -7,12 +7,17 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 
 logger = logging.getLogger("stator.worker")
 
 FROZEN = 70
+
+# Frames of these modules lie between the loop and a handler.
+OURS = str(Path(__file__).parent)
 
 # The descriptor, because the program may have replaced sys.stderr, and the dump must get out.
 STDERR = 2
@@ -20,6 +25,12 @@ STDERR = 2
 
 # Seconds that a trouble must last before the process is ended: short ones pass.
 PATIENCE = 5.0
+
+# Seconds after which a call that blocks the event loop is logged, and between looks for one. The loop turns every 0.1 s
+# while attempts run, else every 0.5 s.
+BLOCKED, LOOK_EVERY = 0.6, 0.25
+# Seconds until the same place is logged again, and how many calls are shown.
+SAME_PLACE, SHOWN = 60.0, 8
 
 # Returns a sentence if there has been trouble for the given number of seconds, else "". Any thread may call it.
 Look = Callable[[float], str]
@@ -43,15 +54,24 @@ class Health:
 class Watchdog:
     """A thread that expects ``tick()`` at least every ``limit`` seconds, and otherwise ends the process.
 
+    With ``tells`` it logs the calls that block the event loop, long before that.
+
     A handler that never releases the interpreter stops this thread too; the C-level timer of ``faulthandler`` then
     dumps the stacks and ends the process with exit code 1.
     """
 
-    def __init__(self, limit: float, liveness_file: str | None, healthy: Callable[[], str]) -> None:
+    def __init__(
+        self, limit: float, liveness_file: str | None, healthy: Callable[[], str], *, tells: bool = True
+    ) -> None:
         self._limit = limit
         self._liveness_file = Path(liveness_file) if liveness_file else None
         self._healthy = healthy
+        self._tells = tells
         self._ticked = time.monotonic()
+        self._ticker = 0
+        # The block that was noticed last, by its last tick; where the last one that was logged was, and when.
+        self._noticed = 0.0
+        self._logged = ("", 0.0)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._work, name="stator-watchdog", daemon=True)
 
@@ -67,8 +87,9 @@ class Watchdog:
         faulthandler.cancel_dump_traceback_later()
 
     def tick(self) -> None:
-        """Note that the loop turns."""
+        """Note that the loop turns, which is in the calling thread."""
         self._ticked = time.monotonic()
+        self._ticker = threading.get_ident()
 
     def _work(self) -> None:
         interval = min(5.0, self._limit / 4)
@@ -77,8 +98,30 @@ class Watchdog:
             if trouble := self._trouble():
                 self._end(trouble)
             self._show_life()
-            if self._stopped.wait(interval):
+            if self._rest(interval):
                 return
+
+    def _rest(self, seconds: float) -> bool:
+        """Wait, and meanwhile log what blocks the loop; return whether to stop."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            if self._stopped.wait(min(left, LOOK_EVERY)):
+                return True
+            if self._tells:
+                self._tell_block()
+        return False
+
+    def _tell_block(self) -> None:
+        ticked, now = self._ticked, time.monotonic()
+        frame = sys._current_frames().get(self._ticker) if now - ticked > BLOCKED and ticked != self._noticed else None
+        # A loop that waits for events is only late, because the machine is busy.
+        if frame is None or frame.f_code.co_name == "select":
+            return
+        self._noticed = ticked
+        stack, (place, logged) = _stack_of(frame), self._logged
+        if stack != place or now - logged > SAME_PLACE:
+            self._logged = stack, now
+            logger.warning("stator.loop_blocked", extra={"seconds": round(now - ticked, 1), "stack": stack})
 
     @property
     def sees_life(self) -> bool:
@@ -103,6 +146,14 @@ class Watchdog:
         except OSError as error:
             # A probe sees that the file gets old; a full disk must not end the watchdog.
             logger.warning("stator.liveness_failed", extra={"error": type(error).__name__})
+
+
+def _stack_of(frame: FrameType) -> str:
+    """Return the calls of the project's code in a frame of the loop's thread, the innermost last."""
+    calls = traceback.extract_stack(frame)
+    inner = [at for at, call in enumerate(calls) if OURS in call.filename or "asyncio" in Path(call.filename).parts]
+    own = calls[inner[-1] + 1 :] if inner else calls
+    return " > ".join(f"{call.filename}:{call.lineno} {call.name}()" for call in (own or calls)[-SHOWN:])
 
 
 def write_liveness(path: Path) -> None:

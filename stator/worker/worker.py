@@ -22,6 +22,7 @@ from stator.db.files import watched_files
 from stator.db.interface import Claim, new_worker_id
 from stator.db.locks import limit_waits
 from stator.db.rows import Place
+from stator.graph.attempt_log import keep_logs
 from stator.logs import log_ready, log_start, log_stopping
 from stator.rows.workers import default_name, give_name
 from stator.schemas import follow_connections
@@ -104,6 +105,7 @@ class Worker:
     requests: Requests | None = None
     isolate: dict[str, object] | None = None
     queues: tuple[str, ...] = ()
+    excluded_queues: tuple[str, ...] = ()
     metadata: Mapping[str, object] = field(default_factory=dict)
     name: str = ""
 
@@ -168,7 +170,7 @@ class Worker:
         if self.announce and self._why != before:
             log_stopping(self._why)
         for operations in self.operations:
-            operations.stopping = True
+            operations.stop()
         if self._stopping is not None:
             self._stopping.set()
             self._begun.set()
@@ -180,6 +182,7 @@ class Worker:
         self._stopping, self._begun = asyncio.Event(), asyncio.Event()
         if self.announce:
             log_start(self)
+        keep_logs()
         self._build()
         # The signals are handled before anybody can see the worker and signal it.
         heeding = stop_on_signals(self._loop, self.stop, self.requests)
@@ -427,7 +430,7 @@ class Worker:
     def _is_idle(self) -> bool:
         """Return whether nothing is held and the latest poll found nothing."""
         is_busy = self.isolation.running or self.dispatcher.hungry or (self.resting and self.resting.looks_soon)
-        return bool(self.scheduler.found_nothing and self._is_empty() and not is_busy)
+        return bool(self.scheduler.found_nothing and self.scheduler.has_passed and self._is_empty() and not is_busy)
 
     def _cancel_ended(self, keys: set[int]) -> None:
         """Cancel the attempts of claims, given by their ``id()``, that have ended."""

@@ -3,33 +3,53 @@
 import asyncio
 import json
 import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
+from types import SimpleNamespace
 from typing import Any, TextIO
 from uuid import UUID
 
 from django.db import connections
 
 from stator.exceptions import NotBegun, TryAgainLater
+from stator.graph.attempt_log import RUNNING, keep_logs
 from stator.graph.failures import describe, text_of
 from stator.worker.isolated.child import serve_worker
+from stator.worker.isolated.messages import SAY_EVERY
 from tasks.actions.isolation import START_AGAIN
 from tasks.actions.registry import Context, find
 from tasks.actions.values import storable
 from tasks.conf import load_settings
 from tasks.failures import Cancel, Release
 
+Say = Callable[[dict[str, Any]], None]
+
 
 def serve(answers: TextIO, options: dict[str, Any]) -> None:
     """Run the action that the request on standard input names, and answer."""
     answers.write(json.dumps({"ready": True}) + "\n")
     request = json.loads(sys.stdin.buffer.readline())
-    answers.write(json.dumps(answer_to(request)) + "\n")
+
+    def say(said: dict[str, Any]) -> None:
+        answers.write(json.dumps(said) + "\n")
+
+    say(answer_to(request, say))
 
 
-def answer_to(request: dict[str, Any]) -> dict[str, Any]:
-    """Return the action's value as an answer, or how the action ended."""
+def answer_to(request: dict[str, Any], say: Say) -> dict[str, Any]:
+    """Return the action's value as an answer, or how the action ended, with what it logged."""
+    running = SimpleNamespace(log=None, finished=0.0)
+    keep_logs()
+    RUNNING.set([running])
+    answer = _answer_to(request, say)
+    return answer | {"log": running.log.text} if running.log else answer
+
+
+def _answer_to(request: dict[str, Any], say: Say) -> dict[str, Any]:
     try:
-        return {"value": carry_out(request)}
+        return {"value": carry_out(request, say)}
     except NotBegun as error:
         return {"not_begun": error.after, "reason": error.reason}
     except (Release, Cancel) as end:
@@ -48,8 +68,8 @@ def answer_to(request: dict[str, Any]) -> dict[str, Any]:
         }
 
 
-def carry_out(request: dict[str, Any]) -> Any:
-    """Run the action and return its value as JSON."""
+def carry_out(request: dict[str, Any], say: Say) -> Any:
+    """Run the action and return its value as JSON; ``say`` tells the worker how far it is."""
     # Imported by name: these modules need Django to be set up.
     claims, models = import_module("stator.claims"), import_module("tasks.models")
     if path := import_module("stator.db.files").missing_file(connections[request["using"]]):
@@ -58,8 +78,29 @@ def carry_out(request: dict[str, Any]) -> Any:
         claim = claims.find(models.Task, request["task"], UUID(request["token"]), using=request["using"])
     found = find(request["action"], request["queue"], claim.instance.data)
     context = Context(claim.instance, claim)
-    value = asyncio.run(found.acall(context)) if found.is_async else found.call(context)
+    with _saying(claim, say):
+        value = asyncio.run(found.acall(context)) if found.is_async else found.call(context)
     return storable(found.result_of(value), "the result", load_settings())
+
+
+@contextmanager
+def _saying(claim: Any, say: Say) -> Iterator[None]:
+    """Tell the worker how far the attempt is, from a thread: the action may hold this one."""
+    over = threading.Event()
+
+    def work() -> None:
+        while not over.wait(SAY_EVERY):
+            if (reached := claim.reached) is not claim.shown:
+                claim.shown = reached
+                say({"reached": list(reached)})
+
+    thread = threading.Thread(target=work, name="tasks-progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 if __name__ == "__main__":

@@ -3,11 +3,11 @@
 import inspect
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from stator.exceptions import PROJECT_ERRORS, UNFIT_FOR_FUTURES, passable
 from stator.graph.backoff import MAX_SECONDS, Backoff
@@ -16,6 +16,8 @@ from tasks.actions.frequency import Frequency, frequency, key_text
 from tasks.conf import DJANGO
 from tasks.failures import NoHandler
 from tasks.messages import Json
+
+Result = TypeVar("Result")
 
 NAME = re.compile(r"[\w.-]{1,200}")
 
@@ -26,7 +28,7 @@ BACKOFF = Backoff(base=5.0)
 MAX_TRIES = 1_000_000
 
 # Functions that find actions, by the prefix of the action's name. Arguments: the rest of the name, the queue, the data.
-finders: dict[str, Callable[[str, str, Any], "Action"]] = {}
+finders: dict[str, Callable[[str, str, Any], "RegisteredAction"]] = {}
 
 # Held while a thread creates the event of a context.
 _making = threading.Lock()
@@ -77,6 +79,23 @@ class Context:
         """Extend the lease to ``seconds`` from now, within the timeout; return False if the claim has ended."""
         return not self._over and bool(self.claim.extend(seconds))
 
+    def progress(self, done: float, total: float | None = None, text: str = "") -> None:
+        """Say how far the attempt is; the worker's next heartbeat writes it."""
+        self.claim.progress(done, total, text)
+
+    def step(self, name: str, function: Callable[[], Result]) -> Result:
+        """Call ``function`` and record what it returns; return the record, without a call, if an attempt has done so.
+
+        As ``task.stator.step()``.
+        """
+        found: Result = self.claim.step(name, function)
+        return found
+
+    async def astep(self, name: str, function: Callable[[], Awaitable[Result]]) -> Result:
+        """Do :meth:`step` with a coroutine function."""
+        found: Result = await self.claim.astep(name, function)
+        return found
+
 
 @dataclass(frozen=True, kw_only=True)
 class AttemptOptions:
@@ -126,7 +145,7 @@ class AttemptOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Action(AttemptOptions):
+class RegisteredAction(AttemptOptions):
     """A function that tasks call by name, and how it is run: see :func:`action`."""
 
     name: str
@@ -146,6 +165,25 @@ class Action(AttemptOptions):
     def is_async(self) -> bool:
         """Whether the function is a coroutine function."""
         return inspect.iscoroutinefunction(self.function)
+
+    @cached_property
+    def _signature(self) -> inspect.Signature | None:
+        try:
+            return inspect.signature(self.function)
+        except ValueError:
+            # A function in C may have none.
+            return None
+
+    def refuses(self, data: Json) -> str:
+        """Return why the function cannot be called with a task's data; "" if it can."""
+        if self._signature is None:
+            return ""
+        args, kwargs = ([], data) if isinstance(data, dict) else ([] if data is None else [data], {})
+        try:
+            self._signature.bind(*[None] * self.takes_context, *args, **kwargs)
+        except TypeError as error:
+            return str(error)
+        return ""
 
     @property
     def runs_on_loop(self) -> bool:
@@ -194,32 +232,35 @@ class Action(AttemptOptions):
 
 
 # Actions by name, then by queue; the empty name of a queue stands for all queues without an action of their own.
-registry: dict[str, dict[str, Action]] = {}
+registry: dict[str, dict[str, RegisteredAction]] = {}
 
 
 def action(name: str, **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function, sync or async, as the action ``name``; the function itself is not changed.
 
     The function gets the task's data: an object as keyword arguments, null as no argument, anything else as one
-    argument. With ``takes_context``, a :class:`Context` is the first argument.
+    argument.
 
     ``queue``: only for tasks of this queue.
+    ``takes_context``: whether the first argument is the attempt, a ``Context``.
     ``isolated``: run in a process of its own.
-    ``timeout`` (seconds) and ``max_attempts`` apply if the task has none; ``max_attempts`` cannot exceed the queue's.
-    If the queue has none either, a process that has the action writes ``max_attempts`` into the tasks it publishes.
-    ``backoff``: the delay after an error: a :class:`~stator.graph.backoff.Backoff`, seconds, or a function of the
-    number of errors.
-    ``local_retries``: how many unexpected errors the same worker retries, ``local_delay`` seconds apart.
-    ``rate``: the most starts, as ``10/s`` or ``3/10m``.
-    ``concurrency``: the most attempts at once.
-    ``key``: the name of a value in the data, or a function of the task. The rate and the concurrency apply over all
-    workers, for each key.
+    ``timeout``: seconds, if the task has none.
+    ``max_attempts``: how often it is attempted, if the task has no number; it cannot exceed the queue's. If the queue
+    has none either, a process that has the action writes it into the tasks it publishes.
+    ``backoff``: the delay after an error: a ``Backoff``, seconds, or a function of the number of errors.
+    ``local_retries``: how many unexpected errors the same worker retries within an attempt.
+    ``local_delay``: seconds between these retries.
+    ``rate``: the most starts, as ``10/s`` or ``3/10m``, over all workers, for each key.
+    ``concurrency``: the most attempts at once, over all workers, for each key.
+    ``key``: for the rate and the concurrency: the name of a value in the data, or a function of the task.
     """
+    if callable(name):
+        raise TypeError(f"@tasks.action needs a name: @tasks.action({getattr(name, '__name__', 'name')!r})")
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise ValueError(f"{name!r} is not a valid name for an action; use 1 to 200 letters, digits, '_', '-' and '.'")
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        made = Action(name=name, function=function, **options)
+        made = RegisteredAction(name=name, function=function, **options)
         known = registry.setdefault(name, {}).get(made.queue)
         if known is not None and _place(known.function) != _place(function):
             where = f" in queue {made.queue!r}" if made.queue else ""
@@ -232,7 +273,7 @@ def action(name: str, **options: Any) -> Callable[[Callable[..., Any]], Callable
     return register
 
 
-def find(name: str, queue: str, data: Json = None) -> Action:
+def find(name: str, queue: str, data: Json = None) -> RegisteredAction:
     """Return the action with this name for a task of a queue; raise ``NoHandler`` if this process has none."""
     if name.startswith(DJANGO):
         return finders[DJANGO](name.removeprefix(DJANGO), queue, data)
@@ -241,7 +282,7 @@ def find(name: str, queue: str, data: Json = None) -> Action:
     return found
 
 
-def declared(name: str, queue: str) -> Action | None:
+def declared(name: str, queue: str) -> RegisteredAction | None:
     """Return the action that this process has registered under that name for tasks of a queue."""
     named = registry.get(name, {})
     return named.get(queue) or named.get("")

@@ -12,7 +12,7 @@ from django.db.models import Exists, F, OuterRef, QuerySet
 
 from stator.models import MomentField, Now
 from tasks.actions.frequency import KEY_LENGTH, Frequency
-from tasks.actions.registry import Action
+from tasks.actions.registry import RegisteredAction
 from tasks.rows.idle import delete_idle
 from tasks.rows.tables import task_rows
 from tasks.rows.tasks import TaskRow
@@ -98,7 +98,7 @@ class ActionSlot(models.Model):
         return random.uniform(ASK_AGAIN, 2 * ASK_AGAIN)
 
     @classmethod
-    def admit(cls, found: Action, task: TaskRow, token: UUID) -> tuple[float, str]:
+    def admit(cls, found: RegisteredAction, task: TaskRow, token: UUID) -> tuple[float, str]:
         """Take a slot and a start for an attempt, if the task's action has these limits; return ``(0.0, "")``.
 
         If one of them is used up, return the seconds after which to ask again, and why.

@@ -1,20 +1,22 @@
-"""Admin pages for queues, tasks, claims, schedules and API consumers, and the overview's section on queues."""
+"""Admin pages for queues, tasks, batches, claims, schedules and API consumers, and the overview's section on queues."""
 
 from django.contrib import admin
 
 from stator.admin import add_section
+from tasks.admin.batches import BatchAdmin
 from tasks.admin.consumers import ConsumerAdmin
 from tasks.admin.overview import section_of_queues
 from tasks.admin.queues import QueueAdmin
 from tasks.admin.runs import RunAdmin
 from tasks.admin.schedules import ScheduleAdmin
 from tasks.admin.tasks import TaskAdmin
-from tasks.models import Consumer, Queue, Run, Schedule, Task
+from tasks.models import Batch, Consumer, Queue, Run, Schedule, Task
 
-__all__ = ["ConsumerAdmin", "QueueAdmin", "RunAdmin", "ScheduleAdmin", "TaskAdmin"]
+__all__ = ["BatchAdmin", "ConsumerAdmin", "QueueAdmin", "RunAdmin", "ScheduleAdmin", "TaskAdmin"]
 
 for _model, _model_admin in (
-    (Queue, QueueAdmin), (Task, TaskAdmin), (Run, RunAdmin), (Schedule, ScheduleAdmin), (Consumer, ConsumerAdmin),
+    (Queue, QueueAdmin), (Task, TaskAdmin), (Batch, BatchAdmin), (Run, RunAdmin), (Schedule, ScheduleAdmin),
+    (Consumer, ConsumerAdmin),
 ):  # fmt: skip
     admin.site.register(_model, _model_admin)
 

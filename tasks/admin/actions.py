@@ -6,13 +6,12 @@ from django import forms
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, QueryDict
-from django.utils.timezone import template_localtime  # type: ignore[attr-defined]
 
 from stator.admin.actions import ReasonForm
 from stator.admin.confirmation import SHOWN, ActionFunction, ask, back, given, log, tell
 from stator.admin.confirmed_snapshot import confirmed_in, describe_changes, see
 from stator.admin.listing import COUNTED, AtLeast, bounded_count
-from stator.models import written_to
+from stator.models import moment_text, written_to
 from tasks.admin.publishing import clean_names, names_field
 from tasks.exceptions import TaskError
 from tasks.messages import CHANGEABLE
@@ -72,7 +71,7 @@ def task_requeue(model_admin: admin.ModelAdmin, request: HttpRequest, queryset: 
     pace = f" at {per_minute:g} per minute" if per_minute else ""
     log(model_admin, request, dead.in_order(), f"Requeued{pace}. {reason}".strip())
     done = dead.requeue(reason, actor=request.user.get_username(), per_minute=per_minute)
-    until = f"The last is due at {template_localtime(done.last_due):%Y-%m-%d %H:%M:%S %Z}." if done.last_due else ""
+    until = f"The last is due at {moment_text(done.last_due)}." if done.last_due else ""
     more = "There are more: repeat the action after these are done." if dead.exists() else ""
     otherwise = f"{until} {more}".strip() if done.count else "Only errored tasks can be requeued."
     tell(model_admin, request, done.count, f"requeued{pace}", f"{otherwise} {_left_alone(changes)}".strip())

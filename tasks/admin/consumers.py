@@ -1,6 +1,6 @@
 """Admin of consumers: programs that use the HTTP API."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from django import forms
 from django.contrib import admin
@@ -48,7 +48,7 @@ class ConsumerAdmin(AnyAddressAdmin):
         """Return what the consumer may do."""
         return ", ".join(consumer.verbs)
 
-    def save_model(self, request: HttpRequest, obj: Any, form: forms.ModelForm, change: bool) -> None:
+    def save_model(self, request: HttpRequest, obj: Consumer, form: forms.ModelForm, change: bool) -> None:
         """Issue a token for a new consumer; else write only changed fields, because the API updates the counters."""
         if change:
             obj.save(update_fields=[name for name in form.changed_data if name != "queues"])
@@ -56,7 +56,7 @@ class ConsumerAdmin(AnyAddressAdmin):
         obj.shown_token = obj.issue()
         super().save_model(request, obj, form, change)
 
-    def response_add(self, request: HttpRequest, obj: Any, post_url_continue: str | None = None) -> HttpResponse:
+    def response_add(self, request: HttpRequest, obj: Consumer, post_url_continue: str | None = None) -> HttpResponse:
         """Show the token on a page of its own, so that it enters no cookie, session, cache or log."""
         context = {**self.admin_site.each_context(request), "title": "Token", "consumer": obj, "token": obj.shown_token}
         response = TemplateResponse(request, "admin/tasks/consumer/token.html", context)

@@ -18,12 +18,14 @@ from stator.admin.confirmation import ActionFunction, ask, back, given, log, tel
 from stator.admin.detail import offered
 from stator.admin.fields import JSONField
 from stator.admin.listing import AnyAddressAdmin, BoundedChangeList
+from stator.admin.row_summary import progress, seconds_since
 from stator.graph.durations import span
 from tasks.admin.queue_errors import dead_by_error
 from tasks.admin.queue_flow import flow_of
+from tasks.admin.summaries import summarize
 from tasks.diagnosis.figures import Figures, add_figures
 from tasks.exceptions import ShardUnavailable
-from tasks.models import Queue
+from tasks.models import Queue, Task
 from tasks.queue.rules import MAX_VALUES, NAME
 from tasks.queue.serving import service_of
 from tasks.rows.claimants import CLAIMANT_ALIVE
@@ -31,6 +33,8 @@ from tasks.rows.clock import Later
 
 NONE = "\N{EM DASH}"
 MAX_WORKERS = 100
+# Running tasks that its page names.
+MAX_RUNNING = 20
 FIXED = ("name", "kind", "exclusive_key")
 RULES = (
     "lease", "timeout", "invisible_for", "max_attempts", "retention", "failed_retention", "same_worker_again",
@@ -149,10 +153,9 @@ class QueueWithFigures(Protocol):
 class QueueList(BoundedChangeList):
     """A page of queues with their figures, which are read for all of them together."""
 
-    def get_results(self, request: HttpRequest) -> None:
-        """Read the rows, then their figures."""
-        super().get_results(request)
-        add_figures(self.result_list, self.queryset.db)
+    def enrich(self, rows: list[Any]) -> None:
+        """Read the figures."""
+        add_figures(rows, self.queryset.db)
 
 
 class QueueAdmin(AnyAddressAdmin):
@@ -245,6 +248,7 @@ class QueueAdmin(AnyAddressAdmin):
             "queue_dead": dead_by_error(obj) if request.user.has_perm("tasks.view_task") else [],
             "queue_may_requeue": request.user.has_perm("tasks.change_task"),
             "queue_processes": [process.name for process in service_of(obj).taking[:MAX_WORKERS]],
+            "queue_running": _running(obj) if request.user.has_perm("tasks.view_task") else [],
             "queue_workers": live[:MAX_WORKERS],
             "queue_more": len(live) > MAX_WORKERS,
             "queue_acts": offered(self, request, obj, acts),
@@ -257,6 +261,20 @@ class QueueAdmin(AnyAddressAdmin):
             obj.save(update_fields=form.changed_data)
         else:
             super().save_model(request, obj, form, change)
+
+
+def _running(queue: Queue) -> list[Any]:
+    """Return the tasks of a queue that have run longest, with their holders and progress. Index ``st_lease``."""
+    using = str(queue._state.db)
+    rows: QuerySet[Any] = QuerySet(Task, using=using)
+    held = rows.filter(queue=queue.pk, state_claim__isnull=False)
+    tasks = list(held.order_by("state_attempted")[:MAX_RUNNING])
+    summarize(tasks, using)
+    said = progress(tasks)
+    for task in tasks:
+        task.shown_progress = said.get(task.pk)
+        task.shown_for = span(seconds_since(task.state_attempted)) if task.state_attempted else NONE
+    return tasks
 
 
 def _is_empty(queue: Queue) -> bool:

@@ -14,13 +14,15 @@ from stator.admin.fields import JSONField
 from stator.admin.read_only import SEARCHED
 from tasks.admin.newest import NewestAdmin
 from tasks.admin.ticks import latest_ticks, next_ticks
-from tasks.schedules.schedules import Schedule, ScheduleQuerySet
+from tasks.schedules.schedules import Schedule, ScheduleQuerySet, why_not, without_action
 
 
 class ScheduleAdmin(NewestAdmin):
     """Admin of schedules: their ticks, and the actions of operators. Edits take effect at once."""
 
-    list_display = ("name", "entity", "queue", "shown_timetable", "planned", "tick_index", "shown_enabled")
+    list_display = (
+        "name", "entity", "queue", "shown_timetable", "planned", "shown_result", "tick_index", "shown_enabled"
+    )  # fmt: skip
     list_filter = ("enabled", "removed", "missed")
     list_select_related = ("queue",)
     search_fields = ("name", "entity", "action")
@@ -29,7 +31,18 @@ class ScheduleAdmin(NewestAdmin):
     formfield_overrides: ClassVar[dict[type[models.Field], dict[str, object]]] = {
         models.JSONField: {"form_class": JSONField}
     }
-    readonly_fields = ("tick_index", "planned", "held_until", "fired", "fired_for", "dropped", "removed", "created")
+    readonly_fields = (
+        "tick_index",
+        "planned",
+        "held_until",
+        "fired",
+        "fired_for",
+        "dropped",
+        "failed_ticks",
+        "last_error",
+        "removed",
+        "created",
+    )
     actions: Any = ("run_now", "pause", "resume")
     live_template = "admin/tasks/schedule/live.html"
 
@@ -53,15 +66,23 @@ class ScheduleAdmin(NewestAdmin):
         """Return whether the schedule is enabled and its function still exists in the code."""
         return schedule.enabled and not schedule.removed
 
+    @admin.display(description="last result")
+    def shown_result(self, schedule: Schedule) -> str:
+        """Return how the latest tick ended."""
+        return schedule.result
+
     def live_context(self, request: HttpRequest, obj: Schedule) -> dict[str, Any]:
         """Return what the page shows: the next ticks, the latest ones with their tasks, and the possible actions."""
         context = super().live_context(request, obj)
-        useful = [self.run_now, self.pause] if obj.enabled and not obj.removed else []
+        lacks_action = bool(obj.enabled and without_action([obj], str(obj._state.db)))
+        useful = [self.run_now] if obj.enabled and not (obj.removed or lacks_action) else []
+        useful += [self.pause] if obj.enabled and not obj.removed else []
         useful += [] if obj.enabled else [self.resume]
         hidden = (stator_retry.__name__, stator_pause.__name__)
         framework = [act for act in context["stator_acts"] if act["name"] not in hidden]
         return context | {
             "stator_acts": [*offered(self, request, obj, useful), *framework],
+            "schedule_lacks_action": lacks_action,
             "schedule_next": next_ticks(obj),
             "schedule_ticks": latest_ticks(obj),
             "schedule_missed": f"{obj.dropped:,}",
@@ -72,7 +93,7 @@ class ScheduleAdmin(NewestAdmin):
         """Have each schedule fire one extra tick."""
         log(self, request, queryset, "Run now.")
         count = queryset.run_now()
-        tell(self, request, count, "will fire now", "" if count else "Paused schedules do not fire: resume them first.")
+        tell(self, request, count, "will fire now", why_not(queryset, count))
         return back(self, request)
 
     @admin.action(description="Pause", permissions=["change"])

@@ -9,21 +9,24 @@ from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils import timezone
 from django.utils.html import format_html
+from django.utils.http import urlencode
 
 from stator.admin.confirmation import admin_url, ask, given, log
 from stator.admin.detail import offered
-from stator.admin.filters import ConditionFilter, among
-from stator.admin.listing import AnyAddressAdmin, BoundedChangeList
+from stator.admin.filters import ConditionFilter, ErrorFilter, among
+from stator.admin.listing import AnyAddressAdmin
+from stator.admin.managed import ERROR, ManagedList
 from stator.admin.read_only import SEARCHED
+from stator.admin.row_summary import is_failing
 from stator.graph.durations import span
 from tasks.admin import actions
 from tasks.admin.newest import NewestAdmin
 from tasks.admin.publishing import PublishForm
+from tasks.admin.queue_errors import errors_of
 from tasks.admin.summaries import SummarizedTask, summarize
 from tasks.admin.timeline import MAX_SHOWN, as_text, timeline
 from tasks.models import Queue, Task
 from tasks.querysets import STATUSES
-from tasks.queue import unserved
 from tasks.queue.priorities import shown_priority
 from tasks.rows.tasks import TERMINAL
 
@@ -31,12 +34,9 @@ FIELDS = (
     ("queue", "action", "key"),
     ("shown_priority", "created"),
     ("lease", "timeout", "max_attempts"),
-    ("heartbeat_interval", "max_unexpected_retries"),
+    ("heartbeat_interval", "max_unexpected_retries", "batch"),
     ("retention", "shown_workers", "exclusive_value"),
 )
-
-# Reasons that do not go away by themselves.
-TROUBLE = {"dead_letter", "no_handler", *unserved.TROUBLE}
 
 
 class StatusFilter(admin.SimpleListFilter):
@@ -60,21 +60,32 @@ class StatusFilter(admin.SimpleListFilter):
         return among(queryset, tasks.with_status(status), tasks.parts_with_status(status), shown=shown)
 
 
-class TaskList(BoundedChangeList):
+class TaskList(ManagedList):
     """A page of tasks with their summaries, which are read for all of them together."""
 
-    def get_results(self, request: HttpRequest) -> None:
-        """Read the rows, then their summaries."""
-        super().get_results(request)
-        summarize(self.result_list, self.queryset.db)
+    def enrich(self, rows: list[Any]) -> None:
+        """Read the summaries, and the errors of tasks that fail or gave up."""
+        super().enrich(rows)
+        summarize(rows, self.queryset.db)
+        errors = errors_of((task.pk for task in rows if task.state == "errored" or is_failing(task)), self.queryset.db)
+        for task in rows:
+            task.latest_error = errors.get(task.pk)
+
+
+class DeadLetterFilter(ErrorFilter):
+    """Dead letters with one error."""
+
+    def failing(self, rows: Any) -> QuerySet[Any]:
+        """Return the dead letters."""
+        return rows.filter(state="errored", state_ready=False, state_claim=None, whole=None)
 
 
 class TaskAdmin(NewestAdmin):
     """Admin of tasks. Adding a task publishes it. Tasks are not edited: only their queue and workers change them."""
 
     list_display = (
-        "__str__", "queue", "shown_status", "shown_holder", "shown_attempts", "stator_next", "shown_since", "key",
-        "shown_priority",
+        "__str__", "queue", "shown_status", "shown_error", "shown_holder", "shown_attempts", "stator_next",
+        "shown_since", "key", "shown_priority",
     )  # fmt: skip
     change_list = TaskList
     list_filter = ("queue", StatusFilter)
@@ -90,7 +101,9 @@ class TaskAdmin(NewestAdmin):
         (None, {"fields": FIELDS, "classes": ("task-grid",)}),
         (None, {"fields": ("shown_metadata", "shown_data")}),
     )
-    readonly_fields = ("shown_priority", "shown_workers", "shown_metadata", "shown_data", "created", "exclusive_value")
+    readonly_fields = (
+        "shown_priority", "shown_workers", "shown_metadata", "shown_data", "batch", "created", "exclusive_value",
+    )  # fmt: skip
 
     class Media:
         css = {"all": ("tasks/admin.css",)}
@@ -124,7 +137,14 @@ class TaskAdmin(NewestAdmin):
 
     def get_list_filter(self, request: HttpRequest) -> Any:
         """Return the filters: queue, status and the framework's conditions."""
-        return [*self.list_filter, ConditionFilter]
+        return [*self.list_filter, ConditionFilter, DeadLetterFilter]
+
+    def offered_in(self, request: HttpRequest) -> list[tuple[str, str, str]]:
+        """Return the actions that filters suggest: requeue dead letters, retry failing tasks."""
+        if request.GET.get("status") != "errored" and DeadLetterFilter.parameter_name not in request.GET:
+            return super().offered_in(request)
+        may = actions.task_requeue.__name__ in self.get_actions(request)
+        return [("task_requeue", "Requeue\N{HORIZONTAL ELLIPSIS}", "")] if may else []
 
     def exactly(self, words: str, using: str) -> Q:
         """Return the condition for tasks with this number or key."""
@@ -138,6 +158,14 @@ class TaskAdmin(NewestAdmin):
     def shown_status(self, task: SummarizedTask) -> str:
         """Return one of the six statuses, coloured."""
         return format_html('<span class="task-status task-{}">{}</span>', task.shown_status, task.shown_status)
+
+    @admin.display(description="error")
+    def shown_error(self, task: Any) -> str:
+        """Return the latest error of a task that fails or gave up, with a link to all dead letters that have it."""
+        error = task.latest_error
+        if not (error and error.fingerprint and task.state == "errored"):
+            return error.line if error else ""
+        return format_html(ERROR, "", urlencode({DeadLetterFilter.parameter_name: error.fingerprint}), error.line)
 
     @admin.display(description="attempts")
     def shown_attempts(self, task: SummarizedTask) -> int:
@@ -195,7 +223,6 @@ class TaskAdmin(NewestAdmin):
         facts = [fact for fact in context["stator_facts"] if fact[0] not in hidden]
         return context | {
             "stator_state": obj.shown_status,
-            "stator_trouble": context["stator_trouble"] or any(r.code in TROUBLE for r in context["stator_reasons"]),
             "stator_facts": [("Attempts", obj.shown_attempts), ("Held by", obj.shown_holder), *facts],
             "stator_timeline": events,
             "stator_acts": [*offered(self, request, obj, actions.useful_acts(obj)), *context["stator_acts"]],

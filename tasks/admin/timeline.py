@@ -25,9 +25,14 @@ def timeline(task: Task, kept: list[TimelineEvent]) -> list[TimelineEvent]:
     # The framework knows a claim only by its token.
     names = {holder(run.token): f"worker {run.worker}" for run in runs}
     events = [TimelineEvent("said", task.created, "published")]
-    # The claim itself shows how it began and failed, so the framework's event would be a duplicate.
-    told = (event for event in kept if not (event.who in names and event.kind in ("begun", "error")))
-    events += (replace(event, who=names.get(event.who, event.who)) for event in told)
+    for event in kept:
+        # The framework adds the place of a process that it knows.
+        name = names.get(event.who.partition(" (")[0])
+        # The claim itself shows how it began and ended, so the framework's event would be a duplicate.
+        if name is None:
+            events.append(event)
+        elif event.kind not in ("begun", "error"):
+            events.append(replace(event, who=name, said="", traceback=""))
     for run in runs:
         events += _of_run(run, task)
     return sorted(events, key=lambda event: event.at, reverse=True)

@@ -4,18 +4,21 @@ Django's CSRF protection is off for the API. It guards requests that a browser a
 The API ignores cookies, and only a program that knows the token sends the header with it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from django.db.models import Prefetch, prefetch_related_objects
+from django.db.models import Prefetch, QuerySet, prefetch_related_objects
 from django.http import HttpRequest
 from ninja.security import HttpBearer
 
+from stator.models import progress_of
 from tasks.api.bodies import check
 from tasks.api.errors import Forbidden, NotFound, Unauthorized
 from tasks.api.lookups import Found, look_up
 from tasks.api.rate_limits import rates
 from tasks.conf import load_settings
-from tasks.models import Queue, Run, Task
+from tasks.messages import BIGINT
+from tasks.models import Batch, Queue, Run, Task
 from tasks.querysets import TaskQuerySet
 from tasks.queue.attempt_counts import attempts_of
 from tasks.queue.consumers import Consumer, Verb, is_of, prefix_of
@@ -103,6 +106,15 @@ def task_of(consumer: Consumer, pk: int) -> Task:
     return found
 
 
+def batch_of(consumer: Consumer, number: int) -> Batch:
+    """Return the batch with this number; raise ``NotFound`` unless its queue is one that the consumer may use."""
+    rows: QuerySet[Batch] = QuerySet(Batch, using=home()).select_related("queue").filter(queue__in=consumer.reach())
+    found = rows.filter(pk=number).first() if number < BIGINT else None
+    if found is None:
+        raise NotFound(f"there is no batch {number}")
+    return found
+
+
 def _taken(consumer: Consumer, sought: object) -> Found | None:
     """Return what was read together with the consumer, but only once: a repeated call must read it again."""
     found: Found | None = consumer.__dict__.pop("found", None)
@@ -133,15 +145,27 @@ def tasks_of(consumer: Consumer, using: str) -> TaskQuerySet:
 
 
 def complete(tasks: list[Task], using: str) -> None:
-    """Set what answers show of these tasks, ``counted`` and ``looked_up_claimant``, with a query for all of each."""
+    """Set what answers show of these tasks, with a query for all of each."""
     counted = attempts_of(tasks, using)
     workers: dict[tuple[int, object], str] = {}
     if held := {task.pk: task.state_claim for task in tasks if task.state_claim is not None}:
         runs = Run.objects.using(using).filter(task__in=list(held), token__in=set(held.values()))
         workers = {(pk, token): worker for pk, token, worker in runs.values_list("task", "token", "worker")}
+    note_progress(tasks, using)
     for task in tasks:
         task.counted = counted[task.pk]
         task.looked_up_claimant = workers.get((task.pk, task.state_claim))
+
+
+def note_progress(tasks: Iterable[Any], using: str) -> None:
+    """Set ``looked_up_progress`` of the objects of one model whose attempts have said how far they are."""
+    claims = {
+        (task._meta.label_lower, str(task.pk)): task.state_claim for task in tasks if task.state_claim is not None
+    }
+    found = progress_of(using, claims)
+    for task in tasks:
+        if progress := found.get((task._meta.label_lower, str(task.pk))):
+            task.looked_up_progress = progress.as_dict()
 
 
 def parts() -> Prefetch:

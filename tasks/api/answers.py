@@ -23,10 +23,10 @@ def task_out(task: Task) -> dict[str, object]:
     return {name: shown(task) for name, shown in _TASK.items()}
 
 
-def task_with_runs_out(task: Task, runs: Iterable[Run], errors: list[str]) -> dict[str, object]:
+def task_with_runs_out(task: Task, runs: Iterable[Run], errors: list[str], log: str | None) -> dict[str, object]:
     """Return a task in the form of ``TaskWithRunsOut``."""
     shown = [{name: get(run) for name, get in _RUN.items()} for run in runs]
-    return {**task_out(task), "rejected_by": task.rejected_by, "errors": errors, "runs": shown}
+    return {**task_out(task), "rejected_by": task.rejected_by, "errors": errors, "log": log, "runs": shown}
 
 
 def published_out(published: Published) -> dict[str, object]:
@@ -56,12 +56,18 @@ def _claimant(task: Task) -> str | None:
     return task.looked_up_claimant if hasattr(task, "looked_up_claimant") else task.claimant
 
 
+def _progress(task: Task) -> dict[str, Any] | None:
+    return task.__dict__.get("looked_up_progress")
+
+
 _RUN: Getters = {name: attrgetter(name) for name in RunOut.model_fields}
 _TASK: Getters = {name: attrgetter(name) for name in TaskOut.model_fields} | {
     "queue": attrgetter("queue.name"),
     "attempts": _attempts,
     "claimant": _claimant,
     "lease_until": attrgetter("state_locked_until"),
+    "progress": _progress,
+    "batch": attrgetter("batch_id"),
     "whole": attrgetter("whole_id"),
     "due": attrgetter("state_next_attempt"),
 }

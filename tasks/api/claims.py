@@ -13,9 +13,10 @@ from asgiref.sync import sync_to_async
 from django.http import HttpResponse
 from ninja import Router
 
-from stator.models import Now
+from stator.models import Now, Step, steps_of
 from tasks.api.access import CLAIM, ApiRequest, queue_of, still_usable, task_of
 from tasks.api.answers import answer, claims_out, task_out
+from tasks.api.bodies import check
 from tasks.api.documents import responses
 from tasks.api.errors import Invalid
 from tasks.api.schemas import (
@@ -30,11 +31,15 @@ from tasks.api.schemas import (
     HeldIn,
     HeldManyOut,
     HeldOut,
+    HeldProgressIn,
     KeptIn,
     ReasonIn,
     ReleaseIn,
     ResolveIn,
     ResolveManyIn,
+    StepDoneOut,
+    StepIn,
+    StepsOut,
 )
 from tasks.api.server import give_connections_back, most_waiting
 from tasks.conf import load_settings
@@ -46,6 +51,9 @@ from tasks.queue.held_claims import Results, TaskClaim, find_many, of_row, was_e
 from tasks.queue.waiting import auntil_some, until_some
 
 router = Router(tags=["claims"])
+
+# The most steps in an answer.
+MAX_STEPS = 1000
 
 # The states of a task after these outcomes of a claim, whatever its attempts.
 KNOWN_ENDS = {"succeeded": "completed", "canceled": "canceled"}
@@ -184,12 +192,7 @@ def _ended_many(
 )
 def verify(request: ApiRequest, pk: int, payload: HeldIn) -> dict[str, object]:
     """Call this right before an action that cannot be undone. Answers 409 `lease_lost` if the claim has ended."""
-    held = _held(request, pk, payload)
-    mine = Task.objects.using(held.task._state.db).filter(pk=pk, state_claim=held.token, state_locked_until__gt=Now())
-    for until, now in mine.values_list("state_locked_until", Now()):
-        return _held_out(held, (until - now).total_seconds())
-    held.verify()
-    raise LeaseLost(f"task {pk} is not held by this claim any more")
+    return _verified(_held(request, pk, payload))
 
 
 @router.post(
@@ -201,8 +204,53 @@ def verify(request: ApiRequest, pk: int, payload: HeldIn) -> dict[str, object]:
 def heartbeat(request: ApiRequest, pk: int, payload: HeartbeatIn) -> dict[str, object]:
     """Extend the lease, counted from now, but never past the timeout of the task."""
     held = _held(request, pk, payload)
+    if (reached := payload.progress) is not None:
+        held.progress(reached.done, reached.total, reached.text)
     held.heartbeat(payload.lease, unexpected=payload.unexpected)
     return _held_out(held, held.lease)
+
+
+@router.put(
+    "tasks/{int:pk}/claim/progress",
+    auth=CLAIM,
+    response=responses(HeldOut, 404, 409, 415, 422),
+    summary="Say how far the work is",
+)
+def progress(request: ApiRequest, pk: int, payload: HeldProgressIn) -> dict[str, object]:
+    """Store how far the work is, for those who look, without a longer lease. A heartbeat can carry it as well."""
+    held = _held(request, pk, payload)
+    found = _verified(held)
+    held.progress(payload.done, payload.total, payload.text)
+    held.show_progress()
+    return found
+
+
+@router.get("tasks/{int:pk}/claim/steps", auth=CLAIM, response=responses(StepsOut, 404), summary="List the steps done")
+def steps(request: ApiRequest, pk: int) -> dict[str, object]:
+    """Return the durable steps that claims of the task have recorded. A further claim does not repeat them."""
+    task = task_of(request.auth, pk)
+    return {"steps": [_step_out(step) for step in steps_of(Task.objects.using(task._state.db), pk)[:MAX_STEPS]]}
+
+
+@router.put(
+    "tasks/{int:pk}/claim/steps/{path:name}",
+    auth=CLAIM,
+    response=responses(StepDoneOut, 404, 409, 413, 415, 422),
+    summary="Record a step",
+)
+def record_step(request: ApiRequest, pk: int, name: str, payload: StepIn) -> dict[str, object]:
+    """Record the result of a step while the claim is held; 409 `step_refused` if it has another result already.
+
+    A client that lost the answer may repeat the request and gets the same answer.
+    """
+    check(name)
+    held = _held(request, pk, payload)
+    held.record_step(name, payload.result)
+    return _step_out(steps_of(Task.objects.using(held.task._state.db), pk).get(name=name))
+
+
+def _step_out(step: Step) -> dict[str, object]:
+    return {"name": step.name, "result": step.value, "at": step.at, "attempt": step.attempt}
 
 
 @router.post("tasks/{int:pk}/claim/resolve", auth=CLAIM, response=ENDED, summary="End a claim: success")
@@ -246,6 +294,16 @@ def _held(request: ApiRequest, pk: int, payload: HeldIn) -> TaskClaim:
     if hasattr(task, "holder"):
         return of_row(task, payload.token, task.holder)
     return Task.find_claim(pk, payload.token, using=task._state.db)
+
+
+def _verified(held: TaskClaim) -> dict[str, object]:
+    """Return the answer for a claim that stands; raise ``LeaseLost`` if it has ended."""
+    rows = Task.objects.using(held.task._state.db)
+    mine = rows.filter(pk=held.task.pk, state_claim=held.token, state_locked_until__gt=Now())
+    for until, now in mine.values_list("state_locked_until", Now()):
+        return _held_out(held, (until - now).total_seconds())
+    held.verify()
+    raise LeaseLost(f"task {held.task.pk} is not held by this claim any more")
 
 
 def _held_out(held: TaskClaim, lease: float) -> dict[str, object]:

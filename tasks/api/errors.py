@@ -13,7 +13,7 @@ from django.http.request import UnreadablePostError
 from ninja import NinjaAPI
 from ninja.errors import HttpError, ValidationError
 
-from stator.exceptions import EventRefused
+from stator.exceptions import EventRefused, StepRefused
 from tasks.exceptions import (
     ActionNotAllowed,
     LeaseLost,
@@ -195,6 +195,7 @@ ANSWERS: dict[type[Exception], Callable[[Any], Refused]] = {
     UnknownAction: lambda error: Invalid(str(error), "unknown_action"),
     TaskError: lambda error: Invalid(str(error)),
     EventRefused: lambda error: Conflict(str(error), "event_refused"),
+    StepRefused: lambda error: Conflict(str(error), "step_refused"),
     ValidationError: lambda error: Invalid(_first(error)),
     DjangoValidationError: lambda error: Invalid(_of_django(error)),
     HttpError: _of_http,

@@ -6,7 +6,7 @@ from typing import Any
 from ninja import Schema
 from pydantic import Field, JsonValue
 
-from tasks.api.schemas import MAX_ON_PAGE, Body, ReasonOut, parameter
+from tasks.api.schemas import MAX_ON_PAGE, Body, ProgressOut, ReasonOut, parameter
 
 
 class ObjectFilters(Schema):
@@ -28,6 +28,7 @@ class ObjectOut(Schema):
     attempts: int = Field(description="Attempts since it entered the state.", examples=[0])
     failures: int = Field(description="Errors in a row.", examples=[0])
     claimed: bool = Field(description="Whether a worker attempts it now.", examples=[False])
+    progress: ProgressOut | None = Field(description="How far its attempt is; null if it has not said so.")
 
 
 class ObjectsOut(Schema):
@@ -38,14 +39,27 @@ class ObjectsOut(Schema):
 
 
 class HappenedOut(Schema):
-    """A move, an error or an action by hand."""
+    """A move, an error, an action by hand, an event, or another attempt that logged something."""
 
     at: datetime
-    kind: str = Field(description="move, error or hand.", examples=["move"])
+    kind: str = Field(description="move, error, hand, event or wait.", examples=["move"])
     source: str = Field(description="The state before.", examples=["submitted"])
     to: str = Field(description="The state that it moved to; empty if it did not move.", examples=["approved"])
     actor: str = Field(description="Who did it; empty for a worker.", examples=["ann"])
     reason: str = Field(examples=['approve {"note": "ok"}'])
+    error: str = Field(description="Type and message.", examples=[""])
+    log: str | None = Field(description="What the attempt logged, for models with `logs`.", examples=[None])
+
+
+class ObjectErrorOut(Schema):
+    """The latest error of an object."""
+
+    at: datetime
+    state: str = Field(examples=["approved"])
+    error: str = Field(description="Type of the exception.", examples=["TimeoutError"])
+    message: str = Field(examples=["the bank does not answer"])
+    times: int = Field(description="How often in a row.", examples=[3])
+    log: str | None = Field(description="The last lines that the attempt logged; null if none.")
 
 
 class AwaitedOut(Schema):
@@ -58,11 +72,23 @@ class AwaitedOut(Schema):
     count: int = Field(description="How many different senders it takes.", examples=[1])
 
 
+class StepOut(Schema):
+    """A durable step that an attempt has done, which further attempts do not repeat."""
+
+    name: str = Field(examples=["charge"])
+    at: datetime
+    attempt: int = Field(description="The attempt that did it.", examples=[1])
+
+
 class ObjectWithHistoryOut(ObjectOut):
-    """An object with the reasons why it does not move, the events that it takes, and its latest history."""
+    """An object with the reasons why it does not move, its error, its events, its steps, and its history."""
 
     reasons: list[ReasonOut]
+    error: ObjectErrorOut | None = Field(
+        description="The latest one, until an attempt gives a reason to wait, or null."
+    )
     events: list[AwaitedOut]
+    steps: list[StepOut] = Field(description="The steps that are done in its state, in order.")
     history: list[HappenedOut]
 
 
@@ -88,5 +114,5 @@ def object_out(row: Any) -> dict[str, object]:
     return {
         "model": row._meta.label, "pk": str(row.pk), "state": row.state, "since": row.state_changed,
         "due": row.state_next_attempt, "attempts": row.state_attempts, "failures": row.state_failures,
-        "claimed": row.state_claim is not None,
+        "claimed": row.state_claim is not None, "progress": row.__dict__.get("looked_up_progress"),
     }  # fmt: skip

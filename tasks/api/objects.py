@@ -8,13 +8,15 @@ from django.db import router as databases
 from django.db.models import QuerySet
 from ninja import Query, Router
 
-from stator.models import History, StatorModel, owner_of
-from tasks.api.access import OBJECTS, ApiRequest
+from stator.models import History, Report, StatorModel, owner_of, records_of, steps_of
+from tasks.api.access import OBJECTS, ApiRequest, note_progress
 from tasks.api.bodies import check
 from tasks.api.documents import responses
 from tasks.api.errors import Forbidden, NotFound
 from tasks.api.object_schemas import (
     EventIn,
+    HappenedOut,
+    ObjectErrorOut,
     ObjectFilters,
     ObjectsOut,
     ObjectWithHistoryOut,
@@ -54,6 +56,7 @@ def list_objects(request: ApiRequest, label: str, filters: Query[ObjectFilters])
         rows = rows.filter(state__in=filters.state)
     found = list(rows[: filters.limit + 1])
     page = found[: filters.limit]
+    note_progress(page, rows.db)
     following = str(page[-1].pk) if len(found) > len(page) else None
     return {"objects": [object_out(row) for row in page], "next": following}
 
@@ -64,20 +67,22 @@ def list_objects(request: ApiRequest, label: str, filters: Query[ObjectFilters])
 def show_object(request: ApiRequest, label: str, pk: str) -> dict[str, object]:
     """Return where an object is, why it does not move, the events that it takes from this token, and its history."""
     row = _row(request.auth, label, pk)
+    note_progress([row], row._state.db)
     state = row.state_graph.states.get(row.state)
     events = [event for event in state.events.values() if request.auth.may_send(label, event.name)] if state else []
-    key = {"model_label": owner_of(type(row))._meta.label_lower, "object_pk": str(row.pk)}
-    kept = History.objects.using(row._state.db).filter(**key).order_by("-at", "-pk")[:MAX_HISTORY]
+    key = type(row), row.pk, str(row._state.db)
+    failed = records_of(Report, *key).exclude(error="").first()
+    kept = records_of(History, *key).order_by("-at", "-pk")[:MAX_HISTORY]
     return {
         **object_out(row),
         "reasons": [reason.as_dict() for reason in row.explain()],
+        "error": failed and {name: getattr(failed, name) for name in ObjectErrorOut.model_fields},
         "events": [
             {"name": event.name, "to": event.target.name if event.target else "", "count": event.count}
             for event in events
         ],
-        "history": [
-            {name: getattr(one, name) for name in ("at", "kind", "source", "to", "actor", "reason")} for one in kept
-        ],
+        "steps": list(steps_of(_rows(owner_of(type(row))), row.pk).values("name", "at", "attempt")[:MAX_HISTORY]),
+        "history": [{name: getattr(one, name) for name in HappenedOut.model_fields} for one in kept],
     }
 
 

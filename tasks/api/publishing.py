@@ -8,11 +8,12 @@ from django.db.models import prefetch_related_objects
 from django.http import HttpResponse
 from ninja import Query, Router
 
-from tasks.api.access import PUBLISH, ApiRequest, complete, parts, queue_of, task_of
+from tasks.api.access import PUBLISH, ApiRequest, batch_of, complete, parts, queue_of, task_of
 from tasks.api.answers import answer, published_out, task_out
 from tasks.api.documents import responses
 from tasks.api.rate_limits import row_rates
 from tasks.api.schemas import (
+    BatchIn,
     OnExistingKeyIn,
     PublishedManyOut,
     PublishedOut,
@@ -24,7 +25,8 @@ from tasks.api.schemas import (
 )
 from tasks.conf import load_settings
 from tasks.exceptions import MoveRefused
-from tasks.queue import publishing
+from tasks.models import Batch
+from tasks.queue import batches, publishing
 from tasks.queue.actions import refuse_to_change_over_http
 from tasks.queue.consumers import Consumer
 from tasks.queue.publishing import Published
@@ -54,7 +56,9 @@ def publish(request: ApiRequest, queue: str, payload: PublishIn) -> HttpResponse
 )
 def publish_many(request: ApiRequest, queue: str, payload: PublishManyIn) -> HttpResponse:
     """Publish all tasks or none. The results are in the order of the tasks."""
-    return answer({"results": [published_out(each) for each in _publish(request.auth, queue, payload.tasks, payload)]})
+    results = _publish(request.auth, queue, payload.tasks, payload)
+    batch = results[0].task.batch_id if payload.batch is not None else None
+    return answer({"batch": batch, "results": [published_out(each) for each in results]})
 
 
 @router.post("tasks/{int:pk}/cancel", auth=PUBLISH, response=responses(TaskOut, 404, 409, 422), summary="Cancel a task")
@@ -98,11 +102,15 @@ def requeue(request: ApiRequest, pk: int) -> HttpResponse:
     return answer(task_out(task_of(request.auth, pk)))
 
 
-def _publish(consumer: Consumer, queue: str, tasks: Sequence[TaskIn], on_existing: OnExistingKeyIn) -> list[Published]:
-    messages = [task.dict(exclude_unset=True, exclude=ON_EXISTING) for task in tasks]
-    options = publishing.OnExistingKey(**{name: getattr(on_existing, name) for name in ON_EXISTING})
-    found = queue_of(consumer, queue)
-    results = publishing.publish(found, messages, options, over_http=True, admit=partial(_take_rows, consumer))
+def _publish(
+    consumer: Consumer, queue: str, tasks: Sequence[TaskIn], payload: PublishIn | PublishManyIn
+) -> list[Published]:
+    messages = [task.dict(exclude_unset=True, exclude={*ON_EXISTING, "batch"}) for task in tasks]
+    options = publishing.OnExistingKey(**{name: getattr(payload, name) for name in ON_EXISTING})
+    found, given = queue_of(consumer, queue), payload.batch
+    batch = Batch(**given.of_batch()) if isinstance(given, BatchIn) else given and batch_of(consumer, given)
+    admit = partial(_take_rows, consumer)
+    results = batches.publish(found, messages, options, batch=batch or None, over_http=True, admit=admit)
     # Each answer needs the task's parts and attempts: read them once for all tasks.
     by_alias = defaultdict(list)
     for each in results:

@@ -20,11 +20,17 @@ Action = Annotated[str, Field(min_length=1, max_length=200)]
 class QueueSettings(Body):
     """Rules for tasks that set no value of their own; null: the project's setting."""
 
-    lease: Seconds | None = Field(None, examples=[60])
-    timeout: Seconds | None = Field(None, examples=[None])
-    invisible_for: SecondsOrNone | None = Field(None, examples=[0])
-    max_attempts: Count | None = Field(None, examples=[5])
-    retention: SecondsOrNone | None = Field(None, examples=[604800])
+    lease: Seconds | None = Field(None, description="How long a claim holds without a heartbeat.", examples=[60])
+    timeout: Seconds | None = Field(None, description="Time limit of an attempt, heartbeats or not.", examples=[None])
+    invisible_for: SecondsOrNone | None = Field(
+        None, description="Seconds until a new task can be claimed.", examples=[0]
+    )
+    max_attempts: Count | None = Field(
+        None, description="Claims without success until a task is errored.", examples=[5]
+    )
+    retention: SecondsOrNone | None = Field(
+        None, description="How long a task is stored after it has ended.", examples=[604800]
+    )
     failed_retention: SecondsOrNone | None = Field(None, description="The same for errored tasks.", examples=[2592000])
     same_worker_again: bool = Field(
         False, description="Whether a worker may claim a task again that it gave up.", examples=[False]
@@ -60,8 +66,14 @@ class QueueSettings(Body):
 class QueueIn(QueueSettings):
     """A queue to create. Its kind and its exclusive key cannot be changed later."""
 
-    name: str = Field(min_length=1, max_length=100, pattern=r"^\w[\w.:-]*$", examples=["encode"])
-    kind: Queue.Kind = Field(Queue.Kind.SIMPLE, examples=["exclusive"])
+    name: str = Field(
+        min_length=1, max_length=100, pattern=r"^\w[\w.:-]*$", examples=["encode"], description="Its name."
+    )
+    kind: Queue.Kind = Field(
+        Queue.Kind.SIMPLE,
+        description="Whether at most one task runs for each value of the exclusive key.",
+        examples=["exclusive"],
+    )
     exclusive_key: str = Field(
         "", max_length=100, description="At most one task runs for each value of this metadata.", examples=["title"]
     )

@@ -59,7 +59,7 @@ class ScheduleIn(ScheduleSettings):
 
     queue: str = Field(description="The queue of its tasks.", examples=["encode"])
     action: Name = Field(description="The action of its tasks.", examples=["resize"])
-    name: Name = Field(examples=["refresh"])
+    name: Name = Field(description="Its name; one name has one schedule for each entity.", examples=["refresh"])
     entity: str = Field("", max_length=200, description="What it is for, if there are many of a name.", examples=[""])
 
 
@@ -72,7 +72,7 @@ class ScheduleOut(Schema):
     queue: str | None = Field(description="null: it calls a function of the site.", examples=["encode"])
     metadata: dict[str, Any] = Field(examples=[{"title": "abc"}])
     until: datetime | None = Field(examples=[None])
-    state: str = Field(description="waiting, calling, paused or ended.", examples=["waiting"])
+    state: str = Field(description="waiting, calling, failed, paused or ended.", examples=["waiting"])
     tick_index: int = Field(description="The number of its next tick.", examples=[12])
     planned: datetime | None = Field(
         description="When its next tick is due, with its jitter; null until a worker has planned it.",
@@ -81,6 +81,11 @@ class ScheduleOut(Schema):
     fired: datetime | None = Field(description="When its latest tick fired.", examples=["2030-01-31T11:59:02Z"])
     fired_for: datetime | None = Field(description="When that tick was due.", examples=["2030-01-31T11:59:01Z"])
     dropped: int = Field(description="How many ticks never fired.", examples=[0])
+    failed_ticks: int = Field(
+        description="How many of its latest ticks have failed in a row; only of those that call a function.",
+        examples=[0],
+    )
+    result: str = Field(description="How its latest tick ended, for people.", examples=["published"])
     created: datetime = Field(examples=["2030-01-31T12:00:00Z"])
 
     @staticmethod

@@ -131,13 +131,48 @@ class OnExistingKeyIn(Body):
 class PublishIn(TaskIn, OnExistingKeyIn):
     """A task to publish."""
 
+    batch: TaskNumber | None = Field(None, description="The number of a batch that it joins.", examples=[None])
+
+
+class BatchIn(Body):
+    """A new batch."""
+
+    key: str | None = Field(
+        None, min_length=1, max_length=200, description="A queue has at most one batch for each key.",
+        examples=["album-7"],
+    )  # fmt: skip
+    on_done: TaskIn | None = Field(
+        None, description="The task to publish when no task is left and none is errored; without a key.",
+        examples=[{"action": "resize"}],
+    )  # fmt: skip
+    on_failed: TaskIn | None = Field(
+        None, description="The task to publish when no task is left and some are errored.", examples=[None]
+    )
+
+    def of_batch(self) -> dict[str, Any]:
+        """Return the arguments of a batch, whose actions have only what was given."""
+        return {"over_http": True, **self.dict(exclude_unset=True)}
+
 
 class PublishManyIn(OnExistingKeyIn):
     """Tasks to publish, all or none of them."""
 
+    batch: BatchIn | TaskNumber | None = Field(
+        None, description="A new batch, which ends with the last of these tasks, or the number of one to join.",
+        examples=[None],
+    )  # fmt: skip
     tasks: list[TaskIn] = Field(
         min_length=1, max_length=MAX_IN_BULK, examples=[[{"action": "resize", "data": {"image": 7}}]]
     )
+
+
+class ProgressOut(Schema):
+    """How far an attempt is."""
+
+    done: float = Field(examples=[40])
+    total: float | None = Field(description="null: not known.", examples=[100])
+    percent: int | None = Field(description="From 0 to 100; null without a total.", examples=[40])
+    text: str = Field(examples=["page 40 of 100"])
 
 
 @showing(TaskIn, "invisible_for", "retention")
@@ -165,6 +200,11 @@ class TaskOut(Schema):
         description="When the claim ends without a heartbeat; null while it is not held.",
         examples=["2030-01-31T12:00:30Z"],
     )
+    progress: ProgressOut | None = Field(
+        description="How far its holder is; null if the holder has not said so, and in answers that publish or claim.",
+        examples=[None],
+    )
+    batch: int | None = Field(description="The batch that it belongs to.", examples=[None])
     whole: int | None = Field(description="The shared task that it is a part of.", examples=[None])
     result: JsonValue = Field(examples=[None])
     created: datetime = Field(examples=["2030-01-31T12:00:00Z"])
@@ -197,6 +237,7 @@ class TaskWithRunsOut(TaskOut):
         description="The errors since it was published or requeued, each after the name of its worker.",
         examples=[["bot-1: image 7 is truncated"]],
     )
+    log: str | None = Field(description="The last lines that the latest failed attempt of a worker process logged.")
     runs: list[RunOut]
 
 
@@ -213,7 +254,33 @@ class PublishedOut(Schema):
 class PublishedManyOut(Schema):
     """One result for each task, in the order of the tasks."""
 
+    batch: int | None = Field(description="The number of the batch, if one was given.", examples=[None])
     results: list[PublishedOut]
+
+
+class CountsOut(Schema):
+    """The tasks of a batch by status, up to a million of each."""
+
+    total: int = Field(examples=[1000])
+    pending: int = Field(description="Not claimed; some may be due later.", examples=[400])
+    running: int = Field(examples=[10])
+    completed: int = Field(examples=[580])
+    canceled: int = Field(examples=[0])
+    errored: int = Field(examples=[10])
+
+
+class BatchOut(Schema):
+    """A batch, and how far it is."""
+
+    id: int = Field(examples=[17])
+    queue: str = Field(examples=["encode"])
+    key: str | None = Field(examples=["album-7"])
+    state: str = Field(description="filling, running, ending, done, failed or canceled.", examples=["running"])
+    counts: CountsOut
+    progress: ProgressOut
+    on_done: dict[str, Any] | None = Field(examples=[{"action": "resize"}])
+    on_failed: dict[str, Any] | None = Field(examples=[None])
+    created: datetime = Field(examples=["2030-01-31T12:00:00Z"])
 
 
 class TasksOut(Schema):
@@ -259,12 +326,46 @@ class HeldIn(Body):
     token: UUID = Field(description="The token of the claim.", examples=[TOKEN])
 
 
+class ProgressIn(Body):
+    """How far the work is."""
+
+    done: float = Field(ge=0, allow_inf_nan=False, examples=[40])
+    total: float | None = Field(None, gt=0, allow_inf_nan=False, description="null: not known.", examples=[100])
+    text: Text = Field("", description="The first 200 characters are shown.", examples=["page 40 of 100"])
+
+
+class HeldProgressIn(HeldIn, ProgressIn):
+    """The token, and how far the work is."""
+
+
+class StepIn(HeldIn):
+    """The token, and the result of a step, as JSON."""
+
+    result: JsonValue = Field(None, examples=[{"receipt": "r-17"}])
+
+
+class StepDoneOut(Schema):
+    """A durable step that a claim has done, with its result."""
+
+    name: str = Field(examples=["charge"])
+    result: JsonValue = Field(examples=[{"receipt": "r-17"}])
+    at: datetime
+    attempt: int = Field(description="The attempt that did it.", examples=[1])
+
+
+class StepsOut(Schema):
+    """The durable steps of a task that its claims have done since it was published or requeued, in order."""
+
+    steps: list[StepDoneOut]
+
+
 class HeartbeatIn(HeldIn):
-    """The token, and the new lease."""
+    """The token, the new lease, and how far the work is."""
 
     lease: Seconds | None = Field(
         None, description="Seconds from now; default: as requested last, else that of the task.", examples=[30]
     )
+    progress: ProgressIn | None = Field(None, description="How far the work is; null: as before.")
     unexpected: bool = Field(
         False, description="Count an unexpected error after which the worker tries again.", examples=[False]
     )

@@ -10,12 +10,13 @@ from django.http import HttpResponse
 from ninja import Query, Router
 
 from stator.graph.backoff import MAX_SECONDS
-from tasks.api.access import QUERY, ApiRequest, complete, queue_of, task_of, tasks_of
+from stator.models import Report, records_of
+from tasks.api.access import QUERY, ApiRequest, complete, note_progress, queue_of, task_of, tasks_of
 from tasks.api.answers import answer, task_out, task_with_runs_out
 from tasks.api.bodies import check
 from tasks.api.documents import responses
 from tasks.api.errors import Invalid
-from tasks.api.schemas import ExplainedOut, Page, TasksOut, TaskWithRunsOut, parameter
+from tasks.api.schemas import BIGINT, ExplainedOut, Page, TasksOut, TaskWithRunsOut, parameter
 from tasks.conf import load_settings
 from tasks.dead_letters import errors_of
 from tasks.messages import check_metadata
@@ -40,6 +41,7 @@ class TaskFilters(Page):
     status: list[StatusName] = parameter("Tasks with this status; repeat it for several.", ["pending"], [])
     action: str | None = parameter("Tasks with this action.", "resize")
     key: str | None = parameter("Tasks with this key.", "image-7")
+    batch: int | None = parameter("Tasks of this batch.", 17, ge=1, le=BIGINT)
     metadata: str | None = parameter("Tasks whose metadata has all of these values: a JSON object.", '{"title": "abc"}')
     worker: str | None = parameter("Tasks that this worker has ever claimed.", "bot-1")
     held_by: str | None = parameter("Tasks that this worker holds now.", "bot-1")
@@ -69,8 +71,10 @@ def search(request: ApiRequest, filters: Query[TaskFilters]) -> HttpResponse:
 def show(request: ApiRequest, pk: int) -> HttpResponse:
     """Return a task with its latest runs, the newest first, the workers that rejected it, and its errors."""
     task = task_of(request.auth, pk)
+    note_progress([task], str(task._state.db))
     runs = of_task(task).select_related("task").order_by("-pk")[:MAX_RUNS]
-    return answer(task_with_runs_out(task, runs, errors_of(task)))
+    log = records_of(Report, Task, pk, str(task._state.db)).values_list("log", flat=True).first()
+    return answer(task_with_runs_out(task, runs, errors_of(task), log))
 
 
 @router.get("tasks/{int:pk}/explain", auth=QUERY, response=responses(ExplainedOut, 404), summary="Explain a task")
@@ -96,7 +100,7 @@ def _of_queue(consumer: Consumer, queue: Queue, using: str) -> TaskQuerySet:
 
 
 def _matching(rows: TaskQuerySet, filters: TaskFilters) -> TaskQuerySet:
-    same = {name: value for name in ("action", "key") if (value := getattr(filters, name)) is not None}
+    same = {name: value for name in ("action", "key", "batch") if (value := getattr(filters, name)) is not None}
     rows = rows.filter(pk__gt=filters.after, **same)
     narrowings: tuple[tuple[Callable[..., TaskQuerySet], object], ...] = (
         (TaskQuerySet.had_by, filters.worker),

@@ -15,7 +15,7 @@ from ninja import NinjaAPI
 from ninja.operation import AsyncOperation
 
 import stator
-from tasks.api import claims, errors, objects, publishing, queues, schedules, searching
+from tasks.api import batches, claims, errors, objects, publishing, queues, schedules, searching
 from tasks.api.bodies import JsonParser
 from tasks.api.server import give_connections_back
 
@@ -33,7 +33,9 @@ api = NinjaAPI(
     urls_namespace="tasks-api",
 )
 errors.register(api)
-for router in (queues.router, publishing.router, claims.router, searching.router, schedules.router, objects.router):
+for router in (
+    queues.router, publishing.router, batches.router, claims.router, searching.router, schedules.router, objects.router,
+):  # fmt: skip
     api.add_router("", router)
 
 

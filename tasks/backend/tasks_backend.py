@@ -21,7 +21,7 @@ from django.db.models import Model
 
 from stator.graph.failures import Failure
 from stator.signals import Move, transitioned
-from tasks.actions.registry import Action, Context, contained
+from tasks.actions.registry import Context, RegisteredAction, contained
 from tasks.backend.enqueueing import enqueue
 from tasks.backend.framework import (
     BaseTaskBackend,
@@ -218,7 +218,7 @@ _declared: set[tuple[str, str]] = set()
 
 
 @dataclass(frozen=True, kw_only=True)
-class DjangoAction(Action):
+class DjangoAction(RegisteredAction):
     """A function of Django's Tasks framework, as an action.
 
     On a first attempt, its result is built from the row alone; on a later one, the earlier attempts are read from the

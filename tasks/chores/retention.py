@@ -4,15 +4,17 @@ from functools import partial
 from typing import Any
 
 from django.db import connections, transaction
-from django.db.models import Exists, F, Max, Min, OuterRef, Q, QuerySet
+from django.db.models import Exists, F, Max, Min, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Least
+from django.db.models.lookups import IsNull
 
 from stator.graph.backoff import MAX_SECONDS
-from stator.models import History, Report
+from stator.models import History, Report, Step
 from stator.partitions import UPKEEP, Partition, is_partitioned, maintain
 from tasks.conf import load_settings
-from tasks.models import Claimant, Queue, Run, Task
+from tasks.models import Batch, Claimant, Queue, Run, Task
 from tasks.rows import idle
+from tasks.rows.batches import UNENDED
 from tasks.rows.clock import Later
 from tasks.rows.tables import run_rows
 from tasks.rows.tasks import TERMINAL
@@ -32,10 +34,14 @@ def prune(using: str) -> int:
 
     A task's own retention applies, else its queue's, else the setting's. For errored tasks, the failed retention of the
     queue or of the setting comes before the last two. Parts are deleted before their shared task, which nobody can
-    requeue from then on.
+    requeue from then on. Tasks of a batch stay until it has ended; then the batch is deleted after its last task.
     """
     settings = load_settings()
-    ended: QuerySet[Any] = QuerySet(Task, using=using).filter(state__in=TERMINAL, state_claim=None, whole=None)
+    batches: QuerySet[Any] = QuerySet(Batch, using=using)
+    unended = batches.filter(pk=OuterRef("batch"), state__in=UNENDED).values("pk")
+    ended: QuerySet[Any] = QuerySet(Task, using=using).filter(
+        IsNull(Subquery(unended), True), state__in=TERMINAL, state_claim=None, whole=None
+    )
     deleted = _prune(using, ended.filter(retention__isnull=False, state_changed__lte=_ago(F("retention"))))
     for queue, *own in Queue.objects.using(using).values_list("pk", "retention", "failed_retention"):
         rows = ended.filter(queue=queue, retention=None)
@@ -45,8 +51,15 @@ def prune(using: str) -> int:
             deleted += _prune(using, failed)
             rows = rows.filter(state__in=NOT_FAILED)
         deleted += _prune(using, rows.filter(state_changed__lte=Later(-seconds)))
+    _forget_batches(batches.filter(state_changed__lte=Later(-settings.RETENTION)).exclude(state__in=UNENDED))
     _forget_claimants(using)
     return deleted
+
+
+def _forget_batches(ended: QuerySet[Any]) -> None:
+    mine: QuerySet[Any] = QuerySet(Task, using=ended.db).filter(batch=OuterRef("pk"))
+    empty = ended.filter(IsNull(Subquery(mine.values("pk")[:1]), True))
+    _delete_with_records(QuerySet(Batch, using=ended.db), list(empty.values_list("pk", flat=True)[:BATCH]))
 
 
 def _forget_claimants(using: str) -> None:
@@ -97,15 +110,15 @@ def _delete(using: str, rows: QuerySet[Any]) -> tuple[int, bool]:
     return len(done), len(pks) == BATCH or len(parts) == BATCH
 
 
-def _delete_with_records(tasks: QuerySet[Task], pks: list[int]) -> None:
+def _delete_with_records(rows: QuerySet[Any], pks: list[int]) -> None:
     if not pks:
         return
-    of_these = Q(model_label=Task._meta.label_lower, object_pk__in=[str(pk) for pk in pks])
-    for records in (Report, History):
+    of_these = Q(model_label=rows.model._meta.label_lower, object_pk__in=[str(pk) for pk in pks])
+    for records in (Report, Step, History):
         # History in partitions stays until its partition is dropped, as do runs.
-        if not is_partitioned(records, tasks.db):
-            records.objects.using(tasks.db).filter(of_these).delete()
-    tasks.filter(pk__in=pks).delete()
+        if not is_partitioned(records, rows.db):
+            records.objects.using(rows.db).filter(of_these).delete()
+    rows.filter(pk__in=pks).delete()
 
 
 def connect() -> None:

@@ -57,7 +57,7 @@ def sample(using: str) -> bool:
         return False
     found = list(_waiting(using))
     depths = {
-        label_of(each.name): (each.waiting, seconds_of(each.now - (each.since or each.now)))
+        label_of(each.name): {"queued": each.waiting, "oldest": seconds_of(each.now - (each.since or each.now))}
         for each in found
         if each.waiting
     }

@@ -13,12 +13,12 @@ from stator import signals
 from stator.models import move_rows
 from stator.schemas import current_schema
 from stator.signals import Move
+from stator.statements import is_one_of
 from tasks.actions import throttles
 from tasks.chores.retention import prune
 from tasks.chores.samples import sample
 from tasks.dead_letters import send_notices
 from tasks.models import Task
-from tasks.queue.expressions import is_one_of
 from tasks.rows.queues import home
 from tasks.sharding.replicas import mirror_all
 from tasks.sharding.task_ids import worked_in

@@ -34,6 +34,8 @@ from .consuming import ConsumerLoop, beat_after
 MAX_PAUSE = 10.0
 # The most claims that one request ends, and the most characters of an error.
 MAX_ENDED, MAX_TOLD = 1000, 8000
+# The most characters of a text about progress.
+MAX_TEXT = 200
 
 
 class ApiError(Exception):
@@ -83,19 +85,41 @@ class Client:
         body = {"action": action, **({} if data is ... else {"data": data}), **options}
         return self._call("POST", f"queues/{_quote(queue)}/tasks", body, again=_may_repeat([options], options))
 
-    def publish_many(self, queue: str, tasks: list[dict[str, Any]], **on_existing: bool) -> list[Any]:
+    def publish_many(self, queue: str, tasks: list[dict[str, Any]], **options: Any) -> list[Any]:
         """Publish tasks, each a dictionary of arguments of :meth:`publish`; return one result for each, in order.
 
-        ``on_existing``: ``update``, ``clear_failed`` and ``clear_succeeded``, for all of them.
+        ``options``: ``update``, ``clear_failed`` and ``clear_succeeded``, for all of them; and ``batch``: the number of
+        a batch, or a dictionary of arguments of :meth:`open_batch` for a new one, which ends with the last task.
         """
-        path, body = f"queues/{_quote(queue)}/tasks/bulk", {"tasks": tasks, **on_existing}
-        return list(self._call("POST", path, body, again=_may_repeat(tasks, on_existing))["results"])
+        path, body = f"queues/{_quote(queue)}/tasks/bulk", {"tasks": tasks, **options}
+        return list(self._call("POST", path, body, again=_may_repeat(tasks, options))["results"])
+
+    def open_batch(self, queue: str, *, key: str | None = None, **actions: Any) -> Any:
+        """Open a batch with the tasks ``on_done`` and ``on_failed``; it does not end before :meth:`close_batch`."""
+        body = {"key": key, **actions}
+        return self._call("POST", f"queues/{_quote(queue)}/batches", body, again=key is not None)
+
+    def batch(self, number: int) -> Any:
+        """Return one batch with the counts of its tasks."""
+        return self._call("GET", f"batches/{number}")
+
+    def close_batch(self, number: int) -> Any:
+        """Let an open batch end with its last task."""
+        return self._call("POST", f"batches/{number}/close", {}, again=True)
+
+    def cancel_batch(self, number: int, *, running: bool = False, reason: str = "") -> Any:
+        """Cancel a batch with its waiting tasks, and with ``running`` also claimed ones."""
+        return self._call("POST", f"batches/{number}/cancel{_canceling(running, reason)}", {}, again=True)
+
+    def requeue_batch(self, number: int) -> Any:
+        """Requeue up to 10,000 dead letters of a batch."""
+        return self._call("POST", f"batches/{number}/requeue", {})
 
     def claim(self, queue: str, *, worker: str, wait: float = 0.0, **options: object) -> list["HttpClaim"]:
         """Claim up to ``limit`` tasks (one by default), waiting up to ``wait`` seconds for the first."""
         return self._claim(queue, worker, wait, options, time.sleep)
 
-    def consume(self, queue: str, *, worker: str, wait: float = 5.0, **options: object) -> "ConsumerLoop":
+    def consume(self, queue: str, *, worker: str, wait: float = 5.0, **options: Any) -> "ConsumerLoop":
         """Return the loop of a worker, which claims tasks until it is stopped: iterate over it, or ``run`` it.
 
         ``wait``: seconds for which one request waits, and so the longest time until a stopped loop ends. ``limit``,
@@ -103,7 +127,7 @@ class Client:
         """
         wanted: dict[str, Any] = {name: options.pop(name) for name in ("limit", "lease", "metadata") if name in options}
         loop = _Loop(**options)
-        loop.take = partial(self._claim, queue, worker, wait, wanted, loop.pause)
+        loop.claim = partial(self._claim, queue, worker, wait, wanted)
         return loop
 
     def _claim(
@@ -155,9 +179,7 @@ class Client:
 
     def cancel(self, pk: int, *, running: bool = False, reason: str = "") -> Any:
         """Cancel a task that waits, and with ``running`` also one that a worker holds."""
-        wanted = {"running": "true"} if running else {}
-        query = urllib.parse.urlencode(wanted | ({"reason": reason} if reason else {}))
-        return self._call("POST", f"tasks/{pk}/cancel{'?' if query else ''}{query}", {}, again=True)
+        return self._call("POST", f"tasks/{pk}/cancel{_canceling(running, reason)}", {}, again=True)
 
     def change(self, pk: int, **options: object) -> Any:
         """Change options of a task that has not ended; options that are not given stay."""
@@ -340,6 +362,12 @@ class HttpClaim:
         self.max_unexpected_retries: int | None = self.task.get("max_unexpected_retries")
         # The errors of this worker in all its claims of the task; 0 until one was noted in this claim.
         self.unexpected_errors = 0
+        # How far the work is, and what of that was sent.
+        self._reached: dict[str, Any] | None = None
+        self._sent: dict[str, Any] | None = None
+        # The results of the recorded steps, once they were asked for, and the names that were used in this claim.
+        self._steps: dict[str, Any] | None = None
+        self._used: set[str] = set()
         self._since = time.monotonic() if since is None else since
         self._client, self._token, self._wanted = client, answer["token"], wanted
 
@@ -371,7 +399,34 @@ class HttpClaim:
         """Hold the task for ``lease`` seconds from now; by default the lease that was asked for last."""
         if lease is not None:
             self._wanted = lease
-        self._hold("heartbeat", lease=self._wanted)
+        reached = self._reached
+        self._hold("heartbeat", lease=self._wanted, progress=None if reached is self._sent else reached)
+        self._sent = reached
+
+    def progress(self, done: float, total: float | None = None, text: str = "") -> None:
+        """Say how far the work is; the next heartbeat sends it, so call this as often as you like."""
+        self._reached = {"done": done, "total": total, "text": str(text)[:MAX_TEXT]}
+
+    def step(self, name: str, function: Callable[[], Any]) -> Any:
+        """Call ``function`` and record what it returns; return the record, without a call, if a claim has done so.
+
+        The record is JSON, and is written only while the claim is held. Each name can be used once in a claim; if the
+        call raises, nothing is recorded and the name is free again.
+        """
+        if name in self._used:
+            raise ValueError(f"step {name!r} is used twice in one claim; give each step a name of its own")
+        path = f"tasks/{self.task['id']}/claim/steps"
+        if self._steps is None:
+            found = self._client._call("GET", path)["steps"]
+            self._steps = {step["name"]: step["result"] for step in found}
+        if name not in self._steps:
+            result = function()
+            # The same record may be sent again.
+            self._steps[name] = self._sent_by("PUT", f"steps/{_quote(name)}", self._until, {"result": result})[0][
+                "result"
+            ]
+        self._used.add(name)
+        return self._steps[name]
 
     def note_error(self) -> None:
         """Send a heartbeat that counts an unexpected error; ``unexpected_errors`` is then this worker's total."""
@@ -438,10 +493,13 @@ class HttpClaim:
         self._is_lost, self.ended = lost, not lost
 
     def _call(self, verb: str, until: float, values: dict[str, Any]) -> tuple[Any, float]:
+        return self._sent_by("POST", verb, until, values)
+
+    def _sent_by(self, method: str, verb: str, until: float, values: dict[str, Any]) -> tuple[Any, float]:
         body = {"token": self._token, **{name: value for name, value in values.items() if value is not None}}
         path = f"tasks/{self.task['id']}/claim/{verb}"
         try:
-            return self._client._answered("POST", path, body, again=True, until=until)
+            return self._client._answered(method, path, body, again=True, until=until)
         except LeaseLost:
             self._is_lost = True
             raise
@@ -463,8 +521,14 @@ class _Limited(ApiError):
 
 
 class _Loop(ConsumerLoop):
+    # Called with the function that sleeps between two tries.
+    claim: Callable[[Callable[[float], None]], list["HttpClaim"]]
     lost_errors = (LeaseLost,)
     passing_errors = (Unreachable, _Unavailable, _Limited)
+
+    def take(self) -> list["HttpClaim"]:
+        """Claim tasks; wait for some."""
+        return self.claim(self.pause)
 
 
 def _error_of(response: urllib.error.HTTPError) -> Exception:
@@ -485,9 +549,17 @@ def _error_of(response: urllib.error.HTTPError) -> Exception:
     return ApiError(response.code, code, detail)
 
 
-def _may_repeat(tasks: Iterable[Mapping[str, object]], on_existing: Mapping[str, object]) -> bool:
-    clears = on_existing.get("clear_failed") or on_existing.get("clear_succeeded")
-    return not clears and all(task.get("key") is not None for task in tasks)
+def _canceling(running: bool, reason: str) -> str:
+    wanted = {"running": "true"} if running else {}
+    query = urllib.parse.urlencode(wanted | ({"reason": reason} if reason else {}))
+    return f"?{query}" if query else ""
+
+
+def _may_repeat(tasks: Iterable[Mapping[str, object]], options: Mapping[str, Any]) -> bool:
+    # A new batch would be made twice, too.
+    named = [*tasks, batch] if isinstance(batch := options.get("batch"), dict) else tasks
+    clears = options.get("clear_failed") or options.get("clear_succeeded")
+    return not clears and all(each.get("key") is not None for each in named)
 
 
 def _sendable(text: str) -> str:

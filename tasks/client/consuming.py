@@ -7,7 +7,7 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from functools import cache
 from types import FrameType
 from typing import Any, Protocol
@@ -97,7 +97,10 @@ def _in_child() -> None:
 
 
 class Loop:
-    """The common part of sync and async loops of workers.
+    """The loop of a worker, whether its program is synchronous or not.
+
+    Its coroutines wait by ``_take``, ``_do``, ``_sleep`` and ``_outcome`` alone. These are implemented by
+    :class:`ConsumerLoop`, where they block and never suspend, and by ``tasks.queue.consuming.AsyncQueueLoop``.
 
     ``local_retries``: how many times the function given to ``run`` is called again after an error, each time after
     ``local_delay`` seconds, unless the task has ``max_unexpected_retries``.
@@ -115,28 +118,140 @@ class Loop:
         self.stopped = False
         # The first claim is the one at hand.
         self._held: list[Any] = []
+        self._changed = threading.Event()
+        self._is_over = False
 
     def stop(self) -> None:
         """Claim nothing more, and end after the task at hand. Any thread and any signal handler may call this."""
         self.stopped = True
 
-    def _alive(self) -> list[Any]:
-        return [claim for claim in self._held if not claim.ended and not claim.lost]
+    # How it waits
 
-    def _until_heartbeat(self, *, failed: bool) -> float | None:
-        """Return the seconds until the next heartbeat is due; None if no claim needs one."""
-        left = min((claim.heartbeat_due - time.monotonic() for claim in self._alive()), default=None)
-        return None if left is None else max(left, BEAT_AGAIN if failed else 0.0)
+    async def _take(self) -> list[Any]:
+        """Claim tasks; wait for some."""
+        raise NotImplementedError
+
+    async def _do(self, function: Callable[..., Any], *arguments: object) -> Any:
+        """Call a function that may block."""
+        raise NotImplementedError
+
+    async def _sleep(self, seconds: float) -> None:
+        raise NotImplementedError
+
+    async def _outcome(self, claim: LoopClaim, handle: Callable[[Any], Any]) -> tuple[object, Exception | None]:
+        """Call the function of the program; return its result or its error."""
+        raise NotImplementedError
+
+    async def _pause(self, seconds: float) -> None:
+        """Sleep, but not much longer than until the loop is stopped."""
+        end = time.monotonic() + seconds
+        while not self.stopped and (left := end - time.monotonic()) > 0:
+            await self._sleep(min(left, MIN_PAUSE))
+
+    # The story of a claim
+
+    async def _claims(self) -> AsyncGenerator[Any, None]:
+        """Yield claims until the loop is stopped."""
+        thread = threading.Thread(target=self._beat, name="heartbeats of a consumer", daemon=True)
+        begun, self._is_over = None, False
+        with StopSignals(self.stop):
+            thread.start()
+            try:
+                while claims := await self._next_claims():
+                    self._held = claims
+                    self._changed.set()
+                    while self._held and not self.stopped:
+                        begun = self._held[0]
+                        if not begun.lost:
+                            yield begun
+                            await self._call(begun, "resolve")
+                        begun, self._held = None, self._held[1:]
+            finally:
+                for claim in self._held:
+                    await self._call(claim, *(("release", LEFT) if claim is begun else ("hand_back",)))
+                self._is_over = True
+                self._changed.set()
+                await self._do(thread.join, MAX_PAUSE)
+
+    async def _next_claims(self) -> list[Any]:
+        """Return claims once there are some, and nothing once the loop is stopped."""
+        pause = MIN_PAUSE
+        while not self.stopped:
+            began = time.monotonic()
+            try:
+                if found := await self._take():
+                    return found
+                # If the server answers at once instead of waiting, do not ask it all the time.
+                pause = MIN_PAUSE
+                await self._pause(began + 2 * pause - time.monotonic())
+            except self.passing_errors as error:
+                self._tell("tasks.consumer_claim_failed", error=error)
+                await self._do(self.recover)
+                pause = min(MAX_PAUSE, 2 * pause)
+                await self._pause(pause * random.uniform(0.5, 1.0))
+        return []
+
+    async def _attempt(self, claim: LoopClaim, handle: Callable[[Any], Any]) -> None:
+        while True:
+            result, error = await self._outcome(claim, handle)
+            if error is None:
+                return await self._resolve(claim, result)
+            if self._is_last(claim, error) or not await self._counted(claim):
+                return await self._call(claim, "fail", error)
+            await self._pause(self.local_delay)
 
     def _is_last(self, claim: LoopClaim, error: Exception) -> bool:
         """Return whether this error of the function ends the attempt without being counted."""
         self._tell("tasks.consumer_attempt_failed", claim, error, exc_info=error)
         return self.stopped or isinstance(error, self.final_errors) or not self._may_retry(claim, 1)
 
+    async def _counted(self, claim: LoopClaim) -> bool:
+        """Count an error with the task; return whether this worker tries again."""
+        await self._call(claim, "note_error")
+        return self._may_retry(claim)
+
     def _may_retry(self, claim: LoopClaim, least: int = 0) -> bool:
         own = claim.max_unexpected_retries
         most = self.local_retries if own is None else own
         return not claim.ended and not claim.lost and most >= max(least, claim.unexpected_errors)
+
+    async def _resolve(self, claim: LoopClaim, result: object) -> None:
+        try:
+            await self._call(claim, "resolve", result)
+        except Exception as error:  # noqa: BLE001 - a result that cannot be stored, which no retry would change
+            await self._call(claim, "fail", error)
+
+    async def _call(self, claim: LoopClaim, verb: str, *arguments: object) -> None:
+        """Call a method of the claim unless it has ended; repeat the call while the lease lasts."""
+        while not claim.ended and not claim.lost:
+            try:
+                return await self._do(getattr(claim, verb), *arguments)
+            except self.lost_errors:
+                break
+            except self.passing_errors as error:
+                self._tell("tasks.consumer_call_failed", claim, error)
+                await self._do(self.recover)
+                await self._sleep(MIN_PAUSE)
+        if not claim.ended:
+            self._tell("tasks.consumer_claim_lost", claim)
+        return None
+
+    # Heartbeats, in a thread of their own
+
+    def _beat(self) -> None:
+        pause: float | None = None
+        while not self._is_over:
+            if self._changed.wait(pause):
+                self._changed.clear()
+            due = [claim for claim in self._alive() if claim.heartbeat_due <= time.monotonic()]
+            failed = [claim for claim in due if not self._sent_heartbeat(claim)]
+            self.after_heartbeats()
+            left = min((claim.heartbeat_due - time.monotonic() for claim in self._alive()), default=None)
+            pause = None if left is None else max(left, BEAT_AGAIN if failed else 0.0)
+        self.leave_thread()
+
+    def _alive(self) -> list[Any]:
+        return [claim for claim in self._held if not claim.ended and not claim.lost]
 
     def _sent_heartbeat(self, claim: LoopClaim) -> bool:
         try:
@@ -150,8 +265,16 @@ class Loop:
             return False
         return True
 
+    # Hooks for subclasses
+
     def recover(self) -> None:
-        """Prepare for another try; a hook for subclasses."""
+        """Prepare for another try."""
+
+    def after_heartbeats(self) -> None:
+        """Look at the claims, of which some may be lost now; called in the thread of the heartbeats."""
+
+    def leave_thread(self) -> None:
+        """Close what the ending thread of the heartbeats has opened."""
 
     def _tell(
         self,
@@ -173,19 +296,9 @@ class ConsumerLoop(Loop):
     were claimed and not begun are handed back.
     """
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self.take: Callable[[], list[Any]] = list
-        self._changed = threading.Event()
-        self._is_over = False
-
-    def pause(self, seconds: float) -> None:
-        """Sleep, but not much longer than until the loop is stopped."""
-        end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
-            time.sleep(min(left, MIN_PAUSE))
-            if self.stopped:
-                return
+    def take(self) -> list[Any]:
+        """Claim tasks; wait for some."""
+        raise NotImplementedError
 
     def run(self, handle: Callable[[Any], Any]) -> None:
         """Call ``handle(claim)`` for each task until the loop is stopped; what it returns is the task's result.
@@ -194,97 +307,47 @@ class ConsumerLoop(Loop):
         ends the claim itself, nothing else is done.
         """
         for claim in self:
-            self._attempt(claim, handle)
+            _finished(self._attempt(claim, handle))
+
+    def pause(self, seconds: float) -> None:
+        """Sleep, but not much longer than until the loop is stopped."""
+        _finished(self._pause(seconds))
 
     def __iter__(self) -> Iterator[Any]:
-        thread = threading.Thread(target=self._beat, name="heartbeats of a consumer", daemon=True)
-        begun = None
-        with StopSignals(self.stop):
-            thread.start()
-            try:
-                while claims := self._next_claims():
-                    self._held = claims
-                    self._changed.set()
-                    while self._held and not self.stopped:
-                        begun = self._held[0]
-                        if not begun.lost:
-                            yield begun
-                            self._call(begun, "resolve")
-                        begun, self._held = None, self._held[1:]
-            finally:
-                for claim in self._held:
-                    self._call(claim, *(("release", LEFT) if claim is begun else ("hand_back",)))
-                self._is_over = True
-                self._changed.set()
-                thread.join(MAX_PAUSE)
-
-    def _next_claims(self) -> list[Any]:
-        """Return claims once there are some, and nothing once the loop is stopped."""
-        pause = MIN_PAUSE
-        while not self.stopped:
-            began = time.monotonic()
-            try:
-                if found := self.take():
-                    return found
-                # If the server answers at once instead of waiting, do not ask it all the time.
-                pause = MIN_PAUSE
-                self.pause(began + 2 * pause - time.monotonic())
-            except self.passing_errors as error:
-                self._tell("tasks.consumer_claim_failed", error=error)
-                self.recover()
-                pause = min(MAX_PAUSE, 2 * pause)
-                self.pause(pause * random.uniform(0.5, 1.0))
-        return []
-
-    def _attempt(self, claim: LoopClaim, handle: Callable[[Any], Any]) -> None:
-        while True:
-            try:
-                result = contextvars.copy_context().run(handle, claim)
-            except Exception as error:  # noqa: BLE001 - whatever the function raises is the end of this attempt alone
-                if self._is_last(claim, error) or not self._counted(claim):
-                    return self._call(claim, "fail", error)
-                self.pause(self.local_delay)
-            else:
-                return self._resolve(claim, result)
-
-    def _counted(self, claim: LoopClaim) -> bool:
-        """Count an error with the task; return whether this worker tries again."""
-        self._call(claim, "note_error")
-        return self._may_retry(claim)
-
-    def _resolve(self, claim: LoopClaim, result: object) -> None:
+        claims = self._claims()
         try:
-            self._call(claim, "resolve", result)
-        except Exception as error:  # noqa: BLE001 - a result that cannot be stored, which no retry would change
-            self._call(claim, "fail", error)
+            while (claim := _finished(_next(claims))) is not None:
+                yield claim
+        finally:
+            _finished(claims.aclose())
 
-    def _call(self, claim: LoopClaim, verb: str, *arguments: object) -> None:
-        """Call a method of the claim unless it has ended; repeat the call while the lease lasts."""
-        while not claim.ended and not claim.lost:
-            try:
-                return getattr(claim, verb)(*arguments)
-            except self.lost_errors:
-                break
-            except self.passing_errors as error:
-                self._tell("tasks.consumer_call_failed", claim, error)
-                self.recover()
-                time.sleep(MIN_PAUSE)
-        if not claim.ended:
-            self._tell("tasks.consumer_claim_lost", claim)
-        return None
+    async def _take(self) -> list[Any]:
+        return self.take()
 
-    def _beat(self) -> None:
-        pause: float | None = None
-        while not self._is_over:
-            if self._changed.wait(pause):
-                self._changed.clear()
-            due = [claim for claim in self._alive() if claim.heartbeat_due <= time.monotonic()]
-            failed = [claim for claim in due if not self._sent_heartbeat(claim)]
-            pause = self._until_heartbeat(failed=bool(failed))
-        self.leave_thread()
+    async def _do(self, function: Callable[..., Any], *arguments: object) -> Any:
+        return function(*arguments)
 
-    def leave_thread(self) -> None:
-        """Close what the ending thread has opened; a hook for subclasses."""
+    async def _sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    async def _outcome(self, claim: LoopClaim, handle: Callable[[Any], Any]) -> tuple[object, Exception | None]:
+        try:
+            return contextvars.copy_context().run(handle, claim), None
+        except Exception as error:  # noqa: BLE001 - whatever the function raises is the end of this attempt alone
+            return None, error
+
+
+async def _next(claims: AsyncGenerator[Any, None]) -> Any:
+    return await anext(claims, None)
+
+
+def _finished(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine that never suspends, without an event loop; return its result."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        return end.value
+    raise RuntimeError("the loop of a synchronous program has to wait by blocking")
 
 
 def _is_main_thread() -> bool:

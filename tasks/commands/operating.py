@@ -9,9 +9,20 @@ from typing import Any
 from django.db import connections
 from django.db.models import QuerySet
 
-from stator.commands.answer import AddSubcommand, Answer, BadInput, Options, actor, add_length, refusing, table
+from stator.commands.answer import (
+    AddSubcommand,
+    Answer,
+    BadInput,
+    Options,
+    actor,
+    add_length,
+    offer,
+    progress,
+    refusing,
+    table,
+)
 from stator.graph.durations import seconds_of, span
-from stator.models import Now
+from stator.models import Action, Now, moment_text
 from tasks.diagnosis.figures import add_figures
 from tasks.exceptions import TaskError
 from tasks.models import Queue, Task
@@ -103,7 +114,7 @@ def list_dead(options: Options) -> Answer:
         raise BadInput(f"--limit {limit} must be from 1 to {MAX_LETTERS:,}")
     queues = [named(options["queue"])] if options["queue"] else None
     data: list[dict[str, Any]] = []
-    for alias in _databases(queues):
+    for alias in databases_of(queues):
         dead = Task.objects.using(alias).dead_letters().filter(state_ready=False, state_claim=None)
         if queues:
             dead = dead.filter(queue__name=queues[0].name)
@@ -135,12 +146,14 @@ def requeue(options: Options) -> Answer:
     ids, name = options["ids"], options["queue"]
     if bool(ids) == bool(name):
         raise BadInput("choose dead letters: either their numbers, or --queue NAME; see tasks dead")
-    rows = [each.tasks.all() for each in named(name).copies()] if name else _rows_of(ids)
-    count, due = 0, []
+    rows = [each.tasks.all() for each in named(name).copies()] if name else rows_of_numbers(ids)
+    count, due, actions = 0, [], []
     for part in rows:
-        with refusing(TaskError, option="--per-minute"):
-            done = part.requeue(options["reason"], actor=actor(), per_minute=options["per_minute"])
+        action = Action.of(Task, "requeue", actor(), options["reason"], moves=True)
+        with refusing(TaskError, option="--per-minute"), progress("requeued") as action.progress:
+            done = part.requeue(per_minute=options["per_minute"], action=action)
         count += done.count
+        actions.append(action)
         due += [done.last_due] if done.last_due else []
     requeued = f"{count:,} of {len(ids):,} requeued" if ids else f"{count:,} of queue {name} requeued"
     others = (
@@ -148,17 +161,31 @@ def requeue(options: Options) -> Answer:
     )
     if name and any(part.dead_letters().exists() for part in rows):
         others = "; there are more: repeat the command after these are done"
-    until = f"; the last is due at {max(due).isoformat(' ', 'seconds')}" if due else ""
+    until = f"; the last is due at {moment_text(max(due))}" if due else ""
     last_due = max(due).isoformat() if due else None
-    return Answer({"requeued": count, "named": len(ids), "last_due": last_due}, [f"{requeued}{until}{others}."])
+    data = {"requeued": count, "named": len(ids), "last_due": last_due, **_actions(actions)}
+    return Answer(data, [f"{requeued}{until}{others}.", *_offers(actions, options)])
 
 
 def cancel(options: Options) -> Answer:
     """Cancel tasks and report how many."""
     ids = options["ids"]
-    count = sum(part.cancel(options["reason"], actor=actor(), running=options["running"]) for part in _rows_of(ids))
+    count, actions = 0, []
+    for part in rows_of_numbers(ids):
+        actions.append(Action.of(Task, "cancel", actor(), options["reason"], moves=True))
+        count += part.cancel(running=options["running"], action=actions[-1])
     others = "; the others are gone, have ended, or are running (--running cancels these)" if count < len(ids) else ""
-    return Answer({"canceled": count, "named": len(ids)}, [f"{count:,} of {len(ids):,} canceled{others}."])
+    data = {"canceled": count, "named": len(ids), **_actions(actions)}
+    return Answer(data, [f"{count:,} of {len(ids):,} canceled{others}.", *_offers(actions, options)])
+
+
+def _actions(actions: list[Action]) -> dict[str, list[int]]:
+    """Return the numbers of the actions, one for each database, by which they can be undone."""
+    return {"actions": [action.pk for action in actions if action.pk is not None]}
+
+
+def _offers(actions: list[Action], options: Options) -> list[str]:
+    return [line for action in actions for line in offer(action, options)]
 
 
 def pause(options: Options) -> Answer:
@@ -194,7 +221,7 @@ def _paused_words(queue: Queue) -> str:
 # Tasks and databases
 
 
-def _databases(queues: Iterable[Any] | None) -> list[str]:
+def databases_of(queues: Iterable[Any] | None) -> list[str]:
     """Return the databases with tasks of these queues, or of all queues."""
     rows: QuerySet[Queue] = QuerySet(Queue, using=home())
     meant = rows.exclude(databases=[]) if queues is None else [queue for queue in queues if queue.databases]
@@ -203,7 +230,7 @@ def _databases(queues: Iterable[Any] | None) -> list[str]:
     return in_order(spread | ({home()} if at_home else set()))
 
 
-def _rows_of(ids: list[int]) -> list[Any]:
+def rows_of_numbers(ids: list[int]) -> list[Any]:
     """Return querysets of tasks by their numbers, one for each database."""
     if len(ids) > MAX_NAMED:
         raise BadInput(f"{len(ids):,} are too many; name at most {MAX_NAMED:,} tasks at once")

@@ -1,7 +1,8 @@
-"""``manage.py tasks schedules``: list schedules, run them now, pause and resume them."""
+"""``manage.py tasks schedules``: list schedules, run them now, pause and resume them, and change their action."""
 
 from typing import Any
 
+from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 
 from stator.commands.answer import AddSubcommand, Answer, BadInput, Options, table
@@ -10,28 +11,31 @@ from stator.models import Now
 from stator.texts import counted
 from tasks.datetimes import aware
 from tasks.rows.queues import home
-from tasks.schedules.schedules import Schedule, ScheduleQuerySet
+from tasks.schedules.schedules import Schedule, ScheduleQuerySet, why_not
 
 MAX_SCHEDULES = 1000
-HEADS = ["schedule", "timetable", "next", "last fired", "ticks", "dropped", "status"]
-DONE = {"run": "will fire now", "pause": "paused", "resume": "resumed"}
+HEADS = ["schedule", "timetable", "next", "last fired", "last result", "ticks", "dropped", "status"]
+DONE = {"run": "will fire now", "pause": "paused", "resume": "resumed", "action": "changed"}
 
 
 def add_subcommands(add: AddSubcommand) -> None:
     """Add ``schedules`` with its options."""
-    named = "List schedules with their next and last ticks; run, pause or resume those named."
+    named = "List schedules with their next and last ticks; run, pause, resume or change those named."
     listed = add("schedules", named, schedules)
     listed.add_argument("names", nargs="*", metavar="NAME", help="Only schedules of these names.")
     listed.add_argument("--entity", metavar="E", help="Only schedules of this entity.")
+    listed.add_argument("--failed", action="store_true", help="Only schedules whose latest ticks failed.")
     changes = listed.add_mutually_exclusive_group()
     for name, help_text in (("run", "Fire one extra tick of each."), ("pause", "Stop their ticks."),
                             ("resume", "Resume from now on; missed ticks do not fire.")):  # fmt: skip
         changes.add_argument(f"--{name}", action="store_const", const=name, dest="change", help=help_text)
+    changes.add_argument("--action", metavar="ACTION", help="Have their ticks publish this action from now on.")
 
 
 def schedules(options: Options) -> Answer:
     """List the schedules, or change those that are named."""
-    names, entity, change = options["names"], options["entity"], options["change"]
+    names, entity, action = options["names"], options["entity"], options["action"]
+    change = "action" if action is not None else options["change"]
     if change and not names:
         raise BadInput(f"--{change} needs the names of schedules; see tasks schedules")
     rows: ScheduleQuerySet = Schedule.objects.using(home())
@@ -39,22 +43,39 @@ def schedules(options: Options) -> Answer:
         rows = rows.filter(name__in=names)
     if entity is not None:
         rows = rows.filter(entity=entity)
+    if options["failed"]:
+        rows = rows.filter(failed_ticks__gt=0)
     for name in names:
         if not rows.filter(name=name).exists():
             raise BadInput(
                 f"there is no schedule {name!r}{f' of entity {entity!r}' if entity else ''}; see tasks schedules"
             )
-    count = _change(rows, change) if change else 0
+    count = _change(rows, change, action) if change else 0
     found: QuerySet[Any] = rows.annotate(read_at=Now()).order_by("name", "entity")
     listed = list(found[: MAX_SCHEDULES + 1])
     data = [_as_json(schedule) for schedule in listed[:MAX_SCHEDULES]]
     lines = [f"{counted(count, 'schedule')} {DONE[change]}."] if change else []
+    lines += [why] if change == "run" and (why := why_not(rows, count)) else []
     lines += table(HEADS, map(_row, listed[:MAX_SCHEDULES])) if listed else ["There are no schedules."]
     return Answer(data, lines + [f"There are more than {MAX_SCHEDULES:,}; name some."] * (len(listed) > MAX_SCHEDULES))
 
 
-def _change(rows: ScheduleQuerySet, change: str) -> int:
+def _change(rows: ScheduleQuerySet, change: str, action: str) -> int:
+    if change == "action":
+        return _edit(list(rows.filter(queue__isnull=False)[:MAX_SCHEDULES]), action)
     return int(rows.run_now() if change == "run" else rows.update(enabled=change == "resume"))
+
+
+def _edit(found: list[Schedule], action: str) -> int:
+    for schedule in found:
+        schedule.action = action
+        try:
+            schedule.clean()
+        except ValidationError as refused:
+            raise BadInput(f"schedule {schedule}: {' '.join(refused.messages)}") from None
+    for schedule in found:
+        schedule.save(update_fields=["action"])
+    return len(found)
 
 
 def _as_json(schedule: Schedule) -> dict[str, Any]:
@@ -62,7 +83,8 @@ def _as_json(schedule: Schedule) -> dict[str, Any]:
     return {
         "name": schedule.name, "entity": schedule.entity, "action": schedule.action, "period": schedule.period,
         "cron": schedule.cron, "zone": schedule.zone, "enabled": schedule.enabled, "removed": schedule.removed,
-        "tick_index": schedule.tick_index, "dropped": schedule.dropped,
+        "tick_index": schedule.tick_index, "dropped": schedule.dropped, "result": schedule.result,
+        "failed_ticks": schedule.failed_ticks,
         **{name: aware(moment).isoformat() if moment else None for name, moment in moments.items()},
     }  # fmt: skip
 
@@ -74,4 +96,5 @@ def _row(schedule: Any) -> list[str]:
     fired = f"{span((now - schedule.fired).total_seconds())} ago" if schedule.fired else "never"
     status = "removed from the code" if schedule.removed else "on" if schedule.enabled else "paused"
     coming = "-" if due is None or status != "on" else f"in {span(due)}" if due > 0 else f"late by {span(-due)}"
-    return [str(schedule), timetable, coming, fired, str(schedule.tick_index), str(schedule.dropped), status]
+    result = schedule.result
+    return [str(schedule), timetable, coming, fired, result, str(schedule.tick_index), str(schedule.dropped), status]

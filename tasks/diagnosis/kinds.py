@@ -6,19 +6,32 @@ from tasks.diagnosis import queues, schedules, unserved_queues, versions
 TASK, SCHEDULE = "tasks.task", "tasks.schedule"
 
 KINDS = (
-    ProblemKind(
-        "unserved", model=TASK, find=unserved_queues.unserved, level="error", rank=1, check="served", fails=True
-    ),
-    ProblemKind("queue_paused", model=TASK, find=queues.paused, level="warning"),
-    ProblemKind("dead_letters", model=TASK, find=queues.dead_letters, level="warning"),
+    ProblemKind("unserved", model=TASK, find=unserved_queues.unserved, level="error", rank=1, check="served"),
+    ProblemKind("queue_paused", model=TASK, find=queues.paused, level="warning", signs=queues.with_pause),
+    ProblemKind("dead_letters", model=TASK, find=queues.dead_letters, level="warning", signs=queues.dead),
     ProblemKind("versions", model=TASK, find=versions.versions, level="warning"),
-    ProblemKind("schedule_late", model=SCHEDULE, find=schedules.late_ticks, level="error", fails=True),
+    ProblemKind(
+        "ticks_failed",
+        model=SCHEDULE,
+        find=schedules.failed_ticks,
+        level="error",
+        signs=schedules.with_failed,
+    ),
+    ProblemKind(
+        "schedule_late",
+        model=SCHEDULE,
+        find=schedules.late_ticks,
+        level="error",
+        signs=schedules.maybe_late,
+    ),
     # Reasons of one task, from ``tasks.queue.explaining``. All but the last three keep the task from its attempt.
+    ProblemKind("dead_letter", keeps="dead letters", alarming=True),
     ProblemKind("claim_paused", keeps="in a paused queue"),
-    ProblemKind("no_named_worker", keeps="without a live worker of those that may run them"),
-    ProblemKind("action_unserved", keeps="without a live worker that has their action"),
-    ProblemKind("queue_unserved", keeps="without a live worker that serves their queue"),
-    ProblemKind("no_eligible_worker", keeps="without a live worker that may have them"),
+    ProblemKind("no_handler", keeps="without a handler", alarming=True),
+    ProblemKind("no_named_worker", keeps="without a live worker of those that may run them", alarming=True),
+    ProblemKind("action_unserved", keeps="without a live worker that has their action", alarming=True),
+    ProblemKind("queue_unserved", keeps="without a live worker that serves their queue", alarming=True),
+    ProblemKind("no_eligible_worker", keeps="without a live worker that may have them", alarming=True),
     ProblemKind("named_only"),
     ProblemKind("part"),
     ProblemKind("only_workers"),

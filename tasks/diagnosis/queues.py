@@ -19,12 +19,14 @@ from tasks.rows.queues import pause_lasts
 # The most queues that are named, and the most paused queues that are read.
 SHOWN, MAX_QUEUES = 20, 200
 
+# Parts of shared tasks are no dead letters of their own.
+OF_NO_OTHER = ("whole__isnull", "True")
+
 
 def paused(survey: Survey) -> Iterator[Problem]:
     """Find paused queues."""
     using = survey.using
-    is_paused = (Q(publish_paused=True) | Q(claim_paused=True)) & pause_lasts()
-    queues: QuerySet[Queue] = QuerySet(Queue, using=using).filter(is_paused)
+    (queues,) = with_pause(using)
     found = list(queues.annotate(read_at=Now()).order_by("name")[: MAX_QUEUES + 1])
     waits = lines([queue.pk for queue in found[:SHOWN]], using)
     late = _late_ticks(using) if any(queue.publishing_paused for queue in found[:SHOWN]) else {}
@@ -37,6 +39,12 @@ def paused(survey: Survey) -> Iterator[Problem]:
             count=count, more=more, actions=(AdminAction("List", "tasks.queue"),), command="manage.py tasks queues",
             covers=("pending",),
         )  # fmt: skip
+
+
+def with_pause(using: str) -> list[QuerySet[Queue]]:
+    """Return the paused queues."""
+    is_paused = (Q(publish_paused=True) | Q(claim_paused=True)) & pause_lasts()
+    return [QuerySet(Queue, using=using).filter(is_paused)]
 
 
 def _late_ticks(using: str) -> dict[int, list[float]]:
@@ -67,12 +75,11 @@ def _of_pause(queue: Any, waiting: int, first: datetime | None, late: list[float
 
 def dead_letters(survey: Survey) -> Iterator[Problem]:
     """Find queues with dead letters, the queue with most of them first."""
-    tasks: QuerySet[Task] = QuerySet(Task, using=survey.using)
-    resting = tasks.filter(state="errored", state_ready=False, state_claim=None, whole=None).order_by()
-    dead = list(resting.values_list("pk", "queue", "state_changed")[: MAX_COUNTED + 1])
-    more = len(dead) > MAX_COUNTED
+    (resting,) = dead(survey.using)
+    found = list(resting.values_list("queue", "state_changed")[: MAX_COUNTED + 1])
+    more = len(found) > MAX_COUNTED
     by_queue: dict[int, list[datetime]] = defaultdict(list)
-    for _, queue, changed in dead[:MAX_COUNTED]:
+    for queue, changed in found[:MAX_COUNTED]:
         by_queue[queue].append(changed)
     worst = sorted(by_queue, key=lambda pk: -len(by_queue[pk]))
     queues: QuerySet[Queue] = QuerySet(Queue, using=survey.using).filter(pk__in=worst[:SHOWN])
@@ -83,14 +90,27 @@ def dead_letters(survey: Survey) -> Iterator[Problem]:
     if rest := sum(len(by_queue[pk]) for pk in worst[SHOWN:]):
         yield Problem(
             "", f"{told(rest, more)} dead letters in further queues", where="tasks.Task", model="tasks.task",
-            count=rest, more=more, command="manage.py tasks dead",
-            actions=(AdminAction("List", "tasks.task", query=(("status", "errored"),)),),
+            count=rest, more=more, command="manage.py tasks dead", actions=_list_of(worst[SHOWN:]),
         )  # fmt: skip
+
+
+def _list_of(queues: list[int]) -> tuple[AdminAction, ...]:
+    """Return a link to the dead letters of some queues; none if they are too many for an address."""
+    if len(queues) > MAX_QUEUES:
+        return ()
+    query = (("queue__id__in", ",".join(map(str, queues))), ("status", "errored"), OF_NO_OTHER)
+    return (AdminAction("List", "tasks.task", query=query),)
+
+
+def dead(using: str) -> list[QuerySet[Task]]:
+    """Return the tasks that gave up."""
+    tasks: QuerySet[Task] = QuerySet(Task, using=using)
+    return [tasks.filter(state="errored", state_ready=False, state_claim=None, whole=None).order_by()]
 
 
 def _of_dead(pk: int, name: str, now: datetime, changed: list[datetime], more: bool) -> Problem:
     count, oldest = len(changed), seconds_of(now - min(changed))
-    query = (("queue__id__exact", str(pk)), ("status", "errored"))
+    query = (("queue__id__exact", str(pk)), ("status", "errored"), OF_NO_OTHER)
     noun = "task" if count == 1 and not more else "tasks"
     return Problem(
         "", f"{told(count, more)} {noun} gave up (dead letters), the oldest {span(oldest)} ago",

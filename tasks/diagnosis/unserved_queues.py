@@ -13,7 +13,7 @@ from stator.texts import told
 from tasks.queue.eligibility import waiting
 from tasks.queue.expressions import for_each, is_any
 from tasks.queue.serving import Service, services_of
-from tasks.queue.unserved import TROUBLE, conditions, reason_of
+from tasks.queue.unserved import UNSERVED, conditions, reason_of
 from tasks.rows.queues import claims_are_paused
 from tasks.rows.tables import queue_rows, task_rows
 from tasks.rows.tasks import names_nobody
@@ -46,7 +46,7 @@ def unserved(survey: Survey) -> Iterator[Problem]:
     found = conditions(services, survey.using)
     if not found:
         return
-    trouble = reduce(or_, (found[code] for code in TROUBLE if code in found), Q(pk__in=[]))
+    trouble = reduce(or_, (found[code] for code in UNSERVED if code in found), Q(pk__in=[]))
     named_only = found.get("named_only", Q(pk__in=[]))
     counts = _counts(services, tasks, trouble, named_only)
     groups = [(service, count, trouble, False) for service, (_, count) in counts if count]

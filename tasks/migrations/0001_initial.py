@@ -164,6 +164,91 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name="Batch",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("state_ready", models.BooleanField(db_default=True, default=True, editable=False)),
+                (
+                    "state_changed",
+                    models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False),
+                ),
+                ("state_attempted", models.DateTimeField(blank=True, editable=False, null=True)),
+                ("state_locked_until", models.DateTimeField(blank=True, editable=False, null=True)),
+                ("state_next_attempt", models.DateTimeField(blank=True, editable=False, null=True)),
+                ("state_attempts", models.IntegerField(db_default=0, default=0, editable=False)),
+                ("state_failures", models.IntegerField(db_default=0, default=0, editable=False)),
+                ("state_crashes", models.IntegerField(db_default=0, default=0, editable=False)),
+                ("state_version", models.BigIntegerField(db_default=0, default=0, editable=False)),
+                ("state_claim", models.UUIDField(blank=True, editable=False, null=True)),
+                ("key", models.CharField(blank=True, max_length=200, null=True)),
+                ("on_done", models.JSONField(blank=True, null=True)),
+                ("on_failed", models.JSONField(blank=True, null=True)),
+                ("over_http", models.BooleanField(db_default=False, default=False, editable=False)),
+                ("counted", models.JSONField(editable=False, null=True)),
+                ("created", models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("canceled", "canceled"),
+                            ("done", "done"),
+                            ("ending", "ending"),
+                            ("failed", "failed"),
+                            ("filling", "filling"),
+                            ("running", "running"),
+                        ],
+                        default="filling",
+                        editable=False,
+                        max_length=100,
+                    ),
+                ),
+                (
+                    "queue",
+                    models.ForeignKey(
+                        db_index=False,
+                        editable=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="batches",
+                        to="tasks.queue",
+                    ),
+                ),
+            ],
+            options={
+                "verbose_name_plural": "batches",
+                "indexes": [
+                    models.Index(
+                        django.db.models.functions.comparison.Coalesce(
+                            models.F("state_next_attempt"), models.F("state_changed")
+                        ),
+                        models.F("id"),
+                        condition=models.Q(("state_ready", True)),
+                        name="st_ready_tasks_batch_3633c0",
+                    ),
+                    models.Index(
+                        condition=models.Q(("state_claim__isnull", True), ("state_ready", False)),
+                        fields=["state", "state_next_attempt", "state_changed"],
+                        name="st_rest_tasks_batch_3633c0",
+                    ),
+                    models.Index(
+                        condition=models.Q(("state_claim__isnull", False)),
+                        fields=["state_locked_until"],
+                        name="st_lease_tasks_batch_3633c0",
+                    ),
+                    models.Index(
+                        condition=models.Q(("state_crashes__gt", 0)),
+                        fields=["state_crashes"],
+                        name="st_crash_tasks_batch_3633c0",
+                    ),
+                    models.Index(
+                        condition=models.Q(("state_failures__gt", 0)),
+                        fields=["state_failures", "id"],
+                        name="st_fail_tasks_batch_3633c0",
+                    ),
+                ],
+                "constraints": [models.UniqueConstraint(fields=("queue", "key"), name="tasks_batch_one_per_key")],
+            },
+        ),
+        migrations.CreateModel(
             name="Task",
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
@@ -225,6 +310,18 @@ class Migration(migrations.Migration):
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="tasks",
                         to="tasks.queue",
+                    ),
+                ),
+                (
+                    "batch",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        editable=False,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="tasks",
+                        to="tasks.batch",
                     ),
                 ),
                 (
@@ -377,6 +474,9 @@ class Migration(migrations.Migration):
                 ("fired", models.DateTimeField(editable=False, null=True)),
                 ("fired_for", models.DateTimeField(editable=False, null=True)),
                 ("dropped", models.BigIntegerField(default=0, editable=False)),
+                ("failed_ticks", models.PositiveIntegerField(db_default=0, default=0, editable=False)),
+                ("last_error", models.CharField(db_default="", default="", editable=False, max_length=300)),
+                ("notice_due", models.DateTimeField(editable=False, null=True)),
                 ("created", models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
                 (
                     "state",
@@ -384,6 +484,7 @@ class Migration(migrations.Migration):
                         choices=[
                             ("calling", "calling"),
                             ("ended", "ended"),
+                            ("failed", "failed"),
                             ("paused", "paused"),
                             ("waiting", "waiting"),
                         ],
@@ -448,6 +549,14 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.AddIndex(
+            model_name="schedule",
+            index=models.Index(
+                condition=models.Q(("failed_ticks__gt", 0)),
+                fields=["failed_ticks"],
+                name="tasks_schedule_failed_ticks",
+            ),
+        ),
+        migrations.AddIndex(
             model_name="task",
             index=models.Index(
                 models.F("queue"),
@@ -499,6 +608,12 @@ class Migration(migrations.Migration):
                 condition=models.Q(("state", "pending"), ("whole__isnull", False)),
                 fields=["whole"],
                 name="tasks_task_open_part",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="task",
+            index=models.Index(
+                condition=models.Q(("batch__isnull", False)), fields=["batch", "state"], name="tasks_task_in_batch"
             ),
         ),
         migrations.AddIndex(

@@ -11,8 +11,9 @@ from typing import Any
 
 from tasks.actions.registry import NAME, declared, find, registry
 from tasks.conf import DJANGO
-from tasks.exceptions import ActionNotAllowed, UnknownAction
+from tasks.exceptions import ActionNotAllowed, PublishRefused, UnknownAction
 from tasks.failures import NoHandler
+from tasks.messages import Message
 from tasks.rows.queues import QueueRow
 
 MAX_LISTED, MAX_NAMED = 1000, 5
@@ -42,6 +43,21 @@ def refuse_unknown(queue: QueueRow, names: Iterable[str]) -> None:
                 f"no action {name!r} is registered for queue {queue.name}; {_remedy(name, queue.name)}; "
                 "if programs elsewhere run it, set actions_elsewhere=True on the queue"
             ) from None
+
+
+def refuse_arguments(queue: QueueRow, messages: Iterable[Message]) -> None:
+    """Raise ``PublishRefused`` for the first task with data that its action in this code does not take.
+
+    Not if programs elsewhere serve the queue, because their action of that name may take it.
+    """
+    asked = set()
+    for message in () if queue.actions_elsewhere else messages:
+        data = message.data
+        # The names decide, so that each kind of task is looked at once.
+        kind = message.action, tuple(data) if isinstance(data, dict) else data is None
+        if kind not in asked and (action := declared(message.action, queue.name)) and (why := action.refuses(data)):
+            raise PublishRefused(f"action {message.action!r} cannot be called with this data: {why}")
+        asked.add(kind)
 
 
 def refuse_over_http(queue: QueueRow, names: Iterable[str]) -> None:

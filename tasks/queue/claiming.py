@@ -15,7 +15,7 @@ from django.db.models import CharField, F, FloatField, JSONField, Q, QuerySet
 
 from stator import claims
 from stator.statements import Parameter
-from tasks.actions.registry import Action, declared, registry
+from tasks.actions.registry import RegisteredAction, declared, registry
 from tasks.actions.throttles import ActionSlot
 from tasks.conf import TaskSettings, load_settings
 from tasks.exceptions import TaskError
@@ -203,7 +203,7 @@ def _put_off(queue: QueueRow, found: list[claims.Claim]) -> list[claims.Claim]:
     return refused
 
 
-def _key_of(action: Action, task: TaskRow) -> str | None:
+def _key_of(action: RegisteredAction, task: TaskRow) -> str | None:
     """Return the key under which a task counts; None if the project's function fails, which must not stop the queue."""
     try:
         return action.throttle_key(task)

@@ -76,6 +76,9 @@ class Consumer(models.Model):
     used_rows = models.PositiveIntegerField(default=0, db_default=0, editable=False)
     created = MomentField(db_default=Now(), editable=False)
 
+    # Set by the page that has just made it.
+    shown_token: str
+
     objects: ClassVar[Any] = ConsumerQuerySet.as_manager()
 
     # What a request has read together with the consumer.

@@ -1,9 +1,7 @@
 """Claims that wait, in Python, and the loops of named workers: ``queue.consume()`` and ``queue.aconsume()``."""
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from functools import partial
 from typing import Any
@@ -13,9 +11,8 @@ from django.db import InterfaceError, OperationalError, connections, transaction
 
 from stator.exceptions import Fail, LeaseLost, passable
 from stator.graph.backoff import MAX_SECONDS
-from tasks.client.consuming import LEFT, MAX_PAUSE, MIN_PAUSE, ConsumerLoop, Loop, StopSignals
+from tasks.client.consuming import ConsumerLoop, Loop, LoopClaim
 from tasks.exceptions import ShardUnavailable, TaskError
-from tasks.messages import Json
 from tasks.queue import claiming
 from tasks.queue.held_claims import TaskClaim
 from tasks.queue.waiting import AsyncWake, auntil_some, until_some
@@ -75,6 +72,10 @@ class LoopOfQueue(Loop):
             if not connection.in_atomic_block:
                 connection.close_if_unusable_or_obsolete()
 
+    def leave_thread(self) -> None:
+        """Close the connections of the thread that sent heartbeats."""
+        connections.close_all()
+
 
 class QueueLoop(LoopOfQueue, ConsumerLoop):
     """The loop of a named worker on one queue.
@@ -88,13 +89,9 @@ class QueueLoop(LoopOfQueue, ConsumerLoop):
     ``local_delay``: the seconds before each of these calls.
     """
 
-    def __init__(self, queue: QueueRow, **options: Any) -> None:
-        super().__init__(queue, **options)
-        self.take = partial(claim, queue, MAX_WAIT, **self._wanted, stopped=lambda: self.stopped)
-
-    def leave_thread(self) -> None:
-        """Close the connections of the thread that sent heartbeats."""
-        connections.close_all()
+    def take(self) -> list[Any]:
+        """Claim tasks; wait for some."""
+        return claim(self._queue, MAX_WAIT, **self._wanted, stopped=lambda: self.stopped)
 
 
 class AsyncQueueLoop(LoopOfQueue):
@@ -104,12 +101,8 @@ class AsyncQueueLoop(LoopOfQueue):
     To release the claim at once, use ``run``, or iterate over ``contextlib.aclosing(loop.claims())``.
     """
 
-    def __init__(self, queue: QueueRow, **options: Any) -> None:
-        super().__init__(queue, **options)
-        self._take = partial(sync_to_async(claim), queue, 0.0, **self._wanted)
-        self._woken: AsyncWake | None = None
-        self._changed = asyncio.Event()
-        self._work: asyncio.Future[Any] | None = None
+    _woken: AsyncWake | None = None
+    _work: asyncio.Future[Any] | None = None
 
     def stop(self) -> None:
         """Claim nothing more, and end after the current task. Any thread and any signal handler may call this."""
@@ -130,83 +123,42 @@ class AsyncQueueLoop(LoopOfQueue):
     def __aiter__(self) -> AsyncIterator[Any]:
         return self.claims()
 
-    async def claims(self) -> Any:
+    def claims(self) -> AsyncGenerator[Any, None]:
         """Yield claims until the loop is stopped."""
-        self._woken = AsyncWake()
-        begun = None
-        with StopSignals(self.stop), ThreadPoolExecutor(1, "heartbeats of a consumer") as thread:
-            beats = asyncio.create_task(self._beat(thread))
-            try:
-                while claims := await self._next_claims():
-                    self._held = claims
-                    self._changed.set()
-                    while self._held and not self.stopped:
-                        begun = self._held[0]
-                        if not begun.lost:
-                            yield begun
-                            await self._call(begun, "resolve")
-                        begun, self._held = None, self._held[1:]
-            finally:
-                for held in self._held:
-                    await self._call(held, *(("release", LEFT) if held is begun else ("hand_back",)))
-                beats.cancel()
-                await asyncio.wait([beats])
-                await asyncio.get_running_loop().run_in_executor(thread, connections.close_all)
+        return self._claims()
 
-    async def _next_claims(self) -> list[Any]:
-        """Return claims once there are some, or an empty list once the loop is stopped."""
-        pause = MIN_PAUSE
-        while not self.stopped:
-            try:
-                if found := await self._whole(self._waited()):
-                    return found
-                pause = MIN_PAUSE
-            except self.passing_errors as error:
-                self._tell("tasks.consumer_claim_failed", error=error)
-                await sync_to_async(self.recover)()
-                pause = min(MAX_PAUSE, 2 * pause)
-                await self._pause(pause)
-        return []
-
-    async def _waited(self) -> list[Any]:
-        await sync_to_async(_check_wait)(self._queue, MAX_WAIT)
-        if found := await self._take():
-            return found
-        wait = partial(auntil_some, woken=self._woken, stopped=lambda: self.stopped)
-        return (await wait(self._take, self._queue, MAX_WAIT))[0]
-
-    async def _whole(self, taking: Coroutine[object, object, list[Any]]) -> list[Any]:
-        """Await claims. If this task is cancelled, the claiming thread goes on, so keep its claims for hand-back."""
-        work = asyncio.ensure_future(taking)
+    async def _take(self) -> list[Any]:
+        # If this task is cancelled, the claiming thread goes on, so keep its claims for hand-back.
+        work = asyncio.ensure_future(self._waited())
         try:
-            return list(await asyncio.shield(work))
+            return await asyncio.shield(work)
         except asyncio.CancelledError:
             self.stop()
             self._held = await work
             raise
 
-    async def _pause(self, seconds: float) -> None:
-        end = time.monotonic() + seconds
-        while self._woken and not self.stopped and (left := end - time.monotonic()) > 0:
-            await self._woken.wait(left)
+    async def _waited(self) -> list[Any]:
+        self._woken = AsyncWake()
+        await sync_to_async(_check_wait)(self._queue, MAX_WAIT)
+        take = partial(sync_to_async(claim), self._queue, 0.0, **self._wanted)
+        if found := await take():
+            return list(found)
+        wait = partial(auntil_some, woken=self._woken, stopped=lambda: self.stopped)
+        return (await wait(take, self._queue, MAX_WAIT))[0]
 
-    async def _attempt(self, held: TaskClaim, handle: Callable[[Any], Awaitable[Any]]) -> None:
-        while True:
-            try:
-                result = await self._called(held, handle)
-            except Exception as error:  # noqa: BLE001 - whatever the function raises is the end of this attempt alone
-                if self._is_last(held, error) or not await self._counted(held):
-                    return await self._call(held, "fail", error)
-                await self._pause(self.local_delay)
-            else:
-                return await self._resolve(held, result)
+    async def _do(self, function: Callable[..., Any], *arguments: object) -> Any:
+        return await sync_to_async(function)(*arguments)
 
-    async def _counted(self, held: TaskClaim) -> bool:
-        """Count an error with the task; return whether this worker tries again."""
-        await self._call(held, "note_error")
-        return self._may_retry(held)
+    async def _sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
 
-    async def _called(self, held: TaskClaim, handle: Callable[[Any], Awaitable[Any]]) -> Any:
+    async def _outcome(self, claim: LoopClaim, handle: Callable[[Any], Any]) -> tuple[object, Exception | None]:
+        try:
+            return await self._called(claim, handle), None
+        except Exception as error:  # noqa: BLE001 - whatever the function raises is the end of this attempt alone
+            return None, error
+
+    async def _called(self, held: LoopClaim, handle: Callable[[Any], Awaitable[Any]]) -> Any:
         self._work = asyncio.ensure_future(handle(held))
         try:
             return await self._work
@@ -217,44 +169,18 @@ class AsyncQueueLoop(LoopOfQueue):
             if not held.lost:
                 # The function itself raised it, or something that it awaits was cancelled.
                 raise passable(error) from error
-            raise LeaseLost(f"task {held.task.pk} was cancelled because its claim is lost") from None
+            raise LeaseLost(f"{held!r} was cancelled because it is lost") from None
         finally:
             self._work = None
 
-    async def _resolve(self, held: TaskClaim, result: Json) -> None:
-        try:
-            await self._call(held, "resolve", result)
-        except TaskError as error:
-            await self._call(held, "fail", error)
+    def after_heartbeats(self) -> None:
+        """Cancel the function if its claim is lost."""
+        if (work := self._work) is not None and not (loop := work.get_loop()).is_closed():
+            loop.call_soon_threadsafe(self._cancel_if_lost)
 
-    async def _call(self, held: TaskClaim, verb: str, *arguments: object) -> None:
-        """Call a method of the claim unless it has ended; repeat the call while the lease lasts."""
-        while not held.ended and not held.lost:
-            try:
-                return await sync_to_async(getattr(held, verb))(*arguments)
-            except self.lost_errors:
-                break
-            except self.passing_errors as error:
-                self._tell("tasks.consumer_call_failed", held, error)
-                await sync_to_async(self.recover)()
-                await asyncio.sleep(MIN_PAUSE)
-        if not held.ended:
-            self._tell("tasks.consumer_claim_lost", held)
-        return None
-
-    async def _beat(self, thread: ThreadPoolExecutor) -> None:
-        loop, pause = asyncio.get_running_loop(), None
-        while True:
-            try:
-                await asyncio.wait_for(self._changed.wait(), pause)
-                self._changed.clear()
-            except TimeoutError:
-                pass
-            due = [held for held in self._alive() if held.heartbeat_due <= time.monotonic()]
-            failed = [held for held in due if not await loop.run_in_executor(thread, self._sent_heartbeat, held)]
-            if self._work is not None and self._held[0].lost:
-                self._work.cancel()
-            pause = self._until_heartbeat(failed=bool(failed))
+    def _cancel_if_lost(self) -> None:
+        if self._work is not None and self._held[0].lost:
+            self._work.cancel()
 
 
 def _check_wait(queue: QueueRow, wait: float) -> None:

@@ -7,14 +7,14 @@ from typing import Any
 
 from django.db.models import Case, Q, QuerySet, When
 
-from stator.models import Reason, Report
+from stator.models import Reason, Report, records_of
 from tasks.actions.registry import find
 from tasks.conf import load_settings
 from tasks.failures import NoHandler, last_line
 from tasks.queue.eligibility import RULES, Asking, waiting
 from tasks.queue.runs import of_task
 from tasks.queue.serving import Service, service_of
-from tasks.queue.unserved import TROUBLE, reason_of
+from tasks.queue.unserved import UNSERVED, reason_of
 from tasks.rows.tasks import TaskRow, names_nobody
 
 # The most tasks that are counted ahead of one; the framework counts up to the same number.
@@ -76,8 +76,7 @@ def last_error(task: TaskRow) -> str:
     own = of_task(task).filter(outcome="failed").exclude(reason="")
     if run := own.order_by("-pk").first():
         return last_line(run.reason)
-    reports = Report.objects.using(task._state.db).filter(model_label=task._meta.label_lower, object_pk=str(task.pk))
-    report = reports.exclude(error="").first()
+    report = records_of(Report, type(task), task.pk, str(task._state.db)).exclude(error="").first()
     return last_line(f"{report.error}: {report.message}".partition("\n")[0]) if report else ""
 
 
@@ -110,7 +109,7 @@ def _served(row: TaskRow, rows: QuerySet[Any], own: list[Any], framework: list[A
     before, after = framework[:at], framework[at:]
     found = {reason.code for reason in own} - {"only_workers"}
     if found:
-        left_out = IN_LINE if found.intersection(TROUBLE) else ("no_worker",)
+        left_out = IN_LINE if found.intersection(UNSERVED) else ("no_worker",)
         after = [reason for reason in after if reason.code not in left_out]
     after = [_in_line(row, rows, reason) if reason.code == "in_line" else reason for reason in after]
     return [*before, *own, *after]

@@ -9,12 +9,10 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import (
     BooleanField,
     DateTimeField,
-    F,
     Func,
     IntegerField,
     Model,
     OuterRef,
-    Q,
     QuerySet,
     Subquery,
     TextField,
@@ -39,14 +37,6 @@ def is_any(rows: QuerySet[Any]) -> IsNull:
     """
     first = rows if rows.query.is_sliced else rows[:1]
     return IsNull(Subquery(first.values("pk")), False)
-
-
-def is_one_of(rows: QuerySet[Any], pks: Collection[int]) -> Any:
-    """Return whether a row's key is one of many; on PostgreSQL as one array, at a seventh of the cost of parameters."""
-    if not capabilities_of(connections[rows.db]).has_arrays:
-        return Q(pk__in=pks)
-    template = "(%(expressions)s))"
-    return Func(F("pk"), Value([*pks]), template=template, arg_joiner=" = ANY(", output_field=BooleanField())
 
 
 def for_each(

@@ -2,11 +2,11 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from functools import partial
 from hashlib import sha256
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
@@ -25,6 +25,8 @@ from tasks.rows.runs import Run
 from tasks.rows.tables import queue_rows, run_rows
 from tasks.rows.tasks import TaskRow
 from tasks.sharding import shards
+
+Result = TypeVar("Result")
 
 # The results of claims by task; None if their ends have none.
 Results = Mapping[int, Json] | None
@@ -88,6 +90,42 @@ class TaskClaim:
         if not self._claim.still_mine():
             raise self._lost()
 
+    def progress(self, done: float, total: float | None = None, text: str = "") -> None:
+        """Say how far the work is; the next heartbeat writes it, so call this as often as you like."""
+        self._claim.progress(done, total, text)
+
+    def show_progress(self) -> None:
+        """Write how far the work is now, without a heartbeat."""
+        self._claim.show_progress()
+
+    def step(self, name: str, function: Callable[[], Result]) -> Result:
+        """Call ``function`` and record what it returns; return the record, without a call, if an attempt has done so.
+
+        As ``instance.stator.step()``, but until the lease runs out.
+        """
+        try:
+            return self._steps.call(name, function)
+        except LeaseLost as error:
+            raise self._lost() from error
+
+    async def astep(self, name: str, function: Callable[[], Awaitable[Result]]) -> Result:
+        """Do :meth:`step` with a coroutine function."""
+        try:
+            return await self._steps.acall(name, function)
+        except LeaseLost as error:
+            raise await sync_to_async(self._lost)() from error
+
+    def record_step(self, name: str, result: Json) -> Any:
+        """Record the result of a step that was done elsewhere, and return it; the same result may be recorded again."""
+        try:
+            return self._steps.record(name, result)
+        except LeaseLost as error:
+            raise self._lost() from error
+
+    @property
+    def _steps(self) -> Any:
+        return self._claim.own_steps(in_time=True)
+
     def note_error(self) -> None:
         """Send a heartbeat that counts an unexpected error; ``unexpected_errors`` is then this worker's total."""
         self.heartbeat(unexpected=True)
@@ -113,6 +151,7 @@ class TaskClaim:
         if unexpected:
             self.unexpected_errors = self._count_error()
         self._note_hold(sent, *held)
+        self.show_progress()
 
     def _note_hold(self, sent: float, now: datetime, until: datetime, *followed: float | None) -> None:
         for name, value in zip(FOLLOWED, followed, strict=True):

@@ -8,7 +8,7 @@ from typing import Any
 from django.db import connections, transaction
 from django.db.models import Count, Q, QuerySet
 
-from stator.models import Now, move_rows
+from stator.models import Action, Now, move_rows
 from tasks.exceptions import MoveRefused
 from tasks.queue import runs
 from tasks.rows.tables import run_rows, task_model
@@ -36,7 +36,9 @@ def cancel(task: TaskRow, *, actor: str, reason: str, running: bool) -> None:
     task.refresh_from_db(task._state.db)
 
 
-def cancel_many(rows: Any, pks: Sequence[Any], *, actor: str, reason: str, running: bool) -> int:
+def cancel_many(
+    rows: Any, pks: Sequence[Any], *, actor: str, reason: str, running: bool, action: Action | None = None
+) -> int:
     """Cancel the tasks with these keys, except those whose status does not allow it; return how many."""
     canceled = 0
     for batch in _batches(rows, pks):
@@ -52,8 +54,9 @@ def cancel_many(rows: Any, pks: Sequence[Any], *, actor: str, reason: str, runni
                 _runs(rows).filter(task__in=ending, token__in=claimed.values("state_claim"), ended=None).update(
                     ended=Now(), outcome="canceled", reason=reason or "canceled by others"
                 )
-            canceled += move_rows(_plain(rows).filter(pk__in=meant), "canceled", actor=actor, reason=reason)
-            move_rows(parts, "canceled", actor=actor, reason=reason)
+            told: Any = {"actor": actor, "reason": reason, "action": action}
+            canceled += move_rows(_plain(rows).filter(pk__in=meant), "canceled", **told)
+            move_rows(parts, "canceled", **told)
     return canceled
 
 
@@ -83,9 +86,7 @@ def requeue(task: TaskRow, *, actor: str, reason: str) -> None:
     task.refresh_from_db(task._state.db)
 
 
-def requeue_many(
-    rows: Any, pks: Sequence[Any], *, actor: str, reason: str, per_minute: float | None = None
-) -> Requeued:
+def requeue_many(rows: Any, pks: Sequence[Any], action: Action, *, per_minute: float | None = None) -> Requeued:
     """Requeue the dead letters with these keys, in this order.
 
     Parts of shared tasks are left out, and tasks that are being deleted.
@@ -102,7 +103,7 @@ def requeue_many(
             if not found:
                 continue
             begun = begun or next(iter(found.values()))[1]
-            _reopen_many(rows, {pk: workers for pk, (workers, _) in found.items()}, actor, reason or "requeued")
+            _reopen_many(rows, {pk: workers for pk, (workers, _) in found.items()}, action)
             if per_minute is not None:
                 pace = timedelta(minutes=1 / per_minute)
                 dues = {pk: begun + pace * (count + n) for n, pk in enumerate(pk for pk in batch if pk in found)}
@@ -112,7 +113,7 @@ def requeue_many(
     return Requeued(count, last)
 
 
-def _reopen_many(rows: QuerySet[Any], dead: dict[Any, int], actor: str, reason: str) -> None:
+def _reopen_many(rows: QuerySet[Any], dead: dict[Any, int], action: Action) -> None:
     """Requeue locked dead letters. ``dead``: the number of workers of each, by key."""
     shared = [pk for pk, workers in dead.items() if workers > 1]
     parts = rows.filter(whole__in=shared, state__in=FAILED)
@@ -121,8 +122,13 @@ def _reopen_many(rows: QuerySet[Any], dead: dict[Any, int], actor: str, reason: 
         (rows.filter(pk__in=shared), "shared"),
         (parts, "pending"),
     ):
-        move_rows(meant, state, actor=actor, reason=reason)
+        move_rows(meant, state, actor=action.actor, reason=action.reason or "requeued", action=action)
     _plain(rows).filter(pk__in=dead).update(notice_due=Now(), result=None)
+
+
+def undone(rows: QuerySet[Any]) -> None:
+    """Send no second notice of dead letters that are dead again because their requeue was undone."""
+    rows.filter(state="errored").update(notice_due=None)
 
 
 def _postpone(rows: QuerySet[Any], dues: dict[Any, datetime]) -> None:

@@ -78,14 +78,19 @@ ALL_RULES = frozenset({ONE_EACH, LIMITED, OTHERS})
 _rules: dict[str, frozenset[str]] = {}
 
 
-def choose(worker_id: str, queues: tuple[str, ...], metadata: Mapping[str, object] = MappingProxyType({})) -> None:
-    """Restrict the worker with this id to tasks of these queues, and with these values in their metadata."""
-    _chosen[worker_id] = queues, tuple(sorted(metadata.items()))
+def choose(
+    worker_id: str,
+    queues: tuple[str, ...],
+    metadata: Mapping[str, object] = MappingProxyType({}),
+    excluded: tuple[str, ...] = (),
+) -> None:
+    """Restrict the worker with this id to tasks of these queues, not ``excluded``, with these values in metadata."""
+    _chosen[worker_id] = queues, tuple(sorted(metadata.items())), excluded
 
 
-# The queues and the metadata by worker id, without workers that serve all tasks.
-Chosen = tuple[tuple[str, ...], tuple[tuple[str, object], ...]]
-ANYTHING: Chosen = ((), ())
+# The queues, the metadata and the excluded queues by worker id, without workers that serve all tasks.
+Chosen = tuple[tuple[str, ...], tuple[tuple[str, object], ...], tuple[str, ...]]
+ANYTHING: Chosen = ((), (), ())
 _chosen: dict[str, Chosen] = {}
 
 
@@ -124,6 +129,8 @@ def _open_to_process(
         mine &= Q(queue__worker_retries=None)
     if queues:
         mine &= Q(queue__name__in=queues)
+    if chosen[2]:
+        mine &= ~Q(queue__name__in=chosen[2])
     if metadata:
         mine &= has_metadata(rows, metadata)
     if only is not None:

@@ -82,11 +82,13 @@ def publish(
     known_only: bool = False,
     over_http: bool = False,
     admit: Callable[[int], None] = lambda rows: None,
+    batch: int | None = None,
 ) -> list[Published]:
     """Publish messages, all or none, and return one result for each, in order.
 
     ``over_http``: the publisher is a program, which may do less than code here; see :mod:`tasks.queue.actions`.
     ``admit``: called with the number of rows after all other checks; it may refuse them.
+    ``batch``: the number of the batch that new tasks belong to.
     """
     settings = load_settings()
     lease = longest_lease(queue.tasks.model, using=queue._state.db)
@@ -95,7 +97,7 @@ def publish(
     bound_rows(rows, settings.PUBLISH_LIMIT)
     tasks = None
     if rows == len(messages) and not on_existing.changes:
-        tasks = _in_one_statement(queue, messages, known_only, over_http, admit)
+        tasks = _in_one_statement(queue, messages, known_only, over_http, admit, batch)
     if tasks:
         return [Published(task, PublishOutcome.INSERTED) for task in tasks]
     queue = queue.current()
@@ -104,14 +106,19 @@ def publish(
         admit(rows)
     # The list is the home database's, because copies may be out of date.
     listed = frozenset(queue.http_actions) if over_http else None
-    write = partial(_into, on_existing=on_existing, listed=listed)
+    write = partial(_into, on_existing=on_existing, listed=listed, batch=batch)
     if not queue.databases:
         return write(queue, messages)
     return shards.publish(queue, messages, write, update=on_existing.update)
 
 
 def _in_one_statement(
-    queue: QueueRow, messages: list[Message], known_only: bool, over_http: bool, admit: Callable[[int], None]
+    queue: QueueRow,
+    messages: list[Message],
+    known_only: bool,
+    over_http: bool,
+    admit: Callable[[int], None],
+    batch: int | None,
 ) -> list[Any] | None:
     """Publish tasks of new keys with one statement; return them, or nothing, or None if they were not admitted either.
 
@@ -123,7 +130,7 @@ def _in_one_statement(
     listed = frozenset(queue.http_actions) if over_http else None
     try:
         _refuse(queue, messages, known_only, over_http)
-        rows = [_values(queue, message, listed) for message in messages]
+        rows = [_values(queue, message, listed, batch) for message in messages]
     except TaskError:
         return None
     delays = [inserts.delay_of(message.invisible_for, queue.invisible_for) for message in messages]
@@ -137,6 +144,13 @@ def _in_one_statement(
     return inserts.publish(queue, rows, over_http=over_http)
 
 
+def check(queue: QueueRow, given: dict[str, Any], *, over_http: bool) -> None:
+    """Raise ``PublishRefused`` if a task could not be published now; publish nothing."""
+    message = message_of(given, load_settings(), longest_lease(queue.tasks.model, using=queue._state.db))
+    _refuse(queue, [message], known_only=False, over_http=over_http)
+    _values(queue, message, None)
+
+
 def bound_rows(rows: int, most: int) -> None:
     """Refuse more rows than one call may write."""
     if rows > most:
@@ -146,14 +160,22 @@ def bound_rows(rows: int, most: int) -> None:
 
 
 def _into(
-    queue: QueueRow, messages: list[Message], on_existing: OnExistingKey, listed: frozenset[str] | None
+    queue: QueueRow,
+    messages: list[Message],
+    on_existing: OnExistingKey,
+    listed: frozenset[str] | None,
+    batch: int | None,
 ) -> list[Published]:
     """Publish into this copy's database. ``listed``: over HTTP, the actions that the queue lists; else None."""
     # Built first, so that a message without a value of the exclusive key is refused before anything is written.
-    rows = [_row(queue, message, listed) for message in messages]
+    rows = [_row(queue, message, listed, batch) for message in messages]
     for attempt in range(1, TRIES + 1):
         try:
             with transaction.atomic(using=queue._state.db):
+                if attempt > 1:
+                    # Those who try again take turns. Otherwise, with the same keys in other orders, they could end each
+                    # other's transactions again and again.
+                    queue.lock()
                 return _publish(queue, rows, on_existing, over_http=listed is not None)
         except DatabaseError as error:
             if attempt == TRIES or not (isinstance(error, IntegrityError) or is_retryable(error)):
@@ -190,13 +212,14 @@ def _refuse(queue: QueueRow, messages: list[Message], known_only: bool, over_htt
         queue_actions.refuse_over_http(queue, names)
     if known_only or not queue.actions_elsewhere:
         queue_actions.refuse_unknown(queue, names)
+    queue_actions.refuse_arguments(queue, messages)
 
 
-def _row(queue: QueueRow, message: Message, listed: frozenset[str] | None) -> Any:
+def _row(queue: QueueRow, message: Message, listed: frozenset[str] | None, batch: int | None) -> Any:
     delay = inserts.delay_of(message.invisible_for, queue.invisible_for)
     row = queue.tasks.model(
         queue=queue,
-        **_values(queue, message, listed),
+        **_values(queue, message, listed, batch),
         # The database's time as a value: Django cannot insert rows with expressions as arrays.
         **(dict.fromkeys(CREATED, queue.__dict__["read_at"]) if "read_at" in queue.__dict__ else {}),
         **({"state_ready": False, "state_next_attempt": Later(delay)} if delay else {}),
@@ -206,7 +229,9 @@ def _row(queue: QueueRow, message: Message, listed: frozenset[str] | None) -> An
     return row
 
 
-def _values(queue: QueueRow, message: Message, listed: frozenset[str] | None) -> dict[str, object]:
+def _values(
+    queue: QueueRow, message: Message, listed: frozenset[str] | None, batch: int | None = None
+) -> dict[str, object]:
     """Return the values of a new task in this queue, without its times."""
     value = exclusive_value(queue.exclusive_key, message.metadata) if queue.exclusive else None
     return {
@@ -216,6 +241,8 @@ def _values(queue: QueueRow, message: Message, listed: frozenset[str] | None) ->
         "exclusive_value": value,
         "elsewhere_only": listed is not None and message.action not in listed,
         "state": "pending" if message.worker_count == 1 else "shared",
+        # Without one, the statement that publishes has no such column.
+        **({} if batch is None else {"batch_id": batch}),
     }
 
 

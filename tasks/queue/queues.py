@@ -15,7 +15,8 @@ from stator.graph.backoff import MAX_SECONDS
 from tasks.datetimes import moment_problem, stored
 from tasks.exceptions import TaskError
 from tasks.messages import Json
-from tasks.queue import consuming, held_claims, publishing, rules
+from tasks.queue import batches, consuming, held_claims, rules
+from tasks.queue.batches import Batch
 from tasks.queue.held_claims import TaskClaim
 from tasks.queue.publishing import OnExistingKey, Published
 from tasks.rows.clock import Later
@@ -115,6 +116,7 @@ class Queue(QueueRow):
         clear_failed: bool = False,
         clear_succeeded: bool = False,
         known_only: bool = False,
+        batch: Batch | None = None,
         **options: object,
     ) -> Published:
         """Publish one task; return it with its outcome, or raise :class:`~tasks.exceptions.PublishRefused`.
@@ -127,11 +129,11 @@ class Queue(QueueRow):
         If a task with this ``key`` exists: ``update`` writes the given values into it if it waits, and leaves its other
         values as they are; None stands for the value of the queue or the setting. ``clear_failed`` and
         ``clear_succeeded`` let the workers that failed, or succeeded, run it again. ``known_only``: refuse an action
-        that this code does not register.
+        that this code does not register. ``batch``: see :meth:`publish_many`.
         """
         on_existing = OnExistingKey(update=update, clear_failed=clear_failed, clear_succeeded=clear_succeeded)
         message = {"action": action, **({} if data is ... else {"data": data}), **options}
-        return publishing.publish(self, [message], on_existing, known_only=known_only)[0]
+        return batches.publish(self, [message], on_existing, known_only=known_only, batch=batch)[0]
 
     def publish_many(
         self,
@@ -141,10 +143,15 @@ class Queue(QueueRow):
         clear_failed: bool = False,
         clear_succeeded: bool = False,
         known_only: bool = False,
+        batch: Batch | None = None,
     ) -> list[Published]:
-        """Publish tasks, each a dictionary of arguments of :meth:`publish`, in few statements: all or none."""
+        """Publish tasks, each a dictionary of arguments of :meth:`publish`, in few statements: all or none.
+
+        ``batch``: the :class:`~tasks.models.Batch` of these tasks: a new one, which ends with the last of them, or one
+        that has not ended. Existing tasks of the same keys join it.
+        """
         on_existing = OnExistingKey(update=update, clear_failed=clear_failed, clear_succeeded=clear_succeeded)
-        return publishing.publish(self, tasks, on_existing, known_only=known_only)
+        return batches.publish(self, tasks, on_existing, known_only=known_only, batch=batch)
 
     async def apublish(self, action: str, data: Json = ..., **options: Any) -> Published:
         """Run :meth:`publish` from async code."""

@@ -1,7 +1,7 @@
 """The workers that serve a queue: worker processes publish their actions; named workers have asked for work lately."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,7 @@ from django.db.models import Q, QuerySet
 from stator.graph.durations import seconds_of
 from stator.models import Now, Worker
 from stator.signals import on_heartbeat
-from tasks.actions.registry import registry
+from tasks.actions.registry import declared, registry
 from tasks.conf import DJANGO
 from tasks.queue.eligibility import has_metadata
 from tasks.rows.claimants import CLAIMANT_ALIVE, MAX_CLAIMANTS, Claimant
@@ -43,9 +43,11 @@ def _publish(sender: object, **kwargs: object) -> dict[str, Any]:
         published["actions"] = actions
     if metadata := getattr(sender, "metadata", None):
         published["metadata"] = dict(metadata)
-    queues = sorted(getattr(sender, "queues", ()))
+    queues, excluded = (sorted(getattr(sender, name, ())) for name in ("queues", "excluded_queues"))
     if len(queues) <= MAX_PUBLISHED_QUEUES:
         published["queues"] = queues or None
+    if excluded:
+        published["excluded_queues"] = excluded[:MAX_PUBLISHED_QUEUES]
     return {"tasks": published}
 
 
@@ -59,15 +61,18 @@ def registered() -> dict[str, list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A live worker process. ``queues``, ``metadata``: what it is limited to. ``actions``: see :func:`registered`.
+    """A live worker process.
 
-    None stands for any: the process is not limited, or does not publish its actions, because there are very many.
+    ``queues``, ``metadata``: what it is limited to. ``excluded``: queues that it leaves alone. ``actions``: see
+    :func:`registered`. None stands for any: the process is not limited, or does not publish its actions, because there
+    are very many.
     """
 
     name: str
     queues: frozenset[str] | None
     actions: Mapping[str, frozenset[str]] | None
     metadata: Mapping[str, object] = field(default_factory=dict)
+    excluded: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, name: str, published: object) -> "Process":
@@ -80,11 +85,12 @@ class Process:
             frozenset(queues) if isinstance(queues, list) else None,
             {queue: frozenset(names) for queue, names in actions.items()} if isinstance(actions, dict) else None,
             metadata if isinstance(metadata, dict) else {},
+            frozenset(excluded) if isinstance(excluded := values.get("excluded_queues"), list) else frozenset(),
         )
 
     def takes(self, queue: QueueRow) -> bool:
         """Return whether it claims from a queue."""
-        return self.queues is None or queue.name in self.queues
+        return (self.queues is None or queue.name in self.queues) and queue.name not in self.excluded
 
     def names(self, queue: QueueRow) -> frozenset[str] | None:
         """Return the actions that it has for a queue; None for any."""
@@ -142,6 +148,13 @@ def processes_in(using: str) -> tuple[Process, ...]:
     live = Worker.objects.using(using).live().order_by("-started", "pk")
     rows = live.values_list("pk", "name", "models", "published")[:MAX_PROCESSES]
     return tuple(Process.of(name or pk, published) for pk, name, models, published in rows if LABEL in models)
+
+
+def is_anywhere(action: str, queue: QueueRow, processes: Iterable[Process]) -> bool:
+    """Return whether this code or one of the processes has an action, or programs elsewhere serve its queue."""
+    if queue.actions_elsewhere or declared(action, queue.name) is not None:
+        return True
+    return any((names := process.names(queue)) is None or action in names for process in processes)
 
 
 def _asked(rows: QuerySet[Claimant]) -> dict[Any, dict[str, float]]:

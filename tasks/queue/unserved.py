@@ -29,7 +29,7 @@ MAX_JUDGED = 10
 MAX_QUEUES = 1000
 
 # The codes that mean that a task waits for a worker that does not run, the most decisive first.
-TROUBLE = ("no_eligible_worker", "no_named_worker", "queue_unserved", "action_unserved", "no_worker")
+UNSERVED = ("no_eligible_worker", "no_named_worker", "queue_unserved", "action_unserved", "no_worker")
 
 
 def reasons(using: str) -> dict[str, Q]:
@@ -44,7 +44,7 @@ def conditions(services: list[Service], using: str) -> dict[str, Q]:
     alike: dict[Any, list[Service]] = defaultdict(list)
     for service in services:
         alike[_served_by(service)].append(service)
-    found: dict[str, list[Q]] = {code: [] for code in (*TROUBLE[:1], "named_only", *TROUBLE[1:])}
+    found: dict[str, list[Q]] = {code: [] for code in (*UNSERVED[:1], "named_only", *UNSERVED[1:])}
     rows = task_rows(using)
     for group in alike.values():
         those = Q(queue__in=[service.queue.pk for service in group])
@@ -194,7 +194,8 @@ def _queue_unserved(task: TaskRow, service: Service) -> Any:
     name, count = service.queue.name, len(service.processes)
     others = sorted({queue for process in service.processes for queue in process.queues or ()})
     serve = "1 worker process serves" if count == 1 else f"{count} worker processes serve"
-    sentence = f"No live worker serves queue {name}: {serve} only other queues ({some(others)})"
+    which = f" ({some(others)})" if others else ""
+    sentence = f"No live worker serves queue {name}: {serve} only other queues{which}"
     remedy = f"Start runstator without --queue, or with --queue {name}; or start a program that claims from this queue."
     return Reason("queue_unserved", f"{sentence}, {_nor_named(service)}.", {"processes": count}, remedy)
 

@@ -8,7 +8,7 @@ from django.db.models import Exists, F, Q, QuerySet, Value
 from django.db.models.lookups import Exact, GreaterThan, IsNull
 from django.utils import timezone
 
-from stator.models import MomentField, Now
+from stator.models import MomentField, Now, moment_text
 from tasks.datetimes import stored
 from tasks.exceptions import TaskError
 from tasks.rows.claimants import CLAIMANT_ALIVE, MAX_CLAIMANTS, SEEN_EVERY, Claimant
@@ -112,7 +112,7 @@ class QueueRow(models.Model):
     def pause_description(self) -> str:
         """Who paused the queue, until when and why, as text."""
         by = f"paused by {self.pause_author}" if self.pause_author else "paused"
-        until = f" until {self.pause_until:%Y-%m-%d %H:%M:%S %Z}" if self.pause_until else ""
+        until = f" until {moment_text(self.pause_until)}" if self.pause_until else ""
         return f"{by}{until}{f' ({self.pause_reason})' if self.pause_reason else ''}"
 
     @property

@@ -1,15 +1,14 @@
 """Runs: the claims of tasks."""
 
-from typing import Any
-
 from django.db import models
-from django.db.models import Q
+from django.db.models import Q, QuerySet
+from django.db.models.deletion import Collector
 
 from stator.models import MomentField, Now
 from stator.partitions import is_partitioned
 
 
-def delete_runs(collector: Any, field: Any, runs: Any, using: str) -> None:
+def delete_runs(collector: Collector, field: models.Field, runs: QuerySet, using: str) -> None:
     """Delete the runs of deleted tasks (``on_delete``); runs in partitions are dropped with their partition."""
     if not is_partitioned(Run, using):
         models.CASCADE(collector, field, runs, using)

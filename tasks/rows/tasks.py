@@ -46,6 +46,11 @@ class TaskRow(StatorModel):
     elsewhere_only = models.BooleanField(default=False, db_default=False, editable=False)
     # Most tasks are no parts, so the index of the parts leaves them out.
     whole = models.ForeignKey("self", models.CASCADE, null=True, editable=False, related_name="parts", db_index=False)
+    # Without a constraint, which would lock the batch's row at each INSERT. A batch that is deleted has no tasks.
+    batch: "models.ForeignKey[Any, Any]" = models.ForeignKey(
+        "tasks.Batch", models.SET_NULL, null=True, editable=False, related_name="tasks", db_index=False,
+        db_constraint=False,
+    )  # fmt: skip
     result = models.JSONField(null=True, editable=False)
     created = MomentField(db_default=Now(), editable=False)
     # When the notice of an errored task is sent at the earliest; null after it was sent.
@@ -55,6 +60,7 @@ class TaskRow(StatorModel):
     parts: Any
     runs: Any
     whole_id: int | None
+    batch_id: int | None
     # Set for command lines and answers of the API: when the row was read, and what was looked up for many tasks.
     read_at: datetime
     counted: int
@@ -120,6 +126,8 @@ class TaskRow(StatorModel):
             models.Index(
                 fields=["whole"], condition=Q(state="pending", whole__isnull=False), name="tasks_task_open_part"
             ),
+            # The tasks of a batch: most tasks have none.
+            models.Index(fields=["batch", "state"], condition=Q(batch__isnull=False), name="tasks_task_in_batch"),
             # Dead letters whose notice was not sent.
             models.Index(
                 fields=["notice_due"],

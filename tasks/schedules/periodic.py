@@ -48,7 +48,7 @@ class Periodic:
 
     def call(self, tick: Tick) -> None:
         """Call the sync or async function in this thread, with the tick if it takes an argument."""
-        arguments = (tick,) if inspect.signature(self.function).parameters else ()
+        arguments = (tick,) if _takes_tick(self.function) else ()
         function = async_to_sync(self.function) if inspect.iscoroutinefunction(self.function) else self.function
         function(*arguments)
 
@@ -57,7 +57,7 @@ registry: dict[str, Periodic] = {}
 
 
 def periodic(
-    *,
+    *bare: object,
     every: float | None = None,
     cron: str = "",
     zone: str | None = None,
@@ -78,6 +78,8 @@ def periodic(
     name, or several; each has a schedule of its own, and ``tick.entity`` is its name. Raises ``ValueError`` if another
     function has the name.
     """
+    if bare:
+        raise TypeError('@tasks.periodic needs a timetable: @tasks.periodic(every=60), or cron="0 3 * * *"')
     entities = (entity,) if isinstance(entity, str) else tuple(dict.fromkeys(entity or ()))
     if not entities or not all(isinstance(each, str) and len(each) <= MAX_ENTITY for each in entities):
         raise ValueError(
@@ -88,6 +90,10 @@ def periodic(
     declared = {**asdict(timetable), "missed": missed, "deadline": deadline}
 
     def register(function: Function) -> Function:
+        if len(needed := _needed(function)) > _takes_tick(function):
+            raise TypeError(
+                f"@periodic: {function.__qualname__}({', '.join(needed)}) may take the tick and nothing else"
+            )
         known_as = name or f"{function.__module__}.{function.__qualname__}"
         if known_as in registry and registry[known_as].function is not function:
             raise ValueError(f"@periodic: another function is named {known_as!r}; give one of them a name=")
@@ -95,3 +101,21 @@ def periodic(
         return function
 
     return register
+
+
+def _takes_tick(function: Callable[..., object]) -> bool:
+    """Return whether a function takes an argument by place."""
+    places = (
+        inspect.Parameter.POSITIONAL_ONLY,
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+        inspect.Parameter.VAR_POSITIONAL,
+    )
+    return any(one.kind in places for one in inspect.signature(function).parameters.values())
+
+
+def _needed(function: Callable[..., object]) -> list[str]:
+    """Return the names of the arguments without a default."""
+    return [
+        one.name for one in inspect.signature(function).parameters.values()
+        if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+    ]  # fmt: skip

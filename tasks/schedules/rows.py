@@ -9,6 +9,7 @@ from django.db.models import Q
 
 from stator.graph.backoff import MAX_SECONDS
 from stator.models import MomentField, Now, StatorModel
+from stator.texts import counted
 from tasks.conf import DJANGO, load_settings
 from tasks.datetimes import moment_problem
 from tasks.exceptions import TaskError
@@ -21,6 +22,10 @@ DELAY, DROP, ALLOW = "delay", "skip", "allow"
 
 # Ticks per second. With a much lower rate, waiting ticks would get turns beyond the last year that Python knows.
 SLOWEST_RATE = 1e-6
+
+
+# Characters of the error of a tick.
+ERROR_LENGTH = 300
 
 
 class ScheduleRow(StatorModel):
@@ -87,6 +92,10 @@ class ScheduleRow(StatorModel):
     fired = models.DateTimeField(null=True, editable=False)
     fired_for: "models.DateTimeField[Any, Any]" = models.DateTimeField(null=True, editable=False)
     dropped = models.BigIntegerField(default=0, editable=False)
+    # Of functions: how many ticks in a row have failed, the last one's error, and when the notice of them is sent.
+    failed_ticks = models.PositiveIntegerField(default=0, db_default=0, editable=False)
+    last_error = models.CharField(max_length=ERROR_LENGTH, default="", db_default="", editable=False)
+    notice_due = MomentField(null=True, editable=False)
     created = MomentField(db_default=Now(), editable=False)
 
     # The time at which a tick has read the row.
@@ -94,6 +103,9 @@ class ScheduleRow(StatorModel):
 
     class Meta:
         abstract = True
+        indexes = [
+            models.Index(fields=["failed_ticks"], condition=Q(failed_ticks__gt=0), name="tasks_schedule_failed_ticks")
+        ]
         constraints = [
             models.UniqueConstraint(fields=["name", "entity"], name="tasks_schedule_one_per_entity"),
             models.CheckConstraint(
@@ -119,6 +131,24 @@ class ScheduleRow(StatorModel):
     def calls_function(self) -> bool:
         """Whether a tick calls a function instead of publishing a task."""
         return self.queue_id is None
+
+    @property
+    def failed_part(self) -> str:
+        """The latest ticks in a row that failed, as a phrase."""
+        return "last tick" if self.failed_ticks == 1 else f"last {self.failed_ticks:,} ticks"
+
+    @property
+    def result(self) -> str:
+        """How its latest tick ended, for people."""
+        if self.failed_ticks:
+            return f"{self.failed_part} failed: {self.last_error}"
+        if self.state_failures and not self.calls_function:
+            return f"not published, after {counted(self.state_failures, 'error')}"
+        if self.fired is None:
+            return "none yet"
+        if not self.calls_function:
+            return "published"
+        return "running" if self.state == "calling" else "succeeded"
 
     def key_of(self, index: int) -> str:
         """Return the unique name of a tick."""

@@ -14,8 +14,9 @@ from stator.models import StateField
 from tasks.conf import TaskSettings, read_settings
 from tasks.exceptions import UnknownAction
 from tasks.queue.actions import refuse_unknown
+from tasks.queue.serving import is_anywhere, processes_in
 from tasks.schedules.rows import ScheduleRow
-from tasks.schedules.ticking import PROGRESS, call, tick
+from tasks.schedules.ticking import FAILURES, PROGRESS, call, count_failure, tick
 from tasks.sharding.task_ids import settle
 
 
@@ -44,7 +45,8 @@ class ScheduleGraph(StateGraph):
     """The graph of all schedules.
 
     An attempt in ``waiting`` is a tick: one transaction publishes the task and plans the next tick. If the schedule
-    calls a function, it goes on to ``calling``, where the call is repeated until it succeeds or has failed three times.
+    calls a function, it goes on to ``calling``, where the call is repeated until it succeeds or has failed three times;
+    then ``failed`` counts the tick.
     """
 
     waiting = State(
@@ -52,13 +54,15 @@ class ScheduleGraph(StateGraph):
         expect_within=FARTHEST,
     )  # fmt: skip
     calling = State(try_interval=1, lease=LEASE, backoff=BACKOFF, max_failures=3)
+    failed = State(try_interval=1, lease=LEASE, enter_by_hand=False)
     # Entered when ``enabled`` is off: moved by hand, an enabled schedule would return at once.
     paused = State(enter_by_hand=False)
     ended = State()
 
     waiting.transitions_to(calling, paused, ended)
     calling.transitions_to(waiting)
-    calling.fails_to(waiting)
+    calling.fails_to(failed)
+    failed.transitions_to(waiting)
     calling.when(Q(removed=True)).to(waiting)
     paused.when(Q(enabled=True, removed=False)).to(waiting)
 
@@ -71,6 +75,12 @@ class ScheduleGraph(StateGraph):
     def handle_calling(cls, schedule: "Schedule") -> State:
         """Call the function."""
         call(schedule)
+        return cls.waiting
+
+    @classmethod
+    def handle_failed(cls, schedule: "Schedule") -> State:
+        """Count the tick whose call has failed for good."""
+        count_failure(schedule)
         return cls.waiting
 
 
@@ -147,7 +157,11 @@ class Schedule(ScheduleRow):
         return ""
 
     def save(self, *, update_fields: Iterable[str] | None = None, **kwargs: Any) -> None:
-        if problems := self.problems():
+        problems = self.problems()
+        # A process with older code may change a schedule whose action it does not have.
+        if not problems and self._state.adding and (problem := self._unknown_action()):
+            problems["action"] = problem
+        if problems:
             raise ValidationError(problems)
         if self._state.adding or kwargs.get("force_insert"):
             super().save(update_fields=update_fields, **kwargs)
@@ -157,7 +171,7 @@ class Schedule(ScheduleRow):
             update_fields = [
                 field.name
                 for field in self._meta.concrete_fields
-                if not field.primary_key and field.name not in PROGRESS
+                if not field.primary_key and field.name not in (*PROGRESS, *FAILURES)
             ]
         using = kwargs.get("using") or router.db_for_write(type(self), instance=self)
         with transaction.atomic(using=using):
@@ -175,6 +189,24 @@ class Schedule(ScheduleRow):
     def run_now(self) -> bool:
         """Fire one extra tick of the schedule now; return False if it is paused."""
         return bool(type(self).objects.filter(pk=self.pk).run_now())
+
+
+def without_action(schedules: Iterable[Schedule], using: str) -> list[Schedule]:
+    """Return the schedules whose action nobody has, so that no tick of them fires; one statement, and their queues."""
+    with_queue = [(each, each.queue) for each in schedules if each.queue is not None]
+    processes = processes_in(using) if with_queue else ()
+    return [each for each, queue in with_queue if not is_anywhere(each.action, queue, processes)]
+
+
+def why_not(rows: ScheduleQuerySet, count: int) -> str:
+    """Return a sentence about the first schedules that were run now and will not fire; ``count``: how many will."""
+    if not count:
+        return "Paused schedules do not fire: resume them first."
+    asked = rows.filter(enabled=True, removed=False).select_related("queue")[:ROWS_AT_ONCE]
+    if not (names := [str(each) for each in without_action(asked, rows.db)]):
+        return ""
+    named = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+    return f"Nobody has the action of {named}: edit it, or deploy code that has the action."
 
 
 def look_again(using: str, pks: list[int]) -> None:

@@ -8,11 +8,12 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import F, QuerySet
 from django.utils.timezone import is_naive, make_aware
 
+from stator.claims import bounded
 from stator.exceptions import TryAgainLater
-from stator.models import Now
+from stator.models import Now, Report, records_of
 from tasks.datetimes import aware, stored
 from tasks.exceptions import QueuePaused, UnknownAction
 from tasks.queue.serving import processes_in
@@ -20,7 +21,7 @@ from tasks.rows.queues import QueueRow
 from tasks.rows.tasks import TERMINAL
 from tasks.schedules.periodic import Tick, registry
 from tasks.schedules.rates import Rate, keep_rates, lock_rates
-from tasks.schedules.rows import ALLOW, DROP, ScheduleRow
+from tasks.schedules.rows import ALLOW, DROP, ERROR_LENGTH, ScheduleRow
 from tasks.schedules.timetable import Due, Planned, judge, judge_last
 
 # Seconds until the next attempt if this worker lacks the schedule's function; another worker may have it.
@@ -39,6 +40,9 @@ UNENDED = 2.0
 MOMENTS = ("nominal", "planned", "held_until", "fired", "fired_for")
 PROGRESS = ("tick_index", "nominal", "planned", "planned_for", "held_until", "asked", "fired", "fired_for", "dropped")
 
+# The columns about ticks that have failed.
+FAILURES = ("failed_ticks", "last_error", "notice_due")
+
 chance = random.SystemRandom()
 
 
@@ -55,7 +59,7 @@ class Clock:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Advance:
     """The result for one schedule: its next state, or until when it waits; and the index of the tick it fires."""
 
     to: str = ""
@@ -111,6 +115,23 @@ def call(schedule: ScheduleRow) -> None:
         raise TryAgainLater(ELSEWHERE, f"this worker's code has no periodic function {schedule.name}")
     index = schedule.tick_index - 1
     known.call(Tick(schedule, index, schedule.fired_for, schedule.key_of(index)))
+    if schedule.failed_ticks:
+        _row_of(schedule).update(failed_ticks=0, last_error="", notice_due=None)
+
+
+def count_failure(schedule: ScheduleRow) -> None:
+    """Count the latest tick as failed; a notice of the first of several in a row becomes due."""
+    report = records_of(Report, type(schedule), schedule.pk, str(schedule._state.db)).exclude(error="").first()
+    error = f"{report.error}: {report.message}" if report else "no error is recorded"
+    _row_of(schedule).update(
+        failed_ticks=F("failed_ticks") + 1,
+        last_error=bounded(" ".join(error.split()), ERROR_LENGTH),
+        notice_due=F("notice_due") if schedule.failed_ticks else Now(),
+    )
+
+
+def _row_of(schedule: ScheduleRow) -> QuerySet[Any]:
+    return QuerySet(type(schedule), using=schedule._state.db).filter(pk=schedule.pk)
 
 
 def _unended(rows: list[ScheduleRow]) -> set[int]:
@@ -128,11 +149,11 @@ def _unended(rows: list[ScheduleRow]) -> set[int]:
     return found
 
 
-def _advance(row: ScheduleRow, now: datetime, rates: dict[str, Rate], unended: bool) -> Step:
+def _advance(row: ScheduleRow, now: datetime, rates: dict[str, Rate], unended: bool) -> Advance:
     """Update a row's tick columns in memory; return what to do. ``unended``: its latest task has not ended."""
     if not row.enabled or row.removed:
         _forget(row)
-        return Step(to="paused")
+        return Advance(to="paused")
     due = _due(row, now)
     # A due tick comes first; a requested one fires at the next attempt.
     fires = due.fires or (Planned(now, now) if row.asked else None)
@@ -145,25 +166,25 @@ def _advance(row: ScheduleRow, now: datetime, rates: dict[str, Rate], unended: b
             # Checked again soon, because the end of a task does not wake its schedule.
             _plan(row, due.fires or due.following)
             until = now + timedelta(seconds=UNENDED)
-            return Step(until=until, reason=f"waits for the task of tick {row.tick_index - 1}, which has not ended")
+            return Advance(until=until, reason=f"waits for the task of tick {row.tick_index - 1}, which has not ended")
         fires = None
     if fires and row.rate_limit and (held := rates[row.rate_key].admit(now, row.rate_limit, row.held_until)):
         _plan(row, due.fires or due.following)
         row.held_until = held
-        return Step(until=held, reason=f"waits for its turn: {row.rate_key} has {row.rate_limit:g} ticks a second")
+        return Advance(until=held, reason=f"waits for its turn: {row.rate_key} has {row.rate_limit:g} ticks a second")
     _plan(row, due.following)
     if fires:
         row.tick_index, row.fired, row.fired_for = row.tick_index + 1, now, fires.at
         row.asked = row.asked and due.fires is not None
     index = row.tick_index - 1 if fires else None
     if fires and row.calls_function:
-        return Step(to="calling", index=index)
+        return Advance(to="calling", index=index)
     if row.asked:
-        return Step(until=now, index=index)
+        return Advance(until=now, index=index)
     if row.planned is None:
         _forget(row)
-        return Step(to="ended", index=index)
-    return Step(until=row.planned, index=index)
+        return Advance(to="ended", index=index)
+    return Advance(until=row.planned, index=index)
 
 
 def _due(row: ScheduleRow, now: datetime) -> Due:
@@ -235,7 +256,7 @@ def _message(row: ScheduleRow, index: int) -> dict[str, Any]:
     return {"action": row.action, "data": row.data, "key": row.task_key_of(index), "metadata": metadata, **own}
 
 
-def _result(step: Step, clock: Clock) -> str | TryAgainLater:
+def _result(step: Advance, clock: Clock) -> str | TryAgainLater:
     if step.until is None:
         return step.to
     return TryAgainLater(clock.until(step.until), step.reason)

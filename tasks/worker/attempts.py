@@ -19,14 +19,15 @@ from django.utils.module_loading import autodiscover_modules
 
 from stator.claims import Claim
 from stator.exceptions import AttemptTimedOut, Fail, LeaseLost, NotBegun, TryAgainLater, passable
+from stator.graph.attempt_log import AttemptLog
 from stator.graph.backoff import Backoff, delay_after
 from stator.graph.failures import bounded, text_of
 from stator.signals import on_heartbeat, on_start
 from stator.worker.thread_pool import ThreadPool
 from tasks.actions.isolation import answer_of, process_for_action, value_of
 from tasks.actions.registry import (
-    Action,
     Context,
+    RegisteredAction,
     action,
     actions_on_loop,
     contained,
@@ -47,7 +48,7 @@ from tasks.rows.queues import QueueRow
 from tasks.rows.tables import queue_rows
 from tasks.rows.tasks import TaskRow
 
-__all__ = ["Action", "Context", "NoHandler", "action", "attempt", "backoff_of_attempt", "find", "registry"]
+__all__ = ["Context", "NoHandler", "RegisteredAction", "action", "attempt", "backoff_of_attempt", "find", "registry"]
 
 logger = logging.getLogger("tasks.actions")
 
@@ -66,8 +67,8 @@ MAX_QUEUES = 1000
 # Seconds after its timeout at which the framework abandons an attempt that ignores cancellation.
 GRACE = 5.0
 
-# Bytes that the answer of an isolated process may have beyond its value: enough for an error with its traceback.
-ANSWER_MARGIN = 65536
+# Bytes that the answer of an isolated process may have beyond its value: enough for an error with traceback and log.
+ANSWER_MARGIN = 131072
 
 # Seconds until a task is tried again if all threads of the worker run actions that do not return.
 STUCK = 10.0
@@ -99,13 +100,13 @@ def connect() -> None:
     on_heartbeat.connect(_note_rules, dispatch_uid="tasks.rules")
 
 
-def _find_in_django(path: str, queue: str, data: Json) -> Action:
+def _find_in_django(path: str, queue: str, data: Json) -> RegisteredAction:
     # Imported by name, because a project may not have Django's Tasks framework.
     try:
         backend = import_module("tasks.backend.tasks_backend")
     except ImportError as error:
         raise NoHandler(f"no handler: Django's Tasks framework cannot be loaded: {error}") from error
-    found: Action = backend.action_of(path, queue, data)
+    found: RegisteredAction = backend.action_of(path, queue, data)
     return found
 
 
@@ -140,11 +141,12 @@ def _note_rules(sender: Any, **kwargs: object) -> None:
 
 
 def _choose_queues(sender: Any, **kwargs: object) -> None:
-    """Restrict a worker to what ``--queue`` and ``--metadata`` say, before its first claim."""
+    """Restrict a worker to what its options about queues and metadata say, before its first claim."""
     queues, metadata = getattr(sender, "queues", ()), getattr(sender, "metadata", {})
-    if not (queues or metadata):
+    excluded = getattr(sender, "excluded_queues", ())
+    if not (queues or metadata or excluded):
         return
-    choose(sender.id, queues, metadata)
+    choose(sender.id, queues, metadata, excluded)
     known = set(queue_rows().filter(name__in=queues).values_list("name", flat=True))
     for name in sorted(set(queues) - known):
         logger.warning("tasks.queue_missing", extra={"queue": name, "remedy": "it is served once it is created"})
@@ -275,7 +277,7 @@ class _Beginning:
             self._limit.reschedule(when)
 
 
-async def _carry_out(found: Action, task: TaskRow, settings: TaskSettings, beginning: _Beginning) -> None:
+async def _carry_out(found: RegisteredAction, task: TaskRow, settings: TaskSettings, beginning: _Beginning) -> None:
     """Run the action and store its result on the task."""
     context = Context(task, task.stator)
     try:
@@ -293,7 +295,7 @@ async def _carry_out(found: Action, task: TaskRow, settings: TaskSettings, begin
     task.result = storable(found.result_of(value), "the result", settings)
 
 
-async def _retried(found: Action, context: Context, settings: TaskSettings, beginning: _Beginning) -> Any:
+async def _retried(found: RegisteredAction, context: Context, settings: TaskSettings, beginning: _Beginning) -> Any:
     """Return the value of the action, after up to ``local_retries`` further calls within this attempt.
 
     The task's ``max_unexpected_retries`` overrides that number. It is read from the database after each error.
@@ -328,10 +330,11 @@ async def _retried(found: Action, context: Context, settings: TaskSettings, begi
                 },
             )
             await asyncio.sleep(found.local_delay)
+            context.claim.begin_again()
     raise AssertionError("the last try returns or raises")
 
 
-def _most_retries(found: Action, context: Context) -> int:
+def _most_retries(found: RegisteredAction, context: Context) -> int:
     """Return how many errors this worker retries, as the database has it now; 0 if the claim has ended."""
     if not context.still_mine():
         return 0
@@ -341,7 +344,7 @@ def _most_retries(found: Action, context: Context) -> int:
     return found.local_retries if own is None else own
 
 
-async def _call(found: Action, context: Context, settings: TaskSettings, beginning: _Beginning) -> Any:
+async def _call(found: RegisteredAction, context: Context, settings: TaskSettings, beginning: _Beginning) -> Any:
     if found.isolated:
         return await _isolated(context, settings, beginning)
     if found.is_async:
@@ -382,8 +385,12 @@ async def _isolated(context: Context, settings: TaskSettings, beginning: _Beginn
         "queue": task.queue.name,
     }  # fmt: skip
     process = process_for_action(settings.PAYLOAD_LIMIT + ANSWER_MARGIN)
+    process.reached = context.progress
     try:
-        return value_of(await _in_thread(partial(answer_of, process, request), settings, beginning))
+        answer = await _in_thread(partial(answer_of, process, request), settings, beginning)
+        if "log" in answer:
+            context.claim.log = AttemptLog.of(answer["log"])
+        return value_of(answer)
     finally:
         process.kill()
 
@@ -419,14 +426,14 @@ async def _load_queue(task: TaskRow, cached: dict[Any, _Queue]) -> Any:
     return row
 
 
-def _admit(found: Action, context: Context) -> None:
+def _admit(found: RegisteredAction, context: Context) -> None:
     """Take a concurrency slot and a start of the rate; raise ``Throttled`` if either is used up."""
     wait, reason = ActionSlot.admit(found, context.task, context.claim.token)
     if wait:
         raise Throttled(wait, reason)
 
 
-def _leave(found: Action, context: Context) -> None:
+def _leave(found: RegisteredAction, context: Context) -> None:
     """Release the concurrency slot; if that fails, it is free once the claim has ended."""
     task = context.task
     try:

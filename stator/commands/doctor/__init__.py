@@ -2,17 +2,23 @@
 
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
 
-from django.db import DatabaseError, InterfaceError, connections
+from django.db import DEFAULT_DB_ALIAS, DatabaseError, InterfaceError, connections
 
 from stator.capabilities import capabilities_of
 from stator.commands.answer import Answer, Options
 from stator.commands.arguments import models_of
 from stator.commands.doctor import clocks, postgresql, standing, tables
+from stator.commands.doctor.structures import alike
 from stator.explain.problem import ERROR, OK, WARNING, Problem
 from stator.models import StatorModel
+from stator.overview.schemas import MAX_LOOKED, InSchemas, in_schemas, named, surveyed, works_in_schemas
 from stator.rows.meta import by_database
-from stator.texts import one_line
+from stator.schemas import in_schema
+from stator.texts import counted, one_line
+from stator.worker.startup import Unusable
 
 HELP = (
     "Check databases, tables, rows and workers for problems, and say how to fix them. "
@@ -24,18 +30,25 @@ FAILED = 1
 LEVELS = {OK: "ok", WARNING: "warn", ERROR: "fail"}
 
 Look = Callable[[str, list[type[StatorModel]]], Problem | list[Problem]]
-# The checks, by the capability of a database that they need; the first ones are for every database.
-LOOKS: dict[str, tuple[Look, ...]] = {
-    "": (tables.indexes, clocks.skew, standing.troubles),
+# The checks, by the capability of a database that they need; "" if every database has it. First those of tables, then
+# those of servers.
+TABLES: dict[str, tuple[Look, ...]] = {
+    "": (tables.indexes,),
     "has_plpgsql": (tables.triggers,),
     "has_partitions": (tables.partitions,),
+}
+SERVERS: dict[str, tuple[Look, ...]] = {
+    "": (clocks.skew,),
     "has_monitoring_views": (
-        postgresql.server, postgresql.long_transactions, postgresql.oldest_snapshot, postgresql.dead_rows,
-        postgresql.replication,
+        postgresql.server, postgresql.long_transactions, postgresql.lock_waits, postgresql.oldest_snapshot,
+        postgresql.dead_rows, postgresql.replication,
     ),
     "notifies": (postgresql.pooler,),
     "fails_when_locked": (tables.sqlite_options,),
 }  # fmt: skip
+
+# Of many schemas, the different structures that are examined, and the schemas that are named because they lack tables.
+MAX_STRUCTURES, MAX_LEFT_OUT = 20, 20
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -45,13 +58,18 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(options: Options) -> Answer:
     """Return the results of all checks, good or bad."""
-    found = [
+    models = models_of([])
+    if works_in_schemas(options["database"] or DEFAULT_DB_ALIAS):
+        examined = examine_schemas(models, options["database"])
+    else:
+        groups = by_database(models, options["database"])
+        examined = ((alias, one) for alias, group in groups.items() for one in examine(alias, group))
+    found: list[dict[str, Any]] = [
         {
             "check": one.code, "database": alias, "level": LEVELS[one.level], "message": one.sentence,
-            "remedy": one.remedy,
+            "remedy": one.remedy, "schemas": list(one.schemas),
         }
-        for alias, models in by_database(models_of([]), options["database"]).items()
-        for one in examine(alias, models)
+        for alias, one in examined
     ]  # fmt: skip
     levels = {one["level"] for one in found}
     code = FAILED if "fail" in levels or (options["strict"] and "warn" in levels) else 0
@@ -62,12 +80,64 @@ def examine(alias: str, models: list[type[StatorModel]]) -> Iterator[Problem]:
     """Yield the results in one database, for models with complete tables; nothing more if there are none."""
     usable, complete = tables.usable(alias, models)
     yield usable
-    if not complete:
+    if complete:
+        yield from _all_of(TABLES, alias, complete)
+        yield from _looked(standing.troubles, alias, complete)
+        yield from _all_of(SERVERS, alias, complete)
+
+
+def examine_schemas(models: list[type[StatorModel]], using: str | None) -> Iterator[tuple[str, Problem]]:
+    """Yield the results in all schemas of the setting: for tables, of one schema of those that are alike."""
+    try:
+        known = in_schemas(models, using)
+    except Unusable as error:
+        message, _, remedy = str(error).rpartition("; ")
+        yield using or DEFAULT_DB_ALIAS, Problem("database", message, remedy=remedy, level=ERROR)
         return
+    for alias in dict.fromkeys(place.alias for place in known.found):
+        for one in _of_tables(alias, known):
+            yield alias, one
+        for one in _all_of(SERVERS, alias, models):
+            yield alias, one
+        left_out = list(known.left_out.values())
+        for why in left_out[:MAX_LEFT_OUT]:
+            yield alias, Problem("schemas", why, remedy="migrate it, or leave it out of SCHEMAS", level=WARNING)
+        if len(left_out) > MAX_LEFT_OUT:
+            further = f"{counted(len(left_out) - MAX_LEFT_OUT, 'further schema')} without tables of the framework"
+            yield alias, Problem("schemas", further, level=WARNING)
+        alone = [place for place in known.alone if place.alias == alias]
+        # Objects that wait for a worker are a problem of their own.
+        if empty := [place.schema for place in alone if place not in known.filled]:
+            message = f"no live worker in {counted(len(empty), 'schema')} without objects: {named(empty)}"
+            yield alias, Problem("workers", message, remedy="start manage.py runstator", level=WARNING)
+        elif not alone:
+            yield alias, Problem("workers", "every schema has a live worker", level=OK)
+    looked = surveyed(known, MAX_LOOKED)
+    for one in standing.judged(looked.problems()):
+        yield using or DEFAULT_DB_ALIAS, one
+    if looked.note:
+        yield using or DEFAULT_DB_ALIAS, Problem("troubles", looked.note, level=WARNING)
+
+
+def _of_tables(alias: str, known: InSchemas) -> Iterator[Problem]:
+    """Yield the results of the checks of tables, in one schema of each structure."""
+    structures = alike(alias, (place for place in known.found if place.alias == alias))
+    for same in structures[:MAX_STRUCTURES]:
+        names = tuple(place.schema for place in same)
+        with in_schema(names[0]):
+            usable, complete = tables.usable(alias, known.models[same[0]])
+            for one in (usable, *(_all_of(TABLES, alias, complete) if complete else ())):
+                yield replace(one, sentence=f"in {named(names)}: {one.sentence}", schemas=names)
+    if further := [place.schema for same in structures[MAX_STRUCTURES:] for place in same]:
+        message = f"not examined in {counted(len(further), 'schema')} with other tables or columns: {named(further)}"
+        yield Problem("database", message, remedy="stator doctor --schema NAME", level=WARNING)
+
+
+def _all_of(group: dict[str, tuple[Look, ...]], alias: str, models: list[type[StatorModel]]) -> Iterator[Problem]:
     capabilities = capabilities_of(connections[alias])
-    for needed, looks in LOOKS.items():
+    for needed, looks in group.items():
         for look in looks if not needed or getattr(capabilities, needed) else ():
-            yield from _looked(look, alias, complete)
+            yield from _looked(look, alias, models)
 
 
 def _looked(look: Look, alias: str, models: list[type[StatorModel]]) -> list[Problem]:
@@ -80,7 +150,7 @@ def _looked(look: Look, alias: str, models: list[type[StatorModel]]) -> list[Pro
     return found if isinstance(found, list) else [found]
 
 
-def _lines(found: list[dict[str, str]]) -> Iterator[str]:
+def _lines(found: list[dict[str, Any]]) -> Iterator[str]:
     for one in found:
         yield f"{one['level']:4}  {one['database']}  {one['check']}: {one['message']}"
         if one["remedy"]:

@@ -13,9 +13,13 @@ from stator.db.values import Row
 from stator.explain.problem import OK, WARNING, Problem
 from stator.graph.durations import span
 from stator.models import StatorModel
+from stator.texts import counted
 
 # Seconds; an older transaction prevents the removal of a busy table's dead rows.
 LONG_TRANSACTION = 300.0
+
+# Seconds; workers wait for no row, and for a table half a second, so it is other work that waits longer.
+LONG_WAIT = 10.0
 
 # Transactions since the oldest snapshot that is still held.
 OLD_SNAPSHOT = 1_000_000
@@ -37,8 +41,20 @@ SELECT * FROM (
 WHERE held IS NOT NULL ORDER BY held DESC LIMIT 1
 """
 
+# On a node of Citus, sessions that work for another node have its name for them as their application's. Process 0 is a
+# prepared transaction.
+WAITS = """
+SELECT waiting.pid, extract(epoch FROM clock_timestamp() - waitstart)::float8 AS waited, count(*) OVER () AS waits,
+  (pg_blocking_pids(waiting.pid))[1] AS blocker, coalesce(blocking.usename, '') AS usename,
+  coalesce(blocking.state, '') AS state, coalesce(blocking.application_name, '') AS application
+FROM pg_locks JOIN pg_stat_activity waiting USING (pid)
+LEFT JOIN pg_stat_activity blocking ON blocking.pid = (pg_blocking_pids(waiting.pid))[1]
+WHERE NOT granted AND waiting.datname = current_database() ORDER BY waitstart LIMIT 1
+"""
+
 DEAD = """
-SELECT relname, n_dead_tup, n_live_tup FROM pg_stat_user_tables
+SELECT CASE schemaname WHEN 'public' THEN '' ELSE schemaname || '.' END || relname AS relname, n_dead_tup, n_live_tup
+FROM pg_stat_user_tables
 WHERE relname = ANY(%(tables)s) AND n_dead_tup > %(dead)s AND n_dead_tup > n_live_tup ORDER BY n_dead_tup DESC LIMIT 5
 """
 
@@ -119,6 +135,19 @@ def long_transactions(found: list[Row]) -> Problem:
 def oldest_transaction(alias: str) -> float:
     """Return how many seconds the oldest other transaction has been open; 0 if there is none."""
     return max((float(age) for _, found in ask(alias, TRANSACTIONS) for *_, age in found), default=0.0)
+
+
+@on_each_server(WAITS)
+def lock_waits(found: list[Row]) -> Problem:
+    """Check for a session that has waited for another one's lock for long."""
+    for pid, waited, waits, blocker, user, state, application in found:
+        if waited > LONG_WAIT:
+            by = ", ".join(filter(None, (user and f"of {user}", state, application)))
+            holder = f"session {blocker} ({by})" if blocker else "a prepared transaction"
+            message = f"session {pid} has waited {span(waited)} for a lock of {holder}; {counted(waits, 'wait')} in all"
+            remedy = f"end it with pg_terminate_backend({blocker})" if blocker else "end it; pg_prepared_xacts names it"
+            return Problem("locks", message, remedy=remedy, level=WARNING)
+    return Problem("locks", f"no session has waited for one for more than {span(LONG_WAIT)}", level=OK)
 
 
 @on_each_server(SNAPSHOTS)

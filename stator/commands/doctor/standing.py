@@ -1,10 +1,11 @@
 """The checks of models: the problems that the overview shows, and models without a live worker."""
 
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from stator.explain.kinds import kind_of, problems_in
-from stator.explain.problem import ERROR, OK, WARNING, Problem
+from stator.explain.problem import OK, WARNING, Problem
 from stator.explain.survey import Survey
 from stator.graph.durations import span
 from stator.models import StatorModel
@@ -23,30 +24,33 @@ WELL = {
 def troubles(alias: str, models: list[type[StatorModel]]) -> list[Problem]:
     """Return each problem in a database, the worst first, and what is well."""
     known = survey(alias, models)
+    found = problems_in(known)
+    return [*_live_workers(known, found), *judged(found)]
+
+
+def judged(found: Iterable[Problem]) -> list[Problem]:
+    """Return problems under the names of their checks, and what is well."""
     by_check: dict[str, list[Problem]] = defaultdict(list)
-    for one in problems_in(known):
-        by_check[kind_of(one.code).check or "troubles"].append(_judged(one))
+    for one in found:
+        by_check[kind_of(one.code).check or "troubles"].append(_named(one))
     for check, sentence in WELL.items():
         if not by_check[check]:
             by_check[check].append(Problem(check, sentence, level=OK))
-    return [_live_workers(known), *(one for found in by_check.values() for one in found)]
+    return [one for same in by_check.values() for one in same]
 
 
-def _judged(one: Problem) -> Problem:
-    """Return a problem under the name of its check; it is an error only if that decides about the exit code."""
-    kind = kind_of(one.code)
-    # States that live workers know are well.
-    known_elsewhere = kind.check == "states" and one.level != ERROR
+def _named(one: Problem) -> Problem:
+    """Return a problem under the name of its check."""
     remedy = " ".join(filter(None, (one.remedy, f"({one.command})" if one.command else "")))
-    return replace(
-        one, code=kind.check or one.code.replace("_", " "), sentence=f"{one.where}: {one.text}", remedy=remedy,
-        level=OK if known_elsewhere else ERROR if kind.fails else WARNING,
-    )  # fmt: skip
+    name = kind_of(one.code).check or one.code.replace("_", " ")
+    return replace(one, code=name, sentence=f"{one.where}: {one.text}", remedy=remedy)
 
 
-def _live_workers(known: Survey) -> Problem:
+def _live_workers(known: Survey, found: Iterable[Problem]) -> Iterator[Problem]:
     """Check that every model has a live worker; objects that wait for one are a problem of their own."""
-    if idle := [one.label for one in known.models.values() if not one.live]:
+    told = {model for one in found if one.code == "no_worker" for model in one.numbers["models"]}
+    if idle := [one.label for one in known.models.values() if not one.live and one.label not in told]:
         said = f"no live worker serves {', '.join(idle)}; no heartbeat in the last {span(WORKER_ALIVE)}"
-        return Problem("workers", said, remedy="start manage.py runstator for them", level=WARNING)
-    return Problem("workers", "every model has a live worker", level=OK)
+        yield Problem("workers", said, remedy="start manage.py runstator for them", level=WARNING)
+    elif not told:
+        yield Problem("workers", "every model has a live worker", level=OK)

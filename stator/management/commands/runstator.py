@@ -10,10 +10,11 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import CommandError, CommandParser, DjangoHelpFormatter
 from django.db import connections
+from django.utils.autoreload import get_child_arguments
 
 from stator.commands.answer import BadInput
 from stator.commands.arguments import check_database_name, named_model, where_of
-from stator.logs import Progress, events_to, log_end
+from stator.logs import ProgressLine, events_to, log_end
 from stator.models import StatorModel
 from stator.rows.meta import managed
 from stator.rows.process_exits import note_replaced
@@ -23,6 +24,7 @@ from stator.terminal import BAD, UNUSABLE, TerminalCommand
 from stator.texts import WORKER_NAME, WORKER_NAME_RULE, escape
 from stator.worker.connections import own_connections
 from stator.worker.endpoint import Endpoint
+from stator.worker.reloader import Reloader
 from stator.worker.startup import Unusable, check_database, collect_rarely
 from stator.worker.supervisor import Supervisor
 
@@ -40,10 +42,12 @@ examples:
   runstator shop.Invoice -c 20         only invoices, at most 20 attempts at once
   runstator -x shop.Import             everything but imports
   runstator tasks.Task --queue mail    only tasks of the queue mail
+  runstator --exclude-queue slow       everything but the tasks of the queue slow
   runstator --metadata region=eu       of the tasks only those with this value in their metadata
   runstator --processes 4              four processes; one that ends is replaced
   runstator --name bot                 the name by which tasks choose their workers: worker_ids
   runstator --schema acme --schema bolt     two schemas of PostgreSQL, one for each tenant
+  runstator --reload                   for development: a new worker when code changes
   runstator --until-idle               work until nothing is ready, then exit 0
 
 signals:  SIGTERM or SIGINT stops gracefully, a second one stops at once; with --processes send it to the parent.
@@ -63,8 +67,8 @@ class Command(TerminalCommand):
     name = "runstator"
     help = "Runs a worker: claims ready objects, attempts them and records the outcomes."
 
-    # Why the worker of this process has ended.
-    _ended = ""
+    # Why the worker of this process has ended, and how many attempts it left that do not end.
+    _ended, _unfinished = "", 0
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
         """Return the parser, with examples at the end of its help."""
@@ -82,6 +86,8 @@ class Command(TerminalCommand):
         add("--name", default="", help=name_help)
         queue_help = "Claim only tasks of this queue; repeatable. If no models are named, all others are worked on too."
         add("--queue", action="append", default=[], metavar="NAME", help=queue_help)
+        spare_help = "Claim no tasks of this queue; repeatable."
+        add("--exclude-queue", action="append", default=[], metavar="NAME", help=spare_help)
         metadata_help = "Claim only tasks whose metadata has this value (JSON, else a text); repeatable."
         add("--metadata", action="append", default=[], metavar="NAME=VALUE", help=metadata_help)
         add("-c", "--concurrency", type=int, metavar="N", help="Attempts at once in one process.")
@@ -103,6 +109,9 @@ class Command(TerminalCommand):
         add("--metrics-address", default="127.0.0.1", metavar="IP", help=address_help)
         add("--shutdown-timeout", type=float, metavar="SECONDS", help="How long to wait for attempts when stopping.")
         add("--json-logs", action="store_true", help="Log events as JSON, one object per line.")
+        reload_help = "For development: replace the worker when a Python file changes."
+        add("--reload", action="store_true", help=reload_help)
+        add("--parent", type=int, metavar="PID", help="Stop when this process, which started the worker, is gone.")
 
     def handle(self, *args: object, **options: Any) -> None:
         """Check the options, then work; exit with one of the codes above."""
@@ -110,17 +119,31 @@ class Command(TerminalCommand):
             runner = self._runner(options)
         except BadInput as error:
             raise CommandError(str(error), returncode=BAD) from error
+        if options["reload"]:
+            self._reload()
         if self.is_on_its_own:
             _leave_pools()
             # A program that calls the command may have changed settings in memory, which another process would lack.
             runner.isolate = {"json_logs": options["json_logs"], "database": options["database"]}
         with events_to(self._errors, options["json_logs"]):
             code = self._run(runner, options["processes"])
-        if code and self.is_on_its_own:
+        if self.is_on_its_own and (code or self._unfinished):
+            # The interpreter would wait for the thread of a handler that does not end.
             _exit(code)
         if code:
             # A program that calls the command may catch this and continue.
             sys.exit(code)
+
+    def _reload(self) -> None:
+        if not self.is_on_its_own:
+            raise CommandError("--reload is for a command line; call runstator without it", returncode=BAD)
+        connections.close_all()
+        # As this process was called: ``manage.py`` or ``python -m django``.
+        command = [each for each in get_child_arguments() if each != "--reload"]
+        sys.exit(Reloader(command, self._say).run())
+
+    def _say(self, text: str) -> None:
+        self.stderr.write(escape(f"runstator: {text}"))
 
     @property
     def _errors(self) -> Any:
@@ -153,7 +176,7 @@ class Command(TerminalCommand):
         _check_numbers(options)
         self._address, self._port = options["metrics_address"], options["metrics_port"]
         models = _chosen(options["model_labels"], options["exclude"])
-        _check_queues(options["queue"], models)
+        _check_queues(options, models)
         metadata = _metadata(options["metadata"], models)
         _check_name(options["name"], options["processes"] or 1)
         _check_liveness_file(options["liveness_file"])
@@ -174,9 +197,12 @@ class Command(TerminalCommand):
             announce=True,
         )
         runner.queues = tuple(dict.fromkeys(options["queue"]))
+        runner.excluded_queues = tuple(dict.fromkeys(options["exclude_queue"]))
         runner.metadata = metadata
         runner.name = options["name"]
         runner.schemas = options["schema"] or None
+        if parent := options["parent"]:
+            runner.requests = lambda: 0 if os.getppid() == parent else None
         try:
             runner.settings()
         except ImproperlyConfigured as error:
@@ -201,7 +227,7 @@ class Command(TerminalCommand):
             why = getattr(error, "strerror", None) or error
             self.stderr.write(escape(f"runstator: --metrics-port: {where} cannot be used: {why}"))
             return BAD
-        runner.progress = Progress(self._errors)
+        runner.progress = ProgressLine(self._errors)
         collect_rarely()
         _close_connections()
         try:
@@ -209,15 +235,12 @@ class Command(TerminalCommand):
         finally:
             runner.progress.close()
         log_end(summary)
-        self._ended = summary.ended
+        self._ended, self._unfinished = summary.ended, summary.unfinished
         if summary.forced:
             return FORCED
         if runner.settings().TRACING:
             # Imported by name, as in the worker. Processes under a supervisor end without running exit handlers.
             import_module("stator.worker.tracing").flush()
-        if summary.unfinished and self.is_on_its_own and not runner.requests:
-            # The interpreter would wait for the thread of a handler that does not end.
-            _exit(0)
         return 0
 
 
@@ -263,14 +286,16 @@ def _check_numbers(options: dict[str, Any]) -> None:
             raise BadInput(f"--{name.replace('_', '-')} {options[name]} must be a number of seconds, at least 0")
 
 
-def _check_queues(names: list[str], models: list[type[StatorModel]]) -> None:
-    if names and not any(model._meta.label == QUEUED for model in models):
-        raise BadInput(
-            f"--queue {names[0]!r} needs {QUEUED}, which this worker does not serve; add {QUEUED} to the models"
-        )
-    for name in names:
+def _check_queues(options: dict[str, Any], models: list[type[StatorModel]]) -> None:
+    given = [(option, name) for option in ("queue", "exclude_queue") for name in options[option]]
+    for option, name in given:
+        text = f"--{option.replace('_', '-')} {name[:40]!r}"
+        if not any(model._meta.label == QUEUED for model in models):
+            raise BadInput(f"{text} needs {QUEUED}, which this worker does not serve; add {QUEUED} to the models")
         if not 0 < len(name) <= 100 or "\0" in name or "/" in name:
-            raise BadInput(f"--queue {name[:40]!r} is not a valid queue name; use 1 to 100 characters other than /")
+            raise BadInput(f"{text} is not a valid queue name; use 1 to 100 characters other than /")
+    if both := sorted(set(options["queue"]) & set(options["exclude_queue"])):
+        raise BadInput(f"--exclude-queue {both[0]!r} is a --queue as well; leave one of them out")
 
 
 def _metadata(pairs: list[str], models: list[type[StatorModel]]) -> dict[str, object]:

@@ -25,5 +25,5 @@ class Command(TerminalCommand):
 
     def act(self, options: Options) -> Answer:
         """Run the subcommand."""
-        check_database_name(options["database"])
+        check_database_name(options.get("database"))
         return super().act(options)

@@ -1,4 +1,4 @@
-// Refreshes the live part of the page of an object, and goes on with an act on many. Without it both work by hand.
+// Refreshes lists and the live parts of pages, and goes on with an act on many. Without it all of this works by hand.
 "use strict";
 
 (() => {
@@ -36,6 +36,10 @@
             if (document.hidden) {
                 return;
             }
+            if (this.isBusy()) {
+                this.wait();
+                return;
+            }
             try {
                 const answer = await fetch(this.root.dataset.statorLive, {
                     credentials: "same-origin", cache: "no-store", signal: AbortSignal.timeout(LONGEST),
@@ -61,10 +65,20 @@
         }
 
         time() {
-            return (this.shown || new Date(performance.timeOrigin)).toLocaleTimeString();
+            return moment(this.shown || new Date(performance.timeOrigin));
+        }
+
+        // Somebody is at work in it.
+        isBusy() {
+            return false;
         }
 
         show(page) {
+            const also = this.root.dataset.statorAlso;
+            const parts = also ? [this.root, page].map((part) => [...part.querySelectorAll(also)]) : [[], []];
+            parts[0].forEach((old, number) => {
+                old.innerHTML = parts[1][number]?.innerHTML ?? old.innerHTML;
+            });
             for (const fresh of page.querySelectorAll("[data-stator-part]")) {
                 const old = this.root.querySelector(`[data-stator-part="${fresh.dataset.statorPart}"]`);
                 if (old && !isSelected(old)) {
@@ -72,6 +86,51 @@
                 }
             }
         }
+    }
+
+    // A list: nothing changes while rows are chosen or something is typed.
+    class LiveList extends LivePart {
+        isBusy() {
+            const typing = document.activeElement?.matches("input:not([type=checkbox]), select, textarea");
+            return typing || this.root.querySelector("#result_list :checked") !== null || isSelected(this.rows());
+        }
+
+        rows() {
+            return this.root.querySelector("#result_list tbody");
+        }
+
+        show(page) {
+            super.show(page);
+            const [old, fresh] = [this.rows(), page.querySelector("#result_list tbody")];
+            if (!old || !fresh || old.innerHTML === fresh.innerHTML) {
+                return;
+            }
+            const keys = (body) => [...body.querySelectorAll("input.action-select")].map((box) => box.value).join();
+            if (old.rows.length === fresh.rows.length && keys(old) === keys(fresh)) {
+                // The boxes stay, since Django's script knows them.
+                [...old.rows].forEach((row, number) => [...row.cells].forEach((cell, column) => {
+                    const other = fresh.rows[number].cells[column];
+                    if (!cell.matches(".action-checkbox") && cell.innerHTML !== other.innerHTML) {
+                        cell.replaceWith(document.adoptNode(other.cloneNode(true)));
+                    }
+                }));
+                return;
+            }
+            old.replaceWith(document.adoptNode(fresh));
+            window.Actions?.(document.querySelectorAll("tr input.action-select"));
+            const [count, now] = [this.root, page].map((part) => part.querySelector(".paginator"));
+            if (count && now) {
+                count.replaceWith(document.adoptNode(now));
+            }
+        }
+    }
+
+    // As the server writes moments, in the zone of the browser: "2026-01-31 12:00:00 +0100".
+    function moment(date) {
+        const minutes = -date.getTimezoneOffset();
+        const there = new Date(date.getTime() + minutes * 60000).toISOString().slice(0, 19).replace("T", " ");
+        const zone = Math.trunc(Math.abs(minutes) / 60) * 100 + Math.abs(minutes) % 60;
+        return `${there} ${minutes < 0 ? "-" : "+"}${String(zone).padStart(4, "0")}`;
     }
 
     function reason(error) {
@@ -125,6 +184,15 @@
         for (const root of document.querySelectorAll("[data-stator-live]")) {
             showHere(root);
             new LivePart(root);
+        }
+        for (const status of document.querySelectorAll("[data-stator-list]")) {
+            // Themes have the table in other places.
+            let root = status.parentElement;
+            while (root.parentElement && !root.querySelector("#result_list")) {
+                root = root.parentElement;
+            }
+            Object.assign(root.dataset, {statorEvery: status.dataset.statorList, statorLive: window.location.href});
+            new LiveList(root);
         }
     });
 

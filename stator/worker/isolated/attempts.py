@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from typing import TextIO, TypeVar
 from uuid import UUID
@@ -20,12 +21,13 @@ from stator.db.claims import adopt
 from stator.db.interface import Claim
 from stator.db.retry import is_passing
 from stator.exceptions import NotBegun
+from stator.graph.attempt_log import keep_logs
 from stator.graph.outcomes import Released
 from stator.models import StatorModel
 from stator.rows.meta import by_database, managed
 from stator.worker.attempts import calls_of
 from stator.worker.executor import STOPPED, Attempted, attempt_async, attempt_sync
-from stator.worker.isolated.messages import IsolatedAnswer, Request
+from stator.worker.isolated.messages import SAY_EVERY, IsolatedAnswer, Request
 from stator.worker.lanes import Lanes
 from stator.worker.measures import Measures
 from stator.worker.outage import reach
@@ -46,6 +48,7 @@ async def serve(requests: TextIO, answers: TextIO, database: str | None, *, in_s
     ``database``: the only one of the worker, if it has one. ``in_schemas``: the worker works in schemas; in each of
     them the project prepares itself before the first object of that schema.
     """
+    keep_logs()
     lock = threading.Lock()
 
     def say(said: IsolatedAnswer) -> None:
@@ -55,7 +58,7 @@ async def serve(requests: TextIO, answers: TextIO, database: str | None, *, in_s
 
     # A handler that blocks the event loop blocks nothing else, but only the watchdog would end it before its time
     # limit.
-    watchdog = Watchdog(load_settings().WATCHDOG, None, str)
+    watchdog = Watchdog(load_settings().WATCHDOG, None, str, tells=False)
     watchdog.start()
     ticking = asyncio.create_task(_tick(watchdog))
     thread, reader = DatabaseThread("stator-handler", handlers=True), asyncio.StreamReader()
@@ -87,7 +90,9 @@ async def _attempt_all(
         answering = asyncio.create_task(attempt.answer(thread))
         # The next request comes after the answer to this one.
         reading = asyncio.create_task(reader.readline())
-        await asyncio.wait([answering, reading], return_when=asyncio.FIRST_COMPLETED)
+        waits = partial(asyncio.wait, [answering, reading], timeout=SAY_EVERY, return_when=asyncio.FIRST_COMPLETED)
+        while not (await waits())[0]:
+            attempt.say_progress()
         if not answering.done() and not await reading:
             # The worker is gone.
             await attempt.hand_back()
@@ -164,6 +169,12 @@ class IsolatedAttempt:
         else:
             attempted = await thread.run(attempt_sync, [claim], calls)
         return await self._record(attempted, thread)
+
+    def say_progress(self) -> None:
+        """Tell the worker how far the attempt is, if it has said so since the last time; the worker writes it."""
+        if (claim := self._claim) and (reached := claim.reached) is not claim.shown:
+            claim.shown = reached
+            self._say({"reached": list(reached or ())})
 
     async def hand_back(self) -> None:
         """Release the row: the end of its worker is no crash of this attempt, which counts if it has begun."""

@@ -1,8 +1,11 @@
 """The messages between a worker and its isolated processes, and the errors that are raised if no answer comes."""
 
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from stator.exceptions import StatorError
+
+# Seconds between messages about how far an attempt is.
+SAY_EVERY = 1.0
 
 
 class NotStarted(StatorError):
@@ -28,14 +31,17 @@ class Request(TypedDict):
 
 
 class IsolatedAnswer(TypedDict, total=False):
-    """What a process says: that it is ready, how long a lease was extended, or how an attempt ended.
+    """What a process says: that it is ready, how long a lease was extended, how far an attempt is, or how it
+    ended.
 
+    ``reached``: the arguments of the latest call of ``progress()``.
     ``ended``: "recorded", "lost" or "not begun". ``moved``: the states that the object entered. ``failed`` and
     ``lost``: the numbers of errors and of lost leases.
     """
 
     ready: bool
     extended: float
+    reached: list[Any]
     ended: str
     moved: list[str]
     failed: int

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -37,11 +37,14 @@ class IsolatedProcess:
     by itself if this process is gone. ``limit``: the most bytes of an answer. ``keeps_errors``: what it writes to its
     error output becomes part of messages about its end.
 
+    ``reached`` is called with what it says about its progress before it answers.
+
     One thread at a time may start, ask and end it; any thread may kill it.
     """
 
     def __init__(self, module: str, *, grace: float = 0.0, limit: int = CHUNK, keeps_errors: bool = False) -> None:
         self.idle_since = 0.0
+        self.reached: Callable[..., object] = ignore
         self._command = (sys.executable, "-m", module)
         self._grace = grace
         self._limit = limit
@@ -81,6 +84,11 @@ class IsolatedProcess:
 
     def answer(self, *, ready_within: float | None = None) -> dict[str, Any]:
         """Return the next answer; kill the process and raise :class:`ProcessFailed` if there is none."""
+        while "reached" in (answer := self._next(ready_within)):
+            self.reached(*answer["reached"])
+        return answer
+
+    def _next(self, ready_within: float | None) -> dict[str, Any]:
         is_late = self._receive(ready_within)
         line, end, self._received = self._received.partition(b"\n")
         if end and len(line) <= self._limit:
@@ -168,6 +176,10 @@ class IsolatedProcess:
                 if not ended and process.poll() is not None:
                     ended = now
         return False
+
+
+def ignore(*said: object) -> None:
+    """Do nothing with what a process says about its progress."""
 
 
 def _how(code: int) -> str:

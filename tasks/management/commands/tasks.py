@@ -13,7 +13,7 @@ from django.utils.dateparse import parse_date, parse_datetime
 
 from stator.commands.answer import AddSubcommand, Answer, BadInput, Options
 from stator.terminal import TerminalCommand
-from tasks.commands import operating, queues, schedules
+from tasks.commands import operating, queues, schedules, single_tasks
 from tasks.datetimes import aware, moment_problem, stored
 from tasks.diagnosis.figures import figures_by_database
 from tasks.models import Queue
@@ -37,6 +37,7 @@ class Command(TerminalCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         """Add the subcommands; all take ``--json``."""
         groups = self.add_group(parser, "act")
+        single_tasks.add_subcommands(partial(self.add_subcommand, groups))
         operating.add_subcommands(partial(self.add_subcommand, groups))
         schedules.add_subcommands(partial(self.add_subcommand, groups))
         queue = groups.add_parser("queue", help="Create queues and change their rules.")

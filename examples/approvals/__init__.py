@@ -1,0 +1,1 @@
+"""Expenses that two people approve: a site of its own."""

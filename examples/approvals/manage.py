@@ -1,0 +1,10 @@
+"""``python -m examples.approvals.manage COMMAND``: Django's commands with the settings of the example."""
+
+import os
+import sys
+
+from django.core.management import execute_from_command_line
+
+if __name__ == "__main__":
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "examples.approvals.settings")
+    execute_from_command_line(sys.argv)

@@ -1,0 +1,56 @@
+"""The contents of the overview of a site in many schemas: their problems in one list, and their figures."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from stator.admin.access import Pages
+from stator.admin.problems import shown_problem
+from stator.graph.durations import span
+from stator.models import StatorModel
+from stator.overview.schemas import MAX_LOOKED_BY_PAGE, SchemaFigures, in_schemas, surveyed
+from stator.texts import told
+from stator.worker.startup import Unusable
+
+# The most lines about single schemas.
+MAX_LINES = 50
+
+
+@dataclass(frozen=True, slots=True)
+class ShownSchemas:
+    """What the page shows. A line: the schema, "" for all, the model, and its figures.
+
+    ``note``: schemas with problems that were not looked into. ``failed``: why nothing is known.
+    """
+
+    problems: list[dict[str, object]]
+    note: str
+    lines: list[tuple[str, str, list[str]]]
+    left_out: int
+    quiet: int
+    count: int
+    alone: list[str]
+    failed: str = ""
+
+
+def show_schemas(models: list[type[StatorModel]], pages: Pages, read: Callable[[str], str]) -> ShownSchemas:
+    """Read the figures of all schemas, and the problems of the worst ones; ``read`` as in :func:`in_schemas`."""
+    try:
+        known = in_schemas(models, read=read)
+    except Unusable as error:
+        return ShownSchemas([], "", [], 0, 0, 0, [], str(error))
+    looked = surveyed(known, MAX_LOOKED_BY_PAGE, read)
+    by_label = {model._meta.label_lower: model for model in models}
+    single = known.worth_a_line()
+    lines = [("", label, _cells(figures)) for label, figures in known.total().items() if figures.say_something]
+    lines += [(place.schema, label, _cells(figures)) for place, label, figures in single[:MAX_LINES]]
+    return ShownSchemas(
+        [shown_problem(one, by_label, pages) for one in looked.problems()],
+        looked.note, lines, max(0, len(single) - MAX_LINES),
+        len(known.found) - len({place for place, _, _ in single}), len(known.found),
+        [place.schema for place in known.alone],
+    )  # fmt: skip
+
+
+def _cells(found: SchemaFigures) -> list[str]:
+    oldest = "" if found.oldest_ready is None else span(found.oldest_ready)
+    return [told(found.ready), oldest, *map(told, (found.leased, found.failing, found.quarantined))]

@@ -1,0 +1,75 @@
+"""Search over every list of the admin: objects, tasks, queues and workers by key or text, and errors by text."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from django.contrib.admin import AdminSite
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest
+
+from stator.admin.access import Pages
+from stator.admin.fields import can_be_key
+from stator.admin.links import list_of, page_of
+from stator.admin.listing import AnyAddressAdmin
+from stator.admin.read_only import KeptAdmin, WorkerAdmin, newest
+from stator.models import Report, StatorModel
+from stator.overview.sections import Cell, Section
+from stator.rows.meta import model_of
+
+# Matches that are shown of each list, and of the errors.
+OF_EACH, OF_ERRORS = 5, 20
+
+HEADS = ("Where", "Object", "State", "Matched")
+
+
+def found(site: AdminSite, request: HttpRequest, words: str) -> Section:
+    """Return what the user may see of these words; at most three statements a list, among its newest rows."""
+    words = words.replace("\0", "").strip()
+    rows = [row for model in _searched(site) for row in _in_list(site, request, model, words)] if words else []
+    rows += _in_errors(site, request, words) if words else []
+    note = f"Up to {OF_EACH} of each list; texts are searched among the newest rows of each."
+    return Section("found", f"Search for {words}", HEADS, rows, note=note, empty="Nothing was found.")
+
+
+def _searched(site: AdminSite) -> list[type[Model]]:
+    """Return the models of our lists, without the framework's records."""
+    ours = [model for model, owner in site._registry.items() if isinstance(owner, AnyAddressAdmin)]
+    kept = [model for model in ours if not isinstance(site.get_model_admin(model), KeptAdmin)]
+    kept += [model for model in ours if isinstance(site.get_model_admin(model), WorkerAdmin)]
+    return sorted(kept, key=lambda model: model._meta.label)
+
+
+def _in_list(site: AdminSite, request: HttpRequest, model: type[Model], words: str) -> Iterator[tuple[Cell, ...]]:
+    owner: Any = site.get_model_admin(model)
+    if not owner.has_view_or_change_permission(request):
+        return
+    every: QuerySet[Any] = owner.get_queryset(request)
+    label = Cell(model._meta.label, list_of(site, model))
+    by_key = list(every.filter(pk=words)[:1]) if can_be_key(model._meta.pk, words) else []
+    for row in by_key:
+        yield label, _named(site, row), Cell(getattr(row, "state", "")), Cell("key")
+    if not owner.get_search_fields(request):
+        return
+    matching, _ = owner.get_search_results(request, newest(every, "pk"), words)
+    for row in matching.exclude(pk__in=[row.pk for row in by_key])[:OF_EACH]:
+        yield label, _named(site, row), Cell(getattr(row, "state", "")), Cell("text", list_of(site, model, q=words))
+
+
+def _named(site: AdminSite, row: Any) -> Cell:
+    return Cell(str(row)[:100], page_of(site, type(row), row.pk))
+
+
+def _in_errors(site: AdminSite, request: HttpRequest, words: str) -> Iterator[tuple[Cell, ...]]:
+    """Yield the objects whose latest error has the words, of models of which the user sees every object."""
+    pages = Pages(site, request)
+    reports = newest(Report.objects.all(), "at").exclude(error="").order_by("-at")
+    matching = reports.filter(message__stator_icontains=words) | reports.filter(error__stator_icontains=words)
+    for label, key, state, error, message in matching.values_list(*_ERROR)[:OF_ERRORS]:
+        model = model_of(label)
+        if model is not None and issubclass(model, StatorModel) and pages.sees_all(model):
+            url = page_of(site, model, key)
+            told = f"{error}: {message}"[:200]
+            yield Cell(model._meta.label, list_of(site, model)), Cell(key, url), Cell(state), Cell(told)
+
+
+_ERROR = ("model_label", "object_pk", "state", "error", "message")

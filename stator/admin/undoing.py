@@ -1,0 +1,141 @@
+"""Undo in the admin: a button for an hour after each action of operators, on the list of the model."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from django.contrib import messages
+from django.core.exceptions import BadRequest, PermissionDenied
+from django.db import router
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+
+from stator.admin.actions import ReasonForm
+from stator.admin.bulk import AT_ONCE, OTHERWISE, ProgressForm
+from stator.admin.confirmation import admin_url, ask, context_of, log, tell
+from stator.admin.confirmed_snapshot import CONFIRMED, describe_changes
+from stator.admin.listing import AnyAddressAdmin
+from stator.admin.source import source_for
+from stator.rows.actions import Action
+from stator.rows.meta import owner_of
+from stator.rows.transitions import BATCH
+from stator.undo import Undone, UndoPart, undo, undoable
+
+# Actions that are offered above a list.
+OFFERED = 3
+
+WORDS = (
+    "Those that nobody has touched since get the state, attempts and due time that they had. The others are named and "
+    "left alone. Claims that were ended do not come back."
+)
+
+
+def offered(model_admin: AnyAddressAdmin, request: HttpRequest) -> list[dict[str, Any]]:
+    """Return the latest actions on objects of the model that the user may undo, each with its address."""
+    found = list(_actions(model_admin, source_for(request, _home(model_admin)).alias)[: 2 * OFFERED])
+    undone = {action.undoes for action in found}
+    return [
+        {"action": action, "words": describe(action), "url": admin_url(model_admin, "stator_undo", action.pk)}
+        for action in found
+        if action.pk not in undone and _may(model_admin, request, action)
+    ][:OFFERED]
+
+
+def undo_view(model_admin: AnyAddressAdmin, request: HttpRequest, number: int) -> HttpResponse:
+    """Ask for a reason, then undo the action, so many objects for each request."""
+    action = _actions(model_admin, _home(model_admin)).filter(pk=number).first()
+    if action is None:
+        why = f"Action {number} cannot be undone: it is of another model, unknown, or more than an hour old."
+        model_admin.message_user(request, why, messages.ERROR)
+        return _to_list(model_admin)
+    if not _may(model_admin, request, action):
+        raise PermissionDenied
+    form = ReasonForm(request.POST if CONFIRMED in request.POST else None)
+    if not form.is_valid():
+        words = [f"{action.count:,} objects go back to what they were before this: {describe(action)}.", WORDS]
+        return ask(model_admin, request, form, title="Undo", button="Undo", words=words, is_action=False)
+    return _undo(model_admin, request, action, form.cleaned_data["reason"])
+
+
+def describe(action: Action) -> str:
+    """Return an action in a few words: what, who and why."""
+    what = f"undo of action {action.undoes}" if action.undoes else action.kind
+    return f"{what}{f' by {action.actor}' if action.actor else ''}{f' ({action.reason})' if action.reason else ''}"
+
+
+def _undo(model_admin: AnyAddressAdmin, request: HttpRequest, action: Action, reason: str) -> HttpResponse:
+    progress = ProgressForm(request.POST)
+    if not progress.is_valid():
+        raise BadRequest("the progress of the undo is not a number")
+    given = progress.cleaned_data
+    part = UndoPart(AT_ONCE // BATCH, given["stator_after"], given["stator_action"] or 0)
+    if not part.after:
+        log(model_admin, request, [], f"Undid action {action.pk}. {reason}".strip())
+    done = undo(
+        action.pk, router.db_for_write(model_admin.model), actor=request.user.get_username(), reason=reason, part=part,
+        among=lambda rows: _mine(model_admin, request, rows, _permission(action)),
+    )  # fmt: skip
+    count = done.count + (given["stator_done"] or 0)
+    left = len(done.left) + done.unnamed + (given["stator_left"] or 0)
+    if done.rest:
+        return _go_on(model_admin, request, action, reason, done, count, left)
+    was = "was" if left == 1 else "were"
+    why = describe_changes([f"{key} {why}" for key, why in done.left.items()]).partition(": ")[2] or OTHERWISE
+    tell(model_admin, request, count, "went back", f"{left:,} {was} left alone: {why}." if left else "")
+    return _to_list(model_admin)
+
+
+def _go_on(
+    model_admin: AnyAddressAdmin, request: HttpRequest, action: Action, reason: str, done: Undone, count: int, left: int
+) -> HttpResponse:
+    context = {
+        **context_of(model_admin, request),
+        "title": "In progress",
+        "act": {"done": "went back", "otherwise": "touched since"},
+        "total": f"{action.count:,}",
+        "progress": {
+            "stator_after": done.rest, "stator_done": count, "stator_left": left, "stator_action": done.action.pk or 0,
+        },
+        "done": f"{count:,}",
+        "left": f"{left:,}" if left else "",
+        "given": {"reason": reason, CONFIRMED: "1"},
+    }  # fmt: skip
+    return TemplateResponse(request, "stator/admin/progress.html", context)
+
+
+def _mine(model_admin: AnyAddressAdmin, request: HttpRequest, rows: QuerySet[Any], permission: str) -> QuerySet[Any]:
+    """Return the rows that the user sees and may change."""
+    pks = rows.values_list("pk", flat=True)
+    seen = model_admin.get_queryset(request).using(rows.db).filter(pk__in=list(pks))
+    return rows.filter(pk__in=list(_permitted(model_admin, request, seen, permission)))
+
+
+def _permitted(
+    model_admin: AnyAddressAdmin, request: HttpRequest, seen: QuerySet[Any], permission: str
+) -> Iterator[object]:
+    if not model_admin.differs_by_object:
+        yield from seen.values_list("pk", flat=True)
+        return
+    may = getattr(model_admin, f"has_{permission}_permission")
+    yield from (row.pk for row in seen.iterator(chunk_size=BATCH) if may(request, row))
+
+
+def _actions(model_admin: AnyAddressAdmin, using: str) -> QuerySet[Action]:
+    return undoable(using).filter(model_label=owner_of(model_admin.model)._meta.label_lower)
+
+
+def _home(model_admin: AnyAddressAdmin) -> str:
+    return router.db_for_write(owner_of(model_admin.model))
+
+
+def _may(model_admin: AnyAddressAdmin, request: HttpRequest, action: Action) -> bool:
+    return bool(getattr(model_admin, f"has_{_permission(action)}_permission")(request))
+
+
+def _permission(action: Action) -> str:
+    """Return the permission that the action needed."""
+    return "move" if action.moves and action.kind in ("move", "undo") else "retry"
+
+
+def _to_list(model_admin: AnyAddressAdmin) -> HttpResponse:
+    return HttpResponseRedirect(admin_url(model_admin, "changelist"))

@@ -1,0 +1,338 @@
+"""Durable steps: what one attempt does once, and later attempts in the same visit of the state get without a call.
+
+The record of a step is one statement: it inserts what it selects from the row that the claim holds. It is committed
+before the step returns. If the claim has ended, it finds no row and records nothing.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from inspect import iscoroutine
+from itertools import chain, repeat
+from threading import Event, Lock
+from typing import Any, TypeVar
+
+from asgiref.sync import sync_to_async
+from django.core.serializers.json import DjangoJSONEncoder
+from django.db import DatabaseError
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import CharField, Model, QuerySet, Subquery, TextField, UUIDField
+from django.db.models.constants import OnConflict
+
+from stator.capabilities import capabilities_of
+from stator.db.repeat import retried
+from stator.db.retry import is_outage
+from stator.db.values import Row
+from stator.exceptions import LeaseLost, StepRefused
+from stator.querysets import HeldClaim, running_step
+from stator.rows.clock import Now, seconds_ahead
+from stator.rows.progress import Reached
+from stator.rows.reports import STEP_LENGTH, Step, steps_of
+from stator.statements import Parameter, Statement, StatementCache, selecting
+
+Result = TypeVar("Result")
+
+# How long a record waits for a lock: a worker's other statements give up after a moment, and the step's call would be
+# repeated.
+WAITING = "SET LOCAL lock_timeout = '60s'; "
+
+# The columns of a step in the order of the statement that records it.
+COLUMNS = ("model_label", "object_pk", "entered", "name", "state", "result", "at", "attempt", "claim")
+
+ENCODER = DjangoJSONEncoder(allow_nan=False)
+
+_statements: StatementCache[Statement] = StatementCache()
+
+
+class Steps:
+    """The steps of one attempt. ``in_time``: the lease may not have run out, as for all claims of programs."""
+
+    def __init__(self, claim: HeldClaim, *, in_time: bool = False) -> None:
+        self._claim = claim
+        self._in_time = in_time
+        self._lock = Lock()
+        self._used = set[str]()
+        # How many steps this attempt has recorded, and how many records of earlier ones it has returned.
+        self.recorded = self.reused = 0
+        # The progress that the steps have set.
+        self._said: Reached | None = None
+        # The results of steps by name, as JSON; None until they are read.
+        self._done: dict[str, str] | None = None
+
+    def begin_again(self) -> None:
+        """Let the project's code, which is called once more within the attempt, use the names of steps again."""
+        self._used.clear()
+        self._done = None
+
+    def call(self, name: str, function: Callable[[], Result]) -> Result:
+        """Return the recorded result of a step, or call the function and record what it returns."""
+        self._refuse_on_loop(name)
+        with self._using(name):
+            self.check_place(name)
+            done = self.read()
+            if name not in done:
+                with self._running(name):
+                    value: object = function()
+                return self.record(name, value)
+        return self._found(done[name])
+
+    async def acall(self, name: str, function: Callable[[], Awaitable[Result]]) -> Result:
+        """Do :meth:`call` with a coroutine function."""
+        with self._using(name):
+            done = await sync_to_async(self._checked)(name)
+            if name not in done:
+                with self._running(name):
+                    value: object = await function()
+                kept: Result = await sync_to_async(self.record)(name, value)
+                return kept
+        return self._found(done[name])
+
+    def _found(self, text: str) -> Any:
+        self.reused += 1
+        return json.loads(text)
+
+    def _checked(self, name: str) -> dict[str, str]:
+        self.check_place(name)
+        return self.read()
+
+    def read(self) -> dict[str, str]:
+        """Return the results, as JSON, that the visit has had before or in this attempt; the first call reads them."""
+        if self._done is None:
+            operations = self._claim.operations
+            self._done = dict(retried(operations, _read)(self._claim))
+            operations.steps_used = True
+        return self._done
+
+    def record(self, name: str, value: object) -> Any:
+        """Record the result of a step, and return it as JSON has it; raise ``LeaseLost`` if the claim has ended."""
+        claim = self._claim
+        self._check_name(name)
+        text = self._json(name, value)
+        if not self._recorded(name, text):
+            # An earlier try may have been committed although no answer came.
+            mine = _recorded(claim).filter(name=name, claim=claim.token).values_list("result", flat=True)
+            if text not in mine:
+                self._refuse_repeated(name, list(mine))
+                raise LeaseLost(
+                    f"{claim.operations.label} {claim.pk}: the claim on it has ended; step {name!r} is not recorded"
+                )
+        if self._done is not None:
+            self._done[name] = text
+        self.recorded += 1
+        return json.loads(text)
+
+    def _recorded(self, name: str, text: str) -> bool:
+        """Record a step, in an outage of the database again and again: otherwise its call would be repeated.
+
+        A worker does so for as long as its claim may hold. The request of a program is answered at once.
+        """
+        claim: Any = self._claim
+        record = retried(claim.operations, _record)
+        for pause in chain((0.1, 0.2, 0.5), repeat(1.0)):
+            try:
+                return record(claim, name, text, in_time=self._in_time)
+            except DatabaseError as error:
+                connection = claim.operations.connection
+                late = self._in_time or time.monotonic() + pause > claim.deadline
+                if late or connection.in_atomic_block or not is_outage(error):
+                    raise
+            Event().wait(pause)
+            claim.operations.connection.close_if_unusable_or_obsolete()
+        raise AssertionError("the last try returns or raises")
+
+    def _refuse_repeated(self, name: str, found: list[str]) -> None:
+        if found:
+            raise StepRefused(f"{self._step(name)} is recorded already, with another result; give it another name")
+
+    @contextmanager
+    def _using(self, name: str) -> Iterator[None]:
+        """Let a name be used once, unless its call fails: then nothing is recorded, and the handler may repeat it."""
+        self._check_name(name)
+        if (within := running_step.get()) is not None and within[0] is self._claim:
+            raise StepRefused(
+                f"{self._step(name)} is called within step {within[1]!r}; a step contains no other one: call it after"
+            )
+        with self._lock:
+            if name in self._used:
+                raise StepRefused(
+                    f"{self._step(name)} is used twice in one attempt; give each step a name of its own, "
+                    f"such as {name + '-2'!r}"
+                )
+            self._used.add(name)
+        try:
+            yield
+        except BaseException:
+            self._used.discard(name)
+            raise
+
+    def _check_name(self, name: object) -> None:
+        if not isinstance(name, str) or not name.isprintable() or not 0 < len(name) <= STEP_LENGTH:
+            raise StepRefused(f"{name!r:.200} is no name of a step; use 1 to {STEP_LENGTH} printable characters")
+
+    def check_place(self, name: str) -> None:
+        """Raise ``StepRefused`` if the record would not be committed before the step returns."""
+        claim = self._claim
+        blocks: Any = claim.operations.connection.atomic_blocks
+        # The transaction of a test stands for none, as for Django's own durable transactions.
+        if claim.state.atomic or (blocks and not blocks[-1]._from_testcase):
+            where = f"an atomic state ({claim.state.name})" if claim.state.atomic else "a transaction"
+            raise StepRefused(
+                f"{self._step(name)} is called in {where}, which could undo its record; call it outside of a "
+                "transaction, in a state that is not atomic"
+            )
+
+    def _refuse_on_loop(self, name: str) -> None:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        raise StepRefused(f"{self._step(name)} is called on an event loop; use `await ....stator.astep()` there")
+
+    @contextmanager
+    def _running(self, name: str) -> Iterator[None]:
+        """Have the context of a call name the step, and the progress of the attempt unless the handler says its own."""
+        claim: Any = self._claim
+        if claim.reached is None or claim.reached is self._said:
+            claim.reached = self._said = Reached(len(self._done or ()), None, f"step {name} runs")
+        token = running_step.set((claim, name))
+        try:
+            yield
+        finally:
+            running_step.reset(token)
+
+    def _step(self, name: str) -> str:
+        return f"{self._claim.operations.label} {self._claim.pk}: step {name!r}"
+
+    def _json(self, name: str, value: object) -> str:
+        """Return the result as JSON text; raise ``StepRefused`` if it cannot be recorded."""
+        if iscoroutine(value):
+            value.close()
+            raise StepRefused(f"{self._step(name)} returned a coroutine; use `await ....stator.astep()` for it")
+        try:
+            text = ENCODER.encode(value)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise StepRefused(f"{self._step(name)} returned what JSON cannot express: {error}") from error
+        limit = self._claim.operations.settings.PAYLOAD_LIMIT
+        if len(text) > limit:
+            raise StepRefused(
+                f"{self._step(name)} returned {len(text):,} bytes as JSON; the most is {limit:,} (PAYLOAD_LIMIT)"
+            )
+        return text
+
+
+def _recorded(claim: HeldClaim) -> QuerySet[Step]:
+    return steps_of(claim.operations.rows, claim.pk)
+
+
+def _read(claim: HeldClaim) -> list[Row]:
+    """Return the names and results of the steps of the visit."""
+    operations = claim.operations
+    shape = operations.model, operations.alias
+    statement = _statements.get(shape, lambda: _reading(operations))
+    return _send(operations, operations.connection, statement, {"pk": claim.pk, "key": str(claim.pk)})
+
+
+def _reading(operations: Any) -> Statement:
+    pk, key = Parameter("pk", operations.model._meta.pk), Parameter("key", CharField())
+    return selecting(steps_of(operations.rows, pk, key).values_list("name", "result"))
+
+
+def _record(claim: HeldClaim, name: str, text: str, *, in_time: bool) -> bool:
+    """Insert a step; return False if the claim has ended or the step is there."""
+    operations = claim.operations
+    # Looked up once: on SQLite, each lookup takes a fiftieth of the time of a step.
+    connection = operations.connection
+    if not is_one_statement(connection):
+        return _record_in_two(claim, name, text, in_time=in_time)
+    # The time in the zone of the columns is part of the text where the database does not know zones.
+    zone = seconds_ahead(connection) if capabilities_of(connection).clock_in_utc else 0
+    shape = operations.model, operations.alias, in_time, zone
+    statement = _statements.get(shape, lambda: _inserting(operations, in_time=in_time))
+    values = {
+        "pk": claim.pk, "key": str(claim.pk), "token": claim.token, "state": claim.state.name, "name": name,
+        "result": text, "label": operations.label,
+    }  # fmt: skip
+    return bool(_send(operations, connection, statement, values))
+
+
+def _send(
+    operations: Any, connection: BaseDatabaseWrapper, statement: Statement, values: dict[str, object]
+) -> list[Row]:
+    params = statement.bind(connection, values)
+    if capabilities_of(connection).writes_in_with:
+        found: list[Row] = operations.fetch(statement.text, params, WAITING, often=True)
+        return found
+    # Not by ``fetch``, with which a worker waits for a lock only a moment: the step's call would be repeated.
+    with connection.cursor() as cursor:
+        cursor.execute(statement.text, params)  # type: ignore[arg-type]
+        return list(cursor.fetchall())
+
+
+def is_one_statement(connection: BaseDatabaseWrapper) -> bool:
+    """Return whether the database inserts what it selects and locks, and says so; Citus plans no such statement."""
+    return connection.features.can_return_columns_from_insert and not capabilities_of(connection).has_nodes
+
+
+def _inserting(operations: Any, *, in_time: bool) -> Statement:
+    """Return the INSERT of what is selected from the row of a claim, which it locks; it gives the name of the step."""
+    ops, features, quote = (
+        operations.connection.ops,
+        operations.connection.features,
+        operations.connection.ops.quote_name,
+    )
+    held = _held(
+        operations.rows, Parameter("pk", operations.model._meta.pk), Parameter("state", CharField()),
+        Parameter("token", UUIDField()), in_time=in_time,
+    )  # fmt: skip
+    selected = held.values_list(
+        Parameter("label", CharField()), Parameter("key", CharField()), "state_changed", Parameter("name", CharField()),
+        "state", Parameter("result", TextField()), Now(), "state_attempts", "state_claim",
+    )  # fmt: skip
+    fields: list[Any] = [Step._meta.get_field(name) for name in COLUMNS]
+    columns = ", ".join(quote(field.column) for field in fields)
+    # The lock makes the row wait for the commit: nobody ends the claim before, and then has the state attempted without
+    # the step.
+    lock = (
+        f" {ops.for_update_sql(no_key=features.has_select_for_no_key_update)}" if features.has_select_for_update else ""
+    )
+    target = ["model_label", "object_pk", "entered", "name"]
+    again = ops.on_conflict_suffix_sql(fields, OnConflict.IGNORE, (), target)
+    return Statement.of(
+        f"{ops.insert_statement(OnConflict.IGNORE)} {quote(Step._meta.db_table)} ({columns}) ",
+        selecting(selected),
+        f"{lock} {again} RETURNING {quote('name')}",
+    )
+
+
+def _held(rows: QuerySet[Model], pk: object, state: object, token: object, *, in_time: bool) -> QuerySet[Model]:
+    held = rows.filter(pk=pk, state=state, state_claim=token).order_by()
+    return held.filter(state_locked_until__gt=Now()) if in_time else held
+
+
+def _record_in_two(claim: HeldClaim, name: str, text: str, *, in_time: bool) -> bool:
+    """Record a step by a lock and an INSERT, where an INSERT returns nothing or the planner refuses such a one."""
+    operations = claim.operations
+    with operations.handler_transaction():
+        held = _held(operations.rows, claim.pk, claim.state.name, claim.token, in_time=in_time)
+        if not operations.lock_claimed([claim]) or _recorded(claim).filter(name=name).exists():
+            return False
+        for attempt, changed in held.values_list("state_attempts", "state_changed"):
+            # Not by way of Python where that may write the time differently; Citus refuses a subquery in VALUES.
+            entered = changed if operations.capabilities.has_nodes else Subquery(held.values("state_changed"))
+            Step.objects.using(operations.alias).create(
+                model_label=operations.label, object_pk=str(claim.pk), entered=entered, name=name,
+                state=claim.state.name, result=text, attempt=attempt, claim=claim.token,
+            )  # fmt: skip
+            return True
+    return False
+
+
+def forget_steps(claims: Sequence[HeldClaim]) -> None:
+    """Delete the steps of rows that claims have moved on; call it in the transaction of the move.
+
+    It holds the rows, so no step of their next visit is there yet.
+    """
+    operations, pks = claims[0].operations, [str(claim.pk) for claim in claims]
+    Step.objects.using(operations.alias).filter(model_label=operations.label, object_pk__in=pks).delete()

@@ -1,0 +1,141 @@
+"""How a table is divided: by time, as tables of the framework are, or by the values of a column."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, ClassVar, Protocol
+
+from django.core.management.base import CommandError
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from stator.partitions.tables import DAY, following, periods_from, spelled_out, start_of
+from stator.partitions.upkeep import creation
+from stator.rows.fields import SPREAD
+
+TIMES = """
+SELECT extract(epoch FROM statement_timestamp())::float8, extract(epoch FROM max({column}))::float8 FROM {table}
+"""
+FILLED = """
+SELECT EXISTS (SELECT FROM {table}), EXISTS (SELECT FROM {table} WHERE {column} NOT IN ({values}))
+"""
+OUTSIDE = "SELECT {column} FROM {table} WHERE {column} NOT IN ({values}) LIMIT 1"
+OF_VALUES = "CREATE TABLE {part} PARTITION OF {table} FOR VALUES IN ({values})"
+
+# As many characters as a name in PostgreSQL has; further ones are cut off.
+MAX_NAME = 63
+
+Place = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Division:
+    """The partitions of one table, as parts of statements.
+
+    ``suffix`` ends the name of the first partition, ``bounds`` are its bounds, and ``condition`` is true for its rows.
+    ``further`` are the statements that make the others. With ``copies``, rows of several partitions are there already,
+    or none, so the table cannot become the first partition.
+    """
+
+    method: str
+    suffix: str
+    bounds: str
+    condition: str
+    further: tuple[str, ...]
+    copies: bool = False
+
+
+class Scheme(Protocol):
+    """How tables are divided.
+
+    ``widened``: the kinds of keys that get the column, without which no key of a table with partitions can be; "p" is
+    the primary key. ``keeps_references``: whether foreign keys and triggers stay.
+    """
+
+    operation: ClassVar[str]
+    widened: ClassVar[tuple[str | None, ...]]
+    keeps_references: ClassVar[bool]
+
+    @property
+    def column(self) -> str:
+        """The column of which the value decides."""
+
+    def divide(self, connection: BaseDatabaseWrapper, table: Place) -> Division:
+        """Return the partitions of a table; raise ``CommandError`` if its rows do not fit in."""
+
+
+@dataclass(frozen=True, slots=True)
+class ByTime:
+    """A partition for each period; the first one has all rows that are there."""
+
+    column: str
+    period: str
+
+    operation: ClassVar[str] = "PartitionByTime"
+    widened: ClassVar[tuple[str | None, ...]] = ("p", "u", None)
+    # Rows in partitions outlive what they refer to.
+    keeps_references: ClassVar[bool] = False
+
+    def divide(self, connection: BaseDatabaseWrapper, table: Place) -> Division:
+        """Return the default partition and those of the time to come besides the first one."""
+        [(epoch, newest)] = _asked(connection, spelled_out(connection, TIMES, column=self.column, table=table))
+        now = datetime.fromtimestamp(epoch, UTC)
+        if newest and datetime.fromtimestamp(newest, UTC) > now + DAY:
+            raise CommandError(
+                f"{self.operation}: {table[1]} has rows of the future, up to "
+                f"{datetime.fromtimestamp(newest, UTC):%Y-%m-%d}. Correct or delete them, then migrate again."
+            )
+        # So long that the table takes all rows that are written before it is converted.
+        upper = following(start_of(now + DAY, self.period), self.period)
+        ahead = (bounds for bounds in periods_from(now, self.period) if bounds[0] >= upper)
+        return Division(
+            method="RANGE",
+            suffix=f"before_{upper:%Y%m%d}",
+            bounds=spelled_out(connection, "FROM (MINVALUE) TO ({upper})", upper=upper),
+            condition=spelled_out(connection, "{column} < {upper}", column=self.column, upper=upper),
+            further=tuple(creation(connection, table, bounds) for bounds in (None, *ahead)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ByValue:
+    """A partition for each remainder of the column's value by their number."""
+
+    column: str
+    partitions: int
+
+    operation: ClassVar[str] = "Distribute"
+    widened: ClassVar[tuple[str | None, ...]] = ("p",)
+    keeps_references: ClassVar[bool] = True
+
+    def divide(self, connection: BaseDatabaseWrapper, table: Place) -> Division:
+        """Return the partitions: values that are in none are refused by the database."""
+        first, *others = [SPREAD[number :: self.partitions] for number in range(self.partitions)]
+        parts: dict[str, Any] = {"column": self.column, "table": table}
+        [(filled, spread)] = _asked(connection, spelled_out(connection, FILLED, values=first, **parts))
+        if spread:
+            for (value,) in _asked(connection, spelled_out(connection, OUTSIDE, values=SPREAD, **parts)):
+                raise CommandError(
+                    f"{self.operation}: {table[1]} has a row whose {self.column} is {value}; it must be from 0 to "
+                    f"{SPREAD[-1]}. Correct such rows, then migrate again."
+                )
+        return Division(
+            method="LIST",
+            suffix="part0",
+            bounds=spelled_out(connection, "IN ({values})", values=first),
+            condition=spelled_out(connection, "{column} IN ({values})", column=self.column, values=first),
+            further=tuple(
+                spelled_out(connection, OF_VALUES, table=table, part=part_of(table, f"part{number}"), values=values)
+                for number, values in enumerate(others, 1)
+            ),
+            copies=spread or not filled,
+        )
+
+
+def part_of(table: Place, suffix: str) -> Place:
+    """Return the schema and the name of a partition."""
+    return table[0], f"{table[1][: MAX_NAME - len(suffix) - 1]}_{suffix}"
+
+
+def _asked(connection: BaseDatabaseWrapper, statement: str) -> list[Any]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+        return list(cursor.fetchall())

@@ -1,0 +1,105 @@
+"""How far running attempts are: what an attempt says, and the row that shows it to others."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from django.db.models import CharField, FloatField, Index, Model, UniqueConstraint, UUIDField
+
+from stator.graph.options import is_number
+from stator.rows.clock import Now
+from stator.rows.fields import MomentField
+from stator.rows.reports import KEY_LENGTH, conflict_target
+from stator.texts import bounded, text_of
+
+TEXT_LENGTH = 200
+
+
+class Reached(NamedTuple):
+    """What an attempt said last about how far it is."""
+
+    done: float
+    total: float | None = None
+    text: str = ""
+
+
+class Progress(Model):
+    """How far the attempt on one object is, as its worker wrote it at a heartbeat.
+
+    ``claim``: the token of the attempt. The row counts only while the object has this claim, so nothing is written when
+    an attempt ends; a later attempt overwrites it, or it is pruned.
+    """
+
+    model_label = CharField(max_length=200)
+    object_pk = CharField(max_length=KEY_LENGTH)
+    claim = UUIDField()
+    at = MomentField(db_default=Now())
+    done = FloatField()
+    total = FloatField(null=True, blank=True)
+    text = CharField(max_length=TEXT_LENGTH, blank=True)
+
+    class Meta:
+        verbose_name_plural = "progress"
+        constraints = [UniqueConstraint(fields=["model_label", "object_pk"], name="stator_progress_one_per_object")]
+        indexes = [Index(fields=["at"], name="stator_progress_at")]
+
+    def __str__(self) -> str:
+        return f"{self.model_label} {self.object_pk}: {self.described}"
+
+    @property
+    def percent(self) -> int | None:
+        """How much is done, from 0 to 100; None without a total."""
+        return int(100 * min(1.0, self.done / self.total)) if self.total else None
+
+    @property
+    def described(self) -> str:
+        """The numbers and the text as one phrase: ``40 of 100 (40 %), page 40 of 100``."""
+        of = f" of {_number(self.total)} ({self.percent} %)" if self.total else ""
+        return f"{_number(self.done)}{of}{', ' if self.text else ''}{self.text}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the progress for JSON."""
+        return {"done": self.done, "total": self.total, "percent": self.percent, "text": self.text}
+
+
+def reached(done: float, total: float | None = None, text: str = "") -> Reached:
+    """Return what an attempt says; raise ``ValueError`` for numbers that no bar can show."""
+    if not is_number(done) or done < 0:
+        raise ValueError(f"progress() takes a number of at least 0 for what is done, not {done!r}")
+    if total is not None and (not is_number(total) or total <= 0):
+        raise ValueError(f"progress() takes a total above 0, or None if it is not known, not {total!r}")
+    return Reached(done, total, text_of(text)[: 5 * TEXT_LENGTH])
+
+
+def keep_progress(using: str, label: str, said: Iterable[tuple[object, UUID, Reached]]) -> None:
+    """Write how far the attempts of these objects and claims are, in the order of their keys."""
+    rows = [
+        Progress(
+            model_label=label, object_pk=str(pk), claim=claim, done=float(each.done),
+            total=None if each.total is None else float(each.total), text=bounded(each.text, TEXT_LENGTH),
+        )
+        for pk, claim, each in said
+    ]  # fmt: skip
+    Progress.objects.using(using).bulk_create(
+        sorted(rows, key=lambda row: row.object_pk),
+        update_conflicts=True,
+        unique_fields=conflict_target(using, "model_label", "object_pk"),
+        update_fields=["claim", "at", "done", "total", "text"],
+    )
+
+
+def progress_of(using: str, claims: Mapping[tuple[str, str], UUID]) -> dict[tuple[str, str], Progress]:
+    """Return how far attempts are, of those that said so, by the label and the key of their objects.
+
+    ``claims``: the tokens of the objects' claims. One statement; none without claims.
+    """
+    if not claims:
+        return {}
+    labels, pks = map(set, zip(*claims, strict=True))
+    rows = Progress.objects.using(using).filter(model_label__in=sorted(labels), object_pk__in=sorted(pks))
+    found = {(row.model_label, row.object_pk): row for row in rows}
+    return {key: row for key, row in found.items() if claims.get(key) == row.claim}
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value == int(value) else f"{value:,.2f}"

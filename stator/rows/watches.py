@@ -1,0 +1,190 @@
+"""Edges by related objects: ``when_all`` and ``when_any``, as their models have them.
+
+The move of a related object moves the object that waits for it, in the same transaction. Two related objects that move
+at the same moment do not see each other. So a transaction that moves one either *hands on*: it locks a related object
+that is unfinished, whose own move must wait for this commit and then sees it. Or it locks the waiting object before it
+looks: the second one to get that lock sees both.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
+from django.db import connections
+from django.db.models import Exists, F, ForeignKey, ForeignObjectRel, Model, OuterRef, Q, QuerySet, Subquery
+
+from stator.graph.states import AwaitedRelation, State
+from stator.rows.fields import StateField
+from stator.rows.meta import graph_of, owner_of
+
+
+class WaiterHeld(Exception):
+    """Other transactions hold objects that these related objects, by their keys, may have to move; nobody waited."""
+
+    def __init__(self, pks: Collection[object]) -> None:
+        super().__init__(pks)
+        self.pks = pks
+
+
+@dataclass(frozen=True)
+class Watch:
+    """An edge of ``model`` from ``state`` to ``target`` by objects of ``other``, the owner of their state.
+
+    ``unfinished``: the known states of these that are not in the condition.
+    """
+
+    model: type[Model]
+    state: State
+    target: State
+    condition: AwaitedRelation
+    other: type[Model]
+    unfinished: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The relation."""
+        return self.condition.relation
+
+    def waiting_for(self, using: str, pks: Collection[object]) -> QuerySet[Model]:
+        """Return the objects that are related to some objects of ``other``, whatever state they are in."""
+        return self._rows(using).filter(pk__in=self._rows(using).filter(**{f"{self.name}__in": pks}).values("pk"))
+
+    def related_to_one(self, using: str, pk: object) -> QuerySet[Model]:
+        """Return the related objects of one object of ``model``."""
+        related: QuerySet[Model] = QuerySet(self.other, using=using)
+        if self.key:
+            return related.filter(**{f"{self.key}__pk": pk})
+        return related.filter(pk__in=self._rows(using).filter(pk=pk).values(f"{self.name}__pk"))
+
+    @property
+    def to_one(self) -> bool:
+        """Whether an object has one related object at most."""
+        return bool(self._relation.many_to_one or self._relation.one_to_one)
+
+    def related_to(self, using: str, waiting: Collection[object], pks: Collection[object]) -> list[object]:
+        """Return which of the objects of ``other`` are related to some waiting objects."""
+        related = self._rows(using).filter(pk__in=waiting, **{f"{self.name}__in": pks})
+        return list(related.values_list(f"{self.name}__pk", flat=True).distinct())
+
+    def met(self, using: str) -> Q:
+        """Return the condition as a filter for objects of ``model``. Index over the relation and ``state``."""
+        if not self.condition.every:
+            return Q(self._exists(using, Q(stator_state__in=self.condition.in_)))
+        # The states that this code knows are checked first, by the index; other states take all related objects.
+        met = ~Q(self._exists(using, Q(stator_state__in=self.unfinished))) if self.unfinished else Q()
+        met &= ~Q(self._exists(using, ~Q(stator_state__in=self.condition.in_)))
+        return met if self.condition.empty else met & Q(self._exists(using, Q()))
+
+    @property
+    def hands_on(self) -> bool:
+        """Whether a related object that is unfinished can be found by an index and locked."""
+        return bool(self.condition.every and self.unfinished and self.key)
+
+    def not_handed_on(self, using: str, pks: Collection[object]) -> list[object]:
+        """Return the waiting objects that moved objects of ``other`` may complete, by their keys in order.
+
+        Others have unfinished related objects, of which one is locked now until the transaction ends.
+        """
+        waiting = self.waiting_for(using, pks).order_by("pk")
+        if not self.hands_on:
+            return list(waiting.values_list("pk", flat=True))
+        found = waiting.annotate(stator_next=Subquery(self._next(using))).values_list("pk", "stator_next")
+        return [pk for pk, following in found if following is None]
+
+    def _next(self, using: str) -> QuerySet[Model, Any]:
+        """Return an unfinished related object, locked; its claim, or its move by hand, comes after this commit.
+
+        It is not claimed, so nobody is about to write its outcome, which would have to be put off.
+        """
+        features, relation = connections[using].features, self._relation.field
+        unfinished: QuerySet[Model] = QuerySet(self.other, using=using).filter(
+            **{relation.attname: OuterRef(relation.target_field.attname)}, state__in=self.unfinished, state_claim=None
+        )
+        locked = unfinished.select_for_update(
+            skip_locked=features.has_select_for_update_skip_locked, no_key=features.has_select_for_no_key_update
+        )
+        return locked.order_by().values("pk")[:1]
+
+    @cached_property
+    def key(self) -> str:
+        """The foreign key by which objects of ``other`` refer to ``model`` in the table of their states, if they do."""
+        relation = self._relation
+        is_key = isinstance(relation, ForeignObjectRel) and not relation.many_to_many
+        return relation.field.name if is_key and relation.related_model is self.other else ""
+
+    @property
+    def _relation(self) -> Any:
+        return self.model._meta.get_field(self.name)
+
+    @cached_property
+    def reason(self) -> str:
+        """What the history says of its moves."""
+        return str(self.condition)
+
+    def _exists(self, using: str, states: Q) -> Exists:
+        # By an alias, so that a condition is one of the same related object as the others.
+        mine = self._rows(using).filter(pk=OuterRef("pk")).alias(stator_state=F(f"{self.name}__state"))
+        return Exists(mine.filter(states, stator_state__isnull=False))
+
+    def _rows(self, using: str) -> QuerySet[Model]:
+        return QuerySet(self.model, using=using)
+
+
+@lru_cache(maxsize=1024)
+def watches_of(model: type[Model]) -> tuple[Watch, ...]:
+    """Return the edges of a model by related objects; raise ``ImproperlyConfigured`` with one line for a wrong one."""
+    return tuple(
+        _watch(model, state, condition, target)
+        for state in graph_of(model).states.values()
+        for condition, target in state.conditions
+        if isinstance(condition, AwaitedRelation)
+    )
+
+
+@lru_cache(maxsize=1024)
+def watchers_of(model: type[Model]) -> tuple[Watch, ...]:
+    """Return the edges of this or other models by objects of this model."""
+    owners = [other for other in model._meta.apps.get_models() if managed_owner(other) is other]
+    return tuple(watch for other in owners for watch in watches_of(other) if watch.other is model)
+
+
+def condition_of(model: type[Model], state: State, condition: Any, using: str) -> Q:
+    """Return the condition of an edge without a handler as a filter."""
+    if not isinstance(condition, AwaitedRelation):
+        return Q(condition)
+    return next(each for each in watches_of(model) if (each.state, each.condition) == (state, condition)).met(using)
+
+
+def managed_owner(model: type[Model]) -> type[Model] | None:
+    """Return the model whose own table has the framework's columns; None if ``model`` is not managed."""
+    try:
+        field = model._meta.get_field("state")
+    except FieldDoesNotExist:
+        return None
+    return owner_of(model) if isinstance(field, StateField) else None
+
+
+def _watch(model: type[Model], state: State, condition: AwaitedRelation, target: State) -> Watch:
+    where = f"{graph_of(model).__name__}.{state.name}.{condition.kind}({condition.relation!r})"
+    relations = sorted(field.name for field in model._meta.get_fields() if _is_relation(field))
+    if condition.relation not in relations:
+        known = f"its relations are {', '.join(relations)}" if relations else "it has none"
+        raise ImproperlyConfigured(f"{where}: {model.__name__} has no such relation; {known}")
+    related: Any = model._meta.get_field(condition.relation).related_model
+    if (other := managed_owner(related)) is None:
+        raise ImproperlyConfigured(f"{where} leads to {related.__name__}, which is not a managed model")
+    graph = graph_of(other)
+    for name in condition.in_:
+        if name not in graph.states:
+            raise ImproperlyConfigured(
+                f"{where} waits for {name!r}, which is not a state of {graph.__name__}; "
+                f"its states are {', '.join(graph.states)}"
+            )
+    unfinished = tuple(sorted(name for name in (*graph.states, *graph.renames) if name not in condition.in_))
+    return Watch(model, state, target, condition, other, unfinished)
+
+
+def _is_relation(field: Any) -> bool:
+    return isinstance(field, ForeignKey | ForeignObjectRel) or bool(field.many_to_many)

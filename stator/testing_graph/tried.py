@@ -1,0 +1,59 @@
+"""``instance.stator`` of the handlers that ``check_graph`` calls: as in an attempt, without a database."""
+
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+from stator.conf import load_settings
+from stator.db.steps import Steps
+from stator.graph import State
+from stator.querysets import HeldClaim
+from stator.rows.progress import Reached, reached
+
+Result = TypeVar("Result")
+
+
+class TriedClaim(HeldClaim):
+    """The claim of an attempt that is only tried. ``done``: the steps of the visit, as JSON, which it adds to."""
+
+    def __init__(
+        self, instance: Any, state: State, done: dict[str, str], *, event: Any, version: int, failures: int, age: float
+    ) -> None:
+        self.instance, self.state, self.event = instance, state, event
+        self.pk = getattr(instance, "pk", None)
+        self.version, self.attempt, self.failures, self.age = version, failures + 1, failures, age
+        self.reached: Reached | None = None
+        self.operations = SimpleNamespace(
+            label=type(instance).__name__, settings=load_settings(), connection=SimpleNamespace(atomic_blocks=())
+        )
+        self._steps = _TriedSteps(self, done)
+
+    def progress(self, done: float, total: float | None = None, text: str = "") -> None:
+        self.reached = reached(done, total, text)
+
+    def preparing(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def still_mine(self) -> bool:
+        return True
+
+    def extend(self, seconds: float) -> bool:
+        return True
+
+    def step(self, name: str, function: Callable[[], Result]) -> Result:
+        return self._steps.call(name, function)
+
+    async def astep(self, name: str, function: Callable[[], Awaitable[Result]]) -> Result:
+        return await self._steps.acall(name, function)
+
+
+class _TriedSteps(Steps):
+    """Steps with the rules of an attempt, which are remembered instead of recorded."""
+
+    def __init__(self, claim: TriedClaim, done: dict[str, str]) -> None:
+        super().__init__(claim)
+        self._done = done
+
+    def _recorded(self, name: str, text: str) -> bool:
+        return True

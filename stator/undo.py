@@ -1,0 +1,312 @@
+"""Undo of manual actions: objects that nobody has touched since go back to what they were."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, transaction
+from django.db.models import Exists, F, Model, OuterRef, Q, QuerySet, Subquery, Value
+
+from stator.conf import load_settings
+from stator.db import operations_for
+from stator.db.interface import new_worker_id
+from stator.db.repeat import retried
+from stator.graph.durations import seconds_of, span
+from stator.graph.states import State
+from stator.rows import columns
+from stator.rows.actions import UNDONE_WITHIN, Action, Before
+from stator.rows.clock import Now
+from stator.rows.meta import graph_of, hooks_of, model_of
+from stator.rows.pauses import Pause, end_chosen
+from stator.rows.reports import History, events_of, key_text
+from stator.rows.transitions import BATCH, Locked, entered, keep_acts, keep_moves, lock_rows, tell_moves
+from stator.signals import announce
+from stator.statements import is_one_of
+from stator.texts import one_line
+
+# Objects that are named because they were left alone; further ones are counted.
+MAX_NAMED = 100_000
+
+# Later actions on the model that may have changed the same objects.
+MAX_LATER = 1000
+
+# The columns that come back, by the field that has them; the second ones only if the action moved the objects.
+RESTORED = {
+    "state_ready": "ready", "state_next_attempt": "due", "state_failures": "failures", "state_crashes": "crashes",
+}  # fmt: skip
+MOVED_BACK = {
+    "state": "state", "state_changed": "changed", "state_attempted": "attempted", "state_attempts": "attempts",
+}  # fmt: skip
+
+
+@dataclass(slots=True)
+class Undone:
+    """What came of an undo: its own ``action``, how many objects are as before, and why others were ``left``, by key.
+
+    ``unnamed``: how many more were left. ``rest``: the key after which a further part goes on; empty at the end.
+    """
+
+    action: Action
+    count: int = 0
+    left: dict[str, str] = field(default_factory=dict)
+    unnamed: int = 0
+    rest: str = ""
+
+    def leave(self, key: str, why: str) -> None:
+        """Note that an object was left alone."""
+        if len(self.left) < MAX_NAMED:
+            self.left[key] = why
+        else:
+            self.unnamed += 1
+
+
+@dataclass(frozen=True, slots=True)
+class UndoPart:
+    """A part of an undo: so many ``batches`` after a key, as of the undo with the number ``action``; 0 begins one."""
+
+    batches: int
+    after: str = ""
+    action: int = 0
+
+
+def undoable(using: str) -> QuerySet[Action]:
+    """Return the actions of the last hour, the latest first."""
+    return Action.objects.using(using).filter(at__gte=columns.after(-UNDONE_WITHIN), count__gt=0).order_by("-pk")
+
+
+def undo(
+    pk: int,
+    using: str,
+    *,
+    actor: str,
+    reason: str,
+    progress: Callable[[int], None] | None = None,
+    among: Callable[[QuerySet[Any]], QuerySet[Any]] | None = None,
+    part: UndoPart | None = None,
+) -> Undone:
+    """Undo the action with this number: objects that nobody has touched since go back; the others are named.
+
+    An object is untouched if no attempt has begun, nobody has moved it, and nothing has made it due. It gets the state,
+    attempts, errors and due time that it had; where an attempt was cut off, it is due when that lease would have ended.
+    Batches are transactions of their own, so what an interrupted undo has left, the next one does. Raise ``ValueError``
+    with one line if there is nothing to undo. ``progress`` is called with the number of objects so far. ``among``
+    returns those of some objects that the actor may change; all by default. ``part``: do only a part of it.
+    """
+    action = Action.objects.using(using).filter(pk=pk).annotate(age=Now() - F("at")).first()
+    if action is None:
+        raise ValueError(f"there is no action {pk}; stator undo without a number lists those of the last hour")
+    if (age := seconds_of(action.age)) > UNDONE_WITHIN:
+        raise ValueError(f"action {pk} was {span(age)} ago; an action can be undone for {span(UNDONE_WITHIN)}")
+    if (model := model_of(action.model_label)) is None:
+        raise ValueError(f"action {pk} is about {action.model_label}, which this code does not have")
+    given = {"undoes": pk, "actor": actor[:150]}
+    begun = Action.objects.using(using).filter(pk=part.action, **given).first() if part and part.action else None
+    own = begun or Action.of(model, "undo", actor, reason, moves=action.moves, undoes=pk)
+    own.progress = progress
+    done = Undone(own)
+    _Undoing(model, using, action, done, among).all(part)
+    if not done.rest:
+        _end_pauses(action, done, using)
+    return done
+
+
+@dataclass(frozen=True, slots=True)
+class _Undoing:
+    """The undo of one action on the objects of ``model``."""
+
+    model: type[Model]
+    using: str
+    action: Action
+    done: Undone
+    among: Callable[[QuerySet[Any]], QuerySet[Any]] | None
+
+    def all(self, part: UndoPart | None) -> None:
+        """Undo it in batches, or a part of them."""
+        operations = operations_for(self.model, load_settings(), new_worker_id(), self.using)
+        some = retried(operations, self._batch)
+        for number, page in enumerate(self._pages(part.after if part else "")):
+            if part and number == part.batches:
+                return
+            self._part(some, page)
+            self.done.rest = page[-1].object_pk if part else ""
+        self.done.rest = ""
+
+    def _part(self, some: Any, page: list[Before]) -> None:
+        """Undo a batch; if the database refuses it, find the rows that it refuses."""
+        try:
+            back = some(page)
+        except IntegrityError as error:
+            if len(page) == 1:
+                self.done.leave(page[0].object_pk, f"is refused: {one_line(error)}")
+                return
+            half = len(page) // 2
+            self._part(some, page[:half])
+            self._part(some, page[half:])
+            return
+        self.done.count += len(back)
+        self._name([row for row in page if row.object_pk not in back])
+
+    def _pages(self, last: str) -> Iterator[list[Before]]:
+        # By the one index that begins with the action: its statistics may be older than all of the rows.
+        while page := list((self._before.filter(object_pk__gt=last) if last else self._before)[:BATCH]):
+            yield page
+            last = page[-1].object_pk
+
+    def _batch(self, page: list[Before]) -> set[str]:
+        """Let the untouched objects of a page go back; return their keys."""
+        states, rows = graph_of(self.model).states, self._rows
+        known = {row.object_pk: row for row in page if row.state in states}
+        keys = [key for text in known if (key := self._key(text)) is not None]
+        with transaction.atomic(using=self.using):
+            locked = lock_rows(rows.filter(self._at_rest()), self.model, self.using, self._allowed(keys))
+            going = {known[str(row.pk)]: row for row in locked if _as_left(known[str(row.pk)], row)}
+            for before in self._changed_again(going):
+                del going[before]
+            if not going:
+                return set()
+            back = rows.filter(is_one_of(rows, [row.pk for row in going.values()]))
+            self.done.action.note(back, len(going), self._of("attempts", going) if self.action.moves else None)
+            self._keep_history(going)
+            back.update(**self._changes(going))
+            self._follow(going)
+            mine = self._before.filter(object_pk__gte=page[0].object_pk, object_pk__lte=page[-1].object_pk)
+            mine.filter(is_one_of(mine, [before.pk for before in going])).delete()
+        return {before.object_pk for before in going}
+
+    def _at_rest(self) -> Q:
+        """Return a condition for rows that nobody has, and that nothing has made due."""
+        at_rest = Q(state_claim=None) & ~Q(state_ready=True, state_next_attempt=None)
+        if self.action.moves and self.action.undoes is None:
+            # A claim that was handed back is no attempt, and yet somebody had the row.
+            at_rest &= Q(state_attempted=None)
+        return at_rest
+
+    def _changed_again(self, going: Mapping[Before, Locked]) -> list[Before]:
+        """Return the locked objects that later actions have changed."""
+        label, own = self.action.model_label, self.done.action.pk
+        later = Action.objects.using(self.using).filter(model_label=label, pk__gt=self.action.pk).exclude(pk=own)
+        pks = list(later.values_list("pk", flat=True)[:MAX_LATER])
+        keys = [before.object_pk for before in going]
+        again = Before.objects.using(self.using).filter(action__in=pks, object_pk__in=keys if pks else [])
+        changed = set(again.values_list("object_pk", flat=True))
+        return [before for before in going if before.object_pk in changed]
+
+    def _allowed(self, keys: list[object]) -> list[object]:
+        """Return the keys of the objects that the actor may change."""
+        if self.among is None:
+            return keys
+        return list(self.among(self._rows.filter(pk__in=keys)).values_list("pk", flat=True))
+
+    def _keep_history(self, going: Mapping[Before, Locked]) -> None:
+        """Write that objects go back, before they do."""
+        own = self.done.action
+        reason = f"undid action {self.action.pk}{': ' * bool(own.reason)}{own.reason}"
+        if not self.action.moves:
+            keep_acts(self.model, self.using, [row.pk for row in going.values()], own.actor, reason)
+            return
+        for target, some in self._by_target(going):
+            pks = [row.pk for row in some]
+            keep_moves(self.model, self.using, pks, target, reason, History.Kind.HAND, actor=own.actor)
+
+    def _follow(self, found: Mapping[Before, Locked]) -> None:
+        """Do what follows when objects have gone back: events, and whoever waited for the state."""
+        model, using = self.model, self.using
+        if not self.action.moves:
+            announce(model, using)
+            return
+        self._keep_events(found)
+        for target, some in self._by_target(found):
+            entered(model, using, target.name, [row.pk for row in some])
+            tell_moves(model, using, some, target)
+        if undone := hooks_of(model).undone:
+            undone(self._rows.filter(pk__in=[row.pk for row in found.values()]))
+
+    def _by_target(self, going: Mapping[Before, Locked]) -> Iterator[tuple[State, list[Locked]]]:
+        """Yield each state to which objects go back, with these objects."""
+        for name in dict.fromkeys(before.state for before in going):
+            some = [row for before, row in going.items() if before.state == name]
+            yield graph_of(self.model).states[name], some
+
+    def _keep_events(self, found: Mapping[Before, Locked]) -> None:
+        """Let the events that the objects had in the state be of this visit too."""
+        if not any(state.events for state in graph_of(self.model).states.values()):
+            return
+        then = self._before.filter(object_pk=OuterRef("object_pk"), version=OuterRef("version") + 1)
+        events = events_of(self.model, self.using).filter(object_pk__in=[before.object_pk for before in found])
+        events.filter(Exists(then)).update(version=F("version") + 2)
+
+    def _name(self, left: list[Before]) -> None:
+        """Note why each of these objects was left alone."""
+        keys = {row.object_pk: self._key(row.object_pk) for row in left}
+        known = [key for key in keys.values() if key is not None]
+        there: Any = self._rows.filter(is_one_of(self._rows, known))
+        now = {str(pk): values for pk, *values in there.values_list("pk", "state", "state_version", "state_claim")}
+        allowed = set(map(str, self._allowed(known)))
+        for row in left:
+            if row.object_pk in now and row.object_pk not in allowed:
+                self.done.leave(row.object_pk, "is not yours to change")
+                continue
+            self.done.leave(row.object_pk, _why(row, now.get(row.object_pk), graph_of(self.model).states))
+
+    def _changes(self, going: Mapping[Before, Locked]) -> columns.Changes:
+        names = RESTORED | (MOVED_BACK if self.action.moves else {})
+        version: columns.Changes = {"state_version": F("state_version") + 1} if self.action.moves else {}
+        return {column: self._of(name, going) for column, name in names.items()} | version
+
+    def _of(self, name: str, going: Mapping[Before, Locked]) -> Value | Subquery:
+        """Return what the rows were before the action: one value if all had the same, else each row's own."""
+        field: Any = Before._meta.get_field(name)
+        first, *others = {getattr(before, name) for before in going}
+        # A time without a zone may be ambiguous, so times never leave the database.
+        if not others and not isinstance(first, datetime):
+            return Value(first, output_field=field)
+        return Subquery(self._before.filter(object_pk=key_text(self.model, self.using)).values(name)[:1])
+
+    @property
+    def _before(self) -> QuerySet[Before]:
+        return Before.objects.using(self.using).filter(action=self.action.pk).order_by("action", "object_pk")
+
+    @property
+    def _rows(self) -> QuerySet[Model]:
+        return QuerySet(self.model, using=self.using)
+
+    def _key(self, text: str) -> object:
+        """Return a key from its text; None if it is of another type, from before a migration."""
+        pk: Any = self.model._meta.pk
+        try:
+            return getattr(pk, "target_field", pk).to_python(text)
+        except ValidationError:
+            return None
+
+
+def _as_left(before: Before, row: Locked) -> bool:
+    """Return whether nobody has moved or attempted a row since the action."""
+    return (before.version, before.tried) == (row.version, row.attempts)
+
+
+def _why(row: Before, now: list[Any] | None, states: Any) -> str:
+    """Return why an object was left alone. ``now``: its state, version and claim; None if it is gone."""
+    if now is None:
+        return "is gone"
+    state, version, claim = now
+    if claim is not None:
+        return f"is being attempted in {state}"
+    if version != row.version:
+        return f"is in {state} now"
+    if row.state not in states:
+        return f"was in {row.state}, which is no state of the graph"
+    return "was attempted or made due since"
+
+
+def _end_pauses(action: Action, done: Undone, using: str) -> None:
+    """End the pauses that the action made, and name the ones that have ended already."""
+    made = Pause.objects.using(using).filter(action=action.pk)
+    with transaction.atomic(using=using):
+        for pause in made.order_by("pk"):
+            if end_chosen(made.filter(pk=pause.pk), action.model_label, done.action.actor):
+                done.action.add(using, 1)
+                done.count += 1
+            else:
+                done.leave(f"pause {pause.pk}", "has ended")

@@ -1,0 +1,141 @@
+"""Admin of batches: how far they are, and cancel and requeue of what failed. Batches are never edited."""
+
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import OuterRef, Q, QuerySet
+from django.db.models.expressions import Combinable
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+from django.utils.html import format_html
+
+from stator.admin.confirmation import ActionFunction, ask, back, given, log, tell
+from stator.admin.detail import offered
+from stator.admin.listing import AnyAddressAdmin
+from stator.admin.managed import ManagedList
+from stator.admin.read_only import SEARCHED
+from stator.texts import COUNTED, told
+from tasks.admin.actions import CancelForm, RequeueForm
+from tasks.admin.newest import NewestAdmin
+from tasks.exceptions import TaskError
+from tasks.models import Batch, Task
+from tasks.queue.expressions import CountOf, for_each
+
+
+@admin.action(description="Cancel\N{HORIZONTAL ELLIPSIS}", permissions=["retry"])
+def batch_cancel(model_admin: admin.ModelAdmin, request: HttpRequest, queryset: QuerySet[Batch]) -> HttpResponse | None:
+    """Ask for a reason and whether running tasks are included; then cancel the batches and their tasks."""
+    form = CancelForm(given(request))
+    if not form.is_valid():
+        words = ["The batches are canceled with their waiting tasks, and publish nothing."]
+        return ask(model_admin, request, form, title="Cancel batches", button="Cancel", words=words, rows=queryset)
+    return _each(model_admin, request, queryset, "canceled", Batch.cancel, form.cleaned_data)
+
+
+@admin.action(description="Requeue what failed\N{HORIZONTAL ELLIPSIS}", permissions=["retry"])
+def batch_requeue(
+    model_admin: admin.ModelAdmin, request: HttpRequest, queryset: QuerySet[Batch]
+) -> HttpResponse | None:
+    """Ask for a reason and a rate; then requeue the dead letters of the batches."""
+    form = RequeueForm(given(request))
+    if not form.is_valid():
+        words = ["Their dead letters get all their attempts again, and failed batches run again."]
+        return ask(
+            model_admin, request, form, title="Requeue what failed", button="Requeue", words=words, rows=queryset
+        )
+    return _each(model_admin, request, queryset, "requeued", Batch.requeue, form.cleaned_data)
+
+
+ACTIONS: tuple[ActionFunction, ...] = (batch_cancel, batch_requeue)
+
+# The most batches of one action; the others can be chosen again.
+AT_ONCE = 100
+
+
+def _each(
+    model_admin: admin.ModelAdmin, request: HttpRequest, batches: QuerySet[Batch], done: str, act: Any, given: Any
+) -> HttpResponse | None:
+    count, refused = 0, ""
+    for batch in batches.order_by("pk")[:AT_ONCE]:
+        log(model_admin, request, [batch], f"{done.capitalize()}. {given['reason']}".strip())
+        try:
+            act(batch, actor=request.user.get_username(), **given)
+            count += 1
+        except TaskError as error:
+            refused = f"Not changed: {error}."
+    tell(model_admin, request, count, done, refused)
+    return back(model_admin, request)
+
+
+class BatchList(ManagedList):
+    """A page of batches with the number of tasks that they wait for, which is read for all of them together."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        """Read the rows, then the numbers."""
+        super().get_results(request)
+        batches: QuerySet[Any] = QuerySet(Batch, using=self.queryset.db)
+        numbers: Any = for_each(batches, [row.pk for row in self.result_list], _unended)
+        found = dict(numbers)
+        for row in self.result_list:
+            row.shown_left = found.get(row.pk, 0)
+
+
+def _unended(batch: OuterRef | int) -> list[Combinable]:
+    mine: QuerySet[Task] = QuerySet(Task).filter(batch=batch, state__in=["pending", "shared"])
+    return [CountOf(mine.values("pk")[: COUNTED + 1])]
+
+
+class BatchAdmin(NewestAdmin):
+    """Admin of batches."""
+
+    list_display = ("__str__", "queue", "stator_state", "left", "stator_age", "created")
+    change_list = BatchList
+    list_filter = ("queue", "state")
+    list_select_related = ("queue",)
+    search_fields = ("key",)
+    search_help_text = f"A number or an exact key; or part of a key, within the newest {SEARCHED:,} batches."
+    ordering = ("-pk",)
+    actions = ACTIONS
+    fields = ("queue", "key", "on_done", "on_failed", "created")
+    readonly_fields = fields
+
+    # The permissions below replace Django's, but do not depend on the object.
+    differs_by_object = AnyAddressAdmin.differs_by_object
+
+    def _has_no_permission(self, request: HttpRequest, obj: Batch | None = None) -> bool:
+        """Return False: programs publish batches, tasks move them, and workers delete them."""
+        return False
+
+    has_add_permission = has_change_permission = has_delete_permission = has_move_permission = _has_no_permission
+
+    def has_retry_permission(self, request: HttpRequest, obj: Batch | None = None) -> bool:
+        """Return whether the user may retry, cancel and requeue."""
+        return request.user.has_perm("tasks.change_batch")
+
+    def get_list_display(self, request: HttpRequest) -> Any:
+        """Return the columns of batches; the framework's columns are on the page of each batch."""
+        return self.list_display
+
+    def exactly(self, words: str, using: str) -> Q:
+        """Return the condition for batches with this number or key."""
+        number = Q(pk=int(words)) if words.isascii() and words.isdecimal() and len(words) < 19 else Q(pk__in=[])
+        return number | Q(key=words)
+
+    @admin.display(description="tasks left")
+    def left(self, batch: Any) -> str:
+        """Return how many tasks have not ended."""
+        return told(batch.shown_left)
+
+    def live_context(self, request: HttpRequest, obj: Any) -> dict[str, Any]:
+        """Return what the page shows: how far the batch is, its tasks by status, and the possible actions."""
+        context, counts = super().live_context(request, obj), obj.counts()
+        address = reverse("admin:tasks_task_changelist", current_app=self.admin_site.name)
+        link = format_html('<a href="{}?batch__id__exact={}">{}</a>', address, obj.pk, f"{counts.pop('total'):,}")
+        facts = [("Tasks", link), *((name.capitalize(), f"{count:,}") for name, count in counts.items())]
+        useful = [batch_cancel] if not obj.state_graph.states[obj.state].terminal else []
+        useful += [batch_requeue] if useful and counts["errored"] else []
+        return context | {
+            "stator_progress": obj.progress,
+            "stator_facts": facts,
+            "stator_acts": [*offered(self, request, obj, useful), *context["stator_acts"]],
+        }

@@ -1,0 +1,82 @@
+"""Endpoints for batches: open, show, close, cancel, and requeue what failed."""
+
+from typing import Any
+
+from ninja import Query, Router
+from ninja.responses import Status
+
+from tasks.api.access import PUBLISH, QUERY, ApiRequest, batch_of, queue_of
+from tasks.api.documents import responses
+from tasks.api.schemas import BatchIn, BatchOut
+from tasks.models import Batch, Task
+from tasks.querysets import FASTEST, MAX_TASKS, SLOWEST
+from tasks.queue.actions import refuse_to_change_over_http
+from tasks.rows.queues import home
+
+router = Router(tags=["batches"])
+
+
+@router.post(
+    "queues/{queue}/batches",
+    auth=PUBLISH,
+    response=responses(BatchOut, 404, 409, 415, 422, status=201),
+    summary="Open a batch",
+)
+def open_batch(request: ApiRequest, queue: str, payload: BatchIn) -> Status[dict[str, Any]]:
+    """Open a batch, which takes tasks of several requests and does not end before it is closed.
+
+    A batch of the same key that exists is returned as it is.
+    """
+    return Status(201, _out(Batch.open(queue_of(request.auth, queue), **payload.of_batch())))
+
+
+@router.get("batches/{int:number}", auth=QUERY, response=responses(BatchOut, 404), summary="Show a batch")
+def show_batch(request: ApiRequest, number: int) -> dict[str, Any]:
+    """Return where a batch is, and how many of its tasks have which status."""
+    return _out(batch_of(request.auth, number))
+
+
+@router.post("batches/{int:number}/close", auth=PUBLISH, response=responses(BatchOut, 404), summary="Close a batch")
+def close_batch(request: ApiRequest, number: int) -> dict[str, Any]:
+    """Let an open batch end with its last task. A repetition changes nothing."""
+    batch = batch_of(request.auth, number)
+    batch.close()
+    return _out(batch)
+
+
+@router.post(
+    "batches/{int:number}/cancel", auth=PUBLISH, response=responses(BatchOut, 404, 409, 422), summary="Cancel a batch"
+)
+def cancel_batch(
+    request: ApiRequest,
+    number: int,
+    running: bool = Query(False, example=True),
+    reason: str = Query("", max_length=500, example="ordered twice"),
+) -> dict[str, Any]:
+    """Cancel a batch with its waiting tasks; with `running=true` also those that workers hold. It publishes nothing."""
+    batch = batch_of(request.auth, number)
+    batch.cancel(reason, actor=request.auth.name, running=running)
+    return _out(batch)
+
+
+@router.post(
+    "batches/{int:number}/requeue",
+    auth=PUBLISH,
+    response=responses(BatchOut, 404, 409, 422),
+    summary="Requeue what failed in a batch",
+)
+def requeue_batch(
+    request: ApiRequest, number: int, per_minute: float | None = Query(None, ge=SLOWEST, le=FASTEST, example=60)
+) -> dict[str, Any]:
+    """Requeue up to 10,000 dead letters of a batch with all their attempts; a failed batch runs again."""
+    batch = batch_of(request.auth, number)
+    dead = Task.objects.using(home()).filter(batch=batch).dead_letters().only("action", "elsewhere_only")
+    refuse_to_change_over_http(batch.queue, dead[:MAX_TASKS])
+    batch.requeue(actor=request.auth.name, per_minute=per_minute)
+    return _out(batch)
+
+
+def _out(batch: Batch) -> dict[str, Any]:
+    names = ("id", "key", "state", "on_done", "on_failed", "created")
+    shown = {name: getattr(batch, name) for name in names}
+    return {**shown, "queue": batch.queue.name, "counts": batch.counts(), "progress": batch.progress.as_dict()}

@@ -1,0 +1,218 @@
+"""Batches: tasks that are done together. The last one's end moves the batch, which then publishes an action."""
+
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+from asgiref.sync import sync_to_async
+from django.db import connections, transaction
+from django.db.models import QuerySet
+
+from stator.exceptions import TryAgainLater
+from stator.graph import State, StateGraph
+from stator.models import StateField, move_rows
+from tasks.exceptions import MoveRefused, PublishRefused, QueuePaused, TaskError
+from tasks.messages import Json
+from tasks.queue import publishing
+from tasks.queue.operator_actions import Requeued, lock_with_parts
+from tasks.queue.publishing import OnExistingKey, Published, PublishOutcome
+from tasks.rows.batches import OPEN, BatchRow
+from tasks.rows.queues import QueueRow
+from tasks.rows.tables import task_model, task_rows
+from tasks.rows.tasks import TERMINAL
+
+# The seconds after which a batch of a queue that is paused tries to publish its action again.
+PAUSED = 60.0
+
+# The columns of the actions that a batch publishes.
+ACTIONS = ("on_done", "on_failed")
+
+
+class BatchGraph(StateGraph):
+    """The graph of all batches.
+
+    A ``filling`` batch takes tasks and does not end. A ``running`` one ends with its last task, in the transaction of
+    that task's move. ``ending`` publishes its action. A ``failed`` one runs again when a dead letter is requeued.
+    """
+
+    filling = State(externally_progressed=True, force_initial=True)
+    running = State(externally_progressed=True, enter_by_hand=False)
+    ending = State(try_interval=10, atomic=True, saves=["counted"], enter_by_hand=False)
+    done = State(enter_by_hand=False, leave_by_hand=False)
+    failed = State(externally_progressed=True, enter_by_hand=False)
+    canceled = State(enter_by_hand=False, leave_by_hand=False)
+
+    filling.transitions_to(running, canceled)
+    running.when_all("tasks", in_=TERMINAL, empty=True).to(ending)
+    running.transitions_to(canceled)
+    ending.transitions_to(running, done, failed, canceled)
+    failed.when_any("tasks", in_=["pending", "shared"]).to(running)
+    failed.transitions_to(canceled)
+
+    @classmethod
+    def handle_ending(cls, batch: "Batch") -> State:
+        """Publish the batch's action, in the transaction of its move."""
+        counts = batch.count_now()
+        if counts["pending"] or counts["running"]:
+            # A dead letter was requeued meanwhile.
+            return cls.running
+        batch.counted = counts
+        to = cls.failed if counts["errored"] else cls.done
+        batch.publish_action("on_failed" if to is cls.failed else "on_done")
+        return to
+
+
+class Batch(BatchRow):
+    """Tasks of one queue that are done together; ``queue.publish_many(tasks, batch=Batch(...))`` publishes them.
+
+    ``on_done``: the action to publish once no task is left to do and none is errored: its name, or a dictionary of
+    arguments of ``publish()``. Without ``data`` it gets the number of the batch as ``batch``.
+    ``on_failed``: the same if some tasks are errored; each time the batch ends so.
+    ``key``: the publisher's own name for the batch, unique in the queue.
+    """
+
+    state = StateField(BatchGraph)
+
+    objects: ClassVar[Any] = QuerySet.as_manager()
+
+    @classmethod
+    def open(cls, queue: QueueRow, **options: Any) -> "Batch":
+        """Return a new batch that takes tasks of several calls and does not end before :meth:`close`.
+
+        If a batch with this ``key`` exists, return that one.
+        """
+        batch = cls(**options)
+        with transaction.atomic(using=queue._state.db):
+            batch.begin(queue)
+        return batch
+
+    def close(self) -> None:
+        """Let an open batch end with its last task; any other one stays as it is."""
+        move_rows(self._row.filter(state=BatchGraph.filling.name), BatchGraph.running, reason="closed")
+        self.refresh_from_db(self._state.db)
+
+    def cancel(self, reason: str = "", *, actor: str = "", running: bool = False) -> int:
+        """Cancel the batch, then its waiting tasks, and with ``running`` also claimed ones; return how many tasks.
+
+        It publishes nothing. Raise :class:`~tasks.exceptions.MoveRefused` for a batch that is done.
+        """
+        done = BatchGraph.done.name
+        move_rows(self._row.exclude(state__in=[done, "canceled"]), BatchGraph.canceled, actor=actor, reason=reason)
+        self.refresh_from_db(self._state.db)
+        if self.state == done:
+            raise MoveRefused(f"{self} is done; only a batch that is not done can be canceled")
+        canceled = 0
+        while count := self._tasks.cancel(reason, actor=actor, running=running):
+            canceled += count
+        return canceled
+
+    def requeue(self, reason: str = "", *, actor: str = "", per_minute: float | None = None) -> Requeued:
+        """Requeue up to 10,000 of its dead letters, after which a failed batch runs again; return how many.
+
+        Raise :class:`~tasks.exceptions.MoveRefused` for a batch that is done or canceled.
+        """
+        self.refresh_from_db(self._state.db)
+        if self.state_graph.states[self.state].terminal:
+            raise MoveRefused(f"{self} is {self.state}; requeue its tasks one by one")
+        found: Requeued = self._tasks.requeue(reason, actor=actor, per_minute=per_minute)
+        self.refresh_from_db(self._state.db)
+        return found
+
+    async def acancel(self, reason: str = "", *, actor: str = "", running: bool = False) -> int:
+        """Run :meth:`cancel` from async code."""
+        return await sync_to_async(self.cancel)(reason, actor=actor, running=running)
+
+    async def arequeue(self, reason: str = "", *, actor: str = "", per_minute: float | None = None) -> Requeued:
+        """Run :meth:`requeue` from async code."""
+        return await sync_to_async(self.requeue)(reason, actor=actor, per_minute=per_minute)
+
+    def begin(self, queue: QueueRow) -> bool:
+        """Write a new batch, unless its key exists, or check that this one fits the queue; return whether it is new."""
+        if queue.databases:
+            raise PublishRefused(
+                f"queue {queue.name} is spread over several databases and takes no batches; use a queue in one database"
+            )
+        if not self._state.adding:
+            if (self.queue_id, self._state.db) != (queue.pk, queue._state.db):
+                raise PublishRefused(f"{self} is not of queue {queue.name}; a batch has tasks of one queue")
+            return False
+        for name in ACTIONS:
+            setattr(self, name, self._checked(queue, name))
+        given = {name: getattr(self, name) for name in (*ACTIONS, "over_http")}
+        rows: QuerySet[Batch] = QuerySet(type(self), using=queue._state.db)
+        if self.key is None:
+            found, new = rows.create(queue_id=queue.pk, **given), True
+        else:
+            found, new = rows.get_or_create(queue_id=queue.pk, key=self.key, defaults=given)
+        self.__dict__.update(found.__dict__)
+        return new
+
+    def take(self, published: list[Published]) -> None:
+        """Add existing tasks that were published again, and check that the batch still takes tasks if some are new.
+
+        Tasks are locked before their batch, as by their moves.
+        """
+        is_new = any(each.outcome == PublishOutcome.INSERTED for each in published)
+        others = [each.task for each in published if each.task.batch_id != self.pk]
+        if taken := next((task for task in others if task.batch_id is not None), None):
+            raise PublishRefused(f"task {taken.pk} of key {taken.key!r} is in batch {taken.batch_id}, not in this one")
+        if others:
+            # A worker that holds one of them does not know its batch, so a pass of a worker may have to end the batch.
+            mine = task_rows(self._state.db).filter(pk__in={task.pk for task in others}, batch=None)
+            lock_with_parts(mine)
+            mine.update(batch=self)
+            for task in others:
+                task.batch = self
+        no_key = connections[str(self._state.db)].features.has_select_for_no_key_update
+        state = self._row.select_for_update(no_key=no_key).values_list("state", flat=True).get()
+        if (is_new or others) and state not in OPEN:
+            raise PublishRefused(f"{self} is {state} and takes no more tasks; publish them in a new batch")
+
+    def publish_action(self, name: str) -> None:
+        """Publish one of its actions, once for each time that it ends."""
+        message = getattr(self, name)
+        if message is None:
+            return
+        message = {"data": {"batch": self.pk}, **message, "key": f"tasks.batch:{self.pk}:{self.state_version}"}
+        try:
+            publishing.publish(self.queue, [message], OnExistingKey(), over_http=self.over_http)
+        except QueuePaused as paused:
+            raise TryAgainLater(PAUSED, str(paused)) from None
+
+    def _checked(self, queue: QueueRow, name: str) -> Json:
+        """Return one of its actions as a dictionary; raise ``PublishRefused`` if it cannot be published."""
+        message = {"action": given} if isinstance(given := getattr(self, name), str) else given
+        if message is None:
+            return None
+        if not isinstance(message, dict) or "key" in message:
+            raise PublishRefused(f"{name} must be the name of an action, or a dictionary of its options without a key")
+        try:
+            publishing.check(queue, {"data": {"batch": 0}, **message}, over_http=self.over_http)
+        except TaskError as error:
+            raise type(error)(f"{name}: {error}") from None
+        return message
+
+    @property
+    def _row(self) -> QuerySet["Batch"]:
+        return QuerySet(type(self), using=self._state.db).filter(pk=self.pk)
+
+    @property
+    def _tasks(self) -> Any:
+        return task_model()._default_manager.using(self._state.db).filter(batch=self.pk)
+
+
+def publish(
+    queue: QueueRow, given: Iterable[object], on_existing: OnExistingKey, *, batch: Batch | None = None, **options: Any
+) -> list[Published]:
+    """Publish messages like :func:`tasks.queue.publishing.publish`, in a batch if one is given.
+
+    A new batch is written with its tasks in one transaction, and then runs.
+    """
+    if batch is None:
+        return publishing.publish(queue, given, on_existing, **options)
+    with transaction.atomic(using=queue._state.db):
+        is_new = batch.begin(queue)
+        published = publishing.publish(queue, given, on_existing, batch=batch.pk, **options)
+        batch.take(published)
+        if is_new:
+            batch.close()
+    return published
