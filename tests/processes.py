@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from threading import Event
 from time import monotonic
@@ -15,6 +16,7 @@ from typing import Any, Self
 from django.conf import settings
 from django.db import connections
 
+from tests.forks import Forked, ForkServer
 from tests.sizes import PATIENCE
 
 
@@ -45,6 +47,12 @@ def settings_module(folder: Path, text: str, name: str = "changed_settings") -> 
     return {"PYTHONPATH": path, "DJANGO_SETTINGS_MODULE": name}
 
 
+@cache
+def fork_server() -> ForkServer:
+    """The process from which this one has its workers forked."""
+    return ForkServer(environment_for_subprocess(TEST_WORKER="1"))
+
+
 class WorkerProcess:
     """``manage.py runstator`` as a process group of its own; leaving the context ends whatever is left of it."""
 
@@ -57,15 +65,27 @@ class WorkerProcess:
 
     def __enter__(self) -> Self:
         self._output = tempfile.NamedTemporaryFile(prefix="stator-worker-")
+        environment = environment_for_subprocess(**self.variables)
+        if self._may_fork() and (server := fork_server()).fits(environment):
+            self._process: Forked | subprocess.Popen = server.start(self.command[3:], environment, self._output.name)
+            return self
         self._process = subprocess.Popen(
             self.command,
-            env=environment_for_subprocess(**self.variables),
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=self._output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
         return self
+
+    def _may_fork(self) -> bool:
+        """Whether it is a worker that does not start itself again, on a system that tells when a process ends."""
+        return (
+            self.command[1:4] == ["-m", "django", "runstator"]
+            and "--reload" not in self.command
+            and hasattr(os, "pidfd_open")
+        )
 
     def __exit__(self, *error: object) -> None:
         self.kill()
@@ -95,6 +115,9 @@ class WorkerProcess:
         The signal alone says little: on a crowded machine a thread goes on for a while, and may begin a transaction.
         """
         self.send(signal.SIGSTOP)
+        if isinstance(self._process, Forked):
+            wait_until(lambda: self._process.stands(), message=lambda: f"worker {self.pid} goes on:\n{self.output()}")
+            return
         _, status = os.waitpid(self.pid, os.WUNTRACED)
         assert os.WIFSTOPPED(status), f"worker {self.pid} has ended; it wrote:\n{self.output()}"
 

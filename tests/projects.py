@@ -28,6 +28,22 @@ os.environ["DJANGO_SETTINGS_MODULE"] = "settings"
 execute_from_command_line(sys.argv)
 """
 
+# A model whose objects wait for somebody outside.
+ORDER = """
+from stator.graph import State, StateGraph
+from stator.models import StateField, StatorModel
+
+
+class OrderGraph(StateGraph):
+    new = State(externally_progressed=True)
+    done = State()
+    new.transitions_to(done)
+
+
+class Order(StatorModel):
+    state = StateField(OrderGraph)
+"""
+
 SETTINGS = """
 DATABASES = {{"default": {database!r}}}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
@@ -176,8 +192,7 @@ TEMPLATES = [{
 def temporary_project(folder: Path) -> Iterator[Project]:
     """A project without files, with an empty database of the vendor that is tested now."""
     if connection.vendor == "sqlite":
-        options = {"transaction_mode": "IMMEDIATE", "timeout": 30, "init_command": "PRAGMA journal_mode=WAL"}
-        yield Project(folder, {**_given("ENGINE"), "NAME": str(folder / "db.sqlite3"), "OPTIONS": options})
+        yield Project(folder, {**_given("ENGINE", "OPTIONS"), "NAME": str(folder / "db.sqlite3")})
         return
     name = f"project_{uuid4().hex[:12]}"
     _execute(f"CREATE DATABASE {name}")

@@ -1,4 +1,4 @@
-"""Ten situations in which an operator is called at night, in one site with 100,000 rows.
+"""Twelve situations in which an operator is called at night, in one site with 100,000 rows.
 
 Each says what it injects, the sentence that has to be shown about it, and whether it is mended.
 """
@@ -16,6 +16,7 @@ from stator.rows import columns
 from stator.rows.meta import managed
 from stator.testing import attempt
 from tasks.models import Queue, Schedule
+from tasks.queue.serving import registered
 from tests.stator.making import ago, change, put, raw
 from tests.testapp.operators import ERRORS, Letter, Parcel
 from tests.testapp.power import Visitor
@@ -60,11 +61,11 @@ def fill(count: int = MANY) -> None:
 
 
 def inject() -> list[Situation]:
-    """Have all ten stand at once; return them."""
+    """Have all twelve stand at once; return them."""
     crew()
     return [
         *errors(), killer(), silent_worker(), paused_model(), waiting(), full_limit(), unknown_state(), far_future(),
-        dead_letters(), late_schedule(),
+        dead_letters(), late_schedule(), misspelled_action(), waiting_tick(),
     ]  # fmt: skip
 
 
@@ -72,7 +73,10 @@ def crew() -> None:
     """A worker that lives for an hour more, whatever happens, and serves every model."""
     models = [model._meta.label_lower for model in managed(StatorModel.subclasses)]
     common = {"version": "1", "models": models, "database": "default"}
-    Worker.objects.create(id=HANGING, host="web-1", pid=41, heartbeat=ago(-3600), started=ago(7200), **common)
+    actions = {"tasks": {"actions": registered()}}
+    Worker.objects.create(
+        id=HANGING, host="web-1", pid=41, heartbeat=ago(-3600), started=ago(7200), published=actions, **common
+    )
     Worker.objects.create(id=SILENT, host="web-2", pid=42, heartbeat=ago(420), started=ago(7200), **common)
 
 
@@ -114,7 +118,7 @@ def silent_worker() -> Situation:
     for number, parcel in enumerate(parcels):
         hold(parcel, SILENT, number, 430)
     words = (
-        rf"web-2, process 42, is silent for {SEVEN} and probably dead; it holds 3 objects \(3 of testapp\.Parcel\), "
+        rf"web-2, process 42, is silent for {SEVEN}; it holds 3 objects \(3 of testapp\.Parcel\), "
         r"which live workers take over after their leases, within (1 h|[45]\d m( \d+ s)?)"
     )
     rows = raw(Parcel).filter(pk__in=[parcel.pk for parcel in parcels])
@@ -191,7 +195,7 @@ def dead_letters() -> Situation:
 def late_schedule() -> Situation:
     """A schedule has not fired for two hours, because publishing to its queue is paused."""
     queue = Queue.objects.create(name="nightly", actions_elsewhere=True)
-    schedule = Schedule.objects.create(name="report", queue=queue, action="mail", period=86400)
+    schedule = Schedule.objects.create(name="report", queue=queue, action="echo", period=86400)
     moment = ago(7200)
     change(
         schedule, planned=moment, nominal=moment, planned_for=schedule.plan_key, state_ready=False,
@@ -203,6 +207,40 @@ def late_schedule() -> Situation:
         rf"{TWO_HOURS} late: nightly paused by bob"
     )
     return Situation("schedule does not fire", "queue_paused", words, _none(Queue.objects, publish_paused=True))
+
+
+def misspelled_action() -> Situation:
+    """A schedule whose tick cannot fire, since nobody has its action."""
+    queue = Queue.objects.create(name="monthly", actions_elsewhere=True)
+    schedule = Schedule.objects.create(name="bill", queue=queue, action="ehco", period=86400)
+    Queue.objects.filter(pk=queue.pk).update(actions_elsewhere=False)
+    attempt(schedule)
+    schedule.run_now()
+    attempt(schedule)
+    words = (
+        r"tasks\.Schedule:? 1 schedule cannot fire its tick: tasks\.exceptions\.UnknownAction: bill; "
+        "no action 'ehco' is registered for queue monthly"
+    )
+    rows = Schedule.objects.filter(pk=schedule.pk)
+    return Situation("misspelled action", "ticks_failed", words, _none(rows, action="ehco"))
+
+
+def waiting_tick() -> Situation:
+    """A tick has waited for five minutes for the task of the one before, which never ends."""
+    queue = Queue.objects.create(name="weekly")
+    schedule = Schedule.objects.create(name="tidy", queue=queue, action="echo", period=86400)
+    task = queue.publish("echo", key=schedule.task_key_of(4)).task
+    hold(task, HANGING, 99, 300)
+    moment = ago(300)
+    change(
+        schedule, tick_index=5, planned=moment, nominal=moment, planned_for=schedule.plan_key, state_ready=False,
+        state_next_attempt=ago(-10),
+    )  # fmt: skip
+    words = (
+        r"tasks\.Schedule:? 1 schedule waits for the task of the tick before, which has not ended; the first tick is "
+        rf"{FIVE} late: tidy for task {task.pk} \(running\)"
+    )
+    return Situation("tick waits", "schedule_late", words, _none(queue.tasks, pk=task.pk, state="pending"))
 
 
 def _none(rows: Any, **lookups: Any) -> Callable[[], bool]:

@@ -17,6 +17,7 @@ import pytest
 
 import stator
 from tests.installing import environment_with, source_distribution_of, wheel_of
+from tests.parsing import tree_of
 from tests.sizes import PATIENCE
 
 ROOT = Path(__file__).parent.parent
@@ -141,7 +142,7 @@ def test_no_module_imports_what_nothing_names():
     found = set()
     for package in ours:
         for path in (ROOT / package).rglob("*.py"):
-            for node in ast.walk(ast.parse(path.read_text())):
+            for node in ast.walk(tree_of(path)):
                 if isinstance(node, ast.Import):
                     found |= {alias.name.partition(".")[0] for alias in node.names}
                 # A program may copy the folder of the client, whose modules import each other.

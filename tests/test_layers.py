@@ -2,10 +2,12 @@
 
 import ast
 import re
-from functools import cache, wraps
+from functools import wraps
 from pathlib import Path
 
 import pytest
+
+from tests.parsing import tree_of
 
 ROOT = Path(__file__).parent.parent
 
@@ -15,7 +17,7 @@ FLOORS = {
     1: "citus conf explain migration_operations models partitions querysets rows schemas signals statements "
     "strict_fence",
     2: "adoption db",
-    3: "claims runner worker",
+    3: "claims runner undo worker",
     4: "admin admin_site apps checks commands management metrics overview pytest_plugin terminal testing "
     "testing_graph urls views",
 }
@@ -61,9 +63,11 @@ WITH_SQL = {
     "citus": "adds columns, and makes databases for tests",
     "checks.databases": "asks the server for what it knows of itself",
     "commands.doctor.servers": "the same, on each node of a cluster",
+    "commands.doctor.structures": "the same, in many schemas",
     "commands.doctor.tables": "the same",
     "commands.statements": "sends one that finds nothing in place of those that write",
     "db": "the statements on rows",
+    "rows.reports": "copies what rows are, by the server, before they are changed",
     "rows.column_guard": "asks the server what time it is",
     "migration_operations": "drops a trigger",
     "overview.replica": "asks a replica how far it is behind",
@@ -112,11 +116,6 @@ def name_of(path):
 
 def top_of(name):
     return name.partition(".")[0]
-
-
-@cache
-def tree_of(path):
-    return ast.parse(path.read_text(), str(path))
 
 
 NAMES = {name_of(path): path for path in modules()}

@@ -1,17 +1,21 @@
 """The pages of operators, as axe-core judges them: contrast, labels, roles. Skipped without ``axe-core-python``."""
 
+from datetime import timedelta
 from importlib.resources import files
 from typing import Any
 
 import pytest
+from django.utils import timezone
 from selenium.webdriver.common.keys import Keys
 
-from stator.models import Report, Worker
+from stator.models import Action, Depth, Report, Worker
 from stator.rows import columns
 from stator.rows.workers import worker_of
 from stator.testing import attempt, drain
 from tasks.models import Schedule
 from tests.browser.conftest import Browser
+from tests.stator.admin.overviews import PARCELS
+from tests.stator.admin.overviews import URL as OVERVIEW
 from tests.stator.admin.requests import LIST, claim, page_of, set_columns
 from tests.tasks.admin.pages import page
 from tests.tasks.making import make_queue, make_task
@@ -39,17 +43,26 @@ def pages(transactional_db: None) -> dict[str, str]:
     token = claim(Parcel).token
     Worker.objects.create(id=worker_of(token), host="web-1", pid=41, models=["testapp.parcel"])
     Parcel.objects.create(address="sent", state="sent")
+    this = timezone.now().replace(second=0, microsecond=0)
+    for back in (1, 2):
+        minute = this - timedelta(minutes=back)
+        Depth.objects.create(model_label="testapp.parcel", minute=minute, queued=5, oldest=3)
     queue = make_queue("encode")
     tasks = [make_task(queue, status, key=f"of-{status}") for status in ("errored", "completed", "pending")]
     schedule = Schedule.objects.create(name="nightly", queue=queue, action="resize", cron="0 3 * * *", jitter=5.0)
     drain(Schedule)
+    Parcel.objects.create(address="retried")
+    Parcel.stator.filter(address="retried").retry(actor="ada")
     assert Report.objects.exists()
     return {
+        "overview": OVERVIEW, "model": PARCELS,
         "list": LIST, "filtered list": f"{LIST}?condition=failing", "failing": page_of(failing), "held": page_of(held),
         "worker": f"/admin/stator/worker/{worker_of(token)}/change/", "reports": "/admin/stator/report/",
         "add pause": "/admin/stator/pause/add/", "tasks": "/admin/tasks/task/", "queues": "/admin/tasks/queue/",
         "queue": page(queue), "dead letter": page(tasks[0]), "schedule": page(schedule),
         "schedules": "/admin/tasks/schedule/", "publish": "/admin/tasks/task/add/",
+        "search": f"{OVERVIEW}?q=street", "actions": "/admin/stator/action/",
+        "action": f"/admin/stator/action/{Action.objects.get().pk}/change/",
     }  # fmt: skip
 
 
@@ -62,7 +75,11 @@ def violations(browser: Browser) -> list[str]:
 
 @pytest.mark.parametrize(
     ("theme", "width", "shown"),
-    [("light", 1400, None), ("dark", 1400, None), ("dark", 390, ("list", "failing", "schedule"))],
+    [
+        ("light", 1400, None),
+        ("dark", 1400, None),
+        ("dark", 390, ("overview", "list", "failing", "schedule", "search", "actions")),
+    ],
 )
 def test_pages_are_accessible(
     browser: Browser, pages: dict[str, str], theme: str, width: int, shown: tuple[str, ...] | None

@@ -49,13 +49,9 @@ def test_worker_obeys_a_pause_that_is_made_in_the_browser(
         browser.reads(".stator-sentence", "by ada")
         browser.reads(".stator-sentence", "the vans are washed")
 
-        # From the page of the object, where the way to its pauses is; it moves once they have ended.
-        browser.click(".stator-acts a[href*=pause]")
-        browser.click("#action-toggle")
-        browser.click("[name=action] option[value=stator_end]")
-        browser.click("button[name=index]")
+        # From the page of the object, to which one comes back; it moves once they have ended.
+        browser.click(".stator-acts .stator-end button")
         browser.reads(".messagelist", "1 pause resumed.")
-        browser.go(page_of(parcel))
         browser.reads(".stator-why .stator-badge", "sent")
     assert not Pause.objects.active().exists()
     assert browser.complaints() == []
@@ -82,14 +78,49 @@ def test_overview_refreshes_itself_and_retries_one_kind_of_error(
     browser.go(OVERVIEW)
     browser.reads("#stator-errors", "no such street")
     browser.driver.execute_script("window.untouched = true")
-    browser.reads("#stator-models tbody .num", "3")
-    browser.click("#stator-graph-testapp-parcel summary")
+    browser.reads("#stator-models .stator-states", "packed 3")
+    browser.click("#stator-fold-workers summary")
     Parcel.objects.create()
-    browser.reads("#stator-models tbody .num", "4")
+    browser.reads("#stator-models .stator-states", "packed 4")
     assert browser.driver.execute_script("return window.untouched"), "the page was loaded again"
-    assert not browser.one("#stator-graph-testapp-parcel").get_attribute("open"), "what was closed is open again"
+    assert browser.one("#stator-fold-workers").get_attribute("open"), "what was opened is closed again"
 
     browser.click(".stator-retry [type=submit]")
     browser.reads(".messagelist", "3 parcels become due within a minute or so, 60 a minute.")
     assert not Parcel.stator.failed().exists()
+    assert browser.complaints() == []
+
+
+def test_list_refreshes_itself_and_leaves_chosen_rows_alone(browser: Browser, failing: list[Parcel]) -> None:
+    browser.log_in()
+    browser.go(f"{LIST}?condition=failing")
+    browser.reads(".stator-offered", "All 3 found:")
+    browser.driver.execute_script("window.untouched = true; document.querySelector('.action-select').click()")
+    set_columns(failing[0], state_failures=0)
+    look = "document.dispatchEvent(new Event('visibilitychange'))"
+    browser.driver.execute_script(look)
+    assert len(browser.driver.find_elements("css selector", "#result_list tbody tr")) == 3
+    browser.driver.execute_script("document.querySelector('.action-select').click()")
+    browser.driver.execute_script(look)
+    browser.reads(".stator-offered", "All 2 found:")
+    assert len(browser.driver.find_elements("css selector", "#result_list tbody tr")) == 2
+    browser.click("#action-toggle")
+    browser.reads(".action-counter", "2 of")
+    assert browser.driver.execute_script("return window.untouched"), "the page was loaded again"
+    assert browser.complaints() == []
+
+
+def test_everything_in_a_state_is_moved_by_four_clicks_from_the_overview(
+    browser: Browser, transactional_db: None
+) -> None:
+    for _ in range(3):
+        Parcel.objects.create(state="sent")
+    browser.log_in()
+    browser.go("/admin/stator/overview/")
+    browser.click("#stator-models a[href$='testapp.Parcel']")
+    browser.click(".stator-graph a[href*='state__exact=sent']")
+    browser.click(".stator-offered button")
+    browser.reads("#content", "3 parcels will be moved by hand")
+    browser.click("#content [type=submit][value=Move]")
+    browser.reads(".messagelist", "3 parcels moved to delivered.")
     assert browser.complaints() == []

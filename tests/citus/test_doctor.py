@@ -1,6 +1,7 @@
 """``stator doctor`` on a cluster: it looks at every node."""
 
 import pytest
+from django.db import connections
 
 from stator.commands.doctor import examine
 from stator.explain.problem import ERROR, OK
@@ -15,7 +16,7 @@ pytestmark = [pytest.mark.citus, pytest.mark.django_db(databases=[])]
 def test_each_node_is_examined_and_named(schema: str) -> None:
     migrate(schema)
     found = {one.code: one for one in examine(schema, [Step])}
-    for check in ("clock", "server", "transactions", "snapshots", "dead rows", "replication"):
+    for check in ("clock", "server", "transactions", "locks", "snapshots", "dead rows", "replication"):
         assert found[check].sentence.startswith("node "), check
         assert found[check].level == OK, check
 
@@ -31,6 +32,26 @@ def test_dead_rows_of_a_table_are_found_on_its_node(schema: str, monkeypatch: py
         return next(one.sentence for one in examine(schema, [Step]) if one.code == "dead rows")
 
     wait_until(lambda: "testapp_step_" in told())
+
+
+def test_wait_for_a_lock_is_found_on_its_node(schema: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    migrate(schema)
+    monkeypatch.setattr("stator.commands.doctor.postgresql.LONG_WAIT", -1.0)
+    change = f"UPDATE testapp_step SET name = '' WHERE id = {Step.objects.using(schema).create().pk}"
+    holding, waiting = connections[schema].copy(), connections[schema].copy()
+
+    def told() -> str:
+        return " ".join(one.sentence for one in examine(schema, [Step]) if one.code == "locks")
+
+    try:
+        holding.cursor().execute(f"BEGIN; {change}")
+        waiting.ensure_connection()
+        waiting.connection.pgconn.send_query(change.encode())
+        wait_until(lambda: "for a lock of session " in told())
+        assert told().startswith("node ")
+    finally:
+        holding.close()
+        waiting.close()
 
 
 def test_table_of_a_kind_that_cannot_be_claimed_from_is_an_error(make_database: MakeDatabase) -> None:

@@ -17,7 +17,7 @@ from tests.processes import wait_until
 
 # What differs from run to run, in a line of a log.
 VARYING = [
-    (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "<time>"),
+    (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4}", "<time>"),
     (r"worker=[0-9a-f]{12}", "worker=<id>"),
     (r"pid=\d+", "pid=<pid>"),
     (r"seconds=[\d.]+", "seconds=<seconds>"),

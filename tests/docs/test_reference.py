@@ -2,23 +2,34 @@
 
 import argparse
 import re
+import sys
 from collections.abc import Iterator
-from dataclasses import fields
+from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
+from django.conf import settings
 from django.core.management import load_command_class
 
-from stator import checks, exceptions, pytest_plugin, signals, testing
+from stator import Backoff, checks, exceptions, pytest_plugin, signals, testing
 from stator.conf import Settings
-from stator.graph.options import OPTIONS
+from stator.graph import State
+from stator.graph.options import OPTIONS, check_options
 from stator.metrics import GAUGES
 from stator.querysets import OperatorQuerySet
 from stator.rows.column_guard import GuardedQuerySet
 from stator.rows.columns import FRAMEWORK_COLUMNS
+from tasks.actions.registry import RegisteredAction
+from tasks.conf import TaskSettings
+from tasks.models import Queue, Schedule
 
 DOCS = Path(__file__).parents[2] / "docs"
+sys.path.append(str(DOCS / "_ext"))
+examples: Any = import_module("option_examples")
+
 TEXT = (DOCS / "reference.rst").read_text()
 
 
@@ -42,7 +53,6 @@ def public(cls: Any) -> set[str]:
     [
         ("States", set(OPTIONS)),
         ("Columns", {*FRAMEWORK_COLUMNS, "state"}),
-        ("Settings", {option.name for option in fields(Settings)}),
         ("Models", public(OperatorQuerySet) - public(GuardedQuerySet)),
         ("Tests", {*testing.__all__, *(name for name in public(pytest_plugin) if name.startswith("stator_"))}),
         ("Signals", {name for name, value in vars(signals).items() if isinstance(value, signals.Signal)}),
@@ -57,10 +67,38 @@ def test_everything_is_named(title: str, wanted: set[str]) -> None:
     assert wanted - named(section(title)) == set()
 
 
-def test_settings_have_their_defaults_and_no_others_are_named() -> None:
-    rows = dict(re.findall(r"^``([A-Z_]+)`` +(\S+)  ", section("Settings"), re.MULTILINE))
-    expected = {option.name: _shown(option.default) for option in fields(Settings)}
-    assert rows == expected
+def test_settings_of_the_examples_are_ones_that_work() -> None:
+    for checked in (Settings, TaskSettings):
+        with patch.dict(settings.DATABASES, {"replica": {}}):
+            for name, value in examples.SETTINGS[checked.NAME].items():
+                assert list(checked(**checked.completed({name: value})).problems()) == [], name
+
+
+@pytest.mark.parametrize("name", examples.STATES)
+def test_a_state_takes_its_example(name: str) -> None:
+    state = eval(f"State({examples.STATES[name]})", {"State": State, "Backoff": Backoff})
+    check_options(name, {option: getattr(state, option) for option in OPTIONS})
+    assert getattr(state, name) != getattr(State(), name)
+
+
+@pytest.mark.parametrize("name", examples.ACTIONS)
+def test_an_action_takes_its_example(name: str) -> None:
+    made = eval(
+        f"RegisteredAction(name='mail', function=print, {examples.ACTIONS[name]})",
+        {"RegisteredAction": RegisteredAction},
+    )
+    assert getattr(made, name) != getattr(RegisteredAction(name="mail", function=print), name)
+
+
+@pytest.mark.parametrize(
+    ("model", "name"), [(model, name) for model in (Queue, Schedule) for name in examples.ROWS[model.__name__]]
+)
+def test_a_row_takes_its_example(model: Any, name: str) -> None:
+    known = {model.__name__: model, "encode": Queue(pk=1, name="encode"), "datetime": datetime, "UTC": UTC}
+    made = eval(f"{model.__name__}({examples.ROWS[model.__name__][name]})", known)
+    others = {field.name for field in model._meta.fields if field.name != name or field.is_relation}
+    made.clean_fields(exclude=others)
+    assert getattr(made, name) != model._meta.get_field(name).get_default()
 
 
 def test_every_option_of_runstator_is_named() -> None:
@@ -104,9 +142,9 @@ def words(text: str) -> set[str]:
 
 def test_every_metric_is_named_and_no_other() -> None:
     root = DOCS.parent / "stator"
-    of_workers = re.findall(r'"(stator_worker_\w+)"', (root / "worker" / "measures.py").read_text())
+    of_processes = re.findall(r'"(stator_\w+)"', (root / "worker" / "measures.py").read_text())
     documented = {name for name in named(section("Metrics and probes")) if name.startswith("stator_")}
-    assert {*GAUGES, *of_workers} == documented
+    assert {*GAUGES, *of_processes} == documented
 
 
 def test_every_check_is_named() -> None:
@@ -115,12 +153,6 @@ def test_every_check_is_named() -> None:
     ids |= {f"stator.{code}" for code in re.findall(r'message\("([EW]\d{3})"', source)}
     ids |= {f"stator.W{number}" for number in re.findall(r"yield (\d{3}),", source)}
     assert ids == {name for name in named(section("Checks")) if name.startswith("stator.")}
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.0f}"
-    return repr(value).replace("'", '"')
 
 
 def test_every_event_of_the_log_is_named_and_no_other() -> None:

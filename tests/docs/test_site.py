@@ -1,13 +1,18 @@
 """The documentation builds as a site without a warning; its links lead somewhere, and questions find their answers."""
 
+import re
 import subprocess
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
+import yaml
 
 import stator
 import tasks
 from stator import testing
+from stator.conf import Settings
+from stator.graph.options import OPTIONS
 from tests.docs.site import ROOT, Site, build
 from tests.installing import once
 
@@ -70,6 +75,27 @@ def test_every_public_name_has_its_docstring_in_the_reference(site: Site) -> Non
     # A version, and a type that is one of three documented ones.
     public = {*stator.__all__, *tasks.__all__, *testing.__all__} - {"__version__", "Outcome"}
     assert public - documented == set()
+
+
+def test_every_setting_and_option_has_a_place_to_link_to(site: Site) -> None:
+    options = {f"states-{name.replace('_', '-')}" for name in OPTIONS}
+    settings = {f"stator-{option.name.lower().replace('_', '-')}" for option in fields(Settings)}
+    assert options - site.page("reference").anchors == set()
+    assert settings - site.page("reference/settings").anchors == set()
+    assert {"queue-worker-retries", "schedule-period"} - site.page("reference/rows").anchors == set()
+
+
+def test_programs_find_each_page_and_a_skill_with_each_option(site: Site) -> None:
+    linked = set(re.findall(r"\]\((\S+)\.html\)", (site.folder / "llms.txt").read_text()))
+    assert {page for page in site.reachable() if not site.contents.get(page)} - linked == set()
+    skill = site.folder / "skill" / "stator"
+    _, head, text = (skill / "SKILL.md").read_text().split("---\n", 2)
+    assert yaml.safe_load(head)["name"] == skill.name
+    assert set(re.findall(r"^- (\S+):", text, re.MULTILINE)) == {
+        path.name for path in skill.iterdir() if path.name != "SKILL.md"
+    }
+    reference = (skill / "reference.txt").read_text()
+    assert {name for name in OPTIONS if 'Example: "State(' not in reference or f'"{name}"\n' not in reference} == set()
 
 
 def test_every_page_is_in_the_contents(site: Site) -> None:

@@ -247,10 +247,13 @@ def test_new_release_is_rolled_out_back_and_out_again_under_load(releases):
         f"tasks.Task: 2 sets of actions are in use: {new.name} knows invoice; {old.name}, this process know none of "
         "these",
     ]
-    assert new.ask("explain", 12) == [
-        ["other_version", f"State 'packed' is not in the graph of this process; worker {old.name} knows it, so the "
-         "object waits for it."],
-    ]  # fmt: skip
+    # Attempts go on, so the old worker may hold the object at this moment. That is the second reason.
+    first, *others = new.ask("explain", 12)
+    assert first == [
+        "other_version",
+        f"State 'packed' is not in the graph of this process; worker {old.name} knows it, so the object waits for it.",
+    ]
+    assert {code for code, _ in others} <= {"leased"}
 
     # The new version alone.
     old.withdraw()

@@ -6,6 +6,8 @@ LOOK, CHORES, INTERFACE, LINES, RECORDS = (
     f"stator/db/{name}.py" for name in ("probe", "chores", "interface", "ordering", "records")
 )
 
+STEPS = "stator/db/steps.py"
+
 DEFERRED = of_records("outcome_of_a_row_that_an_application_has_locked_is_deferred_not_lost")
 
 MUTANTS = [
@@ -19,8 +21,8 @@ MUTANTS = [
     Mutant(
         "a look finds no lease after a clock set back",
         LOOK,
-        "for part in operations.expired()],\n    ]",
-        "for part in operations.expired()[:1]],\n    ]",
+        "for rows in operations.lost()],\n    ]",
+        "for rows in operations.lost()[:1]],\n    ]",
         of_chores("work_tells_of_leases_from_before_the_clock_was_set_back"),
     ),
     Mutant(
@@ -33,8 +35,8 @@ MUTANTS = [
     Mutant(
         "rows without a due time stay",
         CHORES,
-        "for part in columns.come_due()]\n    return _change(operations, MARK_READY",
-        "for part in columns.come_due()[:1]]\n    return _change(operations, MARK_READY",
+        "_change(operations, MARK_READY, operations.due(), limit",
+        "_change(operations, MARK_READY, operations.due()[:1], limit",
         of_chores("due_rows_are_marked_ready"),
     ),
     Mutant(
@@ -61,8 +63,8 @@ MUTANTS = [
     Mutant(
         "conditions move claimed rows",
         CHORES,
-        "filter(condition, where, state=state.name)",
-        "filter(condition, state=state.name)",
+        "filter(met, where, state=state.name)",
+        "filter(met, state=state.name)",
         tests("stator/db/test_chores_transitions.py", "sql_transition_leaves_claimed_rows_alone_and_is_bounded"),
     ),
     Mutant(
@@ -173,8 +175,78 @@ MUTANTS = [
     Mutant(
         "a recorded move wakes nothing that waits",
         RECORDS,
-        "entered(operations.model, operations.alias, batch.to, accepted)",
+        "entered(operations.model, operations.alias, batch.to, accepted, wait=wait)",
         "pass",
         tests("stator/rows/test_waits.py", "waiting_row_is_woken_in_the_transaction_of_the_move"),
+    ),
+    Mutant(
+        "rows are written though they may be the last of their related rows",
+        "stator/db/records_postgresql.py",
+        "shape.watched]\n",
+        "()]\n",
+        tests("stator/rows/test_watches.py", "last_of_all_moves_the_waiting_object_in_its_own_transaction"),
+        "postgresql",
+    ),
+    Mutant(
+        "a related row that is claimed itself is handed on to",
+        "stator/db/records_postgresql.py",
+        "    AND s.state_claim IS NULL LIMIT 1",
+        "    LIMIT 1",
+        tests("stator/rows/test_watches.py", "last_of_all_moves_the_waiting_object_in_its_own_transaction"),
+        "postgresql",
+    ),
+    Mutant(
+        "a worker passes over what waits for related rows and is locked",
+        "stator/rows/transitions.py",
+        "raise WaiterHeld(watch.related_to(using, held, pks))",
+        "pass",
+        tests(
+            "stator/rows/test_watches.py",
+            "TestRaces::worker_puts_off_the_last_one_while_what_waits_is_held",
+        ),
+        "postgresql",
+    ),
+    Mutant(
+        "what waits for related rows is not locked before they are read",
+        "stator/rows/transitions.py",
+        "    mine = list(locked.values_list",
+        "    mine = list(rows.filter(pk__in=waiting).values_list",
+        tests("stator/rows/test_watches.py", "TestRaces::last_one_waits_for_the_one_before_and_moves_it"),
+        "postgresql",
+    ),
+    Mutant(
+        "related rows in states that nobody knows are done",
+        "stator/rows/watches.py",
+        "met &= ~Q(self._exists(using, ~Q(stator_state__in=self.condition.in_)))",
+        "pass",
+        tests("stator/rows/test_watches.py", "related_object_in_a_state_that_this_code_does_not_know_is_not_done"),
+    ),
+    Mutant(
+        "a claim that has ended records a step",
+        STEPS,
+        "held = rows.filter(pk=pk, state=state, state_claim=token)",
+        "held = rows.filter(pk=pk, state=state)",
+        tests("stator/db/test_steps.py", "claim_that_has_ended_records_nothing"),
+    ),
+    Mutant(
+        "an attempt does not know the steps of earlier ones",
+        STEPS,
+        "self._done = dict(retried(operations, _read)(self._claim))",
+        "self._done = {}",
+        tests("stator/db/test_steps.py", "later_attempt_gets_recorded_results_without_a_call"),
+    ),
+    Mutant(
+        "steps of an earlier visit are taken for done",
+        "stator/rows/reports.py",
+        "object_pk=key, entered__in=entered)",
+        "object_pk=key)",
+        tests("stator/db/test_steps.py", "object_that_returns_to_a_state_does_its_steps_again"),
+    ),
+    Mutant(
+        "a move leaves the steps of its attempt",
+        RECORDS,
+        "if batch.stepped:",
+        "if batch.stepped and False:",
+        tests("stator/db/test_steps.py", "move_deletes_the_steps_of_the_visit_unless_the_model_has_history"),
     ),
 ]

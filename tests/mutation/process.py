@@ -415,7 +415,7 @@ MUTANTS = [
     Mutant(
         "what is old stays",
         SCHEDULER,
-        "(first or self.passes % PRUNE.every == 0)",
+        "(first or self._passes_in[place] % PRUNE.every == 0)",
         "first",
         tests("stator/worker/test_scheduler.py", "what_is_old_is_pruned_at_the_first_pass_and_then_at_each_so_many"),
     ),

@@ -205,8 +205,8 @@ MUTANTS = [
     Mutant(
         "moves by hand lock nothing",
         MOVES,
-        '.order_by("pk").select_for_update(**_lock_options(owner, using))',
-        '.order_by("pk")',
+        'part.order_by("pk").select_for_update(**options)',
+        'part.order_by("pk")',
         tests(
             "stator/rows/test_transitions.py",
             "rows_are_locked_in_the_order_of_their_keys",
@@ -217,8 +217,8 @@ MUTANTS = [
     Mutant(
         "moves by hand lock in any order",
         MOVES,
-        'rows.filter(pk__in=pks).order_by("pk").select',
-        "rows.filter(pk__in=pks).select",
+        'part.order_by("pk").select',
+        "part.select",
         tests("stator/rows/test_transitions.py", "rows_are_locked_in_the_order_of_their_keys"),
         "postgresql",
     ),
@@ -235,8 +235,8 @@ MUTANTS = [
     Mutant(
         "moves by hand have no history",
         MOVES,
-        "_keep_history(owner, using, before, target, actor, reason)\n        entered",
-        "entered",
+        "keep_moves(owner, using, [row.pk for row in before], target, reason, kind, actor=actor)",
+        "pass",
         tests("stator/rows/test_transitions.py", "each_manual_move_is_recorded_with_its_author_and_bounded"),
     ),
     Mutant(

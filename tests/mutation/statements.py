@@ -106,8 +106,8 @@ MUTANTS = [
     Mutant(
         "paused states are claimed",
         CLAIMS,
-        "if pauses.everything or pauses.states:",
-        "if False:",
+        "return pauses.running(states) if pauses.everything or pauses.states else states",
+        "return states",
         tests(
             "stator/rows/test_pauses.py",
             "paused_state_is_not_claimed_and_the_others_are",
@@ -168,8 +168,8 @@ MUTANTS = [
     Mutant(
         "attempts have no history",
         RECORDS,
-        "if operations.options.history and (batch.moved or batch.failed)",
-        "if False and (batch.moved or batch.failed)",
+        "return options.history and (batch.moved or batch.failed or logs)",
+        "return False",
         tests("stator/rows/test_reports.py", "history_has_a_row_for_each_move_error_and_act_of_a_person"),
     ),
     Mutant(
@@ -309,8 +309,8 @@ MUTANTS = [
     Mutant(
         "what others hold passes for mine",
         LEASES,
-        "return {row[0] for row in found if row in mine}",
-        "return {row[0] for row in found}",
+        "return {pk for pk, row in found.items() if skips and row in mine}",
+        "return {pk for pk in found if skips}",
         LATE,
         "postgresql",
     ),
@@ -349,8 +349,8 @@ MUTANTS = [
     Mutant(
         "the record's UPDATE asks for no claim (PostgreSQL)",
         RECORDS_POSTGRESQL,
-        "\n    AND {table}.state_claim IS NOT DISTINCT FROM v.claim AND {table}.state = %(source)s\n",
-        "\n    AND {table}.state = %(source)s\n",
+        "\n    AND {table}.state_claim IS NOT DISTINCT FROM v.claim AND {table}.state = %(source)s{slice}\n",
+        "\n    AND {table}.state = %(source)s{slice}\n",
         (*LATE, *of_records("outcome_after_a_move_by_hand_is_refused")),
         "postgresql",
         "the SELECT of the same statement has locked the rows of the same claim; the UPDATE asks once more",
@@ -375,8 +375,8 @@ MUTANTS = [
     Mutant(
         "ended claims are locked for an atomic handler (PostgreSQL)",
         POSTGRESQL,
-        "WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = %(state)s ORDER BY",
-        "WHERE t.state = %(state)s ORDER BY",
+        "WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = %(state)s{slice} ORDER BY",
+        "WHERE t.state = %(state)s{slice} ORDER BY",
         ATOMIC,
         "postgresql",
     ),

@@ -58,7 +58,10 @@ class Store:
     reaped = (
         f"crashes = crashes + 1, ready = crashes + 1 < :max_crashes AND state <> 'done', next_attempt = NULL, {FREE}"
     )
-    moved_by_hand = f"state = :state, {ENTERED}"
+    # By hand, a row is due at its place in line: workers set no time, so whoever has made it due since is known.
+    moved_by_hand = "state = :state, " + ENTERED.replace(
+        "next_attempt = NULL", "next_attempt = CASE WHEN :ready THEN :now END"
+    )
     saved = "priority = priority"
 
     def __init__(self, rows: list[tuple[str | None, int]]) -> None:
@@ -136,12 +139,12 @@ class Store:
 
     def unlock(self, pk: int) -> None:
         """End the claim of a row."""
-        self.write(f"UPDATE job SET ready = 1, next_attempt = NULL, {FREE} WHERE pk = :pk AND claim NOTNULL", pk=pk)
+        self.write(f"UPDATE job SET ready = 1, next_attempt = changed, {FREE} WHERE pk = :pk AND claim NOTNULL", pk=pk)
 
     def retry(self, pk: int) -> None:
         """Have a row attempted now, whatever it did before."""
         self.write(
-            "UPDATE job SET ready = 1, next_attempt = NULL, failures = 0, crashes = 0"
+            "UPDATE job SET ready = 1, next_attempt = changed, failures = 0, crashes = 0"
             " WHERE pk = :pk AND claim IS NULL AND state <> 'done'",
             pk=pk,
         )

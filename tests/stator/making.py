@@ -30,8 +30,8 @@ def ago(seconds: float) -> Any:
     return timezone.now() - timedelta(seconds=seconds)
 
 
-# The columns of a row that a worker holds for another minute.
-LEASED = {"state_claim": new_token("0" * 12), "state_locked_until": ago(-60), "state_ready": False}
+# The columns of a row that a worker holds for as long as any run of tests takes.
+LEASED = {"state_claim": new_token("0" * 12), "state_locked_until": ago(-86400), "state_ready": False}
 
 
 def row(instance: Any, using: str = "default") -> Any:

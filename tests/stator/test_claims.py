@@ -11,6 +11,7 @@ from stator.models import History, Report
 from stator.rows.clock import Now
 from stator.rows.columns import after
 from tests.stator.making import ago, change, expire, put, raw, row
+from tests.testapp.approvals import Packet
 from tests.testapp.explained import Errand
 from tests.testapp.faults import Effect, Job
 from tests.testapp.power import Order
@@ -249,3 +250,12 @@ def test_what_comes_first_may_keep_anything_from_being_claimed():
     put(Errand)
     assert claims.claim(Errand, first=lambda: False) == []
     assert len(claims.claim(Errand, first=lambda: True)) == 1
+
+
+def test_claim_of_a_program_has_the_event_that_brought_its_object():
+    packet = put(Packet)
+    packet.stator.send("pack", {"note": "mind the glass"}, by="shop")
+    [held] = claims.claim(Packet)
+    found = claims.find(Packet, held.pk, held.token)
+    [again] = claims.find_many(Packet, {held.pk: held.token})
+    assert {each.event.payload["note"] for each in (held, found, again)} == {"mind the glass"}

@@ -44,6 +44,7 @@ BAD_VALUES = [
     ({"READ_ALIAS": {"main": "other"}}, "READ_ALIAS={'main': 'other'} names 'main', which is not in DATABASES; known"),
     ({"READ_ALIAS": ["other"]}, "READ_ALIAS=['other'] must be the alias of a replica, or a dictionary of such"),
     ({"TRACING": 1}, "TRACING=1 must be True or False"),
+    ({"RUNSERVER_WORKER": "yes"}, "RUNSERVER_WORKER='yes' must be True or False"),
     ({"HTTP_RUN_FOR": -1}, "HTTP_RUN_FOR=-1 must be at least 0.1"),
 ]
 

@@ -3,7 +3,7 @@
 import uuid
 
 import pytest
-from django.db import connection, models
+from django.db import IntegrityError, connection, models
 from django.test import override_settings
 from django.test.utils import isolate_apps
 
@@ -12,7 +12,7 @@ from stator.graph.failures import describe
 from stator.graph.outcomes import Moved, Waiting
 from stator.models import History, Report, StatorModel, Stats
 from stator.rows.claimable import Crashes
-from stator.rows.fields import StateField
+from stator.rows.fields import SPREAD, StateField
 from stator.runner import StatorRunner
 from stator.worker.startup import check_database
 from tests.stator.making import ago, at_once, automatic, claim_all, expire, operations_of, put, raw, row
@@ -34,6 +34,7 @@ from tests.testapp.keys import (
     TextKeyed,
     UuidKeyed,
 )
+from tests.testapp.spreading import Leaf, Sheet
 
 TEXTS = ["it's", '"', "é日本🎉", "'; DROP TABLE testapp_textkeyed; --", "%s %(x)s {0}", "a\\b", "z" * 255, " "]
 
@@ -245,3 +246,22 @@ def test_keys_that_are_stored_otherwise_are_shown_as_python_has_them():
     summary = StatorRunner([AliasKeyed], until_idle=True).run()
     assert (summary.lost, sum(summary.moved.values())) == (0, 2)
     assert set(History.objects.values_list("object_pk", "to")) == {("ord_1", "second"), ("ord_1", "last")}
+
+
+@pytest.mark.django_db
+def test_row_stays_in_its_slice_and_a_known_key_decides_it():
+    key = uuid.uuid4()
+    sheet = Sheet.objects.create(pk=key)
+    assert sheet.shard in SPREAD
+    sheet.save()
+    sheet.transition_perform("left")
+    assert row(sheet).shard == sheet.shard == Sheet.objects.get(pk=key).shard
+    with pytest.raises(IntegrityError):
+        Sheet.objects.bulk_create([Sheet(pk=key)])
+
+
+@pytest.mark.django_db
+def test_rows_that_the_database_numbers_are_in_all_slices():
+    made = [Leaf.objects.create() for _ in range(100)]
+    assert len({leaf.shard for leaf in made}) > 15
+    assert Leaf.objects.values_list("shard", flat=True).get(pk=made[5].pk) == made[5].shard

@@ -12,7 +12,7 @@ from stator.logs import (
     CLEAR_LINE,
     JsonFormatter,
     LineFormatter,
-    Progress,
+    ProgressLine,
     TerminalFormatter,
     describe,
     events_to,
@@ -46,7 +46,7 @@ def test_event_with_hostile_text_is_one_harmless_line(formatter, text):
 
 def test_plain_line_has_time_level_event_and_fields():
     line = LineFormatter().format(record_of(model="shop.invoice", pk=7))
-    assert line[20:] == "WARNING stator.attempt_failed model=shop.invoice pk=7"
+    assert line[26:] == "WARNING stator.attempt_failed model=shop.invoice pk=7"
 
 
 def test_json_line_is_an_object_with_the_fields():
@@ -148,7 +148,7 @@ def test_events_of_a_logger_that_the_project_configured_go_there_at_its_level(co
         logging.getLogger("stator.worker").error("stator.attempt_failed")
         assert logging.getLogger("stator").handlers == [handler]
     assert handler.told == ["stator.attempt_failed"]
-    assert [line[20:] for line in stream.getvalue().splitlines()] == ["WARNING tasks.dead_letter"]
+    assert [line[26:] for line in stream.getvalue().splitlines()] == ["WARNING tasks.dead_letter"]
 
 
 def test_json_that_was_asked_for_is_written_whatever_the_project_configured(configure):
@@ -180,13 +180,13 @@ def test_events_on_a_terminal_replace_the_progress_line(configure):
     configure()
     with events_to(stream, as_json=False):
         say()
-    events = [event[20:] for event in stream.getvalue().split(CLEAR_LINE)[1:]]
+    events = [event[26:] for event in stream.getvalue().split(CLEAR_LINE)[1:]]
     assert events == ["INFO stator.progress\n", "WARNING tasks.dead_letter\n"]
 
 
 def test_terminal_gets_a_line_that_is_rewritten():
     stream = Terminal()
-    progress = Progress(stream)
+    progress = ProgressLine(stream)
     progress._shown -= 60
     progress(worker_with(10, {}))
     progress.close()
@@ -195,9 +195,31 @@ def test_terminal_gets_a_line_that_is_rewritten():
 
 
 def test_log_gets_an_event_only_when_something_was_done(caplog):
-    progress = Progress(io.StringIO())
+    progress = ProgressLine(io.StringIO())
     with caplog.at_level(logging.INFO, "stator"):
         for handled in (0, 10, 10):
             progress._shown -= 60
             progress(worker_with(handled, {}))
     assert [record.handled for record in caplog.records] == [10]
+
+
+@pytest.mark.parametrize("formatter", [LineFormatter, TerminalFormatter])
+def test_equal_tracebacks_are_written_once_a_minute_with_a_count(formatter, monkeypatch):
+    now = 1000.0
+    monkeypatch.setattr("stator.logs.time.monotonic", lambda: now)
+    shown = formatter()
+    first, second, third = (shown.format(record_of(exc_info=raised("gone"), pk=pk)) for pk in range(3))
+    assert "raise ValueError" in first
+    assert "raise ValueError" not in second + third
+    assert second.endswith("the same traceback as 0 s ago, 1 more since")
+    assert "pk=2" in third
+    assert third.endswith("the same traceback as 0 s ago, 2 more since")
+    assert "raise ValueError" in shown.format(record_of(exc_info=raised("lost")))
+    now += 61
+    assert "raise ValueError" in shown.format(record_of(exc_info=raised("gone")))
+
+
+def test_json_has_every_traceback():
+    shown = JsonFormatter()
+    for _ in range(2):
+        assert "raise ValueError" in json.loads(shown.format(record_of(exc_info=raised("gone"))))["traceback"]

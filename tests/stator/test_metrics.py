@@ -6,13 +6,17 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from stator.exceptions import EventRefused
 from stator.metrics import GAUGES
 from stator.models import Worker
 from tests.stator.making import ago, change, put
+from tests.testapp.approvals import Expense
 from tests.testapp.operators import Parcel
 
 TOKEN = "a-token-of-at-least-thirty-two-bytes"
 METRICS = "/stator/metrics/"
+# Counted by the process, not read from the database.
+REFUSED = "stator_events_refused_total"
 
 pytestmark = pytest.mark.django_db
 
@@ -50,13 +54,30 @@ class TestMetrics:
         assert found['stator_objects{model="testapp.parcel",state="sent"}'] == 1
         assert found['stator_oldest_ready_seconds{model="testapp.letter"}'] == 0
 
+    def test_metrics_have_what_waits_for_events_and_what_was_sent(self, client: Client) -> None:
+        put(Expense)
+        put(Expense).stator.send("reject", by="ben")
+        found = figures(client)
+        of = '{event="reject",model="testapp.expense"}'
+        assert (found[f"stator_awaiting_event{of}"], found[f"stator_events{of}"]) == (1, 1)
+        with pytest.raises(EventRefused):
+            put(Expense).stator.send("hurry")
+        with pytest.raises(EventRefused):
+            put(Expense).stator.send("mistyped")
+        before, found = found, figures(client)
+        for name in ("hurry", "unknown"):
+            of_refused = f'{REFUSED}{{event="{name}",model="testapp.expense"}}'
+            assert found[of_refused] == before.get(of_refused, 0) + 1
+        # Workers attempt these objects anyway.
+        assert 'stator_awaiting_event{event="hurry",model="testapp.expense"}' not in found
+
     def test_metrics_have_figures_of_workers(self, client: Client) -> None:
         given = {"host": "h", "pid": 1, "version": "1", "database": "default"}
         Worker.objects.create(id="a", lost=2, **given)
         Worker.objects.create(id="b", lost=3, heartbeat=ago(500), **given)
         found = figures(client)
         assert found['stator_workers{database="default",status="alive"}'] == 1
-        assert found['stator_workers{database="default",status="gone"}'] == 1
+        assert found['stator_workers{database="default",status="silent"}'] == 1
         assert found['stator_workers{database="default",status="stopped"}'] == 0
         assert found['stator_lost_leases{database="default"}'] == 5
 
@@ -65,7 +86,7 @@ class TestMetrics:
         assert figures(client)['stator_oldest_transaction_seconds{database="default"}'] >= 0
 
     def test_are_all_explained(self, client: Client) -> None:
-        assert {re.match(r"\w+", name)[0] for name in figures(client)} <= set(GAUGES)  # type: ignore[index]
+        assert {re.match(r"\w+", name)[0] for name in figures(client)} <= {*GAUGES, REFUSED}  # type: ignore[index]
 
     @pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer wrong"}, {"Authorization": TOKEN}])
     def test_need_the_token(self, client: Client, headers: dict[str, str]) -> None:

@@ -22,6 +22,24 @@ from tests.testapp.basic import Author, Deed, DeedGraph, Page, Rest, Step, StepG
 from tests.testapp.keys import IntKeyed
 from tests.testapp.models import Line, SyncLine
 
+# Transactions
+
+
+@pytest.mark.django_db
+def test_worker_within_a_transaction_is_refused_with_the_remedy():
+    Line.objects.create()
+    with pytest.raises(RuntimeError, match=r"within a transaction on 'default'.* stator.testing.drain\(\)"):
+        StatorRunner([Line], until_idle=True).run()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_settings_that_are_lists_or_dictionaries_hinder_no_worker(settings):
+    settings.STATOR = {"TOKEN": ["x" * 40, "y" * 40], "READ_ALIAS": {"default": "default"}}
+    line = Line.objects.create()
+    StatorRunner([Line], until_idle=True).run()
+    assert row(line).state == "last"
+
+
 # Single cycles
 
 

@@ -87,7 +87,32 @@ def test_one_worker_serves_several_schemas_and_each_handler_is_in_its_own(parcel
         assert "shop.parcel" in models
     served = {each["schema"]: set(each["models"]) for each in events(printed, "stator.serving")}
     # "public" has the table of the other model, and is not among the schemas.
-    assert served == {name: {"shop.parcel", "tasks.schedule", "tasks.task"} for name in SCHEMAS}
+    assert served == {name: {"shop.parcel", "tasks.batch", "tasks.schedule", "tasks.task"} for name in SCHEMAS}
+
+
+# Fails as on Citus if the node with the rows is away, and comes back after some tries, which no rollback undoes.
+AWAY = """
+CREATE SEQUENCE bolt.tries;
+CREATE FUNCTION bolt.away() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF nextval('bolt.tries') <= 4 THEN RAISE connection_failure; END IF;
+  RETURN NEW;
+END $$;
+CREATE TRIGGER away BEFORE UPDATE ON bolt.shop_parcel FOR EACH ROW EXECUTE FUNCTION bolt.away()
+"""
+
+
+def test_node_that_is_away_stops_its_schema_alone(parcels):
+    parcels.execute(AWAY)
+    try:
+        printed = parcels.manage("runstator", "--until-idle", "--json-logs", "--schema", "acme", "--schema", "bolt")
+    finally:
+        parcels.execute("DROP TRIGGER away ON bolt.shop_parcel; DROP FUNCTION bolt.away; DROP SEQUENCE bolt.tries")
+    for schema in SCHEMAS:
+        assert states(parcels, schema) == {"sent": EACH}
+    # A database that is away stops the step for all schemas.
+    assert events(printed, "stator.database_unreachable") == []
+    assert {each["schema"] for each in events(printed, "stator.node_unreachable")} == {"bolt"}
 
 
 def test_setting_names_the_schemas_and_those_that_lack_tables_are_left_out(parcels, monkeypatch):
@@ -204,9 +229,36 @@ class TestMany:
         assert f'stator_schema_ready{{model="shop.parcel",schema="{MANY[2]}"}} 3.0' in metrics
         assert f'schema="{MANY[0]}"' not in metrics
         assert f'stator_schemas_without_worker{{database="default"}} {len(MANY)}.0' in metrics
-        # One of them, as before.
+        # One of them.
         alone = json.loads(many.manage("stator", "status", "shop.Parcel", "--schema", MANY[4], "--json"))
         assert alone["models"][0]["states"]["packed"] == 2
+
+    def test_problems_of_all_schemas_are_one_list_that_names_the_schemas_and_sums_their_figures(self, many):
+        for schema, count in ((MANY[2], 3), (MANY[4], 1)):
+            values = f"('{schema}', 'packed', true, 3)"
+            columns = "(name, state, state_ready, state_crashes)"
+            for _ in range(count):
+                many.execute(f"INSERT INTO {schema}.shop_parcel {columns} VALUES {values}")
+        many.execute(f"ALTER TABLE {MANY[6]}.shop_parcel DROP COLUMN name")
+        shown = json.loads(many.manage("stator", "status", "--json"))
+        [found] = [each for each in shown["troubles"] if each["code"] == "quarantined"]
+        assert (found["count"], found["schemas"]) == (4, [MANY[2], MANY[4]])
+        assert f"4 in 2 schemas ({MANY[2]} 3, {MANY[4]} 1); in {MANY[2]}: 3 quarantined" in found["sentence"]
+        assert found["command"] == f"manage.py stator retry shop.Parcel --quarantined --schema {MANY[2]}"
+        explained = json.loads(many.manage("stator", "explain", "shop.Parcel", "--json"))
+        assert found["sentence"] in [one["sentence"] for one in explained["troubles"]]
+        assert sorted(each["schema"] for each in explained["objects"]) == [MANY[2]] * 3 + [MANY[4]]
+        of_two = json.loads(many.manage("stator", "explain", "shop.Parcel", "3", "--json"))
+        assert (of_two["found_in"], [each["schema"] for each in of_two["schemas"]]) == ([MANY[2]], [MANY[2]])
+        examined = json.loads(many.manage("stator", "doctor", "--json", code=1))["findings"]
+        [troubled] = [each for each in examined if each["check"] == "quarantined"]
+        assert troubled["schemas"] == [MANY[2], MANY[4]]
+        # Tables are examined once for all schemas that have the same ones; the server once.
+        usual, odd = [each for each in examined if each["check"] == "database"]
+        assert (odd["schemas"], odd["level"], usual["level"]) == ([MANY[6]], "fail", "ok")
+        assert "lacks column name" in odd["message"]
+        assert sorted([*usual["schemas"], *odd["schemas"]]) == sorted(MANY)
+        assert len([each for each in examined if each["check"] == "server"]) == 1
 
     def test_what_any_program_writes_into_a_resting_schema_is_found(self, many):
         with self.worker(many):

@@ -1,5 +1,6 @@
 """Commands end in one line with an exit code of their own, whatever becomes of their arguments and their reader."""
 
+import io
 import json
 import os
 import subprocess
@@ -7,6 +8,7 @@ import sys
 import tempfile
 
 import pytest
+from django.core.management import call_command
 
 from stator.commands import status
 from stator.testing import drain
@@ -15,7 +17,7 @@ from tasks.models import Queue
 from tests.commanding import refused, run
 from tests.processes import environment_for_subprocess
 from tests.sizes import PATIENCE
-from tests.stator.making import ago, change
+from tests.stator.making import ago, change, put
 from tests.testapp.basic import Poll
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -163,3 +165,33 @@ def test_commands_write_and_read_any_text_on_an_ascii_terminal():
     assert set(codes.values()) == {0}, (codes, done.stderr)
     assert f"{WORD} \N{RIGHTWARDS ARROW} end".encode("ascii", "backslashreplace") in done.stdout, done.stdout.decode()
     assert Queue.objects.filter(name=WORD).exists()
+
+
+@pytest.mark.parametrize("arguments", [("stator",), ("tasks",), ("tasks", "queue"), ("tasks", "token")], ids=" ".join)
+def test_command_without_a_subcommand_prints_its_help(arguments):
+    told = run(*arguments)
+    assert told.startswith("usage: ")
+    assert "positional arguments:" in told
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_levels_have_colours_on_a_terminal_and_nowhere_else():
+    Poll.stator.pause(reason="night")
+    put(Poll)
+    colored, plain = Terminal(), io.StringIO()
+    call_command("stator", "status", stdout=colored, force_color=True)
+    call_command("stator", "status", stdout=plain, force_color=True)
+    assert "\x1b[" in colored.getvalue()
+    assert "\x1b[" not in plain.getvalue()
+    monochrome = Terminal()
+    call_command("stator", "status", stdout=monochrome, no_color=True)
+    assert "\x1b[" not in monochrome.getvalue()
+
+
+def test_status_begins_with_what_is_wrong():
+    put(Poll)
+    assert run("stator", "status").split()[0] == "error"

@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
+from django.contrib.auth.models import User
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from hypothesis import strategies
@@ -13,8 +15,11 @@ from stator import testing
 from stator.conf import load_settings
 from stator.db import operations_for
 from stator.db.interface import new_worker_id
-from stator.testing import Moved, NotDrained, Waiting, advance, assert_moves, attempt, check_graph, drain
+from stator.exceptions import EventRefused
+from stator.testing import Moved, NotDrained, Waiting, advance, asend, assert_moves, attempt, check_graph, drain, send
 from tests.stator.admin.requests import set_columns
+from tests.stator.making import put
+from tests.testapp.approvals import Expense
 from tests.testapp.models import Line, SyncLine
 from tests.testapp.operators import Eager, Parcel, ParcelGraph
 
@@ -144,12 +149,12 @@ class TestAdvance:
         parcel.refresh_from_db()
         assert parcel.state == "sent"
 
-    def test_is_one_statement_for_each_model_and_leaves_null_alone(self) -> None:
+    def test_is_one_statement_for_objects_and_one_for_steps_and_leaves_null_alone(self) -> None:
         line, parcel = Line.objects.create(), Parcel.objects.create()
         before = line.state_age
         with CaptureQueriesContext(connection) as queries:
             advance(100, Line)
-        assert len(queries) == 1
+        assert len(queries) <= 2
         line.refresh_from_db()
         assert line.state_age - before == pytest.approx(100, abs=50)
         assert (line.state_attempted, line.state_next_attempt, line.state_locked_until) == (None, None, None)
@@ -186,3 +191,16 @@ class TestAssertMoves:
         advance(86401)
         with pytest.raises(AssertionError, match=r"went delivered -> \(deleted\)"):
             assert_moves(parcel)
+
+
+def test_sent_event_is_followed_by_the_attempts_that_it_makes_ready():
+    expense = put(Expense)
+    assert send(expense, "approve", {"note": "ok"}, by=User(username="ann", is_superuser=True)).missing == 1
+    sent = async_to_sync(asend)(expense, "approve", {"note": "fine"}, by=User(username="ben", is_superuser=True))
+    assert (sent.outcome, expense.state, expense.seen) == (
+        "moved",
+        "paid",
+        "approve {'note': 'fine', 'amount': None} ben",
+    )
+    with pytest.raises(EventRefused, match="it waits for receipt"):
+        send(expense, "reject")

@@ -5,6 +5,7 @@ import json
 import secrets
 import signal
 import threading
+from functools import partial
 from typing import Any
 
 import pytest
@@ -48,7 +49,9 @@ def untouched() -> bool:
 
 class TestToken:
     @pytest.fixture(autouse=True)
-    def row(self) -> None:
+    def row(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        # To look at all models of the tests takes a worker a second.
+        monkeypatch.setattr(views, "StatorRunner", partial(StatorRunner, [Line]))
         Line.objects.create()
 
     @pytest.mark.parametrize(

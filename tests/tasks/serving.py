@@ -6,7 +6,7 @@ import subprocess
 import sys
 from contextlib import contextmanager
 
-from tasks.models import Queue, Run, Schedule, Task
+from tasks.models import Batch, Queue, Run, Schedule, Task
 from tasks.queue.consumers import Consumer, Verb
 from tests.processes import WorkerProcess, wait_until
 from tests.sizes import PATIENCE
@@ -77,7 +77,7 @@ def finished(process, timeout=PATIENCE):
 
 
 class Scene:
-    """A queue with a task that waits, one that is held, one that is a dead letter, and a schedule."""
+    """A queue with a task that waits, one that is held, one that is a dead letter, a schedule, and an open batch."""
 
     def __init__(self, queue):
         self.queue = queue
@@ -88,18 +88,26 @@ class Scene:
         claim.fail("broken")
         self.task = queue.publish("resize", {"image": 3}, key="image-3", metadata={"title": "abc"}).task
         self.schedule = Schedule.objects.create(name="refresh", queue=queue, action="resize", period=60)
+        self.batch = Batch.open(queue)
 
     def path(self, path):
         return path.format(
-            queue=self.queue.name, task=self.task.pk, held=self.held.pk, dead=self.dead.pk, schedule=self.schedule.pk
+            queue=self.queue.name,
+            task=self.task.pk,
+            held=self.held.pk,
+            dead=self.dead.pk,
+            schedule=self.schedule.pk,
+            batch=self.batch.pk,
+            name="charge",
         )
 
     def body(self, path, body):
-        return {**body, "token": str(self.claim.token)} if "/claim/" in path else body
+        return {**body, "token": str(self.claim.token)} if "/claim/" in path and body is not None else body
 
     def untouched(self):
         rows = Task.objects.order_by("pk").values_list("pk", "state", "state_claim", "state_locked_until")
         runs = Run.objects.order_by("pk").values_list("pk", "ended", "outcome")
         queues = Queue.objects.order_by("pk").values_list("name", "lease", "claim_paused")
         schedules = Schedule.objects.order_by("pk").values_list("pk", "enabled", "asked")
-        return [list(rows), list(runs), list(queues), list(schedules)]
+        batches = Batch.objects.order_by("pk").values_list("pk", "state")
+        return [list(rows), list(runs), list(queues), list(schedules), list(batches)]

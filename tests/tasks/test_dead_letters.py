@@ -9,8 +9,8 @@ from django.core import mail
 from stator import signals
 from stator.runner import StatorRunner
 from tasks.dead_letters import letter_of, send_notices
-from tasks.models import Queue, Task
-from tests.stator.making import change, expire, raw
+from tasks.models import Queue, Schedule, Task
+from tests.stator.making import ago, change, expire, raw
 from tests.tasks.making import claim_one, fresh, make_queue, make_task, race
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -133,6 +133,21 @@ def test_letter_knows_errors_of_worker_processes(queue):
     assert letter == letter_of(fresh(task))
     assert "Odd: no" in letter.errors[0]
     assert len(letter.workers) == letter.attempts == 1
+
+
+@pytest.mark.filterwarnings("ignore:.*default mailer")
+def test_mail_about_a_failed_tick_names_the_schedule_and_its_error(settings):
+    settings.STATOR_TASKS = {}
+    settings.ADMINS = ["ada@example.org"] if django.VERSION >= (6, 0) else [("Ada", "ada@example.org")]
+    backup = Schedule.objects.create(name="backup", period=3600.0)
+    Schedule.objects.filter(pk=backup.pk).update(failed_ticks=1, last_error="OSError: no bucket", notice_due=ago(1))
+    assert (send_notices("default"), send_notices("default")) == (1, 0)
+    (message,) = mail.outbox
+    assert message.subject.endswith("Dead letter: a tick of schedule backup")
+    first, *others = message.body.split("\n\n")
+    assert first == "a tick of schedule backup failed for good."
+    assert "OSError: no bucket" in others
+    assert not any(line.startswith("Data:") for line in others)
 
 
 @pytest.mark.filterwarnings("ignore:.*default mailer")

@@ -4,7 +4,7 @@ from django.db import models
 
 from stator.graph import State, StateGraph
 from stator.models import StateField, StatorModel
-from tests.testapp import approvals, basic, keys, operators, takahe  # noqa: F401
+from tests.testapp import approvals, basic, baskets, keys, operators, stepped, takahe  # noqa: F401
 
 
 class LineGraph(StateGraph):
@@ -48,4 +48,4 @@ class SyncLine(StatorModel):
     state = StateField(SyncGraph)
 
 
-from tests.testapp import explained, fairness, faults, harmed, power, waiting  # noqa: E402, F401
+from tests.testapp import explained, fairness, faults, harmed, power, spreading, waiting  # noqa: E402, F401

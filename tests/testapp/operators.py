@@ -48,6 +48,12 @@ def _obey(parcel: Any, following: State) -> State | None:
         raise error(parcel.address)
     if parcel.orders == "never":
         raise Fail("no such street")
+    if parcel.orders == "delete":
+        parcel.delete()
+    if parcel.orders == "delete rows":
+        Parcel.objects.filter(pk=parcel.pk).delete()
+    if parcel.orders == "move rows":
+        Parcel.objects.filter(pk=parcel.pk).update(state="delivered")
     if parcel.orders == "by hand":
         parcel.transition_perform("delivered", actor="a handler")
     return following

@@ -39,8 +39,8 @@ def worker(**columns: Any) -> Worker:
     return Worker.objects.create(**given | {"database": "default"} | columns)
 
 
-def retry(client: Client, **data: Any) -> Any:
-    return client.post(PARCELS, {"model": "testapp.Parcel", "fingerprint": "aa", "per_minute": "60", **data})
+def retry(client: Client, url: str = PARCELS, **data: Any) -> Any:
+    return client.post(url, {"model": "testapp.Parcel", "fingerprint": "aa", "per_minute": "60", **data})
 
 
 def text_of(client: Client, url: str = PARCELS, part: str = "") -> str:

@@ -28,7 +28,7 @@ class TestRegistration:
     def test_reports_history_and_statistics_are_shown_and_never_written(self, admin_client: Client) -> None:
         line = Line.objects.create()
         Stats.add("default", "testapp.line", "first", "last", shard=1, handled=3, failed=1)
-        Depth.sample("default", {"testapp.line": (3, 1.5)})
+        Depth.sample("default", {"testapp.line": {"queued": 3, "oldest": 1.5}})
         attempt(Parcel.objects.create(orders="never"))
         line.transition_perform("last", actor="me")
         for model in (Stats, Depth, Report, History):

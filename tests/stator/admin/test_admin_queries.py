@@ -10,7 +10,6 @@ from django.db.models import Value
 from django.test import Client
 from django.utils import timezone
 
-from stator.admin.overview import MODELS
 from stator.models import Depth, History, Pause, Report, StatorModel, Stats, Worker
 from stator.rows.meta import managed
 from stator.rows.pauses import MAX_OBJECTS
@@ -143,17 +142,12 @@ def test_page_of_what_is_kept_takes_no_more_statements_for_more_rows(admin_clien
     assert count_of(lambda: admin_client.get(url)) == few
 
 
-@pytest.mark.parametrize("more", ["", "&live=1", "&period=month"])
-@pytest.mark.parametrize("page", [1, 2])
-def test_overview_takes_one_statement_for_each_model_and_some_for_all(
-    admin_client: Client, page: int, more: str
-) -> None:
-    url = f"{OVERVIEW}?page={page}{more}"
+@pytest.mark.parametrize("more", ["", "?live=1"])
+def test_overview_takes_one_statement_for_each_model_and_some_for_all(admin_client: Client, more: str) -> None:
+    url = f"{OVERVIEW}{more}"
     fill(FEW)
     few = count_of(lambda: admin_client.get(url))
-    # Beside those of parcels there are history, and messages of errors.
-    # The troubles of all models are told on each page.
-    assert few <= 19 + MODELS + 2 * len(managed(StatorModel.subclasses))
+    assert few <= 19 + 2 * len(managed(StatorModel.subclasses))
     fill(MANY)
     assert count_of(lambda: admin_client.get(url)) == few
 
@@ -172,4 +166,4 @@ def test_confirmation_takes_no_more_statements_for_more_rows(admin_client: Clien
     fill(MANY)
     keys = list(raw(Parcel).values_list("pk", flat=True)[:MAX_OBJECTS])
     # As in the list, for the act is done to what is in it.
-    assert count_of(ask) == few + 1
+    assert count_of(ask) <= few + 1

@@ -5,6 +5,13 @@ import re
 import pytest
 from django.test import Client
 
+from stator.models import Report
+from stator.rows import columns
+from stator.testing import attempt
+from tests.stator.admin.conftest import Login
+from tests.stator.admin.requests import LIST, act, set_columns
+from tests.stator.making import row
+from tests.testapp.operators import Parcel
 from tests.testapp.waiting import Build, Rollout
 
 pytestmark = pytest.mark.django_db
@@ -32,3 +39,51 @@ def test_state_that_other_forms_may_edit_is_moved_only_by_the_action(
     admin_client.post(address, {"state": "built", "slow": "on"})
     build.refresh_from_db()
     assert (build.state, build.slow) == ("compiling", True)
+
+
+class TestErrors:
+    """Failing objects in lists."""
+
+    @pytest.fixture
+    def parcels(self, db: None) -> list[Parcel]:
+        parcels = [
+            Parcel.objects.create(orders=orders, address="<b>nowhere") for orders in ("fail", "fail", "fail: key")
+        ]
+        for parcel in parcels:
+            attempt(parcel)
+            set_columns(parcel, state_ready=False, state_next_attempt=columns.after(3600))
+        return parcels
+
+    def test_why_has_the_error_that_leads_to_all_objects_with_it(
+        self, admin_client: Client, parcels: list[Parcel]
+    ) -> None:
+        page = admin_client.get(f"{LIST}?condition=failing").text
+        found = re.findall(r'backing off: 1 error <a class="stator-same" href="([^"]*)">([^<]*)<', page)
+        assert len(found) == 3
+        links = {text: link for link, text in found}
+        link = next(link for text, link in links.items() if "ValueError: &lt;b&gt;nowhere" in text)
+        same = admin_client.get(f"{LIST}{link}").text
+        assert same.count('class="stator-same"') == 2
+        assert "All 2 found:" in same
+
+    def test_action_on_all_with_an_error_leaves_other_errors_alone(
+        self, admin_client: Client, parcels: list[Parcel]
+    ) -> None:
+        fingerprint = Report.objects.get(object_pk=str(parcels[0].pk)).fingerprint
+        act(admin_client, "stator_retry", parcels[2], url=f"{LIST}?error={fingerprint}", select_across="1")
+        assert [row(parcel).state_failures for parcel in parcels] == [0, 0, 1]
+
+
+class TestOffered:
+    """The buttons above a filtered list, for everything found."""
+
+    def test_objects_of_a_state_may_be_moved_where_its_edges_lead(self, admin_client: Client) -> None:
+        Parcel.objects.create(state="stamped")
+        text = admin_client.get(f"{LIST}?state=stamped").text
+        assert "The one found:" in text
+        assert re.findall(r'class="button">Move to (\w+)', text) == ["sent"]
+        assert "found:" not in admin_client.get(LIST).text
+
+    def test_nothing_is_offered_that_the_user_may_not_do(self, login: Login) -> None:
+        Parcel.objects.create(state="stamped")
+        assert "found:" not in login("view_parcel").get(f"{LIST}?state=stamped").text

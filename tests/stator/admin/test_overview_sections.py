@@ -17,7 +17,7 @@ class TestSections:
         cells = (Cell("disk", url="/somewhere"), Cell.lasting(90, "error"), Cell.lasting(None), Cell(HOSTILE))
         add_section(lambda request: Section("disks", "Disks", ("What", "For", "", "Said"), [cells], note="noted"))
         page = viewer.get(PARCELS).text
-        assert re.search(r'id="stator-disks">\s*<h2>Disks</h2>', page)
+        assert re.search(r'<summary><h2>Disks</h2> 1</summary>\s*<section[^>]* id="stator-disks"', page)
         assert '<a href="/somewhere">disk</a>' in page
         assert re.search(r'class="stator-error">1 m 30 s<', page)
         assert "<script>alert" not in page

@@ -6,6 +6,7 @@ import pytest
 from django.test import Client
 
 from stator.models import History
+from stator.rows.progress import keep_progress, reached
 from tests.stator.admin.overviews import HOSTILE, PARCELS, URL, WORKER, failing, held, text_of, worker
 from tests.stator.making import ago, put
 from tests.testapp.operators import Parcel
@@ -20,19 +21,25 @@ class TestModels:
         put(Parcel)
         put(Parcel)
         held()
+        failing()
         put(Parcel, state="sent", state_ready=False)
-        assert re.search(r"testapp.Parcel 4 2 0 s 1 0 0 0 1$", text_of(viewer, part="models"))
+        row = r"testapp.Parcel \u2014 packed: 4 sent: 1 packed 4, sent 1 2 \d+ s 1 1 failing 1"
+        found = text_of(viewer, URL, part="models")
+        assert re.search(row, found), found[:400]
 
     def test_paused_model_says_so(self, viewer: Client) -> None:
         assert "testapp.Parcel paused" not in text_of(viewer, part="models")
         Parcel.stator.pause()
         assert "testapp.Parcel paused" in text_of(viewer, part="models")
 
-    def test_are_shown_a_page_at_a_time(self, viewer: Client) -> None:
-        first, second = text_of(viewer, URL), text_of(viewer, f"{URL}?page=2")
-        assert first.count("Graphs") == second.count("Graphs") == 1
-        assert "codeindex.SourceFile" in first
-        assert "codeindex.SourceFile" not in second
+    def test_without_objects_are_folded_with_links_to_their_pages(self, viewer: Client) -> None:
+        put(Parcel, state="sent", state_ready=False)
+        rows, _, folded = viewer.get(URL).text.partition('id="stator-fold-quiet"')
+        assert '<a href="?model=testapp.Parcel">' in rows
+        assert '<a href="?model=codeindex.SourceFile">' not in rows
+        assert '<a href="?model=codeindex.SourceFile">' in folded
+        assert "Graph" not in text_of(viewer, URL)
+        assert "Graph list of objects" in text_of(viewer)
 
 
 class TestStays:
@@ -79,14 +86,15 @@ class TestWorkers:
     def test_with_what_each_runs_now(self, viewer: Client) -> None:
         worker(lost=3, handled=1234)
         parcel = held()
+        keep_progress("default", "testapp.parcel", [(parcel.pk, parcel.state_claim, reached(1, 4, "box 1"))])
         workers = text_of(viewer, part="workers")
         assert f"example, process 42 {WORKER}, version 1.2 alive" in workers
-        assert re.search(rf"testapp.Parcel {parcel.pk} in packed, 1\d s 1,234 3 testapp.parcel", workers)
+        told = rf"testapp.Parcel {parcel.pk} in packed, 1\d s 1 of 4 \(25 %\), box 1 1,234 3 testapp.parcel"
+        assert re.search(told, workers)
 
     def test_that_are_gone_with_the_leases_they_lost(self, viewer: Client) -> None:
         worker(heartbeat=ago(600))
         held(state_locked_until=ago(400))
         workers = text_of(viewer, part="workers")
-        assert "silent for 10 m" in workers
-        assert "probably dead, holds 1" in workers
+        assert re.search(r"silent for 10 m[ \d s]*, holds 1", workers)
         assert "lease ran out" in workers

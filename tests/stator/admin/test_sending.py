@@ -7,7 +7,7 @@ import pytest
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 
-from stator.models import Event
+from stator.models import Event, History
 from tests.stator.admin.requests import act, live, part, seen_in
 from tests.stator.making import put, row
 from tests.testapp.approvals import Expense
@@ -58,6 +58,8 @@ def test_form_of_the_event_is_asked_for_and_checked(admin_client: Client) -> Non
     send(admin_client, "approve", expense, note="fine", amount="3.5", stator_reason="as agreed")
     event = Event.objects.get()
     assert (event.sender, event.payload) == ("admin", {"note": "fine", "amount": "3.5"})
+    told = History.objects.get().reason
+    assert told == 'approve {"note": "fine", "amount": "3.5"}: as agreed (1 of 2)'
     assert "Sent approve. as agreed" in admin_client.get(f"{URL}{expense.pk}/history/").content.decode()
 
 

@@ -3,13 +3,15 @@
 import re
 
 import pytest
+from django.contrib.auth.models import User
 from django.test import Client
 
-from stator.models import History, Worker
+from stator.models import History, Report, Worker
 from stator.testing import attempt
 from tests.stator.admin.conftest import Login
 from tests.stator.admin.requests import claim, live, part, set_columns
 from tests.stator.making import ago, expire, put
+from tests.testapp.approvals import Expense
 from tests.testapp.operators import Parcel
 from tests.testapp.power import Order
 
@@ -61,6 +63,37 @@ class TestTimeline:
         assert text.count("raise ValueError") == 1
         assert "2 times in a row" in text
         assert "raise ValueError" not in live(login("view_order"), order, ORDERS)
+
+
+def test_event_is_named_with_its_sender_and_payload_and_is_no_move_by_hand(admin_client: Client) -> None:
+    expense = Expense.objects.create()
+    for name in ("anna", "ben"):
+        user = User.objects.create_superuser(name)
+        expense.stator.send("approve", {"note": f"ok, {name}"}, by=user, reason="in budget")
+    expense.stator.send("hurry", by="cron")
+    text = part(live(admin_client, expense, "/admin/testapp/expense/"), "past")
+    assert re.findall(r'stator-what">([^<]+)<', text) == [
+        "Event hurry in approved",
+        "submitted \N{RIGHTWARDS ARROW} approved by the event approve",
+        "Event approve in submitted",
+    ]
+    assert re.findall(r"by (anna|ben|cron)", text) == ["cron", "ben", "anna"]
+    assert "{&quot;note&quot;: &quot;ok, ben&quot;, &quot;amount&quot;: null}: in budget" in text
+    assert "in budget (1 of 2)" in text
+
+
+def test_log_of_an_attempt_is_below_its_error_for_users_who_may_see_tracebacks(login: Login) -> None:
+    order = put(Order, state="working", state_failures=1)
+    key = {"model_label": "testapp.order", "object_pk": str(order.pk)}
+    Report.objects.create(
+        **key, state="working", error="ValueError", fingerprint="aa", message="no", log="10:00:00 INFO shop: began"
+    )
+    History.objects.create(**key, version=1, kind="wait", source="working", reason="not yet", log="asked")
+    text = live(login("view_order", "view_report"), order, ORDERS)
+    assert text.count("<summary>Log</summary>") == 2
+    assert "10:00:00 INFO shop: began" in text
+    assert "An attempt in working did not move it" in text
+    assert "<summary>Log</summary>" not in live(login("view_order"), order, ORDERS)
 
 
 def test_lost_lease_is_in_the_timeline_with_host_and_process_of_the_worker(admin_client: Client) -> None:

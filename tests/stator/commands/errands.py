@@ -3,6 +3,7 @@
 from functools import partial
 
 from stator.db.interface import new_token, new_worker_id
+from stator.models import Action
 from tests import commanding
 from tests.stator.making import ago, raw
 from tests.testapp.explained import Errand
@@ -11,6 +12,11 @@ LABEL = "testapp.Errand"
 
 
 run, asked, refused = (partial(call, "stator") for call in (commanding.run, commanding.asked, commanding.refused))
+
+
+def undo_line():
+    """The line about the latest action."""
+    return f"To undo this within 1 h: manage.py stator undo {Action.objects.latest('pk').pk}\n"
 
 
 def held(seconds=60):

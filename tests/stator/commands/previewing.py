@@ -9,7 +9,7 @@ from tests import commanding
 from tests.stator.making import ago, put, raw
 from tests.testapp.basic import Deed, DeedGraph
 
-HELD = {"state_claim": new_token(new_worker_id()), "state_locked_until": ago(-60), "state_ready": False}
+HELD = {"state_claim": new_token(new_worker_id()), "state_locked_until": ago(-86400), "state_ready": False}
 
 
 def everything():

@@ -1,4 +1,4 @@
-"""The ten situations of ``tests/situations.py`` at a shell: each is found by one command and mended by a second."""
+"""The twelve situations of ``tests/situations.py`` at a shell: each is found by one command and mended by a second."""
 
 import io
 import json
@@ -54,7 +54,7 @@ def test_each_is_told_once_and_mended_by_the_command_that_is_told() -> None:
         # Of unknown states it has a check of its own.
         assert situation.code == "unknown_state" or command == told_in(doctor, situation)
         _, *arguments = shlex.split(command)
-        named = {"STATE": CHOICES.get(arguments[2], ""), "WHY": "on call"}
+        named = {"STATE": CHOICES.get(arguments[2], ""), "WHY": "on call", "ACTION": "echo"}
         shell(*(named.get(one, one) for one in arguments))
         assert situation.mended(), f"{situation.name}: {command}"
     # No worker runs, so what was mended waits for one, and the schedule as well.

@@ -3,7 +3,7 @@
 import pytest
 
 from stator.models import Report
-from tests.stator.commands.errands import LABEL, asked, refused, run
+from tests.stator.commands.errands import LABEL, asked, refused, run, undo_line
 from tests.stator.making import ago, put, raw
 from tests.testapp.explained import Errand
 
@@ -20,6 +20,6 @@ def test_errors_are_grouped_and_one_group_is_retried_at_a_rate():
     assert [(one["id"], one["failing"]) for one in asked("errors", LABEL)] == [("OSError", 2), ("KeyError", 1)]
     assert f"stator retry {LABEL} --error OSError --per-minute 60" in run("errors")
     told = run("retry", LABEL, "--error", "OSError", "--per-minute", 30)
-    assert told == f"2 of {LABEL} become due within 4 s, 30 a minute.\n"
+    assert told == f"2 of {LABEL} become due within 4 s, 30 a minute.\n{undo_line()}"
     assert [raw(Errand).get(pk=errand.pk).state_failures for errand in errands] == [0, 0, 1]
     assert "--error chooses the objects by itself" in refused("retry", LABEL, "--error", "OSError", "--failed")

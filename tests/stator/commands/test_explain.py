@@ -44,7 +44,7 @@ def test_explain_without_a_key_names_the_objects_that_somebody_should_look_at(mo
     put(Errand)
     put(Errand, state="done")
     put(Errand, state_ready=False, state_next_attempt=ago(-600))
-    assert run("explain", LABEL).startswith("error    testapp.Errand: 1 waits, but no live worker serves it")
+    assert run("explain", LABEL).startswith("error    testapp.Errand: 2 wait, but no live worker serves it")
     Worker.objects.create(id="b" * 12, host="h", pid=1, version="1", models=[LABEL.lower()], database="default")
     assert run("explain", LABEL) == "No object of testapp.Errand needs attention.\n"
     late = put(Errand, state_changed=ago(600))

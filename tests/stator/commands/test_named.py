@@ -22,6 +22,7 @@ def test_keys_that_no_object_has_are_named_with_exit_code_1():
         f"0 of 2 made due: {nobody}; the other is held, or in a state that workers do not attempt.\n"
     )
     answer = asked(*move, errand.pk, gone, gone + 1, code=1)
+    assert answer.pop("action")
     assert answer == {"model": LABEL, "state": "done", "named": 3, "missing": [str(gone), str(gone + 1)], "moved": 1}
     assert state_of(errand) == "done"
     keys = range(gone, gone + 22)
@@ -31,4 +32,4 @@ def test_keys_that_no_object_has_are_named_with_exit_code_1():
 
 def test_key_that_is_given_twice_counts_once():
     errand = put(Errand)
-    assert run("move", LABEL, "done", errand.pk, errand.pk, "--reason", "r") == "1 of 1 moved to done.\n"
+    assert run("move", LABEL, "done", errand.pk, errand.pk, "--reason", "r").startswith("1 of 1 moved to done.\n")

@@ -4,7 +4,7 @@ import getpass
 
 import pytest
 
-from stator.models import History
+from stator.models import Action, History
 from tests.stator.commands.errands import LABEL, asked, run
 from tests.stator.making import ago, put
 from tests.testapp.explained import Errand
@@ -15,6 +15,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def test_retry_of_named_rows_records_the_user():
     errands = [put(Errand, state_ready=False, state_failures=3, state_next_attempt=ago(-600)) for _ in range(3)]
     named = asked("retry", LABEL, errands[0].pk, errands[1].pk)
+    assert named.pop("action") == Action.objects.get().pk
     assert named == {"model": LABEL, "named": 2, "missing": [], "retried": 2}
     assert Errand.stator.ready().count() == 2
     assert set(History.objects.values_list("actor", "reason")) == {(getpass.getuser(), "retried")}

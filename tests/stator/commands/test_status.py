@@ -6,6 +6,8 @@ import pytest
 
 from stator.commands import status
 from stator.models import History, Worker
+from stator.rows.progress import keep_progress, reached
+from stator.rows.workers import worker_of
 from tests.stator.commands.errands import LABEL, asked, held, run
 from tests.stator.making import ago, put
 from tests.testapp.explained import Errand
@@ -33,7 +35,27 @@ def test_status_has_figures_of_every_kind():
     text = run("status", LABEL)
     assert "testapp.Errand  1" in text
     assert "1 live worker, 0 attempts running" in text
-    assert text.splitlines()[0].split() == status.HEADS
+    problems, tables, *_ = text.split("\n\n")
+    assert problems.startswith("error")
+    assert tables.splitlines()[0].split() == status.HEADS
+
+
+def test_counts_that_ended_at_a_limit_are_marked(monkeypatch):
+    for module in ("overview.depths", "explain.survey", "explain.causes", "texts"):
+        monkeypatch.setattr(f"stator.{module}.COUNTED", 2)
+    for module in ("overview.depths", "explain.survey"):
+        monkeypatch.setattr(f"stator.{module}.LEASED", 2)
+    for _ in range(4):
+        put(Errand)
+        put(Errand, **held())
+    put(Errand, state="done")
+    (figures,) = asked("status", LABEL)["models"]
+    assert {"leased", "ready", "states.new"} < set(figures["capped"])
+    assert not {"states.done", "failing", "quarantined"} & set(figures["capped"])
+    line = next(line for line in run("status", LABEL).splitlines() if line.startswith(LABEL))
+    # The model, how many are ready, how long the oldest one waits, and how many are claimed.
+    assert [part for part in line.split() if "+" in part][:2] == ["2+", "2+"]
+    assert "done 1" in line
 
 
 def test_status_counts_pauses_that_are_alike():
@@ -68,3 +90,13 @@ def test_status_tells_how_long_moved_objects_had_been_in_their_states(monkeypatc
         [""],
     ]
     assert "Time in state" not in run("status")
+
+
+def test_status_shows_how_far_running_attempts_are():
+    errand = put(Errand, **held(), state_attempted=ago(90))
+    Worker.objects.create(id=worker_of(errand.state_claim), host="oak", pid=7, version="1", database="default")
+    keep_progress("default", LABEL.lower(), [(errand.pk, errand.state_claim, reached(2, 8, "page 2"))])
+    line = rf"\[#{{5}}\.{{15}}\] testapp.errand {errand.pk} in new for .*: 2 of 8 \(25 %\), page 2"
+    assert re.search(line, run("status", LABEL))
+    [ran] = asked("status", LABEL)["workers"][0]["runs"]
+    assert ran["progress"] == {"done": 2.0, "total": 8.0, "percent": 25, "text": "page 2"}

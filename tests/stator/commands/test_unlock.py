@@ -2,7 +2,7 @@
 
 import pytest
 
-from stator.models import Pause
+from stator.models import Action, Pause
 from tests.stator.commands.errands import LABEL, asked, held, run
 from tests.stator.making import put
 from tests.testapp.explained import Errand
@@ -14,6 +14,7 @@ def test_unlock_ends_claims_of_named_rows():
     errand, other = put(Errand, **held()), put(Errand, **held())
     unlocked = asked("unlock", LABEL, errand.pk)
     assert unlocked.pop("may_run")[0].startswith(f"{errand.pk}: attempt 0, which began")
+    assert unlocked.pop("action") == Action.objects.get().pk
     assert unlocked == {"model": LABEL, "named": 1, "missing": [], "unlocked": 1}
     assert set(Errand.stator.leased()) == {other}
     assert run("unlock", LABEL, errand.pk) == "0 of 1 unlocked: it is not claimed.\n"

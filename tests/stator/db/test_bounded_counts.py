@@ -54,3 +54,18 @@ def test_more_kinds_than_one_statement_takes(
     with django_assert_max_num_queries(6):
         found = counted(*kinds)
     assert [found[number][0].count for number in range(len(kinds))] == [1] * len(kinds)
+
+
+def test_rows_with_the_flag_are_counted_apart_and_wait_for_nothing() -> None:
+    put(Parcel, state_next_attempt=ago(300), state_crashes=3)
+    put(Parcel, state_next_attempt=ago(30))
+    put(Parcel, state="sent", state_crashes=3)
+    crashed = Q(state_crashes__gte=3)
+    found = counted(by_state(raw(Parcel), flag=crashed), in_all(raw(Parcel), crashed), in_all(raw(Parcel))[:1])
+    packed, sent = sorted(found[0], key=lambda one: one.state)
+    assert (packed.count, packed.flagged) == (2, 1)
+    assert packed.waited is not None
+    assert 30 <= packed.waited < 300
+    assert (sent.count, sent.flagged, sent.waited) == (1, 1, None)
+    assert [(one.count, one.flagged) for one in found[1]] == [(3, 2)]
+    assert [one.count for one in found[2]] == [1]

@@ -3,6 +3,7 @@
 import pytest
 from django.db.models.signals import post_init
 
+from stator.db.compiler import compiler_of
 from stator.db.instances import loader_of
 from stator.models import Report
 from stator.runner import StatorRunner
@@ -85,7 +86,10 @@ def garbled(monkeypatch):
     def make(model, field="name"):
         monkeypatch.setattr(model._meta.get_field(field), "from_db_value", read, raising=False)
 
-    return make
+    # What converts the values of a model's columns is looked up once.
+    compiler_of.cache_clear()
+    yield make
+    compiler_of.cache_clear()
 
 
 def refuse_to_be_made(sender, instance, **values):

@@ -46,7 +46,7 @@ def test_statements_of_a_worker_wait_for_a_second_and_those_of_others_as_long_as
 
 def test_statement_after_a_timeout_does_not_wait_for_tables(operations):
     limit_waits([operations])
-    operations.locks.note("claim")
+    operations.locks.note("claim", OperationalError("locked"))
     with operations.transaction():
         assert waits() == (1, shortest())
     operations.locks.forget("claim")
@@ -69,7 +69,7 @@ def test_session_that_the_server_has_ended_is_replaced(operations, other_connect
     limit_waits([operations])
     with operations.transaction():
         pass
-    operations.locks.note("claim")
+    operations.locks.note("claim", OperationalError("locked"))
     with other_connection() as cursor:
         cursor.execute("KILL CONNECTION %s", [connection.connection.thread_id()])
     with pytest.raises(OperationalError), operations.transaction():

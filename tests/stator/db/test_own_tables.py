@@ -3,6 +3,7 @@
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from stator.db import own_tables
 from stator.models import Depth, History, Report, Stats
@@ -17,10 +18,16 @@ def test_queue_is_sampled_with_the_wait_of_its_oldest_row(operations):
     put(Step, state_ready=False, state_next_attempt=ago(1))
     put(Step, state_ready=False, state_next_attempt=ago(-60))
     put(Step, state="done")
+    put(Step, state_ready=False, state_next_attempt=ago(-60), state_failures=2)
+    hour = timezone.now().replace(minute=0, second=0, microsecond=0)
+    for to, handled in (("done", 40), ("stalled", 2), ("", 7)):
+        Stats.objects.create(model_label="testapp.step", hour=hour, source="new", to=to, handled=handled)
     own_tables.sample_depths(operations, limit=100)
     own_tables.sample_depths(operations, limit=100)
     depth = Depth.objects.get()
-    assert (depth.model_label, depth.queued) == ("testapp.step", 2)
+    assert (depth.model_label, depth.queued, depth.failing) == ("testapp.step", 2, 1)
+    # None, if an hour has begun meanwhile.
+    assert depth.moved in (42, 0)
     assert 99 < depth.oldest < 120
 
 

@@ -18,7 +18,7 @@ from tests.testapp.fairness import Enquiry, Ticket, TicketGraph
 pytestmark = pytest.mark.usefixtures("transactional_db")
 
 HELD = {"state_claim": new_token(new_worker_id()), "state_locked_until": ago(60), "state_ready": False}
-LONG_AGO = {"state_changed": ago(9000), "state_ready": False, "state_next_attempt": ago(-999)}
+LONG_AGO = {"state_changed": ago(9000), "state_ready": False, "state_next_attempt": ago(-86400)}
 
 
 @pytest.fixture(params=["vendor", "portable"])

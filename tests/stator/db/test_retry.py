@@ -6,7 +6,15 @@ import pytest
 from django.db import DatabaseError, IntegrityError, InterfaceError, InternalError, OperationalError, connection
 
 from stator.db.refusals import is_refusal
-from stator.db.retry import is_lock_timeout, is_of_database, is_of_schema, is_outage, is_retryable
+from stator.db.retry import (
+    is_lock_timeout,
+    is_of_database,
+    is_of_node,
+    is_of_schema,
+    is_outage,
+    is_retryable,
+    suspends,
+)
 from stator.exceptions import TryAgainLater
 
 
@@ -51,6 +59,21 @@ def test_statement_that_is_not_supported_for_a_table_is_neither_an_outage_nor_th
     assert is_of_schema(caught.value)
     assert not is_outage(caught.value)
     assert not is_refusal(caught.value)
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+def test_node_that_a_server_cannot_reach_makes_one_model_wait_and_a_server_that_is_away_all():
+    with pytest.raises(OperationalError) as caught, connection.cursor() as cursor:
+        cursor.execute("DO $$ BEGIN RAISE connection_failure USING MESSAGE = 'connection to the remote node' ; END $$")
+    assert is_of_node(caught.value)
+    assert suspends(caught.value)
+    assert not is_lock_timeout(caught.value)
+    other = connection.copy()
+    with pytest.raises(OperationalError) as caught, other.cursor() as cursor:
+        cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+    other.close()
+    assert not suspends(caught.value)
 
 
 def numbered(number):

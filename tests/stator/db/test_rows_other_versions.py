@@ -53,7 +53,7 @@ def test_no_way_to_claim_takes_such_a_row(make, model, crashes):
         {},
         {"state_ready": False, "state_next_attempt": ago(10)},
         {"state_ready": False, "state_next_attempt": None},
-        {"state_ready": True, "state_next_attempt": ago(-600)},
+        {"state_ready": True, "state_next_attempt": ago(-86400)},
         {"state_ready": False, "state_changed": ago(10**8)},
     ],
 )

@@ -1,10 +1,12 @@
 """A table that lacks something is named in one line, with the remedy."""
 
 import pytest
-from django.db import connection, connections, models
+from django.db import OperationalError, connection, connections, models
+from django.db.models.sql.compiler import SQLCompiler
 from django.test.utils import isolate_apps
 
-from stator.db.schema import lack_of
+from stator.db.schema import lack_of, wrong_expression
+from tests.testapp.explained import Errand
 from tests.testapp.models import Line
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -77,3 +79,16 @@ def test_table_that_a_migration_has_locked_is_not_waited_for():
             other.rollback()
             other.close()
             connection.close()
+
+
+def test_outage_is_no_fault_of_an_expression(monkeypatch):
+    wrong_expression.cache_clear()
+
+    def away(*arguments, **options):
+        raise OperationalError("no connection")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SQLCompiler, "as_sql", away)
+        with pytest.raises(OperationalError):
+            wrong_expression(Errand, "default")
+    assert wrong_expression(Errand, "default") == ""

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db
         {"state": "limited"},
         {"state": "done"},
         held(),
-        {"state_ready": False, "state_next_attempt": ago(-60)},
+        {"state_ready": False, "state_next_attempt": ago(-86400)},
         {"state_crashes": 3},
     ],
 )

@@ -14,6 +14,7 @@ from stator.rows.columns import parking
 from tests.stator.explain.errands import first, held, report
 from tests.stator.making import ago, change, put, raw
 from tests.testapp.approvals import Expense
+from tests.testapp.baskets import Basket
 from tests.testapp.explained import Errand
 from tests.testapp.keys import UuidKeyed
 from tests.testapp.waiting import Build, Rollout
@@ -24,7 +25,7 @@ FREE = {"state_ready": False, "state_claim": None, "state_locked_until": None}
 GUIDE = Path(__file__).parents[3] / "docs/guides/stuck.rst"
 REMEDIES = {kind.code: kind.remedy for kind in KINDS if kind.sentences and kind.rows}
 # Said after other reasons only.
-FURTHER = {"takes_event"}
+FURTHER = {"takes_event", "heeds_related", "steps_done"}
 
 
 def test_reasons_say_what_to_do():
@@ -88,6 +89,7 @@ EXAMPLES = {
     "leased": lambda: put(Errand, **held()),
     "quarantined": lambda: put(Errand, state_crashes=3),
     "paused": paused,
+    "awaits_related": lambda: put(Basket, state="collecting"),
     "awaits_event": lambda: put(Expense),
     "external": lambda: put(Errand, state="outside"),
     "waits_for": lambda: put(Rollout, build=put(Build)),

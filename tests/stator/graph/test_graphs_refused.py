@@ -202,7 +202,7 @@ def unreachable_by_the_framework():
 BAD_GRAPHS = [
     (nothing, "Nothing has no states", "add at least one: name = State()"),
     (two_initial, "Two has more than one initial state: one, other", "set force_initial=True on one"),
-    (ring, "Ring has no initial state", "set force_initial=True on one"),
+    (ring, "Ring has no initial state", "set force_initial=True on one, perhaps on left, which is declared first"),
     (two_forced, "Forced has more than one initial state: one, other", "force_initial"),
     (no_handler, "Silent.opened: has no handler", "add a classmethod handle_opened(cls, instance)"),
     (misnamed_handler, "Misnamed.opened: has no handler", "add a classmethod work(cls, instance)"),

@@ -98,7 +98,6 @@ CASES = [
     ("later", idle, TryAgainLater(), 0, 0, 60, ""),
     ("later, after", idle, TryAgainLater(after=5), 0, 0, 5, ""),
     ("later, at once", idle, TryAgainLater(after=0), 0, 0, 0, ""),
-    ("later, in the past", idle, TryAgainLater(after=-5), 0, 0, 0, ""),
     ("later after errors", tried, TryAgainLater(after=5), 99, 0, 5, ""),
     ("later than databases can count", idle, TryAgainLater(after=1e300), 0, 0, MAX_SECONDS, ""),
     ("None near the timeout", timed, None, 0, 970, 30, ""),
@@ -146,6 +145,14 @@ def test_wrong_state_names_graph_state_what_came_and_what_is_allowed():
         "Errand.tried: the handler returned the state 'idle'; declared transitions lead to done, failed; "
         "return one of these, its name, or None"
     )
+
+
+def test_fail_in_a_state_without_fails_to_says_that_it_is_tried_again():
+    failure = resolve(idle, Fail("no address")).failure
+    assert failure.message.startswith("no address; idle has no fails_to(), so Fail is an error like any other")
+    # It is logged as an error, for it is not the end of the object.
+    assert not failure.deliberate
+    assert resolve(tried, Fail("no address")).failure.message == "no address"
 
 
 def test_wrong_name_is_shown_shortened():

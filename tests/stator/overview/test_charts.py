@@ -1,6 +1,6 @@
 """Bars over time."""
 
-from stator.overview.charts import FLOOR, WIDTH, Point, chart
+from stator.overview.charts import FLOOR, WIDTH, Point, chart, sparkline
 
 
 class TestChart:
@@ -28,3 +28,14 @@ class TestChart:
     def test_no_points_make_an_empty_chart(self):
         assert chart([]).bars == ()
         assert chart([]).last is None
+
+
+class TestSparkline:
+    def test_line_reaches_from_the_floor_to_the_highest_value(self):
+        found = sparkline([0, 5.0, 10.0])
+        assert (found.path, found.most) == ("M0,23.0L0,23.0 59,12.0 118,1.0", 10)
+        assert found.area == "M0,24L0,23.0 59,12.0 118,1.0V24z"
+
+    def test_nothing_known_is_a_gap(self):
+        assert sparkline([1, None, 1]).path == "M0,1.0L0,1.0M118,1.0L118,1.0"
+        assert sparkline([None, None]).path == ""

@@ -83,6 +83,22 @@ class TestDepths:
         assert 30 <= found.held[0].late < 90
         assert 20 <= found.held[0].running < 90
 
+    def test_quarantined_objects_are_apart_from_those_that_wait_or_fail(self):
+        long = {"state_crashes": 3, "state_failures": 1, "state_changed": ago(2 * HOUR)}
+        put(Parcel, **long)
+        put(Parcel, state_ready=False, state_next_attempt=ago(900), **long)
+        put(Parcel, state_changed=ago(30))
+        put(Parcel, state_ready=False, state_next_attempt=ago(60))
+        waiting(state_failures=2)
+        held(state_failures=2)
+        found = of()
+        state = found.states["packed"]
+        assert (state.ready, state.resting, state.leased, state.quarantined) == (1, 2, 1, 2)
+        assert (found.ready, found.failing, found.quarantined) == (1, 1, 2)
+        assert 30 <= found.waited < 900
+        assert 60 <= found.unmarked < 900
+        assert (state.stuck, found.stuck) == (0, [])
+
     def test_counting_ends_and_says_so(self, monkeypatch):
         monkeypatch.setattr(module, "COUNTED", 3)
         monkeypatch.setattr("stator.texts.COUNTED", 3)

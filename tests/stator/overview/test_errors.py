@@ -66,13 +66,22 @@ class TestGroups:
         [[group], _] = groups("default", ROWS)
         assert (group.count, len(group.failing)) == (2, 1)
 
-    def test_only_the_latest_are_read(self, monkeypatch):
+    def test_of_objects_that_fail_no_more_only_the_latest_are_read(self, monkeypatch):
         monkeypatch.setattr(module, "GROUPED", 2)
-        failing("aa", at=30)
-        failing("bb", at=20)
-        failing("cc", at=10)
+        report(put(Parcel, state="delivered", state_ready=False), "aa", at=30)
+        report(put(Parcel, state="delivered", state_ready=False), "bb", at=20)
+        report(put(Parcel, state="delivered", state_ready=False), "cc", at=10)
         found, older = groups("default", ROWS)
         assert ({group.fingerprint for group in found}, older) == ({"bb", "cc"}, True)
+
+    def test_noisy_model_hides_no_failing_object_of_another(self, monkeypatch):
+        monkeypatch.setattr(module, "GROUPED", 2)
+        letter = failing("dd", "KeyError", "no stamp", model=Letter, at=500, number="x")
+        for _ in range(3):
+            failing()
+        noisy, other = groups("default", ROWS)[0]
+        assert (noisy.label, len(noisy.failing), noisy.cut) == ("testapp.parcel", 2, True)
+        assert (other.failing, other.error, other.message, other.cut) == ([letter.pk], "KeyError", "no stamp", False)
 
 
 class TestFingerprinted:

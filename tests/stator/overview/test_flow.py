@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from stator.models import Depth, Stats
+from stator.models import Depth, Event, Stats
 from stator.overview.flow import flows
 
 pytestmark = pytest.mark.django_db
@@ -29,6 +29,17 @@ class TestFlows:
         stats(1, "packed", "stamped", 100)
         stats(2, "packed", "stamped", 1000)
         assert flow().edges["packed", "stamped"] == pytest.approx(10 + 0.75 * 100)
+
+    def test_moves_by_events_of_the_last_hour_are_flow_but_no_attempts(self):
+        stats(0, "submitted", "approved", 2)
+        for minutes, to in ((1, "approved"), (59, "rejected"), (61, "closed")):
+            at = NOW - timedelta(minutes=minutes)
+            Event.objects.create(model_label=LABEL, object_pk="7", name="e", at=at, source="submitted", to=to)
+        # One of two senders moves nothing.
+        Event.objects.create(model_label=LABEL, object_pk="7", name="e", at=NOW, source="submitted")
+        found = flow()
+        assert found.edges == {("submitted", "approved"): 3, ("submitted", "rejected"): 1}
+        assert found.moved == 2
 
     def test_attempts_after_which_objects_stayed_are_no_flow_but_their_errors_count(self):
         stats(0, "packed", "", 10, failed=4)

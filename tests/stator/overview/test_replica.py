@@ -71,7 +71,7 @@ class TestPages:
         page = text_of(admin_client)
         assert NOTE in page
         assert "dug there" in page
-        assert "testapp.Parcel 1 1" in text_of(admin_client, part="models")
+        assert "packed 1 1 " in text_of(admin_client, part="models")
 
     def test_metrics_are_of_the_replica_under_the_name_of_its_database(self, client: Client) -> None:
         Parcel.objects.create()

@@ -1,13 +1,18 @@
 """All that is read about the models of one database to say what is wrong."""
 
 import pytest
+from django.db.models import IntegerField, Q
+from django.db.models.functions import Lower
+from django.test.utils import isolate_apps
 
+from stator.checks.tables import check_expressions
 from stator.explain import kinds
-from stator.models import Pause, Problem, ProblemKind, Worker
+from stator.graph import State, StateGraph
+from stator.models import Pause, Problem, ProblemKind, StateField, StatorModel, Worker
 from stator.overview.survey import survey
 from tests.stator.making import ago, put
 from tests.testapp.explained import Errand
-from tests.testapp.operators import Parcel
+from tests.testapp.operators import Parcel, ParcelGraph
 
 pytestmark = pytest.mark.django_db
 
@@ -43,3 +48,51 @@ def test_model_that_knows_workers_of_its_own_says_whether_it_needs_one(monkeypat
     put(Errand)
     assert errands().unserved == [group]
     assert errands().needs_worker is needs
+
+
+@isolate_apps("tests.testapp")
+@pytest.mark.parametrize(
+    ("condition", "why"),
+    [
+        (Q(pk=0), "database 'default' has no table testapp_absent of testapp.Absent"),
+        (Q(typo=1), "AbsentGraph.asked.when((AND: ('typo', 1))): Cannot resolve keyword 'typo' into field"),
+    ],
+    ids=["no table", "wrong condition"],
+)
+def test_model_that_cannot_be_read_is_a_problem_and_hides_no_other(condition, why):
+    class AbsentGraph(StateGraph):
+        asked = State(externally_progressed=True)
+        done = State()
+        asked.when(condition).to(done)
+
+    class Absent(StatorModel):
+        state = StateField(AbsentGraph)
+
+        class Meta:
+            app_label = "testapp"
+
+    put(Parcel, state_ready=False, state_failures=1)
+    found = kinds.problems_in(survey("default", [Absent, Parcel]))
+    [incomplete] = [one for one in found if one.code == "incomplete"]
+    assert (incomplete.level, incomplete.where) == ("error", "testapp.Absent")
+    assert incomplete.sentence.startswith(why)
+    assert {one.code for one in found if one.where == "testapp.Parcel"} == {"no_worker", "failing"}
+    # The check finds what needs no database.
+    assert [error.id for error in check_expressions(Absent)] == ["stator.E110"] * ("typo" in why)
+
+
+@isolate_apps("tests.testapp")
+def test_check_tells_of_a_wrong_name_in_the_order_of_claims():
+    class Sorted(StatorModel):
+        state = StateField(ParcelGraph)
+        urgency = IntegerField(default=0)
+
+        class Meta:
+            app_label = "testapp"
+
+        class StatorMeta:
+            priority = "urgency"
+            then = Lower("typo")
+
+    [error] = check_expressions(Sorted)
+    assert error.msg.startswith("Sorted.StatorMeta.then: Cannot resolve keyword 'typo' into field")

@@ -1,10 +1,10 @@
-"""Tables divided by time, for tests: converted as a migration does it, with partitions of the past."""
+"""Divided tables, for tests: converted as a migration does it, by time with partitions of the past."""
 
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from django.apps import apps
-from django.db import connection, connections
+from django.db import connection, connections, migrations, models
 from django.db.migrations.state import ProjectState
 
 from stator.migration_operations import PartitionByTime
@@ -13,7 +13,10 @@ from stator.partitions.upkeep import creation
 
 
 def convert(label, period="month", *, backwards=False, atomic=False):
-    operation, state = PartitionByTime(label, period), ProjectState()
+    apply(PartitionByTime(label, period), ProjectState(), backwards=backwards, atomic=atomic)
+
+
+def apply(operation, state, *, backwards=False, atomic=False):
     with connection.schema_editor(atomic=atomic) as editor:
         method = operation.database_backwards if backwards else operation.database_forwards
         method("testapp", editor, state, state)
@@ -62,3 +65,63 @@ def other_session():
             cursor.execute("COMMIT")
     finally:
         other.close()
+
+
+def shape(table, connection=connection):
+    """The columns of a table, and its constraints and indexes by name, as Django sees them."""
+    with connection.cursor() as cursor:
+        columns = connection.introspection.get_table_description(cursor, table)
+        constraints = connection.introspection.get_constraints(cursor, table)
+    return columns, {
+        name: (each["columns"], each["unique"], each["primary_key"], each["foreign_key"])
+        for name, each in constraints.items()
+    }
+
+
+PARCEL = "crates_parcel"
+SHARD = models.SmallIntegerField(db_default=0)
+
+
+class Tables:
+    """Tables that migrations of an app make, without its code."""
+
+    def __init__(self, alias="default"):
+        self.alias = alias
+        self.states = [ProjectState()]
+        self.done = []
+
+    @property
+    def connection(self):
+        # Each thread has its own.
+        return connections[self.alias]
+
+    def migrate(self, *operations, atomic=False):
+        """Apply operations, one migration each."""
+        for operation in operations:
+            before, after = self.states[-1], self.states[-1].clone()
+            operation.state_forwards("crates", after)
+            with self.connection.schema_editor(atomic=atomic) as editor:
+                operation.database_forwards("crates", editor, before, after)
+            self.states.append(after)
+            self.done.append(operation)
+
+    def back(self):
+        """Reverse the last operation."""
+        after, operation = self.states.pop(), self.done.pop()
+        with self.connection.schema_editor(atomic=False) as editor:
+            operation.database_backwards("crates", editor, after, self.states[-1])
+
+    def model(self, name="Parcel"):
+        return self.states[-1].apps.get_model("crates", name)
+
+    def rows(self):
+        return self.model().objects.using(self.alias)
+
+    def add(self, count=1, **values):
+        return self.rows().bulk_create([self.model()(**values) for _ in range(count)])
+
+
+def parcel(**fields):
+    key = fields.pop("id", models.BigAutoField(primary_key=True))
+    fields = {"id": key, "label": models.CharField(max_length=20, default="", db_index=True), **fields}
+    return migrations.CreateModel("Parcel", list(fields.items()))

@@ -12,24 +12,13 @@ from stator.models import History, Stats
 from stator.partitions import conversion, upkeep
 from stator.partitions.tables import is_partitioned, read
 from tests.stator.making import ago, begun_beside
-from tests.stator.partitions.dividing import convert, divided, execute, names, other_session
+from tests.stator.partitions.dividing import convert, divided, execute, names, other_session, shape
 
 pytestmark = pytest.mark.django_db(transaction=True)
 on_postgresql = pytest.mark.postgresql
 
 DAY = 86400.0
 LABELS = {"stator.History": "stator_history", "stator.Stats": "stator_stats", "tasks.Run": "tasks_run"}
-
-
-def shape(table):
-    """The columns of a table, and its constraints and indexes by name, as Django sees them."""
-    with connection.cursor() as cursor:
-        columns = connection.introspection.get_table_description(cursor, table)
-        constraints = connection.introspection.get_constraints(cursor, table)
-    return columns, {
-        name: (each["columns"], each["unique"], each["primary_key"], each["foreign_key"])
-        for name, each in constraints.items()
-    }
 
 
 def event(age=0.0):
@@ -114,8 +103,8 @@ def test_a_table_in_use_all_the_time_is_refused(monkeypatch):
     build = conversion.Conversion._replace_unique
     with other_session() as program:
 
-        def built(self):
-            replaced = build(self)
+        def built(self, keys):
+            replaced = build(self, keys)
             program.execute("SELECT 1 FROM stator_stats")
             return replaced
 

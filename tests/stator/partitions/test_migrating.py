@@ -1,10 +1,11 @@
-"""A project that puts ``PartitionByTime`` into a migration of its own app."""
+"""A project that puts ``PartitionByTime`` and ``Distribute`` into a migration of its own app."""
 
 from django.db import connection
 
 from tests.projects import temporary_project
 
 MODELS = """
+from django.db import models
 from stator.models import State, StateField, StateGraph, StatorModel
 
 class Graph(StateGraph):
@@ -23,14 +24,19 @@ class Parcel(StatorModel):
         history = True
 """
 
+SHARD = """
+    shard = models.SmallIntegerField(db_default=0)
+"""
+
 MIGRATION = """
 from django.db import migrations
-from stator.migration_operations import PartitionByTime
+from stator.migration_operations import Distribute, PartitionByTime
 
 class Migration(migrations.Migration):
     atomic = False
-    dependencies = [("shop", "0001_initial"), ("stator", "0001_initial"), ("tasks", "0001_initial")]
+    dependencies = [("shop", "0002_parcel_shard"), ("stator", "0001_initial"), ("tasks", "0001_initial")]
     operations = [
+        Distribute("parcel", by="shard", partitions=4),
         PartitionByTime("stator.History", "month"),
         PartitionByTime("stator.Stats", "month"),
         PartitionByTime("tasks.Run", "week"),
@@ -43,19 +49,26 @@ def test_a_site_goes_on_with_partitions_and_without_them_again(tmp_path):
         project.begin("shop", further='INSTALLED_APPS += ["tasks"]')
         project.write("shop/models.py", MODELS)
         project.make_tables("shop")
-        project.write("shop/migrations/0002_partitions.py", MIGRATION)
 
-        def moved():
-            project.execute("INSERT INTO shop_parcel (state, state_ready) VALUES ('packed', true)")
+        def moved(shard=""):
+            columns, values = ("shard, ", f"{shard}, ") if shard else ("", "")
+            project.execute(f"INSERT INTO shop_parcel ({columns}state, state_ready) VALUES ({values}'packed', true)")
             project.manage("runstator", "shop.Parcel", "--until-idle")
             return project.execute("SELECT count(*) FROM stator_history")[0][0]
 
         assert moved() == 1
+        project.write("shop/models.py", MODELS + SHARD)
+        project.manage("makemigrations", "shop", "-n", "parcel_shard")
+        project.write("shop/migrations/0003_partitions.py", MIGRATION)
+        assert "CANNOT BE WRITTEN AS SQL" in project.manage("sqlmigrate", "shop", "0003")
         project.manage("migrate")
-        assert moved() == 2
+        assert moved(shard=5) == 2
         assert "No changes" in project.manage("makemigrations", "--check", "--dry-run")
         if connection.vendor == "postgresql":
             found = project.execute("SELECT count(*) FROM pg_partitioned_table")
-            assert found == [(3,)]
-        project.manage("migrate", "shop", "0001")
+            assert found == [(4,)]
+            assert project.execute("SELECT state FROM shop_parcel_part1") == [("sent",)]
+            assert "indexes: all" in project.manage("stator", "doctor")
+            assert "sent 2" in project.manage("stator", "status")
+        project.manage("migrate", "shop", "0002")
         assert moved() == 3

@@ -46,11 +46,13 @@ def test_object_moves_when_enough_different_people_have_sent_its_event(approvers
     assert "has 'approve' from anna already" in refused(expense, "approve", {"note": "again"}, by=anna)
     second = approve(expense, ben, amount="12.50")
     assert (second.outcome, second.missing, expense.state) == ("moved", 0, "approved")
-    acts = History.objects.order_by("pk").values_list("source", "to", "actor", "reason")
+    acts = History.objects.order_by("pk").values_list("kind", "source", "to", "actor", "reason")
     assert list(acts) == [
-        ("submitted", "", "anna", 'approve {"note": "ok", "amount": null} (1 of 2)'),
-        ("submitted", "approved", "ben", 'approve {"note": "ok", "amount": "12.50"}'),
+        ("event", "submitted", "", "anna", 'approve {"note": "ok", "amount": null} (1 of 2)'),
+        ("event", "submitted", "approved", "ben", 'approve {"note": "ok", "amount": "12.50"}'),
     ]
+    moves = Event.objects.order_by("pk").values_list("source", "to")
+    assert list(moves) == [("submitted", ""), ("submitted", "approved")]
 
 
 def test_next_handler_reads_what_was_sent_by_whom(approvers):

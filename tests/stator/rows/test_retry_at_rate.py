@@ -5,7 +5,7 @@ from uuid import uuid4
 import pytest
 from django.db.models import QuerySet
 
-from stator.models import History
+from stator.models import Action, History
 from stator.rows.retry_at_rate import AT_ONCE, retry_spread
 from stator.runner import StatorRunner
 from tests.stator.making import ago, put, raw, row
@@ -18,8 +18,14 @@ def failed(**columns):
     return put(Parcel, state_ready=False, state_failures=2, state_next_attempt=ago(-5000), **columns)
 
 
+def by(actor):
+    return Action.of(Parcel, "retry", actor)
+
+
 def retry(*pks, per_minute=60, most=1000, actor="anna"):
-    return retry_spread(raw(Parcel), [list(pks)], per_minute=per_minute, most=most, actor=actor)
+    return retry_spread(
+        raw(Parcel), [list(pks)], per_minute=per_minute, most=most, action=Action.of(Parcel, "retry", actor)
+    )
 
 
 def seconds_until_due(instance):
@@ -36,7 +42,9 @@ class TestRetrySpread:
 
     def test_rate_holds_over_pages_and_statements(self):
         pks = [failed().pk for _ in range(AT_ONCE + 20)]
-        retry_spread(raw(Parcel), [pks[:15], pks[15:]], per_minute=60, most=1000, actor="anna")
+        retry_spread(
+            raw(Parcel), [pks[:15], pks[15:]], per_minute=60, most=1000, action=Action.of(Parcel, "retry", "anna")
+        )
         due = raw(Parcel).order_by("state_next_attempt").values_list("state_next_attempt", flat=True)
         # The statements of a crowded machine are some seconds apart.
         assert AT_ONCE + 18 <= (due.last() - due.first()).total_seconds() < AT_ONCE + 60
@@ -44,7 +52,7 @@ class TestRetrySpread:
     def test_rate_is_not_exceeded_where_rows_are_left_alone(self):
         rest = [put(Parcel, state="delivered", state_ready=False).pk for _ in range(3)]
         later = [failed() for _ in range(2)]
-        retry_spread(raw(Parcel), [rest, [one.pk for one in later]], per_minute=1, most=1000, actor="anna")
+        retry_spread(raw(Parcel), [rest, [one.pk for one in later]], per_minute=1, most=1000, action=by("anna"))
         assert [round(seconds_until_due(one), -1) for one in later] == [180, 240]
 
     def test_retry_ends_the_quarantine(self):
@@ -61,7 +69,7 @@ class TestRetrySpread:
     def test_ends_at_the_most_and_reads_no_further(self):
         pages = iter([[failed().pk for _ in range(3)], [failed().pk], pytest.fail])
         rows: QuerySet = raw(Parcel)
-        assert retry_spread(rows, pages, per_minute=60, most=4, actor="anna") == 4
+        assert retry_spread(rows, pages, per_minute=60, most=4, action=by("anna")) == 4
         assert next(pages) is pytest.fail
 
     def test_history_says_who_did_it_and_how(self):

@@ -75,8 +75,8 @@ def test_time_in_states_is_by_state_and_by_edge():
 
 
 def test_latest_sample_of_the_queue_stands():
-    Depth.sample("default", {"testapp.line": (5, 1.0)})
-    Depth.sample("default", {"testapp.line": (7, 2.0)})
+    Depth.sample("default", {"testapp.line": {"queued": 5, "oldest": 1.0}})
+    Depth.sample("default", {"testapp.line": {"queued": 7, "oldest": 2.0}})
     Depth.objects.create(model_label="testapp.line", minute=NOON, queued=99)
     assert Stats.get_for_model(Line).most_recent_queued() in (7, 99)
     Depth.objects.filter(minute=NOON).delete()

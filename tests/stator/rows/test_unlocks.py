@@ -5,7 +5,7 @@ import re
 import pytest
 
 from stator.db.interface import new_token
-from stator.models import History, Pause, Worker
+from stator.models import Action, History, Pause, Worker
 from stator.rows.unlocks import held_by, holders_of, unlock_and_pause
 from tests.stator.making import ago, put, raw, row
 from tests.testapp.explained import Errand
@@ -38,8 +38,8 @@ def test_claims_are_read_in_two_statements_the_latest_lease_first(django_assert_
     ("worker", "lease", "said", "may_run"),
     [
         ({}, 60, "is run by worker aaaaaaaaaaaa on oak, process 7, which is alive; its lease has", True),
-        ({"heartbeat": ago(600)}, 60, r"silent for 1\d m.* and probably dead; its lease has", True),
-        ({"heartbeat": ago(600)}, -60, "probably dead; its lease ended", False),
+        ({"heartbeat": ago(86400)}, 60, "silent for 1 d.*; its lease has", True),
+        ({"heartbeat": ago(86400)}, -60, "silent for 1 d.*; its lease ended", False),
         ({"stopped": ago(30)}, -60, "which has stopped; its lease ended", False),
         (None, 60, "is held by worker aaaaaaaaaaaa; its lease has", True),
     ],
@@ -59,12 +59,14 @@ def test_objects_of_a_worker_are_found_and_models_of_another_release_are_passed_
     worker = register(models=["testapp.errand", "gone.model", "nonsense"])
     errand = held()
     put(Errand, state_claim=new_token("b" * 12), state_locked_until=ago(-60), state_attempted=ago(5))
-    assert list(held_by(Worker.objects.get(pk=worker.pk))) == [("testapp.Errand", errand.pk, "new")]
+    [found] = held_by(Worker.objects.get(pk=worker.pk))
+    assert (found.label, found.pk, found.state) == ("testapp.Errand", errand.pk, "new")
+    assert found.running > 0
 
 
 def test_unlocked_rows_are_paused_by_name_and_due_later():
     errand, free = held(), put(Errand)
-    assert unlock_and_pause(raw(Errand), actor="ada", reason="runs wild") == 1
+    assert unlock_and_pause(raw(Errand), Action.of(Errand, "unlock", "ada", "runs wild")) == 1
     pause = Pause.objects.active().get()
     assert (pause.where, pause.reason, pause.actor) == ({"pk__in": [errand.pk]}, "runs wild", "ada")
     unlocked = row(errand)

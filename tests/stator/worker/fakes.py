@@ -36,6 +36,11 @@ class WorkGraph(StateGraph):
         return await instance.act()
 
 
+# The objects have no fields whose values could be compared.
+for each in WorkGraph.states.values():
+    each.looks = 0
+
+
 class FakeClaim:
     """The part of a claim that the parts of a worker read."""
 
@@ -43,12 +48,12 @@ class FakeClaim:
         self.operations = operations
         self.state = WorkGraph.states[state]
         self.pk, self.token = uuid4().int, uuid4()
-        self.instance = SimpleNamespace(act=act or (lambda: "done"))
+        self.instance = SimpleNamespace(act=act or (lambda: "done"), pk=self.pk)
         self.lease, self.max_runtime, self.version, self.attempt, self.failures = 60.0, 3600.0, 0, 1, 0
         self.claimed = time.monotonic()
         self.age, self.started, self.returned, self.finished = 0.0, 0.0, 0.0, 0.0
-        self.cancelled_for = self.unreadable = None
-        self.taken_back = False
+        self.cancelled_for = self.unreadable = self.log = self.reached = self.shown = self.steps = None
+        self.taken_back, self.gone, self.own_end, self.before, self.changed = False, False, "", None, {}
         self.deadline = self.claimed + 48.0
         vars(self).update({"heartbeat": attributes.get("lease", 60.0) / 3} | attributes)
 
@@ -60,8 +65,9 @@ class FakeOperations:
     """Rows in a list: each claim takes the first; outcomes are kept."""
 
     graph, alias, worker_id, lacking, schema = WorkGraph, "default", "0" * 12, "", ""
-    place, in_schema = Rows.place, Rows.in_schema
-    stopping = False
+    place, in_schema, is_awaited = Rows.place, Rows.in_schema, Rows.is_awaited
+    awaited = frozenset()
+    slice, slices, has_slices, stopping = None, (), False, False
     waking = frozenset({"called", "awaited"})
     # Objects of the model wait for others, so no duty is left out.
     waits = ("another",)

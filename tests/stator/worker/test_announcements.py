@@ -10,9 +10,11 @@ from stator.db.interface import Written
 from stator.exceptions import Fail
 from stator.graph.failures import describe
 from stator.signals import Move
+from stator.testing import drain
 from stator.worker.announcements import send_moves, tell
 from tests.stator.running import hearing
 from tests.stator.worker.fakes import FakeClaim, FakeOperations
+from tests.testapp.operators import Parcel
 
 
 @pytest.fixture
@@ -52,6 +54,30 @@ def test_lease_that_ran_out_and_claim_that_somebody_ended_are_two_events(
     [line] = caplog.records
     assert (line.message, line.levelno, line.model, line.pk) == (event, level, "testapp.line", str(claim.pk))
     assert (line.state, line.token) == ("called", claim.token.hex)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("orders", "did"),
+    [("by hand", "moved it to delivered"), ("move rows", "moved it to delivered"), ("delete", "deleted it")],
+)
+def test_handler_that_ends_its_own_claim_is_told_what_to_do_instead(caplog, orders, did):
+    Parcel.objects.create(orders=orders)
+    drain(Parcel)
+    [line] = [record for record in caplog.records if record.message == "stator.claim_ended"]
+    assert line.levelno == logging.WARNING
+    assert f"the handler itself {did}" in line.why
+    assert "return the next state instead" in line.why
+
+
+@pytest.mark.django_db
+def test_object_that_is_gone_may_be_the_handlers_own_doing(caplog):
+    caplog.set_level(logging.INFO, "stator")
+    Parcel.objects.create(orders="delete rows")
+    drain(Parcel)
+    [line] = [record for record in caplog.records if record.message == "stator.claim_ended"]
+    assert "the object is gone: the handler or somebody else deleted it" in line.why
+    assert "returns a state with delete_after" in line.why
 
 
 @pytest.mark.parametrize(("error", "level"), [(ValueError("no"), logging.ERROR), (Fail("no"), logging.WARNING)])

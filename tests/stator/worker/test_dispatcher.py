@@ -317,6 +317,25 @@ async def test_claim_of_rows_that_lost_a_lease_which_fails_is_made_again(monkeyp
 
 
 @on_loop
+async def test_slices_that_were_claimed_before_a_locked_one_are_released(monkeypatch):
+    operations = FakeOperations()
+    operations.has_slices = True
+    dispatcher, _ = dispatcher_of(operations)
+    tokens = []
+
+    def claim(*args, token, **kwargs):
+        tokens.append(token)
+        raise lock_timeout()
+
+    monkeypatch.setattr(operations, "claim", claim)
+    assert await dispatcher.claim() == 0
+    monkeypatch.undo()
+    assert await dispatcher.claim() == 0
+    assert operations.released == tokens
+    assert len(tokens) == 1
+
+
+@on_loop
 async def test_locked_model_keeps_no_rows_of_another_from_being_claimed(monkeypatch):
     locked, other = FakeOperations("app.locked"), FakeOperations("app.other", ready=30)
     dispatcher, room = dispatcher_of(locked, other)

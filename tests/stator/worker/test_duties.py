@@ -10,7 +10,7 @@ from stator.worker.duties import Duty, perform
 
 
 def model_on(capabilities):
-    return SimpleNamespace(capabilities=capabilities)
+    return SimpleNamespace(capabilities=capabilities, slices=())
 
 
 def parts(*counts):

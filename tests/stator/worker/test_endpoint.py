@@ -10,12 +10,14 @@ import pytest
 from django.db import OperationalError
 
 from stator.runner import StatorRunner
+from stator.testing import advance, attempt
 from stator.worker.endpoint import Endpoint
 from stator.worker.watchdog import Health
 from tests.processes import wait_until
 from tests.sizes import PATIENCE
 from tests.testapp.models import Line
 from tests.testapp.operators import Parcel
+from tests.testapp.stepped import Purchase, scripts
 
 LOCAL = "127.0.0.1"
 
@@ -122,6 +124,32 @@ def test_figures_of_a_worker_are_those_of_what_it_did() -> None:
     assert f'worker="{worker_id}"' in text
     with pytest.raises(OSError, match="refused"):
         socket.create_connection((LOCAL, endpoint.port))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_figures_of_a_worker_have_the_steps_that_were_recorded_and_those_that_were_not_repeated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def pay(order: Any) -> None:
+        for name in ("reserve", "charge", "mail")[: 1 + order.stator.attempt]:
+            order.stator.step(name, str)
+
+    monkeypatch.setitem(scripts, "pay", pay)
+    attempt(Purchase.objects.create(script="pay"))
+    advance(90, Purchase)
+    endpoint, pages = Endpoint(LOCAL, 0), []
+
+    def look(worker: Any) -> None:
+        if worker.recorder.handled[Purchase._meta.label_lower]:
+            pages.append(get(endpoint.port, "/metrics")[1])
+            worker.stop()
+
+    StatorRunner([Purchase], run_for=60, progress=look, endpoint=endpoint).run()
+    steps = {line for line in pages[0].splitlines() if line.startswith("stator_worker_steps_total")}
+    assert steps == {
+        'stator_worker_steps_total{model="testapp.purchase",outcome="recorded"} 1.0',
+        'stator_worker_steps_total{model="testapp.purchase",outcome="reused"} 2.0',
+    }
 
 
 @pytest.mark.django_db(transaction=True)

@@ -199,7 +199,7 @@ class TestResults:
         assert {row(deed).state for deed in made} == {"done"}
 
     @pytest.mark.parametrize("state", ["called", "awaited"])
-    def test_fail_is_a_warning_and_any_other_error_an_error(self, deeds, caplog, state):
+    def test_fail_without_an_edge_is_an_error_as_any_other_and_says_so(self, deeds, caplog, state):
         class Refused(Fail):
             pass
 
@@ -209,15 +209,11 @@ class TestResults:
         deeds["refused"], deeds["broken"] = refuse, lambda instance: 1 / 0
         made = {name: Deed.objects.create(deed=name, state=state) for name in ("refused", "broken")}
         work(Deed)
-        told = {
-            (event.levelname, event.model, event.pk)
-            for event in caplog.records
-            if event.getMessage() == "stator.attempt_failed"
-        }
-        assert told == {
-            ("WARNING", "testapp.deed", str(made["refused"].pk)),
-            ("ERROR", "testapp.deed", str(made["broken"].pk)),
-        }
+        events = [event for event in caplog.records if event.getMessage() == "stator.attempt_failed"]
+        assert {(event.levelname, event.model) for event in events} == {("ERROR", "testapp.deed")}
+        told = {event.pk: event.message_text for event in events}
+        assert told.keys() == {str(deed.pk) for deed in made.values()}
+        assert told[str(made["refused"].pk)].startswith(f"card stolen; {state} has no fails_to()")
 
     @pytest.mark.parametrize("state", ["called", "awaited"])
     @pytest.mark.parametrize("run", [work, lambda *models: StatorRunner(list(models)).run_single_cycle()])

@@ -1,11 +1,18 @@
 """The liveness file, and when a worker counts as frozen. That it ends the process is tried with real ones."""
 
+import re
+import selectors
+import socket
 import stat
+import sys
+import threading
 import time
 
 import pytest
 
 from stator.worker.watchdog import PATIENCE, Health, Watchdog, write_liveness
+from tests.processes import wait_until
+from tests.sizes import PATIENCE as PATIENCE_OF_TESTS
 
 
 def test_liveness_file_tells_the_time(tmp_path):
@@ -42,6 +49,68 @@ def test_worker_that_does_not_tick_or_is_unwell_is_in_trouble():
     assert watchdog._trouble() == "all threads are stuck"
     watchdog._ticked -= 12
     assert watchdog._trouble() == "the event loop was blocked for 12 s"
+
+
+class Loop:
+    """A thread that ticks as the event loop does, and is then in a call until the test is over."""
+
+    def __init__(self, watchdog, call):
+        self.there, self.over = threading.Event(), threading.Event()
+        self.ended, self.end = socket.socketpair()
+        self.thread = threading.Thread(target=self.run, args=(watchdog, call))
+
+    def run(self, watchdog, call):
+        watchdog.tick()
+        watchdog._ticked -= 1
+        call(self)
+
+    def __enter__(self):
+        self.thread.start()
+        assert self.there.wait(PATIENCE_OF_TESTS)
+        return self.thread
+
+    def __exit__(self, *error):
+        self.over.set()
+        self.end.send(b"x")
+        self.thread.join()
+        self.ended.close()
+        self.end.close()
+
+
+def blocking_handler(loop):
+    loop.there.set()
+    loop.over.wait(PATIENCE_OF_TESTS)
+
+
+def waiting_for_events(loop):
+    with selectors.DefaultSelector() as selector:
+        selector.register(loop.ended, selectors.EVENT_READ)
+        loop.there.set()
+        selector.select(PATIENCE_OF_TESTS)
+
+
+def test_call_that_blocks_the_loop_is_logged_once_with_its_stack(caplog):
+    watchdog = Watchdog(10.0, None, lambda: "")
+    with Loop(watchdog, blocking_handler):
+        watchdog._tell_block()
+        watchdog._tell_block()
+        # Another block at the same place within a minute.
+        watchdog._ticked -= 1
+        watchdog._tell_block()
+    [line] = caplog.records
+    assert (line.message, line.levelname) == ("stator.loop_blocked", "WARNING")
+    assert line.seconds >= 1
+    assert re.search(r"test_watchdog\.py:\d+ blocking_handler\(\)", line.stack)
+
+
+def test_loop_that_waits_or_turns_is_not_blocked(caplog):
+    watchdog = Watchdog(10.0, None, lambda: "")
+    with Loop(watchdog, waiting_for_events) as loop:
+        wait_until(lambda: sys._current_frames()[loop.ident].f_code.co_name == "select")
+        watchdog._tell_block()
+    watchdog.tick()
+    watchdog._tell_block()
+    assert caplog.records == []
 
 
 def test_frozen_worker_does_not_look_alive(tmp_path):

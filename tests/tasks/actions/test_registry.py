@@ -21,6 +21,10 @@ class TestRegistering:
         assert find("resize", "any").function is examples.resize
         assert "resize" in actions.registry
 
+    def test_decorator_without_a_name_is_refused(self) -> None:
+        with pytest.raises(TypeError, match=r"needs a name: @tasks.action\('print'\)"):
+            tasks.action(print)  # type: ignore[arg-type]
+
     @pytest.mark.parametrize("name", ["", "two words", "django:os.system", "x" * 201, None, "a\n"])
     def test_bad_names_are_refused(self, name: Any) -> None:
         with pytest.raises(ValueError, match="is not a valid name for an action"):

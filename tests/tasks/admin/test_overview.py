@@ -31,7 +31,7 @@ def section(client: Client) -> str:
 
 def queue_with(name: str, count: int, **columns: Any) -> Queue:
     queue = Queue.objects.create(name=name)
-    queue.publish_many([{"action": "resize"} for _ in range(count)])
+    queue.publish_many([{"action": "resize", "data": 7} for _ in range(count)])
     if columns:
         raw(Task).filter(queue=queue).update(**columns)
     return queue

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from stator.models import move_rows
+from stator.models import Report, Worker, move_rows, worker_of
 from tasks.models import Run
 from tests.tasks.admin.pages import RUNS, page, person, text_of
 from tests.tasks.making import claim_one, make_queue, make_task, pass_time
@@ -47,3 +47,18 @@ def test_tracebacks_are_for_those_who_may_see_them(client):
         assert "in test_tracebacks" not in text
     client.force_login(person("view_task", "view_run", "view_report"))
     assert "in test_tracebacks" in text_of(client.get(page(task)))
+
+
+def test_failure_in_a_worker_process_is_told_once(admin_client):
+    queue = make_queue(max_attempts=1)
+    task = make_task(queue)
+    claim = claim_one(queue, "mailer-1")
+    Worker.objects.create(id=worker_of(claim.token), name="mailer-1", host="web-1", pid=41, models=["tasks.task"])
+    claim.fail(ValueError("no such image"))
+    # As the process records it.
+    assert Report.objects.update(worker=worker_of(claim.token)) == 1
+    shown = admin_client.get(page(task))
+    assert [event.who for event in shown.context["stator_timeline"] if event.kind == "error"] == ["worker mailer-1"]
+    move = next(event for event in shown.context["stator_timeline"] if "errored" in event.what)
+    assert move.who == "worker mailer-1"
+    assert sum("no such image" in event.said for event in shown.context["stator_timeline"]) == 1

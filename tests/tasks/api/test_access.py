@@ -33,6 +33,11 @@ ENDPOINTS = [
     ("POST", "queues/{queue}/claims/heartbeat", {"claims": [{"task": 1, "token": NOBODYS}]}, "claim", 200),
     ("POST", "queues/{queue}/claims/resolve", {"claims": [{"task": 1, "token": NOBODYS}]}, "claim", 200),
     ("POST", "queues/{queue}/claims/fail", {"claims": [{"task": 1, "token": NOBODYS, "error": "no"}]}, "claim", 200),
+    ("POST", "queues/{queue}/batches", {"on_done": {"action": "resize"}}, "publish", 201),
+    ("GET", "batches/{batch}", None, "query", 200),
+    ("POST", "batches/{batch}/close", None, "publish", 200),
+    ("POST", "batches/{batch}/cancel", None, "publish", 200),
+    ("POST", "batches/{batch}/requeue", None, "publish", 200),
     ("GET", "tasks", None, "query", 200),
     ("GET", "tasks/{task}", None, "query", 200),
     ("GET", "tasks/{task}/explain", None, "query", 200),
@@ -41,6 +46,9 @@ ENDPOINTS = [
     ("POST", "tasks/{dead}/requeue", None, "publish", 200),
     ("POST", "tasks/{held}/claim/verify", {}, "claim", 200),
     ("POST", "tasks/{held}/claim/heartbeat", {}, "claim", 200),
+    ("PUT", "tasks/{held}/claim/progress", {"done": 1}, "claim", 200),
+    ("GET", "tasks/{held}/claim/steps", None, "claim", 200),
+    ("PUT", "tasks/{held}/claim/steps/{name}", {"result": 7}, "claim", 200),
     ("POST", "tasks/{held}/claim/resolve", {}, "claim", 200),
     ("POST", "tasks/{held}/claim/release", {}, "claim", 200),
     ("POST", "tasks/{held}/claim/fail", {"error": "no"}, "claim", 200),
@@ -66,7 +74,7 @@ class TestPermissions:
     def test_matrix_has_every_endpoint(self):
         named = {(method, re.sub(r"\{(dead|held|schedule)\}", "{task}", path)) for method, path, *_ in ENDPOINTS}
         there = {
-            (method.upper(), path.removeprefix("/api/").replace("{pk}", "{task}"))
+            (method.upper(), path.removeprefix("/api/").replace("{pk}", "{task}").replace("{number}", "{batch}"))
             for path, methods in api.get_openapi_schema()["paths"].items()
             for method in methods
             # A token names managed objects beside its verbs and queues.
@@ -127,14 +135,16 @@ class TestPermissions:
         status, found = call(method, scene.path(path), scene.body(path, body), token(verbs=[verb]))
         assert status == good, found
 
-    @pytest.mark.parametrize("path", [path for _, path, *_ in ENDPOINTS if "/claim/" in path])
+    @pytest.mark.parametrize(
+        "path", [path for _, path, body, *_ in ENDPOINTS if "/claim/" in path and body is not None]
+    )
     def test_claim_is_ended_by_its_own_token_alone(self, call, scene, path):
         [endpoint] = [each for each in ENDPOINTS if each[1] == path]
         given, before = token(), scene.untouched()
         other = scene.queue.claim(worker="bot-2")[0]
         before = scene.untouched()
         for wrong in (NOBODYS, str(other.token)):
-            status, found = call("POST", scene.path(path), {**endpoint[2], "token": wrong}, given)
+            status, found = call(endpoint[0], scene.path(path), {**endpoint[2], "token": wrong}, given)
             assert (status, found["error"]) == (409, "lease_lost")
         assert scene.untouched() == before
 

@@ -13,11 +13,14 @@ import pytest
 
 from tasks.api.errors import Refused
 from tasks.models import Queue, Task
+from tests.docs.following import blocks_of
 from tests.processes import environment_for_subprocess
 from tests.sizes import PATIENCE
 from tests.tasks.serving import server, token
 
-GUIDE = (Path(__file__).resolve().parents[3] / "docs" / "guides" / "http-api.rst").read_text()
+ROOT = Path(__file__).resolve().parents[3]
+GUIDE = (ROOT / "docs" / "guides" / "http-api.rst").read_text()
+CLIENTS = ROOT / "docs" / "guides" / "api-clients.rst"
 
 # What the answers to the commands with curl are to have, in order.
 ANSWERS = [
@@ -50,12 +53,31 @@ def commands():
     return found
 
 
-def shell_of(base):
-    """The commands as a script: each with a line that marks its end, and with the address of the real server."""
-    manage = f"{sys.executable} -m django"
-    lines = [line.replace("python manage.py", manage) for line, _ in commands()]
-    lines = [f"API={base.rstrip('/')}" if line.startswith("API=") else line for line in lines]
+def shell_of(commands, base):
+    """Commands as a script: each with a line that marks its end, and with the address of the real server."""
+    lines = [re.sub(r"\bpython3?\b( manage\.py)?", _python, line) for line in commands]
+    lines = [re.sub(r"\bAPI=.*", f"API={base.rstrip('/')}", line) for line in lines]
     return "\n".join(["set -e", *(f"{line}\necho\necho '{END}'" for line in lines)])
+
+
+def _python(found):
+    """The site has its environment; a program has only what the page gives it."""
+    return f"{sys.executable} -m django" if found[1] else f"env -u PYTHONPATH {found[0]}"
+
+
+def run(commands, base, folder):
+    """Run commands in a folder; return what each printed."""
+    ended = subprocess.run(
+        ["bash", "-c", shell_of(commands, base)],
+        env=environment_for_subprocess(),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=4 * PATIENCE,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    return [part.strip() for part in ended.stdout.split(END)][:-1]
 
 
 END = "--- end of a command ---"
@@ -71,18 +93,8 @@ def pattern_of(line):
 @pytest.mark.django_db(transaction=True)
 def test_examples_of_the_page_do_what_it_says_in_its_order(tmp_path):
     with server() as base:
-        ended = subprocess.run(
-            ["bash", "-c", shell_of(base)],
-            env=environment_for_subprocess(),
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=4 * PATIENCE,
-            check=False,
-        )
-        assert ended.returncode == 0, ended.stderr
+        printed = run([line for line, _ in commands()], base, tmp_path)
         run_python(base)
-    printed = [part.strip() for part in ended.stdout.split(END)]
     for (_, wanted), text in zip(commands(), printed, strict=False):
         for line, pattern in zip(text.splitlines(), map(pattern_of, wanted), strict=False):
             assert re.fullmatch(pattern, line), (pattern, line)
@@ -100,6 +112,25 @@ def test_examples_of_the_page_do_what_it_says_in_its_order(tmp_path):
     assert (task.status, task.result, task.key) == ("completed", {"ok": True}, "image-7")
     assert Queue.objects.get(name="encode").lease == 60
     assert [each.status for each in Task.objects.filter(key="image-8")] == ["completed"]
+
+
+@pytest.mark.fault
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
+@pytest.mark.django_db(transaction=True)
+def test_clients_in_each_language_do_what_their_page_says(tmp_path):
+    blocks = blocks_of(CLIENTS)
+    for block in blocks:
+        if block.caption:
+            (tmp_path / block.caption).write_text(block.text)
+    shutil.copytree(ROOT / "tasks" / "client", tmp_path / "tasks" / "client")
+    told = [pair for block in blocks if block.language == "console" for pair in block.commands()]
+    if shutil.which("node") is None:
+        told = [(command, printed) for command, printed in told if not command.startswith("node ")]
+    with server() as base:
+        printed = run([command for command, _ in told], base, tmp_path)
+    assert printed == [text.strip() for _, text in told]
+    done = {task.key: (task.status, task.result) for task in Task.objects.all()}
+    assert done == {f"image-{n}": ("completed", {"size": 10 * n}) for n in range(21, 24)[: len(told) - 3]}
 
 
 class Images:

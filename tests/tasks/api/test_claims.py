@@ -6,6 +6,7 @@ from stator.models import History
 from tasks.dead_letters import letter_of
 from tasks.messages import worker_digits
 from tasks.models import Run, Task
+from tests.stator.making import ago, change
 from tests.tasks.making import claimed, fresh
 from tests.tasks.serving import token
 
@@ -47,6 +48,46 @@ def test_heartbeat_answers_what_the_task_says_now_and_counts_errors(call, queue)
     assert run["unexpected_errors"] == 2
     status, verified = call("POST", path.replace("heartbeat", "verify"), body, given)
     assert (status, verified["heartbeat_interval"]) == (200, 7)
+
+
+def test_progress_is_put_or_comes_with_a_heartbeat_and_is_shown_while_the_claim_is_valid(call, queue):
+    task, given = queue.publish("resize").task, token()
+    [claim] = claim_over_http(call, given)
+    path, held = f"tasks/{task.pk}/claim", {"token": claim["token"]}
+    shown = {"done": 40.0, "total": 100.0, "percent": 40, "text": "page 40"}
+    assert call("PUT", f"{path}/progress", {**held, "done": 40, "total": 100, "text": "page 40"}, given)[0] == 200
+    assert call("GET", f"tasks/{task.pk}", None, given)[1]["progress"] == shown
+    assert call("POST", f"{path}/heartbeat", {**held, "progress": {"done": 41}}, given)[0] == 200
+    assert call("GET", "tasks", None, given)[1]["tasks"][0]["progress"]["done"] == 41
+    assert call("PUT", f"{path}/progress", {**held, "done": -1}, given)[0] == 422
+    # It does not extend the lease, and tells what is left of it.
+    change(task, state_attempted=ago(1000), state_locked_until=ago(-100))
+    status, answered = call("PUT", f"{path}/progress", {**held, "done": 42}, given)
+    assert (status, 0 < answered["lease"] <= 100) == (200, True)
+    assert call("POST", f"{path}/release", held, given)[1]["task"]["progress"] is None
+    assert call("PUT", f"{path}/progress", {**held, "done": 1}, given)[0] == 409
+    assert call("GET", f"tasks/{task.pk}", None, given)[1]["progress"] is None
+
+
+def test_steps_are_put_while_the_claim_is_held_and_further_claims_get_them(call, queue):
+    task, given = queue.publish("resize").task, token()
+    [claim] = claim_over_http(call, given)
+    path, held = f"tasks/{task.pk}/claim", {"token": claim["token"]}
+    assert call("GET", f"{path}/steps", None, given)[1] == {"steps": []}
+    first = call("PUT", f"{path}/steps/charge%2Fcard", {**held, "result": {"receipt": "r-1"}}, given)
+    again = call("PUT", f"{path}/steps/charge%2Fcard", {**held, "result": {"receipt": "r-1"}}, given)
+    assert (first[0], again) == (200, first)
+    status, refused = call("PUT", f"{path}/steps/charge%2Fcard", {**held, "result": 2}, given)
+    assert (status, refused["error"]) == (409, "step_refused")
+    assert refused["detail"].endswith("is recorded already, with another result; give it another name")
+    assert call("POST", f"{path}/release", held, given)[0] == 200
+    status, lost = call("PUT", f"{path}/steps/mail", held, given)
+    assert (status, lost["error"]) == (409, "lease_lost")
+    [claim] = claim_over_http(call, given, worker="bot-2")
+    [step] = call("GET", f"{path}/steps", None, given)[1]["steps"]
+    assert (step["name"], step["result"], step["attempt"]) == ("charge/card", {"receipt": "r-1"}, 1)
+    long = call("PUT", f"{path}/steps/{'x' * 101}", {"token": claim["token"]}, given)
+    assert (long[0], long[1]["error"]) == (409, "step_refused")
 
 
 @pytest.mark.parametrize("many", [False, True])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stator.models import Event, History
+from stator.models import Event, History, Report
 from tests.stator.making import put, row
 from tests.tasks.serving import token
 from tests.testapp.approvals import Expense
@@ -35,6 +35,17 @@ def test_object_tells_why_it_waits_what_it_takes_and_what_has_happened(call, giv
         {"name": "approve", "to": "approved", "count": 2}, {"name": "reject", "to": "rejected", "count": 1},
     ]  # fmt: skip
     assert [(one["to"], one["actor"], one["reason"]) for one in found["history"]] == [("submitted", "ann", "again")]
+
+
+def test_object_has_its_latest_error_with_what_the_attempt_logged(call, given):
+    expense = put(Expense)
+    assert call("GET", f"{PATH}/{expense.pk}", None, given)[1]["error"] is None
+    key = {"model_label": "testapp.expense", "object_pk": str(expense.pk)}
+    Report.objects.create(**key, state="approved", error="TimeoutError", message="no answer", log="asked the bank")
+    History.objects.create(**key, version=1, kind="wait", source="approved", log="asked again")
+    found = call("GET", f"{PATH}/{expense.pk}", None, given)[1]
+    assert (found["error"]["error"], found["error"]["log"]) == ("TimeoutError", "asked the bank")
+    assert [(one["kind"], one["log"]) for one in found["history"]] == [("wait", "asked again")]
 
 
 def test_event_is_sent_under_the_name_of_the_consumer_and_once_for_each_key(call, given):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from stator.models import Report
 from tasks.models import Queue, Task
 from tests.stator.making import ago, raw
 from tests.tasks.serving import token
@@ -41,6 +42,13 @@ def test_workers_that_rejected_it_and_every_error(call, queue, given):
     raw(Task).update(state_locked_until=ago(1))
     queue.claim(worker="bot-4")
     assert call("GET", f"tasks/{task.pk}", None, given)[1]["errors"][-1] == "bot-3: its lease ran out"
+
+
+def test_log_of_the_latest_failed_attempt(call, scene, given):
+    report = {"model_label": "tasks.task", "state": "pending", "error": "OSError", "message": "no disk"}
+    Report.objects.create(**report, object_pk=str(scene.task.pk), log="10:00:00 INFO encode: opened image 7")
+    assert call("GET", f"tasks/{scene.task.pk}", None, given)[1]["log"] == "10:00:00 INFO encode: opened image 7"
+    assert call("GET", f"tasks/{scene.held.pk}", None, given)[1]["log"] is None
 
 
 def test_why_it_waits(call, scene, given):

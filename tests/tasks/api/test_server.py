@@ -68,7 +68,7 @@ def test_publication_reaches_a_waiting_program_well_under_a_second(base, tmp_pat
         'for _ in range(3):\n'
         '    threading.Event().wait(0.7)\n'
         '    began = time.time()\n'
-        '    call("POST", "queues/encode/tasks", {"action": "resize"})\n'
+        '    call("POST", "queues/encode/tasks", {"action": "resize", "data": 7})\n'
         '    answers[-1]["at"] = began',
         base, given, tmp_path,
     )  # fmt: skip
@@ -143,7 +143,7 @@ import json, sys
 sys.path.insert(0, sys.argv[3])
 from client import Client
 client = Client(*sys.argv[1:3])
-client.publish("encode", "resize")
+client.publish("encode", "resize", 7)
 [claim] = client.claim("encode", worker="bot-1")
 claim.resolve("done")
 print(json.dumps([client.task(claim.task["id"])["result"], "django" in sys.modules]))
@@ -156,7 +156,7 @@ print(json.dumps([client.task(claim.task["id"])["result"], "django" in sys.modul
 
 def test_claims_outlast_the_server(transactional_db):
     queue = Queue.objects.create(name="encode")
-    task, given = queue.publish("resize").task, token()
+    task, given = queue.publish("resize", 7).task, token()
     with server() as base:
         [claim] = Client(base, given).claim("encode", worker="bot-1", lease=60)
     with server() as base:

@@ -149,7 +149,7 @@ def test_several_that_wait_get_one_task_each(queue):
         queue.publish("resize", 7)
         # It wakes all, for one of them.
         wait_until(Run.objects.exists)
-        queue.publish_many([{"action": "resize"}] * 2)
+        queue.publish_many([{"action": "resize", "data": 7}] * 2)
     assert [len(request.claims) for request in requests] == [1, 1, 1]
     assert len({request.claims[0]["task"]["id"] for request in requests}) == 3
 
@@ -204,7 +204,7 @@ def test_number_of_those_that_wait_is_bounded(queue, settings):
         assert refused.answer.status_code == 503
         assert refused.answer.json()["error"] == "busy"
         assert int(refused.answer["Retry-After"]) >= 1
-        queue.publish_many([{"action": "resize"}] * 2)
+        queue.publish_many([{"action": "resize", "data": 7}] * 2)
     assert len(waiters) == 0
 
 

@@ -57,7 +57,7 @@ def test_many_wait_without_a_thread_for_each_and_all_are_woken(queue):
         await until(lambda: len(waiters) == WAITING)
         # One watches the database for all.
         held = threading.active_count() - before
-        await sync_to_async(queue.publish_many)([{"action": "resize"}] * WAITING)
+        await sync_to_async(queue.publish_many)([{"action": "resize", "data": 7}] * WAITING)
         return held, await asyncio.gather(*requests)
 
     held, answers = asyncio.run(run())
@@ -75,7 +75,7 @@ def test_token_that_is_revoked_meanwhile_gets_nothing(queue):
         request = asyncio.ensure_future(asked(given))
         await until(lambda: len(waiters) == 1)
         await sync_to_async(Consumer.objects.update)(enabled=False)
-        await sync_to_async(queue.publish)("resize")
+        await sync_to_async(queue.publish)("resize", 7)
         return await request
 
     assert asyncio.run(run()).status_code == 401

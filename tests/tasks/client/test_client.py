@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from tasks import client as module
-from tasks.client import ApiError, Client, HttpClaim, Unreachable
+from tasks.client import ApiError, Client, HttpClaim, LeaseLost, Unreachable
 from tests.processes import wait_until
 from tests.sizes import PATIENCE
 
@@ -149,6 +149,8 @@ def test_token_goes_in_the_header_and_nowhere_else(client, server):
         lambda client: client.task(7),
         lambda client: client.publish("q", "a", key="k"),
         lambda client: client.publish_many("q", [{"action": "a", "key": "k"}]),
+        lambda client: client.publish_many("q", [{"action": "a", "key": "k"}], batch={"key": "b"}),
+        lambda client: client.cancel_batch(7, running=True),
         lambda client: client.configure_queue("q", lease=3),
         lambda client: client.pause("q", claim=True),
         lambda client: client.cancel(7),
@@ -185,6 +187,7 @@ def test_calls_that_may_be_made_twice_are_made_again(client, server, pauses, cal
         lambda client: client.publish("q", "a", key="k", clear_failed=True),
         lambda client: client.publish_many("q", [{"action": "a", "key": "k"}, {"action": "b"}]),
         lambda client: client.publish_many("q", [{"action": "a", "key": "k"}], clear_failed=True),
+        lambda client: client.publish_many("q", [{"action": "a", "key": "k"}], batch={"on_done": {"action": "b"}}),
         lambda client: client.claim("q", worker="bot-1"),
         lambda client: client.requeue(7),
         lambda client: client.create_queue("q"),
@@ -274,6 +277,34 @@ def test_heartbeats_go_on_while_it_works_and_end_with_it(client, server):
     assert {path for _, path, _, _ in server.asked} == {"/api/tasks/7/claim/heartbeat"}
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("heartbeat of")]
     assert len(server.asked) == asked
+
+
+def test_heartbeat_sends_how_far_the_work_is_once(client, server):
+    answers(server, (200, {"lease": 30.0}))
+    held = claim(client)
+    held.progress(1, 2)
+    held.progress(2, 2, "both")
+    for _ in range(2):
+        held.heartbeat()
+    wanted = {"done": 2, "total": 2, "text": "both"}
+    assert [body.get("progress") for _, _, body, _ in server.asked] == [wanted, None]
+
+
+def test_step_is_called_unless_it_is_recorded_and_its_record_is_sent_until_it_arrives(client, server):
+    recorded = {"steps": [{"name": "charge", "result": 7}]}
+    answers(server, (200, recorded), DROPPED, (503, {"error": "x", "detail": "x"}), (200, {"result": [1, 2]}), LOST)
+    held = claim(client)
+    assert held.step("charge", lambda: pytest.fail("it is recorded")) == 7
+    assert held.step("print it/now", lambda: (1, 2)) == [1, 2]
+    with pytest.raises(ValueError, match="step 'charge' is used twice in one claim; give each step a name of its own"):
+        held.step("charge", list)
+    with pytest.raises(LeaseLost):
+        held.step("mail", list)
+    assert held.lost
+    method, path, body, _ = server.asked[3]
+    assert (method, path) == ("PUT", "/api/tasks/7/claim/steps/print%20it%2Fnow")
+    assert body == {"token": "t", "result": [1, 2]}
+    assert [path.rpartition("/")[2] for _, path, _, _ in server.asked].count("steps") == 1
 
 
 def test_heartbeats_outlast_an_outage_and_tell_when_the_claim_is_lost(client, server):

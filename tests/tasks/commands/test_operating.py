@@ -8,7 +8,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import OperationalError
 
-from stator.models import History
+from stator.models import Action, History
 from tasks.commands import operating
 from tasks.models import Task
 from tests import commanding
@@ -84,9 +84,9 @@ def test_queue_in_several_databases_is_one_line_and_its_tasks_are_found_by_numbe
 
 def test_dead_letters_are_requeued_by_number(queue):
     dead, waiting = make_task(queue, "errored"), make_task(queue)
-    assert run("requeue", dead.pk, waiting.pk, "--reason", "mended") == (
-        "1 of 2 requeued; only errored tasks that are not part of another task can be requeued.\n"
-    )
+    told, undo = run("requeue", dead.pk, waiting.pk, "--reason", "mended").splitlines()
+    assert told == "1 of 2 requeued; only errored tasks that are not part of another task can be requeued."
+    assert undo == f"To undo this within 1 h: manage.py stator undo {Action.objects.get().pk}"
     assert fresh(dead).status == "pending"
     entry = History.objects.filter(object_pk=str(dead.pk)).latest("pk")
     assert (entry.actor, entry.reason) == (getpass.getuser(), "mended")
@@ -97,9 +97,9 @@ def test_dead_letters_of_a_queue_are_requeued_at_a_pace(queue, monkeypatch):
         make_task(queue, "errored")
     make_task(make_queue("mail"), "errored")
     monkeypatch.setattr("tasks.querysets.MAX_TASKS", 2)
-    text = run("requeue", "--queue", "encode", "--per-minute", 1)
+    text, _ = run("requeue", "--queue", "encode", "--per-minute", 1).splitlines()
     assert text.startswith("2 of queue encode requeued; the last is due at ")
-    assert text.endswith("; there are more: repeat the command after these are done.\n")
+    assert text.endswith("; there are more: repeat the command after these are done.")
     answer = asked("requeue", "--queue", "encode")
     assert (answer["requeued"], answer["last_due"]) == (1, None)
     assert Task.objects.dead_letters().count() == 1
@@ -107,10 +107,11 @@ def test_dead_letters_of_a_queue_are_requeued_at_a_pace(queue, monkeypatch):
 
 def test_tasks_are_canceled(queue):
     running, waiting = make_task(queue, "running"), make_task(queue)
-    assert run("cancel", waiting.pk, running.pk) == (
-        "1 of 2 canceled; the others are gone, have ended, or are running (--running cancels these).\n"
-    )
-    assert asked("cancel", running.pk, "--running", "--reason", "a mistake") == {"canceled": 1, "named": 1}
+    told, undo = run("cancel", waiting.pk, running.pk).splitlines()
+    assert told == "1 of 2 canceled; the others are gone, have ended, or are running (--running cancels these)."
+    assert undo == f"To undo this within 1 h: manage.py stator undo {Action.objects.get().pk}"
+    answer = asked("cancel", running.pk, "--running", "--reason", "a mistake")
+    assert (answer["canceled"], answer["named"], len(answer["actions"])) == (1, 1, 1)
     assert fresh(running).status == "canceled"
 
 
@@ -147,7 +148,7 @@ def test_bad_input_is_refused_in_one_line(queue, arguments, message):
     assert not queue.current().claiming_paused
 
 
-@pytest.mark.parametrize("arguments", [[], ["nothing"], ["cancel"], ["cancel", "x"], ["token"], ["pause"]])
+@pytest.mark.parametrize("arguments", [["nothing"], ["cancel"], ["cancel", "x"], ["token", "x"], ["pause"]])
 def test_wrong_arguments_are_one_line_and_exit_code_2(arguments, capsys):
     assert commanding.line_at_a_terminal(capsys, "tasks", *arguments).startswith("tasks: ")
 

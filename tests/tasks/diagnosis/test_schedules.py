@@ -7,7 +7,10 @@ from uuid import uuid4
 import pytest
 from django.db.models.functions import Now
 
+from stator.models import Worker
+from stator.testing import attempt
 from tasks.models import Schedule
+from tasks.queue.serving import registered
 from tests.stator.making import ago, change
 from tests.tasks.diagnosis.problems import by_code, found, make_nightly
 
@@ -37,6 +40,45 @@ def test_tick_that_does_not_fire(queue):
     assert set(by_code()) == {"queue_paused"}
     words = r"publishing of a queue is paused; 1 schedule has not fired, the first tick is 5 m[ \d s]* late"
     assert re.fullmatch(words, by_code()["queue_paused"].sentence)
+
+
+def test_function_whose_ticks_failed_is_a_problem_until_one_succeeds(queue):
+    backup = Schedule.objects.create(name="backup", cron="0 3 * * *", failed_ticks=3, last_error="OSError: no bucket")
+    change(backup, state_ready=False, state_next_attempt=ago(-500))
+    problem = by_code()["ticks_failed"]
+    assert problem.text == "the last 3 ticks of backup failed: OSError: no bucket"
+    assert (problem.level, problem.actions[0].pks) == ("error", (backup.pk,))
+    assert problem.command == "manage.py tasks schedules backup --run"
+    Schedule.objects.filter(pk=backup.pk).update(failed_ticks=0)
+    assert found() == []
+
+
+def test_schedule_whose_action_nobody_has_is_to_be_edited(admin_client):
+    queue = make_nightly()
+    schedule = Schedule.objects.create(name="report", queue=queue, action="mial", period=60)
+    queue.actions_elsewhere = False
+    queue.save()
+    attempt(schedule)
+    schedule.run_now()
+    attempt(schedule)
+    Worker.objects.update(published={"tasks": {"actions": registered()}})
+    # One fault is one problem, although the tick is late too and the schedule counts as failing.
+    Schedule.objects.filter(pk=schedule.pk).update(planned=Now() - timedelta(seconds=300))
+    problem = by_code()["ticks_failed"]
+    assert set(by_code()) == {"ticks_failed"}
+    assert problem.sentence == "1 schedule cannot fire its tick: tasks.exceptions.UnknownAction"
+    assert problem.detail.startswith("report; no action 'mial' is registered for queue nightly")
+    assert [(action.label, action.action, action.pks) for action in problem.actions] == [("Edit", "", (schedule.pk,))]
+    page = f"/admin/tasks/schedule/{schedule.pk}/change/"
+    assert f'href="{page}">Edit</a>' in admin_client.get("/admin/stator/overview/").content.decode()
+    shown = admin_client.get(page).content.decode()
+    assert "Nobody has action" in shown
+    assert "run_now" not in shown
+    # Once somebody has it, an attempt mends it.
+    queue.actions_elsewhere = True
+    queue.save()
+    [action] = by_code()["ticks_failed"].actions
+    assert (action.action, action.pks) == ("stator_retry", (schedule.pk,))
 
 
 @pytest.mark.parametrize("held", [False, True], ids=["in line", "held"])

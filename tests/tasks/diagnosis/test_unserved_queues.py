@@ -74,8 +74,9 @@ class TestOperators:
         assert queue.claim(worker="bot-1", metadata={"none": "such"}) == []
         told = run("stator", "status")
         assert "start runstator" not in told
+        assert "No live worker process.\n" in told
         assert (
-            "No live worker process.\nok       tasks.Task: 1 ready that only named workers serve: in encode. "
+            "ok       tasks.Task: 1 ready that only named workers serve: in encode. "
             "Only named workers serve queue encode: 1 is" in told
         )
 

@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
+from django.core.exceptions import ValidationError
 
 from stator.models import Report, Worker
 from stator.testing import drain
@@ -70,7 +71,12 @@ def test_doctor_and_status_tell():
 
 def test_tick_waits_for_the_worker_that_has_the_action_of_its_task():
     queue = Queue.objects.create(name="ticks", actions_elsewhere=False)
-    schedule = Schedule.objects.create(name="s", queue=queue, action="newer", period=60.0, overlap="allow")
+    given = {"name": "s", "queue": queue, "action": "newer", "period": 60.0, "overlap": "allow"}
+    with pytest.raises(ValidationError, match="no action 'newer' is registered for queue ticks"):
+        Schedule.objects.create(**given)
+    # A process that has the action may have given it.
+    schedule = Schedule.objects.create(**{**given, "action": "echo"})
+    Schedule.objects.update(action="newer")
     live(2, with_more("newer"), models=["tasks.task", "tasks.schedule"])
     drain(Schedule)
     advance(61)

@@ -4,16 +4,27 @@ from types import SimpleNamespace
 
 import pytest
 
+import tasks
+from tasks.actions.registry import registry
 from tasks.conf import DJANGO
-from tasks.exceptions import ActionNotAllowed, UnknownAction
+from tasks.exceptions import ActionNotAllowed, PublishRefused, UnknownAction
 from tasks.queue.actions import (
     MAX_LISTED,
     may_be_published_over_http,
     problem,
+    refuse_arguments,
     refuse_over_http,
     refuse_to_change_over_http,
     refuse_unknown,
 )
+
+
+@pytest.fixture
+def registered():
+    known = {name: dict(by_queue) for name, by_queue in registry.items()}
+    yield
+    registry.clear()
+    registry.update(known)
 
 
 def queue_of(*listed, elsewhere=False):
@@ -42,6 +53,20 @@ def test_action_that_no_code_has_is_refused_with_the_nearest_name():
         refuse_unknown(queue_of(), ["echo", "ehco"])
     with pytest.raises(UnknownAction, match=r"register it with @tasks\.action"):
         refuse_unknown(queue_of(), ["zzzzzz"])
+
+
+def test_data_that_the_action_does_not_take_is_refused_unless_programs_elsewhere_may_take_it(registered):
+    @tasks.action("framed")
+    def framed(width, height=3):
+        return width
+
+    given = [SimpleNamespace(action="framed", data=data) for data in ({"width": 1}, {"width": 2}, 7)]
+    refuse_arguments(queue_of(), given)
+    for data, why in ({"hight": 3}, "unexpected keyword argument 'hight'|missing"), (None, "'width'"), ({}, "'width'"):
+        wrong = SimpleNamespace(action="framed", data=data)
+        with pytest.raises(PublishRefused, match=f"action 'framed' cannot be called with this data: .*({why})"):
+            refuse_arguments(queue_of(), [*given, wrong])
+        refuse_arguments(queue_of(elsewhere=True), [wrong])
 
 
 def test_programs_publish_what_the_queue_lists_and_learn_no_other_name():

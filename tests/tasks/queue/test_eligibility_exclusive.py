@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from stator.testing import drain
-from tasks.actions.registry import Action, registry
+from tasks.actions.registry import RegisteredAction, registry
 from tasks.models import Task
 from tests.sizes import size
 from tests.stator.making import expire, operations_of, raw
@@ -93,7 +93,7 @@ class TestWorkerProcesses:
     @pytest.fixture(autouse=True)
     def actions(self, monkeypatch):
         for name in ("known", "other"):
-            monkeypatch.setitem(registry, name, {"": Action(name=name, function=ignore)})
+            monkeypatch.setitem(registry, name, {"": RegisteredAction(name=name, function=ignore)})
 
     @pytest.fixture
     def second(self, queue):

@@ -1,10 +1,12 @@
 """What the holder of a claim may do while it holds the claim, and when the claim ends."""
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.db import connection
 from django.db.models import QuerySet
 
 from stator.exceptions import LeaseLost
+from stator.testing import steps
 from tasks.exceptions import TaskError
 from tasks.models import Queue, Run, Task
 from tests.stator.making import expire
@@ -24,6 +26,23 @@ def test_resolved_task_is_completed_with_its_result(queue):
     assert (task.status, task.result, task.claimant, task.attempts) == ("completed", {"ok": True}, None, 1)
     assert (run.outcome, run.result) == ("succeeded", {"ok": True})
     assert run.ended is not None
+
+
+def test_steps_of_a_released_task_are_not_repeated_by_the_next_worker(queue):
+    queue.publish("a")
+    first = claim_one(queue)
+    assert first.step("charge", lambda: {"receipt": 1}) == {"receipt": 1}
+    assert first.record_step("mail", None) is None
+    first.release()
+    with pytest.raises(LeaseLost, match="is not held by this claim any more: the task is pending"):
+        first.step("print", list)
+    second = claim_one(queue, "bot-2")
+    assert second.step("charge", lambda: pytest.fail("it is recorded")) == {"receipt": 1}
+    assert async_to_sync(second.astep)("mail", lambda: pytest.fail("it is recorded")) is None
+    expire(second.task)
+    with pytest.raises(LeaseLost, match="its lease ran out"):
+        second.step("print", list)
+    assert steps(second.task) == {"charge": {"receipt": 1}, "mail": None}
 
 
 def test_many_claims_are_resolved_at_once_each_with_its_result(queue, django_assert_max_num_queries):

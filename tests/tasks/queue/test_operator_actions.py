@@ -2,8 +2,12 @@
 
 import pytest
 
+from stator.models import Action
+from stator.undo import undo
 from tasks.exceptions import MoveRefused
-from tests.tasks.making import claim_one, make_task
+from tasks.models import Task
+from tests.stator.making import change
+from tests.tasks.making import claim_one, claimed, fresh, make_task
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -21,3 +25,50 @@ def test_cancel_names_who_did_it_and_a_canceled_task_is_not_claimed(queue):
     assert queue.claim(worker="bot-1") == []
     with pytest.raises(MoveRefused, match=f"task {task.pk} is canceled; only a task that is invisible or pending"):
         task.cancel()
+
+
+def undone():
+    """Undo the latest action, all of whose tasks are as it has left them."""
+    done = undo(Action.objects.latest("pk").pk, "default", actor="eve", reason="by mistake")
+    assert done.left == {}
+    return done.count
+
+
+@pytest.mark.parametrize("status", ["pending", "invisible", "running"])
+def test_canceled_tasks_come_back_when_the_cancel_is_undone(queue, status):
+    task = make_task(queue, status)
+    due = task.state_next_attempt
+    assert Task.objects.cancel("by mistake", actor="ada", running=True) == 1
+    assert undone() == 1
+    task = fresh(task)
+    # The program that had it may still run it, until its lease would have ended.
+    assert task.status == ("invisible" if status == "running" else status)
+    assert status != "invisible" or task.state_next_attempt == due
+    assert status != "pending" or claim_one(queue).attempt == 1
+
+
+def test_shared_task_comes_back_with_its_parts(queue):
+    task = make_task(queue, worker_count=2)
+    assert Task.objects.filter(pk=task.pk).cancel(actor="ada") == 1
+    assert undone() == 3
+    assert fresh(task).status == "pending"
+    assert len(claimed(queue, "bot-1")) == len(claimed(queue, "bot-2")) == 1
+
+
+def test_requeued_dead_letters_are_dead_again_without_a_second_notice(queue):
+    task = make_task(queue, "errored")
+    change(task, notice_due=None)
+    attempts = fresh(task).state_attempts
+    assert Task.objects.requeue("mended", actor="ada", per_minute=60).count == 1
+    assert undone() == 1
+    task = fresh(task)
+    assert (task.status, task.state_attempts, task.notice_due) == ("errored", attempts, None)
+    assert claimed(queue) == []
+
+
+def test_requeued_task_that_a_program_has_had_is_left_alone(queue):
+    task = make_task(queue, "errored")
+    Task.objects.requeue(actor="ada")
+    claim_one(queue, "bot-2").release("not now")
+    done = undo(Action.objects.latest("pk").pk, "default", actor="eve", reason="by mistake")
+    assert (done.count, list(done.left)) == (0, [str(task.pk)])

@@ -9,7 +9,7 @@ from django.utils import timezone
 import tasks
 from stator.exceptions import LeaseLost
 from stator.models import Worker
-from tasks.actions.registry import Action, registry
+from tasks.actions.registry import RegisteredAction, registry
 from tasks.models import Run, Task
 from tasks.queue import eligibility, process_eligibility
 from tests.processes import wait_until
@@ -41,7 +41,7 @@ def test_process_that_released_a_task_leaves_it_to_others(monkeypatch):
     def release():
         raise tasks.Release("not here")
 
-    monkeypatch.setitem(registry, "release", {"": Action(name="release", function=release)})
+    monkeypatch.setitem(registry, "release", {"": RegisteredAction(name="release", function=release)})
     task = publish("release")
     assert process("w1") == 1
     pass_time(3600)

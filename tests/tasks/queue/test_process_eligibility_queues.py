@@ -32,6 +32,15 @@ def test_worker_claims_only_from_the_queues_that_it_names(worker_process, tasks)
     assert statuses(tasks)["b"] == "completed"
 
 
+def test_worker_claims_from_every_queue_but_the_excluded_ones(worker_process, tasks):
+    with worker_process("tasks.Task", "--exclude-queue", "b") as worker:
+        wait_until(
+            lambda: statuses(tasks) == {"a": "completed", "b": "pending", "c": "completed"}, message=worker.output
+        )
+        codes = {reason.code: reason.sentence for reason in tasks["b"].explain()}
+        assert "serves only other queues" in codes["queue_unserved"]
+
+
 def test_queue_that_is_not_there_is_a_warning_and_served_once_it_is(worker_process, tasks):
     with worker_process("tasks.Task", "--queue", "later") as worker:
         wait_until(lambda: "tasks.queue_missing" in worker.output(), message=worker.output)
@@ -44,6 +53,8 @@ def test_queue_that_is_not_there_is_a_warning_and_served_once_it_is(worker_proce
     ("arguments", "told"),
     [
         (["testapp.Line", "--queue", "a"], "which this worker does not serve; add tasks.Task"),
+        (["testapp.Line", "--exclude-queue", "a"], "--exclude-queue 'a' needs tasks.Task"),
+        (["--queue", "a", "--exclude-queue", "a"], "--exclude-queue 'a' is a --queue as well"),
         (["--queue", ""], "is not a valid queue name; use 1 to 100 characters"),
         (["--metadata", "region"], "--metadata 'region' must be NAME=VALUE"),
         (["--metadata", "region=[1]"], "must be a text, a number, true or false"),

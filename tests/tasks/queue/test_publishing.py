@@ -250,9 +250,9 @@ def test_unknown_action_is_refused_unless_programs_elsewhere_serve_the_queue(mon
     queue = Queue.objects.create(name="encode")
     with pytest.raises(UnknownAction, match="no action 'nowhere' is registered for queue encode"):
         queue.publish("nowhere")
-    known = registry.Action(name="nowhere", function=len)
+    known = registry.RegisteredAction(name="nowhere", function=len)
     monkeypatch.setitem(registry.registry, "nowhere", {"": known})
-    assert queue.publish("nowhere").outcome == "inserted"
+    assert queue.publish("nowhere", [1]).outcome == "inserted"
     Queue.objects.update(actions_elsewhere=True)
     assert queue.publish("anything").outcome == "inserted"
     with pytest.raises(UnknownAction, match="no action 'anything'"):

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from stator.testing import drain
-from tasks.models import Schedule
+from tasks.models import Queue, Schedule
 from tests import commanding
 from tests.stator.making import row
 from tests.tasks.making import make_queue
@@ -39,6 +39,8 @@ def test_pauses_resumes_and_runs_those_that_are_named(schedules):
     assert run("schedules", "hourly", "--resume").startswith("1 schedule resumed.")
     assert run("schedules", "hourly", "--run").startswith("1 schedule will fire now.")
     assert (row(one).asked, row(other).asked) == (True, False)
+    assert run("schedules", "hourly", "--action", "fetch").startswith("1 schedule changed.")
+    assert (row(one).action, row(other).action) == ("fetch", "resize")
 
 
 @pytest.mark.parametrize(
@@ -47,7 +49,10 @@ def test_pauses_resumes_and_runs_those_that_are_named(schedules):
         (["--run"], "--run needs the names of schedules"),
         (["weekly"], "there is no schedule 'weekly'; see tasks schedules"),
         (["hourly", "--entity", "x"], "there is no schedule 'hourly' of entity 'x'"),
+        (["--action", "echo"], "--action needs the names of schedules"),
+        (["hourly", "--action", "ehco"], "schedule hourly: no action 'ehco' is registered"),
     ],
 )
 def test_bad_input_is_refused_in_one_line(schedules, arguments, message):
+    Queue.objects.update(actions_elsewhere=False)
     assert message in refused("schedules", *arguments)

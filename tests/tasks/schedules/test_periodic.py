@@ -8,12 +8,19 @@ import pytest
 from stator.exceptions import TryAgainLater
 from stator.models import Report
 from tasks import periodic
+from tasks.dead_letters import send_notices
 from tasks.models import Schedule
 from tasks.schedules.periodic_sync import sync
 from tests.processes import environment_for_subprocess
 from tests.tasks.schedules.making import declare, go
 
 pytestmark = pytest.mark.usefixtures("registry")
+
+letters = []
+
+
+def keep(letter):
+    letters.append(letter)
 
 
 @pytest.mark.django_db
@@ -47,8 +54,8 @@ class TestCalls:
 
         sync()
         go()
+        # Where all is slow, the call is repeated by the first of these already.
         go(3600)
-        assert Schedule.objects.get().state == "calling"
         go(60)
         assert calls == [f"{Schedule.objects.get().pk}:0"] * 2
         assert Schedule.objects.get().state == "waiting"
@@ -65,10 +72,43 @@ class TestCalls:
         for _ in range(3):
             go(60)
         assert calls == [0, 0, 0]
-        assert Schedule.objects.get().state == "waiting"
+        go(1)
+        schedule = Schedule.objects.get()
+        assert (schedule.state, schedule.failed_ticks) == ("waiting", 1)
         assert "no connection" in Report.objects.get().message
         go(3600)
         assert calls[-1] == 1
+
+    def test_failed_ticks_are_counted_and_told_once_until_one_succeeds(self, calls, settings):
+        settings.STATOR_TASKS = {"NOTIFY": "tests.tasks.schedules.test_periodic.keep"}
+        letters.clear()
+
+        @periodic(every=3600.0, name="backup")
+        def backup(tick):
+            calls.append(tick.index)
+            if tick.index < 2:
+                raise OSError("S3 bucket\nis gone")
+
+        sync()
+        go()
+        for failed in (1, 2):
+            go(3600)
+            for _ in range(3):
+                go(60)
+            go(1)
+            send_notices("default")
+            schedule = Schedule.objects.get()
+            assert (schedule.failed_ticks, schedule.last_error) == (failed, "OSError: S3 bucket is gone")
+            # What an operator edits meanwhile loses no count.
+            schedule.save()
+        assert schedule.result == "last 2 ticks failed: OSError: S3 bucket is gone"
+        [letter] = letters
+        assert (str(letter), letter.id, letter.attempts) == ("a tick of schedule backup", schedule.pk, 1)
+        assert letter.errors == ["OSError: S3 bucket is gone"]
+        go(3600)
+        schedule = Schedule.objects.get()
+        assert (calls, schedule.failed_ticks) == ([0, 0, 0, 1, 1, 1, 2], 0)
+        assert (schedule.result, schedule.last_error, schedule.notice_due) == ("succeeded", "", None)
 
     def test_function_may_ask_for_more_time(self, calls):
         @periodic(every=3600.0)
@@ -95,6 +135,16 @@ class TestCalls:
         declare(calls, every=86400.0)
         go(60)
         assert [index for index, _ in calls] == [0]
+
+
+def test_decorator_without_a_timetable_and_functions_of_more_than_the_tick_are_refused():
+    with pytest.raises(TypeError, match=r"needs a timetable: @tasks.periodic\(every=60\)"):
+        periodic(lambda: None)
+    with pytest.raises(TypeError, match="may take the tick and nothing else"):
+        periodic(every=60)(lambda tick, other: None)
+    with pytest.raises(TypeError, match="may take the tick and nothing else"):
+        periodic(every=60)(lambda *, tick: None)
+    periodic(every=60)(lambda tick, other=None: None)
 
 
 def test_two_functions_of_one_name_are_refused(calls):

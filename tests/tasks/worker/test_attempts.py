@@ -11,7 +11,7 @@ import tasks
 from stator.models import History
 from stator.runner import StatorRunner
 from stator.testing import Moved, Waiting, advance, attempt, drain
-from tasks.actions.registry import Action, Context, registry
+from tasks.actions.registry import Context, RegisteredAction, registry
 from tasks.models import Queue, Task
 from tests.commanding import asked
 from tests.queries import sent
@@ -176,7 +176,7 @@ class TestGivingUp:
         async def acall() -> None:
             call()
 
-        action = Action(name="give-it-up", function=acall if is_async else call, local_delay=0.001, **options)
+        action = RegisteredAction(name="give-it-up", function=acall if is_async else call, local_delay=0.001, **options)
         monkeypatch.setitem(registry, "give-it-up", {"": action})
 
     def test_action_releases_its_task_for_another_worker(self, monkeypatch: pytest.MonkeyPatch, is_async: bool) -> None:
@@ -201,13 +201,52 @@ class TestGivingUp:
         assert (other.runs.get().outcome, other.runs.get().result) == ("succeeded", [5])
 
 
+class TestSteps:
+    @pytest.mark.parametrize("is_async", [False, True])
+    def test_recorded_step_is_called_neither_by_a_local_retry_nor_by_a_further_attempt(
+        self, monkeypatch: pytest.MonkeyPatch, is_async: bool
+    ) -> None:
+        def charge() -> str:
+            examples.seen.append("charge")
+            return "r-1"
+
+        async def acharge() -> str:
+            return charge()
+
+        def pay(context: tasks.Context) -> str:
+            receipt = context.step("charge", charge)
+            return done(context, receipt)
+
+        async def apay(context: tasks.Context) -> str:
+            receipt = await context.task.stator.astep("charge", acharge)
+            return done(context, receipt)
+
+        def done(context: tasks.Context, receipt: str) -> str:
+            examples.seen.append("tried")
+            if len(examples.seen) < 5:
+                raise examples.Odd("no paper")
+            return receipt
+
+        action = RegisteredAction(
+            name="pay", function=apay if is_async else pay, takes_context=True, local_retries=1, local_delay=0.001,
+            backoff=1,
+        )  # fmt: skip
+        monkeypatch.setitem(registry, "pay", {"": action})
+        task = ran("pay", None, max_attempts=3)
+        advance(45, Task)
+        drain(Task)
+        task.refresh_from_db()
+        assert (task.status, task.result) == ("completed", "r-1")
+        assert examples.seen == ["charge", *["tried"] * 4]
+
+
 class TestFence:
     def test_a_late_attempt_does_not_write_its_result(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def intrude(**data: Any) -> str:
             Task.objects.get().cancel(running=True)
             return "late"
 
-        monkeypatch.setitem(registry, "intrude", {"": Action(name="intrude", function=intrude)})
+        monkeypatch.setitem(registry, "intrude", {"": RegisteredAction(name="intrude", function=intrude)})
         task = ran("intrude", {})
         assert (task.state, task.result) == ("canceled", None)
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from stator.testing import drain
-from tasks.actions.registry import Action, registry
+from tasks.actions.registry import RegisteredAction, registry
 from tasks.models import Task
 from tests.stator.running import work
 from tests.stator.worker.test_executor_contexts import leave, look
@@ -35,7 +35,7 @@ def test_it_finds_nothing_that_another_left(
         "action": {"function": once}, "async action": {"function": aonce},
         "key": {"function": once, "key": once, "rate": "100/s"},
     }[place]  # fmt: skip
-    monkeypatch.setitem(registry, "odd", {"": Action(name="odd", **options)})
+    monkeypatch.setitem(registry, "odd", {"": RegisteredAction(name="odd", **options)})
     for _ in range(3):
         make("odd")
     clean = look()

@@ -7,7 +7,7 @@ import pytest
 
 from stator.graph.outcomes import Released
 from stator.testing import advance, drain
-from tasks.actions.registry import Action, Context, registry
+from tasks.actions.registry import Context, RegisteredAction, registry
 from tasks.models import ActionSlot, Queue, Task
 from tasks.worker import attempts
 from tests.statements import failing
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 MAX_STATEMENTS = 14
 
 
-class Heard(Action):
+class Heard(RegisteredAction):
     """An action whose preparation queries the database, as receivers of Django's signals may do."""
 
     async def begin(self, context: Context) -> None:
@@ -69,16 +69,16 @@ def test_nothing_is_called_for_a_claim_that_is_nearly_over_or_once_a_stop_was_as
     called: list[bool] = []
     monkeypatch.setattr(attempts, "answer_of", lambda process, request: called.append(True))
     for method in ("call", "acall"):
-        monkeypatch.setattr(Action, method, lambda *args: called.append(True))
+        monkeypatch.setattr(RegisteredAction, method, lambda *args: called.append(True))
     task, claim = publish(name), claimed()
 
-    async def end_meanwhile(action: Action, context: Context) -> None:
+    async def end_meanwhile(action: RegisteredAction, context: Context) -> None:
         if why == "late":
             claim.deadline = 0.0
         else:
             claim.operations.stopping = True
 
-    monkeypatch.setattr(Action, "begin", end_meanwhile)
+    monkeypatch.setattr(RegisteredAction, "begin", end_meanwhile)
     outcome, _ = attempt(claim, failing(monkeypatch, lambda number: False, lambda: False))
     assert (outcome, called) == (Released(), [])
     task.refresh_from_db()
@@ -97,7 +97,7 @@ def test_nothing_is_called_once_more_either_and_the_attempt_counts(monkeypatch: 
             context.claim.operations.stopping = True
         raise ValueError("no")
 
-    action = Action(name="retried", function=fail, takes_context=True, local_retries=3, local_delay=0.001)
+    action = RegisteredAction(name="retried", function=fail, takes_context=True, local_retries=3, local_delay=0.001)
     monkeypatch.setitem(registry, "retried", {"": action})
     task = publish("retried")
     outcome, _ = attempt(claimed(), failing(monkeypatch, lambda number: False, lambda: False))

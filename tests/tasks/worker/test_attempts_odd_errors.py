@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from stator.testing import drain
-from tasks.actions.registry import Action, registry
+from tasks.actions.registry import RegisteredAction, registry
 from tasks.models import Task
 from tests.stator.running import work
 from tests.tasks.actions.making import make, report
@@ -39,7 +39,7 @@ def published(monkeypatch: pytest.MonkeyPatch, place: str, **options: Any) -> li
     """A task for each error."""
     tasks = []
     for error in ERRORS:
-        action = Action(name=error.__name__, **{**options, **options_of(place, error)})
+        action = RegisteredAction(name=error.__name__, **{**options, **options_of(place, error)})
         monkeypatch.setitem(registry, error.__name__, {"": action})
         tasks.append(make(error.__name__))
     return tasks

@@ -13,11 +13,16 @@ class DraftGraph(StateGraph):
     typed.transitions_to("dated")  # mistake: a name instead of the state
     dated.times_out_to(saved)  # mistake: no time
     saved.fails_to()  # mistake: no state
+    dated.on("approve", counts=2).to(saved)  # mistake: an option that there is not
+    dated.on("reject").to("saved")  # mistake: a name instead of the state
+    dated.when_all("lines").to(saved)  # mistake: no states
 
     @classmethod
     def handle_saved(cls, invoice: Invoice) -> State | None:
         if invoice.stator.is_mine():  # mistake: a method that the claim does not have
             return cls.send  # mistake: a state that there is not
+        invoice.stator.progress("half")  # mistake: a text instead of a number
+        invoice.stator.step("charge")  # mistake: no function
         return cls.dated
 
 

@@ -9,7 +9,8 @@ from stator.explain import Reason
 from stator.graph.outcomes import Outcome
 from stator.models import StateField, StatorModel
 from stator.querysets import HeldClaim, OperatorQuerySet
-from stator.testing import advance, assert_moves, attempt, check_graph, drain
+from stator.rows.events import Sent
+from stator.testing import advance, asend, assert_moves, attempt, check_graph, drain, finish_children, send, steps
 
 
 class InvoiceGraph(StateGraph):
@@ -21,6 +22,10 @@ class InvoiceGraph(StateGraph):
     sent.times_out_to(lost, seconds=3600)
     sent.fails_to(lost)
     paid.when(models.Q(number="")).to(lost)
+    paid.when_all("lines", in_=["packed"], empty=True).to(lost)
+    paid.when_any("lines", in_=[sent]).to(lost)
+    paid.on("dispute", permission="shop.dispute", form=dict, unless=lambda invoice, user: False, count=2).to(lost)
+    sent.on("hurry", keep_for=60)
 
     @classmethod
     def handle_sent(cls, invoice: "Invoice") -> State | None:
@@ -32,7 +37,23 @@ class InvoiceGraph(StateGraph):
             raise Fail("no number")
         if key.startswith("test"):
             raise TryAgainLater(reason="not here")
+        invoice.stator.progress(1, 2, "asked")
         return cls.paid
+
+
+async def ask() -> list[int]:
+    return [1]
+
+
+def use_events_and_steps(claim: HeldClaim) -> None:
+    if claim.event is not None:
+        name: str = claim.event.name
+        print(name)
+    assert_type(claim.step("charge", lambda: {"receipt": 7}), dict[str, int])
+
+
+async def use_steps_on_the_loop(claim: HeldClaim) -> None:
+    assert_type(await claim.astep("ask", ask), list[int])
 
 
 class Invoice(StatorModel):
@@ -61,4 +82,11 @@ def examine(invoice: Invoice) -> None:
     assert_type(attempt(invoice), Outcome)
     advance(60, Invoice)
     assert_moves(invoice, InvoiceGraph.paid, "lost", models=[Invoice])
-    check_graph(InvoiceGraph, raises=[ValueError], entries=["paid"])
+    check_graph(InvoiceGraph, raises=[ValueError], entries=["paid"], events={"dispute": None})
+    assert_type(send(invoice, "dispute", {"why": "late"}, by="ada", key="mail-7"), Sent)
+    assert_type(finish_children(invoice, "lines", "packed"), int)
+    assert_type(list(steps(invoice)), list[str])
+
+
+async def examine_on_the_loop(invoice: Invoice) -> None:
+    assert_type((await asend(invoice, "dispute")).outcome, str)

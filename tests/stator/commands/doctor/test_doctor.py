@@ -17,9 +17,9 @@ def test_healthy_site_is_all_ok(crew_of_all):
     code, found = examined("--database", "default")
     assert {finding["level"] for finding in found.values()} == {"ok"}, found
     assert code == 0
-    of_postgresql = {"server", "triggers", "partitions", "transactions", "snapshots", "dead rows", "replication"}
+    of_server = {"server", "transactions", "locks", "snapshots", "dead rows", "replication"}
     of_vendor = {
-        "postgresql": {*of_postgresql, "pooler"},
+        "postgresql": {*of_server, "triggers", "partitions", "pooler"},
         "sqlite": {"sqlite"},
         "mysql": set(),
     }

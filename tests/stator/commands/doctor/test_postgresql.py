@@ -59,6 +59,26 @@ def test_long_transaction_is_a_warning(crew_of_all, session, monkeypatch):
 
 
 @pytest.mark.postgresql
+def test_wait_for_a_lock_is_a_warning_that_names_who_has_it(crew_of_all, session, monkeypatch):
+    row = f"SELECT 1 FROM testapp_errand WHERE id = {put(Errand).pk} FOR UPDATE"
+    session(f"BEGIN; {row}")
+    [holder] = session("SELECT pg_backend_pid()").fetchone()
+    other = connection.copy()
+    other.ensure_connection()
+    other.connection.pgconn.send_query(row.encode())
+    monkeypatch.setattr(postgresql, "LONG_WAIT", -1.0)
+    try:
+        wait_until(lambda: examined()[1]["locks"]["level"] == "warn")
+        finding = examined()[1]["locks"]
+        assert f"for a lock of session {holder} (of " in finding["message"]
+        assert finding["message"].endswith("1 wait in all")
+        assert finding["remedy"] == f"end it with pg_terminate_backend({holder})"
+    finally:
+        session("ROLLBACK")
+        other.close()
+
+
+@pytest.mark.postgresql
 def test_old_snapshot_is_a_warning(crew_of_all, session, monkeypatch):
     session("BEGIN ISOLATION LEVEL REPEATABLE READ")
     session("SELECT count(*) FROM testapp_errand")

@@ -21,10 +21,10 @@ from tests.testapp.explained import Errand
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_unknown_states_are_a_warning(crew_of_all):
+def test_unknown_states_are_an_error(crew_of_all):
     change(put(Errand), state="mislaid")
-    code, found = examined("--strict")
-    assert (code, found["states"]["level"]) == (1, "warn")
+    code, found = examined()
+    assert (code, found["states"]["level"]) == (1, "fail")
     assert "mislaid" in found["states"]["message"]
 
 

@@ -206,7 +206,7 @@ class TestWorking:
         put(Line)
         done = run("testapp.SyncLine", "testapp.Line", "-c", "7", "--until-idle", STATOR_LEASE="20")
         assert done.returncode == 0
-        starting, serving, ready, stopping, ended = [line[20:] for line in done.stderr.splitlines()]
+        starting, serving, ready, stopping, ended = [line[26:] for line in done.stderr.splitlines()]
         assert re.fullmatch(
             rf"INFO stator.starting worker=[0-9a-f]{{12}} worker_name=\S+ version={__version__} pid=\d+ concurrency=7 "
             r"concurrency_per_model=0 threads=10 lease=20 reap_interval=5.0 poll_interval=1.0 schedule_interval=30.0 "

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["nothing"], ["explain"], ["graph", LABEL, "--format", "png"], ["move", LABEL, "done", "1"]]
+    "arguments", [["nothing"], ["explain"], ["graph", LABEL, "--format", "png"], ["move", LABEL, "done", "1"]]
 )
 def test_wrong_arguments_are_one_line_and_exit_code_2(arguments, capsys):
     assert line_at_a_terminal(capsys, "stator", *arguments).startswith("stator: ")

@@ -3,6 +3,7 @@
 import errno
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,15 +13,19 @@ from django.db.utils import ConnectionHandler
 from stator import claims
 from stator.graph.outcomes import Released
 from stator.models import Report
-from tasks.actions import isolation
+from stator.rows.progress import reached
+from tasks.actions import isolated, isolation
 from tasks.actions.isolated import answer_to
 from tasks.actions.isolation import answer_of, process_for_action
-from tasks.actions.registry import Action, registry
+from tasks.actions.registry import RegisteredAction, registry
 from tasks.worker import attempts
+from tests.processes import wait_until
 from tests.statements import failing
 from tests.tasks.actions.attempting import assert_free_of_attempts, attempt, claimed, publish
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+ASKED = {"task": 1, "token": "0" * 32, "using": "default", "action": "heard", "queue": "default"}
 
 
 class TestIsolated:
@@ -31,9 +36,24 @@ class TestIsolated:
             raise OperationalError("the connection was cut")
 
         monkeypatch.setattr(claims, "find", away)
-        answer = answer_to({"task": 1, "token": "0" * 32, "using": "default", "action": "heard", "queue": "default"})
+        answer = answer_to(ASKED, print)
         assert answer["reason"] == "the attempt did not begin: the connection was cut"
         assert 0 < answer["not_begun"] <= 2
+
+    def test_says_how_far_it_is_until_it_answers(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(isolated, "SAY_EVERY", 0.01)
+        said: list[Any] = []
+        held = SimpleNamespace(reached=None, shown=None)
+        with isolated._saying(held, said.append):
+            held.reached = reached(1, 2, "one")
+            wait_until(lambda: said)
+        assert said == [{"reached": [1, 2, "one"]}]
+        heard: list[Any] = []
+        process = process_for_action(10_000)
+        process.reached = lambda *args: heard.append(args)
+        lines = iter([*said, {"value": 7}])
+        monkeypatch.setattr(process, "_next", lambda ready_within: next(lines))
+        assert (process.answer(), heard) == ({"value": 7}, [(1, 2, "one")])
 
     def test_process_whose_apps_find_no_database_says_so(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (tmp_path / "asks_at_once.py").write_text(
@@ -54,12 +74,12 @@ class TestIsolated:
         gone = tmp_path / "gone.sqlite3"
         handler = ConnectionHandler({"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": gone}})
         monkeypatch.setattr("tasks.actions.isolated.connections", handler)
-        answer = answer_to({"task": 1, "token": "0" * 32, "using": "default", "action": "heard", "queue": "default"})
+        answer = answer_to(ASKED, print)
         assert answer["reason"] == f"the attempt did not begin: database file {gone} does not exist"
         assert not gone.exists()
 
     def isolated(self, monkeypatch: pytest.MonkeyPatch, **options: Any) -> None:
-        action = Action(name="heard", function=len, isolated=True, **options)
+        action = RegisteredAction(name="heard", function=len, isolated=True, **options)
         monkeypatch.setitem(registry, "heard", {"": action})
 
     def test_its_answer_is_obeyed(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -122,6 +122,6 @@ def test_revoke_ends_a_token():
         run("revoke", "bot-2")
 
 
-@pytest.mark.parametrize("arguments", [["create"], ["create", "b", "--verb", "dance"], ["list", "x"], []])
+@pytest.mark.parametrize("arguments", [["create"], ["create", "b", "--verb", "dance"], ["list", "x"]])
 def test_shell_gets_one_line(capsys, arguments):
     assert commanding.line_at_a_terminal(capsys, "tasks", "token", *arguments).startswith("tasks: ")

@@ -1,0 +1,111 @@
+"""``Distribute`` on Citus: a table over the nodes, and the way back."""
+
+import pytest
+from django.apps import apps
+from django.core.management import call_command
+from django.core.management.base import CommandError
+from django.db import IntegrityError, connections, migrations, models
+from django.db.migrations.state import ProjectState
+
+from stator.db.schema import lack_of
+from stator.graph.outcomes import Moved, Waiting
+from stator.migration_operations import Distribute
+from stator.worker import duties
+from tests.citus.conftest import MakeDatabase, run
+from tests.stator.making import operations_of
+from tests.stator.partitions.dividing import PARCEL, SHARD, Tables, parcel, shape
+from tests.testapp.spreading import Sheet, SheetGraph
+
+pytestmark = [pytest.mark.citus, pytest.mark.django_db(databases=[])]
+
+DIVIDE = Distribute("parcel", by="shard")
+KINDS = "SELECT citus_table_type, distribution_column, shard_count FROM citus_tables WHERE table_name = %s::regclass"
+
+
+def of_citus(tables: Tables) -> list[tuple[object, ...]]:
+    with tables.connection.cursor() as cursor:
+        cursor.execute(KINDS, [PARCEL])
+        return list(cursor.fetchall())
+
+
+def test_a_table_is_distributed_and_then_ordinary_again(make_database: MakeDatabase) -> None:
+    tables = Tables(make_database("stator.citus"))
+    tables.migrate(parcel())
+    tables.add(3)
+    tables.migrate(migrations.AddField("parcel", "shard", SHARD))
+    tables.add(2, shard=5)
+    rows, before = list(tables.rows().order_by("pk").values_list()), shape(PARCEL, tables.connection)
+    tables.migrate(DIVIDE, DIVIDE)
+    assert of_citus(tables) == [("distributed", "shard", 32)]
+    assert list(tables.rows().order_by("pk").values_list()) == rows
+    [new] = tables.add(shard=31)
+    assert new.pk == 6
+    with pytest.raises(IntegrityError):
+        tables.rows().create(pk=6, shard=31)
+    index = migrations.AddIndex("parcel", models.Index(fields=["shard", "label"], name="crates_new"))
+    tables.migrate(migrations.AddField("parcel", "weight", models.IntegerField(default=1)), index)
+    for _ in range(4):
+        tables.back()
+    assert of_citus(tables) == []
+    assert shape(PARCEL, tables.connection) == before
+    assert tables.rows().count() == 6
+    [new] = tables.add()
+    assert new.pk == 7
+
+
+def test_a_table_is_beside_another_one_and_refers_to_reference_tables(make_database: MakeDatabase) -> None:
+    tables = Tables(make_database("stator.citus"))
+    fields = [("id", models.BigAutoField(primary_key=True)), ("shard", SHARD)]
+    strict, loose = (
+        models.ForeignKey("Crate", models.CASCADE, null=True, db_constraint=each) for each in (True, False)
+    )
+    tables.migrate(parcel(shard=SHARD), migrations.CreateModel("Crate", fields))
+    tables.migrate(migrations.AddField("parcel", "crate", strict))
+    with pytest.raises(CommandError, match=r"refers to crates_crate\. Give its field db_constraint=False"):
+        tables.migrate(DIVIDE)
+    tables.migrate(migrations.AlterField("parcel", "crate", loose), DIVIDE)
+    run(tables.alias, "SELECT create_reference_table('crates_crate')")
+    tables.migrate(migrations.AlterField("parcel", "crate", strict))
+    with pytest.raises(IntegrityError):
+        tables.rows().create(crate_id=1)
+    tables.migrate(migrations.CreateModel("Other", fields), Distribute("other", by="shard", colocate_with=PARCEL))
+    with tables.connection.cursor() as cursor:
+        cursor.execute("SELECT count(DISTINCT colocation_id) FROM citus_tables WHERE distribution_column = 'shard'")
+        assert cursor.fetchone() == (1,)
+
+
+def test_a_table_in_a_distributed_schema_is_refused(schema: str) -> None:
+    tables = Tables(schema)
+    tables.migrate(parcel(shard=SHARD))
+    with pytest.raises(CommandError, match="crates_parcel is in a distributed schema"):
+        tables.migrate(DIVIDE)
+
+
+def test_objects_of_a_distributed_table_are_moved_by_workers_and_by_hand(make_database: MakeDatabase) -> None:
+    alias = make_database("stator.citus")
+    call_command("migrate", database=alias, verbosity=0, run_syncdb=True)
+    state = ProjectState.from_apps(apps)
+    with connections[alias].schema_editor(atomic=False) as editor:
+        Distribute("Sheet", by="shard").database_forwards("testapp", editor, state, state)
+    assert lack_of(Sheet, alias) == ""
+    Sheet.objects.using(alias).bulk_create([Sheet() for _ in range(100)])
+    operations, moved = operations_of(Sheet, alias=alias), 0
+    while claims := operations.claim([SheetGraph.new], 40):
+        ends = [Waiting(3600) if (moved := moved + 1) % 10 == 0 else Moved(SheetGraph.done) for _ in claims]
+        operations.record(list(zip(claims, ends, strict=True)))
+    sheets = Sheet.objects.using(alias)
+    assert sheets.filter(state="done").count() == 90
+    for duty in (duties.MARK_READY, duties.REAP, *duties.START, *duties.PASS):
+        duties.perform(duty, operations, stopped=lambda: False)
+    Sheet.stator.using(alias).retry()
+    Sheet.transition_perform_queryset(sheets.filter(state="new"), "left")
+    assert sheets.filter(state="left").count() == 10
+    one = sheets.filter(state="left").first()
+    assert one
+    # A stale value of an instance moves no row.
+    vars(one).update(shard=(vars(one)["shard"] + 1) % 32)
+    one.save()
+    assert one.explain()
+    one.transition_perform("new")
+    one.delete()
+    assert sheets.count() == 99

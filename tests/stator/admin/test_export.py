@@ -1,0 +1,64 @@
+"""Lists as CSV and JSON."""
+
+import csv
+import json
+from io import StringIO
+
+import pytest
+from django.test import Client
+
+from stator.admin import export
+from tests.stator.admin.conftest import Login
+from tests.stator.admin.requests import LIST
+from tests.stator.making import put
+from tests.testapp.operators import Parcel
+
+pytestmark = pytest.mark.django_db
+
+
+def test_json_has_the_columns_of_what_the_filters_find(admin_client: Client) -> None:
+    parcel = put(Parcel, state_ready=False, state_failures=2)
+    put(Parcel, state="sent", state_ready=False)
+    response = admin_client.get(f"{LIST}?condition=failing&stator_as=json")
+    assert response["Content-Disposition"] == 'attachment; filename="testapp.parcel.json"'
+    [told] = json.loads(response.getvalue())
+    assert (told["key"], told["state"], told["why"], told["failures"]) == (
+        parcel.pk, "packed", "due, after 2 errors", 2,
+    )  # fmt: skip
+
+
+def test_empty_list_is_an_empty_array(admin_client: Client) -> None:
+    assert json.loads(admin_client.get(f"{LIST}?stator_as=json").getvalue()) == []
+
+
+def test_csv_has_every_part_and_no_formula(admin_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(export, "PART", 2)
+    monkeypatch.setattr(Parcel, "__str__", lambda parcel: "=1+1")
+    keys = {put(Parcel).pk for _ in range(5)}
+    rows = list(csv.DictReader(StringIO(admin_client.get(f"{LIST}?stator_as=csv").getvalue().decode())))
+    assert {int(row["key"]) for row in rows} == keys
+    assert {row["object"] for row in rows} == {"'=1+1"}
+
+
+def test_ends_at_the_limit_of_counts(admin_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(export, "PART", 1)
+    monkeypatch.setattr(export, "COUNTED", 2)
+    for _ in range(3):
+        put(Parcel)
+    assert len(json.loads(admin_client.get(f"{LIST}?stator_as=json").getvalue())) == 2
+
+
+def test_is_linked_from_the_list_with_its_filters(admin_client: Client) -> None:
+    text = admin_client.get(f"{LIST}?state=packed&p=1").text
+    assert 'href="?state=packed&amp;stator_as=csv"' in text
+
+
+def test_needs_the_permission_of_the_list_and_a_known_type(admin_client: Client, login: Login) -> None:
+    assert login().get(f"{LIST}?stator_as=csv").status_code == 403
+    assert admin_client.get(f"{LIST}?stator_as=xls").status_code == 400
+    assert admin_client.get(f"{LIST}?stator_as=csv&nonsense=1").status_code == 400
+
+
+@pytest.mark.parametrize("path", ["stator/worker/", "stator/action/", "stator/history/", "tasks/task/", "tasks/queue/"])
+def test_is_there_for_every_kind_of_list(admin_client: Client, path: str) -> None:
+    assert admin_client.get(f"/admin/{path}?stator_as=csv").getvalue().decode().startswith("key,")

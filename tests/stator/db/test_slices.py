@@ -1,0 +1,193 @@
+"""Models with ``spread``: every statement of a worker is for the rows of one slice, and together they miss none."""
+
+import pickle
+import re
+from collections import Counter
+
+import pytest
+from django.apps import apps
+from django.db import connection
+from django.db.migrations.state import ProjectState
+
+from stator.graph.outcomes import Moved
+from stator.migration_operations import Distribute
+from stator.models import History
+from stator.rows.fields import SPREAD
+from stator.runner import StatorRunner
+from stator.worker import duties
+from tests.processes import wait_until
+from tests.stator.db.test_postgresql_plans import explaining
+from tests.stator.making import ago, expire, operations_of, raw
+from tests.stator.partitions.dividing import apply
+from tests.testapp.spreading import Sheet, SheetGraph
+
+if connection.vendor == "postgresql":
+    from stator.db import session
+
+pytestmark = [pytest.mark.usefixtures("transactional_db"), pytest.mark.postgresql]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def partitions(django_db_setup, django_db_blocker):
+    """The table is divided meanwhile."""
+    operation, state = Distribute("sheet", by="shard", partitions=8), ProjectState.from_apps(apps)
+    with django_db_blocker.unblock():
+        apply(operation, state)
+    yield
+    with django_db_blocker.unblock():
+        apply(operation, state, backwards=True)
+
+
+@pytest.fixture
+def operations():
+    return operations_of(Sheet)
+
+
+def sheets(*, count=1, shard=None, **columns):
+    made = raw(Sheet).bulk_create([Sheet(shard=shard) for _ in range(count)])
+    if columns:
+        raw(Sheet).update(**columns)
+    return {sheet.pk for sheet in made}
+
+
+def pks(claims):
+    return {each.pk for each in claims}
+
+
+def claim(operations, limit=100):
+    return operations.claim([SheetGraph.new], limit)
+
+
+def perform(duty, operations):
+    duties.perform(duty, operations, stopped=lambda: False)
+
+
+def states():
+    return Counter(raw(Sheet).values_list("state", flat=True))
+
+
+def test_rows_of_all_slices_are_claimed_and_recorded_each_once(operations):
+    made, seen = sheets(count=150), []
+    assert len(set(raw(Sheet).values_list("shard", flat=True))) > 20
+    while claims := claim(operations, 40):
+        seen += [each.pk for each in claims]
+        operations.record([(each, Moved(SheetGraph.done)) for each in claims])
+    assert len(seen) == 150
+    assert set(seen) == made
+    assert states() == {"done": 150}
+    assert History.objects.filter(to="done").count() == 150
+
+
+def test_slice_with_very_many_rows_holds_up_no_other(operations):
+    sheets(count=200, shard=3)
+    others = set().union(*(sheets(shard=shard) for shard in SPREAD if shard != 3))
+    taken = set()
+    for _ in SPREAD:
+        taken |= pks(claim(operations, 10))
+    assert others <= taken
+
+
+def test_claim_is_full_however_few_rows_each_slice_has(operations):
+    for shard in SPREAD:
+        sheets(count=2, shard=shard)
+    assert len(claim(operations, 50)) == 50
+    assert len(claim(operations, 50)) == 14
+
+
+def test_chores_find_the_rows_of_every_slice(operations):
+    sheets(count=60, state_ready=False, state_next_attempt=ago(5))
+    perform(duties.MARK_READY, operations)
+    assert raw(Sheet).filter(state_ready=True).count() == 60
+    claims = claim(operations)
+    expire(*(each.instance for each in claims[:40]))
+    perform(duties.REAP, operations)
+    assert raw(Sheet).filter(state_crashes=1, state_claim=None).count() == 40
+
+
+def test_rows_time_out_and_are_deleted_in_every_slice(operations):
+    sheets(count=40, state="left", state_ready=False, state_changed=ago(4000))
+    for duty in duties.PASS:
+        perform(duty, operations)
+    assert states() == {"done": 40}
+    raw(Sheet).update(state="old", state_changed=ago(4000))
+    for duty in duties.PASS:
+        perform(duty, operations)
+    assert not states()
+
+
+def test_batches_of_rows_of_different_slices_are_recorded():
+    sheets(count=60, state="stacked")
+    StatorRunner([Sheet]).run_single_cycle()
+    assert states() == {"done": 60}
+
+
+def test_limit_of_a_state_is_for_all_slices_together(operations):
+    sheets(count=50, state="narrow")
+    assert len(operations.claim([SheetGraph.narrow], 10)) == 2
+    assert not operations.claim([SheetGraph.narrow], 10)
+
+
+def test_rows_of_a_claim_without_an_answer_are_released_in_every_slice(operations):
+    sheets(count=50)
+    token = claim(operations)[0].token
+    assert operations.release_token(token) == 50
+    assert raw(Sheet).filter(state_ready=True, state_attempts=0).count() == 50
+
+
+def test_claims_are_renewed_and_end_when_they_are_lost(operations):
+    sheets(count=50)
+    claims = claim(operations)
+    raw(Sheet).filter(pk=claims[0].pk).update(state_claim=None, state_locked_until=None)
+    assert operations.renew(claims[:1]) == {id(claims[0])}
+    groups = {}
+    for each in claims[1:]:
+        groups.setdefault(each.operations, []).append(each)
+    assert not any(each.renew(some) for each, some in groups.items())
+
+
+def test_claim_that_is_pickled_knows_its_slice(operations):
+    [pk] = sheets()
+    [mine] = claim(operations)
+    copied = pickle.loads(pickle.dumps(mine.operations))
+    assert copied.slice == mine.operations.slice
+    assert list(copied.rows.values_list("pk", flat=True)) == [pk]
+
+
+def test_stop_reaches_the_claims_of_all_slices(operations):
+    sheets(count=50)
+    claims = claim(operations)
+    assert all(each.may_begin for each in claims)
+    operations.stop()
+    assert not any(each.may_begin for each in claims)
+
+
+def test_objects_explain_themselves_and_a_pause_holds_all_slices(operations):
+    sheets(count=40)
+    Sheet.stator.pause(actor="ops")
+    assert Sheet.objects.first().explain()[0].code == "paused"
+    assert not claim(operations)
+
+
+@pytest.mark.citus_lacks("plans that EXPLAIN shows as PostgreSQL does")
+def test_claim_and_record_meet_the_partition_of_their_slice_alone(operations, monkeypatch):
+    sheets(count=20, shard=2)
+    with explaining("testapp_sheet", monkeypatch) as explained:
+        for _ in range(session.USES + 2):
+            claims = claim(operations.slices[2], 2)
+            claims[0].operations.record([(each, Moved(SheetGraph.done)) for each in claims])
+    for plan in explained.plans:
+        # What may be updated is listed first.
+        assert set(re.findall(r"Scan.* on (testapp_sheet_part\d)", plan)) <= {"testapp_sheet_part2"}, plan
+    assert " on testapp_sheet_part2 " in explained.plans[-1]
+
+
+@pytest.mark.fault
+def test_worker_that_is_killed_leaves_every_row_to_the_other(worker_process):
+    sheets(count=400)
+    with worker_process("testapp.Sheet") as first, worker_process("testapp.Sheet", "--run-for", "600"):
+        wait_until(lambda: states()["done"] > 5, message=first.output)
+        first.kill()
+        # Leases of the other worker as well, so both of them have claims that hold no more.
+        raw(Sheet).filter(state_claim__isnull=False).update(state_locked_until=ago(1))
+        wait_until(lambda: states()["done"] == 400, message=first.output)
+    assert History.objects.filter(to="done").count() == 400

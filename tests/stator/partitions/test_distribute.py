@@ -1,0 +1,332 @@
+"""``Distribute``: a model's table over partitions, with all that it has, and the way back."""
+
+import pytest
+from django.core.management.base import CommandError
+from django.db import IntegrityError, connection, migrations, models, transaction
+from django.db.migrations.writer import OperationWriter
+
+from stator.migration_operations import Distribute, StorageParameters
+from stator.partitions import conversion
+from stator.rows.fields import SPREAD
+from tests.stator.making import begun_beside
+from tests.stator.partitions.dividing import PARCEL, SHARD, Tables, execute, other_session, parcel, shape
+
+pytestmark = pytest.mark.django_db(transaction=True)
+on_postgresql = pytest.mark.postgresql
+
+
+@pytest.fixture
+def tables():
+    """Tables with a parcel, in use before its shard was added."""
+    tables = Tables()
+    tables.migrate(parcel())
+    tables.add(3)
+    tables.migrate(migrations.AddField("parcel", "shard", SHARD))
+    yield tables
+    while tables.done:
+        tables.back()
+
+
+def partitions(table=PARCEL):
+    """The rows of each partition."""
+    found = execute("SELECT relid::regclass::text FROM pg_partition_tree(%s) WHERE isleaf ORDER BY 1", table)
+    return {name: execute(f"SELECT count(*) FROM {name}")[0][0] for (name,) in found}
+
+
+def tids():
+    return execute(f"SELECT id, ctid FROM {PARCEL} ORDER BY id")
+
+
+DIVIDE = Distribute("parcel", by="shard", partitions=4)
+
+
+@on_postgresql
+def test_a_table_becomes_the_first_partition_and_then_is_as_before(tables):
+    before, places = shape(PARCEL), tids()
+    tables.migrate(DIVIDE)
+    assert tids() == places
+    assert partitions() == {f"{PARCEL}_part{number}": 3 * (number == 0) for number in range(4)}
+    columns, constraints = shape(PARCEL)
+    assert (columns, constraints.keys()) == (before[0], before[1].keys())
+    [key] = [columns for columns, _, primary, _ in constraints.values() if primary]
+    assert key == ["id", "shard"]
+    tables.back()
+    assert shape(PARCEL) == before
+    assert partitions() == {}
+
+
+@on_postgresql
+def test_a_new_table_is_made_with_its_partitions():
+    tables = Tables()
+    tables.migrate(parcel(shard=SHARD), DIVIDE)
+    [first, second] = tables.add(2, shard=7)
+    assert second.pk == first.pk + 1
+    assert partitions()[f"{PARCEL}_part3"] == 2
+    for _ in range(2):
+        tables.back()
+
+
+@on_postgresql
+def test_rows_of_other_values_are_copied(tables):
+    for value in SPREAD:
+        tables.add(shard=value)
+    rows = list(tables.model().objects.order_by("pk").values_list())
+    before = shape(PARCEL)
+    tables.migrate(DIVIDE)
+    assert list(tables.model().objects.order_by("pk").values_list()) == rows
+    assert list(partitions().values()) == [11, 8, 8, 8]
+    [new] = tables.add(shard=1)
+    assert new.pk == rows[-1][0] + 1
+    tables.back()
+    assert tables.model().objects.count() == len(rows) + 1
+    assert shape(PARCEL) == before
+
+
+@on_postgresql
+def test_programs_write_while_it_is_converted(tables, monkeypatch):
+    monkeypatch.setattr(conversion, "MAX_PAUSE", 0.01)
+    with transaction.atomic():
+        tables.add()
+        converting = begun_beside(lambda: tables.migrate(DIVIDE))
+        written = 4
+        while not converting.done() and written < 100:
+            with transaction.atomic():
+                tables.add()
+            written += 1
+        assert not converting.done()
+    converting.result(60)
+    assert tables.model().objects.count() == written
+    assert partitions()[f"{PARCEL}_part0"] == written
+
+
+@on_postgresql
+def test_statements_that_programs_prepared_before_write_the_new_table(tables):
+    with other_session() as program:
+        program.execute(f"PREPARE added AS INSERT INTO {PARCEL} (label, shard) VALUES ('x', $1)")
+        program.execute("EXECUTE added(0)")
+        program.execute("COMMIT")
+        tables.migrate(DIVIDE)
+        program.execute("EXECUTE added(1)")
+    assert list(partitions().values()) == [4, 1, 0, 0]
+
+
+@on_postgresql
+def test_later_migrations_find_the_table_as_they_know_it(tables):
+    index = models.Index(fields=["label", "shard"], name="crates_label")
+    tables.migrate(migrations.AddIndex("parcel", index), DIVIDE)
+    once = models.UniqueConstraint(
+        fields=["label", "weight", "shard"], name="crates_once", condition=~models.Q(label="")
+    )
+    tables.migrate(
+        migrations.RemoveIndex("parcel", "crates_label"),
+        migrations.AddField("parcel", "weight", models.IntegerField(default=1)),
+        migrations.AddIndex("parcel", models.Index(fields=["weight"], name="crates_weight")),
+        migrations.AlterField("parcel", "weight", models.BigIntegerField(null=True)),
+        migrations.AlterField("parcel", "label", models.CharField(max_length=30, default="")),
+        migrations.RenameField("parcel", "label", "name"),
+        migrations.RenameField("parcel", "name", "label"),
+        migrations.AddConstraint("parcel", once),
+        StorageParameters("parcel", {"fillfactor": 60}, key={"fillfactor": 70}),
+    )
+    tables.add(label="x", weight=2, shard=5)
+    with pytest.raises(IntegrityError):
+        tables.add(label="x", weight=2, shard=5)
+    set_for = "SELECT DISTINCT reloptions FROM pg_class WHERE relkind = %s AND relname ~ %s"
+    assert execute(set_for, "r", f"{PARCEL}_part") == [(["fillfactor=60"],)]
+    names = set(shape(PARCEL)[1])
+    assert {"crates_weight", "crates_once"} <= names
+    assert "crates_label" not in names
+    while tables.done[-1] is not DIVIDE:
+        tables.back()
+    assert "crates_label" in shape(PARCEL)[1]
+
+
+SHOUT = """
+CREATE FUNCTION crates_shout() RETURNS trigger LANGUAGE plpgsql
+AS 'BEGIN NEW.label = upper(NEW.label); RETURN NEW; END'
+"""
+GIVEN = (
+    f"CREATE TRIGGER shout BEFORE UPDATE ON {PARCEL} FOR EACH ROW EXECUTE FUNCTION crates_shout()",
+    f"CREATE TRIGGER off BEFORE UPDATE ON {PARCEL} FOR EACH ROW EXECUTE FUNCTION crates_shout()",
+    f"ALTER TABLE {PARCEL} DISABLE TRIGGER off",
+    f"COMMENT ON TABLE {PARCEL} IS 'it''s 100%'",
+    f"GRANT SELECT ON {PARCEL} TO reader_of_crates WITH GRANT OPTION",
+    f"GRANT UPDATE (label) ON {PARCEL} TO reader_of_crates",
+    f"GRANT INSERT ON {PARCEL} TO PUBLIC",
+)
+HAD = (
+    "tgname, tgenabled FROM pg_trigger WHERE NOT tgisinternal AND tgrelid",
+    "description FROM pg_description WHERE objsubid = 0 AND objoid",
+    "acl::text FROM pg_class, unnest(relacl) acl WHERE oid",
+    "attname, attacl::text FROM pg_attribute WHERE attacl IS NOT NULL AND attrelid",
+    "conname, pg_get_constraintdef(oid) FROM pg_constraint WHERE contype = 'f' AND conrelid",
+)
+
+
+def had():
+    return [execute(f"SELECT {each} = %s::regclass ORDER BY 1", PARCEL) for each in HAD]
+
+
+def stored(relation):
+    """The storage parameters of a table or an index, and those of its large values."""
+    return execute(
+        "SELECT c.reloptions, t.reloptions FROM pg_class c LEFT JOIN pg_class t ON t.oid = c.reltoastrelid "
+        "WHERE c.relname = %s",
+        relation,
+    )
+
+
+@on_postgresql
+def test_all_that_the_table_has_stays(tables):
+    crate = migrations.CreateModel("Crate", [("id", models.BigAutoField(primary_key=True))])
+    tables.migrate(crate, migrations.AddField("parcel", "crate", models.ForeignKey("Crate", models.CASCADE, null=True)))
+    tables.migrate(
+        StorageParameters("parcel", {"fillfactor": 60, "toast.autovacuum_enabled": False}, {"fillfactor": 70})
+    )
+    execute(SHOUT)
+    execute("CREATE ROLE reader_of_crates")
+    try:
+        for statement in GIVEN:
+            execute(statement)
+        before, storage, key = had(), stored(PARCEL), stored(f"{PARCEL}_pkey")
+        assert all(before)
+        ways = lambda: tables.migrate(DIVIDE), tables.back, lambda: tables.add(shard=3) and tables.migrate(DIVIDE)
+        for way in ways:
+            way()
+            assert (had(), stored(f"{PARCEL}_pkey")) == (before, key)
+            assert {str(stored(leaf)) for leaf in partitions() or [PARCEL]} == {str(storage)}
+        execute(f"UPDATE {PARCEL} SET label = 'quiet'")
+        assert execute(f"SELECT DISTINCT label FROM {PARCEL}") == [("QUIET",)]
+        with pytest.raises(IntegrityError):
+            execute(f"UPDATE {PARCEL} SET crate_id = 1")
+    finally:
+        execute("DROP OWNED BY reader_of_crates")
+        execute("DROP ROLE reader_of_crates")
+        execute("DROP FUNCTION crates_shout CASCADE")
+
+
+@on_postgresql
+def test_keys_that_a_sequence_numbers_go_on(tables):
+    """As tables that were made with Django before 4.1 have it."""
+    execute(f"ALTER TABLE {PARCEL} ALTER id DROP IDENTITY")
+    execute(f"CREATE SEQUENCE crates_numbers START 4 OWNED BY {PARCEL}.id")
+    execute(f"ALTER TABLE {PARCEL} ALTER id SET DEFAULT nextval('crates_numbers')")
+    tables.migrate(DIVIDE)
+    tables.add(shard=1)
+    tables.back()
+    tables.add()
+    assert list(tables.model().objects.order_by("pk").values_list("pk", flat=True)) == [1, 2, 3, 4, 5]
+    assert execute("SELECT pg_get_serial_sequence(%s, 'id')", PARCEL)[0][0].endswith("crates_numbers")
+
+
+@on_postgresql
+def test_keys_without_numbers_stay():
+    tables = Tables()
+    tables.migrate(parcel(id=models.CharField(max_length=20, primary_key=True), shard=SHARD))
+    tables.add(id="a%b")
+    before = shape(PARCEL)
+    tables.migrate(DIVIDE)
+    tables.add(id="c", shard=2)
+    assert partitions()[f"{PARCEL}_part2"] == 1
+    tables.back()
+    assert shape(PARCEL) == before
+    tables.back()
+
+
+@on_postgresql
+def test_a_table_in_another_schema_stays_there():
+    execute("CREATE SCHEMA crates")
+    try:
+        tables = Tables()
+        fields = parcel(shard=SHARD).fields
+        tables.migrate(migrations.CreateModel("Parcel", fields, options={"db_table": '"crates"."parcel"'}), DIVIDE)
+        tables.add(shard=2)
+        assert partitions("crates.parcel")["crates.parcel_part2"] == 1
+        tables.back()
+        assert tables.rows().count() == 1
+    finally:
+        execute("DROP SCHEMA crates CASCADE")
+
+
+LABEL_ONCE = models.UniqueConstraint(fields=["label"], name="crates_once", condition=~models.Q(label=""))
+LINE = migrations.CreateModel(
+    "Line", [("id", models.BigAutoField(primary_key=True)), ("parcel", models.ForeignKey("Parcel", models.CASCADE))]
+)
+
+
+@on_postgresql
+@pytest.mark.parametrize(
+    ("operation", "message"),
+    [
+        (migrations.AddConstraint("parcel", LABEL_ONCE), "crates_once of crates_parcel is unique without shard"),
+        (
+            migrations.AddConstraint(
+                "parcel", models.UniqueConstraint(models.functions.Concat("label", "id"), name="crates_lower")
+            ),
+            "crates_lower of",
+        ),
+        (LINE, "foreign key crates_line_parcel_id_.* of crates_line refers to .* Give its field db_constraint=False"),
+        (
+            migrations.RunSQL(f"UPDATE {PARCEL} SET shard = 32 WHERE id = 2", ""),
+            "a row whose shard is 32; it must be from 0 to 31",
+        ),
+        (
+            migrations.AlterField("parcel", "shard", models.SmallIntegerField(null=True)),
+            "'shard' is not an integer field of",
+        ),
+        (
+            migrations.AlterField("parcel", "shard", models.CharField(max_length=9)),
+            "'shard' is not an integer field of",
+        ),
+    ],
+    ids=["condition", "expression", "reference", "outside", "null", "text"],
+)
+def test_what_partitions_cannot_have_is_refused_and_the_table_stays(tables, operation, message):
+    tables.migrate(operation)
+    before = shape(PARCEL)
+    with pytest.raises(CommandError, match=message):
+        tables.migrate(DIVIDE)
+    assert shape(PARCEL) == before
+    assert partitions() == {}
+
+
+@on_postgresql
+def test_a_migration_in_one_transaction_is_refused(tables):
+    with pytest.raises(CommandError, match="give the migration atomic = False"):
+        tables.migrate(DIVIDE, atomic=True)
+
+
+@on_postgresql
+def test_a_reference_that_the_database_does_not_know_stays(tables):
+    far = models.ForeignKey("Parcel", models.CASCADE, db_constraint=False)
+    tables.migrate(
+        migrations.CreateModel("Line", [("id", models.BigAutoField(primary_key=True)), ("parcel", far)]), DIVIDE
+    )
+    [one] = tables.add(shard=9)
+    tables.model("Line").objects.create(parcel_id=one.pk)
+    assert tables.model("Line").objects.select_related("parcel").get().parcel.shard == 9
+
+
+def test_other_databases_have_an_ordinary_table():
+    if connection.vendor == "postgresql":
+        pytest.skip("for the others")
+    tables = Tables()
+    tables.migrate(parcel(shard=SHARD), DIVIDE)
+    assert tables.add(2, shard=7)
+    for _ in range(2):
+        tables.back()
+
+
+def test_it_is_written_into_a_migration():
+    text, imports = OperationWriter(DIVIDE, indentation=0).serialize()
+    given = {}
+    exec("\n".join([*imports, f"operation = {text.rstrip(',')}"]), given)
+    assert given["operation"].deconstruct() == DIVIDE.deconstruct()
+    assert DIVIDE.describe() == "Divide the table of parcel by shard over 4 partitions"
+    assert DIVIDE.migration_name_fragment == "distribute_parcel"
+
+
+@pytest.mark.parametrize("partitions", [1, 33, "8"])
+def test_a_number_without_sense_is_refused(partitions):
+    with pytest.raises(ValueError, match="partitions must be from 2 to 32"):
+        Distribute("parcel", by="shard", partitions=partitions)

@@ -1,0 +1,57 @@
+"""A managed model whose table ``Distribute`` has divided: its objects are found, counted and moved as before."""
+
+import pytest
+from django.apps import apps
+from django.db import IntegrityError, connection
+from django.db.migrations.state import ProjectState
+from django.db.models import Count
+
+from stator.db.schema import index_names, lack_of
+from stator.migration_operations import Distribute
+from stator.models import History
+from stator.strict_fence import StrictFence
+from stator.testing import drain
+from tests.stator.making import raw
+from tests.stator.partitions.dividing import apply, execute
+from tests.testapp.spreading import Sheet
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgresql]
+
+
+@pytest.fixture(autouse=True)
+def divided():
+    """The table of sheets over partitions, with the trigger of strict mode."""
+    state, fence, divides = ProjectState.from_apps(apps), StrictFence("Sheet"), Distribute("Sheet", by="shard")
+    for operation in (fence, divides, fence):
+        apply(operation, state)
+    yield
+    for operation in (divides, fence):
+        apply(operation, state, backwards=True)
+
+
+def sheets(count):
+    return {sheet.pk for sheet in Sheet.objects.bulk_create([Sheet() for _ in range(count)])}
+
+
+def test_workers_move_the_objects_of_all_partitions():
+    made = sheets(100)
+    assert lack_of(Sheet, "default") == ""
+    assert {index.name for index in Sheet._meta.indexes} <= index_names(connection)
+    drain(Sheet)
+    assert set(Sheet.objects.filter(state="done").values_list("pk", flat=True)) == made
+    assert History.objects.filter(to="done").count() == 100
+    found = execute("SELECT count(DISTINCT tableoid) FROM testapp_sheet")
+    assert found == [(8,)]
+
+
+def test_objects_are_grouped():
+    made = sheets(3)
+    assert {found.pk: found.n for found in Sheet.objects.annotate(n=Count("state"))} == dict.fromkeys(made, 1)
+
+
+def test_strict_mode_refuses_writes_that_revive_a_claim():
+    [pk] = sheets(1)
+    with pytest.raises(
+        IntegrityError, match=f"would revive an ended claim, or an earlier version, of testapp_sheet.* {pk}"
+    ):
+        raw(Sheet).update(state_version=-1)

@@ -1,0 +1,74 @@
+"""Batches in the admin: how far they are, and the actions of operators."""
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import Permission, User
+from django.urls import reverse
+
+from stator.testing import drain
+from tasks.models import Batch, Task
+from tests.queries import statements, unbounded
+from tests.tasks.admin.pages import act, page, text_of
+from tests.tasks.making import claim_one
+
+pytestmark = pytest.mark.django_db
+
+LIST = reverse("admin:tasks_batch_changelist")
+
+
+@pytest.fixture
+def batch(queue):
+    """Of its three tasks one is done, one is errored, and one waits."""
+    made = Batch(key="album-7", on_failed="complain")
+    queue.publish_many([{"action": "resize", "max_attempts": 1} for _ in range(3)], batch=made)
+    claim_one(queue).resolve()
+    claim_one(queue).fail("no such image")
+    return made
+
+
+def test_page_shows_how_far_the_batch_is_and_leads_to_its_tasks(admin_client, batch):
+    shown = text_of(admin_client.get(page(batch)))
+    assert '<progress max="100" value="66"' in shown
+    assert "2 of 3 (66 %), 1 errored" in shown
+    tasks = f"{reverse('admin:tasks_task_changelist')}?batch__id__exact={batch.pk}"
+    assert tasks in shown
+    assert admin_client.get(tasks).context["cl"].result_count == 3
+
+
+def test_list_shows_how_many_tasks_are_left_with_bounded_counts(admin_client, batch):
+    asked = statements(lambda: admin_client.get(LIST))
+    assert unbounded([each for each in asked if "tasks_task" in each]) == []
+    [row] = admin_client.get(LIST, {"q": "album-7"}).context["cl"].result_list
+    assert row.shown_left == 1
+
+
+def test_operator_requeues_what_failed_and_cancels(admin_client, batch):
+    assert "get all their attempts again" in text_of(
+        act(admin_client, "batch_requeue", batch, confirmed=False, url=LIST)
+    )
+    act(admin_client, "batch_requeue", batch, url=LIST, reason="there is a new disk")
+    assert Task.objects.filter(batch=batch, state="pending").count() == 2
+    act(admin_client, "batch_cancel", batch, url=LIST, reason="ordered twice")
+    batch.refresh_from_db()
+    assert (batch.state, batch.counts()["canceled"]) == ("canceled", 2)
+    shown = text_of(act(admin_client, "batch_requeue", batch, url=LIST))
+    assert "0 batches requeued. Not changed: batch album-7 is canceled" in shown
+    assert "ordered twice" in LogEntry.objects.values_list("change_message", flat=True)[1]
+
+
+def test_actions_need_the_permission_to_change(client, batch):
+    user = User.objects.create_user("seeing", is_staff=True)
+    user.user_permissions.add(Permission.objects.get(codename="view_batch"))
+    client.force_login(user)
+    assert "batch_cancel" not in text_of(client.get(page(batch)))
+    act(client, "batch_cancel", batch, url=LIST)
+    batch.refresh_from_db()
+    assert batch.state == "running"
+
+
+def test_page_of_an_ended_batch_shows_the_counts_of_its_end(admin_client, batch, queue):
+    claim_one(queue).resolve()
+    drain(Batch)
+    batch.tasks.all().delete()
+    shown = text_of(admin_client.get(page(batch)))
+    assert "3 of 3 (100 %), 1 errored" in shown
