@@ -29,7 +29,7 @@ author = "the Stator developers"
 copyright = author  # noqa: A001
 release = version = __version__
 
-extensions = ["sphinx.ext.autodoc", "page_links", "generated"]
+extensions = ["sphinx.ext.autodoc", "page_links", "generated", "synonyms", "plain_text"]
 exclude_patterns = ["_ext", "_search"]
 nitpicky = True
 # Names of other projects: their inventories would need the network.
