@@ -9,9 +9,9 @@ from pathlib import Path
 HERE = Path(__file__).parent
 # From the shortest to the longest; only "peers" installs other software.
 NAMES = (
-    "throughput", "processes", "sets", "latency", "create", "idle", "sqlite", "mariadb", "backend", "queues", "http",
-    "peers",
-    "claims", "memory", "partitions", "pages", "churn", "mixed", "row_path", "schemas",
+    "throughput", "processes", "sets", "latency", "create", "related", "steps", "idle", "sqlite", "mariadb", "backend",
+    "queues", "http", "peers",
+    "claims", "memory", "partitions", "spread", "pages", "churn", "mixed", "row_path", "schemas",
 )  # fmt: skip
 
 

@@ -87,17 +87,29 @@ def make_tables(*models: Any) -> None:
             half.database_forwards(model._meta.app_label, editor, state, state)
 
 
+def apply(operation: Any, *, backwards: bool = False) -> None:
+    """Apply an operation of a migration of the benchmarks, or reverse it."""
+    from django.db.migrations.state import ProjectState
+
+    state = ProjectState.from_apps(apps)
+    with connection.schema_editor(atomic=False) as editor:
+        change = operation.database_backwards if backwards else operation.database_forwards
+        change("benchmarks", editor, state, state)
+
+
 def fill(model: Any, rows: int) -> None:
     """Replace the content of a model's table by ``rows`` new rows, as fast as the database can."""
-    has_payload = any(field.name == "payload" for field in model._meta.fields)
+    # Values of the model's own columns, by the number of the row.
+    own = {"payload": "'x'", "shard": "n %% 32"}
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
-            column, value = (", payload", ", 'x'") if has_payload else ("", "")
+            names = [field.name for field in model._meta.fields if field.name in own]
+            column, value = "".join(f", {name}" for name in names), "".join(f", {own[name]}" for name in names)
             ready = bool(model.state_graph.initial_state.automatic)
             cursor.execute(f"TRUNCATE {model._meta.db_table} RESTART IDENTITY")
             cursor.execute(
                 f"INSERT INTO {model._meta.db_table} (state, state_ready{column})"
-                f" SELECT 'new', %s{value} FROM generate_series(1, %s)",
+                f" SELECT 'new', %s{value} FROM generate_series(1, %s) n",
                 [ready, rows],
             )
             cursor.execute(f"VACUUM (ANALYZE) {model._meta.db_table}")

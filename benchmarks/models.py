@@ -195,6 +195,26 @@ class AsyncItem(StatorModel):
     payload = models.CharField(max_length=50, default="x")
 
 
+class SpreadItem(StatorModel):
+    """Moved on the event loop, and claimed a slice at a time."""
+
+    state = StateField(AsyncGraph)
+    payload = models.CharField(max_length=50, default="x")
+
+    class StatorMeta:
+        spread = "shard"
+
+
+class DividedItem(StatorModel):
+    """The same; its table is divided over partitions."""
+
+    state = StateField(AsyncGraph)
+    payload = models.CharField(max_length=50, default="x")
+
+    class StatorMeta:
+        spread = "shard"
+
+
 class SyncItem(StatorModel):
     """Moved in a thread."""
 
@@ -307,3 +327,53 @@ class PlainItem(models.Model):
 
     state = models.CharField(max_length=100, default="new")
     payload = models.CharField(max_length=50, default="x")
+
+
+class WholeGraph(StateGraph):
+    """An object that waits for all of its parts."""
+
+    new = State()
+    done = State()
+    new.when_all("parts", in_=["done"]).to(done)
+
+
+class PlainWholeGraph(StateGraph):
+    """An object for which its parts do nothing."""
+
+    new = State(externally_progressed=True)
+    done = State()
+    new.transitions_to(done)
+
+
+class Whole(StatorModel):
+    """Moved by the last of its parts."""
+
+    state = StateField(WholeGraph)
+
+
+class PlainWhole(StatorModel):
+    """Not moved by its parts."""
+
+    state = StateField(PlainWholeGraph)
+
+
+class Part(StatorModel):
+    """Its move may move a whole."""
+
+    state = StateField(AsyncGraph)
+    payload = models.CharField(max_length=50, default="x")
+    whole = models.ForeignKey(Whole, on_delete=models.CASCADE, related_name="parts")
+
+    class Meta:
+        indexes = [models.Index(fields=["whole", "state"], name="part_whole_state")]
+
+
+class PlainPart(StatorModel):
+    """Its move concerns itself alone."""
+
+    state = StateField(AsyncGraph)
+    payload = models.CharField(max_length=50, default="x")
+    whole = models.ForeignKey(PlainWhole, on_delete=models.CASCADE, related_name="parts")
+
+    class Meta:
+        indexes = [models.Index(fields=["whole", "state"], name="plainpart_whole_state")]

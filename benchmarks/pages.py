@@ -24,6 +24,8 @@ MAX_MILLISECONDS = 300
 MAX_KB = 300
 # How many pages are printed, the slowest first.
 SHOWN = 30
+# Models with statistics.
+MODELS = 12
 
 LISTS = (
     "benchmarks/pageitem", "tasks/task", "tasks/run", "tasks/schedule", "tasks/queue", "tasks/consumer",
@@ -123,7 +125,9 @@ def links(client: Any, name: str) -> Iterator[str]:
     yield path
     text = client.get(path).content.decode()
     yield from (
-        path + html.unescape(link) for link in dict.fromkeys(LINK.findall(text)) if link not in ("?", "?_popup=1")
+        path + html.unescape(link)
+        for link in dict.fromkeys(LINK.findall(text))
+        if link not in ("?", "?_popup=1") and "stator_as=" not in link
     )
     yield from (f"{path}?q={words}".replace(" ", "+") for words in SEARCHES.get(name, ()))
 
@@ -222,7 +226,6 @@ def _objects(rows: int, **values: str) -> None:
 
 def fill_kept(rows: int) -> None:
     """Create tasks, claims and schedules, and the framework's rows beside them."""
-    from stator.admin.overview import MODELS
     from stator.models import Depth, History, Report, StatorModel, Stats
     from tasks.models import Queue, Run, Schedule, Task
 

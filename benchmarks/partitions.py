@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.churn import wait_for_first
-from benchmarks.harness import arguments, database, fill, make_tables, print_table, spread
+from benchmarks.harness import apply, arguments, database, fill, make_tables, print_table, spread
 from benchmarks.report import Spent, Target, measure, print_targets, show, verdict
 from benchmarks.throughput import worker
 
@@ -109,15 +109,9 @@ def drain(model: Any, rows: int, kind: str) -> Spent:
 
 def convert(*, backwards: bool = False) -> None:
     """Convert the table of the history, as a migration does."""
-    from django.db import connection
-    from django.db.migrations.state import ProjectState
-
     from stator.migration_operations import PartitionByTime
 
-    operation, state = PartitionByTime("stator.History", "month"), ProjectState()
-    with connection.schema_editor(atomic=False) as editor:
-        change = operation.database_backwards if backwards else operation.database_forwards
-        change("benchmarks", editor, state, state)
+    apply(PartitionByTime("stator.History", "month"), backwards=backwards)
 
 
 def dropped(model: Any, options: Any) -> dict[str, Any]:

@@ -1,0 +1,57 @@
+"""Spread models: what slices and partitions cost a drain, and claims in a very large table over 32 partitions.
+
+``python -m benchmarks.spread [--rows 60000] [--small 1000000] [--large 50000000] [--claims 50]``
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from benchmarks.claims import milliseconds
+from benchmarks.harness import apply, arguments, database, fill, make_tables, print_table, spread
+from benchmarks.report import Spent, Target, measure, print_targets, show, verdict
+from benchmarks.throughput import worker
+
+ORDINARY, SPREAD, DIVIDED = "ordinary", "spread, one table", "spread, 8 partitions"
+TARGETS = {DIVIDED: (Target(1.15, of=ORDINARY, figure="cost", most=True),)}
+
+
+def main() -> None:
+    """Measure and print."""
+    quick = {"rows": 2000, "small": 2000, "large": 10_000, "claims": 5}
+    options = arguments(__doc__, quick=quick, rows=60_000, small=1_000_000, large=50_000_000, claims=50)
+    with database():
+        from benchmarks.models import AsyncItem, DividedItem, SpreadItem
+
+        make_tables(AsyncItem, SpreadItem, DividedItem)
+        divide(DividedItem, 8)
+        rows = options.rows
+        cases: dict[str, tuple[int, Callable[[], Spent]]] = {
+            name: (rows, partial(worker, model, rows))
+            for name, model in ((ORDINARY, AsyncItem), (SPREAD, SpreadItem), (DIVIDED, DividedItem))
+        }
+        show(f"Drain of {rows:,} rows, one process", "moves", measure(cases, options.repeat), TARGETS)
+        make_tables(AsyncItem, DividedItem)
+        divide(DividedItem, 32)
+        taken: dict[str, list[float]] = {}
+        for model, size in ((AsyncItem, options.small), (DividedItem, options.large)):
+            fill(model, size)
+            milliseconds(model, options.claims, limit=500)
+            name = f"{size:,} rows" + (", 32 partitions" if model is DividedItem else "")
+            taken[name] = [milliseconds(model, options.claims, limit=500) for _ in range(options.repeat)]
+        lines = [[name, spread(each, 2)] for name, each in taken.items()]
+        print_table("Claim of 500 rows, where all rows are ready", ["table", "ms: median (least-most)"], lines)
+        # The minimum: other load on the machine only ever makes a claim slower.
+        base, large = map(min, taken.values())
+        print_targets([verdict("claim in the large table by that in the small one", large / base, 1.2, most=True)])
+
+
+def divide(model: Any, partitions: int) -> None:
+    """Divide a model's table, as a migration does."""
+    from stator.migration_operations import Distribute
+
+    apply(Distribute(model._meta.model_name, by="shard", partitions=partitions))
+
+
+if __name__ == "__main__":
+    main()
