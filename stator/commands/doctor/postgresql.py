@@ -32,24 +32,27 @@ WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS
   AND backend_type = 'client backend' ORDER BY xact_start LIMIT 1
 """
 
+# Row versions are kept for snapshots of the same database and for replicas, but not for a VACUUM.
 SNAPSHOTS = """
 SELECT * FROM (
   SELECT 'session ' || pid AS holder, age(backend_xmin) AS held FROM pg_stat_activity
-    WHERE pid <> pg_backend_pid() AND backend_xmin IS NOT NULL
+    WHERE pid <> pg_backend_pid() AND (datname = current_database() OR backend_type = 'walsender')
+      AND pid NOT IN (SELECT pid FROM pg_stat_progress_vacuum)
   UNION ALL SELECT 'replication slot ' || slot_name, greatest(age(xmin), age(catalog_xmin)) FROM pg_replication_slots
-  UNION ALL SELECT 'prepared transaction ' || gid, age(transaction) FROM pg_prepared_xacts) held
+  UNION ALL SELECT 'prepared transaction ' || gid, age(transaction) FROM pg_prepared_xacts
+    WHERE database = current_database()) held
 WHERE held IS NOT NULL ORDER BY held DESC LIMIT 1
 """
 
 # On a node of Citus, sessions that work for another node have its name for them as their application's. Process 0 is a
-# prepared transaction.
+# prepared transaction. For a moment after a wait begins, its start is null.
 WAITS = """
 SELECT waiting.pid, extract(epoch FROM clock_timestamp() - waitstart)::float8 AS waited, count(*) OVER () AS waits,
   (pg_blocking_pids(waiting.pid))[1] AS blocker, coalesce(blocking.usename, '') AS usename,
   coalesce(blocking.state, '') AS state, coalesce(blocking.application_name, '') AS application
 FROM pg_locks JOIN pg_stat_activity waiting USING (pid)
 LEFT JOIN pg_stat_activity blocking ON blocking.pid = (pg_blocking_pids(waiting.pid))[1]
-WHERE NOT granted AND waiting.datname = current_database() ORDER BY waitstart LIMIT 1
+WHERE waitstart IS NOT NULL AND waiting.datname = current_database() ORDER BY waitstart LIMIT 1
 """
 
 DEAD = """

@@ -6,14 +6,12 @@ import pytest
 from django.core.management import call_command
 from django.db import OperationalError, connection
 
-if connection.vendor == "postgresql":
-    pass
 from tests.stator.commands.doctor.examining import examined
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_healthy_site_is_all_ok(crew_of_all):
+def test_healthy_site_is_all_ok(crew_of_all, calm):
     code, found = examined("--database", "default")
     assert {finding["level"] for finding in found.values()} == {"ok"}, found
     assert code == 0

@@ -54,7 +54,7 @@ def test_missing_table_of_the_framework_ends_the_examination():
     ("column", "remedy"),
     [("state_crashes", "run manage.py makemigrations and migrate"), ("name", "run manage.py migrate")],
 )
-def test_missing_column_is_named_and_other_models_are_looked_at(crew_of_all, column, remedy):
+def test_missing_column_is_named_and_other_models_are_looked_at(crew_of_all, calm, column, remedy):
     put(Errand)
     change = "TABLE testapp_errand RENAME COLUMN {} TO {}"
     # What leaves a model out is no want of workers.
