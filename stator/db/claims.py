@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import partial
 from itertools import chain
 from typing import TypeVar
 from uuid import UUID
@@ -44,12 +44,9 @@ class Claims:
     def __init__(self, operations: Operations) -> None:
         self._operations = operations
         self.lines = Lines(operations)
+        self._line: list[Operations] = []
         self._is_filled = False
         self._looks: dict[tuple[tuple[str, ...], Crashes], Statement] = {}
-
-    @cached_property
-    def _line(self) -> list[Operations]:
-        return list(self._operations.slices)
 
     def claim(
         self, states: list[State], limit: int, *, token: UUID | None = None, crashes: Crashes = Crashes.NONE
@@ -74,7 +71,9 @@ class Claims:
     ) -> list[Claim]:
         """Claim like :meth:`claim`, in one slice after the other until there are enough rows; each has its turn."""
         operations, states, claims = self._operations, self._running(states), list[Claim]()
-        token = token or new_token(operations.worker_id)
+        token, slices = token or new_token(operations.worker_id), operations.slices
+        if len(slices) != len(self._line):
+            self._line = slices
 
         def fill(parts: list[Operations]) -> None:
             for part in parts:
@@ -85,9 +84,10 @@ class Claims:
                     claims.extend(part.claim(states, limit - len(claims), token=token, crashes=crashes))
 
         # If the last claim was full, rows are many, and the next slices are likely to be enough.
-        fill(self._line[:LIKELY] if self._is_filled else [])
+        likely = self._is_filled or len(slices) == 1
+        fill(self._line[:LIKELY] if likely else [])
         self._is_filled = len(claims) == limit
-        if states and not self._is_filled:
+        if states and not self._is_filled and len(slices) > 1:
             wanted = operations.found(self._looking(states, crashes))
             fill([part for part in self._line if part in wanted])
             self._is_filled = len(claims) == limit

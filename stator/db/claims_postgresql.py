@@ -308,7 +308,7 @@ class FilteredClaim(StatementClaim):
         condition, pauses = self._operations.open_to_me(), self._operations.pauses
         states = pauses.running(wanted.states) if pauses else wanted.states
         turn, names = wanted.turn.by_age, tuple(state.name for state in states)
-        key = (id(condition), wanted.crashes, turn, names, self._operations.slice)
+        key = (id(condition), wanted.crashes, turn, names)
         kept = self._cache.get(key)
         if kept is None or kept[0] is not condition:
             if len(self._cache) >= MAX_CACHED:
@@ -317,7 +317,8 @@ class FilteredClaim(StatementClaim):
         return kept[1]
 
     def _compiled(self, wanted: Wanted, condition: Q) -> Statement:
-        operations, compiler = self._operations, self._compiler
+        operations, compiler = self._operations.for_any_slice, self._compiler
+        operations.pauses = self._operations.pauses
         rows = operations.claimable(wanted.states).filter(condition).filter(operations.crashed(wanted.crashes))
         ordered = rows.order_by(*line_of(compiler.model, by_age=wanted.turn.by_age)).values("pk")
         # The query has no lock of Django's, which requires a transaction block; this statement is a transaction by

@@ -35,7 +35,7 @@ from stator.rows.pauses import Pause, read_pauses
 from stator.rows.progress import Reached, keep_progress, reached
 from stator.rows.reports import Event
 from stator.signals import Move
-from stator.statements import Statement, joined, selecting, written
+from stator.statements import Parameter, Statement, joined, selecting, written
 
 if TYPE_CHECKING:
     # A claim refers to its operations, whose parts make and end claims; at run time the parts are given.
@@ -404,6 +404,7 @@ class Operations(Rows):
         self._parts_of = parts_of
         # Whether its worker was asked to stop, and begins nothing more.
         self.stopping = False
+        self._of_slices: dict[int, Operations] = {}
         self._bind()
 
     def _bind(self) -> None:
@@ -434,36 +435,56 @@ class Operations(Rows):
         given = self.model, self.alias, self.settings, self.worker_id, self._parts_of, self.schema
         return _unpickled, (given, self.slice)
 
-    @cached_property
+    @property
     def slices(self) -> list["Operations"]:
         """The same operations on the rows with each value of ``spread``; none if statements take all rows at once.
 
         A statement for one value meets one partition of the table, and one node.
         """
-        return [self._of_slice(value) for value in SPREAD] if self.has_slices else []
+        if not self.has_slices:
+            return []
+        values = self.hooks.spread(self.alias) if self.hooks.spread else SPREAD
+        return [self.of_slice(value) for value in values]
 
     @property
     def has_slices(self) -> bool:
         """Whether statements are for one value of ``spread`` each."""
-        return self.slice is None and bool(self.options.spread) and self.capabilities.has_partitions
+        if self.slice is not None or not self.options.spread:
+            return False
+        return self.hooks.spread is not None or self.capabilities.has_partitions
 
-    def _of_slice(self, value: int) -> "Operations":
+    def of_slice(self, value: int) -> "Operations":
+        """Return the same operations on the rows with one value of ``spread``."""
+        if value not in self._of_slices:
+            self._of_slices[value] = self._limited(value)
+        return self._of_slices[value]
+
+    @cached_property
+    def for_any_slice(self) -> "Operations":
+        """The operations that make the statements of each slice: the value is to be given, as ``slice``."""
+        if self.slice is None:
+            return self
+        return self._limited(Parameter("slice", field_of(self.model, str(self.options.spread))))
+
+    def _limited(self, value: "int | Parameter") -> "Operations":
         # What the database refused, what is locked and what the model is are known of all rows.
         part = object.__new__(type(self))
         part.__dict__.update(self.__dict__, slice=value)
+        part.__dict__.pop("for_any_slice", None)
         part._bind()
         return part
 
     def home(self, row: Any) -> "Operations":
         """Return the operations on the slice with an object, or these if there are no slices."""
-        return self.slices[getattr(row, str(self.options.spread))] if self.slices else self
+        return self.of_slice(getattr(row, str(self.options.spread))) if self.has_slices else self
 
     def having(self, *parts: QuerySet[Model]) -> list["Operations"]:
         """Return the slices with rows of these querysets, in any order; these operations if there are no slices.
 
         If the rows are very many, some slices may be missing.
         """
-        return self.found(self.looking(parts)) if self.slices else [self]
+        slices = self.slices
+        return self.found(self.looking(parts)) if len(slices) > 1 else slices or [self]
 
     def looking(self, parts: Iterable[QuerySet[Model]]) -> Statement:
         """Return the statement of :meth:`having`, for :meth:`found`."""
@@ -475,11 +496,11 @@ class Operations(Rows):
     def found(self, looking: Statement) -> list["Operations"]:
         """Return the slices that a statement finds."""
         found = self.fetch(looking.text, looking.params, often=True)
-        return [self.slices[value] for (value,) in found]
+        return [self.of_slice(value) for (value,) in found]
 
     def stop(self) -> None:
         """Begin nothing more: the worker was asked to stop."""
-        for each in (self, *self.slices):
+        for each in (self, *self._of_slices.values()):
             each.stopping = True
 
     @property
@@ -495,7 +516,7 @@ class Operations(Rows):
 
 def _unpickled(given: tuple[Any, ...], value: int | None) -> Operations:
     whole = Operations(*given)
-    return whole if value is None else whole._of_slice(value)
+    return whole if value is None else whole.of_slice(value)
 
 
 def by_place(operations: Iterable[Operations]) -> dict[Place, list[Operations]]:

@@ -65,8 +65,8 @@ class Rows:
         # Programs that claim rows without a worker keep records of their own.
         self.recorded = self.hooks.recorded
         self.waits = waits_of(model)
-        # The value of ``spread`` that the rows have; None for all rows.
-        self.slice: int | None = None
+        # The value of ``spread`` that the rows have, or the place for it in a statement; None for all rows.
+        self.slice: Any = None
         self.refusals = Refusals(self.label)
         # What the table lacks, as one line; until that is repaired a worker leaves the model out.
         self.lacking = ""

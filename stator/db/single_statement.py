@@ -185,13 +185,14 @@ def keep(operations: Operations, key: Hashable, make: Callable[[], Statement]) -
 
 
 def _send(operations: Operations, statement: Statement, planner: str, values: Mapping[str, object]) -> list[Row]:
-    params: Params = statement.bind(operations.connection, values)
+    params: Params = statement.bind(operations.connection, {**values, "slice": operations.slice})
     # In a caller's transaction an error may not break more than this statement.
     with operations.transaction() if operations.connection.in_atomic_block else nullcontext():
         return operations.fetch(statement.text, params, planner, often=True)
 
 
 def _claim(operations: Operations, compiler: Compiler, shape: Shape) -> Statement:
+    operations = operations.for_any_slice
     rows = operations.claimable(operations.automatic)
     picked = shape.pick(rows.filter(_nothing_else(operations)))
     picked = picked.annotate(stator_odd=shape.odd, stator_flag=shape.flag).values("pk", "stator_odd", "stator_flag")
@@ -201,7 +202,9 @@ def _claim(operations: Operations, compiler: Compiler, shape: Shape) -> Statemen
         compiler,
         picking,
         changes,
-        only=Statement.of(" AND NOT EXISTS (SELECT FROM picked WHERE stator_odd)", enough),
+        only=Statement.of(
+            compiler.slice_of(operations), " AND NOT EXISTS (SELECT FROM picked WHERE stator_odd)", enough
+        ),
         further=Statement.of(",\nnoted AS (", _inserting(compiler, shape.records), ")"),
         answer=", (SELECT bool_and(stator_flag) FROM picked)",
     )
@@ -249,7 +252,7 @@ def _hold(operations: Operations, compiler: Compiler, renewal: Renewal) -> State
     """Return the UPDATE of a lease, and of the program's record of the claim."""
     pk, names = compiler.pk, compiler.column_of(compiler.field("state_locked_until"))
     names += "".join(f", {compiler.column_of(compiler.field(name))}" for name in renewal.returned)
-    rows = held(operations, Parameter(OWN_KEY, operations.model._meta.pk), Parameter(TOKEN, UUIDField()))
+    rows = held(operations.for_any_slice, Parameter(OWN_KEY, operations.model._meta.pk), Parameter(TOKEN, UUIDField()))
     copied = {
         name: Statement(f"done.{compiler.column_of(compiler.field(of))}") for name, of in renewal.records.copied.items()
     }
@@ -321,7 +324,9 @@ def end(ended: list[Ended], records: ProgramRecords, only: Only | None) -> Writt
 
 
 def _only(operations: Operations, only: Only) -> Statement:
-    return existing(operations.rows.filter(only.build(), pk=Parameter(OWN_KEY, operations.model._meta.pk)))
+    return existing(
+        operations.for_any_slice.rows.filter(only.build(), pk=Parameter(OWN_KEY, operations.model._meta.pk))
+    )
 
 
 def _noted(compiler: Compiler, records: ProgramRecords, saves: tuple[str, ...]) -> Statement:
