@@ -14,17 +14,18 @@ from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django.db.migrations import Migration, RenameModel
 from django.db.migrations.operations.base import Operation
 from django.db.migrations.state import ProjectState
-from django.db.models import Exists, F, IntegerField, Model, OuterRef, QuerySet
+from django.db.models import Exists, F, Model, OuterRef, QuerySet
 from django.db.models.signals import pre_migrate
 
 from stator.capabilities import capabilities_of
 from stator.partitions.conversion import Conversion
 from stator.partitions.nodes import NodesConversion
-from stator.partitions.schemes import ByTime, ByValue, Scheme
+from stator.partitions.schemes import ByHash, ByTime, ByValue, Scheme
 from stator.partitions.tables import AHEAD, LEAVES, partition_column
 from stator.rows.clock import Now
 from stator.rows.concurrency_limits import Limit
-from stator.rows.fields import SPREAD
+from stator.rows.fields import SPREAD, SpreadField
+from stator.rows.meta import wrong_spread
 from stator.rows.pauses import Pause, replace_pauses
 from stator.rows.progress import Progress
 from stator.rows.reports import Event, History, Report, Step
@@ -506,15 +507,16 @@ class PartitionByTime(Divide):
 class Distribute(Divide):
     """Divide a model's table over partitions by the values of a column, on PostgreSQL.
 
-    ``by`` names an integer field that is not null and has values from 0 to 31, such as the column of
-    ``StatorMeta.spread``. Partition ``k`` has the rows whose value, divided by ``partitions``, leaves ``k``. Put it
-    into a migration that has ``atomic = False``, after the field was added and before programs write other values than
-    0 into it.
+    ``by`` names the column of ``StatorMeta.spread``. If Stator has added it, its values are from 0 to 31, and partition
+    ``k`` has the rows whose value, divided by ``partitions``, leaves ``k``. Put the operation into a migration that has
+    ``atomic = False``, after the field was added and before programs write other values than 0 into it. No row is moved
+    then: the table becomes the first partition, while programs go on writing.
 
-    No row is moved then: the table becomes the first partition, while programs go on writing. If rows have other
-    values, all are copied, and programs wait until it is done, as they do when the migration is reversed. In the
-    database the primary key gets the column. Other unique constraints must have it, and other tables can refer to this
-    one only by fields with ``db_constraint=False``. On other databases it does nothing.
+    A field of the project, such as a tenant, is divided by a hash of its values. Then all rows are copied, and programs
+    wait until it is done, as they do if rows have other values than 0, or when the migration is reversed.
+
+    In the database the primary key gets the column. Other unique constraints must have it, and other tables can refer
+    to this one only by fields with ``db_constraint=False``. On other databases it does nothing.
 
     With ``ENGINE = "stator.citus"``, Citus distributes the table over its nodes in 32 shards, beside the table
     ``colocate_with`` if one is named. Programs wait while it copies the rows.
@@ -547,12 +549,14 @@ class Distribute(Divide):
         model = state.apps.get_model(app_label, self.model_name)
         fields = {field.name: field for field in model._meta.local_concrete_fields}
         field = fields.get(self.by)
-        if field is None or field.primary_key or field.null or not isinstance(field, IntegerField):
+        wrong = wrong_spread(field) if field else "is no field"
+        if field is None or wrong:
             raise CommandError(
-                f"Distribute: {self.by!r} is not an integer field of {model._meta.label} that is not null. "
-                "Name the column of StatorMeta.spread."
+                f"Distribute: {self.by!r} of {model._meta.label} {wrong}. Name the column of StatorMeta.spread."
             )
-        return model, ByValue(str(field.column), self.partitions)
+        # Migrations have a plain field in place of the one that Stator adds.
+        is_ours = field.deconstruct()[1:] == SpreadField().deconstruct()[1:]
+        return model, (ByValue if is_ours else ByHash)(str(field.column), self.partitions)
 
     def _converted(self, schema_editor: BaseDatabaseSchemaEditor, model: type[Model], scheme: Scheme) -> Conversion:
         if capabilities_of(schema_editor.connection).has_nodes:

@@ -398,7 +398,8 @@ def _prepare(sender: type, **kwargs: object) -> None:
     sender._state_owner = owner_of(sender)
     if sender._state_owner is not sender:
         return
-    if spread := options_of(sender).spread:
+    spread = options_of(sender).spread
+    if spread and not any(spread in (field.name, field.attname) for field in sender._meta.concrete_fields):
         SpreadField().contribute_to_class(sender, spread)
     # An index cannot contain a composite key; the check E102 refuses such models.
     if not sender._meta.is_composite_pk:

@@ -1,6 +1,7 @@
 """Checks of a managed model: its state field, primary key, indexes, waits and saved fields."""
 
 from collections.abc import Iterator
+from difflib import get_close_matches
 
 from django.core import checks
 from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
@@ -11,9 +12,9 @@ from stator.checks.messages import message
 from stator.db.schema import wrong_expressions
 from stator.models import StatorModel
 from stator.rows.columns import FRAMEWORK_COLUMNS
-from stator.rows.fields import StateField
+from stator.rows.fields import SpreadField, StateField
 from stator.rows.indexes import own_indexes
-from stator.rows.meta import owner_of
+from stator.rows.meta import options_of, owner_of, spread_field, wrong_spread
 from stator.rows.reports import KEY_LENGTH
 from stator.rows.waits import waits_of
 from stator.rows.watches import watches_of
@@ -26,6 +27,7 @@ def check_model(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
     yield from check_parents(model)
     yield from check_primary_key(model)
     yield from check_key_length(model)
+    yield from check_spread(model)
     yield from check_indexes(model)
     yield from check_waits(model)
     yield from check_watches(model)
@@ -102,6 +104,26 @@ def check_key_length(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
     text = f"{model.__name__} has a primary key {length}; reports and history store at most {KEY_LENGTH} of them."
     hint = f"Give it a key that is a number or a UUID, or a CharField(max_length={KEY_LENGTH})."
     yield message("E103", text, hint, model)
+
+
+def check_spread(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
+    """E111, W106: each row is in one slice, which workers can find."""
+    if not _owns_state(model) or (field := spread_field(model)) is None:
+        return
+    name = options_of(model).spread
+    whole = f"{model.__name__}.StatorMeta.spread={name!r}"
+    if not isinstance(field, SpreadField):
+        elsewhere = field.model is not owner_of(model)
+        wrong = f"is in the table of {field.model.__name__}" if elsewhere else wrong_spread(field)
+        if wrong:
+            yield message(
+                "E111", f"{whole} {wrong}.", "Name another field, or a new name for a column of Stator.", model
+            )
+        return
+    others = [other.name for other in model._meta.concrete_fields if other is not field]
+    for close in get_close_matches(str(name), others, 1, cutoff=0.8):
+        text = f"{whole} names no field of yours, so Stator adds a column. Did you mean {close!r}?"
+        yield message("W106", text, "Correct it, or add stator.W106 to SILENCED_SYSTEM_CHECKS.", model)
 
 
 def check_indexes(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:

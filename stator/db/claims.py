@@ -16,6 +16,7 @@ from stator.db.interface import Claim, Operations, new_token
 from stator.db.ordering import Lines, pick
 from stator.db.preparing import LATER
 from stator.db.refusals import CLAIM, in_pieces, is_refusal
+from stator.db.slices import MAX_EMPTY, FreeSlices, NumberedSlices, Slices
 from stator.db.values import Instance, Pk
 from stator.exceptions import NotBegun
 from stator.graph import State
@@ -25,14 +26,10 @@ from stator.rows.claimable import READY, Crashes
 from stator.rows.concurrency_limits import Limit
 from stator.rows.pauses import Pauses
 from stator.rows.reports import Event, events_of
-from stator.statements import Statement
 
 logger = logging.getLogger("stator.worker")
 
 Adopted = TypeVar("Adopted", bound=Claim)
-
-# How many slices are claimed from before a statement finds out which of them have rows.
-LIKELY = 4
 
 # More rows than one claim takes.
 MAX_CLAIMED = 100_000
@@ -46,7 +43,7 @@ class Claims:
         self.lines = Lines(operations)
         self._line: list[Operations] = []
         self._is_filled = False
-        self._looks: dict[tuple[tuple[str, ...], Crashes], Statement] = {}
+        self._slices: Slices = (FreeSlices if operations.is_spread_freely else NumberedSlices)(operations)
 
     def claim(
         self, states: list[State], limit: int, *, token: UUID | None = None, crashes: Crashes = Crashes.NONE
@@ -71,39 +68,26 @@ class Claims:
     ) -> list[Claim]:
         """Claim like :meth:`claim`, in one slice after the other until there are enough rows; each has its turn."""
         operations, states, claims = self._operations, self._running(states), list[Claim]()
-        token, slices = token or new_token(operations.worker_id), operations.slices
-        if len(slices) != len(self._line):
-            self._line = slices
-
-        def fill(parts: list[Operations]) -> None:
-            for part in parts:
-                if len(claims) < limit:
-                    self._line.remove(part)
-                    self._line.append(part)
-                    part.pauses = operations.pauses
-                    claims.extend(part.claim(states, limit - len(claims), token=token, crashes=crashes))
-
-        # If the last claim was full, rows are many, and the next slices are likely to be enough.
-        likely = self._is_filled or len(slices) == 1
-        fill(self._line[:LIKELY] if likely else [])
+        if not states:
+            return []
+        token = token or new_token(operations.worker_id)
+        limit, empty = min(limit, self._room(states)), 0
+        parts = self._slices.in_turn(states, crashes, many=self._is_filled)
+        while len(claims) < limit and empty < MAX_EMPTY and (part := next(parts, None)):
+            part.pauses = operations.pauses
+            found = part.claim_together(states, limit - len(claims), token=token, crashes=crashes)
+            empty = 0 if found else empty + 1
+            claims += found
         self._is_filled = len(claims) == limit
-        if states and not self._is_filled and len(slices) > 1:
-            wanted = operations.found(self._looking(states, crashes))
-            fill([part for part in self._line if part in wanted])
-            self._is_filled = len(claims) == limit
         return claims
 
-    def _looking(self, states: list[State], crashes: Crashes) -> Statement:
-        """Return the statement that finds the slices with rows to claim; it is kept while all such rows are open."""
-        operations = self._operations
-        key = tuple(state.name for state in states), crashes
-        is_usual = not (operations.open_to_me() or (operations.pauses and operations.pauses.partial))
-        if not is_usual or key not in self._looks:
-            looking = operations.looking([operations.open_rows(states).filter(operations.crashed(crashes))])
-            if not is_usual:
-                return looking
-            self._looks[key] = looking
-        return self._looks[key]
+    def _room(self, states: list[State]) -> int:
+        """Return how many more rows may be claimed, as it seems before the limit of a state is locked."""
+        operations, state = self._operations, states[0]
+        if not state.concurrency:
+            return MAX_CLAIMED
+        running = operations.whole.filter(state_claim__isnull=False, state=state.name).count()
+        return max(0, state.concurrency - running)
 
     def _running(self, states: list[State]) -> list[State]:
         """Return the states that are not paused as a whole."""
@@ -142,9 +126,8 @@ class Claims:
         (state,) = states
         with operations.transaction():
             Limit.lock(operations.alias, operations.label, state.name)
-            running = operations.whole.filter(state_claim__isnull=False, state=state.name).count()
-            room = min(limit, (state.concurrency or 0) - running)
-            return claim_rows(states, room, token, crashes) if room > 0 else []
+            room = min(limit, self._room(states))
+            return claim_rows(states, room, token, crashes) if room else []
 
     def _claim_rows(self, states: list[State], limit: int, token: UUID, crashes: Crashes) -> list[Instance]:
         operations = self._operations

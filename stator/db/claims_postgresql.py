@@ -290,7 +290,7 @@ class FairClaim(StatementClaim):
 
     @property
     def _key(self) -> Field:
-        return self._compiler.field(self._operations.options.fair_by)
+        return self._compiler.field(self._operations.fair_by)
 
 
 class FilteredClaim(StatementClaim):
@@ -360,7 +360,7 @@ class PostgresqlClaims(claims.Claims):
 
 def way_to_claim(operations: Operations, crashes: Crashes) -> type[StatementClaim] | None:
     """Return the way to claim rows now; None if the statements for every database have to do it."""
-    options, fair_by = operations.options, operations.options.fair_by
+    options, fair_by = operations.options, operations.fair_by
     partly_paused = operations.pauses and operations.pauses.partial
     may_be_closed = operations.hooks.claimable or operations.refusals.refused
     picked = options.then or (may_be_closed and operations.open_to_me())

@@ -252,7 +252,7 @@ class Compiler:
         """Return the condition of the rows of a slice, after others; nothing if the operations are on all rows."""
         if operations.slice is None:
             return Statement("")
-        column = self.quote(self.field(self._options.spread).column)
+        column = self.column_of(operations.spread)
         return written(" AND {table}.{column} = %(slice)s", table=table or self.table, column=column)
 
     @property

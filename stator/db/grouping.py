@@ -10,7 +10,7 @@ from django.db.backends.base.features import BaseDatabaseFeatures
 from django.db.models import Model
 
 from stator.capabilities import capabilities_of
-from stator.rows.fields import SpreadField
+from stator.rows.meta import spread_field
 
 _allows = BaseDatabaseFeatures.allows_group_by_selected_pks_on_model
 
@@ -28,4 +28,4 @@ def _allows_unless_spread(features: BaseDatabaseFeatures, model: type[Model]) ->
 
 @cache
 def _is_spread(model: type[Model]) -> bool:
-    return any(isinstance(field, SpreadField) for field in model._meta.local_concrete_fields)
+    return hasattr(model, "state_graph") and spread_field(model) is not None

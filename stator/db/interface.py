@@ -10,11 +10,13 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cached_property, lru_cache
+from operator import itemgetter
+from threading import Event as Flag
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from uuid import UUID
 
-from django.db.models import Model, QuerySet
+from django.db.models import F, Field, Model, QuerySet
 
 from stator.conf import Settings
 from stator.db.instances import UNREADABLE
@@ -30,7 +32,7 @@ from stator.graph.options import is_seconds
 from stator.graph.outcomes import Moved, Outcome, Released
 from stator.querysets import HeldClaim, Result
 from stator.rows.fields import SPREAD
-from stator.rows.meta import column_of, field_of
+from stator.rows.meta import column_of
 from stator.rows.pauses import Pause, read_pauses
 from stator.rows.progress import Reached, keep_progress, reached
 from stator.rows.reports import Event
@@ -50,6 +52,8 @@ NOT_ZERO = 1 << 56
 PLACE = "_stator_place"
 # How many rows are read to find out which slices have some.
 MOST_LOOKED_AT = 10_000
+# How many slices are kept; the least recently used ones are made again.
+MAX_SLICES = 1000
 DIFFERENT = "SELECT DISTINCT {column} FROM ({rows}) looked_at"
 NO_NOTES: Mapping[str, object] = {}
 NO_CHANGES: Mapping[str, tuple[Any, Any]] = {}
@@ -358,10 +362,10 @@ def kind_of(ended: Ended) -> tuple[str, str]:
 
 def batches_of(ended: list[Ended], most: int | None = None) -> list[OutcomeBatch]:
     """Return outcomes of one model in batches of limited size; the latest outcome of a row comes first."""
-    kinds: dict[tuple[str, str, int], list[Ended]] = defaultdict(list)
+    kinds: dict[tuple[str, str, Any], list[Ended]] = defaultdict(list)
     for each in ended:
-        kinds[*kind_of(each), each[0].operations.slice or 0].append(each)
-    parts = [part for kind in sorted(kinds) for part in _one_per_row(kinds[kind])]
+        kinds[*kind_of(each), each[0].operations.slice].append(each)
+    parts = [part for kind in sorted(kinds, key=itemgetter(0, 1)) for part in _one_per_row(kinds[kind])]
     most = most or len(ended)
     return [OutcomeBatch.of(part[start : start + most]) for part in parts for start in range(0, len(part), most)]
 
@@ -402,9 +406,7 @@ class Operations(Rows):
     ) -> None:
         super().__init__(model, alias, settings, worker_id, schema)
         self._parts_of = parts_of
-        # Whether its worker was asked to stop, and begins nothing more.
-        self.stopping = False
-        self._of_slices: dict[int, Operations] = {}
+        self._stopping = Flag()
         self._bind()
 
     def _bind(self) -> None:
@@ -424,7 +426,8 @@ class Operations(Rows):
         self.extend = retried(self, leases.extend)
         self.renew = retried(self, leases.renew)
         self.reap = leases.reap
-        self.claim = claims.claim_in_slices if self.has_slices else retried(self, claims.claim)
+        self.claim_together = retried(self, claims.claim)
+        self.claim = claims.claim_in_slices if self.has_slices else self.claim_together
         self.release_token = retried(self, claims.release_token)
         self.record = records.record
         self.record_batch = retried(self, records.record_batch)
@@ -437,36 +440,44 @@ class Operations(Rows):
 
     @property
     def slices(self) -> list["Operations"]:
-        """The same operations on the rows with each value of ``spread``; none if statements take all rows at once.
+        """The same operations on the rows with each value of ``spread``; none if chores take all rows at once.
 
         A statement for one value meets one partition of the table, and one node.
         """
-        if not self.has_slices:
+        if not self.has_slices or self._is_whole_for_chores:
             return []
-        values = self.hooks.spread(self.alias) if self.hooks.spread else SPREAD
-        return [self.of_slice(value) for value in values]
+        if self.hooks.spread:
+            return list(map(self.of_slice, self.hooks.spread(self.alias)))
+        every = self.whole.order_by(F(self.spread_name)).values_list(self.spread_name, flat=True).distinct()
+        return list(map(self.of_slice, every if self.is_spread_freely else SPREAD))
 
     @property
     def has_slices(self) -> bool:
-        """Whether statements are for one value of ``spread`` each."""
-        if self.slice is not None or not self.options.spread:
+        """Whether claims and records are for one value of ``spread`` each."""
+        if self.slice is not None or self.spread is None:
             return False
         return self.hooks.spread is not None or self.capabilities.has_partitions
 
-    def of_slice(self, value: int) -> "Operations":
+    @property
+    def _is_whole_for_chores(self) -> bool:
+        # Chores find rows in an order without the field, whose values may be thousands. Only nodes have to be met one
+        # by one.
+        return self.is_spread_freely and not self.capabilities.has_nodes
+
+    def of_slice(self, value: object) -> "Operations":
         """Return the same operations on the rows with one value of ``spread``."""
-        if value not in self._of_slices:
-            self._of_slices[value] = self._limited(value)
-        return self._of_slices[value]
+        return self._of_slices(value)
+
+    @cached_property
+    def _of_slices(self) -> Callable[[object], "Operations"]:
+        return lru_cache(maxsize=MAX_SLICES)(self._limited)
 
     @cached_property
     def for_any_slice(self) -> "Operations":
         """The operations that make the statements of each slice: the value is to be given, as ``slice``."""
-        if self.slice is None:
-            return self
-        return self._limited(Parameter("slice", field_of(self.model, str(self.options.spread))))
+        return self if self.slice is None else self._limited(Parameter("slice", self.spread))
 
-    def _limited(self, value: "int | Parameter") -> "Operations":
+    def _limited(self, value: object) -> "Operations":
         # What the database refused, what is locked and what the model is are known of all rows.
         part = object.__new__(type(self))
         part.__dict__.update(self.__dict__, slice=value)
@@ -476,32 +487,37 @@ class Operations(Rows):
 
     def home(self, row: Any) -> "Operations":
         """Return the operations on the slice with an object, or these if there are no slices."""
-        return self.of_slice(getattr(row, str(self.options.spread))) if self.has_slices else self
+        return self.of_slice(getattr(row, self.spread_name)) if self.has_slices else self
 
     def having(self, *parts: QuerySet[Model]) -> list["Operations"]:
         """Return the slices with rows of these querysets, in any order; these operations if there are no slices.
 
         If the rows are very many, some slices may be missing.
         """
-        slices = self.slices
-        return self.found(self.looking(parts)) if len(slices) > 1 else slices or [self]
+        if not self.has_slices or self._is_whole_for_chores:
+            return [self]
+        known = [] if self.is_spread_freely else self.slices
+        return known if len(known) == 1 else self.found(self.looking(parts))
 
     def looking(self, parts: Iterable[QuerySet[Model]]) -> Statement:
         """Return the statement of :meth:`having`, for :meth:`found`."""
-        spread = str(self.options.spread)
-        column = self.connection.ops.quote_name(column_of(field_of(self.model, spread)))
-        some = [Statement.of("(", selecting(rows.order_by().values(spread)[:MOST_LOOKED_AT]), ")") for rows in parts]
-        return written(DIFFERENT, column=column, rows=joined(some, " UNION ALL "))
+        column = self.connection.ops.quote_name(column_of(cast("Field", self.spread)))
+        some = [rows.order_by().values(self.spread_name)[:MOST_LOOKED_AT] for rows in parts]
+        each = [Statement.of("(", selecting(rows), ")") for rows in some]
+        return written(DIFFERENT, column=column, rows=joined(each, " UNION ALL "))
 
     def found(self, looking: Statement) -> list["Operations"]:
         """Return the slices that a statement finds."""
-        found = self.fetch(looking.text, looking.params, often=True)
-        return [self.of_slice(value) for (value,) in found]
+        return [self.of_slice(value) for (value,) in self.fetch(looking.text, looking.params, often=True)]
 
     def stop(self) -> None:
         """Begin nothing more: the worker was asked to stop."""
-        for each in (self, *self._of_slices.values()):
-            each.stopping = True
+        self._stopping.set()
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the worker was asked to stop; all slices share the flag."""
+        return self._stopping.is_set()
 
     @property
     def longest_wait(self) -> float:
@@ -514,7 +530,7 @@ class Operations(Rows):
             return read_pauses(self.alias)
 
 
-def _unpickled(given: tuple[Any, ...], value: int | None) -> Operations:
+def _unpickled(given: tuple[Any, ...], value: object) -> Operations:
     whole = Operations(*given)
     return whole if value is None else whole.of_slice(value)
 

@@ -35,7 +35,7 @@ class Leases:
             return bool(self._fenced(claim).update(state_locked_until=columns.after(seconds)))
 
     def _fenced(self, claim: Claim) -> QuerySet[Model]:
-        return self._operations.rows.filter(pk=claim.pk, state_claim=claim.token, state=claim.state.name)
+        return self._operations.anywhere.filter(pk=claim.pk, state_claim=claim.token, state=claim.state.name)
 
     def renew(self, claims: list[Claim], *, wait: float | None = None) -> set[int]:
         """Extend the leases of valid claims; return the ``id()`` of claims that have ended.
@@ -124,14 +124,18 @@ def _key(claim: Claim) -> tuple[int, float]:
 def still_claimed(operations: Operations, claims: list[Claim]) -> set[Pk]:
     """Return the rows that are still mine but were skipped because an application's transaction locks them.
 
-    Note in the claims which rows are gone.
+    Or the project has moved them to another slice; their claims go there, too. Note in the claims which rows are gone.
     """
     mine = {(claim.pk, claim.token, claim.state.name) for claim in claims}
+    is_free = operations.slice is not None and operations.is_spread_freely
+    names = ["pk", "state_claim", "state", *([operations.spread_name] if is_free else [])]
     with operations.reading():
-        rows = operations.rows.filter(pk__in=[claim.pk for claim in claims])
-        found = {row[0]: row for row in rows.values_list("pk", "state_claim", "state")}
+        rows = operations.anywhere.filter(pk__in=[claim.pk for claim in claims])
+        found = {row[0]: row for row in rows.values_list(*names)}
     for claim in claims:
         claim.gone = claim.pk not in found
+        if is_free and not claim.gone:
+            claim.operations = operations.of_slice(found[claim.pk][3])
     # Without SKIP LOCKED, no row is skipped.
     skips = operations.connection.features.has_select_for_update_skip_locked
-    return {pk for pk, row in found.items() if skips and row in mine}
+    return {pk for pk, row in found.items() if skips and row[:3] in mine}

@@ -104,7 +104,7 @@ class Lines:
             return lock(rows.order_by(place_in_line(), "pk"), limit)
         turn = self.next(states)
         rows = rows.order_by(*line_of(self._operations.model, by_age=turn.by_age))
-        fair_by = self._operations.options.fair_by
+        fair_by = self._operations.fair_by
         return self._share(rows, fair_by, turn, limit) if fair_by else lock(rows, limit, in_order=True)
 
     def _share(self, rows: QuerySet[Model], fair_by: str, turn: Turn, limit: int) -> list[Pk]:

@@ -12,7 +12,7 @@ from stator.db import sql, transactions
 from stator.db.claims_postgresql import PostgresqlClaims
 from stator.db.compiler import Compiler, compiler_of
 from stator.db.interface import Claim, Operations, Parts
-from stator.db.leases import Leases
+from stator.db.leases import Leases, still_claimed
 from stator.db.records_postgresql import PostgresqlRecords
 from stator.db.session import hurried, read_committed, send, session_of, set_limits
 from stator.db.values import Params, Pk, Row
@@ -113,6 +113,12 @@ class PostgresqlTransactions(transactions.Transactions):
         params = self._locking.bind(self._operations.connection, values)
         found = self._operations.fetch(self._locking.text, params, sql.BY_KEY, often=True)
         mine = set(self._compiler.keys_of(found))
+        here, others = self._operations.slice, [claim for claim in claims if claim.pk not in mine]
+        if others and here is not None and self._operations.is_spread_freely:
+            still_claimed(self._operations, others)
+            for claim in others:
+                if claim.operations.slice != here:
+                    mine.update(each.pk for each in claim.operations.lock_claimed([claim]))
         return [claim for claim in claims if claim.pk in mine]
 
     @cached_property

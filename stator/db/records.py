@@ -97,7 +97,7 @@ class Records:
         refused = {claim.pk: (claim, outcome) for claim, outcome in batch.ended if claim.pk not in accepted}
         named = ("pk", "state", "state_version", "state_attempts", "state_claim")
         with operations.reading():
-            found = operations.rows.filter(pk__in=list(refused)).values_list(*named)
+            found = operations.anywhere.filter(pk__in=list(refused)).values_list(*named)
             return {row[0] for row in found if is_written(*refused[row[0]], *row[1:])}
 
     def _recording(self, batch: OutcomeBatch) -> AbstractContextManager[object]:
@@ -172,8 +172,12 @@ class Records:
         if len(accepted) < len(batch.ended):
             refused = [ended for ended in batch.ended if ended[0].pk not in accepted]
             still_mine = still_claimed(self._operations, [claim for claim, _ in refused])
-            written.deferred = [ended for ended in refused if ended[0].pk in still_mine]
+            deferred = [ended for ended in refused if ended[0].pk in still_mine]
             written.lost = [claim for claim, _ in refused if claim.pk not in still_mine]
+            here = self._operations.slice
+            written.deferred = [ended for ended in deferred if ended[0].operations.slice == here]
+            if moved := [ended for ended in deferred if ended[0].operations.slice != here]:
+                return Written.total([written, self.record(moved)])
         return written
 
     def move_rows(

@@ -19,7 +19,8 @@ from stator.graph import State
 from stator.rows import columns
 from stator.rows.claimable import RESTING, Crashes, claimable
 from stator.rows.clock import Now
-from stator.rows.meta import graph_of, hooks_of, options_of
+from stator.rows.fields import SpreadField
+from stator.rows.meta import field_of, graph_of, hooks_of, options_of, spread_field
 from stator.rows.pauses import Pauses
 from stator.rows.transitions import kept_names
 from stator.rows.waits import waiters_of, waits_of
@@ -65,6 +66,7 @@ class Rows:
         # Programs that claim rows without a worker keep records of their own.
         self.recorded = self.hooks.recorded
         self.waits = waits_of(model)
+        self.spread = spread_field(model)
         # The value of ``spread`` that the rows have, or the place for it in a statement; None for all rows.
         self.slice: Any = None
         self.refusals = Refusals(self.label)
@@ -99,7 +101,30 @@ class Rows:
     @property
     def rows(self) -> QuerySet[Model]:
         """All rows of the model, or of the slice, independent of the project's managers."""
-        return self.whole if self.slice is None else self.whole.filter(**{str(self.options.spread): self.slice})
+        return self.whole if self.slice is None else self.whole.filter(**{self.spread_name: self.slice})
+
+    @property
+    def spread_name(self) -> str:
+        """The attribute with the value of ``spread``."""
+        return self.spread.attname if self.spread else ""
+
+    @property
+    def is_spread_freely(self) -> bool:
+        """Whether ``spread`` is a field of the project: nobody knows its values, and rows may get other ones."""
+        return not (self.spread is None or self.hooks.spread or isinstance(self.spread, SpreadField))
+
+    @property
+    def anywhere(self) -> QuerySet[Model]:
+        """Where rows of the slice are, even if the project has given them another value since."""
+        return self.whole if self.is_spread_freely else self.rows
+
+    @property
+    def fair_by(self) -> str | None:
+        """The name of the field whose values share a claim: for the rows of all values of ``spread``, that field."""
+        name = self.options.fair_by
+        if self.slice is None:
+            return self.spread_name if self.is_spread_freely and self.capabilities.has_partitions else name
+        return None if name and field_of(self.model, name) is self.spread else name
 
     @property
     def whole(self) -> QuerySet[Model]:

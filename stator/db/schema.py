@@ -12,7 +12,7 @@ from django.db.models import Model, Q, QuerySet
 from stator.capabilities import capabilities_of
 from stator.db.retry import is_of_schema
 from stator.rows.columns import FRAMEWORK_COLUMNS
-from stator.rows.meta import graph_of, options_of
+from stator.rows.meta import graph_of, options_of, spread_field
 from stator.schemas import current_schema, named
 from stator.statements import Statement, joined, selecting
 from stator.texts import bounded, text_of
@@ -137,8 +137,8 @@ def _of_citus(connection: BaseDatabaseWrapper, model: type[Model]) -> str:
         cursor.execute(CITUS_CATALOGS)
         if not cursor.fetchone()[0]:
             return ""
-        spread = options_of(model).spread if hasattr(model, "state_graph") else None
-        cursor.execute(CITUS, [spread, connection.ops.quote_name(table)])
+        spread = spread_field(model) if hasattr(model, "state_graph") else None
+        cursor.execute(CITUS, [spread.column if spread else None, connection.ops.quote_name(table)])
         found = cursor.fetchone()
     if not found or (found[0] in ("schema", "spread") and capabilities_of(connection).name == "citus"):
         return ""

@@ -19,6 +19,7 @@ SELECT EXISTS (SELECT FROM {table}), EXISTS (SELECT FROM {table} WHERE {column} 
 """
 OUTSIDE = "SELECT {column} FROM {table} WHERE {column} NOT IN ({values}) LIMIT 1"
 OF_VALUES = "CREATE TABLE {part} PARTITION OF {table} FOR VALUES IN ({values})"
+OF_HASH = "CREATE TABLE {part} PARTITION OF {table} FOR VALUES "
 
 # As many characters as a name in PostgreSQL has; further ones are cut off.
 MAX_NAME = 63
@@ -128,6 +129,36 @@ class ByValue:
             ),
             copies=spread or not filled,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ByHash:
+    """A partition for each remainder of a hash of the column's value by their number."""
+
+    column: str
+    partitions: int
+
+    operation: ClassVar[str] = "Distribute"
+    widened: ClassVar[tuple[str | None, ...]] = ("p",)
+    keeps_references: ClassVar[bool] = True
+
+    def divide(self, connection: BaseDatabaseWrapper, table: Place) -> Division:
+        """Return the partitions, into which all rows have to be copied."""
+        return Division(
+            method="HASH",
+            suffix="part0",
+            bounds=self._bounds(0),
+            condition="true",
+            further=tuple(
+                spelled_out(connection, OF_HASH, table=table, part=part_of(table, f"part{number}"))
+                + self._bounds(number)
+                for number in range(1, self.partitions)
+            ),
+            copies=True,
+        )
+
+    def _bounds(self, remainder: int) -> str:
+        return f"WITH (MODULUS {self.partitions}, REMAINDER {remainder})"
 
 
 def part_of(table: Place, suffix: str) -> Place:

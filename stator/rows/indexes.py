@@ -6,7 +6,7 @@ import re
 from django.db.models import Expression, F, Index, Model, Q
 from django.db.models.functions import Coalesce
 
-from stator.rows.meta import options_of
+from stator.rows.meta import field_of, options_of
 
 
 def place_in_line() -> Coalesce:
@@ -25,7 +25,8 @@ def line_of(model: type[Model], *, by_age: bool = False) -> list[Expression | F]
 def line_of_all(model: type[Model], *, by_age: bool = False) -> list[Expression | F]:
     """Return :func:`line_of` for all values of ``spread`` and ``fair_by``, one after the other."""
     options = options_of(model)
-    return [*(F(name) for name in (options.spread, options.fair_by) if name), *line_of(model, by_age=by_age)]
+    first = {field_of(model, name): F(name) for name in (options.fair_by, options.spread) if name}
+    return [*reversed(first.values()), *line_of(model, by_age=by_age)]
 
 
 def add_indexes(model: type[Model]) -> None:

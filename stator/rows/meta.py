@@ -9,13 +9,22 @@ from typing import Any, TypeVar, cast
 from django.apps import apps
 from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
 from django.db import router
-from django.db.models import Expression, Field, FloatField, IntegerField, JSONField, Model, QuerySet
+from django.db.models import (
+    CharField,
+    Expression,
+    Field,
+    FloatField,
+    IntegerField,
+    JSONField,
+    Model,
+    QuerySet,
+    UUIDField,
+)
 from django.db.models.manager import BaseManager
 
 from stator.graph.graphs import StateGraph
 from stator.graph.states import State
 from stator.rows.columns import FRAMEWORK_COLUMNS
-from stator.rows.fields import SpreadField
 from stator.rows.hooks import DECLARED, NO_HOOKS, ModelHooks, registered_hooks
 
 M = TypeVar("M", bound=Model)
@@ -33,8 +42,8 @@ class ModelOptions:
     ``then``: an expression of the row; rows with equal priorities are claimed in the order of its values, the smallest
     first.
     ``fair_by``: name of a field whose values take turns.
-    ``spread``: name of a column that Stator adds. It has 32 values, and each claim takes rows of one of them. By this
-    column a large table is divided over partitions or nodes.
+    ``spread``: name of a column by which a large table is divided over partitions or nodes. Each claim takes rows of
+    one value. It is a field of the model, such as a tenant, or else a column with 32 values that Stator adds.
     ``waits_for``: names of relations, each with the names of the states of the related object that end the waiting.
     ``heartbeat``: name of a field with the seconds after which a worker renews the lease, if that is sooner than after
     a third of the lease. A worker checks four times a second for leases to renew.
@@ -84,6 +93,12 @@ def column_of(field: Field) -> str:
     if field.column is None:
         raise TypeError(f"{field} has no column")
     return field.column
+
+
+def spread_field(model: type[Model]) -> Field | None:
+    """Return the field of ``spread``; None if the model has none."""
+    name = options_of(model).spread
+    return field_of(model, name) if name else None
 
 
 def owner_of(model: type[M]) -> type[M]:
@@ -228,12 +243,22 @@ def _wrong_key(model: type[Model], value: object) -> str:
 
 def _wrong_spread(model: type[Model], value: object) -> str:
     if not (isinstance(value, str) and value.isidentifier()):
-        return "must be a name for a column"
-    try:
-        field = model._meta.get_field(value)
-    except FieldDoesNotExist:
-        return ""
-    return "" if type(field) is SpreadField else "is a field of yours; choose another name, and Stator adds the column"
+        return "must be the name of a field, or a name for a column"
+    return "is a column of Stator; name another one" if value in (*FRAMEWORK_COLUMNS, "state") else ""
+
+
+def wrong_spread(field: Field) -> str:
+    """Return what is wrong with a field to spread a table by; "" if nothing is."""
+    if field.primary_key:
+        return "is the primary key, so each value would have one row"
+    if field.null:
+        return "may be null, and a row without a value would be in no slice"
+    target: Any = field
+    while target.is_relation:
+        target = target.target_field
+    if not isinstance(target, IntegerField | UUIDField | CharField) or hasattr(target, "from_db_value"):
+        return f"is a {type(target).__name__}; it must be an integer, a UUID or a CharField, or refer to such a key"
+    return ""
 
 
 def _wrong_waits(model: type[Model], value: object) -> str:

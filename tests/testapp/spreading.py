@@ -14,12 +14,14 @@ class SheetGraph(StateGraph):
     new = State(try_interval=60, force_initial=True)
     stacked = State(try_interval=60, batch=20)
     narrow = State(try_interval=60, concurrency=2)
+    sealed = State(try_interval=60, atomic=True)
     left = State(externally_progressed=True)
     done = State()
     old = State(delete_after=3600)
-    new.transitions_to(done, stacked, narrow, left, old)
+    new.transitions_to(done, stacked, narrow, sealed, left, old)
     stacked.transitions_to(done)
     narrow.transitions_to(done)
+    sealed.transitions_to(done)
     left.times_out_to(done, seconds=3600)
 
     @classmethod
@@ -29,6 +31,15 @@ class SheetGraph(StateGraph):
     @classmethod
     def handle_stacked(cls, sheets):
         return cls.done
+
+    @classmethod
+    def handle_sealed(cls, sheet):
+        cls.meanwhile(sheet)
+        return cls.done
+
+    @staticmethod
+    def meanwhile(sheet):
+        pass
 
     @classmethod
     async def handle_narrow(cls, sheet):
@@ -51,3 +62,31 @@ class Leaf(StatorModel):
 
     class StatorMeta:
         spread = "shard"
+
+
+class Tenant(models.Model):
+    class Meta:
+        # Nothing may order its values by the objects that they refer to.
+        ordering = ("-pk",)
+
+
+class Bill(StatorModel):
+    """Its tenants have a slice each, and turns."""
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE)
+    state = StateField(SheetGraph)
+
+    class StatorMeta:
+        spread = "tenant"
+        fair_by = "tenant"
+        history = True
+
+
+class Remark(StatorModel):
+    """Authors are texts."""
+
+    author = models.CharField(max_length=20)
+    state = StateField(SheetGraph)
+
+    class StatorMeta:
+        spread = "author"

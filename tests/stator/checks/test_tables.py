@@ -18,6 +18,7 @@ from stator.checks.tables import (
     check_parents,
     check_primary_key,
     check_saved_fields,
+    check_spread,
     check_state_field,
     check_state_fields,
 )
@@ -122,6 +123,50 @@ class TestTables:
         assert error.hint == "Move its options to BigKeyed.StatorMeta."
         assert [ids(check_parents(model)) for model in (BigKeyed, Heir, Parcel)] == [[]] * 3
         assert "stator.W104" in ids(check_model(Branch))
+
+    @pytest.mark.parametrize(
+        ("field", "name", "wrong"),
+        [
+            (models.ForeignKey("testapp.Parcel", models.CASCADE, null=True), "owner", "may be null, and a row without"),
+            (models.ForeignKey(Parcel, models.CASCADE, related_name="+"), "owner_id", ""),
+            (models.DateField(), "owner", "is a DateField; it must be an integer, a UUID or a CharField, or refer to"),
+            (models.TextField(), "owner", "is a TextField; it must be"),
+            (models.CharField(max_length=9), "owner", ""),
+            (models.UUIDField(primary_key=True), "owner", "is the primary key, so each value would have one row"),
+        ],
+    )
+    def test_a_table_is_spread_by_a_field_that_each_row_has(self, field: Any, name: str, wrong: str) -> None:
+        with isolate_apps("tests.testapp"):
+
+            class Spread(StatorModel):
+                state = StateField(ParcelGraph)
+                owner = field
+
+                class Meta:
+                    app_label = "testapp"
+
+                class StatorMeta:
+                    spread = name
+
+        found = list(check_spread(Spread))
+        assert ids(found) == ["stator.E111"] * bool(wrong)
+        assert all(f"Spread.StatorMeta.spread={name!r} {wrong}" in each.msg for each in found)
+
+    @isolate_apps("tests.testapp")
+    def test_a_column_of_stator_whose_name_is_nearly_that_of_a_field_is_doubted(self) -> None:
+        class Mistyped(StatorModel):
+            state = StateField(ParcelGraph)
+            tenant = models.IntegerField()
+
+            class Meta:
+                app_label = "testapp"
+
+            class StatorMeta:
+                spread = "tenants"
+
+        [doubt] = check_spread(Mistyped)
+        assert doubt.id == "stator.W106"
+        assert doubt.msg.endswith("so Stator adds a column. Did you mean 'tenant'?")
 
     @isolate_apps("tests.testapp")
     def test_a_composite_primary_key_is_refused(self) -> None:

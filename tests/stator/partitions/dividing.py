@@ -79,7 +79,7 @@ def shape(table, connection=connection):
 
 
 PARCEL = "crates_parcel"
-SHARD = models.SmallIntegerField(db_default=0)
+SHARD = models.SmallIntegerField(blank=True, editable=False, db_default=0)
 
 
 class Tables:

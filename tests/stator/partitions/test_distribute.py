@@ -234,6 +234,29 @@ def test_keys_without_numbers_stay():
 
 
 @on_postgresql
+@pytest.mark.parametrize(
+    ("field", "values"),
+    [(models.BigIntegerField(default=1), range(40)), (models.CharField(max_length=9, default=""), map(str, range(40)))],
+    ids=["number", "text"],
+)
+def test_a_field_of_the_project_is_divided_by_hash(field, values):
+    tables = Tables()
+    tables.migrate(parcel(owner=field))
+    rows = {tables.add(owner=value)[0].pk: value for value in values}
+    before = shape(PARCEL)
+    tables.migrate(Distribute("parcel", by="owner", partitions=4))
+    found = partitions()
+    assert len(found) == 4
+    assert all(found.values())
+    tables.add(owner=41)
+    tables.back()
+    assert {row.pk: row.owner for row in tables.rows().filter(pk__in=rows)} == rows
+    assert tables.rows().count() == 41
+    assert shape(PARCEL) == before
+    tables.back()
+
+
+@on_postgresql
 def test_a_table_in_another_schema_stays_there():
     execute("CREATE SCHEMA crates")
     try:
@@ -272,11 +295,11 @@ LINE = migrations.CreateModel(
         ),
         (
             migrations.AlterField("parcel", "shard", models.SmallIntegerField(null=True)),
-            "'shard' is not an integer field of",
+            "'shard' of crates.Parcel may be null",
         ),
         (
-            migrations.AlterField("parcel", "shard", models.CharField(max_length=9)),
-            "'shard' is not an integer field of",
+            migrations.AlterField("parcel", "shard", models.TextField(default="")),
+            "'shard' of crates.Parcel is a TextField; it must be an integer, a UUID or a CharField",
         ),
     ],
     ids=["condition", "expression", "reference", "outside", "null", "text"],

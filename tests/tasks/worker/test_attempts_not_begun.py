@@ -76,7 +76,7 @@ def test_nothing_is_called_for_a_claim_that_is_nearly_over_or_once_a_stop_was_as
         if why == "late":
             claim.deadline = 0.0
         else:
-            claim.operations.stopping = True
+            claim.operations.stop()
 
     monkeypatch.setattr(RegisteredAction, "begin", end_meanwhile)
     outcome, _ = attempt(claim, failing(monkeypatch, lambda number: False, lambda: False))
@@ -94,7 +94,7 @@ def test_nothing_is_called_once_more_either_and_the_attempt_counts(monkeypatch: 
         if why == "late":
             context.claim.deadline = 0.0
         else:
-            context.claim.operations.stopping = True
+            context.claim.operations.stop()
         raise ValueError("no")
 
     action = RegisteredAction(name="retried", function=fail, takes_context=True, local_retries=3, local_delay=0.001)
