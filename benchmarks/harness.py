@@ -7,7 +7,7 @@ import platform
 import resource
 import statistics
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -97,10 +97,10 @@ def apply(operation: Any, *, backwards: bool = False) -> None:
         change("benchmarks", editor, state, state)
 
 
-def fill(model: Any, rows: int) -> None:
+def fill(model: Any, rows: int, values: Mapping[str, str] | None = None) -> None:
     """Replace the content of a model's table by ``rows`` new rows, as fast as the database can."""
     # Values of the model's own columns, by the number of the row.
-    own = {"payload": "'x'", "shard": "n %% 32"}
+    own = {"payload": "'x'", "shard": "n %% 32", **(values or {})}
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
             names = [field.name for field in model._meta.fields if field.name in own]

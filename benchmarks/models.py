@@ -215,6 +215,29 @@ class DividedItem(StatorModel):
         spread = "shard"
 
 
+class TenantItem(StatorModel):
+    """The same, divided by a field of the project whose values take turns."""
+
+    state = StateField(AsyncGraph)
+    payload = models.CharField(max_length=100, default="x")
+    tenant = models.IntegerField(default=0)
+
+    class StatorMeta:
+        spread = "tenant"
+        fair_by = "tenant"
+
+
+class FairItem(StatorModel):
+    """The same in one table, without slices."""
+
+    state = StateField(AsyncGraph)
+    payload = models.CharField(max_length=100, default="x")
+    tenant = models.IntegerField(default=0)
+
+    class StatorMeta:
+        fair_by = "tenant"
+
+
 class SyncItem(StatorModel):
     """Moved in a thread."""
 

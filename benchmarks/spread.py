@@ -1,5 +1,7 @@
 """Spread models: what slices and partitions cost a drain, and claims in a very large table over 32 partitions.
 
+By a field of the project, also what it costs that each claim is for one of few or very many values.
+
 ``python -m benchmarks.spread [--rows 60000] [--small 1000000] [--large 50000000] [--claims 50]``
 """
 
@@ -21,7 +23,7 @@ def main() -> None:
     quick = {"rows": 2000, "small": 2000, "large": 10_000, "claims": 5}
     options = arguments(__doc__, quick=quick, rows=60_000, small=1_000_000, large=50_000_000, claims=50)
     with database():
-        from benchmarks.models import AsyncItem, DividedItem, SpreadItem
+        from benchmarks.models import AsyncItem, DividedItem, FairItem, SpreadItem, TenantItem
 
         make_tables(AsyncItem, SpreadItem, DividedItem)
         divide(DividedItem, 8)
@@ -31,6 +33,15 @@ def main() -> None:
             for name, model in ((ORDINARY, AsyncItem), (SPREAD, SpreadItem), (DIVIDED, DividedItem))
         }
         show(f"Drain of {rows:,} rows, one process", "moves", measure(cases, options.repeat), TARGETS)
+        make_tables(FairItem, TenantItem)
+        divide(TenantItem, 8, by="tenant")
+        for tenants in (20, rows // 5):
+            values = {"tenant": f"n %% {tenants}"}
+            cases = {
+                name: (rows, partial(worker, model, rows, values=values))
+                for name, model in (("fair_by alone", FairItem), ("spread, 8 partitions", TenantItem))
+            }
+            show(f"Drain of {rows:,} rows of {tenants:,} tenants", "moves", measure(cases, options.repeat), {})
         make_tables(AsyncItem, DividedItem)
         divide(DividedItem, 32)
         taken: dict[str, list[float]] = {}
@@ -46,11 +57,11 @@ def main() -> None:
         print_targets([verdict("claim in the large table by that in the small one", large / base, 1.2, most=True)])
 
 
-def divide(model: Any, partitions: int) -> None:
+def divide(model: Any, partitions: int, by: str = "shard") -> None:
     """Divide a model's table, as a migration does."""
     from stator.migration_operations import Distribute
 
-    apply(Distribute(model._meta.model_name, by="shard", partitions=partitions))
+    apply(Distribute(model._meta.model_name, by=by, partitions=partitions))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
 """
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from psycopg.types.datetime import TimestamptzLoader
@@ -102,11 +102,17 @@ def move_plainly(model: Any, batch: int, instances: bool = False) -> int:
     return moved
 
 
-def worker(model: Any, rows: int, concurrency: int | None = None, moves: int = 1) -> Spent:
+def worker(
+    model: Any,
+    rows: int,
+    concurrency: int | None = None,
+    moves: int = 1,
+    values: Mapping[str, str] | None = None,
+) -> Spent:
     """Measure a worker from its start until it has nothing left to do; ``moves``: moves per row until it is done."""
     from stator.runner import StatorRunner
 
-    fill(model, rows)
+    fill(model, rows, values)
     with watch() as spent:
         summary = StatorRunner([model], concurrency=concurrency, until_idle=True).run()
     left = model.stator.exclude(state="done").count()
