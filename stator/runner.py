@@ -184,7 +184,8 @@ class StatorRunner:
             with in_schema(schema):
                 for model in models:
                     operations = operations_for(model, settings, worker_id, self.database, schema)
-                    _do_chores(operations)
+                    for part in operations.having(*chores.rows_to_watch(operations, 0)):
+                        _do_chores(part)
                     attempts += grouped(_claim_all(operations))
         for claims in attempts:
             _attempt(claims)

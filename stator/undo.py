@@ -19,6 +19,7 @@ from stator.rows import columns
 from stator.rows.actions import UNDONE_WITHIN, Action, Before
 from stator.rows.clock import Now
 from stator.rows.meta import graph_of, hooks_of, model_of
+from stator.rows.nodes import over_nodes, read_first
 from stator.rows.pauses import Pause, end_chosen
 from stator.rows.reports import History, events_of, key_text
 from stator.rows.transitions import BATCH, Locked, entered, keep_acts, keep_moves, lock_rows, tell_moves
@@ -262,7 +263,10 @@ class _Undoing:
         # A time without a zone may be ambiguous, so times never leave the database.
         if not others and not isinstance(first, datetime):
             return Value(first, output_field=field)
-        return Subquery(self._before.filter(object_pk=key_text(self.model, self.using)).values(name)[:1])
+        before = self._before.filter(object_pk=key_text(self.model, self.using))
+        if over_nodes(self.model, self.using):
+            before = read_first(before, ("action", "object_pk", name))
+        return Subquery(before.values(name)[:1])
 
     @property
     def _before(self) -> QuerySet[Before]:

@@ -121,7 +121,7 @@ def _meant(rows: OperatorQuerySet, options: Options) -> OperatorQuerySet:
 def _chosen(rows: OperatorQuerySet, limit: int, *, all_waiting: bool) -> tuple[dict[State, list[object]], bool]:
     """Return keys of objects by state, as evenly over the states as possible, and whether there are more."""
     states = [state for state in rows.model.state_graph.states.values() if state.automatic]
-    free = rows.exclude(waiting(rows.model, rows.db))
+    free = rows.exclude(waiting(rows))
     due = free.filter(state_claim=None, state_crashes__lt=load_settings().MAX_CRASHES) if all_waiting else free.due()
     in_turn = due.order_by(place_in_line(), "pk").values_list("pk", flat=True)
     found = [[(state, pk) for pk in in_turn.filter(state=state.name)[: limit + 1]] for state in states]
@@ -223,7 +223,7 @@ def _without_handler(model: type[StatorModel], rows: OperatorQuerySet) -> list[d
     for state in graph.states.values():
         here = free.in_state(state)
         found += [
-            (state.name, met_of(condition), to.name, here.filter(condition_of(model, state, condition, rows.db)))
+            (state.name, met_of(condition), to.name, here.filter(condition_of(here, state, condition)))
             for condition, to in state.conditions
         ]
         resting = here.filter(state_ready=False)

@@ -105,6 +105,13 @@ def move_matching(operations: Operations, limit: int, move: Callable[..., Moves]
     return _total(parts)
 
 
+def matching(operations: Operations) -> list[QuerySet[Model]]:
+    """Return querysets of the rows that match the condition of an edge of their state."""
+    states = operations.graph.states.values()
+    edges = [(state, condition) for state in states for condition, _ in state.conditions]
+    return [rows for edge in edges for rows in _matching(operations, *edge)]
+
+
 def met_of(condition: object) -> str:
     """Return what the history says of a move by a condition."""
     return str(condition) if isinstance(condition, AwaitedRelation) else "condition met"
@@ -156,8 +163,7 @@ def rows_to_watch(operations: Operations, within: float) -> list[QuerySet[Model]
         *operations.due(),
         reopenable(operations),
         *(rows for former in operations.graph.renames for rows in _renamed(operations, former)),
-        *(rows for state in states for condition, _ in state.conditions
-          for rows in _matching(operations, state, condition)),
+        *matching(operations),
         *(_stayed(_resting(operations, state), state.timeout_value - within)
           for state in states if state.timeout_state and state.timeout_value),
         *(_stayed(_resting(operations, state, deletable(operations)), state.delete_after - within)
@@ -196,7 +202,7 @@ def _ready(operations: Operations) -> QuerySet[Model]:
 def reopenable(operations: Operations) -> QuerySet[Model]:
     """Return the parked rows that no longer wait for anything."""
     parked = operations.waiting().filter(columns.parked())
-    return parked.exclude(waiting(operations.model, operations.alias)) if operations.waits else parked
+    return parked.exclude(waiting(parked)) if operations.waits else parked
 
 
 def _renamed(operations: Operations, former: str) -> list[QuerySet[Model]]:
@@ -207,8 +213,9 @@ def _renamed(operations: Operations, former: str) -> list[QuerySet[Model]]:
 def _matching(operations: Operations, state: State, condition: Any) -> list[QuerySet[Model]]:
     # The graph, which knows nothing of Django, has any object as a condition.
     wheres = (RESTING, READY) if state.automatic else (RESTING,)
-    met = condition_of(operations.model, state, condition, operations.alias)
-    return [operations.rows.filter(met, where, state=state.name) for where in wheres]
+    rows = operations.rows
+    met = [condition_of(rows.filter(where, state=state.name), state, condition) for where in wheres]
+    return [rows.filter(each, where, state=state.name) for each, where in zip(met, wheres, strict=True)]
 
 
 def deletable(operations: Operations) -> QuerySet[Model]:

@@ -496,6 +496,8 @@ class Operations(Rows):
         """
         if not self.has_slices or self._is_whole_for_chores:
             return [self]
+        if not parts:
+            return []
         known = [] if self.is_spread_freely else self.slices
         return known if len(known) == 1 else self.found(self.looking(parts))
 

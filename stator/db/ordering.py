@@ -172,7 +172,7 @@ def _park(operations: Operations, pks: list[Pk]) -> set[Pk]:
     waiting: set[Pk] = set()
     parked: set[Pk] = set()
     for wait in operations.waits if pks else ():
-        by_awaited = _waiting(operations, rows, wait)
+        by_awaited = _waiting(rows, wait)
         if not by_awaited:
             continue
         waiting.update(*by_awaited.values())
@@ -185,9 +185,9 @@ def _park(operations: Operations, pks: list[Pk]) -> set[Pk]:
     return waiting
 
 
-def _waiting(operations: Operations, rows: QuerySet[Model], wait: Wait) -> dict[Pk, set[Pk]]:
+def _waiting(rows: QuerySet[Model], wait: Wait) -> dict[Pk, set[Pk]]:
     """Return, for each awaited object, the rows that wait for it."""
     by_awaited: dict[Pk, set[Pk]] = defaultdict(set)
-    for pk, awaited in rows.filter(wait.holds(operations.alias)).values_list("pk", wait.key):
+    for pk, awaited in rows.filter(wait.holds(rows)).values_list("pk", wait.key):
         by_awaited[awaited].add(pk)
     return by_awaited

@@ -19,6 +19,7 @@ from stator.rows.clock import Now
 from stator.rows.columns import FRAMEWORK_COLUMNS, parked_from
 from stator.rows.indexes import place_in_line
 from stator.rows.meta import graph_of, options_of, owner_of
+from stator.rows.nodes import over_nodes
 from stator.rows.pauses import Pause, Pauses, read_pauses
 from stator.rows.process_exits import processes_of
 from stator.rows.progress import Progress, progress_of
@@ -220,13 +221,14 @@ def gather(model: type[Model], pk: object, using: str | None = None) -> Facts | 
 def _read_row(owner: type[Model], pk: object, rows: QuerySet[Model], active: list[Pause]) -> Facts | None:
     own = [pause for pause in active if pause.model_label == owner._meta.label_lower]
     partial = {f"stator_held_{pause.pk}": pause for pause in own if pause.where}
+    key = pk if over_nodes(owner, rows.db) else OuterRef("pk")
     matches: dict[str, Subquery] = {
-        name: Exists(rows.filter(pause.condition(owner), pk=OuterRef("pk"))) for name, pause in partial.items()
+        name: Exists(rows.filter(pause.condition(owner), pk=key)) for name, pause in partial.items()
     }
     options = options_of(owner)
     own_columns = {name for name in (options.priority, options.fair_by) if name}
     own_columns.update(wait.key for wait in waits_of(owner))
-    matches |= {f"stator_awaited_{wait.field}": wait.state(rows.db) for wait in waits_of(owner)}
+    matches |= {f"stator_awaited_{wait.field}": wait.state(rows.filter(pk=pk)) for wait in waits_of(owner)}
     row = rows.filter(pk=pk).values("state", *FRAMEWORK_COLUMNS, *own_columns, stator_now=Now(), **matches).first()
     if row is None:
         return None

@@ -173,7 +173,7 @@ KINDS: list[ProblemKind] = [
     ProblemKind(
         "waits_for",
         holds=lambda facts: bool(facts.awaited),
-        rows=lambda many: waiting(many.model, many.using),
+        rows=lambda many: waiting(many.rows),
         sentences=sentences.waits_for,
         remedy="Check the object that it waits for.",
         keeps="waiting for other objects",

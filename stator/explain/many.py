@@ -9,6 +9,7 @@ from stator.graph.states import State
 from stator.rows.clock import Now
 from stator.rows.columns import parked
 from stator.rows.meta import graph_of
+from stator.rows.nodes import over_nodes
 from stator.rows.pauses import Pauses, read_pauses
 from stator.rows.versions import Fleet
 from stator.rows.watches import watches_of
@@ -65,8 +66,9 @@ class Many:
         states = graph_of(self.model).automatic_states
         held = _in_states(states.difference(self.pauses.running(states)))
         if partial := self.pauses.held(self.model, states):
-            # In a subquery, so that a join does not count a row twice.
-            held |= Q(Exists(self.rows.filter(partial, pk=OuterRef("pk"))))
+            # In a subquery, so that a join does not count a row twice. Over several nodes, a pause has no joins.
+            apart = over_nodes(self.model, self.using)
+            held |= partial if apart else Q(Exists(self.rows.filter(partial, pk=OuterRef("pk"))))
         return held
 
     @property

@@ -38,13 +38,13 @@ def waiting_in_vain(rows: OperatorQuerySet) -> Iterator[QuerySet[Model]]:
         yield some.filter(state_changed__lte=columns.after(-FORGOTTEN))
         for wait in waits_of(model):
             ends = {str(each) for each in graph_of(wait.awaited).terminal_states}.difference(wait.until)
-            yield some.annotate(stator_awaited=wait.state(rows.db)).filter(stator_awaited__in=sorted(ends))
+            yield some.annotate(stator_awaited=wait.state(some)).filter(stator_awaited__in=sorted(ends))
 
 
 def _in_state(rows: OperatorQuerySet, state: State, waits: tuple[Wait, ...]) -> Iterator[AwaitedObject]:
     names = [name for wait in waits for name in (wait.key, f"stator_awaited_{wait.field}")]
     parked = rows.filter(columns.parked(), state=state.name).order_by("state_next_attempt", "state_changed")
-    parked = parked.annotate(stator_now=Now(), **{f"stator_awaited_{w.field}": w.state(rows.db) for w in waits})
+    parked = parked.annotate(stator_now=Now(), **{f"stator_awaited_{w.field}": w.state(parked) for w in waits})
     read = list(parked.values_list("state_changed", "stator_now", *names)[:READ])
     found: dict[tuple[str, object], AwaitedObject] = {}
     for changed, now, *values in read:

@@ -14,6 +14,7 @@ from stator.graph.failures import Failure, bounded
 from stator.rows.clock import Now, seconds_ahead
 from stator.rows.fields import MomentField
 from stator.rows.meta import owner_of
+from stator.rows.nodes import over_nodes, read_first
 from stator.statements import Parameter, Statement, StatementCache, is_one_of, selecting, written
 
 REASON_LENGTH = 500
@@ -205,9 +206,13 @@ def events_of(model: type[Model], using: str) -> QuerySet[Event]:
 
 def reports_of(model: type[Model], using: str, **lookups: object) -> QuerySet[Report]:
     """Return the reports on the row of an outer query that match the lookups."""
-    return Report.objects.using(using).filter(
+    reports = Report.objects.using(using).filter(
         model_label=model._meta.label_lower, object_pk=key_text(model, using), **lookups
     )
+    if not over_nodes(model, using):
+        return reports
+    names = {lookup.partition("__")[0] for lookup in lookups}
+    return read_first(reports, sorted({"model_label", "object_pk", "error", "fingerprint", *names}))
 
 
 # The rows are read and written by the server alone.

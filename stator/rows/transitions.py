@@ -4,12 +4,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple, TypedDict
 
-from django.db import connections, transaction
+from django.db import transaction
 from django.db.backends.base.features import BaseDatabaseFeatures
 from django.db.models import F, Model, QuerySet
 
 from stator import signals
-from stator.capabilities import capabilities_of
 from stator.exceptions import ProtectedState
 from stator.graph.attempt_log import RUNNING
 from stator.graph.states import AwaitedEvent, State
@@ -17,6 +16,7 @@ from stator.rows import columns
 from stator.rows.actions import Action, traceable
 from stator.rows.clock import Now, Seconds
 from stator.rows.meta import graph_of, named_state, options_of, owner_of, written_to
+from stator.rows.nodes import of_one_node
 from stator.rows.reports import REASON_LENGTH, Event, History, events_of, keep_entries
 from stator.rows.waits import wake
 from stator.rows.watches import WaiterHeld, Watch, watchers_of, watches_of
@@ -233,8 +233,10 @@ def _complete(watch: Watch, using: str, pks: list[object], *, wait: bool) -> Non
     rows: QuerySet[Model] = QuerySet(watch.model, using=using)
     options = _lock_options(watch.model, using)
     skips = not wait and _features(using).has_select_for_update_skip_locked
-    locked = rows.filter(pk__in=waiting).order_by("pk").select_for_update(skip_locked=skips, **options)
-    mine = list(locked.values_list("pk", flat=True))
+    mine: list[object] = []
+    for part in of_one_node(rows.filter(pk__in=waiting)):
+        locked = part.order_by("pk").select_for_update(skip_locked=skips, **options)
+        mine += locked.values_list("pk", flat=True)
     if skips and (held := set(waiting).difference(mine)):
         raise WaiterHeld(watch.related_to(using, held, pks))
     try:
@@ -247,7 +249,8 @@ def _follow(watch: Watch, using: str, pks: list[object], *, wait: bool) -> None:
     """Move objects that are locked, or were moved in this transaction, along an edge whose condition they meet."""
     owner, target = watch.model, watch.target
     rows: QuerySet[Model] = QuerySet(owner, using=using)
-    met = rows.filter(watch.met(using), pk__in=pks, state=watch.state.name)
+    there = rows.filter(pk__in=pks, state=watch.state.name)
+    met = rows.filter(watch.met(there), pk__in=pks, state=watch.state.name)
     if before := [Locked(*values) for values in met.order_by("pk").values_list(*_OF_LOCKED)]:
         keys = [row.pk for row in before]
         if options_of(owner).history:
@@ -320,21 +323,11 @@ def lock_rows(queryset: QuerySet[Model], owner: type[Model], using: str, pks: Se
     rows: QuerySet[Model] = QuerySet(owner, using=using)
     wanted = is_one_of(rows, pks)
     options, found = _lock_options(owner, using), []
-    for part in _of_one_node(rows.filter(wanted)):
+    for part in of_one_node(rows.filter(wanted)):
         locked = part.order_by("pk").select_for_update(**options)
         found += [Locked(*values) for values in locked.values_list(*_OF_LOCKED)]
     meant = set(queryset.filter(wanted).values_list(owner._meta.pk.name, flat=True))
     return [row for row in found if row.pk in meant]
-
-
-def _of_one_node(rows: QuerySet[Model]) -> Iterator[QuerySet[Model]]:
-    """Yield rows in parts, each of one node: several nodes do not lock rows by one statement."""
-    spread = options_of(rows.model).spread
-    if spread and capabilities_of(connections[rows.db]).has_nodes:
-        for value in list(rows.order_by(spread).values_list(spread, flat=True).distinct()):
-            yield rows.filter(**{spread: value})
-    else:
-        yield rows
 
 
 def _lock_options(owner: type[Model], using: str) -> _LockOptions:

@@ -20,6 +20,7 @@ from django.db.models import Exists, ForeignKey, Model, OuterRef, Q, QuerySet, S
 
 from stator.rows import columns
 from stator.rows.meta import field_of, graph_of, options_of, owner_of, written_to
+from stator.rows.nodes import of_one_node, over_nodes, read_first
 from stator.rows.watches import managed_owner
 from stator.signals import announce
 
@@ -46,14 +47,21 @@ class Wait:
         rows: QuerySet[Model] = QuerySet(self.awaited, using=using)
         return rows.exclude(state__in=self.until)
 
-    def holds(self, using: str) -> Exists:
-        """Return a condition for rows that wait by this relation."""
-        return Exists(self.unsettled(using).filter(pk=OuterRef(self.key)))
+    def holds(self, among: QuerySet[Model]) -> Exists:
+        """Return a condition for the rows ``among`` which wait by this relation."""
+        return Exists(self._of(among, self.unsettled(among.db)))
 
-    def state(self, using: str) -> Subquery:
-        """Return the state of the object that a row refers to; null if there is none."""
-        rows: QuerySet[Model] = QuerySet(self.awaited, using=using)
-        return Subquery(rows.filter(pk=OuterRef(self.key)).values("state")[:1])
+    def state(self, among: QuerySet[Model]) -> Subquery:
+        """Return the state of the object that each row ``among`` these refers to; null if there is none."""
+        return Subquery(self._of(among, QuerySet(self.awaited, using=among.db)).values("state")[:1])
+
+    def _of(self, among: QuerySet[Model], awaited: QuerySet[Model]) -> QuerySet[Model]:
+        """Return the awaited object of the row of an outer query ``among``."""
+        mine = awaited.filter(pk=OuterRef(self.key))
+        if not over_nodes(self.model, among.db):
+            return mine
+        keys = among.order_by().values(self.key)
+        return read_first(mine.filter(pk__in=keys), (self.awaited._meta.pk.name, "state"))
 
 
 @lru_cache(maxsize=1024)
@@ -85,10 +93,12 @@ def wake(model: type[Model], using: str, state: str, pks: Collection[object]) ->
 def reopen(rows: QuerySet[Model], limit: int) -> int:
     """Make up to ``limit`` of the parked rows ready and wake workers; return how many. Call it in a transaction."""
     features = connections[rows.db].features
-    locked = rows.filter(columns.parked()).select_for_update(
-        skip_locked=features.has_select_for_update_skip_locked, no_key=features.has_select_for_no_key_update
-    )
-    picked = list(locked.order_by().values_list("pk", flat=True)[:limit])
+    picked: list[object] = []
+    for part in of_one_node(rows.filter(columns.parked())):
+        locked = part.select_for_update(
+            skip_locked=features.has_select_for_update_skip_locked, no_key=features.has_select_for_no_key_update
+        )
+        picked += locked.order_by().values_list("pk", flat=True)[: limit - len(picked)]
     if picked:
         QuerySet(rows.model, using=rows.db).filter(pk__in=picked).update(**columns.reopening())
         announce(rows.model, rows.db)
@@ -117,11 +127,11 @@ def reopen_saved(instance: Model, using: str) -> None:
     reopen(QuerySet(owner_of(type(instance)), using=using).filter(pk=instance.pk), 1)
 
 
-def waiting(model: type[Model], using: str) -> Q:
-    """Return a condition for rows that wait for another object; no rows for a model without waits."""
+def waiting(among: QuerySet[Model]) -> Q:
+    """Return a condition for the rows ``among`` which wait for another object; none for a model without waits."""
     held = Q(pk__in=[])
-    for wait in waits_of(model):
-        held |= Q(wait.holds(using))
+    for wait in waits_of(among.model):
+        held |= Q(wait.holds(among))
     return held
 
 

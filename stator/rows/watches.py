@@ -18,6 +18,7 @@ from django.db.models import Exists, F, ForeignKey, ForeignObjectRel, Model, Out
 from stator.graph.states import AwaitedRelation, State
 from stator.rows.fields import StateField
 from stator.rows.meta import graph_of, owner_of
+from stator.rows.nodes import over_nodes, read_first
 
 
 class WaiterHeld(Exception):
@@ -49,11 +50,14 @@ class Watch:
 
     def waiting_for(self, using: str, pks: Collection[object]) -> QuerySet[Model]:
         """Return the objects that are related to some objects of ``other``, whatever state they are in."""
+        if self._apart(using) and self._equal:
+            mine, others = self._equal
+            return self._rows(using).filter(**{f"{mine}__in": self._others(using).filter(pk__in=pks).values(others)})
         return self._rows(using).filter(pk__in=self._rows(using).filter(**{f"{self.name}__in": pks}).values("pk"))
 
     def related_to_one(self, using: str, pk: object) -> QuerySet[Model]:
         """Return the related objects of one object of ``model``."""
-        related: QuerySet[Model] = QuerySet(self.other, using=using)
+        related = self._others(using)
         if self.key:
             return related.filter(**{f"{self.key}__pk": pk})
         return related.filter(pk__in=self._rows(using).filter(pk=pk).values(f"{self.name}__pk"))
@@ -65,17 +69,21 @@ class Watch:
 
     def related_to(self, using: str, waiting: Collection[object], pks: Collection[object]) -> list[object]:
         """Return which of the objects of ``other`` are related to some waiting objects."""
+        if self._apart(using) and self._equal:
+            mine, others = self._equal
+            meant = {f"{others}__in": self._rows(using).filter(pk__in=waiting).values(mine)}
+            return list(self._others(using).filter(pk__in=pks, **meant).values_list("pk", flat=True))
         related = self._rows(using).filter(pk__in=waiting, **{f"{self.name}__in": pks})
         return list(related.values_list(f"{self.name}__pk", flat=True).distinct())
 
-    def met(self, using: str) -> Q:
-        """Return the condition as a filter for objects of ``model``. Index over the relation and ``state``."""
+    def met(self, among: QuerySet[Model]) -> Q:
+        """Return the condition as a filter for the objects ``among``. Index over the relation and ``state``."""
         if not self.condition.every:
-            return Q(self._exists(using, Q(stator_state__in=self.condition.in_)))
+            return Q(self._exists(among, Q(stator_state__in=self.condition.in_)))
         # The states that this code knows are checked first, by the index; other states take all related objects.
-        met = ~Q(self._exists(using, Q(stator_state__in=self.unfinished))) if self.unfinished else Q()
-        met &= ~Q(self._exists(using, ~Q(stator_state__in=self.condition.in_)))
-        return met if self.condition.empty else met & Q(self._exists(using, Q()))
+        met = ~Q(self._exists(among, Q(stator_state__in=self.unfinished))) if self.unfinished else Q()
+        met &= ~Q(self._exists(among, ~Q(stator_state__in=self.condition.in_)))
+        return met if self.condition.empty else met & Q(self._exists(among, Q()))
 
     @property
     def hands_on(self) -> bool:
@@ -88,7 +96,8 @@ class Watch:
         Others have unfinished related objects, of which one is locked now until the transaction ends.
         """
         waiting = self.waiting_for(using, pks).order_by("pk")
-        if not self.hands_on:
+        # An object on another node cannot be locked in this statement.
+        if not self.hands_on or self._apart(using):
             return list(waiting.values_list("pk", flat=True))
         found = waiting.annotate(stator_next=Subquery(self._next(using))).values_list("pk", "stator_next")
         return [pk for pk, following in found if following is None]
@@ -99,7 +108,7 @@ class Watch:
         It is not claimed, so nobody is about to write its outcome, which would have to be put off.
         """
         features, relation = connections[using].features, self._relation.field
-        unfinished: QuerySet[Model] = QuerySet(self.other, using=using).filter(
+        unfinished = self._others(using).filter(
             **{relation.attname: OuterRef(relation.target_field.attname)}, state__in=self.unfinished, state_claim=None
         )
         locked = unfinished.select_for_update(
@@ -123,13 +132,34 @@ class Watch:
         """What the history says of its moves."""
         return str(self.condition)
 
-    def _exists(self, using: str, states: Q) -> Exists:
+    def _exists(self, among: QuerySet[Model], states: Q) -> Exists:
+        if self._apart(among.db) and self._equal:
+            mine, others = self._equal
+            equal = {others: OuterRef(mine), f"{others}__in": among.order_by().values(mine)}
+            related = self._others(among.db).alias(stator_state=F("state")).filter(states, **equal)
+            return Exists(read_first(related, (others, "state")))
         # By an alias, so that a condition is one of the same related object as the others.
-        mine = self._rows(using).filter(pk=OuterRef("pk")).alias(stator_state=F(f"{self.name}__state"))
-        return Exists(mine.filter(states, stator_state__isnull=False))
+        rows = self._rows(among.db).filter(pk=OuterRef("pk")).alias(stator_state=F(f"{self.name}__state"))
+        return Exists(rows.filter(states, stator_state__isnull=False))
+
+    def _apart(self, using: str) -> bool:
+        """Return whether objects and their related ones may be on different nodes."""
+        return over_nodes(self.model, using) or over_nodes(self.other, using)
+
+    @cached_property
+    def _equal(self) -> tuple[str, str] | None:
+        """The fields of an object and of its related ones that are equal; None if another table connects them."""
+        relation = self._relation
+        if self.key:
+            return relation.field.target_field.attname, relation.field.attname
+        is_key = isinstance(relation, ForeignKey) and relation.related_model is self.other
+        return (relation.attname, relation.target_field.attname) if is_key else None
 
     def _rows(self, using: str) -> QuerySet[Model]:
         return QuerySet(self.model, using=using)
+
+    def _others(self, using: str) -> QuerySet[Model]:
+        return QuerySet(self.other, using=using)
 
 
 @lru_cache(maxsize=1024)
@@ -150,11 +180,12 @@ def watchers_of(model: type[Model]) -> tuple[Watch, ...]:
     return tuple(watch for other in owners for watch in watches_of(other) if watch.other is model)
 
 
-def condition_of(model: type[Model], state: State, condition: Any, using: str) -> Q:
-    """Return the condition of an edge without a handler as a filter."""
+def condition_of(among: QuerySet[Model], state: State, condition: Any) -> Q:
+    """Return the condition of an edge without a handler as a filter for the objects ``among``."""
     if not isinstance(condition, AwaitedRelation):
         return Q(condition)
-    return next(each for each in watches_of(model) if (each.state, each.condition) == (state, condition)).met(using)
+    watches = watches_of(among.model)
+    return next(each for each in watches if (each.state, each.condition) == (state, condition)).met(among)
 
 
 def managed_owner(model: type[Model]) -> type[Model] | None:

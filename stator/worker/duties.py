@@ -42,6 +42,10 @@ def _parked(operations: Operations) -> list[Operations]:
     return operations.having(chores.reopenable(operations))
 
 
+def _matching(operations: Operations) -> list[Operations]:
+    return operations.having(*chores.matching(operations))
+
+
 def _whole(operations: Operations) -> list[Operations]:
     return [operations]
 
@@ -152,7 +156,7 @@ DELETE = Duty("delete_due", _delete_due)
 # Done for each model in every scheduling pass, in this order.
 PASS = (
     Duty("rename", chores.rename, moves=True, gives_way=True),
-    Duty("move_matching", chores.move_matching, MOVED_AT_ONCE, moves=True),
+    Duty("move_matching", chores.move_matching, MOVED_AT_ONCE, moves=True, slices=_matching),
     Duty("time_out", chores.time_out, moves=True),
     DELETE,
     Duty("reopen", chores.reopen, 5 * LIMIT, slices=_parked, needed=lambda operations: bool(operations.waits)),

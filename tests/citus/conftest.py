@@ -10,6 +10,8 @@ import pytest
 from django.db import connections
 
 URL, NAME, ALIAS = os.environ.get("CITUS_URL", ""), "stator_citus_test", "citus"
+# The URLs of the nodes that have the rows; the coordinator has them if there are none.
+NODES = os.environ.get("CITUS_NODES", "").split()
 
 MakeDatabase = Callable[..., str]
 
@@ -18,19 +20,24 @@ MakeDatabase = Callable[..., str]
 def make_database(django_db_blocker: Any) -> Iterator[MakeDatabase]:
     """Make an empty database of the cluster, which has the alias returned; by Django's own backend unless told."""
     config = environ.Env.db_url_config(URL)
-    node = [config["HOST"], int(config["PORT"] or 5432)]
 
     def make(engine: str = config["ENGINE"], **options: str) -> str:
-        with psycopg.connect(URL, autocommit=True) as server:
-            server.execute(f"DROP DATABASE IF EXISTS {NAME} WITH (FORCE)")
-            server.execute(f"CREATE DATABASE {NAME}")
+        drop_databases()
+        for url in (URL, *NODES):
+            with psycopg.connect(url, autocommit=True) as server:
+                server.execute(f"CREATE DATABASE {NAME}")
         given = {**config, "ENGINE": engine, "NAME": NAME, "OPTIONS": options, "TEST": {}}
         configured = connections.configure_settings({"default": given})["default"]
         connections.databases[ALIAS] = {**configured, "TEST": {**configured["TEST"], "MIGRATE": False}}
         with connections[ALIAS].cursor() as cursor:
             cursor.execute("CREATE EXTENSION citus")
-            cursor.execute("SELECT citus_set_coordinator_host(%s, %s)", node)
-            cursor.execute("SELECT citus_set_node_property(%s, %s, 'shouldhaveshards', true)", node)
+            cursor.execute("SELECT citus_set_coordinator_host(%s, %s)", address_of(URL))
+            if not NODES:
+                cursor.execute("SELECT citus_set_node_property(%s, %s, 'shouldhaveshards', true)", address_of(URL))
+            for url in NODES:
+                with psycopg.connect(url, dbname=NAME, autocommit=True) as node:
+                    node.execute("CREATE EXTENSION citus")
+                cursor.execute("SELECT citus_add_node(%s, %s)", address_of(url))
         return ALIAS
 
     with django_db_blocker.unblock():
@@ -39,8 +46,20 @@ def make_database(django_db_blocker: Any) -> Iterator[MakeDatabase]:
             connections[ALIAS].close()
             del connections[ALIAS]
             del connections.databases[ALIAS]
-    with psycopg.connect(URL, autocommit=True) as server:
-        server.execute(f"DROP DATABASE IF EXISTS {NAME} WITH (FORCE)")
+    drop_databases()
+
+
+def drop_databases() -> None:
+    """Drop the database of a test on every node: Citus leaves that to us."""
+    for url in (URL, *NODES):
+        with psycopg.connect(url, autocommit=True) as server:
+            server.execute(f"DROP DATABASE IF EXISTS {NAME} WITH (FORCE)")
+
+
+def address_of(url: str) -> list[object]:
+    """Return the host and the port of a node."""
+    config = environ.Env.db_url_config(url)
+    return [config["HOST"], int(config["PORT"] or 5432)]
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ def test_dead_rows_of_a_table_are_found_on_its_node(schema: str, monkeypatch: py
     run(schema, "SELECT run_command_on_all_nodes('SELECT pg_stat_force_next_flush()')")
 
     def told() -> str:
-        return next(one.sentence for one in examine(schema, [Step]) if one.code == "dead rows")
+        return " ".join(one.sentence for one in examine(schema, [Step]) if one.code == "dead rows")
 
     wait_until(lambda: "testapp_step_" in told())
 

@@ -70,7 +70,7 @@ MUTANTS = [
     Mutant(
         "a pass reopens what waits",
         CHORES,
-        "return parked.exclude(waiting(operations.model, operations.alias)) if operations.waits else parked",
+        "return parked.exclude(waiting(parked)) if operations.waits else parked",
         "return parked",
         tests("stator/rows/test_waits.py", "pass_reopens_what_waits_for_nothing_and_only_that"),
     ),

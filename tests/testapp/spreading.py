@@ -1,9 +1,10 @@
-"""A model whose rows are spread over slices."""
+"""Models whose rows are spread over slices."""
 
 from uuid import uuid4
 
 from django.db import models
 
+from stator.exceptions import TryAgainLater
 from stator.graph import State, StateGraph
 from stator.models import StateField, StatorModel
 
@@ -90,3 +91,50 @@ class Remark(StatorModel):
 
     class StatorMeta:
         spread = "author"
+
+
+class FolderGraph(StateGraph):
+    """Waits for its notes, or for an event."""
+
+    filling = State()
+    full = State()
+    closed = State()
+    filling.when_all("notes", in_=["done"]).to(full)
+    filling.on("close").to(closed)
+
+
+class Folder(StatorModel):
+    state = StateField(FolderGraph)
+
+    class StatorMeta:
+        spread = "shard"
+
+
+class NoteGraph(StateGraph):
+    """Fails, or says what it waits for, or is done."""
+
+    new = State(try_interval=60, expect_within=600)
+    done = State()
+    new.transitions_to(done)
+
+    @classmethod
+    def handle_new(cls, note):
+        if note.text == "fail":
+            raise ValueError("no ink")
+        return TryAgainLater(3600, "the ink dries") if note.text == "wait" else cls.done
+
+
+class Note(StatorModel):
+    """Waits for its sheet, and its folder waits for it."""
+
+    state = StateField(NoteGraph)
+    sheet = models.ForeignKey(Sheet, models.CASCADE, null=True, db_constraint=False)
+    folder = models.ForeignKey(Folder, models.CASCADE, null=True, db_constraint=False, related_name="notes")
+    text = models.CharField(max_length=20, blank=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["folder", "state"], name="testapp_note_folder_state")]
+
+    class StatorMeta:
+        spread = "shard"
+        waits_for = {"sheet": ["done", "left"]}
