@@ -15,6 +15,17 @@ KEPT = {"django_migrations", "django_content_type", "auth_permission"}
 # Bytes.
 SMALL = 64 * 1024
 
+# By size, so that no table is read for it: of deleted rows some remains, until there is more than SMALL. pg_relation_size
+# opens every table, which takes a new session, as each test has, 6 ms; the sizes of the files take it 3 ms.
+FILLED = """
+SELECT name, size <= %s AND is_super FROM (
+  SELECT quote_ident(relname) AS name, is_super,
+    CASE WHEN is_super THEN (pg_stat_file(pg_relation_filepath(oid), true)).size ELSE pg_relation_size(oid) END AS size
+  FROM pg_class, CAST(current_setting('is_superuser') AS boolean) AS is_super
+  WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace AND relname <> ALL(%s)) AS tables
+WHERE size > 0
+"""
+
 
 def install() -> None:
     """Have the tests use this."""
@@ -46,14 +57,7 @@ def _empty(connection: Any) -> None:
 def _empty_postgresql(connection: Any) -> None:
     """Truncation makes the files of a table and of its indexes anew: only where many rows were is it worth that."""
     with connection.cursor() as cursor, transaction.atomic(using=connection.alias):
-        # By size, so that no table is read for it: of deleted rows some remains, until there is more than SMALL.
-        cursor.execute(
-            "SELECT quote_ident(relname),"
-            " pg_relation_size(oid) <= %s AND current_setting('is_superuser')::bool FROM pg_class"
-            " WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace AND relname <> ALL(%s)"
-            " AND pg_relation_size(oid) > 0",
-            [SMALL, list(KEPT)],
-        )
+        cursor.execute(FILLED, [SMALL, list(KEPT)])
         filled = cursor.fetchall()
         if large := ", ".join(name for name, is_small in filled if not is_small):
             cursor.execute(f"TRUNCATE {large} CASCADE")
