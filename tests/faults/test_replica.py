@@ -13,7 +13,7 @@ from stator.overview import replica
 from stator.testing import drain
 from tasks.models import Queue, Task
 from tests.faults.servers import database_on, has_replayed
-from tests.processes import settings_module
+from tests.processes import settings_module, wait_until
 from tests.stator.admin.overviews import text_of
 from tests.stator.admin.requests import LIST, move, page_of
 from tests.stator.test_metrics import METRICS, TOKEN
@@ -127,10 +127,18 @@ def test_worker_checks_and_commands_open_no_connection_to_the_replica(own, worke
     assert Job.objects.get().state == "done"
 
 
+def is_paused():
+    with connections["other"].cursor() as cursor:
+        cursor.execute("SELECT pg_get_wal_replay_pause_state()")
+        return cursor.fetchone()[0] == "paused"
+
+
 def test_list_of_a_standby_that_is_behind_says_so_and_own_moves_are_seen_at_once(client, standby, monkeypatch):
     parcel = Parcel.objects.get()
+    monkeypatch.setattr(replica, "MAX_LAG", 3600.0)
     with connections["other"].cursor() as cursor:
         cursor.execute("SELECT pg_wal_replay_pause()")
+    wait_until(is_paused)
     try:
         page = text_of(client, move(client, parcel).url)
         assert "Read from the primary database, to show what you have just done." in page
