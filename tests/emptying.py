@@ -15,8 +15,8 @@ KEPT = {"django_migrations", "django_content_type", "auth_permission"}
 # Bytes.
 SMALL = 64 * 1024
 
-# By size, so that no table is read for it: of deleted rows some remains, until there is more than SMALL. pg_relation_size
-# opens every table, which takes a new session, as each test has, 6 ms; the sizes of the files take it 3 ms.
+# By size, so that no table is read for it: of deleted rows some remains, until there is more than SMALL. A new session,
+# which each test has, takes 6 ms for pg_relation_size, which opens every table, and 3 ms for the sizes of the files.
 FILLED = """
 SELECT name, size <= %s AND is_super FROM (
   SELECT quote_ident(relname) AS name, is_super,

@@ -1,6 +1,7 @@
-"""Workers forked from a process that has loaded the site: each start of Python and Django takes most of a second.
+"""Processes forked from one that has loaded what they need: each start of Python and Django takes most of a second.
 
-They are processes like any others: sessions of their own, with the environment and the settings that they are given.
+Workers have the site of the tests, commands of other projects only Django. They are processes like any others: sessions
+of their own, with the environment and the settings that they are given.
 """
 
 import atexit
@@ -8,6 +9,7 @@ import gc
 import json
 import logging
 import os
+import runpy
 import select
 import selectors
 import signal
@@ -23,9 +25,15 @@ from typing import Any
 # Variables that a worker reads when it runs, and not when it loads.
 LATE = ("STATOR_", "TEST_DATABASE_", "TESTAPP_ACTOR", "PGAPPNAME", "PYTEST_CURRENT_TEST")
 
+# What commands of projects load, as far as it neither reads settings nor has models; a project may have another stator.
+OF_PROJECTS = (
+    "django.core.management.commands.makemigrations", "django.core.management.commands.migrate", "django.template",
+    "django.contrib.auth.hashers", "django.core.cache.backends.locmem", "prometheus_client",
+)  # fmt: skip
+
 
 class Forked:
-    """A forked worker, with the methods of ``subprocess.Popen`` that tests need."""
+    """A forked process, with the methods of ``subprocess.Popen`` that tests need."""
 
     def __init__(self, server: "ForkServer", pid: int) -> None:
         self.pid = pid
@@ -39,7 +47,7 @@ class Forked:
         """Wait until it has ended, and return its exit code."""
         code = self._server.code_of(self.pid, timeout)
         if code is None:
-            raise subprocess.TimeoutExpired("runstator", timeout or 0)
+            raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0)
         return code
 
     def stands(self) -> bool:
@@ -57,14 +65,17 @@ class Forked:
 
 
 class ForkServer:
-    """The process from which workers are forked; it ends with the process that started it."""
+    """The process from which others are forked; it ends with the process that started it.
 
-    def __init__(self, environment: dict[str, str]) -> None:
+    ``engine``: of the database of projects whose commands are forked from it; if it is empty, workers are.
+    """
+
+    def __init__(self, environment: dict[str, str], engine: str = "") -> None:
         self._lasting = _lasting(environment)
         self._codes: dict[int, int] = {}
         self._lock = Lock()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.forks"],
+            [sys.executable, "-m", "tests.forks", *filter(None, [engine])],
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -76,10 +87,10 @@ class ForkServer:
         """Return whether a process with this environment would have loaded what this one has."""
         return _lasting(environment) == self._lasting
 
-    def start(self, arguments: list[str], environment: dict[str, str], output: str) -> Forked:
-        """Start a command of Django that writes into a file."""
+    def start(self, arguments: list[str], environment: dict[str, str], output: str, errors: str = "") -> Forked:
+        """Start a command of Django that writes into a file, or two. Before that of a project comes its folder."""
         with self._lock:
-            self._process.stdin.write(json.dumps([arguments, environment, output]).encode() + b"\n")
+            self._process.stdin.write(json.dumps([arguments, environment, output, errors or output]).encode() + b"\n")
             self._process.stdin.flush()
             while (pid := self._read()) is None:
                 pass
@@ -124,7 +135,23 @@ def _lasting(environment: dict[str, str]) -> dict[str, str]:
     return kept | {"DATABASE_URL": kept.get("DATABASE_URL", "").partition(":")[0]}
 
 
-def _main() -> None:
+def _run_commands(engine: str) -> None:
+    """Run commands of projects, each of which has a settings module and a ``manage.py`` in its folder."""
+    for name in (*OF_PROJECTS, f"{engine}.base"):
+        import_module(name)
+    gc.freeze()
+    [folder, *arguments], environment, output, errors = _serve()
+    # Only a forked process comes here.
+    _redirect(output, errors)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    sys.path[0] = folder
+    sys.argv = ["manage.py", *arguments]
+    runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+def _run_workers() -> None:
     import django
     from django.core.management import execute_from_command_line
 
@@ -135,9 +162,10 @@ def _main() -> None:
         execute_from_command_line([command, "runstator", "--help"])
     # The collector writes into what it visits, of which each worker would then need a copy.
     gc.freeze()
-    arguments, environment, output = _serve()
+    arguments, environment, *files = _serve()
     # Only a forked process comes here.
-    _become(environment, output)
+    _redirect(*files)
+    _become(environment)
     sys.argv = [command, *arguments]
     execute_from_command_line(sys.argv)
 
@@ -182,18 +210,22 @@ def _tell(pid: int, code: int | None) -> None:
     os.write(1, json.dumps([pid, code]).encode() + b"\n")
 
 
-def _become(environment: dict[str, str], output: str) -> None:
+def _redirect(output: str, errors: str) -> None:
+    """Have this process read nothing, and write into files."""
+    writing = os.O_WRONLY | os.O_APPEND
+    for path, flags, number in ((os.devnull, os.O_RDONLY, 0), (output, writing, 1), (errors, writing, 2)):
+        opened = os.open(path, flags)
+        os.dup2(opened, number)
+        os.close(opened)
+
+
+def _become(environment: dict[str, str]) -> None:
     """Have this process as if it had been started with that environment."""
     from django.conf import Settings, settings
     from django.db import connections
     from django.db.utils import ConnectionHandler
     from django.utils.log import configure_logging
 
-    for path, flags, number in ((os.devnull, os.O_RDONLY, 0), (output, os.O_WRONLY | os.O_APPEND, 1)):
-        opened = os.open(path, flags)
-        os.dup2(opened, number)
-        os.close(opened)
-    os.dup2(1, 2)
     os.environ.clear()
     os.environ.update(environment)
     # A process that starts reads its settings before it can log.
@@ -209,4 +241,7 @@ def _become(environment: dict[str, str], output: str) -> None:
 
 
 if __name__ == "__main__":
-    _main()
+    if sys.argv[1:]:
+        _run_commands(sys.argv[1])
+    else:
+        _run_workers()

@@ -1,17 +1,20 @@
 """Projects of their own in a temporary folder, worked on by real ``manage.py`` commands, on the server of this run."""
 
 import os
+import signal
 import sqlite3
-import subprocess
-import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 from django.conf import settings
 from django.db import connection
+
+from tests.forks import Forked, ForkServer
 
 if connection.vendor == "mysql":
     from MySQLdb import connect
@@ -102,36 +105,28 @@ class Project:
 
     def manage(self, *arguments: str, code: int = 0) -> str:
         """Run ``manage.py``; return what it printed, after it ended with the exit code that is expected."""
-        ended = subprocess.run(
-            [sys.executable, "manage.py", *arguments],
-            cwd=self.folder,
-            env=self._environment(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-        printed = f"{ended.stdout}{ended.stderr}"
-        assert ended.returncode == code, f"manage.py {' '.join(arguments)} ended with {ended.returncode}:\n{printed}"
+        with tempfile.NamedTemporaryFile("r") as output, tempfile.NamedTemporaryFile("r") as errors:
+            process = self._start(arguments, output.name, errors.name)
+            try:
+                ended = process.wait(300)
+            finally:
+                process.send_signal(signal.SIGKILL)
+            printed = f"{output.read()}{errors.read()}"
+        assert ended == code, f"manage.py {' '.join(arguments)} ended with {ended}:\n{printed}"
         return printed
 
     @contextmanager
-    def process(self, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    def process(self, *arguments: str) -> Iterator[Forked]:
         """``manage.py`` as a process that runs on, until the context ends."""
-        started = subprocess.Popen(
-            [sys.executable, "manage.py", *arguments],
-            cwd=self.folder,
-            env=self._environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        started = self._start(arguments, os.devnull, os.devnull)
         try:
             yield started
         finally:
-            started.terminate()
+            started.send_signal(signal.SIGTERM)
             started.wait(60)
+
+    def _start(self, arguments: tuple[str, ...], output: str, errors: str) -> Forked:
+        return fork_server().start([str(self.folder), *arguments], environment(), output, errors)
 
     def make_tables(self, *apps: str) -> None:
         """Make the migrations of apps, check the project and migrate, in one process."""
@@ -166,10 +161,17 @@ class Project:
             sqlite3.connect(self.database["NAME"], timeout=30) if self.is_sqlite else connect(**conninfo(self.database))
         )
 
-    def _environment(self) -> dict[str, str]:
-        # Without the settings of this run. The project's own packages come first, those of this repository after them.
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("DJANGO_", "STATOR_"))}
-        return {**kept, "PYTHONPATH": str(settings.BASE_DIR)}
+
+def environment() -> dict[str, str]:
+    """The variables of a project: without the settings of this run, its packages before those of this repository."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("DJANGO_", "STATOR_"))}
+    return {**kept, "PYTHONPATH": str(settings.BASE_DIR)}
+
+
+@cache
+def fork_server() -> ForkServer:
+    """The process from which the commands of projects are forked."""
+    return ForkServer(environment(), connection.settings_dict["ENGINE"])
 
 
 # What the pages of the admin need.

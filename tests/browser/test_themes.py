@@ -4,8 +4,6 @@ Each theme is tried where its package is installed.
 """
 
 import os
-import subprocess
-import sys
 from typing import Any
 
 import httpx
@@ -111,11 +109,7 @@ def test_object_is_shown_in_a_theme(theme: str, window: Any, tmp_path: Any) -> N
 
 def look(project: Project, window: Any) -> None:
     address = f"http://127.0.0.1:{free_port()}"
-    command = [sys.executable, "manage.py", "runserver", "--noreload", address.removeprefix("http://")]
-    server = subprocess.Popen(
-        command, cwd=project.folder, env=project._environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    try:
+    with project.process("runserver", "--noreload", address.removeprefix("http://")):
         wait_until(lambda: answers(address))
         window.get(f"{address}/admin/")
         window.find_element("name", "username").send_keys("ada")
@@ -134,10 +128,7 @@ def look(project: Project, window: Any) -> None:
             window.save_screenshot(f"{folder}/{project.folder.name}.png")
         window.get(f"{address}/admin/stator/overview/")
         assert "shop.Invoice" in window.find_element("css selector", "#stator-live").text
-    finally:
         window.get("about:blank")
-        server.kill()
-        server.wait()
 
 
 def answers(address: str) -> bool:

@@ -10,7 +10,7 @@ from django.utils.autoreload import DJANGO_AUTORELOAD_ENV
 
 from stator.management import beside_runserver
 from tests.processes import wait_until
-from tests.projects import ORDER, temporary_project
+from tests.projects import ORDER, environment, temporary_project
 from tests.sizes import PATIENCE
 
 SETTINGS = """
@@ -32,7 +32,7 @@ def test_worker_is_replaced_with_the_server_and_ends_when_that_is_killed(tmp_pat
         with log.open("w") as stream:
             started = subprocess.Popen(
                 [sys.executable, "manage.py", "runserver", "127.0.0.1:0"],
-                cwd=tmp_path, env=project._environment(), stdout=stream, stderr=stream, start_new_session=True,
+                cwd=tmp_path, env=environment(), stdout=stream, stderr=stream, start_new_session=True,
             )  # fmt: skip
 
         def count(text):

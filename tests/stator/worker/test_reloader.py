@@ -8,7 +8,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from tests.processes import wait_until
-from tests.projects import ORDER, temporary_project
+from tests.projects import ORDER, environment, temporary_project
 from tests.sizes import PATIENCE
 
 
@@ -22,7 +22,7 @@ def test_worker_is_replaced_when_code_changes_and_ends_with_the_command(tmp_path
         with log.open("w") as stream:
             command = [sys.executable, "manage.py", "runstator", "--reload"]
             started = subprocess.Popen(
-                command, cwd=tmp_path, env=project._environment(), stdout=stream, stderr=stream, start_new_session=True
+                command, cwd=tmp_path, env=environment(), stdout=stream, stderr=stream, start_new_session=True
             )
         try:
             wait_until(lambda: log.read_text().count("stator.ready") == 1, message=log.read_text)
