@@ -5,7 +5,7 @@ import uuid
 import pytest
 from django.contrib import admin
 from django.contrib.admin.utils import get_fields_from_path
-from django.db import models
+from django.db import connection, models
 from django.db.models.fields import NOT_PROVIDED
 from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
@@ -122,8 +122,8 @@ def test_form_of_a_new_object_takes_any_values_of_its_fields_from_the_address(cl
         with pytest.raises(NoReverseMatch):
             url_of(model, "add")
         return
-    # Of all fields at once: each is read by itself.
-    values = FEW if model in ALIKE[1:] else VALUES
+    # Of all fields at once: each is read by itself, on all databases alike, which refuse some of the few.
+    values = VALUES if connection.vendor == "postgresql" and model not in ALIKE[1:] else FEW
     assert not failing(client, url_of(model, "add"), [dict.fromkeys(fields_of(model), value) for value in values])
 
 
