@@ -55,9 +55,7 @@ def parcels(project):
     for schema in ("public", *SCHEMAS):
         for table in ("shop_note", "shop_parcel", "stator_worker"):
             project.execute(f"TRUNCATE {schema}.{table} RESTART IDENTITY")
-        for number in range(EACH):
-            values = f"('{schema} {number}', 'packed', true)"
-            project.execute(f"INSERT INTO {schema}.shop_parcel (name, state, state_ready) VALUES {values}")
+        pack(project, schema, EACH)
     return project
 
 
@@ -158,16 +156,16 @@ MANY = [f"many{number}" for number in range(8)]
 
 def copy_tables(project, *schemas):
     """Make schemas with the tables of another one."""
+    tables = project.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'acme'")
     for schema in schemas:
-        project.execute(f"CREATE SCHEMA {schema}")
-        for (table,) in project.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'acme'"):
-            project.execute(f"CREATE TABLE {schema}.{table} (LIKE acme.{table} INCLUDING ALL)")
+        copies = [f"CREATE TABLE {schema}.{table} (LIKE acme.{table} INCLUDING ALL)" for (table,) in tables]
+        # At once, for each call is a session of its own.
+        project.execute("; ".join([f"CREATE SCHEMA {schema}", *copies]))
 
 
 def pack(project, schema, count=1):
-    for number in range(count):
-        values = f"('{schema} {number}', 'packed', true)"
-        project.execute(f"INSERT INTO {schema}.shop_parcel (name, state, state_ready) VALUES {values}")
+    values = ", ".join(f"('{schema} {number}', 'packed', true)" for number in range(count))
+    project.execute(f"INSERT INTO {schema}.shop_parcel (name, state, state_ready) VALUES {values}")
 
 
 METRICS = """

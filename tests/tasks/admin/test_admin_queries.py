@@ -134,16 +134,19 @@ def test_confirmation_takes_no_more_statements_for_more_rows(admin_client: Clien
 
 
 @pytest.mark.postgresql
-@pytest.mark.parametrize("status", ["pending", "running", "errored"])
-def test_few_tasks_of_a_status_among_many_are_found_by_indexes(status: str) -> None:
+def test_few_tasks_of_a_status_among_many_are_found_by_indexes() -> None:
     """Not by reading all there are, as for counting them."""
     queue = make_queue()
     ended = [Task(queue=queue, action="resize", state="completed", state_ready=False) for _ in range(5000)]
     raw(Task).bulk_create(ended)
-    make_task(queue, status)
+    # In this order, for those that run are claimed.
+    statuses = ("errored", "running", "pending")
+    for status in statuses:
+        make_task(queue, status)
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE tasks_task")
-    found = Task.objects.with_status(status)
-    assert found.count() == 1
-    plan = found.values("pk")[:10_001].explain(analyze=True)
-    assert not re.search(r"Seq Scan on tasks_task.*loops=[1-9]", plan), plan
+    for status in statuses:
+        found = Task.objects.with_status(status)
+        assert found.count() == 1
+        plan = found.values("pk")[:10_001].explain(analyze=True)
+        assert not re.search(r"Seq Scan on tasks_task.*loops=[1-9]", plan), plan
