@@ -223,20 +223,21 @@ class Steps:
 
 
 def _recorded(claim: HeldClaim) -> QuerySet[Step]:
-    return steps_of(claim.operations.rows, claim.pk)
+    return steps_of(claim.operations.anywhere, claim.pk)
 
 
 def _read(claim: HeldClaim) -> list[Row]:
     """Return the names and results of the steps of the visit."""
     operations = claim.operations
-    shape = operations.model, operations.alias
-    statement = _statements.get(shape, lambda: _reading(operations))
-    return _send(operations, operations.connection, statement, {"pk": claim.pk, "key": str(claim.pk)})
+    shape = operations.model, operations.alias, operations.slice is None
+    statement = _statements.get(shape, lambda: _reading(operations.for_any_slice))
+    values = {"pk": claim.pk, "key": str(claim.pk), "slice": operations.slice}
+    return _send(operations, operations.connection, statement, values)
 
 
 def _reading(operations: Any) -> Statement:
     pk, key = Parameter("pk", operations.model._meta.pk), Parameter("key", CharField())
-    return selecting(steps_of(operations.rows, pk, key).values_list("name", "result"))
+    return selecting(steps_of(operations.anywhere, pk, key).values_list("name", "result"))
 
 
 def _record(claim: HeldClaim, name: str, text: str, *, in_time: bool) -> bool:
@@ -248,11 +249,11 @@ def _record(claim: HeldClaim, name: str, text: str, *, in_time: bool) -> bool:
         return _record_in_two(claim, name, text, in_time=in_time)
     # The time in the zone of the columns is part of the text where the database does not know zones.
     zone = seconds_ahead(connection) if capabilities_of(connection).clock_in_utc else 0
-    shape = operations.model, operations.alias, in_time, zone
-    statement = _statements.get(shape, lambda: _inserting(operations, in_time=in_time))
+    shape = operations.model, operations.alias, operations.slice is None, in_time, zone
+    statement = _statements.get(shape, lambda: _inserting(operations.for_any_slice, in_time=in_time))
     values = {
         "pk": claim.pk, "key": str(claim.pk), "token": claim.token, "state": claim.state.name, "name": name,
-        "result": text, "label": operations.label,
+        "result": text, "label": operations.label, "slice": operations.slice,
     }  # fmt: skip
     return bool(_send(operations, connection, statement, values))
 
@@ -283,7 +284,7 @@ def _inserting(operations: Any, *, in_time: bool) -> Statement:
         operations.connection.ops.quote_name,
     )
     held = _held(
-        operations.rows, Parameter("pk", operations.model._meta.pk), Parameter("state", CharField()),
+        operations.anywhere, Parameter("pk", operations.model._meta.pk), Parameter("state", CharField()),
         Parameter("token", UUIDField()), in_time=in_time,
     )  # fmt: skip
     selected = held.values_list(
@@ -315,7 +316,7 @@ def _record_in_two(claim: HeldClaim, name: str, text: str, *, in_time: bool) -> 
     """Record a step by a lock and an INSERT, where an INSERT returns nothing or the planner refuses such a one."""
     operations = claim.operations
     with operations.handler_transaction():
-        held = _held(operations.rows, claim.pk, claim.state.name, claim.token, in_time=in_time)
+        held = _held(operations.anywhere, claim.pk, claim.state.name, claim.token, in_time=in_time)
         if not operations.lock_claimed([claim]) or _recorded(claim).filter(name=name).exists():
             return False
         for attempt, changed in held.values_list("state_attempts", "state_changed"):

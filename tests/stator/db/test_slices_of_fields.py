@@ -12,7 +12,7 @@ from stator.capabilities import POSTGRESQL
 from stator.db import interface, session, slices
 from stator.graph.outcomes import Moved
 from stator.migration_operations import Distribute
-from stator.models import History
+from stator.models import History, Step
 from stator.rows.claimable import Crashes
 from stator.runner import StatorRunner
 from stator.worker import duties
@@ -233,6 +233,18 @@ def test_lease_goes_on_when_its_row_gets_another_value(operations):
     assert row(mine.instance).state_locked_until > until
     raw(Bill).update(state_claim=None, state_locked_until=None)
     assert mine.operations.renew([mine]) == {id(mine)}
+
+
+def test_steps_are_recorded_in_each_slice_and_after_a_move(operations):
+    first, second = tenants(2)
+    bills(first)
+    bills(second)
+    for claim_ in (claims := claim(operations)):
+        claim_.step("one", lambda: 1)
+    raw(Bill).update(tenant=first)
+    for claim_ in claims:
+        claim_.step("two", lambda: 2)
+    assert Counter(Step.objects.values_list("name", flat=True)) == {"one": 2, "two": 2}
 
 
 @pytest.mark.parametrize("before", [True, False])
