@@ -43,6 +43,7 @@ from stator.rows.fields import (
 )
 from stator.rows.hooks import AttemptRecords, ModelHooks, register_hooks
 from stator.rows.indexes import add_indexes
+from stator.rows.keys import key_of
 from stator.rows.meta import column_of, field_of, home_of, options_of, owner_of, written_to
 from stator.rows.pauses import Pause
 from stator.rows.progress import Progress, progress_of
@@ -90,6 +91,7 @@ __all__ = [
     "field_of",
     "home_of",
     "ids_of",
+    "key_of",
     "moment_text",
     "move_rows",
     "name_of",
@@ -401,9 +403,7 @@ def _prepare(sender: type, **kwargs: object) -> None:
     spread = options_of(sender).spread
     if spread and not any(spread in (field.name, field.attname) for field in sender._meta.concrete_fields):
         SpreadField().contribute_to_class(sender, spread)
-    # An index cannot contain a composite key; the check E102 refuses such models.
-    if not sender._meta.is_composite_pk:
-        add_indexes(sender)
+    add_indexes(sender)
     if sender._meta.apps is apps:
         StatorModel.subclasses.append(sender)
     # It may wait for objects of a model that has been used.

@@ -18,10 +18,11 @@ from stator.graph.states import State
 from stator.rows import columns
 from stator.rows.actions import UNDONE_WITHIN, Action, Before
 from stator.rows.clock import Now
+from stator.rows.keys import key_of, key_text
 from stator.rows.meta import graph_of, hooks_of, model_of
 from stator.rows.nodes import over_nodes, read_first
 from stator.rows.pauses import Pause, end_chosen
-from stator.rows.reports import History, events_of, key_text
+from stator.rows.reports import History, events_of
 from stator.rows.transitions import BATCH, Locked, entered, keep_acts, keep_moves, lock_rows, tell_moves
 from stator.signals import announce
 from stator.statements import is_one_of
@@ -278,9 +279,8 @@ class _Undoing:
 
     def _key(self, text: str) -> object:
         """Return a key from its text; None if it is of another type, from before a migration."""
-        pk: Any = self.model._meta.pk
         try:
-            return getattr(pk, "target_field", pk).to_python(text)
+            return key_of(self.model, text)
         except ValidationError:
             return None
 

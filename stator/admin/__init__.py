@@ -24,7 +24,7 @@ __all__ = ["Cell", "Section", "StatorAdmin", "add_section", "register_managed"]
 def register_managed(site: admin.AdminSite = admin.site) -> None:
     """Register the managed models that the project has not registered; call it after the project's registrations."""
     for model in StatorModel.subclasses:
-        # Django's admin accepts no composite key; the system check E102 names the remedy.
+        # Django's admin accepts no composite key.
         if not (model._meta.is_composite_pk or site.is_registered(model)):
             site.register(model, StatorAdmin)
 

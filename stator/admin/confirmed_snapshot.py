@@ -119,7 +119,7 @@ def describe_changes(changes: list[str]) -> str:
 
 
 def _are_keys(model: type[Model], keys: Iterable[str]) -> bool:
-    return all(can_be_key(model._meta.pk, key) for key in keys)
+    return all(can_be_key(model, key) for key in keys)
 
 
 def _phrase(key: str, shown: RowVersion, now: tuple[str, RowVersion] | None, *, same_claim: bool) -> str:

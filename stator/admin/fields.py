@@ -8,10 +8,11 @@ from typing import Any
 from django import forms
 from django.core.exceptions import ValidationError
 from django.db import DataError
-from django.db.models import BigIntegerField, Field
+from django.db.models import BigIntegerField, Model
 from django.forms.fields import InvalidJSONInput
 
 from stator.graph.backoff import MAX_SECONDS
+from stator.rows.keys import key_of
 
 # Far deeper than people write; everything can read and write JSON of this depth.
 DEEPEST = 200
@@ -84,10 +85,10 @@ class SpanField(forms.CharField):
         return seconds
 
 
-def can_be_key(pk: Field, text: str) -> bool:
+def can_be_key(model: type[Model], text: str) -> bool:
     """Return whether a row can have this key."""
     try:
-        key = pk.to_python(text)
+        key = key_of(model, text)
     except (ValidationError, ValueError):
         return False
     return abs(key) <= BigIntegerField.MAX_BIGINT if isinstance(key, int) else "\0" not in text

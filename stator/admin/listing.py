@@ -276,7 +276,7 @@ def refuse_forbidden(model_admin: ModelAdmin, request: HttpRequest) -> None:
 def keep_keys(model_admin: ModelAdmin, request: HttpRequest) -> None:
     """Remove selected keys from the request that no row of the model can have."""
     selected = request.POST.getlist(ACTION_CHECKBOX_NAME)
-    keys = [text for text in selected if can_be_key(model_admin.opts.pk, text)]
+    keys = [text for text in selected if can_be_key(model_admin.opts.model, text)]
     if keys != selected:
         posted = request.POST.copy()
         posted.setlist(ACTION_CHECKBOX_NAME, keys)

@@ -45,7 +45,7 @@ def _in_list(site: AdminSite, request: HttpRequest, model: type[Model], words: s
         return
     every: QuerySet[Any] = owner.get_queryset(request)
     label = Cell(model._meta.label, list_of(site, model))
-    by_key = list(every.filter(pk=words)[:1]) if can_be_key(model._meta.pk, words) else []
+    by_key = list(every.filter(pk=words)[:1]) if can_be_key(model, words) else []
     for row in by_key:
         yield label, _named(site, row), Cell(getattr(row, "state", "")), Cell("key")
     if not owner.get_search_fields(request):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from difflib import get_close_matches
+from typing import Any
 
 from django.core import checks
 from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
@@ -14,8 +15,8 @@ from stator.models import StatorModel
 from stator.rows.columns import FRAMEWORK_COLUMNS
 from stator.rows.fields import SpreadField, StateField
 from stator.rows.indexes import own_indexes
+from stator.rows.keys import KEY_LENGTH, has_usable_key
 from stator.rows.meta import options_of, owner_of, spread_field, wrong_spread
-from stator.rows.reports import KEY_LENGTH
 from stator.rows.waits import waits_of
 from stator.rows.watches import watches_of
 
@@ -86,17 +87,17 @@ def check_parents(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
 
 
 def check_primary_key(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
-    """E102: claims name rows by one column."""
-    if model._meta.is_composite_pk:
-        text = f"{model.__name__} has a composite primary key; workers identify rows by a primary key of one column."
+    """E102: reports and history find rows by the text of their key, which each database writes as Python does."""
+    if not has_usable_key(model):
+        text = f"{model.__name__} has a composite primary key with a column that is neither an integer nor a UUID."
         hint = "Give it a primary key of one column, and a UniqueConstraint over the others."
         yield message("E102", text, hint, model)
 
 
 def check_key_length(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
     """E103: an outcome is recorded with its report, or not at all."""
-    field = model._meta.pk
-    while hasattr(field, "target_field"):
+    field: Any = model._meta.pk
+    while getattr(field, "is_relation", False):
         field = field.target_field
     if not isinstance(field, CharField | TextField) or (field.max_length or KEY_LENGTH + 1) <= KEY_LENGTH:
         return
@@ -128,7 +129,7 @@ def check_spread(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
 
 def check_indexes(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
     """W103: without its indexes, each worker scans the model's table once a second."""
-    if not _owns_state(model) or model._meta.is_composite_pk:
+    if not _owns_state(model):
         return
     present = {index.name for index in model._meta.indexes}
     if missing := [index.name for index in own_indexes(model) if index.name not in present]:

@@ -12,6 +12,7 @@ from django.db import connections, router
 from stator.commands.answer import BadInput, Options, refusing
 from stator.models import StatorModel
 from stator.querysets import OperatorQuerySet
+from stator.rows.keys import key_of
 from stator.rows.meta import managed, named_state, owner_of
 from stator.rows.transitions import state_by_hand
 
@@ -85,11 +86,10 @@ def rows_of(model: type[StatorModel], options: Options) -> OperatorQuerySet:
 
 def pks_of(model: type[StatorModel], texts: list[str]) -> list[object]:
     """Return the primary keys for texts, each once."""
-    pk = model._meta.pk
-    pks, field = [], getattr(pk, "target_field", pk)
+    pks, field = [], getattr(model._meta.pk, "target_field", model._meta.pk)
     for text in texts:
         try:
-            pks.append(field.to_python(text))
+            pks.append(key_of(model, text))
             field.run_validators(pks[-1])
         except (ValidationError, ValueError, OverflowError) as error:
             raise BadInput(f"{text!r} cannot be the primary key of {model._meta.label}") from error

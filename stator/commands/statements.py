@@ -11,7 +11,7 @@ from uuid import UUID
 
 from django.db import connections, transaction
 
-from stator.commands.answer import Answer, Options
+from stator.commands.answer import Answer, BadInput, Options
 from stator.commands.arguments import add_label, database_of, model_of
 from stator.conf import load_settings
 from stator.db import chores, operations_for
@@ -49,6 +49,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(options: Options) -> Answer:
     """Return the statements, in the order of a row's life."""
     model = model_of(options["label"])
+    if model._meta.is_composite_pk:
+        raise BadInput(f"{model._meta.label} has a composite primary key; its statements depend on the rows they find")
     found = sent_for(operations_for(model, load_settings(), WORKER, database_of(options, model)))
     data = [
         {"verb": verb, "statement": text, "values": [str(value) for value in values]} for verb, text, values in found

@@ -20,6 +20,7 @@ from stator.db.values import Instance, Pk, Row
 from stator.exceptions import PROJECT_ERRORS
 from stator.rows.columns import FRAMEWORK_COLUMNS
 from stator.rows.fields import MomentAttribute
+from stator.rows.keys import key_fields
 from stator.rows.meta import options_of
 
 # The attribute of a stand-in that carries the error from the claim statement to its claim.
@@ -112,7 +113,7 @@ def _load_row(rows: QuerySet[Any], pk: Pk) -> Instance:
     except DatabaseError:
         raise
     except PROJECT_ERRORS as error:
-        names = [rows.model._meta.pk.attname, "state", *sorted(FRAMEWORK_COLUMNS)]
+        names = [*(field.attname for field in key_fields(rows.model)), "state", *sorted(FRAMEWORK_COLUMNS)]
         return _stand_in(rows.model, rows.db, row.values(*names).get(), error)
 
 

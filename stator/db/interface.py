@@ -93,7 +93,7 @@ class Claim(HeldClaim):
         row = instance.__dict__
         self.operations = operations
         self.instance = instance
-        self.pk: Pk = row[operations.pk_name]
+        self.pk: Pk = instance.pk if operations.pk_name == "pk" else row[operations.pk_name]
         self.place: str | None = row.pop(PLACE, None)
         self.unreadable: BaseException | None = row.pop(UNREADABLE, None)
         self.state = state

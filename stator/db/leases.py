@@ -51,7 +51,7 @@ class Leases:
                 mine -= self._release_withdrawn(mine)
                 of_rows = operations.hooks.lease_end
                 until = operations.lease_end(F("state_attempted")) if of_rows else columns.after(lease)
-                operations.rows.filter(pk__in=mine).update(state_locked_until=until)
+                operations.rows.filter(pk__in=list(mine)).update(state_locked_until=until)
                 if of_rows:
                     self._read_leases(group, mine)
             others = [claim for claim in group if claim.pk not in mine]
@@ -63,7 +63,7 @@ class Leases:
         """Note how long the leases of rows hold now, and how soon they are to be renewed."""
         heartbeat = self._operations.options.heartbeat
         names = ["state_locked_until", "stator_now", *([heartbeat] if heartbeat else [])]
-        rows = self._operations.rows.filter(pk__in=mine).annotate(stator_now=Now())
+        rows = self._operations.rows.filter(pk__in=list(mine)).annotate(stator_now=Now())
         found = {pk: rest for pk, *rest in rows.values_list("pk", *names)}
         for claim in claims:
             if claim.pk in found:
@@ -77,9 +77,9 @@ class Leases:
         if not mine or not operations.hooks.holdable:
             return set()
         mine_still = operations.hooks.holdable(operations.worker_id, operations.alias)
-        kept = operations.rows.filter(mine_still, pk__in=mine).values_list("pk", flat=True)
+        kept = operations.rows.filter(mine_still, pk__in=list(mine)).values_list("pk", flat=True)
         if withdrawn := mine.difference(kept):
-            rows = operations.rows.filter(pk__in=withdrawn)
+            rows = operations.rows.filter(pk__in=list(withdrawn))
             if operations.hooks.reaped:
                 operations.hooks.reaped(rows, "no longer allowed")
             # Only running attempts have their leases renewed, so these have begun.

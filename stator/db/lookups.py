@@ -9,6 +9,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model, QuerySet
 
 from stator.db.values import Params, Row
+from stator.rows.keys import key_fields
 from stator.statements import Statement, StatementCache, selecting
 
 
@@ -41,7 +42,7 @@ class Part:
             names,
             dict(compiler.annotation_col_map or {}),
             compiler.get_converters(selected),
-            names.index(rows.model._meta.pk.attname),
+            names.index(key_fields(rows.model)[0].attname),
             len(selected),
         )
 

@@ -8,7 +8,7 @@ from django.db import connections
 from django.db.models import BooleanField, F, Model, QuerySet
 from django.db.models.expressions import RawSQL
 
-from stator.db import sql, transactions
+from stator.db import portable, sql, transactions
 from stator.db.claims_postgresql import PostgresqlClaims
 from stator.db.compiler import Compiler, compiler_of
 from stator.db.interface import Claim, Operations, Parts
@@ -152,9 +152,19 @@ class PostgresqlTransactions(transactions.Transactions):
         return selecting(rows.select_for_update(**self._lock_options(skip_locked=True)).values("pk", **also)[:limit])
 
 
+class CompositeTransactions(PostgresqlTransactions):
+    """Transactions on rows whose key is of several columns: no array has such keys."""
+
+    lock = transactions.Transactions.lock
+    lock_among = transactions.Transactions.lock_among
+    lock_claimed = transactions.Transactions.lock_claimed
+
+
 def parts_of(operations: Operations) -> Parts:
     """Return the parts of these operations; the leases are the portable ones."""
     compiler = compiler_of(operations.model, operations.alias)
+    if operations.model._meta.is_composite_pk:
+        return portable.parts_of(operations)._replace(transactions=CompositeTransactions(operations, compiler))
     transactions = PostgresqlTransactions(operations, compiler)
     records = PostgresqlRecords(operations, compiler, transactions.pick)
     return Parts(transactions, Leases(operations), PostgresqlClaims(operations, compiler), records)

@@ -28,8 +28,9 @@ from stator.db.values import Row
 from stator.exceptions import LeaseLost, StepRefused
 from stator.querysets import HeldClaim, running_step
 from stator.rows.clock import Now, seconds_ahead
+from stator.rows.keys import key_lookups, key_values
 from stator.rows.progress import Reached
-from stator.rows.reports import STEP_LENGTH, Step, steps_of
+from stator.rows.reports import STEP_LENGTH, Step, steps_of, steps_of_row
 from stator.statements import Parameter, Statement, StatementCache, selecting
 
 Result = TypeVar("Result")
@@ -231,13 +232,13 @@ def _read(claim: HeldClaim) -> list[Row]:
     operations = claim.operations
     shape = operations.model, operations.alias, operations.slice is None
     statement = _statements.get(shape, lambda: _reading(operations.for_any_slice))
-    values = {"pk": claim.pk, "key": str(claim.pk), "slice": operations.slice}
+    values = {**key_values(operations.model, claim.pk), "key": str(claim.pk), "slice": operations.slice}
     return _send(operations, operations.connection, statement, values)
 
 
 def _reading(operations: Any) -> Statement:
-    pk, key = Parameter("pk", operations.model._meta.pk), Parameter("key", CharField())
-    return selecting(steps_of(operations.anywhere, pk, key).values_list("name", "result"))
+    row = operations.anywhere.filter(**key_lookups(operations.model))
+    return selecting(steps_of_row(row, Parameter("key", CharField())).values_list("name", "result"))
 
 
 def _record(claim: HeldClaim, name: str, text: str, *, in_time: bool) -> bool:
@@ -252,8 +253,8 @@ def _record(claim: HeldClaim, name: str, text: str, *, in_time: bool) -> bool:
     shape = operations.model, operations.alias, operations.slice is None, in_time, zone
     statement = _statements.get(shape, lambda: _inserting(operations.for_any_slice, in_time=in_time))
     values = {
-        "pk": claim.pk, "key": str(claim.pk), "token": claim.token, "state": claim.state.name, "name": name,
-        "result": text, "label": operations.label, "slice": operations.slice,
+        **key_values(operations.model, claim.pk), "key": str(claim.pk), "token": claim.token,
+        "state": claim.state.name, "name": name, "result": text, "label": operations.label, "slice": operations.slice,
     }  # fmt: skip
     return bool(_send(operations, connection, statement, values))
 
@@ -284,7 +285,7 @@ def _inserting(operations: Any, *, in_time: bool) -> Statement:
         operations.connection.ops.quote_name,
     )
     held = _held(
-        operations.anywhere, Parameter("pk", operations.model._meta.pk), Parameter("state", CharField()),
+        operations.anywhere.filter(**key_lookups(operations.model)), Parameter("state", CharField()),
         Parameter("token", UUIDField()), in_time=in_time,
     )  # fmt: skip
     selected = held.values_list(
@@ -307,8 +308,8 @@ def _inserting(operations: Any, *, in_time: bool) -> Statement:
     )
 
 
-def _held(rows: QuerySet[Model], pk: object, state: object, token: object, *, in_time: bool) -> QuerySet[Model]:
-    held = rows.filter(pk=pk, state=state, state_claim=token).order_by()
+def _held(row: QuerySet[Model], state: object, token: object, *, in_time: bool) -> QuerySet[Model]:
+    held = row.filter(state=state, state_claim=token).order_by()
     return held.filter(state_locked_until__gt=Now()) if in_time else held
 
 
@@ -316,7 +317,8 @@ def _record_in_two(claim: HeldClaim, name: str, text: str, *, in_time: bool) -> 
     """Record a step by a lock and an INSERT, where an INSERT returns nothing or the planner refuses such a one."""
     operations = claim.operations
     with operations.handler_transaction():
-        held = _held(operations.anywhere, claim.pk, claim.state.name, claim.token, in_time=in_time)
+        row = operations.anywhere.filter(pk=claim.pk)
+        held = _held(row, claim.state.name, claim.token, in_time=in_time)
         if not operations.lock_claimed([claim]) or _recorded(claim).filter(name=name).exists():
             return False
         for attempt, changed in held.values_list("state_attempts", "state_changed"):

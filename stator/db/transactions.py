@@ -10,6 +10,7 @@ from django.db.models import Model, QuerySet
 from stator.db.interface import Claim, Operations
 from stator.db.locks import WAIT
 from stator.db.values import Params, Pk, Row
+from stator.rows.keys import keys_in
 
 # The most rows that are locked at once while other transactions may wait for them; each takes 0.2 ms to park.
 LOCKED_AT_ONCE = 1000
@@ -66,7 +67,7 @@ class Transactions:
 
     def _locked(self, rows: QuerySet[Any], limit: int) -> list[Pk]:
         options = self._lock_options(skip_locked=self._operations.connection.features.has_select_for_update_skip_locked)
-        return list(rows.select_for_update(**options).values_list("pk", flat=True)[:limit])
+        return keys_in(rows.select_for_update(**options)[:limit])
 
     def keep(self, rows: QuerySet[Model]) -> set[Pk]:
         """Lock rows of any model until the transaction ends; return the keys of rows that nobody else is changing."""
@@ -85,8 +86,9 @@ class Transactions:
         tokens = {claim.pk: claim.token for claim in claims}
         options = self._lock_options()
         rows = self._operations.rows.filter(pk__in=list(tokens), state=claims[0].state.name).order_by("pk")
-        found = rows.select_for_update(**options).values_list("pk", "state_claim")
-        mine = {pk for pk, token in found if token == tokens[pk]}
+        # Django takes the table to lock from the first column, which a composite key is not.
+        found = rows.select_for_update(**options).values_list("state_claim", "pk")
+        mine = {pk for token, pk in found if token == tokens[pk]}
         return [claim for claim in claims if claim.pk in mine]
 
 

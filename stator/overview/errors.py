@@ -13,6 +13,7 @@ from stator.explain.survey import Group
 from stator.graph.durations import seconds_of
 from stator.querysets import OperatorQuerySet
 from stator.rows.clock import Now
+from stator.rows.keys import key_of
 from stator.rows.reports import Report, reports_of
 
 # The most failing objects of one model that are grouped, and the number of latest errors of all models among which
@@ -134,11 +135,9 @@ def _failing(rows: OperatorQuerySet, texts: Iterable[str]) -> dict[object, str]:
 
 
 def _keys(rows: OperatorQuerySet, texts: Iterable[str]) -> Iterator[tuple[object, str]]:
-    pk = rows.model._meta.pk
-    to_python = getattr(pk, "target_field", pk).to_python
     for text in texts:
         try:
-            yield to_python(text), text
+            yield key_of(rows.model, text), text
         except ValidationError:
             # The report is from a time when the model had keys of another type.
             continue

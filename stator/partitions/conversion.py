@@ -21,6 +21,7 @@ from django.db.models import ForeignKey, Model
 from stator.partitions.schemes import MAX_NAME, Division, Scheme, part_of
 from stator.partitions.tables import LEAVES, Part, spelled_out
 from stator.partitions.upkeep import is_locked, locked
+from stator.rows.keys import key_fields
 
 # How often the lock of a table is tried, and the most seconds between two tries.
 TRIES, MAX_PAUSE = 50, 1.0
@@ -170,7 +171,10 @@ class Conversion:
         self.connection: Any = editor.connection
         self.model = model
         self.scheme = scheme
-        self.pk = str(model._meta.pk.column)
+        columns = [str(field.column) for field in key_fields(model)]
+        # Only a key of one column can have a sequence.
+        self.pk = columns[0]
+        self.widened = [kind for kind in scheme.widened if kind and not (kind == "p" and scheme.column in columns)]
         self.schema, self.name, self.kind = self._find()
         self.place = (self.schema, self.name)
         # Its quoted name, as a value.
@@ -338,7 +342,7 @@ class Conversion:
         """Return the statements that give a new table what this one has, by kind; keys for a table that ``divides``."""
         given = {
             "table": self.quoted, "column": self.scheme.column, "divides": divides,
-            "widened": [kind for kind in self.scheme.widened if kind],
+            "widened": self.widened,
         }  # fmt: skip
         found: dict[str, list[str]] = defaultdict(list)
         for kind, statement in self._asked(PROPERTIES, given):

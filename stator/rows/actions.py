@@ -9,8 +9,9 @@ from django.db.models import Case, F, Model, Q, QuerySet, Value, When
 from stator.rows import columns
 from stator.rows.clock import Now
 from stator.rows.fields import MomentField
+from stator.rows.keys import KEY_LENGTH, key_text
 from stator.rows.meta import owner_of
-from stator.rows.reports import KEY_LENGTH, REASON_LENGTH, inserting, key_text, send
+from stator.rows.reports import REASON_LENGTH, inserting, send
 
 # Seconds for which an action can be undone.
 UNDONE_WITHIN = 3600.0
@@ -60,7 +61,7 @@ class Action(models.Model):
             attempts = Value(0, output_field=models.IntegerField()) if self.moves else F("state_attempts")
         values = {
             "action": Value(self.pk, output_field=models.BigIntegerField()),
-            "object_pk": key_text(rows.model, using, F("pk")),
+            "object_pk": key_text(rows.model, using, F),
             "version": F("state_version") + (1 if self.moves else 0),
             "tried": attempts,
             "state": F("state"),

@@ -6,6 +6,7 @@ import re
 from django.db.models import Expression, F, Index, Model, Q
 from django.db.models.functions import Coalesce
 
+from stator.rows.keys import key_names
 from stator.rows.meta import field_of, options_of
 
 
@@ -19,7 +20,7 @@ def line_of(model: type[Model], *, by_age: bool = False) -> list[Expression | F]
     options = options_of(model)
     first = [F(options.priority)] if options.priority and not by_age else []
     then = [options.then] if options.then and first else []
-    return [*first, *then, place_in_line(), F(model._meta.pk.name)]
+    return [*first, *then, place_in_line(), *map(F, key_names(model))]
 
 
 def line_of_all(model: type[Model], *, by_age: bool = False) -> list[Expression | F]:
@@ -82,4 +83,4 @@ def _failing(model: type[Model], suffix: str) -> Index:
     each.
     """
     failed = Q(state_failures__gt=0)
-    return Index(fields=["state_failures", model._meta.pk.name], condition=failed, name=f"st_fail_{suffix}")
+    return Index(fields=["state_failures", *key_names(model)], condition=failed, name=f"st_fail_{suffix}")

@@ -228,13 +228,14 @@ def resume_objects(model: type[Model], using: str, pks: Iterable[object], *, act
     """
     label = owner_of(model)._meta.label_lower
     meant = {_kept(pk) for pk in pks}
-    resumed = set[int | str]()
+    resumed = set[object]()
     with transaction.atomic(using=using):
         for pause in _naming_objects(label, using):
-            rest = [pk for pk in pause.where[NAMED] if pk not in meant]
-            if len(rest) == len(pause.where[NAMED]):
+            named = [_kept(pk) for pk in pause.where[NAMED]]
+            rest = [pk for pk in named if pk not in meant]
+            if len(rest) == len(named):
                 continue
-            resumed.update(pk for pk in pause.where[NAMED] if pk in meant)
+            resumed.update(meant.intersection(named))
             end_chosen(Pause.objects.using(using).filter(pk=pause.pk), label, actor)
             if rest:
                 own = {name: getattr(pause, name) for name in ("state", "reason", "actor", "until", "action")}
@@ -245,7 +246,7 @@ def resume_objects(model: type[Model], using: str, pks: Iterable[object], *, act
 def is_paused_by_name(model: type[Model], using: str, pk: object) -> bool:
     """Return whether a pause names this object."""
     label = owner_of(model)._meta.label_lower
-    return any(_kept(pk) in pause.where[NAMED] for pause in _naming_objects(label, using))
+    return any(_kept(pk) in map(_kept, pause.where[NAMED]) for pause in _naming_objects(label, using))
 
 
 def _naming_objects(label: str, using: str) -> list[Pause]:
@@ -253,8 +254,10 @@ def _naming_objects(label: str, using: str) -> list[Pause]:
     return [pause for pause in own if set(pause.where) == {NAMED} and isinstance(pause.where[NAMED], list)]
 
 
-def _kept(pk: object) -> int | str:
-    """Return a primary key as a JSON value."""
+def _kept(pk: object) -> object:
+    """Return a primary key as a JSON value; a composite one may have been read from it, as a list."""
+    if isinstance(pk, list | tuple):
+        return tuple(map(_kept, pk))
     return pk if isinstance(pk, int) else str(pk)
 
 

@@ -9,7 +9,8 @@ from django.db.models import CharField, FloatField, Index, Model, UniqueConstrai
 from stator.graph.options import is_number
 from stator.rows.clock import Now
 from stator.rows.fields import MomentField
-from stator.rows.reports import KEY_LENGTH, conflict_target
+from stator.rows.keys import KEY_LENGTH
+from stator.rows.reports import conflict_target
 from stator.texts import bounded, text_of
 
 TEXT_LENGTH = 200

@@ -6,21 +6,18 @@ from typing import Any, TypeVar
 
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import connections, models
-from django.db.models import NOT_PROVIDED, Expression, F, Model, OuterRef, QuerySet, Value
-from django.db.models.functions import Cast, Concat, Substr
+from django.db.models import NOT_PROVIDED, F, Model, QuerySet, Value
 
 from stator.graph.attempt_log import AttemptLog
 from stator.graph.failures import Failure, bounded
 from stator.rows.clock import Now, seconds_ahead
 from stator.rows.fields import MomentField
+from stator.rows.keys import KEY_LENGTH, key_lookups, key_text, key_values
 from stator.rows.meta import owner_of
 from stator.rows.nodes import over_nodes, read_first
 from stator.statements import Parameter, Statement, StatementCache, is_one_of, selecting, written
 
 REASON_LENGTH = 500
-
-# The length of primary keys as text; the index does not take text of unlimited length on every database.
-KEY_LENGTH = 255
 
 # The length of the keys by which a repeated event is recognized.
 KEY_LENGTH_OF_EVENTS = 100
@@ -183,14 +180,15 @@ class Step(models.Model):
         return json.loads(self.result)
 
 
-def steps_of(rows: QuerySet[Any], pk: Any, key: Any = None) -> QuerySet[Step]:
-    """Return the steps that are done in the present visit of one object among the rows of a managed model.
+def steps_of(rows: QuerySet[Any], pk: Any) -> QuerySet[Step]:
+    """Return the steps that are done in the present visit of one object among the rows of a managed model."""
+    return steps_of_row(rows.filter(pk=pk), str(pk))
 
-    ``key``: its primary key as text, if ``pk`` is the parameter of a statement.
-    """
-    entered = rows.filter(pk=pk).order_by().values("state_changed")
-    label, key = rows.model._meta.label_lower, str(pk) if key is None else key
-    return Step.objects.using(rows.db).filter(model_label=label, object_pk=key, entered__in=entered).order_by("pk")
+
+def steps_of_row(row: QuerySet[Any], key: Any) -> QuerySet[Step]:
+    """Return the steps that are done in the present visit of an object, which has this key as text."""
+    entered, label = row.order_by().values("state_changed"), row.model._meta.label_lower
+    return Step.objects.using(row.db).filter(model_label=label, object_pk=key, entered__in=entered).order_by("pk")
 
 
 def records_of(kind: type[Record], model: type[Model], pk: object, using: str) -> QuerySet[Record]:
@@ -228,12 +226,13 @@ def keep_entries(
 
     ``of_row``: expressions for columns, the state and the key apart. ``given``: values of columns.
     """
-    values = {"model_label": owner._meta.label_lower, "pk": pks[0], **given}
-    own = {"object_pk": key_text(owner, using, F("pk")), "source": F("state"), **of_row}
+    key = key_values(owner, pks[0])
+    values = {"model_label": owner._meta.label_lower, **given}
+    own = {"object_pk": key_text(owner, using, F), "source": F("state"), **of_row}
     rows: QuerySet[Any] = QuerySet(owner, using=using)
 
     def compiled(found: QuerySet[Any]) -> Statement:
-        named = {name: Parameter(name, History._meta.get_field(name)) for name in values if name != "pk"}
+        named = {name: Parameter(name, History._meta.get_field(name)) for name in values}
         return inserting(found, History, named | own)
 
     if len(pks) > 1:
@@ -241,8 +240,8 @@ def keep_entries(
     else:
         # To compile it takes ten times as long as to send it. The zone is part of the text of a time.
         shape = owner, using, *of_row, *given, seconds_ahead(connections[using])
-        statement = _entries.get(shape, lambda: compiled(rows.filter(pk=Parameter("pk", owner._meta.pk))))
-    send(statement, using, values)
+        statement = _entries.get(shape, lambda: compiled(rows.filter(**key_lookups(owner))))
+    send(statement, using, {**values, **key})
 
 
 def inserting(rows: QuerySet[Any], into: type[Model], values: Mapping[str, Any]) -> Statement:
@@ -274,19 +273,6 @@ def send(statement: Statement, using: str, values: Mapping[str, object]) -> None
     connection = connections[using]
     with connection.cursor() as cursor:
         cursor.execute(statement.text, statement.bind(connection, values))  # type: ignore[arg-type]
-
-
-def key_text(model: type[Model], using: str, key: F | None = None) -> Expression:
-    """Return an expression for the primary key as reports store it; by default of the row of an outer query."""
-    text = Cast(OuterRef("pk") if key is None else key, models.CharField(max_length=KEY_LENGTH))
-    pk = model._meta.pk
-    kept = getattr(pk, "target_field", pk)
-    if not isinstance(kept, models.UUIDField) or connections[using].features.has_native_uuid_field:
-        return text
-    # Stored as 32 digits without hyphens.
-    dash = Value("-")
-    parts = [Substr(text, start, length) for start, length in ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))]
-    return Concat(parts[0], *(part for tail in parts[1:] for part in (dash, tail)))
 
 
 def failure_report(

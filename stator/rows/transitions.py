@@ -15,6 +15,7 @@ from stator.graph.states import AwaitedEvent, State
 from stator.rows import columns
 from stator.rows.actions import Action, traceable
 from stator.rows.clock import Now, Seconds
+from stator.rows.keys import key_of, keys_in
 from stator.rows.meta import graph_of, named_state, options_of, owner_of, written_to
 from stator.rows.nodes import of_one_node
 from stator.rows.reports import REASON_LENGTH, Event, History, events_of, keep_entries
@@ -273,7 +274,7 @@ def _give(owner: type[Model], using: str, state: State, event: Event) -> None:
         return 1
 
     rows: QuerySet[Model] = QuerySet(owner, using=using)
-    in_batches(rows.filter(pk=event.object_pk, state=state.name), take)
+    in_batches(rows.filter(pk=key_of(owner, event.object_pk), state=state.name), take)
 
 
 def in_batches(queryset: QuerySet[Model], write: Callable[[str, QuerySet[Model], list[Locked]], int]) -> int:
@@ -301,7 +302,7 @@ def _pages(queryset: QuerySet[Model], rows: QuerySet[Model], pk: str) -> Iterato
     query = queryset.query
     if query.is_sliced or query.distinct or query.combinator:
         # Such a queryset cannot be filtered further, so its keys are read at once.
-        pks = sorted(set(queryset.values_list(pk, flat=True)), key=str)
+        pks = sorted(set(keys_in(queryset)), key=str)
         yield from ((rows, some) for some in _parts(pks))
         return
     last = None
@@ -315,7 +316,7 @@ def _next_pks(queryset: QuerySet[Model], pk: str, last: object) -> list[object]:
     ordered = rest.order_by(pk)
     # A reversed queryset stays reversed even if it is ordered anew.
     ordered.query.standard_ordering = True
-    return list(ordered.values_list(pk, flat=True).distinct()[:BATCH])
+    return keys_in(ordered.distinct()[:BATCH])
 
 
 def lock_rows(queryset: QuerySet[Model], owner: type[Model], using: str, pks: Sequence[object]) -> list[Locked]:
@@ -326,7 +327,7 @@ def lock_rows(queryset: QuerySet[Model], owner: type[Model], using: str, pks: Se
     for part in of_one_node(rows.filter(wanted)):
         locked = part.order_by("pk").select_for_update(**options)
         found += [Locked(*values) for values in locked.values_list(*_OF_LOCKED)]
-    meant = set(queryset.filter(wanted).values_list(owner._meta.pk.name, flat=True))
+    meant = set(keys_in(queryset.filter(wanted)))
     return [row for row in found if row.pk in meant]
 
 

@@ -8,7 +8,7 @@ from django.db import router as databases
 from django.db.models import QuerySet
 from ninja import Query, Router
 
-from stator.models import History, Report, StatorModel, owner_of, records_of, steps_of
+from stator.models import History, Report, StatorModel, key_of, owner_of, records_of, steps_of
 from tasks.api.access import OBJECTS, ApiRequest, note_progress
 from tasks.api.bodies import check
 from tasks.api.documents import responses
@@ -128,9 +128,8 @@ def _row(consumer: Consumer, label: str, pk: str) -> Any:
 def _key(rows: QuerySet[Any], text: str) -> object:
     """Return a primary key from its text; raise ``NotFound`` if it cannot be one."""
     check(text)
-    field: Any = rows.model._meta.pk
     try:
-        value = getattr(field, "target_field", field).to_python(text)
+        value = key_of(rows.model, text)
         rows.filter(pk=value).query.sql_with_params()
     except (ValidationError, ValueError, OverflowError, EmptyResultSet) as error:
         raise NotFound(f"{text!r} is not a key of {rows.model._meta.label}") from error

@@ -136,3 +136,65 @@ class QuotedTable(Keyed):
 class OddColumns(Keyed):
     select = models.IntegerField(default=1, db_column="SELECT")
     odd = models.CharField(max_length=20, default="x", db_column="odd ' SET ; column")
+
+
+class SeatGraph(StateGraph):
+    """With steps, in a transaction, in batches, and with events that may come early."""
+
+    free = State(try_interval=60, force_initial=True)
+    held = State(try_interval=60, atomic=True)
+    stacked = State(try_interval=60, batch=10)
+    sold = State()
+    used = State(delete_after=60)
+    failed = State()
+
+    free.transitions_to(held)
+    free.on("buy").to(sold)
+    free.fails_to(failed)
+    held.transitions_to(stacked)
+    stacked.transitions_to(sold)
+    sold.on("use", keep_for=3600).to(used)
+
+    @classmethod
+    def handle_free(cls, seat):
+        seat.stator.step("look", lambda: f"{seat.pk}")
+        seat.note = "seen"
+        seat.save()
+        return cls.held
+
+    @classmethod
+    def handle_held(cls, seat):
+        seat.note += " and held"
+        seat.save()
+        return cls.stacked
+
+    @classmethod
+    def handle_stacked(cls, seats):
+        return cls.sold
+
+
+class Seat(StatorModel):
+    """Named by two columns."""
+
+    pk = models.CompositePrimaryKey("hall", "number")
+    hall = models.IntegerField()
+    number = models.IntegerField()
+    note = models.CharField(max_length=20, blank=True)
+    state = StateField(SeatGraph)
+
+    class StatorMeta:
+        history = True
+        spread = "hall"
+
+
+class Ledger(StatorModel):
+    """Named by the identity of another object, and a number."""
+
+    pk = models.CompositePrimaryKey("owner", "number")
+    owner = models.UUIDField()
+    number = models.BigIntegerField()
+    note = models.CharField(max_length=20, blank=True)
+    state = StateField(KeyGraph)
+
+    class StatorMeta:
+        history = True

@@ -257,6 +257,28 @@ def test_a_field_of_the_project_is_divided_by_hash(field, values):
 
 
 @on_postgresql
+@pytest.mark.parametrize("parts", [("owner", "number"), ("number", "owner"), ("number", "label")])
+def test_a_composite_key_gets_the_column_unless_it_has_it(parts):
+    tables = Tables()
+    fields = {
+        "pk": models.CompositePrimaryKey(*parts),
+        "owner": models.IntegerField(),
+        "number": models.IntegerField(),
+        "label": models.CharField(max_length=9, default=""),
+    }
+    tables.migrate(migrations.CreateModel("Parcel", list(fields.items())))
+    before = shape(PARCEL)
+    tables.rows().bulk_create([tables.model()(owner=n % 5, number=n) for n in range(30)])
+    tables.migrate(Distribute("parcel", by="owner", partitions=4))
+    tables.rows().bulk_create([tables.model()(owner=9, number=n) for n in range(40, 50)])
+    assert sum(partitions().values()) == 40
+    tables.back()
+    assert tables.rows().count() == 40
+    assert shape(PARCEL) == before
+    tables.back()
+
+
+@on_postgresql
 def test_a_table_in_another_schema_stays_there():
     execute("CREATE SCHEMA crates")
     try:

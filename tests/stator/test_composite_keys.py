@@ -1,0 +1,191 @@
+"""Models with a composite primary key are moved, recorded, explained and undone like others."""
+
+import io
+import json
+from uuid import UUID
+
+import pytest
+from django.contrib import admin
+from django.core.management import CommandError, call_command
+from django.db import IntegrityError
+
+from stator.graph.outcomes import Moved
+from stator.models import History, Report, Step
+from stator.rows.actions import Action
+from stator.rows.claimable import Crashes
+from stator.rows.keys import key_of
+from stator.rows.pauses import is_paused_by_name, pause_objects, resume_objects
+from stator.runner import StatorRunner
+from stator.testing import drain
+from stator.undo import undo
+from stator.worker import duties
+from tests.processes import wait_until
+from tests.stator.making import ago, expire, operations_of, raw, row
+from tests.testapp.keys import Ledger, Seat, SeatGraph
+
+pytestmark = pytest.mark.usefixtures("transactional_db")
+
+
+def seats(count=3, **columns):
+    made = [Seat.objects.create(hall=hall, number=number) for hall in (1, 2) for number in range(count)]
+    if columns:
+        raw(Seat).update(**columns)
+    return made
+
+
+def perform(duty, operations=None):
+    duties.perform(duty, operations or operations_of(Seat), stopped=lambda: False)
+
+
+def stator(*arguments):
+    out = io.StringIO()
+    call_command("stator", *map(str, arguments), "--json", stdout=out)
+    return json.loads(out.getvalue())
+
+
+def test_objects_are_moved_to_the_end_with_their_history_and_steps():
+    seats()
+    drain(Seat)
+    assert set(raw(Seat).values_list("state", "note")) == {("sold", "seen and held")}
+    assert History.objects.filter(model_label="testapp.seat").count() == 18
+    assert set(History.objects.values_list("object_pk", flat=True)) == {
+        f"({hall}, {number})" for hall in (1, 2) for number in range(3)
+    }
+    assert set(Step.objects.values_list("object_pk", "result")) >= {("(1, 2)", '"(1, 2)"')}
+
+
+def test_uuids_may_be_parts_of_a_key():
+    owner = UUID("12345678-1234-5678-1234-567812345678")
+    Ledger.objects.create(owner=owner, number=7)
+    drain(Ledger)
+    [ledger] = raw(Ledger)
+    assert ledger.state == "last"
+    ledger.transition_perform("first", actor="me")
+    keys = set(History.objects.values_list("object_pk", flat=True))
+    assert keys == {str(ledger.pk)}
+    assert {key_of(Ledger, text) for text in (*keys, f"{owner},7")} == {(owner, 7)}
+
+
+@pytest.mark.parametrize("implementation", ["vendor", "portable"])
+def test_lost_claims_write_nothing(implementation):
+    seats()
+    operations, other = operations_of(Seat, implementation), operations_of(Seat, implementation)
+    claims = operations.claim([SeatGraph.free], 4)
+    lost, kept = {claim.pk for claim in claims[:2]}, {claim.pk for claim in claims[2:]}
+    assert len(lost | kept) == 4
+    assert not any(claim.operations.renew([claim]) for claim in claims)
+    expire(*(each.instance for each in claims[:2]))
+    perform(duties.REAP, operations)
+    again = other.claim([SeatGraph.free], 4, crashes=Crashes.FEW)
+    assert {claim.pk for claim in again} == lost
+    assert {each for claim in claims for each in claim.operations.renew([claim])} == {id(each) for each in claims[:2]}
+    written = operations.record([(claim, Moved(SeatGraph.held)) for claim in claims])
+    assert {claim.pk for claim in written.lost} == lost
+    assert {move.pk for move in written.moves} == kept
+    assert not claims[0].still_mine()
+    assert again[0].still_mine()
+    assert again[0].extend(30)
+    assert operations.release_token(again[0].token) == 2
+
+
+def test_chores_find_their_rows():
+    seats(state_ready=False, state_next_attempt=ago(1))
+    perform(duties.MARK_READY)
+    assert raw(Seat).filter(state_ready=True).count() == 6
+    raw(Seat).update(state="used", state_ready=False, state_next_attempt=None, state_changed=ago(100))
+    perform(duties.DELETE)
+    assert not raw(Seat).exists()
+
+
+def test_moves_by_hand_are_recorded_and_undone():
+    first, *_ = seats()
+    first.transition_perform("sold", actor="me", reason="why")
+    assert first.state == "sold"
+    action = Action.of(Seat, "move", "me", "why", moves=True)
+    assert Seat.stator.filter(hall=2).move("failed", action=action) == 3
+    assert undo(action.pk, "default", actor="me", reason="wrong").count == 3
+    assert set(raw(Seat).filter(hall=2).values_list("state", flat=True)) == {"free"}
+    first.state = "failed"
+    first.save()
+    assert row(first).state == "failed"
+
+
+def test_commands_take_a_key_with_commas():
+    seats()
+    moved = stator("move", "testapp.Seat", "sold", "1,1", "--reason", "why")
+    assert (moved["moved"], moved["missing"]) == (1, [])
+    assert row(Seat(hall=1, number=1)).state == "sold"
+    assert stator("explain", "testapp.Seat", "(1, 1)")
+    assert stator("explain", "testapp.Seat") is not None
+    assert stator("status")
+    assert stator("undo", moved["action"], "--reason", "wrong")
+    assert row(Seat(hall=1, number=1)).state == "free"
+    with pytest.raises(CommandError, match="composite primary key; its statements depend on"):
+        stator("statements", "testapp.Seat")
+    with pytest.raises(CommandError, match=r"'1' cannot be the primary key of testapp\.Seat"):
+        stator("explain", "testapp.Seat", "1")
+
+
+def test_events_that_come_early_are_kept():
+    first, *_ = seats(1)
+    first.stator.send("use")
+    assert row(first).state == "free"
+    first.stator.send("buy")
+    assert row(first).state == "used"
+
+
+def test_pauses_hold_all_objects_or_one():
+    first, other = seats(1)
+    pause_objects(Seat, "default", [first.pk], reason="why", actor="ops", seconds=None)
+    assert is_paused_by_name(Seat, "default", first.pk)
+    assert first.explain()[0].code == "paused"
+    assert [claim.pk for claim in operations_of(Seat).claim([SeatGraph.free], 9)] == [other.pk]
+    assert Seat.stator.explain_counts()
+    assert resume_objects(Seat, "default", [first.pk], actor="ops") == 1
+    assert not is_paused_by_name(Seat, "default", first.pk)
+
+
+def test_errors_are_reported_and_retried(monkeypatch):
+    seats(1)
+
+    def fail(cls, seat):
+        raise ValueError("no")
+
+    monkeypatch.setattr(SeatGraph, "handle_free", classmethod(fail))
+    StatorRunner([Seat]).run_single_cycle()
+    assert Report.objects.filter(error="ValueError").count() == 2
+    assert Seat.objects.first().explain()[0].code
+    assert Seat.stator.failed().count() == 2
+    assert Seat.stator.explain_counts()
+    assert Seat.stator.failed().retry(actor="me") == 2
+    assert raw(Seat).filter(state_ready=True, state_failures=0).count() == 2
+
+
+def test_equal_keys_are_refused_and_the_admin_leaves_the_model_out():
+    seats(1)
+    with pytest.raises(IntegrityError):
+        Seat.objects.create(hall=1, number=0)
+    assert not admin.site.is_registered(Seat)
+
+
+def test_pages_of_the_admin_show_the_model(admin_client):
+    seats(1)
+    raw(Seat).update(state_failures=1)
+    for page in ("", "stator/overview/", "stator/history/"):
+        assert admin_client.get(f"/admin/{page}", follow=True).status_code == 200
+
+
+@pytest.mark.fault
+@pytest.mark.postgresql
+def test_worker_that_is_killed_leaves_every_row_to_the_other(worker_process):
+    Seat.objects.bulk_create([Seat(hall=hall, number=number) for hall in range(10) for number in range(20)])
+
+    def sold():
+        return raw(Seat).filter(state="sold").count()
+
+    with worker_process("testapp.Seat") as first, worker_process("testapp.Seat", "--run-for", "600"):
+        wait_until(lambda: sold() > 5, message=first.output)
+        first.kill()
+        raw(Seat).filter(state_claim__isnull=False).update(state_locked_until=ago(1))
+        wait_until(lambda: sold() == 200, message=first.output)
+    assert History.objects.filter(to="sold").count() == 200
