@@ -229,7 +229,7 @@ def fill_kept(rows: int) -> None:
     from stator.models import Depth, History, Report, StatorModel, Stats
     from tasks.models import Queue, Run, Schedule, Task
 
-    insert(Queue, 100, name="'queue-' || n", kind="'simple'", databases="'[]'")
+    insert(Queue, 100, name="'queue-' || n", kind="'simple'")
     insert(
         Task, rows, queue_id="1 + n % 100", worker_ids="'[]'", worker_count="1", priority="n", key="'key-' || n",
         action="CASE WHEN n = 77 THEN 'rare' ELSE 'resize' END",

@@ -48,8 +48,6 @@ class Capabilities:
     writes_in_with: bool = False
     # Tables can be divided by time, and a part dropped as a whole.
     has_partitions: bool = False
-    # Sequences that number rows and can be set; on other databases, numbers continue from the largest one.
-    has_sequences: bool = False
 
     # The driver reports the status of a transaction, as ``info.transaction_status`` of its connection.
     reports_transaction_status: bool = False
@@ -97,8 +95,8 @@ ELSE extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp()) END
 POSTGRESQL = Capabilities(
     name="postgresql",
     notifies=True, has_plpgsql=True, has_storage_parameters=True, has_gin=True, has_arrays=True,
-    has_outer_references=True, inserts_from_json=True, writes_in_with=True, has_sequences=True,
-    builds_concurrently=True, has_schemas=True, has_partitions=True,
+    has_outer_references=True, inserts_from_json=True, writes_in_with=True, builds_concurrently=True,
+    has_schemas=True, has_partitions=True,
     reports_transaction_status=True, reports_privileges=True, has_monitoring_views=True,
     engine_query=ENGINE, replica_query="SELECT pg_is_in_recovery()", replica_sign="in recovery",
     position_query="SELECT pg_current_wal_lsn()", lag_query=LAG,

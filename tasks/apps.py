@@ -29,7 +29,6 @@ CONNECTED: list[str] = [
     "hooks",
     "worker.attempts",
     "conf",
-    "sharding.replicas",
     "schedules.periodic_sync",
     "chores.shared_tasks",
     "chores.retention",

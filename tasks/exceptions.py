@@ -3,8 +3,8 @@
 from stator.exceptions import LeaseLost, StatorError
 
 __all__ = [
-    "ActionNotAllowed", "LeaseLost", "MoveRefused", "PublishRefused", "QueuePaused", "ShardUnavailable", "TaskError",
-    "TooManyWaiting", "UnknownAction",
+    "ActionNotAllowed", "LeaseLost", "MoveRefused", "PublishRefused", "QueuePaused", "TaskError", "TooManyWaiting",
+    "UnknownAction",
 ]  # fmt: skip
 
 
@@ -30,10 +30,6 @@ class ActionNotAllowed(PublishRefused):
 
 class MoveRefused(TaskError):
     """The task's status does not allow this move."""
-
-
-class ShardUnavailable(TaskError):
-    """A database over which the queue is spread cannot be used now."""
 
 
 class TooManyWaiting(TaskError):

@@ -1,4 +1,4 @@
-"""The models of tasks, of their runs and of shards; this module also exports the other models of the app."""
+"""The models of tasks and of their runs; this module also exports the other models of the app."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -20,14 +20,14 @@ from tasks.queue.consumers import Consumer
 from tasks.queue.held_claims import TaskClaim
 from tasks.queue.queues import Queue
 from tasks.rows.claimants import Claimant
+from tasks.rows.databases import settle
 from tasks.rows.runs import Run
-from tasks.rows.tasks import Shard, TaskRow
+from tasks.rows.tasks import TaskRow
 from tasks.schedules.rates import Rate
 from tasks.schedules.schedules import Schedule
-from tasks.sharding.task_ids import BITS, database_of, settle
 
 __all__ = [
-    "ActionRate", "ActionSlot", "Batch", "Claimant", "Consumer", "Queue", "Rate", "Run", "Schedule", "Shard", "Task",
+    "ActionRate", "ActionSlot", "Batch", "Claimant", "Consumer", "Queue", "Rate", "Run", "Schedule", "Task",
 ]  # fmt: skip
 
 
@@ -53,7 +53,7 @@ class Task(TaskRow):
     @classmethod
     def from_db(cls, db: str | None, field_names: Collection[str], values: Collection[Any], **kwargs: Any) -> "Task":
         task = super().from_db(db, field_names, values, **kwargs)
-        settle(task, is_copy=task.pk >> BITS > 0)
+        settle(task)
         return task
 
     # Workers read claimed tasks in the database where these are written, so they skip this method.
@@ -128,7 +128,7 @@ class Task(TaskRow):
     @classmethod
     def find_claim(cls, pk: int, token: UUID, *, using: str | None = None) -> TaskClaim:
         """Return the claim of a named worker with this token; raise ``LeaseLost`` if it has ended or never existed."""
-        return held_claims.find(cls, pk, token, using=using or database_of(pk))
+        return held_claims.find(cls, pk, token, using=using)
 
     def explain(self) -> list[Reason]:
         """Return why the task is not moving: the queue's reasons, then the framework's for any managed object."""

@@ -16,8 +16,8 @@ from tests.settings import TEST_DIRECTORY
 
 BROWSER = "tests/browser/"
 # What no database and no version of Django changes; .ci/run tests it once. Of isolated processes, tasks of Django's own
-# backend are tested everywhere; of admin and API, all but who may do what, and how many statements a page takes; of a
-# queue in several databases, all but races; of workers, all but how several processes share what there is.
+# backend are tested everywhere; of admin and API, all but who may do what, and how many statements a page takes; of
+# workers, all but how several processes share what there is.
 ONCE = (
     "tests/benchmarks/", "tests/browser/test_accessibility.py", "tests/browser/test_docs_search.py",
     "tests/browser/test_operating.py", "tests/browser/test_themes.py", "tests/browser/test_walk.py", "tests/deploy/",
@@ -30,8 +30,8 @@ ONCE = (
     "tests/tasks/admin/test_admin_permissions.py", "tests/tasks/admin/test_admin_queries.py::test_list_takes",
     "tests/tasks/admin/test_admin_queries.py::test_page_takes", "tests/tasks/api/test_access.py",
     "tests/tasks/api/test_api_guide.py", "tests/tasks/client/test_client_outage.py",
-    "tests/tasks/queue/test_process_eligibility_queues.py", "tests/tasks/sharding/test_shards_claiming.py::TestRaces",
-    "tests/tasks/worker/test_attempts_room.py", "tests/tasks/worker/test_attempts_workers.py", "tests/test_chaos.py",
+    "tests/tasks/queue/test_process_eligibility_queues.py", "tests/tasks/worker/test_attempts_room.py",
+    "tests/tasks/worker/test_attempts_workers.py", "tests/test_chaos.py",
     "tests/test_installing.py", "tests/test_layers.py", "tests/test_scripts.py", "tests/typing/",
 )  # fmt: skip
 # Workers that are harmed where databases differ: how they lock, how a write is refused, whose turn it is.

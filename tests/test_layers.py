@@ -27,9 +27,8 @@ FLOOR_OF = {name: floor for floor, names in FLOORS.items() for name in names.spl
 # name with a dot is a module that is not on the floor of its package.
 TASK_FLOORS = {
     0: "client conf exceptions failures indexes messages datetimes periodic rows actions backend.framework "
-    "queue.actions queue.expressions queue.priorities queue.rules queue.runs schedules.periodic schedules.timetable "
-    "sharding.task_ids",
-    1: "backend graph models querysets queue schedules sharding worker actions.throttles",
+    "queue.actions queue.expressions queue.priorities queue.rules queue.runs schedules.periodic schedules.timetable",
+    1: "backend graph models querysets queue schedules worker actions.throttles",
     2: "chores dead_letters diagnosis testing",
     3: "actions.isolated admin api apps commands hooks management",
 }

@@ -24,7 +24,6 @@ from tasks.admin.queue_errors import dead_by_error
 from tasks.admin.queue_flow import flow_of
 from tasks.admin.summaries import summarize
 from tasks.diagnosis.figures import Figures, add_figures
-from tasks.exceptions import ShardUnavailable
 from tasks.models import Queue, Task
 from tasks.queue.rules import MAX_VALUES, NAME
 from tasks.queue.serving import service_of
@@ -38,7 +37,7 @@ MAX_RUNNING = 20
 FIXED = ("name", "kind", "exclusive_key")
 RULES = (
     "lease", "timeout", "invisible_for", "max_attempts", "retention", "failed_retention", "same_worker_again",
-    "worker_retries", "one_per_worker", "actions_elsewhere", "http_actions", "databases",
+    "worker_retries", "one_per_worker", "actions_elsewhere", "http_actions",
 )  # fmt: skip
 FIGURES = ("pauses", "waiting", "oldest", "running", "dead", "later")
 HELP = {
@@ -55,7 +54,6 @@ HELP = {
     "worker_retries": "If it may not: how many further claims it has all the same. Empty: none; but a worker process"
     " leaves the task to others first, and then tries it again.",
     "one_per_worker": "Whether a worker may hold only one task of this queue at a time.",
-    "databases": "A JSON list of names from DATABASES over which its tasks are spread. Empty: the queue's database.",
     "actions_elsewhere": "Whether external programs serve the queue. If not, unknown actions are refused.",
     "http_actions": "A JSON list of the actions in Python that programs may publish over HTTP. Empty: none.",
 }
@@ -146,7 +144,6 @@ class QueueWithFigures(Protocol):
     """A queue whose figures have been read."""
 
     pk: int
-    databases: list[str]
     figures: Figures
 
 
@@ -166,7 +163,7 @@ class QueueAdmin(AnyAddressAdmin):
         models.JSONField: {"form_class": JSONField}
     }
     change_list = QueueList
-    list_display = ("name", *FIGURES, "kind", "shown_databases")
+    list_display = ("name", *FIGURES, "kind")
     list_filter = ("kind",)
     list_per_page = 50
     search_fields = ("name",)
@@ -179,12 +176,7 @@ class QueueAdmin(AnyAddressAdmin):
 
     def has_delete_permission(self, request: HttpRequest, obj: Queue | None = None) -> bool:
         """Allow deletion only of an empty queue, from its own page: deleting several would read every task first."""
-        return obj is not None and super().has_delete_permission(request, obj) and _is_empty(obj)
-
-    @admin.display(description="databases")
-    def shown_databases(self, queue: Queue) -> str:
-        """Return the names of the databases that hold its tasks."""
-        return ", ".join(queue.databases) or NONE
+        return obj is not None and super().has_delete_permission(request, obj) and not obj.tasks.exists()
 
     # Figures
 
@@ -277,17 +269,9 @@ def _running(queue: Queue) -> list[Any]:
     return tasks
 
 
-def _is_empty(queue: Queue) -> bool:
-    try:
-        return not any(copy.tasks.exists() for copy in queue.copies())
-    except ShardUnavailable:
-        return False
-
-
 def _link(queue: QueueWithFigures, figure: str, status: str) -> str:
     """Return a figure that links to the tasks it counts."""
-    # The list of tasks shows one database only.
-    if figure == "0" or queue.databases:
+    if figure == "0":
         return figure
     query = urlencode({"queue__id__exact": str(queue.pk), "status": status})
     return format_html('<a href="{}?{}">{}</a>', reverse("admin:tasks_task_changelist"), query, figure)

@@ -247,9 +247,6 @@ class TaskAdmin(NewestAdmin):
         flag = ADDITION if outcome == "inserted" else CHANGE
         log(self, request, [task], f"Published: {outcome}.", flag)
         self.message_user(request, form.told, messages.SUCCESS if outcome == "inserted" else messages.WARNING)
-        if task._state.db != Task.objects.db:
-            # The queue is spread over several databases, and the lists here show one only.
-            return HttpResponseRedirect(admin_url(self, "changelist"))
         if not self.has_view_permission(request):
             return HttpResponseRedirect(admin_url(self, "add"))
         return HttpResponseRedirect(admin_url(self, "change", task.pk))

@@ -22,8 +22,7 @@ from tasks.models import Batch, Queue, Run, Task
 from tasks.querysets import TaskQuerySet
 from tasks.queue.attempt_counts import attempts_of
 from tasks.queue.consumers import Consumer, Verb, is_of, prefix_of
-from tasks.rows.queues import home
-from tasks.sharding.task_ids import database_of
+from tasks.rows.databases import home
 
 
 class ApiRequest(HttpRequest):
@@ -97,8 +96,7 @@ def task_of(consumer: Consumer, pk: int) -> Task:
     """Return the task with this number; raise ``NotFound`` unless it is in a queue that the consumer may use."""
     looked_up = _taken(consumer, pk)
     if looked_up is None:
-        using = database_of(pk)
-        found: Task | None = tasks_of(consumer, using).filter(pk=pk).first() if using else None
+        found: Task | None = tasks_of(consumer).filter(pk=pk).first() if pk < BIGINT else None
     else:
         found = _looked_up_task(consumer, looked_up)
     if found is None:
@@ -135,12 +133,9 @@ def _reaches(consumer: Consumer, queue: Queue | None) -> bool:
     return queue is not None and (consumer.all_queues or queue.in_reach)
 
 
-def tasks_of(consumer: Consumer, using: str) -> TaskQuerySet:
-    """Return all tasks of one database in the queues that the consumer may use."""
-    rows: TaskQuerySet = Task.objects.using(using).select_related("queue").prefetch_related(parts())
-    if using != home():
-        spread = consumer.reach().exclude(databases=[]).values_list("name", "databases")
-        return rows.filter(queue__name__in=[name for name, databases in spread if using in databases])
+def tasks_of(consumer: Consumer) -> TaskQuerySet:
+    """Return all tasks in the queues that the consumer may use."""
+    rows: TaskQuerySet = Task.objects.using(home()).select_related("queue").prefetch_related(parts())
     return rows if consumer.all_queues else rows.filter(queue__in=consumer.reach())
 
 

@@ -11,7 +11,7 @@ from tasks.api.schemas import BatchIn, BatchOut
 from tasks.models import Batch, Task
 from tasks.querysets import FASTEST, MAX_TASKS, SLOWEST
 from tasks.queue.actions import refuse_to_change_over_http
-from tasks.rows.queues import home
+from tasks.rows.databases import home
 
 router = Router(tags=["batches"])
 

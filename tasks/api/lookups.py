@@ -10,10 +10,10 @@ from stator.claims import first_of_each
 from stator.models import Now
 from stator.statements import Parameter
 from tasks.api.bodies import is_storable
+from tasks.messages import BIGINT
 from tasks.models import Queue, Run, Task
 from tasks.queue.consumers import Consumer
-from tasks.rows.queues import home
-from tasks.sharding.task_ids import BITS
+from tasks.rows.databases import home
 
 Row = TypeVar("Row")
 
@@ -36,14 +36,14 @@ class Found:
 def look_up(prefix: str, path: Mapping[str, object]) -> tuple[Consumer | None, Found | None]:
     """Return the usable consumer whose token has this prefix, and what the path names, with one statement.
 
-    The second is None if the path names neither a queue nor a task of the home database.
+    The second is None if the path names neither a queue nor a task.
     """
     using, name, pk = home(), path.get("queue"), path.get("pk")
     if isinstance(name, str) and is_storable(name):
         sought: dict[str, object] = {"prefix": prefix, "name": name}
         consumer, queue = first_of_each(using, "queue", lambda: (_consumers(using), _queue_of_name(using)), sought)
         return _as(Consumer, consumer), Found(name, _as(Queue, queue))
-    if isinstance(pk, int) and pk >> BITS == 0:
+    if isinstance(pk, int) and pk < BIGINT:
         sought = {"prefix": prefix, "pk": pk}
         consumer, task, queue = first_of_each(
             using, "task", lambda: (_consumers(using), _task(using), _queue_of_task(using)), sought

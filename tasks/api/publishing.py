@@ -1,6 +1,5 @@
 """Publishing tasks, canceling them, and running dead letters again."""
 
-from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
 
@@ -112,12 +111,9 @@ def _publish(
     admit = partial(_take_rows, consumer)
     results = batches.publish(found, messages, options, batch=batch or None, over_http=True, admit=admit)
     # Each answer needs the task's parts and attempts: read them once for all tasks.
-    by_alias = defaultdict(list)
-    for each in results:
-        by_alias[each.task._state.db].append(each.task)
-    for using, tasks_there in by_alias.items():
-        prefetch_related_objects([task for task in tasks_there if task.worker_count > 1], parts())
-        complete(tasks_there, using)
+    published = [each.task for each in results]
+    prefetch_related_objects([task for task in published if task.worker_count > 1], parts())
+    complete(published, str(found._state.db))
     return results
 
 

@@ -10,10 +10,6 @@ from tasks.api.schemas import Body, Count, Seconds, SecondsOrNone, showing
 from tasks.models import Queue
 from tasks.queue.actions import MAX_LISTED
 
-# The most databases over which a request may spread a queue.
-MAX_DATABASES = 100
-
-Alias = Annotated[str, Field(min_length=1, max_length=100)]
 Action = Annotated[str, Field(min_length=1, max_length=200)]
 
 
@@ -54,12 +50,6 @@ class QueueSettings(Body):
     )
     one_per_worker: bool = Field(
         False, description="Whether a worker may hold only one task at a time.", examples=[False]
-    )
-    databases: list[Alias] = Field(
-        [],
-        max_length=MAX_DATABASES,
-        description="The databases over which its tasks are spread; empty: only that of the queue.",
-        examples=[[]],
     )
 
 

@@ -16,7 +16,7 @@ from django.db.models.functions import TruncMinute
 from stator.models import Now
 from tasks.api.errors import TooMany
 from tasks.queue.consumers import Consumer
-from tasks.rows.queues import home
+from tasks.rows.databases import home
 
 BLOCKS = 20
 MINUTE = 60.0

@@ -17,7 +17,7 @@ from tasks.api.schemas import Page, parameter
 from tasks.exceptions import ActionNotAllowed
 from tasks.models import Queue, Schedule
 from tasks.queue.consumers import Consumer
-from tasks.rows.queues import home
+from tasks.rows.databases import home
 
 router = Router(tags=["schedules"])
 

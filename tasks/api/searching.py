@@ -4,8 +4,6 @@ import json
 from collections.abc import Callable
 from typing import Literal
 
-from django.conf import settings
-from django.db.models import Q
 from django.http import HttpResponse
 from ninja import Query, Router
 
@@ -20,12 +18,9 @@ from tasks.api.schemas import BIGINT, ExplainedOut, Page, TasksOut, TaskWithRuns
 from tasks.conf import load_settings
 from tasks.dead_letters import errors_of
 from tasks.messages import check_metadata
-from tasks.models import Queue, Task
+from tasks.models import Task
 from tasks.querysets import TaskQuerySet
-from tasks.queue.consumers import Consumer
 from tasks.queue.runs import of_task
-from tasks.rows.queues import home
-from tasks.sharding.task_ids import in_order
 
 router = Router(tags=["searching"])
 
@@ -54,15 +49,10 @@ def search(request: ApiRequest, filters: Query[TaskFilters]) -> HttpResponse:
     if unknown := sorted(request.GET.keys() - TaskFilters.model_fields.keys()):
         raise Invalid(f"query: there is no filter {unknown[0]!r}; filters are {', '.join(TaskFilters.model_fields)}")
     queue = None if filters.queue is None else queue_of(request.auth, filters.queue)
-    found: list[Task] = []
-    for using in in_order(_databases(request.auth, queue), filters.after):
-        rows = tasks_of(request.auth, using) if queue is None else _of_queue(request.auth, queue, using)
-        there = list(_matching(rows, filters).order_by("pk")[: filters.limit + 1 - len(found)])
-        complete(there, using)
-        found += there
-        if len(found) > filters.limit:
-            break
+    rows = tasks_of(request.auth) if queue is None else tasks_of(request.auth).filter(queue=queue)
+    found = list(_matching(rows, filters).order_by("pk")[: filters.limit + 1])
     page = found[: filters.limit]
+    complete(page, rows.db)
     following = str(page[-1].pk) if len(found) > len(page) else None
     return answer({"tasks": [task_out(each) for each in page], "next": following})
 
@@ -82,21 +72,6 @@ def explain(request: ApiRequest, pk: int) -> dict[str, object]:
     """Return why the task is not moving and what to do, the most decisive reason first."""
     task = task_of(request.auth, pk)
     return {"task": task.pk, "status": task.status, "reasons": [reason.as_dict() for reason in task.explain()]}
-
-
-def _databases(consumer: Consumer, queue: Queue | None) -> list[str]:
-    """Return the databases that may hold tasks of a queue, or of all queues that the consumer may use."""
-    if queue is not None:
-        return queue.databases or [home()]
-    if len(settings.DATABASES) == 1:
-        return [home()]
-    spread = consumer.reach().exclude(databases=[]).values_list("databases", flat=True)
-    return [home(), *(alias for databases in spread for alias in databases)]
-
-
-def _of_queue(consumer: Consumer, queue: Queue, using: str) -> TaskQuerySet:
-    here = Q(queue=queue) if using == home() else Q(queue__name=queue.name)
-    return tasks_of(consumer, using).filter(here)
 
 
 def _matching(rows: TaskQuerySet, filters: TaskFilters) -> TaskQuerySet:

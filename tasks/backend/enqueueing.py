@@ -19,7 +19,6 @@ from tasks.queue.inserts import PUBLISHING, QueueTemplate, delay_of, insert, ins
 from tasks.rows.clock import Later
 from tasks.rows.queues import QueueRow
 from tasks.rows.tables import queue_rows, task_model
-from tasks.sharding.shards import any_copy
 
 RETURNING = ("id", "created", "state_ready")
 # The values that all tasks of the framework have.
@@ -48,7 +47,7 @@ def enqueue(
     template = QueueTemplate(row, PUBLISHING)
     made = _in_one_statement(template, options, run_after, data)
     # The statement does not compare the time at which a pause ends, so paused queues are not remembered.
-    if made and not row.databases and not row.publish_paused:
+    if made and not row.publish_paused:
         if len(_known) >= MAX_KNOWN:
             _known.clear()
         _known[key] = template
@@ -89,7 +88,7 @@ def _by_rows(
 
 
 def _queue(using: str, name: str) -> Any:
-    """Return the queue with that name, in one of its databases; create it if it is missing."""
+    """Return the queue with that name; create it if it is missing."""
     queue, _ = queue_rows(using).get_or_create(name=name)
     if queue.publishing_paused:
         raise QueuePaused(f"queue {queue.name} accepts no tasks now: {queue.pause_description}")
@@ -98,4 +97,4 @@ def _queue(using: str, name: str) -> Any:
             f"queue {queue.name} is exclusive by {queue.exclusive_key!r}, and tasks of Django's framework have no"
             " metadata that could have a value of it; give them a queue that is simple"
         )
-    return any_copy(queue) if queue.databases else queue
+    return queue

@@ -15,7 +15,7 @@ from django.db.models.sql.compiler import SQLCompiler
 
 from tasks.datetimes import moment_of_text
 from tasks.messages import Json
-from tasks.rows.queues import home
+from tasks.rows.databases import home
 from tasks.rows.tables import task_rows
 
 RowT = TypeVar("RowT", bound=Model)

@@ -49,8 +49,8 @@ from tasks.failures import NoHandler
 from tasks.messages import Json, json_text
 from tasks.queue.priorities import priority_of
 from tasks.queue.rules import queue_name_problem
+from tasks.rows.databases import home
 from tasks.rows.tables import task_rows
-from tasks.sharding.task_ids import database_of
 
 ACTION_LENGTH = 200
 RESULT_ID = re.compile(r"([1-9]\d{0,17})(?:-([0-9a-f]{16}))?")
@@ -157,9 +157,8 @@ class StatorBackend(BaseTaskBackend):
         """Return the result with that id; raise ``TaskResultDoesNotExist`` if this backend has none."""
         given = str(result_id)
         match = RESULT_ID.fullmatch(given)
-        using = database_of(int(match[1])) if match else None
-        rows = task_rows(using).select_related("queue").filter(action__startswith=DJANGO)
-        row = with_history(rows).filter(pk=match[1]).first() if match and using else None
+        rows = task_rows(home()).select_related("queue").filter(action__startswith=DJANGO)
+        row = with_history(rows).filter(pk=match[1]).first() if match else None
         # If the task's function is gone, there is no result either.
         results = results_of([row], resolve) if row is not None else []
         if not results or (results[0].backend, results[0].id) != (self.alias, given):

@@ -19,9 +19,7 @@ from tasks.chores.retention import prune
 from tasks.chores.samples import sample
 from tasks.dead_letters import send_notices
 from tasks.models import Task
-from tasks.rows.queues import home
-from tasks.sharding.replicas import mirror_all
-from tasks.sharding.task_ids import worked_in
+from tasks.rows.databases import home, worked_in
 
 # Keys per statement.
 BATCH = 500
@@ -80,7 +78,7 @@ def _on_moves(
 
 
 def _on_schedule(sender: object, **kwargs: object) -> None:
-    # Even a worker that serves no tasks does these chores, in the home database; a schema may be without tasks.
+    # Even a worker that serves no tasks does these chores, where queues are written; a schema may be without tasks.
     for using in worked_in(sender, Task) or [home()] * (not current_schema()):
         Task.objects.using(using).end_exhausted()
         end_parts(using)
@@ -88,6 +86,3 @@ def _on_schedule(sender: object, **kwargs: object) -> None:
         prune(using)
         throttles.prune(using)
         sample(using)
-        if using == home():
-            # Repairs copies of queues whose database was unavailable.
-            mirror_all()

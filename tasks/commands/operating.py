@@ -1,12 +1,9 @@
 """Subcommands of ``manage.py tasks`` for operators: list queues and dead letters, requeue, cancel, pause, resume."""
 
-from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import asdict
 from difflib import get_close_matches
 from typing import Any
 
-from django.db import connections
 from django.db.models import QuerySet
 
 from stator.commands.answer import (
@@ -25,12 +22,12 @@ from stator.graph.durations import seconds_of, span
 from stator.models import Action, Now, moment_text
 from tasks.diagnosis.figures import add_figures
 from tasks.exceptions import TaskError
+from tasks.messages import BIGINT
 from tasks.models import Queue, Task
 from tasks.queue.attempt_counts import attempts_of
 from tasks.queue.explaining import last_error
 from tasks.queue.rules import queue_name_problem
-from tasks.rows.queues import home
-from tasks.sharding.task_ids import database_of, in_order
+from tasks.rows.databases import home
 
 MAX_QUEUES, MAX_LETTERS, MAX_NAMED = 1000, 10_000, 1000
 HEADS = ["queue", "waiting", "oldest", "later", "running", "dead", "workers", "paused"]
@@ -108,20 +105,17 @@ def _queue_row(told: dict[str, Any]) -> list[str]:
 
 
 def list_dead(options: Options) -> Answer:
-    """List dead letters, the latest first within each database."""
+    """List dead letters, the latest first."""
     limit = options["limit"]
     if not 0 < limit <= MAX_LETTERS:
         raise BadInput(f"--limit {limit} must be from 1 to {MAX_LETTERS:,}")
-    queues = [named(options["queue"])] if options["queue"] else None
-    data: list[dict[str, Any]] = []
-    for alias in databases_of(queues):
-        dead = Task.objects.using(alias).dead_letters().filter(state_ready=False, state_claim=None)
-        if queues:
-            dead = dead.filter(queue__name=queues[0].name)
-        latest = dead.select_related("queue").annotate(read_at=Now()).order_by("-state_next_attempt", "-state_changed")
-        letters = list(latest[: limit - len(data)])
-        attempts = attempts_of(letters, alias)
-        data += [_letter(task, attempts[task.pk]) for task in letters]
+    dead = Task.objects.using(home()).dead_letters().filter(state_ready=False, state_claim=None)
+    if options["queue"]:
+        dead = dead.filter(queue=named(options["queue"]))
+    latest = dead.select_related("queue").annotate(read_at=Now()).order_by("-state_next_attempt", "-state_changed")
+    letters = list(latest[:limit])
+    attempts = attempts_of(letters, home())
+    data = [_letter(task, attempts[task.pk]) for task in letters]
     if not data:
         return Answer(data, ["There are no dead letters."])
     more = [f"There may be more; raise --limit {limit}."] * (len(data) == limit)
@@ -132,8 +126,7 @@ def list_dead(options: Options) -> Answer:
 
 def _letter(task: Task, attempts: int) -> dict[str, Any]:
     return {
-        "task": task.pk, "database": task._state.db, "queue": task.queue.name, "action": task.action, "key": task.key,
-        "attempts": attempts,
+        "task": task.pk, "queue": task.queue.name, "action": task.action, "key": task.key, "attempts": attempts,
         "age": seconds_of(task.read_at - task.state_changed), "error": last_error(task),
     }  # fmt: skip
 
@@ -146,46 +139,35 @@ def requeue(options: Options) -> Answer:
     ids, name = options["ids"], options["queue"]
     if bool(ids) == bool(name):
         raise BadInput("choose dead letters: either their numbers, or --queue NAME; see tasks dead")
-    rows = [each.tasks.all() for each in named(name).copies()] if name else rows_of_numbers(ids)
-    count, due, actions = 0, [], []
-    for part in rows:
-        action = Action.of(Task, "requeue", actor(), options["reason"], moves=True)
-        with refusing(TaskError, option="--per-minute"), progress("requeued") as action.progress:
-            done = part.requeue(per_minute=options["per_minute"], action=action)
-        count += done.count
-        actions.append(action)
-        due += [done.last_due] if done.last_due else []
+    rows = named(name).tasks.all() if name else rows_of_numbers(ids)
+    action = Action.of(Task, "requeue", actor(), options["reason"], moves=True)
+    with refusing(TaskError, option="--per-minute"), progress("requeued") as action.progress:
+        done = rows.requeue(per_minute=options["per_minute"], action=action)
+    count, due = done.count, done.last_due
     requeued = f"{count:,} of {len(ids):,} requeued" if ids else f"{count:,} of queue {name} requeued"
     others = (
         "; only errored tasks that are not part of another task can be requeued" if ids and count < len(ids) else ""
     )
-    if name and any(part.dead_letters().exists() for part in rows):
+    if name and rows.dead_letters().exists():
         others = "; there are more: repeat the command after these are done"
-    until = f"; the last is due at {moment_text(max(due))}" if due else ""
-    last_due = max(due).isoformat() if due else None
-    data = {"requeued": count, "named": len(ids), "last_due": last_due, **_actions(actions)}
-    return Answer(data, [f"{requeued}{until}{others}.", *_offers(actions, options)])
+    until = f"; the last is due at {moment_text(due)}" if due else ""
+    data = {"requeued": count, "named": len(ids), "last_due": due and due.isoformat(), **_number_of(action)}
+    return Answer(data, [f"{requeued}{until}{others}.", *offer(action, options)])
 
 
 def cancel(options: Options) -> Answer:
     """Cancel tasks and report how many."""
     ids = options["ids"]
-    count, actions = 0, []
-    for part in rows_of_numbers(ids):
-        actions.append(Action.of(Task, "cancel", actor(), options["reason"], moves=True))
-        count += part.cancel(running=options["running"], action=actions[-1])
+    action = Action.of(Task, "cancel", actor(), options["reason"], moves=True)
+    count = rows_of_numbers(ids).cancel(running=options["running"], action=action)
     others = "; the others are gone, have ended, or are running (--running cancels these)" if count < len(ids) else ""
-    data = {"canceled": count, "named": len(ids), **_actions(actions)}
-    return Answer(data, [f"{count:,} of {len(ids):,} canceled{others}.", *_offers(actions, options)])
+    data = {"canceled": count, "named": len(ids), **_number_of(action)}
+    return Answer(data, [f"{count:,} of {len(ids):,} canceled{others}.", *offer(action, options)])
 
 
-def _actions(actions: list[Action]) -> dict[str, list[int]]:
-    """Return the numbers of the actions, one for each database, by which they can be undone."""
-    return {"actions": [action.pk for action in actions if action.pk is not None]}
-
-
-def _offers(actions: list[Action], options: Options) -> list[str]:
-    return [line for action in actions for line in offer(action, options)]
+def _number_of(action: Action) -> dict[str, list[int]]:
+    """Return the number of the action, by which it can be undone; none if nothing was done."""
+    return {"actions": [] if action.pk is None else [action.pk]}
 
 
 def pause(options: Options) -> Answer:
@@ -218,26 +200,11 @@ def _paused_words(queue: Queue) -> str:
     return f"{' and '.join(what)}, {queue.pause_description}"
 
 
-# Tasks and databases
-
-
-def databases_of(queues: Iterable[Any] | None) -> list[str]:
-    """Return the databases with tasks of these queues, or of all queues."""
-    rows: QuerySet[Queue] = QuerySet(Queue, using=home())
-    meant = rows.exclude(databases=[]) if queues is None else [queue for queue in queues if queue.databases]
-    spread = {alias for queue in meant for alias in queue.databases if alias in connections}
-    at_home = queues is None or any(not queue.databases for queue in queues)
-    return in_order(spread | ({home()} if at_home else set()))
-
-
-def rows_of_numbers(ids: list[int]) -> list[Any]:
-    """Return querysets of tasks by their numbers, one for each database."""
+def rows_of_numbers(ids: list[int]) -> Any:
+    """Return the tasks with these numbers."""
     if len(ids) > MAX_NAMED:
         raise BadInput(f"{len(ids):,} are too many; name at most {MAX_NAMED:,} tasks at once")
-    by_alias: dict[str, list[int]] = defaultdict(list)
     for pk in ids:
-        alias = database_of(pk) if 0 < pk < 1 << 63 else None
-        if alias is None:
+        if not 0 < pk < BIGINT:
             raise BadInput(f"{pk} cannot be the number of a task; see tasks dead")
-        by_alias[alias].append(pk)
-    return [Task.objects.using(alias).filter(pk__in=pks) for alias, pks in by_alias.items()]
+    return Task.objects.using(home()).filter(pk__in=ids)

@@ -10,7 +10,7 @@ from stator.commands.answer import AddSubcommand, Answer, BadInput, Options
 from tasks.commands.operating import named
 from tasks.models import Queue
 from tasks.queue.rules import NAME
-from tasks.rows.queues import home
+from tasks.rows.databases import home
 
 SECONDS = {
     "lease": "How long a claim holds without a heartbeat.",

@@ -10,7 +10,7 @@ from stator.graph.durations import span
 from stator.models import Now
 from stator.texts import counted
 from tasks.datetimes import aware
-from tasks.rows.queues import home
+from tasks.rows.databases import home
 from tasks.schedules.schedules import Schedule, ScheduleQuerySet, why_not
 
 MAX_SCHEDULES = 1000

@@ -7,12 +7,13 @@ from typing import Any
 from stator.commands.answer import AddSubcommand, Answer, BadInput, Options, refusing, table
 from stator.graph.durations import seconds_of, span
 from stator.models import Now, moment_text
-from tasks.commands.operating import databases_of, named, rows_of_numbers
+from tasks.commands.operating import named, rows_of_numbers
 from tasks.exceptions import TaskError
 from tasks.messages import NUMBERS, OPTIONS
 from tasks.models import Task
 from tasks.querysets import STATUSES
 from tasks.queue.runs import of_task
+from tasks.rows.databases import home
 
 MAX_LISTED, MAX_RUNS = 10_000, 20
 HEADS = ["task", "queue", "action", "status", "attempts", "published", "key"]
@@ -72,22 +73,19 @@ def publish(options: Options) -> Answer:
 
 
 def list_tasks(options: Options) -> Answer:
-    """List tasks, the latest first within each database."""
+    """List tasks, the latest first."""
     limit = options["limit"]
     if not 0 < limit <= MAX_LISTED:
         raise BadInput(f"--limit {limit} must be from 1 to {MAX_LISTED:,}")
-    queues = [named(options["queue"])] if options["queue"] else None
-    data: list[dict[str, Any]] = []
-    for alias in databases_of(queues):
-        tasks = Task.objects.using(alias)
-        if queues:
-            tasks = tasks.filter(queue__name=queues[0].name)
-        if options["status"]:
-            tasks = tasks.with_status(options["status"])
-        if options["task_action"]:
-            tasks = tasks.filter(action=options["task_action"])
-        latest = tasks.select_related("queue").annotate(read_at=Now()).order_by("-pk")
-        data += [_listed(task) for task in latest[: limit - len(data)]]
+    tasks = Task.objects.using(home())
+    if options["queue"]:
+        tasks = tasks.filter(queue=named(options["queue"]))
+    if options["status"]:
+        tasks = tasks.with_status(options["status"])
+    if options["task_action"]:
+        tasks = tasks.filter(action=options["task_action"])
+    latest = tasks.select_related("queue").annotate(read_at=Now()).order_by("-pk")
+    data = [_listed(task) for task in latest[:limit]]
     rows = [[*(str(one[name] or "-") for name in HEADS[:4]), str(one["attempts"]), f"{span(one['age'])} ago",
              one["key"] or "-"] for one in data]  # fmt: skip
     more = [f"There may be more; raise --limit {limit}."] * (len(data) == limit)
@@ -96,8 +94,7 @@ def list_tasks(options: Options) -> Answer:
 
 def show(options: Options) -> Answer:
     """Show a task with its latest runs and the reasons why it does not move."""
-    [tasks] = rows_of_numbers([options["number"]])
-    task = tasks.select_related("queue").annotate(read_at=Now()).first()
+    task = rows_of_numbers([options["number"]]).select_related("queue").annotate(read_at=Now()).first()
     if task is None:
         raise BadInput(f"there is no task {options['number']}; see tasks list")
     reasons, runs = task.explain(), list(of_task(task).order_by("-pk")[:MAX_RUNS])
@@ -123,7 +120,7 @@ def show(options: Options) -> Answer:
 
 def _listed(task: Any) -> dict[str, Any]:
     return {
-        "task": task.pk, "database": task._state.db, "queue": task.queue.name, "action": task.action, "key": task.key,
+        "task": task.pk, "queue": task.queue.name, "action": task.action, "key": task.key,
         "status": task.status, "attempts": task.attempts, "age": seconds_of(task.read_at - task.created),
     }  # fmt: skip
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db import InterfaceError, OperationalError, connections
 from django.db.models import OuterRef, QuerySet, Subquery
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce
@@ -15,7 +14,6 @@ from stator.models import Now
 from stator.texts import told
 from tasks.models import Queue, Task
 from tasks.queue.expressions import CountOf, FirstOf, for_each
-from tasks.sharding.replicas import rest
 
 # Waiting tasks are counted up to this number in each queue, other tasks up to it in all queues together.
 MAX_COUNTED = 10_000
@@ -37,35 +35,10 @@ class Figures:
 
 
 def add_figures(queues: list[Any], using: str) -> None:
-    """Set ``figures`` on each queue. For a queue in several databases, the figures name the database of each number."""
+    """Set ``figures`` on each queue."""
     figures = figures_of(queues, using)
-    spread = figures_by_database([queue for queue in queues if queue.databases])
     for queue in queues:
-        queue.figures = together(spread[queue.name]) if queue.databases else figures.get(queue.pk)
-
-
-def figures_by_database(queues: Iterable[Any]) -> dict[Any, dict[str, Figures | None]]:
-    """Return the figures of queues by name and database; None for a database that does not answer."""
-    found: dict[Any, dict[str, Figures | None]] = {queue.name: dict.fromkeys(queue.databases) for queue in queues}
-    for alias in {alias for databases in found.values() for alias in databases if alias in connections}:
-        names = [name for name, databases in found.items() if alias in databases]
-        try:
-            copies = {queue.pk: queue for queue in Queue.objects.using(alias).filter(name__in=names)}
-            for pk, figures in figures_of(copies.values(), alias).items():
-                found[copies[pk].name][alias] = figures
-        except (OperationalError, InterfaceError) as error:
-            rest(alias, error)
-    return found
-
-
-def together(databases: dict[str, Figures | None]) -> Figures:
-    """Return the figures of one queue, with the database of each number in its text."""
-    numbers = {
-        name: ", ".join(f"{alias} {getattr(each, name) if each else '?'}" for alias, each in databases.items())
-        for name in ("waiting", "later", "running", "dead")
-    }
-    oldest = [each.oldest for each in databases.values() if each and each.oldest is not None]
-    return Figures(**numbers, oldest=max(oldest, default=None))
+        queue.figures = figures.get(queue.pk)
 
 
 def figures_of(queues: Iterable[Any], using: str) -> dict[Any, Figures]:

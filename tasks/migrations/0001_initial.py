@@ -35,13 +35,6 @@ class Migration(migrations.Migration):
             ],
         ),
         migrations.CreateModel(
-            name="Shard",
-            fields=[
-                ("number", models.PositiveSmallIntegerField(primary_key=True, serialize=False)),
-                ("alias", models.CharField(max_length=100, unique=True)),
-            ],
-        ),
-        migrations.CreateModel(
             name="ActionSlot",
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
@@ -83,7 +76,6 @@ class Migration(migrations.Migration):
                     "http_actions",
                     models.JSONField(blank=True, db_default=models.Value([], models.JSONField()), default=list),
                 ),
-                ("databases", models.JSONField(blank=True, default=list)),
                 ("publish_paused", models.BooleanField(default=False)),
                 ("claim_paused", models.BooleanField(default=False)),
                 ("pause_reason", models.CharField(blank=True, max_length=200)),

@@ -127,10 +127,6 @@ class Batch(BatchRow):
 
     def begin(self, queue: QueueRow) -> bool:
         """Write a new batch, unless its key exists, or check that this one fits the queue; return whether it is new."""
-        if queue.databases:
-            raise PublishRefused(
-                f"queue {queue.name} is spread over several databases and takes no batches; use a queue in one database"
-            )
         if not self._state.adding:
             if (self.queue_id, self._state.db) != (queue.pk, queue._state.db):
                 raise PublishRefused(f"{self} is not of queue {queue.name}; a batch has tasks of one queue")

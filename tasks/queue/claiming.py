@@ -31,7 +31,6 @@ from tasks.rows.queues import QueueRow
 from tasks.rows.runs import Run
 from tasks.rows.tables import run_rows
 from tasks.rows.tasks import TaskRow
-from tasks.sharding import shards
 
 logger = logging.getLogger("tasks.queues")
 
@@ -41,7 +40,7 @@ TRIES = 10
 # The rules of a queue that a claim depends on.
 CLAIMING = (
     "name", "kind", "lease", "timeout", "max_attempts", "same_worker_again", "worker_retries", "one_per_worker",
-    "databases", "claim_paused",
+    "claim_paused",
 )  # fmt: skip
 
 METADATA = Parameter("metadata", JSONField())
@@ -60,11 +59,7 @@ def claim(
         raise TaskError(f"limit={limit!r} must be a whole number from 1 to {settings.CLAIM_LIMIT}")
     if held := _claim_at_once(queue, worker, limit, lease, metadata, settings):
         return held
-    take = partial(_take, worker=worker, lease=lease, metadata=metadata)
-    # A copy in each database has its own configuration, so no database depends on another.
-    if queue.databases or (queue := queue.current(asking=worker)).databases:
-        return shards.gather(queue, limit, take)
-    return take(queue, limit)
+    return _take(queue.current(asking=worker), limit, worker, lease, metadata)
 
 
 def _claim_at_once(
@@ -72,7 +67,7 @@ def _claim_at_once(
 ) -> list[TaskClaim]:
     """Claim tasks in the usual case. With ``metadata``, tasks are claimed only if enough of the first ones have it."""
     known = queue.__dict__.get("known", queue)
-    if known.databases or known.claim_paused or known.one_per_worker:
+    if known.claim_paused or known.one_per_worker:
         return []
     limited = frozenset(
         name for name in registry if (action := declared(name, known.name)) is not None and action.throttled
@@ -126,7 +121,7 @@ def _shape(
 
 
 def _take(queue: QueueRow, limit: int, worker: str, lease: float | None, metadata: dict[str, Any]) -> list[TaskClaim]:
-    """Claim from the database of this copy of the queue, whose configuration is current."""
+    """Claim from a queue whose configuration is current."""
     model, using = queue.tasks.model, queue._state.db
     queue.note_worker(worker)
     if queue.claiming_paused:
@@ -135,8 +130,7 @@ def _take(queue: QueueRow, limit: int, worker: str, lease: float | None, metadat
         model.objects.using(using).end_exhausted(queue)
     for attempt in range(1, TRIES + 1):
         try:
-            with shards.alone(queue):
-                found, put_off = _claim(queue, worker, limit, lease, metadata)
+            found, put_off = _claim(queue, worker, limit, lease, metadata)
             if found or not put_off:
                 return found
         except DatabaseError as error:
@@ -165,7 +159,7 @@ def _claim(
     def lock() -> bool:
         # The lock comes before the check. So if one worker claims twice at once, the second claim sees the first.
         queue.lock()
-        return not shards.is_held(queue, worker)
+        return not model.objects.using(using).held_by(worker).filter(queue=queue).exists()
 
     found = claims.claim(
         model,

@@ -24,7 +24,6 @@ from tasks.rows.queues import QueueRow
 from tasks.rows.runs import Run
 from tasks.rows.tables import queue_rows, run_rows
 from tasks.rows.tasks import TaskRow
-from tasks.sharding import shards
 
 Result = TypeVar("Result")
 
@@ -308,13 +307,10 @@ def _named(held: claims.Claim, worker: str | None) -> TaskClaim:
 
 def find_many(queue: QueueRow, tokens: Mapping[int, UUID]) -> list[TaskClaim]:
     """Return the claims in a queue with these tokens, given by task number. Claims that have ended are left out."""
-    found = []
-    for copy in shards.copies(queue):
-        model, using = copy.tasks.model, str(copy._state.db)
-        held = [each for each in claims.find_many(model, tokens, using=using) if each.instance.queue_id == copy.pk]
-        workers = _workers(using, held)
-        found += [TaskClaim(each, workers[each.pk]) for each in held if each.pk in workers]
-    return found
+    model, using = queue.tasks.model, str(queue._state.db)
+    held = [each for each in claims.find_many(model, tokens, using=using) if each.instance.queue_id == queue.pk]
+    workers = _workers(using, held)
+    return [TaskClaim(each, workers[each.pk]) for each in held if each.pk in workers]
 
 
 def _workers(using: str, held: list[claims.Claim]) -> dict[Any, str]:
@@ -331,12 +327,13 @@ def were_ended(queue: QueueRow, tokens: Mapping[int, UUID], outcome: str, result
     Their holder has lost the answer and repeats its request.
     """
     found: set[int] = set()
-    for copy in shards.copies(queue) if tokens else ():
-        runs = run_rows(copy._state.db)
-        mine = runs.filter(task__queue=copy.pk, task__in=list(tokens), token__in=set(tokens.values()), outcome=outcome)
-        for run in mine:
-            same = results is None or is_same_json(results[run.task_id], run.result)
-            found |= {run.task_id} if same and tokens[run.task_id] == run.token else set()
+    if not tokens:
+        return found
+    runs = run_rows(queue._state.db)
+    mine = runs.filter(task__queue=queue.pk, task__in=list(tokens), token__in=set(tokens.values()), outcome=outcome)
+    for run in mine:
+        same = results is None or is_same_json(results[run.task_id], run.result)
+        found |= {run.task_id} if same and tokens[run.task_id] == run.token else set()
     return found
 
 

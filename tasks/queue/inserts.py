@@ -21,8 +21,7 @@ BATCH = 500
 
 # The rules of a queue that a publication depends on.
 PUBLISHING = (
-    "name", "kind", "exclusive_key", "invisible_for", "max_attempts", "actions_elsewhere", "databases",
-    "publish_paused",
+    "name", "kind", "exclusive_key", "invisible_for", "max_attempts", "actions_elsewhere", "publish_paused",
 )  # fmt: skip
 PUBLISHING_OVER_HTTP = (*PUBLISHING, "http_actions")
 

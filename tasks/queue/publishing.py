@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
 from typing import Any
 
 from django.db import DatabaseError, IntegrityError, transaction
@@ -21,7 +20,6 @@ from tasks.queue.operator_actions import clear, lock_with_parts
 from tasks.rows.clock import Later
 from tasks.rows.queues import QueueRow
 from tasks.rows.tasks import TaskRow
-from tasks.sharding import shards
 
 # A try fails when another publisher has just published one of the same keys.
 TRIES = 10
@@ -104,12 +102,8 @@ def publish(
     _refuse(queue, messages, known_only, over_http)
     if tasks is None:
         admit(rows)
-    # The list is the home database's, because copies may be out of date.
     listed = frozenset(queue.http_actions) if over_http else None
-    write = partial(_into, on_existing=on_existing, listed=listed, batch=batch)
-    if not queue.databases:
-        return write(queue, messages)
-    return shards.publish(queue, messages, write, update=on_existing.update)
+    return _into(queue, messages, on_existing, listed, batch)
 
 
 def _in_one_statement(
@@ -125,7 +119,7 @@ def _in_one_statement(
     The queue is used as it was last read. If it refuses a task, nothing is published, since it must be read anew first.
     """
     queue = queue.__dict__.get("known", queue)
-    if not messages or queue.databases or queue.publish_paused:
+    if not messages or queue.publish_paused:
         return None
     listed = frozenset(queue.http_actions) if over_http else None
     try:
@@ -166,7 +160,7 @@ def _into(
     listed: frozenset[str] | None,
     batch: int | None,
 ) -> list[Published]:
-    """Publish into this copy's database. ``listed``: over HTTP, the actions that the queue lists; else None."""
+    """Publish into a queue as it is now. ``listed``: over HTTP, the actions that the queue lists; else None."""
     # Built first, so that a message without a value of the exclusive key is refused before anything is written.
     rows = [_row(queue, message, listed, batch) for message in messages]
     for attempt in range(1, TRIES + 1):

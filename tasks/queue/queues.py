@@ -3,13 +3,10 @@
 import logging
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 from asgiref.sync import sync_to_async
 from django.core.exceptions import ValidationError
-from django.db import transaction
-from django.db.models import QuerySet
 
 from stator.graph.backoff import MAX_SECONDS
 from tasks.datetimes import moment_problem, stored
@@ -20,9 +17,8 @@ from tasks.queue.batches import Batch
 from tasks.queue.held_claims import TaskClaim
 from tasks.queue.publishing import OnExistingKey, Published
 from tasks.rows.clock import Later
-from tasks.rows.queues import QueueRow, home
-from tasks.sharding import replicas, shards
-from tasks.sharding.task_ids import settle
+from tasks.rows.databases import home, settle
+from tasks.rows.queues import QueueRow
 
 logger = logging.getLogger("tasks.queues")
 
@@ -32,17 +28,13 @@ class Queue(QueueRow):
 
     An exclusive queue has an ``exclusive_key``, fixed at creation. The metadata of every task in it has a value under
     this key, and at most one task per value runs at a time. If a rule is empty, the project's setting applies.
-
-    ``databases``: the aliases of the databases over which its tasks are spread, each with a copy of the queue; empty:
-    only the queue's own database.
     """
 
-    _made_as: tuple[Any, Any, Any]
+    _made_as: tuple[Any, Any]
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Save the queue and update its copies; raise ``ValidationError`` for changes that existing tasks rule out."""
-        *made_as, databases = self._was
-        if any(was not in (None, now) for was, now in zip(made_as, (self.kind, self.exclusive_key), strict=True)):
+        """Save the queue; raise ``ValidationError`` for changes that existing tasks rule out."""
+        if any(was not in (None, now) for was, now in zip(self._was, (self.kind, self.exclusive_key), strict=True)):
             raise ValidationError("kind and exclusive_key of a queue cannot be changed; create another queue")
         if self.exclusive != bool(self.exclusive_key):
             raise ValidationError(
@@ -51,44 +43,24 @@ class Queue(QueueRow):
         if "name" in self.__dict__ and (wrong := rules.queue_name_problem(self.name)):
             raise ValidationError({"name": wrong})
         self._check_rules()
-        using = kwargs.get("using") or self._state.db or home()
-        if (self.databases or databases) and using != home():
-            raise ValidationError(
-                f"this is the copy of queue {self.name} in {using!r}; change the original in {home()!r}"
-            )
-        replicas.check_change(self, databases)
         super().save(*args, **kwargs)
-        self._mirror(databases or [])
         self._note_made_as()
-
-    def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
-        """Delete the queue with its copies and the tasks in them."""
-        for copy in self.copies() if self.databases else ():
-            if copy._state.db != self._state.db:
-                copy._row.delete()
-        return super().delete(*args, **kwargs)
 
     @classmethod
     def from_db(cls, db: str | None, field_names: Collection[str], values: Collection[Any], **kwargs: Any) -> "Queue":
         queue = super().from_db(db, field_names, values, **kwargs)
-        settle(queue, is_copy=bool(queue.__dict__.get("databases")))
+        settle(queue)
         queue._note_made_as()
         return queue
 
     def _note_made_as(self) -> None:
         # A deferred field is unknown.
-        kind, key, databases = (self.__dict__.get(name) for name in ("kind", "exclusive_key", "databases"))
-        self._made_as = kind, key, databases if databases is None else [*databases]
+        self._made_as = self.__dict__.get("kind"), self.__dict__.get("exclusive_key")
 
     @property
-    def _was(self) -> tuple[Any, Any, Any]:
-        """Its kind, key and databases when it was last read or saved; None if it is new or the value was not read."""
-        return self.__dict__.get("_made_as", (None, None, None))
-
-    def _mirror(self, before: list[str]) -> None:
-        """Update the copies once the row is committed."""
-        if self.databases or before:
-            transaction.on_commit(partial(replicas.mirror, self.name, before), using=home())
+    def _was(self) -> tuple[Any, Any]:
+        """Its kind and key when it was last read or saved; None if it is new or the value was not read."""
+        return self.__dict__.get("_made_as", (None, None))
 
     def clean_fields(self, exclude: Collection[str] | None = None) -> None:
         """Run Django's checks; raise ``ValidationError`` also for a name that no queue can have."""
@@ -99,7 +71,6 @@ class Queue(QueueRow):
     def clean(self) -> None:
         """Raise ``ValidationError`` for rules that no task could follow."""
         self._check_rules()
-        replicas.check_change(self, self._was[-1])
 
     def _check_rules(self) -> None:
         if problems := rules.problems(self):
@@ -241,13 +212,15 @@ class Queue(QueueRow):
             raise TaskError(f"seconds={seconds!r} must be a number above 0 and below a hundred years, or None")
         if found := moment_problem(until):
             raise TaskError(f"until={until} {found}")
-        self._write(
-            publish_paused=publish,
-            claim_paused=claim,
-            pause_reason=" ".join(reason.split())[:200],
-            pause_author=author[:150],
-            pause_until=Later(seconds) if seconds is not None else until and stored(until, self._state.db or home()),
-        )
+        values = {
+            "publish_paused": publish,
+            "claim_paused": claim,
+            "pause_reason": " ".join(reason.split())[:200],
+            "pause_author": author[:150],
+            "pause_until": Later(seconds) if seconds is not None else until and stored(until, self._state.db or home()),
+        }
+        self._row.update(**values)
+        self.refresh_from_db(self._state.db, list(values))
         told = {"queue": self.name, "publish": publish, "claim": claim, "author": author}
         logger.info("tasks.paused" if publish or claim else "tasks.resumed", extra=told)
 
@@ -262,19 +235,3 @@ class Queue(QueueRow):
     async def aresume(self, *, author: str = "") -> None:
         """Run :meth:`resume` from async code."""
         await sync_to_async(self.resume)(author=author)
-
-    def copies(self) -> list["Queue"]:
-        """Return the queue in each of its databases, or itself if it has one; ``copy.tasks`` are the tasks there."""
-        return shards.copies(self)
-
-    def _write(self, **values: object) -> None:
-        if not self.databases:
-            self._row.update(**values)
-            self.refresh_from_db(self._state.db, list(values))
-            return
-        # The row in the home database is authoritative, whichever copy this is.
-        rows: QuerySet[Queue] = QuerySet(type(self), using=home()).filter(name=self.name)
-        rows.update(**values)
-        for name, value in rows.values(*values).get().items():
-            setattr(self, name, value)
-        self._mirror([])

@@ -15,14 +15,14 @@ from typing import Any
 
 from django.apps import apps
 from django.db import DatabaseError, InterfaceError, connections
-from django.db.models import Exists, Model, OuterRef, QuerySet
+from django.db.models import Exists, Model, OuterRef
 
 from stator.claims import bring_up
 from stator.signals import became_ready
 from tasks.exceptions import TooManyWaiting
-from tasks.rows.queues import QueueRow, home
+from tasks.rows.databases import home
+from tasks.rows.queues import QueueRow
 from tasks.rows.tables import queue_rows, task_model, task_rows
-from tasks.sharding.replicas import awake, rest
 
 logger = logging.getLogger("tasks.queues")
 
@@ -103,32 +103,9 @@ class Waiters:
 
 def with_ready(queues: set[int], using: str | None = None) -> set[int]:
     """Return the queues among these that have a ready task; index ``tasks_task_ready_in_queue``."""
-    alias = using or home()
-    rows = queue_rows(alias)
-    asked = rows.filter(pk__in=queues).values_list("pk", "name", "databases", Exists(_ready()))
-    found: set[int] = set()
-    elsewhere: dict[str, dict[str, int]] = defaultdict(dict)
-    for pk, name, databases, is_ready in asked:
-        if is_ready:
-            found.add(pk)
-        for other in databases:
-            elsewhere[other][name] = pk
-    for other in awake(list(elsewhere)):
-        if other != alias:
-            found |= _with_ready_there(other, elsewhere[other])
-    return found
-
-
-def _with_ready_there(alias: str, queues: dict[str, int]) -> set[int]:
-    """Return the keys of the queues with these names that have a ready task in another database."""
-    try:
-        bring_up(task_model(), using=alias)
-        rows = queue_rows(alias)
-        return {queues[name] for name in rows.filter(Exists(_ready()), name__in=queues).values_list("name", flat=True)}
-    except (DatabaseError, InterfaceError) as error:
-        rest(alias, error)
-        connections[alias].close()
-        return set()
+    ready = task_rows().filter(queue=OuterRef("pk"), state_ready=True, state_claim=None)
+    asked = queue_rows(using or home()).filter(pk__in=queues).values_list("pk", Exists(ready))
+    return {pk for pk, is_ready in asked if is_ready}
 
 
 def until_some(
@@ -206,10 +183,6 @@ async def auntil_some(
                 await asyncio.sleep(max(0.0, min(pause, end - time.monotonic())))
                 pause = min(MAX_PAUSE, 2 * pause)
     return found, tried - began
-
-
-def _ready() -> QuerySet[Any]:
-    return task_rows().filter(queue=OuterRef("pk"), state_ready=True, state_claim=None)
 
 
 def _on_ready(sender: object, **kwargs: object) -> None:

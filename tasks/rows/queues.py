@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Self
 
-from django.db import connections, models, router
+from django.db import connections, models
 from django.db.models import Exists, F, Q, QuerySet, Value
 from django.db.models.lookups import Exact, GreaterThan, IsNull
 from django.utils import timezone
@@ -13,7 +13,7 @@ from tasks.datetimes import stored
 from tasks.exceptions import TaskError
 from tasks.rows.claimants import CLAIMANT_ALIVE, MAX_CLAIMANTS, SEEN_EVERY, Claimant
 from tasks.rows.clock import Later
-from tasks.rows.tables import queue_rows
+from tasks.rows.databases import home
 
 
 def label_of(queue: str) -> str:
@@ -61,7 +61,6 @@ class QueueRow(models.Model):
     actions_elsewhere = models.BooleanField(default=False)
     # The actions of this site's code that programs may publish over HTTP.
     http_actions = models.JSONField(default=list, db_default=Value([], models.JSONField()), blank=True)
-    databases = models.JSONField(default=list, blank=True)
     publish_paused = models.BooleanField(default=False)
     claim_paused = models.BooleanField(default=False)
     pause_reason = models.CharField(max_length=200, blank=True)
@@ -174,8 +173,3 @@ class QueueRow(models.Model):
 def _lock(row: QuerySet[Any]) -> None:
     no_key = connections[row.db].features.has_select_for_no_key_update
     list(row.select_for_update(no_key=no_key).values_list("pk"))
-
-
-def home() -> str:
-    """Return the home database, where queues are created and configured."""
-    return str(router.db_for_write(queue_rows().model))

@@ -1,4 +1,4 @@
-"""The columns and indexes of tasks, and the numbers of the databases over which they are spread."""
+"""The columns and indexes of tasks."""
 
 from datetime import datetime
 from typing import Any
@@ -162,16 +162,3 @@ class TaskRow(StatorModel):
             return "running"
         due = self.state_next_attempt
         return "invisible" if not self.state_ready and due is not None and due > timezone.now() else "pending"
-
-
-class Shard(models.Model):
-    """A further database over which queues are spread, and its number."""
-
-    number = models.PositiveSmallIntegerField(primary_key=True)
-    alias = models.CharField(max_length=100, unique=True)
-
-    class Meta:
-        app_label = "tasks"
-
-    def __str__(self) -> str:
-        return self.alias

@@ -10,10 +10,10 @@ from django.utils.module_loading import autodiscover_modules
 
 from stator import signals
 from stator.schemas import current_schema
+from tasks.rows.databases import worked_in
 from tasks.schedules.periodic import Periodic, registry
 from tasks.schedules.rates import prune_rates
 from tasks.schedules.schedules import LEASE, Schedule
-from tasks.sharding.task_ids import worked_in
 
 logger = logging.getLogger("tasks.schedules")
 

@@ -15,9 +15,9 @@ from tasks.conf import TaskSettings, read_settings
 from tasks.exceptions import UnknownAction
 from tasks.queue.actions import refuse_unknown
 from tasks.queue.serving import is_anywhere, processes_in
+from tasks.rows.databases import settle
 from tasks.schedules.rows import ScheduleRow
 from tasks.schedules.ticking import FAILURES, PROGRESS, call, count_failure, tick
-from tasks.sharding.task_ids import settle
 
 
 def _tick_lease() -> float:
@@ -183,7 +183,7 @@ class Schedule(ScheduleRow):
         cls, db: str | None, field_names: Collection[str], values: Collection[Any], **kwargs: Any
     ) -> "Schedule":
         schedule = super().from_db(db, field_names, values, **kwargs)
-        settle(schedule, is_copy=False)
+        settle(schedule)
         return schedule
 
     def run_now(self) -> bool:

@@ -141,11 +141,10 @@ def _unended(rows: list[ScheduleRow]) -> set[int]:
     for _, group in groupby(sorted(exclusive, key=attrgetter("queue_id")), key=attrgetter("queue_id")):
         ticked = list(group)
         latest = {row.pk: row.task_key_of(row.tick_index - 1) for row in ticked}
-        for copy in ticked[0].queue.copies():
-            tasks = copy.tasks.filter(key__in=set(latest.values())).exclude(state__in=TERMINAL)
-            # Schedules with the same ``task_key`` share a task.
-            keys = set(tasks.values_list("key", flat=True))
-            found |= {pk for pk, key in latest.items() if key in keys}
+        tasks = ticked[0].queue.tasks.filter(key__in=set(latest.values())).exclude(state__in=TERMINAL)
+        # Schedules with the same ``task_key`` share a task.
+        keys = set(tasks.values_list("key", flat=True))
+        found |= {pk for pk, key in latest.items() if key in keys}
     return found
 
 

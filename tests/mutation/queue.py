@@ -29,7 +29,13 @@ MUTANTS = [
         ),
         "postgresql",
     ),
-    Mutant("a worker may hold another task", CLAIMING, "return not shards.is_held(queue, worker)", "return True", ONE),
+    Mutant(
+        "a worker may hold another task",
+        CLAIMING,
+        "return not model.objects.using(using).held_by(worker).filter(queue=queue).exists()",
+        "return True",
+        ONE,
+    ),
     Mutant("a worker is given several tasks at once", CLAIMING, "1 if queue.one_per_worker else limit,", "limit,", ONE),
     Mutant(
         "a worker gets two parts",

@@ -1,4 +1,4 @@
-"""What a task, a claim and a shard show of themselves."""
+"""What a task and a claim show of themselves."""
 
 import pytest
 

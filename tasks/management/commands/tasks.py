@@ -1,13 +1,12 @@
-"""``manage.py tasks``: queues and dead letters, schedules, API tokens, and queues in several databases."""
+"""``manage.py tasks``: queues and dead letters, schedules, and API tokens."""
 
-from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandParser
-from django.db import DatabaseError, IntegrityError, InterfaceError, router, transaction
+from django.db import IntegrityError, router, transaction
 from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 
@@ -15,24 +14,18 @@ from stator.commands.answer import AddSubcommand, Answer, BadInput, Options
 from stator.terminal import TerminalCommand
 from tasks.commands import operating, queues, schedules, single_tasks
 from tasks.datetimes import aware, moment_problem, stored
-from tasks.diagnosis.figures import figures_by_database
 from tasks.models import Queue
 from tasks.queue.consumers import Consumer, Verb
 from tasks.queue.rules import queue_name_problem
-from tasks.sharding.replicas import difference, mirror_all, problem, spread
 
 MAX_LISTED = 10_000
-COUNTS = {"waiting": "waiting", "later": "due later", "running": "running", "dead": "dead letters"}
 
 
 class Command(TerminalCommand):
     """``manage.py tasks``."""
 
     name = "tasks"
-    help = (
-        "Inspect and change queues, dead letters and schedules, tokens of the HTTP API, and queues that are spread "
-        "over several databases."
-    )
+    help = "Inspect and change queues, dead letters and schedules, and tokens of the HTTP API."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Add the subcommands; all take ``--json``."""
@@ -44,11 +37,6 @@ class Command(TerminalCommand):
         queues.add_subcommands(partial(self.add_subcommand, self.add_group(queue, "queue_act", "create|set")))
         token = groups.add_parser("token", help="Manage tokens of the HTTP API.")
         _add_tokens(partial(self.add_subcommand, self.add_group(token, "token", "create|list|revoke")))
-        shards_help = (
-            "List queues in several databases: the tasks in each, and whether each copy of a queue is correct."
-        )
-        shards = self.add_subcommand(groups, "shards", shards_help, _shards)
-        shards.add_argument("--repair", action="store_true", help="Create missing copies and repair the others.")
 
 
 def _add_tokens(add: AddSubcommand) -> None:
@@ -124,41 +112,6 @@ def _revoke(options: Options) -> Answer:
     consumer.enabled = False
     consumer.save(update_fields=["enabled"])
     return Answer(_as_json(consumer), [f"{consumer.name} is disabled; its token is no longer valid"])
-
-
-def _shards(options: Options) -> Answer:
-    repaired = mirror_all() if options["repair"] else {}
-    several = spread()
-    figures = figures_by_database(several)
-    data = [
-        {
-            "queue": queue.name,
-            "database": alias,
-            "copy": repaired.get(queue.name, {}).get(alias) or _state_of(queue, alias),
-            **(asdict(each) if (each := figures[queue.name][alias]) else {}),
-        }
-        for queue in several
-        for alias in queue.databases
-    ]
-    return Answer(data, [_shard_line(one) for one in data] or ["No queue is spread over several databases."])
-
-
-def _state_of(queue: Queue, alias: str) -> str:
-    if found := problem([alias]):
-        return found
-    try:
-        different = difference(queue, alias)
-    except (DatabaseError, InterfaceError) as error:
-        return f"cannot be checked: {type(error).__name__}"
-    if different is None:
-        return "missing; create it with --repair"
-    return f"differs in {', '.join(sorted(different))}; repair it with --repair" if different else "correct"
-
-
-def _shard_line(told: dict[str, object]) -> str:
-    counts = [f"{told[name]} {word}" for name, word in COUNTS.items() if name in told]
-    parts = [*counts, f"copy {told['copy']}"]
-    return f"{told['queue']} in {told['database']}: {', '.join(parts)}"
 
 
 def _as_json(consumer: Consumer) -> dict[str, Any]:

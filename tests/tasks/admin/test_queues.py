@@ -57,8 +57,8 @@ def test_queue_is_made_and_configured(admin_client):
         ({"name": "there"}, "name"),
         ({"name": "a\x1bb"}, "name"),
         ({"kind": "odd"}, "kind"),
-        ({"databases": '["\\ud800"]'}, "databases"),
-        ({"databases": "[[1]]"}, "databases"),
+        ({"http_actions": '["\\ud800"]'}, "http_actions"),
+        ({"http_actions": "[[1]]"}, "http_actions"),
     ],
     ids=lambda value: str(value)[:40],
 )

@@ -8,12 +8,8 @@ from tasks.models import Run, Task
 from tests.stator.making import ago, raw
 from tests.tasks.making import make_queue
 from tests.tasks.serving import NOBODYS, token
-from tests.tasks.sharding.conftest import all_awake
-from tests.tasks.sharding.databases import BOTH, every
 
-__all__ = ["all_awake"]
-
-pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "other"])
+pytestmark = pytest.mark.django_db(transaction=True)
 
 PATH = "queues/encode/claims/resolve"
 
@@ -23,9 +19,8 @@ def given():
     return token()
 
 
-@pytest.fixture(params=[[], BOTH], ids=["one database", "two"])
-def queue(request):
-    return make_queue(databases=request.param)
+def every(**lookups):
+    return raw(Task).filter(**lookups).order_by("pk")
 
 
 def held(queue, count, worker="bot-1"):
@@ -58,7 +53,7 @@ def test_each_is_completed_with_its_own_result_and_answered_in_order(call, queue
     assert told == [(claim.task.pk, "completed") for claim in claims]
     results = {task.pk: task.result for task in every(state="completed")}
     assert results == {claim.task.pk: {"n": n} for n, claim in enumerate(claims)}
-    runs = [run for alias in BOTH for run in raw(Run, alias)]
+    runs = [*raw(Run)]
     assert [(run.outcome, run.result) for run in runs] == [("succeeded", results[run.task_id]) for run in runs]
 
 
@@ -157,7 +152,7 @@ def test_many_fail_each_with_its_own_error(call, queue, given):
         late.task.pk: "pending",
         last.task.pk: "errored",
     }
-    runs = {run.task_id: run for alias in BOTH for run in raw(Run, alias)}
+    runs = {run.task_id: run for run in raw(Run)}
     assert [runs[claim.task.pk].outcome for claim in claims] == ["failed", "", "failed"]
     assert "broken 2" in runs[last.task.pk].reason
     assert call("POST", "queues/encode/claims/fail", {"claims": body["claims"][:1] * 2}, given)[0] == 422
@@ -179,7 +174,7 @@ def test_many_are_extended_and_those_that_are_lost_are_told(call, queue, given):
         (ended.task.pk, "lease_lost", None),
         (last.task.pk, "lease_lost", None),
     ]
-    until = {run.task_id: run.lease for alias in BOTH for run in raw(Run, alias)}
+    until = {run.task_id: run.lease for run in raw(Run)}
     assert [until[claim.task.pk] for claim in claims] == [40, None, None, None]
     twice = {"claims": body["claims"][:1] * 2}
     assert call("POST", "queues/encode/claims/heartbeat", twice, given)[0] == 422

@@ -233,13 +233,11 @@ class TestConfiguring:
         assert not Queue.objects.exists()
 
     def test_queues_that_are_inserted_past_the_model_list_nothing(self):
-        # A reserved word of MariaDB.
-        databases = connection.ops.quote_name("databases")
         with connection.cursor() as cursor:
             cursor.execute(
                 "INSERT INTO tasks_queue (name, kind, exclusive_key, same_worker_again, worker_retries, one_per_worker,"
-                f" actions_elsewhere, {databases}, publish_paused, claim_paused, pause_reason, pause_author)"
-                " VALUES ('old', 'simple', '', %s, 0, %s, %s, '[]', %s, %s, '', '')",
+                " actions_elsewhere, publish_paused, claim_paused, pause_reason, pause_author)"
+                " VALUES ('old', 'simple', '', %s, 0, %s, %s, %s, %s, '', '')",
                 [False] * 5,
             )
         assert Queue.objects.get().http_actions == []

@@ -76,12 +76,6 @@ class TestQueues:
         assert call("DELETE", "queues/encode?tasks=true", None, given) == (200, {"deleted": "encode", "tasks": 3})
         assert not Task.objects.exists()
 
-    def test_unknown_database_is_refused_and_databases_are_shown(self, call, queue):
-        status, found = call("PATCH", "queues/encode", {"databases": ["nowhere"]}, token())
-        assert (status, found["error"]) == (422, "invalid")
-        assert found["detail"].startswith("databases: ")
-        assert call("GET", "queues/encode", None, token("second"))[1]["databases"] == []
-
     def test_paused_and_resumed(self, call, queue):
         given = token()
         queue.publish("resize")

@@ -1,11 +1,10 @@
 """``manage.py tasks`` for those who look after queues: what is in each, dead letters, acts on both, and refusals."""
 
 import getpass
-import io
 from functools import partial
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
 from django.db import OperationalError
 
 from stator.models import Action, History
@@ -64,19 +63,6 @@ def test_shared_dead_letter_tells_the_error_of_a_part(queue):
     claim_one(queue).fail("disk is full")
     (one,) = asked("dead")
     assert one["error"] == "tasks.Failed: disk is full"
-
-
-@pytest.mark.django_db(transaction=True, databases=["default", "other"])
-def test_queue_in_several_databases_is_one_line_and_its_tasks_are_found_by_number():
-    queue = make_queue(databases=["default", "other"])
-    call_command("tasks", "shards", "--repair", stdout=io.StringIO())
-    tasks = [queue.publish("resize", max_attempts=1).task for _ in range(8)]
-    task = next(task for task in tasks if task._state.db == "other")
-    next(claim for claim in queue.claim(worker="bot-1", limit=8) if claim.task.pk == task.pk).fail("no such image")
-    assert asked("queues")[0]["dead"] == "default 0, other 1"
-    assert [(one["task"], one["database"]) for one in asked("dead")] == [(task.pk, "other")]
-    assert asked("requeue", task.pk)["requeued"] == 1
-    assert Task.objects.using("other").get(pk=task.pk).status == "pending"
 
 
 # Acts

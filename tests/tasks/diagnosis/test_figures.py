@@ -1,11 +1,9 @@
 """Figures of queues: few statements, each with a limit on what it counts."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from tasks.diagnosis import figures as module
-from tasks.diagnosis.figures import Figures, figures_by_database, figures_of, together
+from tasks.diagnosis.figures import Figures, figures_of
 from tests.tasks.making import make_queue, make_task
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -30,12 +28,3 @@ def test_counts_end_at_a_bound_and_say_so(queue, monkeypatch):
         queue.publish("resize", invisible_for=60)
     found = figures_of([queue], "default")[queue.pk]
     assert (found.waiting, found.later) == ("2+", "2+")
-
-
-def test_database_that_does_not_answer_is_a_question_mark(queue):
-    queue.publish("resize")
-    spread = SimpleNamespace(name="encode", databases=["default", "gone"])
-    by_database = figures_by_database([spread])["encode"]
-    assert (by_database["default"].waiting, by_database["gone"]) == ("1", None)
-    told = together(by_database)
-    assert (told.waiting, told.dead) == ("default 1, gone ?", "default 0, gone ?")

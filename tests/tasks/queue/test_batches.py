@@ -7,7 +7,7 @@ from stator.graph.outcomes import Moved
 from stator.testing import advance, drain
 from tasks.exceptions import MoveRefused, PublishRefused
 from tasks.graph import TaskGraph
-from tasks.models import Batch, Queue, Task
+from tasks.models import Batch, Task
 from tests.stator.making import claim_all, operations_of
 from tests.tasks.counting import count
 from tests.tasks.making import claim_one, fresh, make_queue
@@ -237,13 +237,10 @@ def test_action_that_the_code_does_not_have_is_refused_with_the_batch():
         queue.publish_many(messages(1), batch=Batch(on_done="resize"))
 
 
-def test_batch_has_tasks_of_one_queue_in_one_database(queue):
+def test_batch_has_tasks_of_one_queue(queue):
     batch = batch_of(queue)
     with pytest.raises(PublishRefused, match=r"is not of queue other; a batch has tasks of one queue"):
         make_queue("other").publish("resize", batch=batch)
-    spread = Queue(name="spread", databases=["default", "other"])
-    with pytest.raises(PublishRefused, match=r"queue spread is spread over several databases and takes no batches"):
-        spread.publish("resize", batch=Batch())
 
 
 def test_batch_of_a_paused_queue_publishes_when_the_pause_is_over(queue):

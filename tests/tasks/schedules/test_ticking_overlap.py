@@ -7,9 +7,6 @@ from tasks.models import Schedule, Task
 from tasks.schedules.schedules import _tick_lease
 from tests.stator.making import row
 from tests.tasks.schedules.making import go
-from tests.tasks.sharding.conftest import all_awake
-
-__all__ = ["all_awake"]
 
 
 def schedule_of(queue, **options):

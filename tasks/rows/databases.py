@@ -1,0 +1,23 @@
+"""The databases of queues and tasks, which the project's routers choose."""
+
+from django.db import router
+from django.db.models import Model
+
+from stator.models import home_of
+from tasks.rows.tables import queue_rows
+
+
+def home() -> str:
+    """Return the database in which routers write queues and tasks."""
+    return str(router.db_for_write(queue_rows().model))
+
+
+def settle(row: Model) -> None:
+    """Let a row that was read from a replica be read again, and written, in the database where routers write it."""
+    row._state.db = home_of(row)
+
+
+def worked_in(sender: object, model: type[Model]) -> list[str]:
+    """Return the databases in which a worker runs a model's chores at a scheduling pass."""
+    told: list[str] = sender.databases_of(model) if hasattr(sender, "databases_of") else [home()]
+    return told
