@@ -77,7 +77,6 @@ ROWS = {
         "actions_elsewhere": "actions_elsewhere=True",
         "http_actions": 'http_actions=["resize"]',
         "one_per_worker": "one_per_worker=True",
-        "databases": 'databases=["default", "second"]',
     },
     "Schedule": {
         "name": 'name="refresh"',

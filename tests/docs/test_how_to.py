@@ -73,6 +73,31 @@ def test_every_example_of_the_page_runs(page: Path) -> None:
                 make()
 
 
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+def test_open_tasks_of_another_database_move() -> None:
+    script, _ = blocks_of(DOCS / "how-to" / "queue-over-databases.rst")
+    names: dict[str, Any] = {}
+    exec(script.text, names)
+    target = Queue.objects.create(name="encode", actions_elsewhere=True)
+    Queue(name="encode", actions_elsewhere=True).save(using="other")
+    there = Queue.objects.using("other").get()
+    there.publish_many([{"action": "resize", "data": [number]} for number in range(101)])
+    later = there.publish("resize", key="k", metadata={"title": "x"}, invisible_for=3600, worker_ids=["bot"]).task
+    there.publish("resize", worker_count=2)
+    there.tasks.filter(pk=later.pk).update(elsewhere_only=True)
+    [held] = there.claim(worker="bot-1")
+    for _ in range(2):
+        names["move_open_tasks"]("encode", "other")
+    assert {task.status for task in Task.objects.using("other").all()} == {"canceled"}
+    assert target.tasks.filter(whole=None).count() == 103
+    assert not held._claim.still_mine()
+    moved = target.tasks.get(key="k")
+    assert (moved.status, moved.metadata, moved.worker_ids, moved.elsewhere_only) == (
+        "invisible", {"title": "x"}, ["bot"], True,
+    )  # fmt: skip
+    assert moved.state_next_attempt > timezone.now() + timedelta(seconds=3000)
+
+
 COMMAND = re.compile(r"^ +\$ python manage\.py ((?:stator|tasks|runstator) .*?)(?:\s+#.*)?$", re.MULTILINE)
 COMMANDS = sorted({command for page in DOCS.rglob("*.rst") for command in COMMAND.findall(page.read_text())})
 
