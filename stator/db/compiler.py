@@ -14,6 +14,7 @@ from django.db.models import (
     AutoField,
     BigAutoField,
     BigIntegerField,
+    BooleanField,
     Field,
     IntegerField,
     Model,
@@ -231,6 +232,16 @@ class Compiler:
     def place(self) -> RawSQL:
         """The place of a row in its table."""
         return RawSQL(f"{self.table}.ctid", [])
+
+    def at_place(self, found: str) -> RawSQL:
+        """Return the condition that a row is where a query ``found`` it; partitions have rows in equal places.
+
+        For IS NOT DISTINCT FROM the planner uses no index. By an equality of keys it would, without statistics, read
+        the whole queue for each row.
+        """
+        row, pk = self.table, self.quote("pk")
+        condition = f"{row}.ctid = {found}.stator_place AND {row}.{self.pk} IS NOT DISTINCT FROM {found}.{pk}"
+        return RawSQL(condition, [], output_field=BooleanField())
 
     def in_turn(self, rows: list[Row], *, by_age: bool) -> list[Row]:
         """Return rows in the order of their turn, by the server's values; converted values may have no order."""

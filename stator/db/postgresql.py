@@ -5,7 +5,7 @@ from functools import cached_property
 from typing import Any
 
 from django.db import connections
-from django.db.models import BooleanField, F, Model, QuerySet
+from django.db.models import F, Model, QuerySet
 from django.db.models.expressions import RawSQL
 
 from stator.db import portable, sql, transactions
@@ -25,8 +25,8 @@ SELECT t.{pk} FROM unnest(%(keys)s::{pk_type}[], %(claims)s::uuid[]) AS v(pk, cl
 WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = %(state)s{slice} ORDER BY v.pk FOR NO KEY UPDATE OF t
 """
 
-# Locks the ``sought`` rows among rows in the order of an index. ``one`` is the row at ``among.place``, locked, or
-# nothing. It runs for each row in turn until there are enough, so the order needs no sort and the plan no statistics.
+# Locks the ``sought`` rows among rows in the order of an index. ``one`` is the row at this place, locked, or nothing. It
+# runs for each row in turn until there are enough, so the order needs no sort and the plan no statistics.
 LOCK_AMONG = """
 SELECT one.pk FROM ({among}) among CROSS JOIN LATERAL ({one}) one WHERE among.sought LIMIT {limit}
 """
@@ -132,10 +132,8 @@ class PostgresqlTransactions(transactions.Transactions):
 
     def _lock_among(self, among: QuerySet[Model], rows: QuerySet[Model], limit: int, planner: str) -> list[Pk]:
         operations, compiler = self._operations, self._compiler
-        first = selecting(among.annotate(place=compiler.place).values("place", "sought"))
-        # The rows are not joined by the key: without statistics the planner would read the whole queue for each row.
-        at_place = RawSQL(f"{compiler.table}.ctid = among.place", [], output_field=BooleanField())
-        one = self.pick(rows.order_by().filter(at_place), 1)
+        first = selecting(among.annotate(stator_place=compiler.place).values("pk", "stator_place", "sought"))
+        one = self.pick(rows.order_by().filter(compiler.at_place("among")), 1)
         statement = written(LOCK_AMONG, among=first, one=one, limit=Statement("%s", (limit,)))
         return compiler.keys_of(operations.fetch(statement.text, statement.params, planner))
 

@@ -14,7 +14,6 @@ from uuid import UUID
 
 from django.db import DatabaseError, IntegrityError
 from django.db.models import (
-    BooleanField,
     Expression,
     Field,
     Model,
@@ -24,7 +23,6 @@ from django.db.models import (
     Subquery,
     UUIDField,
 )
-from django.db.models.expressions import RawSQL
 from django.db.models.lookups import IsNull
 
 from stator.db import sql
@@ -218,9 +216,8 @@ def _picking(
     if among is None:
         return written(PICKED, pick=selecting(picked[: shape.limit]), lock=lock), Statement("")
     limit, most = Statement("%s", (shape.limit,)), Statement("%s", (sql.FIRST_ROWS,))
-    near = among[: sql.FIRST_ROWS].annotate(stator_place=compiler.place).values("stator_place", "sought")
-    at_place = RawSQL(f"{compiler.table}.ctid = near.stator_place", [], output_field=BooleanField())
-    pick = selecting(picked.order_by().filter(at_place)[:1])
+    near = among[: sql.FIRST_ROWS].annotate(stator_place=compiler.place).values("pk", "stator_place", "sought")
+    pick = selecting(picked.order_by().filter(compiler.at_place("near"))[:1])
     enough = written(
         " AND ((SELECT count(*) FROM picked) = {limit} OR (SELECT count(*) FROM near) < {most})", limit=limit, most=most
     )
