@@ -510,7 +510,8 @@ class Distribute(Divide):
     ``by`` names the column of ``StatorMeta.spread``. If Stator has added it, its values are from 0 to 31, and partition
     ``k`` has the rows whose value, divided by ``partitions``, leaves ``k``. Put the operation into a migration that has
     ``atomic = False``, after the field was added and before programs write other values than 0 into it. No row is moved
-    then: the table becomes the first partition, while programs go on writing.
+    then: the table becomes the first partition, while programs go on writing. A model of another app, such as
+    ``tasks.Task``, is named by its label.
 
     A field of the project, such as a tenant, is divided by a hash of its values. Then all rows are copied, and programs
     wait until it is done, as they do if rows have other values than 0, or when the migration is reversed.
@@ -543,10 +544,11 @@ class Distribute(Divide):
     @property
     def migration_name_fragment(self) -> str:
         """A part of the migration's name."""
-        return f"distribute_{self.model_name.lower()}"
+        return f"distribute_{self.model_name.lower().replace('.', '_')}"
 
     def _divided(self, app_label: str, state: ProjectState) -> tuple[type[Model], Scheme]:
-        model = state.apps.get_model(app_label, self.model_name)
+        own = self.model_name if "." in self.model_name else f"{app_label}.{self.model_name}"
+        model = state.apps.get_model(own)
         fields = {field.name: field for field in model._meta.local_concrete_fields}
         field = fields.get(self.by)
         wrong = wrong_spread(field) if field else "is no field"

@@ -28,6 +28,7 @@ from stator.rows.columns import FRAMEWORK_COLUMNS
 from stator.rows.concurrency_limits import Limit
 from stator.rows.fields import (
     BEGUN,
+    SPREAD,
     UNCOUNTED,
     ChangedField,
     ClaimField,
@@ -40,6 +41,7 @@ from stator.rows.fields import (
     StateField,
     VersionField,
     fields_sent,
+    part_of,
 )
 from stator.rows.hooks import AttemptRecords, ModelHooks, register_hooks
 from stator.rows.indexes import add_indexes
@@ -58,6 +60,7 @@ from stator.rows.workers import Overview, Worker, ids_of, name_of, names_of, tok
 from stator.signals import announce
 
 __all__ = [
+    "SPREAD",
     "Action",
     "AdminAction",
     "AttemptRecords",
@@ -76,6 +79,7 @@ __all__ = [
     "Progress",
     "Reason",
     "Report",
+    "SpreadField",
     "State",
     "StateField",
     "StateGraph",
@@ -96,6 +100,7 @@ __all__ = [
     "move_rows",
     "name_of",
     "names_of",
+    "part_of",
     "progress_of",
     "records_of",
     "register_hooks",

@@ -66,6 +66,7 @@ ROWS = {
         "name": 'name="encode"',
         "kind": 'kind="exclusive", exclusive_key="title"',
         "exclusive_key": 'kind="exclusive", exclusive_key="title"',
+        "spread": "spread=True",
         "lease": "lease=60",
         "timeout": "timeout=300",
         "invisible_for": "invisible_for=5",

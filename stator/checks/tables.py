@@ -117,9 +117,8 @@ def check_spread(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
         elsewhere = field.model is not owner_of(model)
         wrong = f"is in the table of {field.model.__name__}" if elsewhere else wrong_spread(field)
         if wrong:
-            yield message(
-                "E111", f"{whole} {wrong}.", "Name another field, or a new name for a column of Stator.", model
-            )
+            hint = "Name another field, or a new name for a column of Stator."
+            yield message("E111", f"{whole} {wrong}.", hint, model)
         return
     others = [other.name for other in model._meta.concrete_fields if other is not field]
     for close in get_close_matches(str(name), others, 1, cutoff=0.8):

@@ -447,7 +447,9 @@ class Operations(Rows):
         if not self.has_slices or self._is_whole_for_chores:
             return []
         if self.hooks.spread:
-            return list(map(self.of_slice, self.hooks.spread(self.alias)))
+            # Without partitions, there is no other part than the first.
+            values = self.hooks.spread(self.worker_id) if self.capabilities.has_partitions else SPREAD[:1]
+            return list(map(self.of_slice, values))
         every = self.whole.order_by(F(self.spread_name)).values_list(self.spread_name, flat=True).distinct()
         return list(map(self.of_slice, every if self.is_spread_freely else SPREAD))
 
@@ -486,8 +488,13 @@ class Operations(Rows):
         return part
 
     def home(self, row: Any) -> "Operations":
-        """Return the operations on the slice with an object, or these if there are no slices."""
-        return self.of_slice(getattr(row, self.spread_name)) if self.has_slices else self
+        """Return the operations on the slice with an object, or these if there are no slices.
+
+        If an app says which slices have rows, its programs meet one row at a time, or rows of all slices.
+        """
+        if not self.has_slices or (self.hooks.spread and not self.capabilities.has_nodes):
+            return self
+        return self.of_slice(getattr(row, self.spread_name))
 
     def having(self, *parts: QuerySet[Model]) -> list["Operations"]:
         """Return the slices with rows of these querysets, in any order; these operations if there are no slices.

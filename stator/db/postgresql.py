@@ -25,7 +25,7 @@ SELECT t.{pk} FROM unnest(%(keys)s::{pk_type}[], %(claims)s::uuid[]) AS v(pk, cl
 WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = %(state)s{slice} ORDER BY v.pk FOR NO KEY UPDATE OF t
 """
 
-# Locks the ``sought`` rows among rows in the order of an index. ``one`` is the row at this place, locked, or nothing. It
+# Locks the ``sought`` rows among rows in the order of an index. ``one`` is the row at its place, locked, or nothing. It
 # runs for each row in turn until there are enough, so the order needs no sort and the plan no statistics.
 LOCK_AMONG = """
 SELECT one.pk FROM ({among}) among CROSS JOIN LATERAL ({one}) one WHERE among.sought LIMIT {limit}

@@ -139,14 +139,13 @@ class SpreadField(_Plain, models.SmallIntegerField):
     """Which of the parts of ``SPREAD`` a row is in, for as long as it lives.
 
     A key that Python knows decides, so that two rows with one key are in one part, where the database refuses the
-    second. Other new rows are in any part.
+    second. Other new rows are in any part. With a ``default``, whoever makes the rows decides.
     """
 
     plain = models.SmallIntegerField
 
     def __init__(self, **kwargs: Any) -> None:
-        kwargs |= {"blank": True, "editable": False, "default": None, "db_default": 0}
-        super().__init__(**kwargs)
+        super().__init__(**{"default": None} | kwargs | {"blank": True, "editable": False, "db_default": 0})
 
     def deconstruct(self) -> tuple[str, str, Sequence[Any], dict[str, Any]]:
         name, path, args, kwargs = super().deconstruct()
@@ -157,10 +156,14 @@ class SpreadField(_Plain, models.SmallIntegerField):
     def pre_save(self, model_instance: models.Model, add: bool) -> object:
         value = super().pre_save(model_instance, add)
         if value is None:
-            pk = model_instance.pk
-            value = random.choice(SPREAD) if pk is None else SPREAD[zlib.crc32(str(pk).encode()) % len(SPREAD)]
+            value = part_of(model_instance.pk)
             setattr(model_instance, self.attname, value)
         return value
+
+
+def part_of(key: object) -> int:
+    """Return the part of a row: the same one for equal keys, any for None."""
+    return random.choice(SPREAD) if key is None else SPREAD[zlib.crc32(str(key).encode()) % len(SPREAD)]
 
 
 class ReadyField(_Plain, models.BooleanField):

@@ -61,7 +61,8 @@ class ModelHooks:
     # Foreign keys that are not set while a row is claimed. Edges of other models by these keys cost nothing for rows in
     # which they are null. If one is set meanwhile all the same, a scheduling pass moves the waiting object.
     fixed: tuple[str, ...] = ()
-    # ``(alias)``: the values of ``spread`` that rows have now, in place of all; then it is for every database.
+    # ``(worker id)``: the values of ``spread`` that rows have now. Without it they have all, on databases with
+    # partitions; with it, statements are for one value on every database.
     spread: Callable[[str], Collection[int]] | None = None
     # ``(rows)``: called in the transaction that moved these rows back because an action was undone.
     undone: Callable[[QuerySet[Model]], None] | None = None

@@ -34,7 +34,7 @@ NONE = "\N{EM DASH}"
 MAX_WORKERS = 100
 # Running tasks that its page names.
 MAX_RUNNING = 20
-FIXED = ("name", "kind", "exclusive_key")
+FIXED = ("name", "kind", "exclusive_key", "spread")
 RULES = (
     "lease", "timeout", "invisible_for", "max_attempts", "retention", "failed_retention", "same_worker_again",
     "worker_retries", "one_per_worker", "actions_elsewhere", "http_actions",
@@ -44,6 +44,7 @@ HELP = {
     "name": "Programs use the queue by this name. It cannot be changed later.",
     "kind": "Exclusive: at most one task runs at a time for each value of the key below. It cannot be changed later.",
     "exclusive_key": "A name in the metadata of each task. For exclusive queues only; it cannot be changed later.",
+    "spread": "Whether its tasks are in all parts of a table of tasks that is divided. It cannot be changed later.",
     "lease": "Seconds that a claim holds without a heartbeat. Empty: as in the settings.",
     "timeout": "Time limit of an attempt in seconds, whatever its heartbeats. Empty: as in the settings.",
     "invisible_for": "Seconds until a new task can be claimed. Empty: as in the settings.",

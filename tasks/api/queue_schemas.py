@@ -54,7 +54,7 @@ class QueueSettings(Body):
 
 
 class QueueIn(QueueSettings):
-    """A queue to create. Its kind and its exclusive key cannot be changed later."""
+    """A queue to create. Its kind, its exclusive key and ``spread`` cannot be changed later."""
 
     name: str = Field(
         min_length=1, max_length=100, pattern=r"^\w[\w.:-]*$", examples=["encode"], description="Its name."
@@ -66,6 +66,9 @@ class QueueIn(QueueSettings):
     )
     exclusive_key: str = Field(
         "", max_length=100, description="At most one task runs for each value of this metadata.", examples=["title"]
+    )
+    spread: bool = Field(
+        False, description="Whether its tasks are in all parts of a table of tasks that is divided.", examples=[False]
     )
 
 

@@ -44,7 +44,7 @@ def list_queues(
     "queues", auth=CONFIGURE, response=responses(QueueOut, 409, 415, 422, status=201), summary="Create a queue"
 )
 def create_queue(request: ApiRequest, payload: QueueIn) -> Status[Queue]:
-    """Needs a token for all queues. Kind and exclusive key cannot be changed later."""
+    """Needs a token for all queues. Kind, exclusive key and ``spread`` cannot be changed later."""
     if not request.auth.all_queues:
         raise Forbidden("this token is not for all queues, so it cannot create one")
     _refuse_more(payload.http_actions, [])

@@ -16,6 +16,7 @@ from stator.statements import JsonText
 from tasks.datetimes import stored
 from tasks.exceptions import PublishRefused, QueuePaused
 from tasks.queue.inserts import PUBLISHING, QueueTemplate, delay_of, insert, insert_by_rows
+from tasks.queue.parts import place_of_task
 from tasks.rows.clock import Later
 from tasks.rows.queues import QueueRow
 from tasks.rows.tables import queue_rows, task_model
@@ -62,7 +63,7 @@ def _in_one_statement(
         shared["state_next_attempt"] = stored(run_after, template.using)
     elif delay := delay_of(template.values["queue_invisible_for"]):
         shared["state_next_attempt"] = delay
-    rows: list[dict[str, object]] = [{"data": JsonText(text)} for text in data]
+    rows: list[dict[str, object]] = [{"data": JsonText(text), **place_of_task(template.queue)} for text in data]
     if len(rows) == 1:
         # A shared value is cheaper for the server than a row of values.
         shared, rows = {**shared, **rows[0]}, [{}]
@@ -82,7 +83,9 @@ def _by_rows(
         due = {"state_next_attempt": stored(run_after, using)}
     elif delay := delay_of(queue.invisible_for):
         due = {"state_ready": False, "state_next_attempt": Later(delay)}
-    tasks = [queue.tasks.model(queue=queue, data=loads(text), **options, **due) for text in data]
+    tasks = [
+        queue.tasks.model(queue=queue, data=loads(text), **options, **due, **place_of_task(queue)) for text in data
+    ]
     insert_by_rows(tasks, using)
     return [(task.pk, task.created) for task in tasks]
 

@@ -35,6 +35,7 @@ def add_subcommands(add: AddSubcommand) -> None:
     """Add ``create`` and ``set`` with their options."""
     new = add("create", "Create a queue.", create)
     new.add_argument("--exclusive-key", metavar="KEY", help="At most one task runs for each value of this metadata.")
+    new.add_argument("--spread", action="store_true", help="Its tasks are in all parts of a divided table.")
     for parser in (new, add("set", "Change rules of a queue; rules that are not given stay.", configure)):
         parser.add_argument("name", metavar="QUEUE", help="The queue.")
         for rules, kind, shown in ((SECONDS, float, "SECONDS"), (COUNTS, int, "N")):
@@ -53,7 +54,7 @@ def create(options: Options) -> Answer:
     """Create a queue and report its rules."""
     name, key = options["name"], options["exclusive_key"]
     kind = Queue.Kind.EXCLUSIVE if key else Queue.Kind.SIMPLE
-    queue = Queue(name=name, kind=kind, exclusive_key=key or "", **_given(options))
+    queue = Queue(name=name, kind=kind, exclusive_key=key or "", spread=options["spread"], **_given(options))
     try:
         NAME(name)
         with transaction.atomic(using=home()):
@@ -95,7 +96,8 @@ def _refused(error: ValidationError) -> Exception:
 
 
 def _as_dict(queue: Queue) -> dict[str, Any]:
-    return {"queue": queue.name, "exclusive_key": queue.exclusive_key, **{name: getattr(queue, name) for name in RULES}}
+    names = ("exclusive_key", "spread", *RULES)
+    return {"queue": queue.name, **{name: getattr(queue, name) for name in names}}
 
 
 def _line(queue: Queue) -> str:

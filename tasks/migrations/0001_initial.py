@@ -62,6 +62,7 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("exclusive_key", models.CharField(blank=True, max_length=100)),
+                ("spread", models.BooleanField(db_default=False, default=False)),
                 ("lease", models.FloatField(blank=True, null=True)),
                 ("timeout", models.FloatField(blank=True, null=True)),
                 ("invisible_for", models.FloatField(blank=True, null=True)),
@@ -271,6 +272,7 @@ class Migration(migrations.Migration):
                 ("max_unexpected_retries", models.PositiveIntegerField(blank=True, null=True)),
                 ("worker_ids", models.JSONField(blank=True, default=list)),
                 ("worker_count", models.PositiveIntegerField(default=1)),
+                ("shard", models.SmallIntegerField(blank=True, db_default=0, editable=False)),
                 ("elsewhere_only", models.BooleanField(db_default=False, default=False, editable=False)),
                 ("result", models.JSONField(editable=False, null=True)),
                 ("created", models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
@@ -319,6 +321,7 @@ class Migration(migrations.Migration):
                 (
                     "whole",
                     models.ForeignKey(
+                        db_constraint=False,
                         db_index=False,
                         editable=False,
                         null=True,
@@ -360,6 +363,7 @@ class Migration(migrations.Migration):
                 (
                     "task",
                     models.ForeignKey(
+                        db_constraint=False,
                         db_index=False,
                         on_delete=tasks.rows.runs.delete_runs,
                         related_name="runs",
@@ -639,6 +643,7 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name="task",
             index=models.Index(
+                models.F("shard"),
                 models.F("priority"),
                 models.Case(models.When(then=models.Value(1), worker_ids=[]), default=models.Value(0)),
                 django.db.models.functions.comparison.Coalesce(
@@ -652,6 +657,7 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name="task",
             index=models.Index(
+                models.F("shard"),
                 django.db.models.functions.comparison.Coalesce(
                     models.F("state_next_attempt"), models.F("state_changed")
                 ),
@@ -694,13 +700,13 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name="task",
-            constraint=models.UniqueConstraint(fields=("queue", "key"), name="tasks_task_one_per_key"),
+            constraint=models.UniqueConstraint(fields=("queue", "key", "shard"), name="tasks_task_one_per_key"),
         ),
         migrations.AddConstraint(
             model_name="task",
             constraint=models.UniqueConstraint(
                 condition=models.Q(("exclusive_value__isnull", False), ("state_claim__isnull", False)),
-                fields=("queue", "exclusive_value"),
+                fields=("queue", "exclusive_value", "shard"),
                 name="tasks_task_one_running_per_value",
             ),
         ),

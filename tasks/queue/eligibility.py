@@ -220,7 +220,8 @@ def _has_no_part(asking: Asking) -> Q:
     """
     if asking.queue is not None:
         had = HAS_PART if asking.queue.same_worker_again else HAS_PART | (HAD_PART & IS_REJECTION)
-        of_parts = run_rows(asking.rows.db).filter(had, worker=asking.worker, task__whole=OuterRef("whole"))
+        same = {"task__whole": OuterRef("whole"), "task__shard": OuterRef("shard")}
+        of_parts = run_rows(asking.rows.db).filter(had, worker=asking.worker, **same)
         return Q(whole=None) | ~Q(is_any(of_parts))
     in_the_way = Q(is_any(asking.runs.filter(HAS_PART)))
     if LIMITED in asking.in_force:
@@ -228,7 +229,8 @@ def _has_no_part(asking: Asking) -> Q:
         in_the_way |= limited & Q(is_any(asking.runs.filter(HAD_PART, IS_REJECTION)))
     if asking.process:
         in_the_way |= Q(pk__lt=OuterRef("pk"), state="pending", state_ready=True) | is_mine(asking.process)
-    return Q(whole=None) | ~Q(is_any(asking.rows.filter(in_the_way, whole=OuterRef("whole"))))
+    parts = asking.rows.filter(whole=OuterRef("whole"), shard=OuterRef("shard"))
+    return Q(whole=None) | ~Q(is_any(parts.filter(in_the_way)))
 
 
 def is_mine(worker_id: str) -> Q:
@@ -248,7 +250,7 @@ def _earlier(rows: Rows) -> Rows:
 
 
 def _same_value() -> Q:
-    return Q(queue=OuterRef("queue"), exclusive_value=OuterRef("exclusive_value"))
+    return Q(queue=OuterRef("queue"), exclusive_value=OuterRef("exclusive_value"), shard=OuterRef("shard"))
 
 
 def _paused(task: TaskRow, rows: Rows) -> Told:

@@ -46,7 +46,7 @@ class QueueTemplate:
     """
 
     def __init__(self, queue: QueueRow, names: tuple[str, ...]) -> None:
-        self._queue, self.using, self.tasks = queue, str(queue._state.db), queue.tasks.model
+        self.queue, self.using, self.tasks = queue, str(queue._state.db), queue.tasks.model
         self.pk = Parameter("queue_pk", BigIntegerField())
         fields = {name: queue._meta.get_field(name) for name in names}
         self.given = {name: getattr(queue, name) for name in names}
@@ -61,7 +61,7 @@ class QueueTemplate:
     @property
     def same(self) -> QuerySet[Any]:
         """The row of the queue if its configuration has not changed since it was last read, else no row."""
-        rows: QuerySet[Any] = QuerySet(type(self._queue), using=self.using)
+        rows: QuerySet[Any] = QuerySet(type(self.queue), using=self.using)
         return rows.filter(pk=self.pk, **{name: getattr(self, name) for name in self.given})
 
 

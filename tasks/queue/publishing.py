@@ -17,6 +17,7 @@ from tasks.queue import actions as queue_actions
 from tasks.queue import inserts
 from tasks.queue.inserts import BATCH, insert_by_rows
 from tasks.queue.operator_actions import clear, lock_with_parts
+from tasks.queue.parts import is_spread, place_of_task
 from tasks.rows.clock import Later
 from tasks.rows.queues import QueueRow
 from tasks.rows.tasks import TaskRow
@@ -119,7 +120,7 @@ def _in_one_statement(
     The queue is used as it was last read. If it refuses a task, nothing is published, since it must be read anew first.
     """
     queue = queue.__dict__.get("known", queue)
-    if not messages or queue.publish_paused:
+    if not messages or queue.publish_paused or _lets_keys_apart(queue, messages):
         return None
     listed = frozenset(queue.http_actions) if over_http else None
     try:
@@ -166,7 +167,7 @@ def _into(
     for attempt in range(1, TRIES + 1):
         try:
             with transaction.atomic(using=queue._state.db):
-                if attempt > 1:
+                if attempt > 1 or _lets_keys_apart(queue, messages):
                     # Those who try again take turns. Otherwise, with the same keys in other orders, they could end each
                     # other's transactions again and again.
                     queue.lock()
@@ -178,6 +179,11 @@ def _into(
             for row in rows:
                 row.pk, row._state.adding = None, True
     raise AssertionError("the last try returns or raises")
+
+
+def _lets_keys_apart(queue: QueueRow, messages: list[Message]) -> bool:
+    """Return whether equal keys may be in several parts of the table, where no constraint compares them."""
+    return queue.exclusive and is_spread(queue) and any(message.key is not None for message in messages)
 
 
 def _bounded(given: Iterable[object], most: int) -> list[dict[str, object]]:
@@ -233,6 +239,7 @@ def _values(
         "max_attempts": message.max_attempts or _declared_attempts(queue, message.action),
         "worker_ids": list(message.worker_ids),
         "exclusive_value": value,
+        **place_of_task(queue, value, message.key),
         "elsewhere_only": listed is not None and message.action not in listed,
         "state": "pending" if message.worker_count == 1 else "shared",
         # Without one, the statement that publishes has no such column.
@@ -275,7 +282,7 @@ def _publish(queue: QueueRow, rows: list[Any], on_existing: OnExistingKey, *, ov
 
 def _parts(whole: Any, count: int) -> list[TaskRow]:
     """Return ``count`` new parts of a shared task, each for one worker."""
-    copied = {name: getattr(whole, name) for name in PARAMETERS}
+    copied = {name: getattr(whole, name) for name in (*PARAMETERS, "shard")}
     times = {name: getattr(whole, name) for name in ("state_next_attempt", "created", "state_changed")}
     # The shared task itself is never ready.
     is_due = whole.state_next_attempt is None
@@ -323,6 +330,11 @@ def _update(queue: QueueRow, pairs: list[tuple[Any, Any]]) -> None:
     for task, row in pairs:
         if row.has_count and row.worker_count != task.worker_count:
             _resize(task, row.worker_count)
+        if row.shard != task.shard and row.exclusive_value != task.exclusive_value and "exclusive_value" in row.given:
+            raise PublishRefused(
+                f"task {task.pk} has {queue.exclusive_key}={task.exclusive_value}, which cannot become "
+                f"{row.exclusive_value}, since the queue is spread by it; cancel the task and publish it anew"
+            )
         if wrong := _too_few(row.worker_ids if "worker_ids" in row.given else [], task):
             raise PublishRefused(wrong)
         for each in (task, *task.parts.all()):

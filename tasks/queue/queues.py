@@ -22,20 +22,26 @@ from tasks.rows.queues import QueueRow
 
 logger = logging.getLogger("tasks.queues")
 
+# What tasks are made by, so it cannot change.
+MADE_AS = ("kind", "exclusive_key", "spread")
+
 
 class Queue(QueueRow):
     """A queue of tasks, with defaults for tasks that set no value of their own. Durations are in seconds.
 
     An exclusive queue has an ``exclusive_key``, fixed at creation. The metadata of every task in it has a value under
     this key, and at most one task per value runs at a time. If a rule is empty, the project's setting applies.
+
+    ``spread``, fixed at creation: its tasks are in all parts of a table that ``Distribute`` has divided. Claims take
+    the most urgent tasks of one part after the other.
     """
 
-    _made_as: tuple[Any, Any]
+    _made_as: tuple[Any, ...]
 
     def save(self, *args: Any, **kwargs: Any) -> None:
         """Save the queue; raise ``ValidationError`` for changes that existing tasks rule out."""
-        if any(was not in (None, now) for was, now in zip(self._was, (self.kind, self.exclusive_key), strict=True)):
-            raise ValidationError("kind and exclusive_key of a queue cannot be changed; create another queue")
+        if any(was not in (None, getattr(self, name)) for was, name in zip(self._was, MADE_AS, strict=True)):
+            raise ValidationError("kind, exclusive_key and spread of a queue cannot be changed; create another queue")
         if self.exclusive != bool(self.exclusive_key):
             raise ValidationError(
                 {"exclusive_key": "an exclusive queue needs a key, and only an exclusive one has one"}
@@ -55,12 +61,12 @@ class Queue(QueueRow):
 
     def _note_made_as(self) -> None:
         # A deferred field is unknown.
-        self._made_as = self.__dict__.get("kind"), self.__dict__.get("exclusive_key")
+        self._made_as = tuple(self.__dict__.get(name) for name in MADE_AS)
 
     @property
-    def _was(self) -> tuple[Any, Any]:
-        """Its kind and key when it was last read or saved; None if it is new or the value was not read."""
-        return self.__dict__.get("_made_as", (None, None))
+    def _was(self) -> tuple[Any, ...]:
+        """The values of ``MADE_AS`` when it was last read or saved; None if it is new or the value was not read."""
+        return self.__dict__.get("_made_as", (None,) * len(MADE_AS))
 
     def clean_fields(self, exclude: Collection[str] | None = None) -> None:
         """Run Django's checks; raise ``ValidationError`` also for a name that no queue can have."""

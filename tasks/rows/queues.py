@@ -43,6 +43,8 @@ class QueueRow(models.Model):
     name = models.CharField(max_length=100, unique=True)
     kind = models.CharField(max_length=10, choices=Kind, default=Kind.SIMPLE)
     exclusive_key = models.CharField(max_length=100, blank=True)
+    # Whether its tasks are in all parts of a table that is divided, and not in the first alone.
+    spread = models.BooleanField(default=False, db_default=False)
     lease = models.FloatField(null=True, blank=True)
     timeout = models.FloatField(null=True, blank=True)
     invisible_for = models.FloatField(null=True, blank=True)

@@ -35,8 +35,9 @@ class Run(models.Model):
     # runs that are written of one claim, so the constraint with it allows no second one.
     PARTITION_COLUMN = "claimed"
 
-    # No index of its own: the index ``tasks_run_of_worker`` begins with the task.
-    task = models.ForeignKey("tasks.Task", delete_runs, related_name="runs", db_index=False)
+    # No index of its own: the index ``tasks_run_of_worker`` begins with the task. No constraint either: a table that is
+    # divided has no key of the id alone, and each claim would lock its task once more.
+    task = models.ForeignKey("tasks.Task", delete_runs, related_name="runs", db_index=False, db_constraint=False)
     # The task's ``state_version`` at the claim. It counts as an attempt until the task moves; null: it never counts.
     version = models.BigIntegerField(null=True)
     worker = models.CharField(max_length=100)

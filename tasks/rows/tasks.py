@@ -7,7 +7,7 @@ from django.db import models
 from django.db.models import Case, Q, Value, When
 from django.utils import timezone
 
-from stator.models import MomentField, Now, StatorModel
+from stator.models import MomentField, Now, SpreadField, StatorModel
 from tasks.indexes import MetadataIndex
 from tasks.messages import milliseconds
 
@@ -42,10 +42,14 @@ class TaskRow(StatorModel):
     max_unexpected_retries = models.PositiveIntegerField(null=True, blank=True)
     worker_ids = models.JSONField(default=list, blank=True)
     worker_count = models.PositiveIntegerField(default=1)
+    # The part of the table, 0 in queues that are not spread: see ``tasks.queue.parts``.
+    shard = SpreadField(default=0)
     # Whether only external programs may run it: it was published over HTTP with an action that the queue does not list.
     elsewhere_only = models.BooleanField(default=False, db_default=False, editable=False)
-    # Most tasks are no parts, so the index of the parts leaves them out.
-    whole = models.ForeignKey("self", models.CASCADE, null=True, editable=False, related_name="parts", db_index=False)
+    # Most tasks are no parts, so the index of the parts leaves them out. Without a constraint, as for runs.
+    whole = models.ForeignKey(
+        "self", models.CASCADE, null=True, editable=False, related_name="parts", db_index=False, db_constraint=False
+    )
     # Without a constraint, which would lock the batch's row at each INSERT. A batch that is deleted has no tasks.
     batch: "models.ForeignKey[Any, Any]" = models.ForeignKey(
         "tasks.Batch", models.SET_NULL, null=True, editable=False, related_name="tasks", db_index=False,
@@ -71,15 +75,16 @@ class TaskRow(StatorModel):
 
         history = True
         priority = "priority"
+        spread = "shard"
         then = names_nobody()
         heartbeat = "heartbeat_interval"
 
     class Meta:
         abstract = True
         constraints = [
-            models.UniqueConstraint(fields=["queue", "key"], name="tasks_task_one_per_key"),
+            models.UniqueConstraint(fields=["queue", "key", "shard"], name="tasks_task_one_per_key"),
             models.UniqueConstraint(
-                fields=["queue", "exclusive_value"],
+                fields=["queue", "exclusive_value", "shard"],
                 condition=Q(state_claim__isnull=False, exclusive_value__isnull=False),
                 name="tasks_task_one_running_per_value",
             ),

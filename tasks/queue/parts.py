@@ -1,0 +1,25 @@
+"""The parts of the tasks' table: a spread queue has its tasks in all of them, any other queue in the first."""
+
+from django.db import connections
+
+from stator.capabilities import capabilities_of
+from stator.models import part_of
+from tasks.rows.queues import QueueRow
+
+
+def place_of_task(queue: QueueRow, value: str | None = None, key: str | None = None) -> dict[str, int]:
+    """Return the column of the part of a new task, or nothing for the first part.
+
+    Equal values of an exclusive key are in one part, else equal keys.
+    """
+    return {"shard": part_of(key if value is None else value)} if is_spread(queue) else {}
+
+
+def part_with(queue: QueueRow) -> int | None:
+    """Return the part with all tasks of the queue; None if they are in all parts."""
+    return None if is_spread(queue) else 0
+
+
+def is_spread(queue: QueueRow) -> bool:
+    """Return whether tasks of the queue are in all parts; on databases without partitions they are in the first."""
+    return queue.spread and capabilities_of(connections[str(queue._state.db)]).has_partitions

@@ -1,0 +1,267 @@
+"""Spread queues (R3.10): their tasks are in all parts of a divided table, and callers see one queue."""
+
+import threading
+from collections import Counter
+
+import pytest
+from django.apps import apps
+from django.core.exceptions import ValidationError
+from django.db import connection, connections, transaction
+from django.db.migrations.state import ProjectState
+
+from stator.exceptions import LeaseLost
+from stator.migration_operations import Distribute
+from stator.runner import StatorRunner
+from tasks.exceptions import PublishRefused
+from tasks.models import Queue, Run, Task
+from tasks.queue.process_eligibility import note_rules
+from tests.processes import wait_until
+from tests.sizes import size
+from tests.stator.making import ago, expire, operations_of, raw
+from tests.stator.partitions.dividing import apply, execute
+from tests.tasks.making import claim_one, make_queue, race
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+CALLERS, MESSAGES = 20, size(2000, 400)
+DISTRIBUTE = Distribute("tasks.Task", by="shard", partitions=8)
+TITLES = [f"title {number}" for number in range(12)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def divided(django_db_setup, django_db_blocker):
+    """The table of tasks is divided meanwhile, where a database has partitions."""
+    state = ProjectState.from_apps(apps)
+    with django_db_blocker.unblock():
+        apply(DISTRIBUTE, state)
+    yield
+    with django_db_blocker.unblock():
+        apply(DISTRIBUTE, state, backwards=True)
+
+
+@pytest.fixture
+def queue():
+    return make_queue(spread=True)
+
+
+def exclusive():
+    return make_queue("titles", spread=True, exclusive_key="title")
+
+
+def parts_used():
+    return set(raw(Task).values_list("shard", flat=True))
+
+
+@pytest.mark.postgresql
+def test_tasks_are_in_all_parts_and_those_of_other_queues_in_the_first(queue):
+    queue.publish_many([{"action": "a"}] * 200)
+    assert len(parts_used()) > 20
+    make_queue("other").publish_many([{"action": "a", "key": str(number)} for number in range(20)])
+    assert set(raw(Task).filter(queue__name="other").values_list("shard", flat=True)) == {0}
+    assert len({place for (place,) in execute("SELECT tableoid FROM tasks_task")}) == 8
+
+
+def test_spread_is_for_good(queue):
+    queue.spread = False
+    with pytest.raises(ValidationError, match="spread of a queue cannot be changed"):
+        queue.save()
+
+
+class TestPublishing:
+    def test_each_key_is_published_once(self, queue):
+        outcomes = [str(queue.publish("a", key=str(number % 10)).outcome) for number in range(30)]
+        assert outcomes == ["inserted"] * 10 + ["matched"] * 20
+        again = queue.publish_many([{"action": "a", "key": str(number)} for number in range(20)])
+        assert Counter(str(each.outcome) for each in again) == {"matched": 10, "inserted": 10}
+
+    def test_publishers_of_one_key_make_one_task(self, queue):
+        outcomes = race(CALLERS, lambda name: str(queue.publish("a", key="k").outcome))
+        assert Counter(outcomes) == {"inserted": 1, "matched": CALLERS - 1}
+
+    def test_publishers_of_one_key_with_different_values_make_one_task(self):
+        queue = exclusive()
+
+        def publish(name):
+            title = TITLES[int(name.rpartition("-")[2]) % len(TITLES)]
+            return str(queue.publish("a", key="k", metadata={"title": title}).outcome)
+
+        assert Counter(race(CALLERS, publish)) == {"inserted": 1, "matched": CALLERS - 1}
+        assert raw(Task).count() == 1
+
+    @pytest.mark.postgresql
+    def test_value_that_decides_the_part_stays(self):
+        queue = exclusive()
+        task = queue.publish("a", key="k", metadata={"title": "one"}).task
+        queue.publish("b", key="k", metadata={"title": "one"}, update=True)
+        with pytest.raises(PublishRefused, match=r"has title=one, which cannot become two, since the queue is spread"):
+            queue.publish("b", key="k", metadata={"title": "two"}, update=True)
+        assert raw(Task).values_list("pk", "action", "exclusive_value").get() == (task.pk, "b", "one")
+
+    def test_parts_of_a_shared_task_are_beside_it(self, queue):
+        task = queue.publish("a", worker_count=5).task
+        assert set(raw(Task).values_list("shard", flat=True)) == {task.shard}
+        claims = [claim for number in range(5) for claim in queue.claim(worker=f"bot-{number}")]
+        assert not queue.claim(worker="bot-1")
+        for claim in claims:
+            claim.resolve(1)
+        StatorRunner([Task]).run_single_cycle()
+        assert raw(Task).get(pk=task.pk).state == "completed"
+
+
+class TestClaiming:
+    def test_batch_is_filled_from_all_parts(self, queue):
+        queue.publish_many([{"action": "a"}] * 100)
+        claims = queue.claim(worker="bot-1", limit=90)
+        assert len(claims) == 90
+        assert len(queue.claim(worker="bot-1", limit=90)) == 10
+        assert not queue.claim(worker="bot-1", limit=90)
+
+    @pytest.mark.parametrize("limit", [1, 7])
+    def test_most_urgent_tasks_of_all_parts_come_first(self, queue, limit):
+        urgent = [number * 7919 % 61 for number in range(61)]
+        queue.publish_many({"action": "a", "priority": priority} for priority in urgent)
+        claimed = [claim.task.priority for _ in range(61) for claim in queue.claim(worker="bot-1", limit=limit)]
+        assert claimed == sorted(urgent)
+
+    def test_task_that_this_worker_may_not_have_holds_up_no_other_part(self, queue):
+        queue.publish_many([{"action": "a", "priority": 1, "worker_ids": ["somebody"]}] * 150)
+        mine = queue.publish("a", priority=2).task
+        assert claim_one(queue).task.pk == mine.pk
+
+    def test_claims_by_metadata_find_tasks_in_every_part(self, queue):
+        queue.publish_many({"action": "a", "metadata": {"even": number % 2 == 0}} for number in range(60))
+        assert len(queue.claim(worker="bot-1", limit=50, metadata={"even": True})) == 30
+
+    def test_many_are_resolved_at_once(self, queue):
+        queue.publish_many([{"action": "a"}] * 60)
+        claims = queue.claim(worker="bot-1", limit=60)
+        claims[0].release()
+        assert queue.resolve_many({claim: number for number, claim in enumerate(claims)}) == claims[:1]
+        assert sorted(raw(Task).filter(state="completed").values_list("result", flat=True)) == list(range(1, 60))
+        assert Run.objects.filter(outcome="succeeded").count() == 59
+
+    @pytest.mark.parametrize("end", ["resolve", "release", "fail", "cancel"])
+    def test_holder_does_all_that_it_does_elsewhere(self, queue, end):
+        task = queue.publish("a", max_attempts=1).task
+        claim = claim_one(queue)
+        claim.verify()
+        claim.heartbeat(30)
+        found = Task.find_claim(task.pk, claim.token)
+        getattr(found, end)(*(["no"] if end == "fail" else []))
+        with pytest.raises(LeaseLost):
+            claim.verify()
+        ended = raw(Task).get(pk=task.pk)
+        assert str(ended.state) == {"resolve": "completed", "cancel": "canceled"}.get(end, "errored")
+        assert ended.shard == task.shard
+
+    def test_worker_that_asks_at_once_holds_one_task_of_all(self):
+        queue = make_queue(spread=True, one_per_worker=True)
+        queue.publish_many([{"action": "a"}] * 20)
+        found = race(8, lambda name: queue.claim(worker="one", limit=3))
+        assert sum(map(len, found)) == 1
+
+    def test_lost_leases_end_and_the_tasks_are_claimed_again(self, queue):
+        queue.publish_many([{"action": "a"}] * 40)
+        lost = queue.claim(worker="bot-1", limit=40)
+        expire(*(claim.task for claim in lost))
+        assert len(queue.claim(worker="bot-2", limit=40)) == 40
+        with pytest.raises(LeaseLost):
+            lost[0].resolve(1)
+
+    def test_tasks_come_due_and_are_retained_in_every_part(self, queue):
+        queue.publish_many([{"action": "a", "invisible_for": 60}] * 40)
+        raw(Task).update(state_next_attempt=ago(1))
+        claims = queue.claim(worker="bot-1", limit=40)
+        assert len(claims) == 40
+        queue.resolve_many(dict.fromkeys(claims, 1))
+        raw(Task).update(state_changed=ago(10**8))
+        StatorRunner([Task]).run_single_cycle()
+        assert not raw(Task).exists()
+        assert not Run.objects.exists()
+
+
+def test_worker_processes_run_tasks_of_every_part():
+    queue = make_queue(spread=True, actions_elsewhere=False)
+    queue.publish_many([{"action": "echo", "data": number} for number in range(60)])
+    make_queue("other", actions_elsewhere=False).publish("echo", 60)
+    StatorRunner([Task]).run_single_cycle()
+    assert sorted(raw(Task).filter(state="completed").values_list("result", flat=True)) == [[n] for n in range(61)]
+    assert Run.objects.count() == 61
+
+
+def test_worker_without_a_spread_queue_asks_for_the_first_part_alone():
+    make_queue()
+    operations = operations_of(Task)
+    note_rules(operations.worker_id, ["default"])
+    assert [part.slice for part in operations.slices] == [0]
+    make_queue("spread", spread=True)
+    note_rules(operations.worker_id, ["default"])
+    assert len(operations.slices) == (32 if connection.vendor == "postgresql" else 1)
+
+
+class TestRaces:
+    @pytest.mark.proof
+    def test_callers_who_claim_in_batches_get_nothing_twice_and_all_is_claimed(self, queue):
+        queue.publish_many({"action": "a", "priority": number * 7919 % 1000} for number in range(MESSAGES))
+
+        def claim_all(name):
+            found, own = [], Queue.objects.get()
+            while batch := own.claim(worker=name, limit=50):
+                found += [claim.task.pk for claim in batch]
+            return found
+
+        got = [pk for found in race(CALLERS, claim_all) for pk in found]
+        got += [claim.task.pk for claim in queue.claim(worker="last", limit=1000)]
+        assert len(got) == len(set(got)) == MESSAGES
+
+    @pytest.mark.proof
+    def test_of_one_value_never_two_run(self):
+        queue, count = exclusive(), size(300, 60)
+        queue.publish_many({"action": "a", "metadata": {"title": TITLES[n % 4]}} for n in range(count))
+        running, seen = Counter(), []
+
+        def work(name):
+            own, done, misses = Queue.objects.get(), 0, 0
+            while misses < 200 and len(seen) < count:
+                claims = own.claim(worker=name, limit=4)
+                misses = 0 if claims else misses + 1
+                for claim in claims:
+                    title = claim.task.exclusive_value
+                    running[title] += 1
+                    seen.append(running[title])
+                    claim.verify()
+                    running[title] -= 1
+                    claim.resolve()
+                    done += 1
+            return done
+
+        assert sum(race(12, work)) == count
+        assert set(seen) == {1}
+        assert set(raw(Task).values_list("state", flat=True)) == {"completed"}
+
+    @pytest.mark.postgresql
+    def test_partition_that_somebody_locks_holds_up_claims_until_it_is_free(self, queue):
+        queue.publish_many([{"action": "a"}] * 40)
+        locked, free, claimed = threading.Event(), threading.Event(), []
+
+        def lock():
+            with transaction.atomic():
+                execute("LOCK TABLE tasks_task_part3 IN ACCESS EXCLUSIVE MODE")
+                locked.set()
+                free.wait(60)
+            connections.close_all()
+
+        def claim():
+            claimed.extend(Queue.objects.get().claim(worker="bot-1", limit=40))
+            connections.close_all()
+
+        holder, claimer = threading.Thread(target=lock), threading.Thread(target=claim)
+        holder.start()
+        assert locked.wait(60)
+        claimer.start()
+        waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+        wait_until(lambda: execute(waiting)[0][0] or not claimer.is_alive())
+        free.set()
+        holder.join()
+        claimer.join()
+        assert len(claimed) == 40
