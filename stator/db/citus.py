@@ -4,6 +4,9 @@ The planner of Citus takes a WITH that updates, but none that inserts. So histor
 statements of their own, in the transaction of the record.
 """
 
+from contextlib import AbstractContextManager
+from typing import Any
+
 from django.db import connections
 
 from stator.db import records
@@ -14,7 +17,8 @@ from stator.db.leases import Leases, still_claimed
 from stator.db.postgresql import PostgresqlTransactions
 from stator.db.records_postgresql import PostgresqlRecords
 from stator.db.values import Pk
-from stator.rows.statistics import Stats
+from stator.rows.statistics import Stats, Stay
+from stator.rows.watches import Watch
 from stator.statements import Statement, written
 
 HOUR = "date_trunc('hour', statement_timestamp(), 'UTC')::{hour_type}"
@@ -73,12 +77,38 @@ class CitusRecords(PostgresqlRecords):
         return written(text, hour=hour, of_hour=written(OF_HOUR, hour=hour))
 
 
+class SliceRecords(CitusRecords):
+    """Records of rows on one node: one statement, and another for the statistics, which are not on that node."""
+
+    def _recording(self, batch: OutcomeBatch) -> AbstractContextManager[object]:
+        return self._operations.transaction()
+
+    def _watches(self, batch: OutcomeBatch) -> list[Watch]:
+        # Related rows are on other nodes.
+        return []
+
+    def _tells(self, batch: OutcomeBatch) -> bool:
+        return batch.moved
+
+    def _write(self, batch: OutcomeBatch, *, last: bool = False) -> dict[Pk, float | None]:
+        """Write outcomes of one kind, and their statistics."""
+        accepted = PostgresqlRecords._write(self, batch)
+        if not batch.released:
+            stays = [stay for stay in accepted.values() if stay is not None]
+            self._count(batch, accepted, [Stay(sum(stays), max(stays))] if stays else [])
+        return accepted
+
+    def _further(self, *given: Any) -> Statement:
+        return Statement("")
+
+    def _if_countable(self) -> Statement:
+        return Statement("")
+
+
 def parts_of(operations: Operations) -> Parts:
     """Return the parts of these operations; the leases are the portable ones."""
     compiler = compiler_of(operations.model, operations.alias)
     transactions = PostgresqlTransactions(operations, compiler)
-    recorded: records.Records = CitusRecords(operations, compiler, transactions.pick)
-    if operations.slice is not None:
-        # The table is over all nodes, and that of the statistics is not, so no statement may write both.
-        recorded = records.Records(operations)
+    kind = CitusRecords if operations.slice is None else SliceRecords
+    recorded = kind(operations, compiler, transactions.pick)
     return Parts(transactions, Leases(operations), PostgresqlClaims(operations, compiler), recorded)

@@ -88,6 +88,8 @@ class PostgresqlTransactions(transactions.Transactions):
             return send(connection, statement, params)
         session = session_of(connection)
         inside = connection.in_atomic_block
+        # Citus plans no statement for one node whose value of ``spread`` is a parameter.
+        often = often and not (operations.slice is not None and operations.capabilities.has_nodes)
         with nullcontext() if inside or session.isolation == "read committed" else self.transaction():
             restore = inside and connection.stator_shared
             if not inside or restore:

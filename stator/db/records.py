@@ -126,10 +126,15 @@ class Records:
                 values = outcome.values or {} if self._saves_at_once(batch) else {}
                 rows.update(**changes_of(outcome), **values)
         if not batch.released:
-            failed = sum(outcome.failure is not None for _, outcome in batch.only(accepted).ended)
-            edge = (operations.alias, operations.label, batch.source.name, batch.to)
-            Stats.add(*edge, shard=self.shard(), handled=len(accepted), failed=failed, stays=stays)
+            self._count(batch, accepted, stays)
         return accepted
+
+    def _count(self, batch: OutcomeBatch, accepted: Collection[Pk], stays: list[Stay]) -> None:
+        """Write the statistics of the accepted outcomes."""
+        operations = self._operations
+        failed = sum(outcome.failure is not None for _, outcome in batch.only(accepted).ended)
+        edge = (operations.alias, operations.label, batch.source.name, batch.to)
+        Stats.add(*edge, shard=self.shard(), handled=len(accepted), failed=failed, stays=stays)
 
     def shard(self) -> int:
         """The statistics rows that the calling thread updates: threads that share one would wait for each other."""

@@ -161,8 +161,7 @@ class PostgresqlRecords(records.Records):
         """Return whether rows of the program, of the history or of steps, or saved values, take further statements."""
         operations = self._operations
         more = operations.recorded and batch.begun and not self._keeps_attempts(batch)
-        tells = batch.moved and operations.options.history and not self._kept_with(batch)
-        return bool(more or tells or batch.stepped or batch.saves != self._saved_with(batch))
+        return bool(more or self._tells(batch) or batch.stepped or batch.saves != self._saved_with(batch))
 
     def record_batch(self, batch: OutcomeBatch, *, again: bool = False, last: bool = False) -> Written:
         """Record like the portable method; rows that are not the last of others take one statement."""
@@ -238,7 +237,7 @@ class PostgresqlRecords(records.Records):
             saved=self._saved_with(batch),
             placed=any(map(_place, batch.claims)),
             history=history,
-            tell=batch.moved and operations.options.history and not history,
+            tell=self._tells(batch),
             erred=noted is not None and batch.failed and operations.options.history,
             reported=noted is not None and batch.reported,
             attempts=self._keeps_attempts(batch),
@@ -292,6 +291,10 @@ class PostgresqlRecords(records.Records):
         if not (options.history and batch.moved and not batch.failed and self._compiler.keeps_keys):
             return False
         return not (options.logs and logged(batch.claims))
+
+    def _tells(self, batch: OutcomeBatch) -> bool:
+        """Return whether the recording statement returns the seconds in the state that was left, for the history."""
+        return batch.moved and self._operations.options.history and not self._kept_with(batch)
 
     def _keeps_attempts(self, batch: OutcomeBatch) -> bool:
         """Return whether the recording statement writes the program's records of the attempts: only for moves."""
