@@ -16,6 +16,7 @@ from stator.db.interface import Claim, Operations, new_token
 from stator.db.ordering import Lines, pick
 from stator.db.preparing import LATER
 from stator.db.refusals import CLAIM, in_pieces, is_refusal
+from stator.db.retry import is_of_node
 from stator.db.slices import MAX_EMPTY, FreeSlices, NumberedSlices, Slices
 from stator.db.values import Instance, Pk
 from stator.exceptions import NotBegun
@@ -75,10 +76,22 @@ class Claims:
         parts = self._slices.in_turn(states, crashes, many=self._is_filled)
         while len(claims) < limit and empty < MAX_EMPTY and (part := next(parts, None)):
             part.pauses = operations.pauses
-            found = part.claim_together(states, limit - len(claims), token=token, crashes=crashes)
+            found = self._claim_part(part, states, limit - len(claims), token, crashes)
             empty = 0 if found else empty + 1
             claims += found
         self._is_filled = len(claims) == limit
+        return claims
+
+    def _claim_part(
+        self, part: Operations, states: list[State], limit: int, token: UUID, crashes: Crashes
+    ) -> list[Claim]:
+        """Claim rows of a slice, unless it is on a node that is away."""
+        if not part.capabilities.has_nodes or part.slice is None:
+            return part.claim_together(states, limit, token=token, crashes=crashes)
+        claims = list[Claim]()
+        if part.locks.allow(CLAIM):
+            with part.locks.spared(CLAIM):
+                claims = part.claim_together(states, limit, token=token, crashes=crashes)
         return claims
 
     def _room(self, states: list[State]) -> int:
@@ -154,10 +167,26 @@ class Claims:
     def release_token(self, token: UUID) -> int:
         """Release the rows of a claim statement whose answer never arrived; return how many."""
         operations = self._operations
+        if operations.has_slices and operations.capabilities.has_nodes:
+            return self._release_on_nodes(token)
         with operations.transaction():
             # "Held" is in the filter because there is an index of held rows.
             taken = operations.lock(operations.rows.filter(state_claim__isnull=False, state_claim=token), MAX_CLAIMED)
             return operations.rows.filter(pk__in=taken).update(**columns.releasing())
+
+    def _release_on_nodes(self, token: UUID) -> int:
+        """Release the rows on every node; if one is away, raise the error when those on the others are released."""
+        released, away = 0, None
+        for part in self._operations.slices:
+            try:
+                released += part.release_token(token)
+            except DatabaseError as error:
+                if not is_of_node(error):
+                    raise
+                away = error
+        if away is not None:
+            raise away
+        return released
 
 
 def take(rows: QuerySet[Model], token: UUID, changes: columns.Changes, only: Q = READY) -> list[Instance]:

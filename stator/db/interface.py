@@ -16,12 +16,14 @@ from threading import Event as Flag
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from uuid import UUID
 
+from django.db import DatabaseError
 from django.db.models import F, Field, Model, QuerySet
 
 from stator.conf import Settings
 from stator.db.instances import UNREADABLE
 from stator.db.preparing import PREPARING, Preparing
 from stator.db.repeat import retried
+from stator.db.retry import is_of_node
 from stator.db.rows import Place, Rows
 from stator.db.steps import Steps
 from stator.db.values import Pk
@@ -484,6 +486,9 @@ class Operations(Rows):
         part = object.__new__(type(self))
         part.__dict__.update(self.__dict__, slice=value)
         part.__dict__.pop("for_any_slice", None)
+        if self.capabilities.has_nodes:
+            # While its node is away, the others go on.
+            part.locks = self.locks.alike()
         part._bind()
         return part
 
@@ -516,8 +521,13 @@ class Operations(Rows):
         return written(DIFFERENT, column=column, rows=joined(each, " UNION ALL "))
 
     def found(self, looking: Statement) -> list["Operations"]:
-        """Return the slices that a statement finds."""
-        return [self.of_slice(value) for (value,) in self.fetch(looking.text, looking.params, often=True)]
+        """Return the slices that a statement finds; all of them if a node is away, since it meets every node."""
+        try:
+            return [self.of_slice(value) for (value,) in self.fetch(looking.text, looking.params, often=True)]
+        except DatabaseError as error:
+            if not is_of_node(error):
+                raise
+            return self.slices
 
     def stop(self) -> None:
         """Begin nothing more: the worker was asked to stop."""

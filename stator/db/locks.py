@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from django.db import DatabaseError
+
 from stator.capabilities import Capabilities
 from stator.db.retry import is_of_node, suspends
 from stator.texts import one_line
@@ -88,6 +90,20 @@ class Locks:
             raise
         if self.timeouts:
             self.forget(step)
+
+    @contextmanager
+    def spared(self, step: str) -> Iterator[None]:
+        """Take a step on one of several nodes; if that node is away, skip the step for a while and raise nothing."""
+        try:
+            with self.tried(step):
+                yield
+        except DatabaseError as error:
+            if not is_of_node(error):
+                raise
+
+    def alike(self) -> "Locks":
+        """Return locks of the same model for the rows on one of several nodes."""
+        return Locks(self._fields["model"], self._usual, self._fields.get("schema", ""))
 
     def doubt(self, step: str) -> None:
         """Make a step wait only briefly for locks: it has timed out together with the step of other models."""

@@ -86,7 +86,12 @@ class Duty:
 def perform(duty: Duty, *models: Operations, stopped: Callable[[], bool]) -> None:
     """Do a duty until nothing is left or the worker stops."""
     for group in [(part,) for part in duty.slices(*models)] if len(models) == 1 else [models]:
-        _perform(duty, *group, stopped=stopped)
+        part = group[0]
+        if not part.capabilities.has_nodes or part.slice is None:
+            _perform(duty, *group, stopped=stopped)
+        elif part.locks.allow(duty.name):
+            with part.locks.spared(duty.name):
+                _perform(duty, part, stopped=stopped)
 
 
 def _perform(duty: Duty, *models: Operations, stopped: Callable[[], bool]) -> None:

@@ -1,5 +1,6 @@
 """Tables over the nodes: what operators see and do, what waits for other objects, and the pages of the admin."""
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,10 +14,12 @@ from django.test import Client
 
 from stator.explain import explain_counts
 from stator.migration_operations import Distribute
-from stator.models import Report
+from stator.models import History, Report
 from stator.runner import StatorRunner
 from stator.undo import undo, undoable
-from tests.citus.conftest import ALIAS, MakeDatabase
+from tests.citus.conftest import ALIAS, NAME, MakeDatabase
+from tests.processes import WorkerProcess, wait_until
+from tests.sizes import size
 from tests.testapp.spreading import Folder, Note, Sheet
 
 pytestmark = [pytest.mark.citus, pytest.mark.django_db(databases=[])]
@@ -136,3 +139,21 @@ def test_pages_of_the_admin_and_commands_show_them(capsys: pytest.CaptureFixture
     assert client.get("/admin/stator/overview/").status_code == 200
     call_command("stator", "status", "--database", ALIAS)
     assert "testapp.Note" in capsys.readouterr().out
+
+
+@pytest.mark.fault
+def test_no_object_is_lost_or_moved_twice_when_workers_are_killed() -> None:
+    count = size(60_000, 1000)
+    Sheet.objects.bulk_create([Sheet() for _ in range(count)], batch_size=1000)
+    done = Sheet.stator.filter(state="done")
+    lease = {"STATOR_LEASE": "3", "STATOR_REAP_INTERVAL": "1", "TEST_DATABASE_DEFAULT": NAME}
+    times = size(10, 2)
+    with WorkerProcess("testapp.Sheet", "--run-for", "600", **lease) as other:
+        for aim in [count * part // (times + 1) for part in range(1, times + 1)]:
+            with WorkerProcess("testapp.Sheet", "--run-for", "600", **lease) as worker:
+                wait_until(lambda aim=aim: done.count() >= aim, message=worker.output)
+                worker.kill()
+        wait_until(lambda: done.count() == count, message=other.output)
+    moved = Counter(History.objects.filter(to="done").values_list("object_pk", flat=True))
+    assert len(moved) == count
+    assert set(moved.values()) == {1}

@@ -1,0 +1,67 @@
+"""A node of the cluster that is away for a while; runs if ``CITUS_NODE_STOP`` and ``CITUS_NODE_START`` are commands."""
+
+import os
+import shlex
+import subprocess
+from collections import Counter
+
+import pytest
+from django.apps import apps
+from django.core.management import call_command
+from django.db import connections
+from django.db.migrations.state import ProjectState
+
+from stator.migration_operations import Distribute
+from stator.models import History
+from tests.citus.conftest import NAME, NODES, MakeDatabase, address_of
+from tests.processes import WorkerProcess, wait_until
+from tests.testapp.spreading import Sheet
+
+STOP, START = (shlex.split(os.environ.get(f"CITUS_NODE_{name}", "")) for name in ("STOP", "START"))
+# The values whose rows are on the node that is stopped, which is the first one of ``CITUS_NODES``.
+PLACES = """
+SELECT value, nodeport = %s FROM generate_series(0, 31) value
+JOIN citus_shards ON shardid = get_shard_id_for_distribution_column('testapp_sheet', value::smallint)
+"""
+
+pytestmark = [
+    pytest.mark.citus,
+    pytest.mark.django_db(databases=[]),
+    pytest.mark.skipif(not (STOP and START), reason="CITUS_NODE_STOP or CITUS_NODE_START is not set"),
+]
+
+
+def test_objects_on_other_nodes_go_on_and_those_of_the_node_resume(make_database: MakeDatabase) -> None:
+    alias = make_database("stator.citus")
+    call_command("migrate", database=alias, verbosity=0, run_syncdb=True)
+    state = ProjectState.from_apps(apps)
+    with connections[alias].schema_editor(atomic=False) as editor:
+        Distribute("Sheet", by="shard").database_forwards("testapp", editor, state, state)
+    with connections[alias].cursor() as cursor:
+        cursor.execute(PLACES, address_of(NODES[0])[1:])
+        away = {value for value, is_away in cursor.fetchall() if is_away}
+    there = set(range(32)) - away
+    assert away
+    assert there
+    sheets = Sheet.objects.using(alias)
+
+    def add(values: set[int]) -> None:
+        sheets.bulk_create([Sheet(shard=value) for value in values for _ in range(5)])
+
+    def done(values: set[int]) -> int:
+        return sheets.filter(shard__in=values, state="done").count()
+
+    add(away | there)
+    with WorkerProcess("testapp.Sheet", "--run-for", "600", TEST_DATABASE_DEFAULT=NAME) as worker:
+        wait_until(lambda: done(away | there) == 160, message=worker.output)
+        add(away)
+        subprocess.run(STOP, check=True)
+        try:
+            add(there)
+            wait_until(lambda: done(there) == 10 * len(there), message=worker.output)
+        finally:
+            subprocess.run(START, check=True)
+        wait_until(lambda: done(away) == 10 * len(away), message=worker.output)
+    moved = Counter(History.objects.using(alias).filter(to="done").values_list("object_pk", flat=True))
+    assert len(moved) == sheets.count()
+    assert set(moved.values()) == {1}
