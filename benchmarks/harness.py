@@ -22,6 +22,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "benchmarks.settings")
 # each, so that commits need not wait for the next one during the benchmark. A distribution's server keeps its defaults.
 SERVER = {"shared_buffers": "512MB", "min_wal_size": "1GB"}
 LOG_FILES = 60
+TICKS = os.sysconf("SC_CLK_TCK")
 MARIADB = {"innodb_buffer_pool_size": "512M", "innodb_log_file_size": "1G"}
 
 
@@ -135,11 +136,16 @@ def server_cpu() -> float:
     """Return the CPU seconds of all processes of the connected server so far; 0 if they cannot be read."""
     if connection.vendor == "sqlite" or not Path("/proc/self/stat").exists():
         return 0.0
-    ticks = os.sysconf("SC_CLK_TCK")
-    with connection.cursor() as cursor:
-        if connection.vendor == "mysql":
+    if connection.vendor == "mysql":
+        with connection.cursor() as cursor:
             cursor.execute("SELECT @@pid_file")
-            return sum(_stat(int(Path(cursor.fetchone()[0]).read_text()))[11:13]) / ticks
+            return sum(_stat(int(Path(cursor.fetchone()[0]).read_text()))[11:13]) / TICKS
+    return cpu_of_server(connection)
+
+
+def cpu_of_server(connected: Any) -> float:
+    """Return the CPU seconds of all processes of the PostgreSQL of a connection so far."""
+    with connected.cursor() as cursor:
         cursor.execute("SELECT pg_backend_pid()")
         postmaster = _stat(cursor.fetchone()[0])[1]
     # The parent's own values include ended backends (fields 16 and 17 of proc(5)'s stat).
@@ -148,7 +154,7 @@ def server_cpu() -> float:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and (fields := _stat(int(entry.name))) and fields[1] == postmaster:
             total += sum(fields[11:13])
-    return total / ticks
+    return total / TICKS
 
 
 def _stat(pid: int) -> list[int]:

@@ -110,9 +110,14 @@ def worker(
     values: Mapping[str, str] | None = None,
 ) -> Spent:
     """Measure a worker from its start until it has nothing left to do; ``moves``: moves per row until it is done."""
+    fill(model, rows, values)
+    return drain(model, rows, concurrency, moves)
+
+
+def drain(model: Any, rows: int, concurrency: int | None = None, moves: int = 1) -> Spent:
+    """Measure a worker on the rows that a table has."""
     from stator.runner import StatorRunner
 
-    fill(model, rows, values)
     with watch() as spent:
         summary = StatorRunner([model], concurrency=concurrency, until_idle=True).run()
     left = model.stator.exclude(state="done").count()
