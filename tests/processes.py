@@ -47,10 +47,14 @@ def settings_module(folder: Path, text: str, name: str = "changed_settings") -> 
     return {"PYTHONPATH": path, "DJANGO_SETTINGS_MODULE": name}
 
 
+# The commands whose processes are forked, and the variables of those.
+FORKED = {"runstator": {"TEST_WORKER": "1"}, "runserver": {}}
+
+
 @cache
-def fork_server() -> ForkServer:
-    """The process from which this one has its workers forked."""
-    return ForkServer(environment_for_subprocess(TEST_WORKER="1"))
+def fork_server(command: str) -> ForkServer:
+    """The process from which this one has its workers or its servers forked."""
+    return ForkServer(environment_for_subprocess(**FORKED[command]))
 
 
 class WorkerProcess:
@@ -61,12 +65,12 @@ class WorkerProcess:
 
     def __init__(self, *arguments: str, command: str = "runstator", **variables: str) -> None:
         self.command = [sys.executable, "-m", "django", command, *arguments]
-        self.variables = {**({"TEST_WORKER": "1"} if command == "runstator" else {}), **variables}
+        self.variables = {**FORKED.get(command, {}), **variables}
 
     def __enter__(self) -> Self:
         self._output = tempfile.NamedTemporaryFile(prefix="stator-worker-")
         environment = environment_for_subprocess(**self.variables)
-        if self._may_fork() and (server := fork_server()).fits(environment):
+        if self._may_fork() and (server := fork_server(self.command[3])).fits(environment):
             self._process: Forked | subprocess.Popen = server.start(self.command[3:], environment, self._output.name)
             return self
         self._process = subprocess.Popen(
@@ -80,9 +84,10 @@ class WorkerProcess:
         return self
 
     def _may_fork(self) -> bool:
-        """Whether it is a worker that does not start itself again, on a system that tells when a process ends."""
+        """Whether it is such a command that does not start itself again, on a system that tells when a process ends."""
         return (
-            self.command[1:4] == ["-m", "django", "runstator"]
+            self.command[1:3] == ["-m", "django"]
+            and self.command[3] in FORKED
             and "--reload" not in self.command
             and hasattr(os, "pidfd_open")
         )
