@@ -181,7 +181,7 @@ def _park(operations: Operations, pks: list[Pk]) -> set[Pk]:
         parked.update(*(by_awaited[pk] for pk in held))
     for held_up, changes in ((parked, columns.parking()), (waiting - parked, columns.postponing())):
         if held_up:
-            operations.rows.filter(pk__in=held_up).update(**changes)
+            operations.rows.filter(pk__in=list(held_up)).update(**changes)
     return waiting
 
 

@@ -206,6 +206,10 @@ def _watch(model: type[Model], state: State, condition: AwaitedRelation, target:
     related: Any = model._meta.get_field(condition.relation).related_model
     if (other := managed_owner(related)) is None:
         raise ImproperlyConfigured(f"{where} leads to {related.__name__}, which is not a managed model")
+    for each in (model, other):
+        if each._meta.is_composite_pk:
+            # The subqueries over the relation select one column, and such a key has several.
+            raise ImproperlyConfigured(f"{where}: {each.__name__} has a composite primary key; use waits_for or events")
     graph = graph_of(other)
     for name in condition.in_:
         if name not in graph.states:

@@ -7,10 +7,13 @@ from uuid import UUID
 import pytest
 from django.contrib import admin
 from django.core.management import CommandError, call_command
-from django.db import IntegrityError
+from django.db import IntegrityError, models
+from django.test.utils import isolate_apps
 
+from stator.checks.tables import check_watches
+from stator.graph import State, StateGraph
 from stator.graph.outcomes import Moved
-from stator.models import History, Report, Step
+from stator.models import History, Report, StateField, StatorModel, Step
 from stator.rows.actions import Action
 from stator.rows.claimable import Crashes
 from stator.rows.keys import key_of
@@ -21,9 +24,15 @@ from stator.undo import undo
 from stator.worker import duties
 from tests.processes import wait_until
 from tests.stator.making import ago, expire, operations_of, raw, row
-from tests.testapp.keys import Ledger, Seat, SeatGraph
+from tests.testapp.keys import BigKeyed, Door, Ledger, PlaceInHall, Seat, SeatGraph
 
 pytestmark = pytest.mark.usefixtures("transactional_db")
+
+
+class BenchGraph(StateGraph):
+    away = State()
+    there = State()
+    away.when_all("door", in_=["last"]).to(there)
 
 
 def seats(count=3, **columns):
@@ -97,6 +106,38 @@ def test_chores_find_their_rows():
     assert not raw(Seat).exists()
 
 
+def test_rows_are_moved_by_conditions_and_timeouts_and_unlocked():
+    seats(note="gone", state_ready=False)
+    for duty in duties.PASS:
+        perform(duty)
+    assert set(raw(Seat).values_list("state", flat=True)) == {"failed"}
+    raw(Seat).update(state="held", state_changed=ago(4000), state_ready=False)
+    for duty in duties.PASS:
+        perform(duty)
+    assert set(raw(Seat).values_list("state", flat=True)) == {"failed"}
+    assert History.objects.filter(to="failed").count() == 12
+    raw(Seat).update(state="free", note="", state_ready=True)
+    claims = operations_of(Seat).claim([SeatGraph.free], 9)
+    assert Seat.stator.filter(hall=1).unlock(actor="me") == 3
+    assert sum(claim.still_mine() for claim in claims) == 3
+
+
+@isolate_apps("tests.testapp")
+def test_edges_by_related_objects_are_refused():
+    class Bench(StatorModel):
+        pk = models.CompositePrimaryKey("door", "number")
+        door = models.ForeignKey(Door, models.CASCADE)
+        number = models.IntegerField()
+        state = StateField(BenchGraph)
+
+        class Meta:
+            app_label = "testapp"
+
+    [error] = check_watches(Bench)
+    assert error.id == "stator.E109"
+    assert "Bench has a composite primary key; use waits_for or events" in error.msg
+
+
 def test_moves_by_hand_are_recorded_and_undone():
     first, *_ = seats()
     first.transition_perform("sold", actor="me", reason="why")
@@ -132,6 +173,23 @@ def test_events_that_come_early_are_kept():
     assert row(first).state == "free"
     first.stator.send("buy")
     assert row(first).state == "used"
+
+
+def test_objects_wait_for_others_and_are_reconciled():
+    hall, door, other = BigKeyed.objects.create(), Door.objects.create(), Door.objects.create()
+    PlaceInHall.objects.bulk_create([PlaceInHall(hall=hall, number=number, door=door) for number in range(3)])
+    drain(PlaceInHall)
+    assert set(raw(PlaceInHall).values_list("state", flat=True)) == {"first"}
+    assert PlaceInHall.objects.first().explain()[0].code == "waits_for"
+    drain(Door)
+    drain(PlaceInHall)
+    assert set(raw(PlaceInHall).values_list("state", flat=True)) == {"last"}
+    place = PlaceInHall.objects.first()
+    place.door = other
+    place.save()
+    assert row(place).state == "first"
+    PlaceInHall.objects.filter(number__gt=0).update(door=other)
+    assert set(raw(PlaceInHall).values_list("state", flat=True)) == {"first"}
 
 
 def test_pauses_hold_all_objects_or_one():

@@ -151,6 +151,8 @@ class SeatGraph(StateGraph):
     free.transitions_to(held)
     free.on("buy").to(sold)
     free.fails_to(failed)
+    free.when(models.Q(note="gone")).to(failed)
+    held.times_out_to(failed, seconds=3600)
     held.transitions_to(stacked)
     stacked.transitions_to(sold)
     sold.on("use", keep_for=3600).to(used)
@@ -198,3 +200,22 @@ class Ledger(StatorModel):
 
     class StatorMeta:
         history = True
+
+
+class Door(StatorModel):
+    state = StateField(KeyGraph)
+
+
+class PlaceInHall(StatorModel):
+    """Its key begins with another object; it waits for a door, and is reconciled."""
+
+    pk = models.CompositePrimaryKey("hall", "number")
+    hall = models.ForeignKey(BigKeyed, models.CASCADE)
+    number = models.IntegerField()
+    door = models.ForeignKey(Door, models.CASCADE)
+    note = models.CharField(max_length=20, blank=True)
+    state = StateField(KeyGraph)
+
+    class StatorMeta:
+        waits_for = {"door": ["last"]}
+        reconcile_on = ["door"]
