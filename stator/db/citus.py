@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db import connections
 
-from stator.db import records
+from stator.db import postgresql, records
 from stator.db.claims_postgresql import PostgresqlClaims
 from stator.db.compiler import compiler_of
 from stator.db.interface import Operations, OutcomeBatch, Parts
@@ -107,6 +107,8 @@ class SliceRecords(CitusRecords):
 
 def parts_of(operations: Operations) -> Parts:
     """Return the parts of these operations; the leases are the portable ones."""
+    if operations.model._meta.is_composite_pk:
+        return postgresql.parts_of(operations)
     compiler = compiler_of(operations.model, operations.alias)
     transactions = PostgresqlTransactions(operations, compiler)
     kind = CitusRecords if operations.slice is None else SliceRecords
