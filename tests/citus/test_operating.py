@@ -143,7 +143,7 @@ def test_pages_of_the_admin_and_commands_show_them(capsys: pytest.CaptureFixture
 
 @pytest.mark.fault
 def test_no_object_is_lost_or_moved_twice_when_workers_are_killed() -> None:
-    count = size(60_000, 1000)
+    count = size(5000, 1000)
     Sheet.objects.bulk_create([Sheet() for _ in range(count)], batch_size=1000)
     done = Sheet.stator.filter(state="done")
     lease = {"STATOR_LEASE": "3", "STATOR_REAP_INTERVAL": "1", "TEST_DATABASE_DEFAULT": NAME}
