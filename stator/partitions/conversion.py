@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from random import uniform
 from time import sleep
-from typing import Any, cast
+from typing import Any
 
 from django.core.management.base import CommandError
 from django.db import OperationalError
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
-from django.db.models import ForeignKey, Model
+from django.db.models import Model
 
 from stator.partitions.schemes import MAX_NAME, Division, Scheme, part_of
 from stator.partitions.tables import LEAVES, Part, spelled_out
@@ -34,7 +34,7 @@ WHERE c.oid = to_regclass(%s)
 # What refers to a table by its identity would go on with the first partition alone.
 DEPENDENTS = """
 SELECT 'the trigger ' || tgname, '' FROM pg_trigger
-  WHERE tgrelid = to_regclass(%(table)s) AND NOT tgisinternal AND NOT %(keeps_references)s
+  WHERE tgrelid = to_regclass(%(table)s) AND NOT tgisinternal AND NOT %(keeps_triggers)s
 UNION ALL SELECT 'the policy ' || polname, '' FROM pg_policy WHERE polrelid = to_regclass(%(table)s)
 UNION ALL SELECT 'the foreign key ' || conname || ' of ' || conrelid::regclass, 'f' FROM pg_constraint
   WHERE confrelid = to_regclass(%(table)s) AND contype = 'f'
@@ -77,7 +77,6 @@ JOIN pg_index o ON o.indexrelid = h.inhrelid
 WHERE i.indrelid = to_regclass(%s) AND o.indrelid = to_regclass(%s)
 """
 
-FOREIGN_KEYS = "SELECT conname FROM pg_constraint WHERE conrelid = to_regclass(%s) AND contype = 'f'"
 TRIGGERS = "SELECT tgname FROM pg_trigger WHERE tgrelid = to_regclass(%s) AND NOT tgisinternal"
 
 # The statements that give a table what it has, each with its kind. A key of a kind that a division widens gets the
@@ -146,7 +145,6 @@ CREATE = "CREATE TABLE {table} (LIKE {former} INCLUDING ALL"
 FIRST = "CREATE TABLE {part} PARTITION OF {table} FOR VALUES "
 ATTACH = "ALTER TABLE {table} ATTACH PARTITION {part} FOR VALUES "
 COPY = "INSERT INTO {table} ({columns}) SELECT {columns} FROM {former}"
-ORPHANS = "DELETE FROM {table} p WHERE NOT EXISTS (SELECT FROM {target} t WHERE t.{key} = p.{own})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +182,7 @@ class Conversion:
         """Convert the table; what an interrupted conversion left is replaced."""
         if self.kind == "p":
             return
-        self._refuse_dependents(keeps_references=self.scheme.keeps_references)
+        self._refuse_dependents()
         keys = self._keys()
         division = self.scheme.divide(self.connection, self.place)
         if division.copies:
@@ -211,9 +209,9 @@ class Conversion:
             f"{self.model._meta.app_label!r} to the dependencies of this one."
         )
 
-    def _refuse_dependents(self, *, keeps_references: bool) -> None:
+    def _refuse_dependents(self, *, keeps_triggers: bool = True) -> None:
         """Raise ``CommandError`` if something refers to the table, or is a trigger that would be lost."""
-        given = {"table": self.quoted, "keeps_references": keeps_references}
+        given = {"table": self.quoted, "keeps_triggers": keeps_triggers}
         for dependent, kind in self._asked(DEPENDENTS, given):
             raise CommandError(
                 f"{self.scheme.operation}: {dependent} refers to the table {self.name}, and would lose it. "
@@ -270,9 +268,6 @@ class Conversion:
         """Make the table the first partition of a new one."""
         for name, kind, new in replaced:
             self._exchange(cursor, name, kind, new)
-        if not self.scheme.keeps_references:
-            for (name,) in self._asked(FOREIGN_KEYS, [self.quoted]):
-                self._do(cursor, "ALTER TABLE {table} DROP CONSTRAINT {name}", name=name)
         properties, sequence = self._properties(), self._sequence()
         for (name,) in self._asked(TRIGGERS, [self.quoted]):
             self._do(cursor, "DROP TRIGGER {name} ON {table}", name=name)
@@ -319,24 +314,12 @@ class Conversion:
         self._continue(cursor, sequence)
         self._do(cursor, "DROP TABLE {former}", former=former)
         self._execute(cursor, [each for kind in INDEXES for each in properties[kind]])
-        if not self.scheme.keeps_references:
-            self._refer(cursor)
         self._execute(cursor, [each for kind in REST for each in properties[kind]])
         self._set(cursor, properties)
 
     def _divided(self, division: Division | None) -> str:
         """Return the end of the statement that creates the table."""
         return self._spelled_out(f" PARTITION BY {division.method} ({{column}})") if division else ""
-
-    def _refer(self, cursor: Any) -> None:
-        """Add the foreign keys that the division dropped; rows that refer to nothing are deleted."""
-        editor = cast("Any", self.editor)
-        for field in self.model._meta.local_fields:
-            if isinstance(field, ForeignKey):
-                target, key, own = field.related_model._meta.db_table, field.target_field.column, str(field.column)
-                self._do(cursor, ORPHANS, target=target, key=str(key), own=own)
-                # Named as Django does.
-                editor.execute(editor._create_fk_sql(self.model, field, "_fk_%(to_table)s_%(to_column)s"))
 
     def _properties(self, *, divides: bool = False) -> Mapping[str, list[str]]:
         """Return the statements that give a new table what this one has, by kind; keys for a table that ``divides``."""

@@ -48,7 +48,7 @@ class NodesConversion(Conversion):
                 "then migrate again."
             )
         # Citus has no triggers.
-        self._refuse_dependents(keeps_references=False)
+        self._refuse_dependents(keeps_triggers=False)
         for name, target in self._asked(FOREIGN_KEYS, [self.quoted, self.scheme.column]):
             raise CommandError(
                 f"{self.scheme.operation}: the foreign key {name} of {self.name} refers to {target}. Give its field "

@@ -48,12 +48,11 @@ class Scheme(Protocol):
     """How tables are divided.
 
     ``widened``: the kinds of keys that get the column, without which no key of a table with partitions can be; "p" is
-    the primary key. ``keeps_references``: whether foreign keys and triggers stay.
+    the primary key.
     """
 
     operation: ClassVar[str]
     widened: ClassVar[tuple[str | None, ...]]
-    keeps_references: ClassVar[bool]
 
     @property
     def column(self) -> str:
@@ -72,8 +71,6 @@ class ByTime:
 
     operation: ClassVar[str] = "PartitionByTime"
     widened: ClassVar[tuple[str | None, ...]] = ("p", "u", None)
-    # Rows in partitions outlive what they refer to.
-    keeps_references: ClassVar[bool] = False
 
     def divide(self, connection: BaseDatabaseWrapper, table: Place) -> Division:
         """Return the default partition and those of the time to come besides the first one."""
@@ -105,7 +102,6 @@ class ByValue:
 
     operation: ClassVar[str] = "Distribute"
     widened: ClassVar[tuple[str | None, ...]] = ("p",)
-    keeps_references: ClassVar[bool] = True
 
     def divide(self, connection: BaseDatabaseWrapper, table: Place) -> Division:
         """Return the partitions: values that are in none are refused by the database."""
@@ -140,7 +136,6 @@ class ByHash:
 
     operation: ClassVar[str] = "Distribute"
     widened: ClassVar[tuple[str | None, ...]] = ("p",)
-    keeps_references: ClassVar[bool] = True
 
     def divide(self, connection: BaseDatabaseWrapper, table: Place) -> Division:
         """Return the partitions, into which all rows have to be copied."""
