@@ -109,3 +109,12 @@ def test_objects_of_a_distributed_table_are_moved_by_workers_and_by_hand(make_da
     one.transition_perform("new")
     one.delete()
     assert sheets.count() == 99
+
+
+def test_the_table_of_tasks_is_refused(make_database: MakeDatabase) -> None:
+    operation, state = Distribute("tasks.Task", by="shard"), ProjectState.from_apps(apps)
+    with (
+        connections[make_database("stator.citus")].schema_editor(atomic=False) as editor,
+        pytest.raises(CommandError, match=r"all of tasks\.Task with one statement, which Citus does not have"),
+    ):
+        operation.database_forwards("testapp", editor, state, state)
