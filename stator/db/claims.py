@@ -42,7 +42,6 @@ class Claims:
     def __init__(self, operations: Operations) -> None:
         self._operations = operations
         self.lines = Lines(operations)
-        self._line: list[Operations] = []
         self._is_filled = False
         self._slices: Slices = (FreeSlices if operations.is_spread_freely else NumberedSlices)(operations)
 

@@ -6,11 +6,13 @@ from contextlib import ExitStack
 
 import pytest
 
+from stator.migration_operations import Distribute
 from stator.models import Report
 from tasks.models import Task
 from tests.faults.fleet import POLL_INTERVAL, logged
 from tests.processes import WorkerProcess
 from tests.sizes import FULL, size
+from tests.stator.partitions.dividing import distributed
 from tests.tasks.making import make_queue
 from tests.testapp.door import gone_through
 
@@ -18,7 +20,7 @@ pytestmark = [pytest.mark.proof, pytest.mark.fault, pytest.mark.django_db(transa
 
 PROCESSES, TASKS = size(12, 4), size(300, 40)
 # How many of the processes are programs that claim by name; the others run ``runstator``.
-KINDS = {"programs": PROCESSES, "runstator": 0, "both": PROCESSES // 2}
+KINDS = {"programs": PROCESSES, "runstator": 0, "both": PROCESSES // 2, "both, spread": PROCESSES // 2}
 # What the databases say of a second running task of a value.
 VIOLATIONS = ("UniqueViolation", "IntegrityError", "UNIQUE constraint")
 
@@ -56,11 +58,23 @@ def most_at_once(history):
     return most
 
 
+@pytest.fixture
+def queue(kind):
+    """An exclusive queue, in all partitions of a divided table if it is spread."""
+    if kind != "both, spread":
+        yield make_queue(exclusive_key="title")
+        return
+    with distributed(Distribute("tasks.Task", by="shard", partitions=8)):
+        yield make_queue(exclusive_key="title", spread=True)
+        # Anything that is left would have to be copied.
+        Task.objects.all().delete()
+
+
 # In the suite, both kinds race among themselves and with each other.
-@pytest.mark.parametrize("kind", KINDS if FULL else ["both"])
-def test_tasks_of_one_value_run_one_at_a_time_and_in_order(proof, watch, fleet, program, tmp_path, kind):
+@pytest.mark.parametrize("kind", KINDS if FULL else ["both", "both, spread"])
+def test_tasks_of_one_value_run_one_at_a_time_and_in_order(proof, queue, watch, fleet, program, tmp_path, kind):
     proof = proof(f"R3.8 {kind}", full=900, short=500)
-    watched, queue, door = watch(Task), make_queue(exclusive_key="title"), tmp_path / "door"
+    watched, door = watch(Task), tmp_path / "door"
     publish(queue, door, proof.choice)
     # Until all are there: the first alone might do all.
     queue.pause(claim=True)

@@ -5,9 +5,7 @@ import re
 from collections import Counter
 
 import pytest
-from django.apps import apps
 from django.db import connection
-from django.db.migrations.state import ProjectState
 
 from stator.graph.outcomes import Moved
 from stator.migration_operations import Distribute
@@ -18,7 +16,7 @@ from stator.worker import duties
 from tests.processes import wait_until
 from tests.stator.db.test_postgresql_plans import explaining
 from tests.stator.making import ago, expire, operations_of, raw
-from tests.stator.partitions.dividing import apply
+from tests.stator.partitions.dividing import while_divided
 from tests.testapp.spreading import Sheet, SheetGraph
 
 if connection.vendor == "postgresql":
@@ -27,15 +25,7 @@ if connection.vendor == "postgresql":
 pytestmark = [pytest.mark.usefixtures("transactional_db"), pytest.mark.postgresql]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def partitions(django_db_setup, django_db_blocker):
-    """The table is divided meanwhile."""
-    operation, state = Distribute("sheet", by="shard", partitions=8), ProjectState.from_apps(apps)
-    with django_db_blocker.unblock():
-        apply(operation, state)
-    yield
-    with django_db_blocker.unblock():
-        apply(operation, state, backwards=True)
+partitions = while_divided(Distribute("sheet", by="shard", partitions=8))
 
 
 @pytest.fixture

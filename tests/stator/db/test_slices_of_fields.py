@@ -5,8 +5,6 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from django.apps import apps
-from django.db.migrations.state import ProjectState
 
 from stator.capabilities import POSTGRESQL
 from stator.db import interface, session, slices
@@ -19,7 +17,7 @@ from stator.worker import duties
 from tests.processes import wait_until
 from tests.stator.db.test_postgresql_plans import explaining
 from tests.stator.making import ago, expire, operations_of, raw, row
-from tests.stator.partitions.dividing import apply
+from tests.stator.partitions.dividing import while_divided
 from tests.testapp.spreading import Bill, Remark, SheetGraph, Tenant
 
 pytestmark = [
@@ -28,20 +26,9 @@ pytestmark = [
     pytest.mark.citus_lacks("foreign keys of a distributed table to an ordinary one"),
 ]
 
-DIVISIONS = [Distribute("bill", by="tenant", partitions=4), Distribute("remark", by="author", partitions=4)]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def partitions(django_db_setup, django_db_blocker):
-    """The tables are divided meanwhile."""
-    state = ProjectState.from_apps(apps)
-    with django_db_blocker.unblock():
-        for operation in DIVISIONS:
-            apply(operation, state)
-    yield
-    with django_db_blocker.unblock():
-        for operation in DIVISIONS:
-            apply(operation, state, backwards=True)
+partitions = while_divided(
+    Distribute("bill", by="tenant", partitions=4), Distribute("remark", by="author", partitions=4)
+)
 
 
 @pytest.fixture

@@ -1,8 +1,9 @@
 """Divided tables, for tests: converted as a migration does it, by time with partitions of the past."""
 
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 
+import pytest
 from django.apps import apps
 from django.db import connection, connections, migrations, models
 from django.db.migrations.state import ProjectState
@@ -20,6 +21,34 @@ def apply(operation, state, *, backwards=False, atomic=False):
     with connection.schema_editor(atomic=atomic) as editor:
         method = operation.database_backwards if backwards else operation.database_forwards
         method("testapp", editor, state, state)
+
+
+def while_divided(*operations):
+    """A fixture for all tests of a module: tables are divided by these operations."""
+
+    @pytest.fixture(scope="module", autouse=True)
+    def partitions(django_db_setup, django_db_blocker):
+        with ExitStack() as stack:
+            with django_db_blocker.unblock():
+                stack.enter_context(distributed(*operations))
+            yield
+            with django_db_blocker.unblock():
+                stack.close()
+
+    return partitions
+
+
+@contextmanager
+def distributed(*operations):
+    """Tables are divided by these operations, and ordinary again afterwards."""
+    state = ProjectState.from_apps(apps)
+    for operation in operations:
+        apply(operation, state)
+    try:
+        yield
+    finally:
+        for operation in operations:
+            apply(operation, state, backwards=True)
 
 
 @contextmanager

@@ -4,10 +4,8 @@ import threading
 from collections import Counter
 
 import pytest
-from django.apps import apps
 from django.core.exceptions import ValidationError
 from django.db import connection, connections, transaction
-from django.db.migrations.state import ProjectState
 
 from stator.exceptions import LeaseLost
 from stator.migration_operations import Distribute
@@ -18,25 +16,17 @@ from tasks.queue.process_eligibility import note_rules
 from tests.processes import wait_until
 from tests.sizes import size
 from tests.stator.making import ago, expire, operations_of, raw
-from tests.stator.partitions.dividing import apply, execute
+from tests.stator.partitions.dividing import execute, while_divided
 from tests.tasks.making import claim_one, make_queue, race
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 CALLERS, MESSAGES = 20, size(2000, 400)
-DISTRIBUTE = Distribute("tasks.Task", by="shard", partitions=8)
 TITLES = [f"title {number}" for number in range(12)]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def divided(django_db_setup, django_db_blocker):
-    """The table of tasks is divided meanwhile, where a database has partitions."""
-    state = ProjectState.from_apps(apps)
-    with django_db_blocker.unblock():
-        apply(DISTRIBUTE, state)
-    yield
-    with django_db_blocker.unblock():
-        apply(DISTRIBUTE, state, backwards=True)
+# Where a database has partitions.
+partitions = while_divided(Distribute("tasks.Task", by="shard", partitions=8))
 
 
 @pytest.fixture
