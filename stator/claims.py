@@ -117,7 +117,7 @@ def claim_at_once(
         return [], False
     token = new_token(operations.worker_id)
     # The statement depends on no other setting.
-    key = key, operations.settings.MAX_CRASHES, operations.longest_lease, part is None
+    key = key, operations.settings.MAX_CRASHES, operations.longest_lease
     found, flag, since = single_statement.claim(operations, key, shape, token, values)
     states = operations.graph.states
     return with_events([Claim(operations.home(row), row, states[row.state], token, since) for row in found]), flag

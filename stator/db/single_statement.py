@@ -177,9 +177,15 @@ def hold(
 
 
 def keep(operations: Operations, key: Hashable, make: Callable[[], Statement]) -> Statement:
-    """Return the statement of this key, which ``make`` builds the first time, with its constants in its text."""
+    """Return the statement of this key, which ``make`` builds the first time, with its constants in its text.
+
+    All slices share one, and operations on all rows have another.
+    """
     # Imported by name: the module needs psycopg, which a project on another database may not have.
-    return _cache.get(key, lambda: import_module("stator.db.session").inlined(operations.connection, make()))
+    return _cache.get(
+        (key, operations.slice is None),
+        lambda: import_module("stator.db.session").inlined(operations.connection, make()),
+    )
 
 
 def _send(operations: Operations, statement: Statement, planner: str, values: Mapping[str, object]) -> list[Row]:

@@ -132,17 +132,19 @@ class TestClaiming:
 
     @pytest.mark.parametrize("end", ["resolve", "release", "fail", "cancel"])
     def test_holder_does_all_that_it_does_elsewhere(self, queue, end):
-        task = queue.publish("a", max_attempts=1).task
-        claim = claim_one(queue)
-        claim.verify()
-        claim.heartbeat(30)
-        found = Task.find_claim(task.pk, claim.token)
-        getattr(found, end)(*(["no"] if end == "fail" else []))
-        with pytest.raises(LeaseLost):
+        # Also right after statements for a queue that is not spread.
+        for each in (make_queue("other"), queue, make_queue("third")):
+            task = each.publish("a", max_attempts=1).task
+            claim = claim_one(each)
             claim.verify()
-        ended = raw(Task).get(pk=task.pk)
-        assert str(ended.state) == {"resolve": "completed", "cancel": "canceled"}.get(end, "errored")
-        assert ended.shard == task.shard
+            claim.heartbeat(30)
+            found = Task.find_claim(task.pk, claim.token)
+            getattr(found, end)(*(["no"] if end == "fail" else []))
+            with pytest.raises(LeaseLost):
+                claim.verify()
+            ended = raw(Task).get(pk=task.pk)
+            assert str(ended.state) == {"resolve": "completed", "cancel": "canceled"}.get(end, "errored")
+            assert ended.shard == task.shard
 
     def test_worker_that_asks_at_once_holds_one_task_of_all(self):
         queue = make_queue(spread=True, one_per_worker=True)
