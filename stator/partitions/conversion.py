@@ -16,7 +16,7 @@ from typing import Any
 from django.core.management.base import CommandError
 from django.db import OperationalError
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
-from django.db.models import Model
+from django.db.models import ForeignKey, Model
 
 from stator.partitions.schemes import MAX_NAME, Division, Scheme, part_of
 from stator.partitions.tables import LEAVES, Part, spelled_out
@@ -144,6 +144,7 @@ UNBOUND = "ALTER TABLE {table} DROP CONSTRAINT IF EXISTS {check}"
 CREATE = "CREATE TABLE {table} (LIKE {former} INCLUDING ALL"
 FIRST = "CREATE TABLE {part} PARTITION OF {table} FOR VALUES "
 ATTACH = "ALTER TABLE {table} ATTACH PARTITION {part} FOR VALUES "
+ORPHANS = "DELETE FROM {table} p WHERE NOT EXISTS (SELECT FROM {target} t WHERE t.{key} = p.{own})"
 COPY = "INSERT INTO {table} ({columns}) SELECT {columns} FROM {former}"
 
 
@@ -313,6 +314,8 @@ class Conversion:
         self._do(cursor, COPY, columns=columns, former=former)
         self._continue(cursor, sequence)
         self._do(cursor, "DROP TABLE {former}", former=former)
+        if self.scheme.keeps_orphans and not division:
+            self._delete_orphans(cursor)
         self._execute(cursor, [each for kind in INDEXES for each in properties[kind]])
         self._execute(cursor, [each for kind in REST for each in properties[kind]])
         self._set(cursor, properties)
@@ -320,6 +323,13 @@ class Conversion:
     def _divided(self, division: Division | None) -> str:
         """Return the end of the statement that creates the table."""
         return self._spelled_out(f" PARTITION BY {division.method} ({{column}})") if division else ""
+
+    def _delete_orphans(self, cursor: Any) -> None:
+        """Delete rows that outlived what they refer to: in a table without partitions nothing would ever do so."""
+        for field in self.model._meta.local_fields:
+            if isinstance(field, ForeignKey):
+                target, key = field.related_model._meta.db_table, str(field.target_field.column)
+                self._do(cursor, ORPHANS, target=target, key=key, own=str(field.column))
 
     def _properties(self, *, divides: bool = False) -> Mapping[str, list[str]]:
         """Return the statements that give a new table what this one has, by kind; keys for a table that ``divides``."""

@@ -48,11 +48,12 @@ class Scheme(Protocol):
     """How tables are divided.
 
     ``widened``: the kinds of keys that get the column, without which no key of a table with partitions can be; "p" is
-    the primary key.
+    the primary key. ``keeps_orphans``: rows stay in partitions when what they refer to is deleted.
     """
 
     operation: ClassVar[str]
     widened: ClassVar[tuple[str | None, ...]]
+    keeps_orphans: ClassVar[bool]
 
     @property
     def column(self) -> str:
@@ -71,6 +72,7 @@ class ByTime:
 
     operation: ClassVar[str] = "PartitionByTime"
     widened: ClassVar[tuple[str | None, ...]] = ("p", "u", None)
+    keeps_orphans: ClassVar[bool] = True
 
     def divide(self, connection: BaseDatabaseWrapper, table: Place) -> Division:
         """Return the default partition and those of the time to come besides the first one."""
@@ -102,6 +104,7 @@ class ByValue:
 
     operation: ClassVar[str] = "Distribute"
     widened: ClassVar[tuple[str | None, ...]] = ("p",)
+    keeps_orphans: ClassVar[bool] = False
 
     def divide(self, connection: BaseDatabaseWrapper, table: Place) -> Division:
         """Return the partitions: values that are in none are refused by the database."""
@@ -136,6 +139,7 @@ class ByHash:
 
     operation: ClassVar[str] = "Distribute"
     widened: ClassVar[tuple[str | None, ...]] = ("p",)
+    keeps_orphans: ClassVar[bool] = False
 
     def divide(self, connection: BaseDatabaseWrapper, table: Place) -> Division:
         """Return the partitions, into which all rows have to be copied."""
