@@ -27,7 +27,9 @@ def line_of_all(model: type[Model], *, by_age: bool = False) -> list[Expression 
     """Return :func:`line_of` for all values of ``spread`` and ``fair_by``, one after the other."""
     options = options_of(model)
     first = {field_of(model, name): F(name) for name in (options.fair_by, options.spread) if name}
-    return [*reversed(first.values()), *line_of(model, by_age=by_age)]
+    # A column may be part of the key as well, and MariaDB takes it once in an index.
+    twice = [F(name) for name in key_names(model) if field_of(model, name) in first]
+    return [*reversed(first.values()), *(part for part in line_of(model, by_age=by_age) if part not in twice)]
 
 
 def add_indexes(model: type[Model]) -> None:
