@@ -15,7 +15,9 @@ pytestmark = pytest.mark.django_db
 
 class TestRegistration:
     def test_every_managed_model_is_there(self) -> None:
-        assert all(admin.site.is_registered(model) for model in StatorModel.subclasses)
+        # Django's admin refuses composite keys.
+        managed = [model for model in StatorModel.subclasses if not model._meta.is_composite_pk]
+        assert all(admin.site.is_registered(model) for model in managed)
         assert isinstance(admin.site.get_model_admin(Parcel), StatorAdmin)
 
     def test_what_the_project_registered_stays(self) -> None:
