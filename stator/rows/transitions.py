@@ -15,7 +15,7 @@ from stator.graph.states import AwaitedEvent, State
 from stator.rows import columns
 from stator.rows.actions import Action, traceable
 from stator.rows.clock import Now, Seconds
-from stator.rows.keys import key_of, keys_in
+from stator.rows.keys import key_names, key_of, keys_in
 from stator.rows.meta import graph_of, named_state, options_of, owner_of, written_to
 from stator.rows.nodes import of_one_node
 from stator.rows.reports import REASON_LENGTH, Event, History, events_of, keep_entries
@@ -289,7 +289,7 @@ def in_batches(queryset: QuerySet[Model], write: Callable[[str, QuerySet[Model],
     queryset = queryset.using(using)
     # We lock the rows ourselves, in key order; ``FOR UPDATE`` cannot be combined with ``DISTINCT``.
     queryset.query.select_for_update = False
-    for meant, pks in _pages(queryset, rows, owner._meta.pk.name):
+    for meant, pks in _pages(queryset, rows):
         with transaction.atomic(using=using):
             before = lock_rows(meant, owner, using, pks)
             locked = rows.filter(is_one_of(rows, [row.pk for row in before]))
@@ -297,7 +297,7 @@ def in_batches(queryset: QuerySet[Model], write: Callable[[str, QuerySet[Model],
     return written
 
 
-def _pages(queryset: QuerySet[Model], rows: QuerySet[Model], pk: str) -> Iterator[tuple[QuerySet[Model], list[object]]]:
+def _pages(queryset: QuerySet[Model], rows: QuerySet[Model]) -> Iterator[tuple[QuerySet[Model], list[object]]]:
     """Yield batches of primary keys in order, each with the queryset that its rows must still match once locked."""
     query = queryset.query
     if query.is_sliced or query.distinct or query.combinator:
@@ -306,14 +306,15 @@ def _pages(queryset: QuerySet[Model], rows: QuerySet[Model], pk: str) -> Iterato
         yield from ((rows, some) for some in _parts(pks))
         return
     last = None
-    while page := _next_pks(queryset, pk, last):
+    while page := _next_pks(queryset, rows.model, last):
         yield queryset, page
         last = page[-1]
 
 
-def _next_pks(queryset: QuerySet[Model], pk: str, last: object) -> list[object]:
-    rest = queryset if last is None else queryset.filter(**{f"{pk}__gt": last})
-    ordered = rest.order_by(pk)
+def _next_pks(queryset: QuerySet[Model], owner: type[Model], last: object) -> list[object]:
+    rest = queryset if last is None else queryset.filter(**{f"{owner._meta.pk.name}__gt": last})
+    # By the columns: with DISTINCT, Django writes a composite key in a way that MariaDB refuses.
+    ordered = rest.order_by(*key_names(owner))
     # A reversed queryset stays reversed even if it is ordered anew.
     ordered.query.standard_ordering = True
     return keys_in(ordered.distinct()[:BATCH])
