@@ -63,7 +63,6 @@ def claim(
     lease: float | Expression | None = None,
     worker: str = "",
     using: str | None = None,
-    part: int | None = None,
     first: Callable[[], bool] | None = None,
     then: Callable[[list[Claim]], list[Claim]] | None = None,
     among: Pick | None = None,
@@ -75,7 +74,6 @@ def claim(
     ``pick``: narrows and orders the queryset of claimable rows; by default all rows, those due longest first.
     ``lease``: seconds, or an expression for the moment until which each row is held; by default the setting.
     ``worker``: twelve hexadecimal digits at the beginning of the token.
-    ``part``: claim only rows with this value of ``spread``.
     ``first``: called at the beginning of the claiming transaction, for instance to take locks. If it returns False,
     nothing is claimed.
     ``then``: called with the claims in that transaction. Claims that it does not return are undone.
@@ -84,7 +82,7 @@ def claim(
 
     Raises ``IntegrityError`` and claims nothing if a concurrent claim makes this one violate a constraint.
     """
-    operations = _operations(model, using, worker, part)
+    operations = _operations(model, using, worker)
     pauses = Pauses.of(operations.label, operations.read_pauses())
     states = pauses.running(operations.automatic)
     rows = pauses.without_held(operations.ready(states), states)
@@ -104,7 +102,6 @@ def claim_at_once(
     values: Mapping[str, object],
     worker: str = "",
     using: str | None = None,
-    part: int | None = None,
 ) -> tuple[list[Claim], bool]:
     """Claim rows and insert their records in one statement; return the claims, in no order, and the ``flag``.
 
@@ -112,7 +109,7 @@ def claim_at_once(
     The statement is compiled once for each ``key``. ``shape``: returns the parts of the statement, see
     :class:`~stator.db.single_statement.Shape`. ``values``: the values of its parameters.
     """
-    operations = _operations(model, using, worker, part)
+    operations = _operations(model, using, worker)
     if not operations.capabilities.writes_in_with:
         return [], False
     token = new_token(operations.worker_id)
@@ -250,8 +247,8 @@ def _key_of(owner: type[Model], using: str | None, worker: str) -> tuple[type[Mo
     return owner, using or router.db_for_write(owner), worker or _process_id(os.getpid())
 
 
-def _operations(model: type[Model], using: str | None, worker: str = "", part: int | None = None) -> Operations:
-    """Return cached operations, which keep their compiled statements; with ``part``, those of one slice."""
+def _operations(model: type[Model], using: str | None, worker: str = "") -> Operations:
+    """Return cached operations, which keep their compiled statements."""
     owner, settings = owner_of(model), latest_settings()
     key = _key_of(owner, using, worker)
     found = _cached.get(key)
@@ -260,7 +257,7 @@ def _operations(model: type[Model], using: str | None, worker: str = "", part: i
             _cached.clear()
         found = _cached[key] = operations_for(owner, settings, key[2], key[1])
         found.recorded = None
-    return found if part is None else found.of_slice(part)
+    return found
 
 
 # By model, database and worker.

@@ -25,7 +25,6 @@ from tasks.queue.eligibility import Rows, in_line, lease_end, picker
 from tasks.queue.expressions import is_any
 from tasks.queue.held_claims import TaskClaim
 from tasks.queue.inserts import QueueTemplate
-from tasks.queue.parts import part_with
 from tasks.rows.claimants import SEEN_EVERY, Claimant
 from tasks.rows.clock import Later
 from tasks.rows.queues import QueueRow
@@ -82,7 +81,6 @@ def _claim_at_once(
         values={**any_queue.values, "worker": worker, "lease": lease, "metadata": metadata},
         worker=worker_digits(worker),
         using=any_queue.using,
-        part=part_with(known),
     )
     for each in found:
         each.instance.queue = known
@@ -170,7 +168,6 @@ def _claim(
         lease=lease_end(lease, claims.longest_lease(model, using=using), settings, queue),
         worker=worker_digits(worker),
         using=using,
-        part=part_with(queue),
         first=lock if queue.one_per_worker else None,
         then=note,
         among=in_line(queue, metadata) if metadata else None,

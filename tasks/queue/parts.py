@@ -15,11 +15,6 @@ def place_of_task(queue: QueueRow, value: str | None = None, key: str | None = N
     return {"shard": part_of(key if value is None else value)} if is_spread(queue) else {}
 
 
-def part_with(queue: QueueRow) -> int | None:
-    """Return the part with all tasks of the queue; None if they are in all parts."""
-    return None if is_spread(queue) else 0
-
-
 def is_spread(queue: QueueRow) -> bool:
     """Return whether tasks of the queue are in all parts; on databases without partitions they are in the first."""
     return queue.spread and capabilities_of(connections[str(queue._state.db)]).has_partitions
