@@ -448,12 +448,19 @@ class Operations(Rows):
         """
         if not self.has_slices or self._is_whole_for_chores:
             return []
+        if not self.is_spread_freely:
+            return self.numbered
+        every = self.whole.order_by(F(self.spread_name)).values_list(self.spread_name, flat=True).distinct()
+        return list(map(self.of_slice, every))
+
+    @property
+    def numbered(self) -> list["Operations"]:
+        """The slices of a column that Stator adds: all of them, or those that the app names."""
+        values: Iterable[int] = SPREAD
         if self.hooks.spread:
             # Without partitions, there is no other part than the first.
             values = self.hooks.spread(self.worker_id) if self.capabilities.has_partitions else SPREAD[:1]
-            return list(map(self.of_slice, values))
-        every = self.whole.order_by(F(self.spread_name)).values_list(self.spread_name, flat=True).distinct()
-        return list(map(self.of_slice, every if self.is_spread_freely else SPREAD))
+        return list(map(self.of_slice, values))
 
     @property
     def has_slices(self) -> bool:
@@ -465,8 +472,9 @@ class Operations(Rows):
     @property
     def _is_whole_for_chores(self) -> bool:
         # Chores find rows in an order without the field, whose values may be thousands. Only nodes have to be met one
-        # by one.
-        return self.is_spread_freely and not self.capabilities.has_nodes
+        # by one. An app may not know yet which slices have rows, and then each chore would be for all of them.
+        is_open = self.is_spread_freely or self.hooks.spread is not None
+        return is_open and not self.capabilities.has_nodes
 
     def of_slice(self, value: object) -> "Operations":
         """Return the same operations on the rows with one value of ``spread``."""

@@ -69,7 +69,7 @@ class NumberedSlices(Slices):
 
     def in_turn(self, states: list[State], crashes: Crashes, *, many: bool) -> Iterator[Operations]:
         """Yield the next slices if rows are many, because they are likely to be enough; then those with rows."""
-        slices = self._operations.slices
+        slices = self._operations.numbered
         if len(slices) != len(self._line):
             self._line = slices
         yield from self._sent_back(self._line[:LIKELY] if many or len(slices) == 1 else [])

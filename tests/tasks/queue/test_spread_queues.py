@@ -185,10 +185,10 @@ def test_worker_without_a_spread_queue_asks_for_the_first_part_alone():
     make_queue()
     operations = operations_of(Task)
     note_rules(operations.worker_id, ["default"])
-    assert [part.slice for part in operations.slices] == [0]
+    assert [part.slice for part in operations.numbered] == [0]
     make_queue("spread", spread=True)
     note_rules(operations.worker_id, ["default"])
-    assert len(operations.slices) == (32 if connection.vendor == "postgresql" else 1)
+    assert len(operations.numbered) == (32 if connection.vendor == "postgresql" else 1)
 
 
 class TestRaces:
