@@ -25,7 +25,7 @@ from stator.partitions.tables import AHEAD, LEAVES, partition_column
 from stator.rows.clock import Now
 from stator.rows.concurrency_limits import Limit
 from stator.rows.fields import SPREAD, SpreadField
-from stator.rows.meta import hooks_of, wrong_spread
+from stator.rows.meta import is_in_one_line, spread_field, wrong_spread
 from stator.rows.pauses import Pause, replace_pauses
 from stator.rows.progress import Progress
 from stator.rows.reports import Event, History, Report, Step
@@ -562,9 +562,10 @@ class Distribute(Divide):
 
     def _converted(self, schema_editor: BaseDatabaseSchemaEditor, model: type[Model], scheme: Scheme) -> Conversion:
         if capabilities_of(schema_editor.connection).has_nodes:
-            # The model of a migration has no hooks, and the installed code may not have the model any more.
+            # The model of a migration has a plain field, and the installed code may not have the model any more.
             installed = apps.all_models[model._meta.app_label].get(str(model._meta.model_name))
-            if installed and hooks_of(installed).spread:
+            spread = spread_field(installed) if installed else None
+            if spread and is_in_one_line(spread):
                 raise CommandError(
                     f"Distribute: programs claim from all of {model._meta.label} with one statement, which Citus does "
                     "not have. Leave this table on one node."

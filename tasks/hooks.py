@@ -21,7 +21,6 @@ def connect() -> None:
             reaped=runs.reaped,
             undone=operator_actions.undone,
             reasons=unserved.reasons,
-            spread=process_eligibility.parts,
             fixed=("batch",),
         ),
     )

@@ -34,7 +34,7 @@ from stator.graph.options import is_seconds
 from stator.graph.outcomes import Moved, Outcome, Released
 from stator.querysets import HeldClaim, Result
 from stator.rows.fields import SPREAD
-from stator.rows.meta import column_of
+from stator.rows.meta import column_of, is_in_one_line
 from stator.rows.pauses import Pause, read_pauses
 from stator.rows.progress import Reached, keep_progress, reached
 from stator.rows.reports import Event
@@ -455,26 +455,21 @@ class Operations(Rows):
 
     @property
     def numbered(self) -> list["Operations"]:
-        """The slices of a column that Stator adds: all of them, or those that the app names."""
-        values: Iterable[int] = SPREAD
-        if self.hooks.spread:
-            # Without partitions, there is no other part than the first.
-            values = self.hooks.spread(self.worker_id) if self.capabilities.has_partitions else SPREAD[:1]
-        return list(map(self.of_slice, values))
+        """All slices of a column that Stator adds."""
+        return list(map(self.of_slice, SPREAD))
 
     @property
     def has_slices(self) -> bool:
         """Whether claims and records are for one value of ``spread`` each."""
-        if self.slice is not None or self.spread is None:
+        if self.slice is not None or self.spread is None or is_in_one_line(self.spread):
             return False
-        return self.hooks.spread is not None or self.capabilities.has_partitions
+        return self.capabilities.has_partitions
 
     @property
     def _is_whole_for_chores(self) -> bool:
         # Chores find rows in an order without the field, whose values may be thousands. Only nodes have to be met one
-        # by one. An app may not know yet which slices have rows, and then each chore would be for all of them.
-        is_open = self.is_spread_freely or self.hooks.spread is not None
-        return is_open and not self.capabilities.has_nodes
+        # by one.
+        return self.is_spread_freely and not self.capabilities.has_nodes
 
     def of_slice(self, value: object) -> "Operations":
         """Return the same operations on the rows with one value of ``spread``."""
@@ -501,13 +496,8 @@ class Operations(Rows):
         return part
 
     def home(self, row: Any) -> "Operations":
-        """Return the operations on the slice with an object, or these if there are no slices.
-
-        If an app says which slices have rows, its programs meet one row at a time, or rows of all slices.
-        """
-        if not self.has_slices or (self.hooks.spread and not self.capabilities.has_nodes):
-            return self
-        return self.of_slice(getattr(row, self.spread_name))
+        """Return the operations on the slice with an object, or these if there are no slices."""
+        return self.of_slice(getattr(row, self.spread_name)) if self.has_slices else self
 
     def having(self, *parts: QuerySet[Model]) -> list["Operations"]:
         """Return the slices with rows of these querysets, in any order; these operations if there are no slices.
@@ -516,10 +506,7 @@ class Operations(Rows):
         """
         if not self.has_slices or self._is_whole_for_chores:
             return [self]
-        if not parts:
-            return []
-        known = [] if self.is_spread_freely else self.slices
-        return known if len(known) == 1 else self.found(self.looking(parts))
+        return self.found(self.looking(parts)) if parts else []
 
     def looking(self, parts: Iterable[QuerySet[Model]]) -> Statement:
         """Return the statement of :meth:`having`, for :meth:`found`."""

@@ -111,7 +111,7 @@ class Rows:
     @property
     def is_spread_freely(self) -> bool:
         """Whether ``spread`` is a field of the project: nobody knows its values, and rows may get other ones."""
-        return not (self.spread is None or self.hooks.spread or isinstance(self.spread, SpreadField))
+        return not (self.spread is None or isinstance(self.spread, SpreadField))
 
     @property
     def anywhere(self) -> QuerySet[Model]:

@@ -69,12 +69,9 @@ class NumberedSlices(Slices):
 
     def in_turn(self, states: list[State], crashes: Crashes, *, many: bool) -> Iterator[Operations]:
         """Yield the next slices if rows are many, because they are likely to be enough; then those with rows."""
-        slices = self._operations.numbered
-        if len(slices) != len(self._line):
-            self._line = slices
-        yield from self._sent_back(self._line[:LIKELY] if many or len(slices) == 1 else [])
-        if len(slices) == 1:
-            return
+        self._line = self._line or self._operations.numbered
+        if many:
+            yield from self._sent_back(self._line[:LIKELY])
         looking = self._kept(states, crashes, make=lambda: self._operations.looking([self._rows(states, crashes)]))
         wanted = {part.slice for part in self._operations.found(looking)}
         yield from self._sent_back([part for part in self._line if part.slice in wanted])

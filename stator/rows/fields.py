@@ -140,11 +140,14 @@ class SpreadField(_Plain, models.SmallIntegerField):
 
     A key that Python knows decides, so that two rows with one key are in one part, where the database refuses the
     second. Other new rows are in any part. With a ``default``, whoever makes the rows decides.
+
+    ``in_one_line``: the rows of all parts are in one order, and each statement is for all parts.
     """
 
     plain = models.SmallIntegerField
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, *, in_one_line: bool = False, **kwargs: Any) -> None:
+        self.in_one_line = in_one_line
         super().__init__(**{"default": None} | kwargs | {"blank": True, "editable": False, "db_default": 0})
 
     def deconstruct(self) -> tuple[str, str, Sequence[Any], dict[str, Any]]:

@@ -1,6 +1,6 @@
 """Hooks: an app's functions that take part in claims, leases and records of a model's rows, and in explanations."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,9 +61,6 @@ class ModelHooks:
     # Foreign keys that are not set while a row is claimed. Edges of other models by these keys cost nothing for rows in
     # which they are null. If one is set meanwhile all the same, a scheduling pass moves the waiting object.
     fixed: tuple[str, ...] = ()
-    # ``(worker id)``: the values of ``spread`` that rows have now. Without it they have all, on databases with
-    # partitions; with it, statements are for one value on every database.
-    spread: Callable[[str], Collection[int]] | None = None
     # ``(rows)``: called in the transaction that moved these rows back because an action was undone.
     undone: Callable[[QuerySet[Model]], None] | None = None
 

@@ -7,7 +7,7 @@ from django.db.models import Expression, F, Index, Model, Q
 from django.db.models.functions import Coalesce
 
 from stator.rows.keys import key_names
-from stator.rows.meta import field_of, options_of
+from stator.rows.meta import field_of, is_in_one_line, options_of, spread_field
 
 
 def place_in_line() -> Coalesce:
@@ -26,7 +26,9 @@ def line_of(model: type[Model], *, by_age: bool = False) -> list[Expression | F]
 def line_of_all(model: type[Model], *, by_age: bool = False) -> list[Expression | F]:
     """Return :func:`line_of` for all values of ``spread`` and ``fair_by``, one after the other."""
     options = options_of(model)
-    first = {field_of(model, name): F(name) for name in (options.fair_by, options.spread) if name}
+    spread = spread_field(model)
+    names = [options.fair_by, None if spread and is_in_one_line(spread) else options.spread]
+    first = {field_of(model, name): F(name) for name in names if name}
     # A column may be part of the key as well, and MariaDB takes it once in an index.
     twice = [F(name) for name in key_names(model) if field_of(model, name) in first]
     return [*reversed(first.values()), *(part for part in line_of(model, by_age=by_age) if part not in twice)]

@@ -101,6 +101,11 @@ def spread_field(model: type[Model]) -> Field | None:
     return field_of(model, name) if name else None
 
 
+def is_in_one_line(spread: Field) -> bool:
+    """Return whether claims take rows with all values of a field of ``spread`` together; see ``SpreadField``."""
+    return getattr(spread, "in_one_line", False)
+
+
 def owner_of(model: type[M]) -> type[M]:
     """Return the model whose own table has the framework's columns: a parent, under multi-table inheritance."""
     # The parent has the field, so it is managed like the model itself.

@@ -643,7 +643,6 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name="task",
             index=models.Index(
-                models.F("shard"),
                 models.F("priority"),
                 models.Case(models.When(then=models.Value(1), worker_ids=[]), default=models.Value(0)),
                 django.db.models.functions.comparison.Coalesce(
@@ -657,7 +656,6 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name="task",
             index=models.Index(
-                models.F("shard"),
                 django.db.models.functions.comparison.Coalesce(
                     models.F("state_next_attempt"), models.F("state_changed")
                 ),

@@ -4,7 +4,7 @@ They apply to all queues at once, in one statement.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache, reduce
 from operator import or_
@@ -13,7 +13,7 @@ from types import MappingProxyType
 from django.db.models import F, OuterRef, Q, Subquery, Value
 from django.db.models.lookups import Exact
 
-from stator.models import SPREAD, name_of
+from stator.models import name_of
 from tasks.actions.registry import registry
 from tasks.conf import DJANGO, TaskSettings, load_settings
 from tasks.messages import worker_digits
@@ -49,7 +49,7 @@ def open_to_process(worker_id: str, held: Q) -> Q:
     """
     here = frozenset((name, queue) for name, by_queue in registry.items() for queue in by_queue)
     rules, chosen = _rules.get(worker_id, ALL_RULES), _chosen.get(worker_id, ANYTHING)
-    return _open_to_process(worker_id, load_settings(), here, held, rules - {IN_PARTS}, chosen, _only.get(worker_id))
+    return _open_to_process(worker_id, load_settings(), here, held, rules, chosen, _only.get(worker_id))
 
 
 def may_hold(worker_id: str, using: str) -> Q:
@@ -64,23 +64,15 @@ def note_rules(worker_id: str, aliases: Iterable[str]) -> None:
         ONE_EACH: queues.filter(one_per_worker=True),
         LIMITED: queues.filter(worker_retries__isnull=False),
         OTHERS: other_processes(worker_id),
-        IN_PARTS: queues.filter(spread=True),
     }
     _rules[worker_id] = frozenset(
         rule for rule, rows in asked.items() if any(rows.using(alias).exists() for alias in aliases)
     )
 
 
-def parts(worker_id: str) -> Collection[int]:
-    """Return the parts of the tasks' table that a worker has to look into."""
-    return SPREAD if IN_PARTS in _rules.get(worker_id, ALL_RULES) else ALL_IN_FIRST
-
-
-# A queue gives each worker one task, or has its tasks in all parts of the table; claims may leave out these and two
-# more.
-ONE_EACH, IN_PARTS = "one each", "in parts"
-ALL_RULES = frozenset({ONE_EACH, LIMITED, OTHERS, IN_PARTS})
-ALL_IN_FIRST = (0,)
+# A queue gives each worker one task; claims may leave out this rule and two more.
+ONE_EACH = "one each"
+ALL_RULES = frozenset({ONE_EACH, LIMITED, OTHERS})
 
 # The rules in force by worker id; a worker that never called ``note_rules`` uses all of them.
 _rules: dict[str, frozenset[str]] = {}

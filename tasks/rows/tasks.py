@@ -43,7 +43,7 @@ class TaskRow(StatorModel):
     worker_ids = models.JSONField(default=list, blank=True)
     worker_count = models.PositiveIntegerField(default=1)
     # The part of the table, 0 in queues that are not spread: see ``tasks.queue.parts``.
-    shard = SpreadField(default=0)
+    shard = SpreadField(default=0, in_one_line=True)
     # Whether only external programs may run it: it was published over HTTP with an action that the queue does not list.
     elsewhere_only = models.BooleanField(default=False, db_default=False, editable=False)
     # Most tasks are no parts, so the index of the parts leaves them out. Without a constraint, as for runs.

@@ -5,14 +5,13 @@ from collections import Counter
 
 import pytest
 from django.core.exceptions import ValidationError
-from django.db import connection, connections, transaction
+from django.db import connections, transaction
 
 from stator.exceptions import LeaseLost
 from stator.migration_operations import Distribute
 from stator.runner import StatorRunner
 from tasks.exceptions import PublishRefused
 from tasks.models import Queue, Run, Task
-from tasks.queue.process_eligibility import note_rules
 from tests.processes import wait_until
 from tests.sizes import size
 from tests.stator.making import ago, expire, operations_of, raw
@@ -181,14 +180,13 @@ def test_worker_processes_run_tasks_of_every_part():
     assert Run.objects.count() == 61
 
 
-def test_worker_without_a_spread_queue_asks_for_the_first_part_alone():
-    make_queue()
-    operations = operations_of(Task)
-    note_rules(operations.worker_id, ["default"])
-    assert [part.slice for part in operations.numbered] == [0]
-    make_queue("spread", spread=True)
-    note_rules(operations.worker_id, ["default"])
-    assert len(operations.numbered) == (32 if connection.vendor == "postgresql" else 1)
+def test_worker_processes_take_the_most_urgent_tasks_of_all_parts_first():
+    urgent = [number * 7919 % 61 for number in range(61)]
+    make_queue(spread=True, actions_elsewhere=False).publish_many(
+        {"action": "echo", "priority": priority} for priority in urgent
+    )
+    claimed = operations_of(Task).claim([Task.state_graph.states["pending"]], 20)
+    assert sorted(claim.instance.priority for claim in claimed) == sorted(urgent)[:20]
 
 
 class TestRaces:
