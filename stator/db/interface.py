@@ -499,6 +499,16 @@ class Operations(Rows):
         """Return the operations on the slice with an object, or these if there are no slices."""
         return self.of_slice(getattr(row, self.spread_name)) if self.has_slices else self
 
+    def beside(self, row: Any) -> "Operations":
+        """Return :meth:`home`, for a statement about one row also if the rows of all slices are in one line.
+
+        Rows of the first slice are found without it: most tables with one line are not divided.
+        """
+        if self.spread is None or not is_in_one_line(self.spread) or not self.capabilities.has_partitions:
+            return self.home(row)
+        value = getattr(row, self.spread_name)
+        return self.of_slice(value) if value else self
+
     def having(self, *parts: QuerySet[Model]) -> list["Operations"]:
         """Return the slices with rows of these querysets, in any order; these operations if there are no slices.
 

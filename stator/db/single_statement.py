@@ -167,7 +167,7 @@ def hold(
     fields: Mapping[str, Field],
 ) -> Row | None:
     """Renew a lease and change the program's record of the claim; see :func:`stator.claims.hold`."""
-    operations = claim.operations
+    operations = claim.operations.beside(claim.instance)
     compiler = compiler_of(operations.model, operations.alias)
     given = {name: Parameter(name, fields[name]) for name, value in values.items() if value is not None}
     shape = compiler, "hold", key, tuple(given)
@@ -302,6 +302,8 @@ def end(ended: list[Ended], records: ProgramRecords, only: Only | None) -> Writt
     """Write outcomes of one kind and the program's records of the claims; all, or nothing and return None."""
     batch = OutcomeBatch.of(ended)
     operations = batch.operations
+    if len(ended) == 1:
+        operations = operations.beside(batch.claims[0].instance)
     compiler = compiler_of(operations.model, operations.alias)
     values = records.values
     same = (
