@@ -23,9 +23,10 @@ from stator.graph.durations import span
 from tasks.admin.queue_errors import dead_by_error
 from tasks.admin.queue_flow import flow_of
 from tasks.admin.summaries import summarize
+from tasks.conf import TaskSettings
 from tasks.diagnosis.figures import Figures, add_figures
 from tasks.models import Queue, Task
-from tasks.queue.rules import MAX_VALUES, NAME
+from tasks.queue.rules import NAME, RULES
 from tasks.queue.serving import service_of
 from tasks.rows.claimants import CLAIMANT_ALIVE
 from tasks.rows.clock import Later
@@ -35,28 +36,16 @@ MAX_WORKERS = 100
 # Running tasks that its page names.
 MAX_RUNNING = 20
 FIXED = ("name", "kind", "exclusive_key", "spread")
-RULES = (
-    "lease", "timeout", "invisible_for", "max_attempts", "retention", "failed_retention", "same_worker_again",
-    "worker_retries", "one_per_worker", "actions_elsewhere", "http_actions",
-)  # fmt: skip
 FIGURES = ("pauses", "waiting", "oldest", "running", "dead", "later")
 HELP = {
     "name": "Programs use the queue by this name. It cannot be changed later.",
     "kind": "Exclusive: at most one task runs at a time for each value of the key below. It cannot be changed later.",
     "exclusive_key": "A name in the metadata of each task. For exclusive queues only; it cannot be changed later.",
     "spread": "Whether its tasks are in all parts of a table of tasks that is divided. It cannot be changed later.",
-    "lease": "Seconds that a claim holds without a heartbeat. Empty: as in the settings.",
-    "timeout": "Time limit of an attempt in seconds, whatever its heartbeats. Empty: as in the settings.",
-    "invisible_for": "Seconds until a new task can be claimed. Empty: as in the settings.",
-    "max_attempts": "Number of claims without success after which a task is errored. Empty: as in the settings.",
-    "retention": "Seconds for which a task is stored after it has ended. Empty: as in the settings.",
-    "failed_retention": "The same for an errored task. Empty: as in the settings, or else as for the others.",
-    "same_worker_again": "Whether a worker may claim again a task that it gave up, failed or lost.",
-    "worker_retries": "If it may not: how many further claims it has all the same. Empty: none; but a worker process"
-    " leaves the task to others first, and then tries it again.",
-    "one_per_worker": "Whether a worker may hold only one task of this queue at a time.",
-    "actions_elsewhere": "Whether external programs serve the queue. If not, unknown actions are refused.",
-    "http_actions": "A JSON list of the actions in Python that programs may publish over HTTP. Empty: none.",
+    **{
+        name: f"{rule.says}{' Empty: as in the settings.' * hasattr(TaskSettings, name.upper())}"
+        for name, rule in RULES.items()
+    },
 }
 
 
@@ -72,9 +61,9 @@ class QueueForm(forms.ModelForm):
         super().__init__(*args, **kwargs)
         if "name" in self.fields:
             self.fields["name"].validators.append(NAME)
-        for name in MAX_VALUES.keys() & self.fields.keys():
+        for name in (each for each, rule in RULES.items() if rule.kind is int and each in self.fields):
             # SQLite accepts larger values than the other databases.
-            self.fields[name].validators.append(MaxValueValidator(MAX_VALUES[name]))
+            self.fields[name].validators.append(MaxValueValidator(RULES[name].most))
 
     def clean(self) -> dict[str, Any]:
         """Require a key for an exclusive queue, and refuse one for any other."""

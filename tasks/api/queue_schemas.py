@@ -1,56 +1,34 @@
 """Schemas of queues: rules and pauses. As in :mod:`tasks.api.schemas`, durations are in seconds."""
 
 from datetime import datetime
-from typing import Annotated
+from functools import partial
+from typing import Annotated, Any
 
 from ninja import Schema
 from pydantic import AwareDatetime, Field
 
-from tasks.api.schemas import Body, Count, Seconds, SecondsOrNone, showing
+from tasks.api.schemas import Body, Definition, showing, with_fields
 from tasks.models import Queue
 from tasks.queue.actions import MAX_LISTED
+from tasks.queue.rules import RULES, QueueRule
 
 Action = Annotated[str, Field(min_length=1, max_length=200)]
 
 
+def _field_of(rule: QueueRule) -> Definition:
+    own: dict[str, Any] = {"description": rule.says, "examples": [rule.example]}
+    if rule.is_number:
+        kind: Any = Annotated[rule.kind, Field(ge=rule.least, le=rule.most)]
+        return kind | None, Field(None, **own)
+    if rule.kind is bool:
+        return bool, Field(False, **own)
+    own["description"] += " Over HTTP, names can only be removed."
+    return list[Action], Field([], max_length=MAX_LISTED, **own)
+
+
+@partial(with_fields, {name: _field_of(rule) for name, rule in RULES.items()})
 class QueueSettings(Body):
     """Rules for tasks that set no value of their own; null: the project's setting."""
-
-    lease: Seconds | None = Field(None, description="How long a claim holds without a heartbeat.", examples=[60])
-    timeout: Seconds | None = Field(None, description="Time limit of an attempt, heartbeats or not.", examples=[None])
-    invisible_for: SecondsOrNone | None = Field(
-        None, description="Seconds until a new task can be claimed.", examples=[0]
-    )
-    max_attempts: Count | None = Field(
-        None, description="Claims without success until a task is errored.", examples=[5]
-    )
-    retention: SecondsOrNone | None = Field(
-        None, description="How long a task is stored after it has ended.", examples=[604800]
-    )
-    failed_retention: SecondsOrNone | None = Field(None, description="The same for errored tasks.", examples=[2592000])
-    same_worker_again: bool = Field(
-        False, description="Whether a worker may claim a task again that it gave up.", examples=[False]
-    )
-    worker_retries: int | None = Field(
-        None,
-        ge=0,
-        le=32767,
-        description="Without same_worker_again: how often it may all the same. Null: a named worker never; a worker "
-        "process leaves the task to others first, and then tries it again.",
-        examples=[None],
-    )
-    actions_elsewhere: bool = Field(
-        False, description="Whether external programs serve it, so that it accepts any action.", examples=[True]
-    )
-    http_actions: list[Action] = Field(
-        [],
-        max_length=MAX_LISTED,
-        description="The site's own actions that may be published over HTTP. Over HTTP, names can only be removed.",
-        examples=[[]],
-    )
-    one_per_worker: bool = Field(
-        False, description="Whether a worker may hold only one task at a time.", examples=[False]
-    )
 
 
 class QueueIn(QueueSettings):

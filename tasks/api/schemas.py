@@ -19,8 +19,6 @@ BIGINT = 2**63 - 1
 MAX_IN_BULK, MAX_ON_PAGE, MAX_CLAIMED = 10_000, 500, 1000
 
 Seconds = Annotated[float, Field(ge=0.05, le=MAX_SECONDS, allow_inf_nan=False)]
-SecondsOrNone = Annotated[float, Field(ge=0, le=MAX_SECONDS, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=1, le=1_000_000)]
 Text = Annotated[str, Field(max_length=8000)]
 Worker = Annotated[str, Field(min_length=1, max_length=100)]
 Metadata = dict[Annotated[str, Field(min_length=1, max_length=200)], JsonValue]
@@ -69,7 +67,7 @@ def with_options(says: str, *only: str) -> Callable[[type[SchemaT]], type[Schema
     ``says``: the name of their documentation; options without it are left out.
     """
     given = {name: each for name, each in OPTIONS.items() if name in (only or OPTIONS) and each.metadata[says]}
-    return partial(_with, {name: _input(option, option.metadata[says]) for name, option in given.items()})
+    return partial(with_fields, {name: _input(option, option.metadata[says]) for name, option in given.items()})
 
 
 def _input(option: dataclasses.Field[Any], says: str) -> Definition:
@@ -86,11 +84,12 @@ def showing(schema: type[Schema], *without: str) -> Callable[[type[SchemaT]], ty
     """
     fields = {name: each for name, each in schema.model_fields.items() if name not in without}
     return partial(
-        _with, {name: (_plain(each.annotation), Field(examples=each.examples)) for name, each in fields.items()}
+        with_fields, {name: (_plain(each.annotation), Field(examples=each.examples)) for name, each in fields.items()}
     )
 
 
-def _with(fields: dict[str, Definition], schema: type[SchemaT]) -> type[SchemaT]:
+def with_fields(fields: dict[str, Definition], schema: type[SchemaT]) -> type[SchemaT]:
+    """Return a schema with further fields; fields that it has itself stay as they are."""
     new: dict[str, Any] = {name: each for name, each in fields.items() if name not in schema.model_fields}
     return create_model(schema.__name__, __base__=schema, __module__=schema.__module__, __doc__=schema.__doc__, **new)
 

@@ -9,26 +9,10 @@ from django.db import IntegrityError, transaction
 from stator.commands.answer import AddSubcommand, Answer, BadInput, Options
 from tasks.commands.operating import named
 from tasks.models import Queue
-from tasks.queue.rules import NAME
+from tasks.queue.rules import NAME, RULES
 from tasks.rows.databases import home
 
-SECONDS = {
-    "lease": "How long a claim holds without a heartbeat.",
-    "timeout": "Time limit of an attempt, heartbeats or not.",
-    "invisible_for": "How long a new task waits before it can be claimed.",
-    "retention": "How long a task is stored after it has ended.",
-    "failed_retention": "How long an errored task is stored.",
-}
-COUNTS = {
-    "max_attempts": "Number of claims without success after which a task is errored.",
-    "worker_retries": "How often a worker may claim a task again that it gave up.",
-}
-SWITCHES = {
-    "same_worker_again": "A worker may claim a task again that it gave up.",
-    "one_per_worker": "A worker may hold only one task at a time.",
-    "actions_elsewhere": "External programs serve the queue, so it accepts any action.",
-}
-RULES = (*SECONDS, *COUNTS, *SWITCHES, "http_actions")
+METAVARS = {float: "SECONDS", int: "N"}
 
 
 def add_subcommands(add: AddSubcommand) -> None:
@@ -38,11 +22,11 @@ def add_subcommands(add: AddSubcommand) -> None:
     new.add_argument("--spread", action="store_true", help="Its tasks are in all parts of a divided table.")
     for parser in (new, add("set", "Change rules of a queue; rules that are not given stay.", configure)):
         parser.add_argument("name", metavar="QUEUE", help="The queue.")
-        for rules, kind, shown in ((SECONDS, float, "SECONDS"), (COUNTS, int, "N")):
-            for name, text in rules.items():
-                parser.add_argument(_option(name), type=kind, metavar=shown, help=text)
-        for name, text in SWITCHES.items():
-            parser.add_argument(_option(name), action=BooleanOptionalAction, help=text)
+        for name, rule in RULES.items():
+            if rule.is_number:
+                parser.add_argument(_option(name), type=rule.kind, metavar=METAVARS[rule.kind], help=rule.says)
+            elif rule.kind is bool:
+                parser.add_argument(_option(name), action=BooleanOptionalAction, help=rule.says)
         listed = parser.add_mutually_exclusive_group()
         text = "An action that programs may publish over HTTP; repeatable. Replaces the listed ones."
         listed.add_argument("--http-action", action="append", dest="http_actions", metavar="ACTION", help=text)

@@ -1,5 +1,6 @@
 """The rules of a queue, and their validation."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from django.core.validators import RegexValidator
@@ -18,11 +19,47 @@ NAME = RegexValidator(
 
 NAME_LENGTH = 100
 
-# The largest values that every database stores.
-MAX_VALUES = {"max_attempts": MAX_TRIES, "worker_retries": 32_767}
 
-# Durations in seconds, with the least value of each.
-SECONDS = {"lease": 0.05, "timeout": 0.05, "invisible_for": 0.0, "retention": 0.0, "failed_retention": 0.0}
+@dataclass(frozen=True, slots=True)
+class QueueRule:
+    """A rule of a queue, as the HTTP API, ``manage.py tasks`` and the admin describe it, and the bounds of a number."""
+
+    says: str
+    example: object
+    kind: type = float
+    least: float = 0
+    most: float = MAX_SECONDS
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it has bounds; a rule that is empty takes the project's setting."""
+        return self.kind in (int, float)
+
+    @property
+    def bounds(self) -> str:
+        """The bounds of a number as text."""
+        if self.kind is int:
+            return f"whole number from {self.least} to {self.most:,}"
+        return f"number of seconds from {self.least:g} to {self.most:.0f}, or empty"
+
+
+# The largest numbers are those that every database stores.
+RULES = {
+    "lease": QueueRule("Seconds that a claim holds without a heartbeat.", 60, least=0.05),
+    "timeout": QueueRule("Time limit of an attempt in seconds, heartbeats or not.", None, least=0.05),
+    "invisible_for": QueueRule("Seconds until a new task can be claimed.", 0),
+    "max_attempts": QueueRule("Claims without success until a task is errored.", 5, int, 1, MAX_TRIES),
+    "retention": QueueRule("Seconds for which a task is stored after it has ended.", 604800),
+    "failed_retention": QueueRule("Seconds for which an errored task is stored; by default as the others.", 2592000),
+    "same_worker_again": QueueRule("Whether a worker may claim a task again that it gave up.", False, bool),
+    "worker_retries": QueueRule(
+        "Without same_worker_again: how often it may all the same. If empty, a named worker never; a worker process "
+        "leaves the task to others first, and then tries it again.", None, int, 0, 32_767,
+    ),
+    "one_per_worker": QueueRule("Whether a worker may hold only one task at a time.", False, bool),
+    "actions_elsewhere": QueueRule("Whether external programs serve it, so that it accepts any action.", True, bool),
+    "http_actions": QueueRule("The site's own actions that programs may publish over HTTP.", [], list),
+}  # fmt: skip
 
 
 def queue_name_problem(name: object) -> str:
@@ -45,14 +82,9 @@ def queue_name_problem(name: object) -> str:
 def problems(queue: QueueRow) -> dict[str, str]:
     """Return one sentence for each rule that no task could follow."""
     found = {}
-    for name, least in SECONDS.items():
-        value = _number(queue, name)
-        if value is not None and not least <= value <= MAX_SECONDS:
-            found[name] = f"must be a number of seconds from {least:g} to {MAX_SECONDS:.0f}, or empty"
-    for name, most in MAX_VALUES.items():
-        least = 1 if name == "max_attempts" else 0
-        if (count := _number(queue, name)) is not None and not least <= count <= most:
-            found[name] = f"must be a whole number from {least} to {most:,}"
+    for name, rule in RULES.items():
+        if rule.is_number and (value := _number(queue, name)) is not None and not rule.least <= value <= rule.most:
+            found[name] = f"must be a {rule.bounds}"
     if "http_actions" in queue.__dict__ and (wrong := queue_actions.problem(queue.http_actions)):
         found["http_actions"] = wrong
     # The key of an existing queue cannot be changed.
