@@ -6,7 +6,7 @@ from typing import Any
 from ninja import Schema
 from pydantic import Field, JsonValue
 
-from tasks.api.schemas import MAX_ON_PAGE, Body, ProgressOut, ReasonOut, parameter
+from tasks.api.schemas import MAX_ON_PAGE, Body, ProgressOut, ReasonOut, described, parameter
 
 
 class ObjectFilters(Schema):
@@ -21,13 +21,13 @@ class ObjectOut(Schema):
     """Where an object is."""
 
     model: str = Field(examples=["shop.Order"])
-    pk: str = Field(description="The primary key as text.", examples=["17"])
+    pk: str = described("The primary key as text.", "17")
     state: str = Field(examples=["submitted"])
     since: datetime = Field(description="When it entered the state.")
     due: datetime | None = Field(description="When it is attempted next; null means now, or never by a worker.")
-    attempts: int = Field(description="Attempts since it entered the state.", examples=[0])
-    failures: int = Field(description="Errors in a row.", examples=[0])
-    claimed: bool = Field(description="Whether a worker attempts it now.", examples=[False])
+    attempts: int = described("Attempts since it entered the state.", 0)
+    failures: int = described("Errors in a row.", 0)
+    claimed: bool = described("Whether a worker attempts it now.", False)
     progress: ProgressOut | None = Field(description="How far its attempt is; null if it has not said so.")
 
 
@@ -42,13 +42,13 @@ class HappenedOut(Schema):
     """A move, an error, an action by hand, an event, or another attempt that logged something."""
 
     at: datetime
-    kind: str = Field(description="move, error, hand, event or wait.", examples=["move"])
-    source: str = Field(description="The state before.", examples=["submitted"])
-    to: str = Field(description="The state that it moved to; empty if it did not move.", examples=["approved"])
-    actor: str = Field(description="Who did it; empty for a worker.", examples=["ann"])
+    kind: str = described("move, error, hand, event or wait.", "move")
+    source: str = described("The state before.", "submitted")
+    to: str = described("The state that it moved to; empty if it did not move.", "approved")
+    actor: str = described("Who did it; empty for a worker.", "ann")
     reason: str = Field(examples=['approve {"note": "ok"}'])
-    error: str = Field(description="Type and message.", examples=[""])
-    log: str | None = Field(description="What the attempt logged, for models with `logs`.", examples=[None])
+    error: str = described("Type and message.", "")
+    log: str | None = described("What the attempt logged, for models with `logs`.", None)
 
 
 class ObjectErrorOut(Schema):
@@ -56,9 +56,9 @@ class ObjectErrorOut(Schema):
 
     at: datetime
     state: str = Field(examples=["approved"])
-    error: str = Field(description="Type of the exception.", examples=["TimeoutError"])
+    error: str = described("Type of the exception.", "TimeoutError")
     message: str = Field(examples=["the bank does not answer"])
-    times: int = Field(description="How often in a row.", examples=[3])
+    times: int = described("How often in a row.", 3)
     log: str | None = Field(description="The last lines that the attempt logged; null if none.")
 
 
@@ -66,10 +66,8 @@ class AwaitedOut(Schema):
     """An event that the object takes now and that this token may send."""
 
     name: str = Field(examples=["approve"])
-    to: str = Field(
-        description="The state that it leads to; empty if it makes the object ready.", examples=["approved"]
-    )
-    count: int = Field(description="How many different senders it takes.", examples=[1])
+    to: str = described("The state that it leads to; empty if it makes the object ready.", "approved")
+    count: int = described("How many different senders it takes.", 1)
 
 
 class StepOut(Schema):
@@ -77,7 +75,7 @@ class StepOut(Schema):
 
     name: str = Field(examples=["charge"])
     at: datetime
-    attempt: int = Field(description="The attempt that did it.", examples=[1])
+    attempt: int = described("The attempt that did it.", 1)
 
 
 class ObjectWithHistoryOut(ObjectOut):
@@ -95,17 +93,15 @@ class ObjectWithHistoryOut(ObjectOut):
 class EventIn(Body):
     """What an event carries."""
 
-    payload: JsonValue = Field(None, description="Validated by the form of the event.", examples=[{"note": "ok"}])
-    key: str = Field(
-        "", max_length=100, description="A key that the object has had changes nothing.", examples=["mail-17"]
-    )
+    payload: JsonValue = described("Validated by the form of the event.", {"note": "ok"}, None)
+    key: str = described("A key that the object has had changes nothing.", "mail-17", "", max_length=100)
 
 
 class SentOut(Schema):
     """What became of an event, and the object after it."""
 
-    outcome: str = Field(description="moved, ready, counted, kept or repeated.", examples=["moved"])
-    missing: int = Field(description="How many further senders it takes.", examples=[0])
+    outcome: str = described("moved, ready, counted, kept or repeated.", "moved")
+    missing: int = described("How many further senders it takes.", 0)
     object: ObjectOut
 
 

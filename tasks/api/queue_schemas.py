@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from ninja import Schema
 from pydantic import AwareDatetime, Field
 
-from tasks.api.schemas import Body, Definition, showing, with_fields
+from tasks.api.schemas import Body, Definition, described, showing, with_fields
 from tasks.models import Queue
 from tasks.queue.actions import MAX_LISTED
 from tasks.queue.rules import RULES, QueueRule
@@ -34,20 +34,14 @@ class QueueSettings(Body):
 class QueueIn(QueueSettings):
     """A queue to create. Its kind, its exclusive key and ``spread`` cannot be changed later."""
 
-    name: str = Field(
-        min_length=1, max_length=100, pattern=r"^\w[\w.:-]*$", examples=["encode"], description="Its name."
+    name: str = described("Its name.", "encode", min_length=1, max_length=100, pattern=r"^\w[\w.:-]*$")
+    kind: Queue.Kind = described(
+        "Whether at most one task runs for each value of the exclusive key.", "exclusive", Queue.Kind.SIMPLE
     )
-    kind: Queue.Kind = Field(
-        Queue.Kind.SIMPLE,
-        description="Whether at most one task runs for each value of the exclusive key.",
-        examples=["exclusive"],
+    exclusive_key: str = described(
+        "At most one task runs for each value of this metadata.", "title", "", max_length=100
     )
-    exclusive_key: str = Field(
-        "", max_length=100, description="At most one task runs for each value of this metadata.", examples=["title"]
-    )
-    spread: bool = Field(
-        False, description="Whether its tasks are in all parts of a table of tasks that is divided.", examples=[False]
-    )
+    spread: bool = described("Whether its tasks are in all parts of a table of tasks that is divided.", False, False)
 
 
 @showing(QueueIn)
@@ -73,16 +67,14 @@ class QueuesOut(Schema):
 class DeletedOut(Schema):
     """The queue that was deleted."""
 
-    deleted: str = Field(description="Its name.", examples=["encode"])
-    tasks: int = Field(description="How many tasks were deleted with it.", examples=[0])
+    deleted: str = described("Its name.", "encode")
+    tasks: int = described("How many tasks were deleted with it.", 0)
 
 
 class PauseIn(Body):
     """The new pauses of a queue, which replace the old ones; an empty object resumes it."""
 
-    publish: bool = Field(False, description="Refuse new tasks; workers go on.", examples=[False])
-    claim: bool = Field(False, description="Let no tasks be claimed; running tasks may finish.", examples=[True])
+    publish: bool = described("Refuse new tasks; workers go on.", False, False)
+    claim: bool = described("Let no tasks be claimed; running tasks may finish.", True, False)
     reason: str = Field("", max_length=200, examples=["the disk is full"])
-    until: AwareDatetime | None = Field(
-        None, description="When the pauses end by themselves.", examples=["2030-01-31T12:00:00Z"]
-    )
+    until: AwareDatetime | None = described("When the pauses end by themselves.", "2030-01-31T12:00:00Z", None)

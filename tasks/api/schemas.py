@@ -48,6 +48,11 @@ def parameter(says: str, example: JsonValue, default: object = None, **limits: A
     return Field(default, description=says, json_schema_extra={"example": example}, **limits)
 
 
+def described(says: str, example: object, default: Any = ..., **limits: Any) -> Any:
+    """Return a value of a body, with its documentation."""
+    return Field(default, description=says, examples=[example], **limits)
+
+
 class Page(Schema):
     """The part of a list that an answer has."""
 
@@ -74,7 +79,7 @@ def _input(option: dataclasses.Field[Any], says: str) -> Definition:
     default = ... if option.default is dataclasses.MISSING else option.default
     kind, default = JSON_FORMS.get(option.name, (option.type, default))
     about = option.metadata
-    return kind, Field(default, description=says, examples=[about["example"]], **about["limits"])
+    return kind, described(says, about["example"], default, **about["limits"])
 
 
 def showing(schema: type[Schema], *without: str) -> Callable[[type[SchemaT]], type[SchemaT]]:
@@ -118,35 +123,27 @@ class TaskChange(Body):
 class OnExistingKeyIn(Body):
     """What to do if the queue already has a task with this key."""
 
-    update: bool = Field(False, description="Write the given parameters into a waiting task.", examples=[False])
-    clear_failed: bool = Field(
-        False, description="Forget the workers that did not succeed, so that it runs again.", examples=[False]
-    )
-    clear_succeeded: bool = Field(
-        False, description="Forget the workers that succeeded, so that it runs again.", examples=[False]
-    )
+    update: bool = described("Write the given parameters into a waiting task.", False, False)
+    clear_failed: bool = described("Forget the workers that did not succeed, so that it runs again.", False, False)
+    clear_succeeded: bool = described("Forget the workers that succeeded, so that it runs again.", False, False)
 
 
 class PublishIn(TaskIn, OnExistingKeyIn):
     """A task to publish."""
 
-    batch: TaskNumber | None = Field(None, description="The number of a batch that it joins.", examples=[None])
+    batch: TaskNumber | None = described("The number of a batch that it joins.", None, None)
 
 
 class BatchIn(Body):
     """A new batch."""
 
-    key: str | None = Field(
-        None, min_length=1, max_length=200, description="A queue has at most one batch for each key.",
-        examples=["album-7"],
-    )  # fmt: skip
-    on_done: TaskIn | None = Field(
-        None, description="The task to publish when no task is left and none is errored; without a key.",
-        examples=[{"action": "resize"}],
-    )  # fmt: skip
-    on_failed: TaskIn | None = Field(
-        None, description="The task to publish when no task is left and some are errored.", examples=[None]
+    key: str | None = described(
+        "A queue has at most one batch for each key.", "album-7", None, min_length=1, max_length=200
     )
+    on_done: TaskIn | None = described(
+        "The task to publish when no task is left and none is errored; without a key.", {"action": "resize"}, None
+    )
+    on_failed: TaskIn | None = described("The task to publish when no task is left and some are errored.", None, None)
 
     def of_batch(self) -> dict[str, Any]:
         """Return the arguments of a batch, whose actions have only what was given."""
@@ -156,10 +153,9 @@ class BatchIn(Body):
 class PublishManyIn(OnExistingKeyIn):
     """Tasks to publish, all or none of them."""
 
-    batch: BatchIn | TaskNumber | None = Field(
-        None, description="A new batch, which ends with the last of these tasks, or the number of one to join.",
-        examples=[None],
-    )  # fmt: skip
+    batch: BatchIn | TaskNumber | None = described(
+        "A new batch, which ends with the last of these tasks, or the number of one to join.", None, None
+    )
     tasks: list[TaskIn] = Field(
         min_length=1, max_length=MAX_IN_BULK, examples=[[{"action": "resize", "data": {"image": 7}}]]
     )
@@ -169,8 +165,8 @@ class ProgressOut(Schema):
     """How far an attempt is."""
 
     done: float = Field(examples=[40])
-    total: float | None = Field(description="null: not known.", examples=[100])
-    percent: int | None = Field(description="From 0 to 100; null without a total.", examples=[40])
+    total: float | None = described("null: not known.", 100)
+    percent: int | None = described("From 0 to 100; null without a total.", 40)
     text: str = Field(examples=["page 40 of 100"])
 
 
@@ -180,34 +176,29 @@ class TaskOut(Schema):
 
     id: int = Field(examples=[17])
     queue: str = Field(examples=["encode"])
-    status: str = Field(
-        description="invisible, pending, running, completed, canceled or errored.", examples=["pending"]
-    )
+    status: str = described("invisible, pending, running, completed, canceled or errored.", "pending")
     priority: int = Field(examples=[1661990400000])
     metadata: dict[str, Any] = Field(examples=[{"title": "abc"}])
-    attempts: int = Field(description="Claims since it was published or requeued.", examples=[0])
-    lease: float | None = Field(description="Its own lease; null: that of its queue.", examples=[30])
-    timeout: float | None = Field(description="Its own time limit; null: that of its queue.", examples=[600])
-    claimant: str | None = Field(
-        description="The named worker that holds it; null while it is not held, or if a worker process holds it.",
-        examples=["bot-1"],
+    attempts: int = described("Claims since it was published or requeued.", 0)
+    lease: float | None = described("Its own lease; null: that of its queue.", 30)
+    timeout: float | None = described("Its own time limit; null: that of its queue.", 600)
+    claimant: str | None = described(
+        "The named worker that holds it; null while it is not held, or if a worker process holds it.", "bot-1"
     )
-    claimed_at: datetime | None = Field(
-        description="When its holder claimed it; null while it is not held.", examples=["2030-01-31T12:00:00Z"]
+    claimed_at: datetime | None = described(
+        "When its holder claimed it; null while it is not held.", "2030-01-31T12:00:00Z"
     )
-    lease_until: datetime | None = Field(
-        description="When the claim ends without a heartbeat; null while it is not held.",
-        examples=["2030-01-31T12:00:30Z"],
+    lease_until: datetime | None = described(
+        "When the claim ends without a heartbeat; null while it is not held.", "2030-01-31T12:00:30Z"
     )
-    progress: ProgressOut | None = Field(
-        description="How far its holder is; null if the holder has not said so, and in answers that publish or claim.",
-        examples=[None],
+    progress: ProgressOut | None = described(
+        "How far its holder is; null if the holder has not said so, and in answers that publish or claim.", None
     )
-    batch: int | None = Field(description="The batch that it belongs to.", examples=[None])
-    whole: int | None = Field(description="The shared task that it is a part of.", examples=[None])
+    batch: int | None = described("The batch that it belongs to.", None)
+    whole: int | None = described("The shared task that it is a part of.", None)
     result: JsonValue = Field(examples=[None])
     created: datetime = Field(examples=["2030-01-31T12:00:00Z"])
-    due: datetime | None = Field(description="When it can be claimed; null: now or unknown.", examples=[None])
+    due: datetime | None = described("When it can be claimed; null: now or unknown.", None)
 
 
 class RunOut(Schema):
@@ -217,24 +208,20 @@ class RunOut(Schema):
     claimed: datetime = Field(examples=["2030-01-31T12:00:00Z"])
     lease_until: datetime = Field(examples=["2030-01-31T12:01:00Z"])
     ended: datetime | None = Field(examples=[None])
-    outcome: str = Field(
-        description="succeeded, failed, released or canceled; empty while it has not ended.", examples=[""]
-    )
+    outcome: str = described("succeeded, failed, released or canceled; empty while it has not ended.", "")
     timed_out: bool = Field(examples=[False])
     reason: str = Field(examples=[""])
-    unexpected_errors: int = Field(description="Errors after which the worker tried again, or gave up.", examples=[0])
+    unexpected_errors: int = described("Errors after which the worker tried again, or gave up.", 0)
     result: JsonValue = Field(examples=[None])
 
 
 class TaskWithRunsOut(TaskOut):
     """A task with its latest runs and its errors."""
 
-    rejected_by: list[str] = Field(
-        description="The named workers that gave up or lost the task, in order.", examples=[["bot-1"]]
-    )
-    errors: list[str] = Field(
-        description="The errors since it was published or requeued, each after the name of its worker.",
-        examples=[["bot-1: image 7 is truncated"]],
+    rejected_by: list[str] = described("The named workers that gave up or lost the task, in order.", ["bot-1"])
+    errors: list[str] = described(
+        "The errors since it was published or requeued, each after the name of its worker.",
+        ["bot-1: image 7 is truncated"],
     )
     log: str | None = Field(description="The last lines that the latest failed attempt of a worker process logged.")
     runs: list[RunOut]
@@ -243,9 +230,8 @@ class TaskWithRunsOut(TaskOut):
 class PublishedOut(Schema):
     """The outcome of a publication."""
 
-    outcome: str = Field(
-        description="inserted; if the key exists: matched (it waits), running or duplicate (it has ended).",
-        examples=["inserted"],
+    outcome: str = described(
+        "inserted; if the key exists: matched (it waits), running or duplicate (it has ended).", "inserted"
     )
     task: TaskOut
 
@@ -253,7 +239,7 @@ class PublishedOut(Schema):
 class PublishedManyOut(Schema):
     """One result for each task, in the order of the tasks."""
 
-    batch: int | None = Field(description="The number of the batch, if one was given.", examples=[None])
+    batch: int | None = described("The number of the batch, if one was given.", None)
     results: list[PublishedOut]
 
 
@@ -261,7 +247,7 @@ class CountsOut(Schema):
     """The tasks of a batch by status, up to a million of each."""
 
     total: int = Field(examples=[1000])
-    pending: int = Field(description="Not claimed; some may be due later.", examples=[400])
+    pending: int = described("Not claimed; some may be due later.", 400)
     running: int = Field(examples=[10])
     completed: int = Field(examples=[580])
     canceled: int = Field(examples=[0])
@@ -274,7 +260,7 @@ class BatchOut(Schema):
     id: int = Field(examples=[17])
     queue: str = Field(examples=["encode"])
     key: str | None = Field(examples=["album-7"])
-    state: str = Field(description="filling, running, ending, done, failed or canceled.", examples=["running"])
+    state: str = described("filling, running, ending, done, failed or canceled.", "running")
     counts: CountsOut
     progress: ProgressOut
     on_done: dict[str, Any] | None = Field(examples=[{"action": "resize"}])
@@ -292,11 +278,11 @@ class TasksOut(Schema):
 class ClaimIn(Body):
     """The tasks to claim, and the worker."""
 
-    worker: Worker = Field(description="Name of the worker that runs the tasks.", examples=["bot-1"])
-    limit: int = Field(1, ge=1, le=MAX_CLAIMED, description="Maximum number of tasks.", examples=[10])
-    lease: Seconds | None = Field(None, description="How long the claims hold without a heartbeat.", examples=[30])
-    metadata: Metadata = Field({}, description="Only tasks with all of these values.", examples=[{"title": "abc"}])
-    wait: float = Field(0, ge=0, le=3600, description="Seconds to wait for a task, at most API_WAIT.", examples=[20])
+    worker: Worker = described("Name of the worker that runs the tasks.", "bot-1")
+    limit: int = described("Maximum number of tasks.", 10, 1, ge=1, le=MAX_CLAIMED)
+    lease: Seconds | None = described("How long the claims hold without a heartbeat.", 30, None)
+    metadata: Metadata = described("Only tasks with all of these values.", {"title": "abc"}, {})
+    wait: float = described("Seconds to wait for a task, at most API_WAIT.", 20, 0, ge=0, le=3600)
 
     def of_claim(self) -> dict[str, Any]:
         """Return the arguments of ``queue.claim``, which does not wait."""
@@ -307,8 +293,8 @@ class ClaimOut(Schema):
     """A claimed task. Every further request for the claim needs the token."""
 
     token: UUID = Field(examples=[TOKEN])
-    attempt: int = Field(description="Number of the attempt, from 1.", examples=[1])
-    lease: float = Field(description="Seconds until the lease expires.", examples=[30])
+    attempt: int = described("Number of the attempt, from 1.", 1)
+    lease: float = described("Seconds until the lease expires.", 30)
     task: TaskOut
 
 
@@ -316,21 +302,21 @@ class ClaimsOut(Schema):
     """The claims; empty if there is nothing to claim."""
 
     claims: list[ClaimOut]
-    waited: float = Field(description="Seconds that the request waited before the claim.", examples=[0])
+    waited: float = described("Seconds that the request waited before the claim.", 0)
 
 
 class HeldIn(Body):
     """Proof of a claim."""
 
-    token: UUID = Field(description="The token of the claim.", examples=[TOKEN])
+    token: UUID = described("The token of the claim.", TOKEN)
 
 
 class ProgressIn(Body):
     """How far the work is."""
 
     done: float = Field(ge=0, allow_inf_nan=False, examples=[40])
-    total: float | None = Field(None, gt=0, allow_inf_nan=False, description="null: not known.", examples=[100])
-    text: Text = Field("", description="The first 200 characters are shown.", examples=["page 40 of 100"])
+    total: float | None = described("null: not known.", 100, None, gt=0, allow_inf_nan=False)
+    text: Text = described("The first 200 characters are shown.", "page 40 of 100", "")
 
 
 class HeldProgressIn(HeldIn, ProgressIn):
@@ -349,7 +335,7 @@ class StepDoneOut(Schema):
     name: str = Field(examples=["charge"])
     result: JsonValue = Field(examples=[{"receipt": "r-17"}])
     at: datetime
-    attempt: int = Field(description="The attempt that did it.", examples=[1])
+    attempt: int = described("The attempt that did it.", 1)
 
 
 class StepsOut(Schema):
@@ -361,13 +347,9 @@ class StepsOut(Schema):
 class HeartbeatIn(HeldIn):
     """The token, the new lease, and how far the work is."""
 
-    lease: Seconds | None = Field(
-        None, description="Seconds from now; default: as requested last, else that of the task.", examples=[30]
-    )
+    lease: Seconds | None = described("Seconds from now; default: as requested last, else that of the task.", 30, None)
     progress: ProgressIn | None = Field(None, description="How far the work is; null: as before.")
-    unexpected: bool = Field(
-        False, description="Count an unexpected error after which the worker tries again.", examples=[False]
-    )
+    unexpected: bool = described("Count an unexpected error after which the worker tries again.", False, False)
 
 
 class ReasonIn(HeldIn):
@@ -379,9 +361,7 @@ class ReasonIn(HeldIn):
 class ReleaseIn(ReasonIn):
     """The reason, and whether the work has begun."""
 
-    begun: bool = Field(
-        True, description="false: as if the task had never been claimed; no attempt counts.", examples=[True]
-    )
+    begun: bool = described("false: as if the task had never been claimed; no attempt counts.", True, True)
 
 
 class FailIn(HeldIn):
@@ -399,7 +379,7 @@ class ResolveIn(HeldIn):
 class KeptIn(HeldIn):
     """One of many claims, with its task."""
 
-    task: TaskNumber = Field(description="The number of the task.", examples=[17])
+    task: TaskNumber = described("The number of the task.", 17)
 
 
 class EndIn(KeptIn, ResolveIn):
@@ -426,9 +406,8 @@ class EndOut(Schema):
     """The outcome for one claim."""
 
     task: int = Field(examples=[17])
-    outcome: str = Field(
-        description="completed, or failed; lease_lost if the claim has ended: nothing was changed.",
-        examples=["completed"],
+    outcome: str = described(
+        "completed, or failed; lease_lost if the claim has ended: nothing was changed.", "completed"
     )
 
 
@@ -442,17 +421,15 @@ class HeartbeatManyIn(Body):
     """Claims to extend, and the new lease."""
 
     claims: OfClaims[KeptIn] = Field(examples=[[A_CLAIM]])
-    lease: Seconds | None = Field(
-        None, description="Seconds from now; default: as at the last request, or the task's.", examples=[30]
-    )
+    lease: Seconds | None = described("Seconds from now; default: as at the last request, or the task's.", 30, None)
 
 
 class KeptOut(Schema):
     """The outcome for one claim."""
 
     task: int = Field(examples=[17])
-    outcome: str = Field(description="held; or lease_lost: the claim has ended.", examples=["held"])
-    lease: float | None = Field(description="Seconds until the lease expires; null if it is lost.", examples=[30])
+    outcome: str = described("held; or lease_lost: the claim has ended.", "held")
+    lease: float | None = described("Seconds until the lease expires; null if it is lost.", 30)
 
 
 class HeldManyOut(Schema):
@@ -464,10 +441,10 @@ class HeldManyOut(Schema):
 class ReasonOut(Schema):
     """One reason why a task is not moving."""
 
-    code: str = Field(description="For programs; it does not change.", examples=["claim_paused"])
+    code: str = described("For programs; it does not change.", "claim_paused")
     sentence: str = Field(examples=["Nothing of queue encode is claimed: paused by ann."])
-    numbers: dict[str, Any] = Field(description="The values in the sentence.", examples=[{"author": "ann"}])
-    remedy: str = Field(description="What to do; empty if nothing needs to be done.", examples=["Resume the queue."])
+    numbers: dict[str, Any] = described("The values in the sentence.", {"author": "ann"})
+    remedy: str = described("What to do; empty if nothing needs to be done.", "Resume the queue.")
 
 
 class ExplainedOut(Schema):
@@ -481,12 +458,10 @@ class ExplainedOut(Schema):
 class HeldOut(Schema):
     """A claim that is still held, and the current values of its task."""
 
-    lease: float = Field(description="Seconds until the lease expires.", examples=[30])
-    heartbeat_interval: float | None = Field(description="Seconds until the next heartbeat.", examples=[10])
+    lease: float = described("Seconds until the lease expires.", 30)
+    heartbeat_interval: float | None = described("Seconds until the next heartbeat.", 10)
     max_unexpected_retries: int | None = Field(examples=[2])
-    unexpected_errors: int = Field(
-        description="Unexpected errors of this worker; 0 until one is counted in this claim.", examples=[0]
-    )
+    unexpected_errors: int = described("Unexpected errors of this worker; 0 until one is counted in this claim.", 0)
 
 
 class EndedOut(Schema):
