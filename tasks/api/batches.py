@@ -2,26 +2,21 @@
 
 from typing import Any
 
-from ninja import Query, Router
+from ninja import Query
 from ninja.responses import Status
 
 from tasks.api.access import PUBLISH, QUERY, ApiRequest, batch_of, queue_of
-from tasks.api.documents import responses
+from tasks.api.documents import Endpoints
 from tasks.api.schemas import BatchIn, BatchOut
 from tasks.models import Batch, Task
 from tasks.querysets import FASTEST, MAX_TASKS, SLOWEST
 from tasks.queue.actions import refuse_to_change_over_http
 from tasks.rows.databases import home
 
-router = Router(tags=["batches"])
+router = Endpoints(tags=["batches"])
 
 
-@router.post(
-    "queues/{queue}/batches",
-    auth=PUBLISH,
-    response=responses(BatchOut, 404, 409, 415, 422, status=201),
-    summary="Open a batch",
-)
+@router.at("POST", "queues/{queue}/batches", PUBLISH, BatchOut, "Open a batch", 409, statuses=[201])
 def open_batch(request: ApiRequest, queue: str, payload: BatchIn) -> Status[dict[str, Any]]:
     """Open a batch, which takes tasks of several requests and does not end before it is closed.
 
@@ -30,13 +25,13 @@ def open_batch(request: ApiRequest, queue: str, payload: BatchIn) -> Status[dict
     return Status(201, _out(Batch.open(queue_of(request.auth, queue), **payload.of_batch())))
 
 
-@router.get("batches/{int:number}", auth=QUERY, response=responses(BatchOut, 404), summary="Show a batch")
+@router.at("GET", "batches/{int:number}", QUERY, BatchOut, "Show a batch")
 def show_batch(request: ApiRequest, number: int) -> dict[str, Any]:
     """Return where a batch is, and how many of its tasks have which status."""
     return _out(batch_of(request.auth, number))
 
 
-@router.post("batches/{int:number}/close", auth=PUBLISH, response=responses(BatchOut, 404), summary="Close a batch")
+@router.at("POST", "batches/{int:number}/close", PUBLISH, BatchOut, "Close a batch")
 def close_batch(request: ApiRequest, number: int) -> dict[str, Any]:
     """Let an open batch end with its last task. A repetition changes nothing."""
     batch = batch_of(request.auth, number)
@@ -44,9 +39,7 @@ def close_batch(request: ApiRequest, number: int) -> dict[str, Any]:
     return _out(batch)
 
 
-@router.post(
-    "batches/{int:number}/cancel", auth=PUBLISH, response=responses(BatchOut, 404, 409, 422), summary="Cancel a batch"
-)
+@router.at("POST", "batches/{int:number}/cancel", PUBLISH, BatchOut, "Cancel a batch", 409)
 def cancel_batch(
     request: ApiRequest,
     number: int,
@@ -59,12 +52,7 @@ def cancel_batch(
     return _out(batch)
 
 
-@router.post(
-    "batches/{int:number}/requeue",
-    auth=PUBLISH,
-    response=responses(BatchOut, 404, 409, 422),
-    summary="Requeue what failed in a batch",
-)
+@router.at("POST", "batches/{int:number}/requeue", PUBLISH, BatchOut, "Requeue what failed in a batch", 409)
 def requeue_batch(
     request: ApiRequest, number: int, per_minute: float | None = Query(None, ge=SLOWEST, le=FASTEST, example=60)
 ) -> dict[str, Any]:

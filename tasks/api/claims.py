@@ -11,13 +11,12 @@ from uuid import UUID
 
 from asgiref.sync import sync_to_async
 from django.http import HttpResponse
-from ninja import Router
 
 from stator.models import Now, Step, steps_of
 from tasks.api.access import CLAIM, ApiRequest, queue_of, still_usable, task_of
 from tasks.api.answers import answer, claims_out, task_out
 from tasks.api.bodies import check
-from tasks.api.documents import responses
+from tasks.api.documents import Endpoints, responses
 from tasks.api.errors import Invalid
 from tasks.api.schemas import (
     ClaimIn,
@@ -50,7 +49,7 @@ from tasks.queue.consumers import Verb
 from tasks.queue.held_claims import Results, TaskClaim, find_many, of_row, was_ended, were_ended
 from tasks.queue.waiting import auntil_some, until_some
 
-router = Router(tags=["claims"])
+router = Endpoints(tags=["claims"])
 
 # The most steps in an answer.
 MAX_STEPS = 1000
@@ -58,14 +57,12 @@ MAX_STEPS = 1000
 # The states of a task after these outcomes of a claim, whatever its attempts.
 KNOWN_ENDS = {"succeeded": "completed", "canceled": "canceled"}
 
-ENDED = responses(EndedOut, 404, 409, 413, 415, 422)
-
 
 PATH = "queues/{queue}/claims"
-CLAIMED = responses(ClaimsOut, 404, 415, 422)
+CLAIMED = responses(ClaimsOut, [404, 415, 422])
 
 
-@router.post(PATH, auth=CLAIM, response=CLAIMED, summary="Claim tasks")
+@router.at("POST", PATH, CLAIM, ClaimsOut, "Claim tasks")
 def claim(request: ApiRequest, queue: str, payload: ClaimIn) -> HttpResponse:
     """Claim the most urgent tasks, up to `limit`. With `wait`, the answer comes as soon as there is a task.
 
@@ -118,12 +115,7 @@ def _answer(claims: list[TaskClaim], waited: float, payload: ClaimIn) -> HttpRes
     return answer(claims_out(claims, waited))
 
 
-@router.post(
-    "queues/{queue}/claims/heartbeat",
-    auth=CLAIM,
-    response=responses(HeldManyOut, 404, 415, 422),
-    summary="Extend many claims",
-)
+@router.at("POST", "queues/{queue}/claims/heartbeat", CLAIM, HeldManyOut, "Extend many claims")
 def heartbeat_many(request: ApiRequest, queue: str, payload: HeartbeatManyIn) -> dict[str, object]:
     """Extend the leases of these claims, counted from now, but never past the timeouts of the tasks.
 
@@ -139,12 +131,7 @@ def heartbeat_many(request: ApiRequest, queue: str, payload: HeartbeatManyIn) ->
     return {"results": [{"task": pk, "outcome": told, "lease": leases.get(pk)} for pk, told in outcomes.items()]}
 
 
-@router.post(
-    "queues/{queue}/claims/resolve",
-    auth=CLAIM,
-    response=responses(EndedManyOut, 404, 413, 415, 422),
-    summary="End many claims: success",
-)
+@router.at("POST", "queues/{queue}/claims/resolve", CLAIM, EndedManyOut, "End many claims: success", 413)
 def resolve_many(request: ApiRequest, queue: str, payload: ResolveManyIn) -> dict[str, object]:
     """Complete the tasks of the queue that these claims still hold, each with its result. Report the lost claims.
 
@@ -157,12 +144,7 @@ def resolve_many(request: ApiRequest, queue: str, payload: ResolveManyIn) -> dic
     return _ended_many(found, tokens, set(held) - set(lost), "succeeded", "completed", results)
 
 
-@router.post(
-    "queues/{queue}/claims/fail",
-    auth=CLAIM,
-    response=responses(EndedManyOut, 404, 415, 422),
-    summary="End many claims: failure",
-)
+@router.at("POST", "queues/{queue}/claims/fail", CLAIM, EndedManyOut, "End many claims: failure")
 def fail_many(request: ApiRequest, queue: str, payload: FailManyIn) -> dict[str, object]:
     """Release the tasks of the queue that these claims still hold, each with its error. Report the lost claims.
 
@@ -184,23 +166,13 @@ def _ended_many(
     return {"results": [{"task": pk, "outcome": told if pk in done else "lease_lost"} for pk in tokens]}
 
 
-@router.post(
-    "tasks/{int:pk}/claim/verify",
-    auth=CLAIM,
-    response=responses(HeldOut, 404, 409, 415, 422),
-    summary="Check that a claim is held",
-)
+@router.at("POST", "tasks/{int:pk}/claim/verify", CLAIM, HeldOut, "Check that a claim is held", 409)
 def verify(request: ApiRequest, pk: int, payload: HeldIn) -> dict[str, object]:
     """Call this right before an action that cannot be undone. Answers 409 `lease_lost` if the claim has ended."""
     return _verified(_held(request, pk, payload))
 
 
-@router.post(
-    "tasks/{int:pk}/claim/heartbeat",
-    auth=CLAIM,
-    response=responses(HeldOut, 404, 409, 415, 422),
-    summary="Extend a claim",
-)
+@router.at("POST", "tasks/{int:pk}/claim/heartbeat", CLAIM, HeldOut, "Extend a claim", 409)
 def heartbeat(request: ApiRequest, pk: int, payload: HeartbeatIn) -> dict[str, object]:
     """Extend the lease, counted from now, but never past the timeout of the task."""
     held = _held(request, pk, payload)
@@ -210,12 +182,7 @@ def heartbeat(request: ApiRequest, pk: int, payload: HeartbeatIn) -> dict[str, o
     return _held_out(held, held.lease)
 
 
-@router.put(
-    "tasks/{int:pk}/claim/progress",
-    auth=CLAIM,
-    response=responses(HeldOut, 404, 409, 415, 422),
-    summary="Say how far the work is",
-)
+@router.at("PUT", "tasks/{int:pk}/claim/progress", CLAIM, HeldOut, "Say how far the work is", 409)
 def progress(request: ApiRequest, pk: int, payload: HeldProgressIn) -> dict[str, object]:
     """Store how far the work is, for those who look, without a longer lease. A heartbeat can carry it as well."""
     held = _held(request, pk, payload)
@@ -225,19 +192,14 @@ def progress(request: ApiRequest, pk: int, payload: HeldProgressIn) -> dict[str,
     return found
 
 
-@router.get("tasks/{int:pk}/claim/steps", auth=CLAIM, response=responses(StepsOut, 404), summary="List the steps done")
+@router.at("GET", "tasks/{int:pk}/claim/steps", CLAIM, StepsOut, "List the steps done")
 def steps(request: ApiRequest, pk: int) -> dict[str, object]:
     """Return the durable steps that claims of the task have recorded. A further claim does not repeat them."""
     task = task_of(request.auth, pk)
     return {"steps": [_step_out(step) for step in steps_of(Task.objects.using(task._state.db), pk)[:MAX_STEPS]]}
 
 
-@router.put(
-    "tasks/{int:pk}/claim/steps/{path:name}",
-    auth=CLAIM,
-    response=responses(StepDoneOut, 404, 409, 413, 415, 422),
-    summary="Record a step",
-)
+@router.at("PUT", "tasks/{int:pk}/claim/steps/{path:name}", CLAIM, StepDoneOut, "Record a step", 409, 413)
 def record_step(request: ApiRequest, pk: int, name: str, payload: StepIn) -> dict[str, object]:
     """Record the result of a step while the claim is held; 409 `step_refused` if it has another result already.
 
@@ -253,13 +215,13 @@ def _step_out(step: Step) -> dict[str, object]:
     return {"name": step.name, "result": step.value, "at": step.at, "attempt": step.attempt}
 
 
-@router.post("tasks/{int:pk}/claim/resolve", auth=CLAIM, response=ENDED, summary="End a claim: success")
+@router.at("POST", "tasks/{int:pk}/claim/resolve", CLAIM, EndedOut, "End a claim: success", 409, 413)
 def resolve(request: ApiRequest, pk: int, payload: ResolveIn) -> HttpResponse:
     """Complete the task and store its result."""
     return _end(request, pk, payload, "succeeded", lambda held: held.resolve(payload.result), result=payload.result)
 
 
-@router.post("tasks/{int:pk}/claim/release", auth=CLAIM, response=ENDED, summary="End a claim: release the task")
+@router.at("POST", "tasks/{int:pk}/claim/release", CLAIM, EndedOut, "End a claim: release the task", 409, 413)
 def release(request: ApiRequest, pk: int, payload: ReleaseIn) -> HttpResponse:
     """Leave the task to another worker. If this was its last attempt, the task is errored.
 
@@ -269,13 +231,13 @@ def release(request: ApiRequest, pk: int, payload: ReleaseIn) -> HttpResponse:
     return _end(request, pk, payload, "released", end)
 
 
-@router.post("tasks/{int:pk}/claim/fail", auth=CLAIM, response=ENDED, summary="End a claim: failure")
+@router.at("POST", "tasks/{int:pk}/claim/fail", CLAIM, EndedOut, "End a claim: failure", 409, 413)
 def fail(request: ApiRequest, pk: int, payload: FailIn) -> HttpResponse:
     """Release the task and store the error."""
     return _end(request, pk, payload, "failed", lambda held: held.fail(payload.error))
 
 
-@router.post("tasks/{int:pk}/claim/cancel", auth=CLAIM, response=ENDED, summary="End a claim: cancel the task")
+@router.at("POST", "tasks/{int:pk}/claim/cancel", CLAIM, EndedOut, "End a claim: cancel the task", 409, 413)
 def cancel_claim(request: ApiRequest, pk: int, payload: ReasonIn) -> HttpResponse:
     """Cancel the task."""
     return _end(request, pk, payload, "canceled", lambda held: held.cancel(payload.reason))

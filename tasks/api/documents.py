@@ -1,10 +1,36 @@
-"""The responses of an endpoint in the OpenAPI document."""
+"""Endpoints, and their responses in the OpenAPI document."""
 
-from ninja import Schema
+import inspect
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ninja import Router, Schema
 
 from tasks.api.schemas import ErrorOut
 
 
-def responses(success: type[Schema], *refusals: int, status: int = 200) -> dict[int, type[Schema]]:
+class Endpoints(Router):
+    """The endpoints of one group."""
+
+    def at(
+        self, method: str, path: str, auth: Any, success: type[Schema], summary: str, *refusals: int,
+        statuses: Iterable[int] = (200,),
+    ) -> Callable[[Any], Any]:  # fmt: skip
+        """Return a decorator that adds an endpoint. ``refusals``: those that do not follow from its parameters."""
+
+        def add(view: Any) -> Any:
+            given = {*inspect.signature(view).parameters} - {"request", *re.findall(r"\{(?:\w+:)?(\w+)\}", path)}
+            usual = {404: "{" in path, 415: "payload" in given, 422: bool(given)}
+            every = responses(success, {*refusals, *filter(usual.get, usual)}, statuses)
+            return self.api_operation([method], path, auth=auth, response=every, summary=summary)(view)
+
+        return add
+
+
+def responses(
+    success: type[Schema], refusals: Iterable[int] = (), statuses: Iterable[int] = (200,)
+) -> dict[int, type[Schema]]:
     """Return the schemas by status: of the success, and of the refusals that all endpoints have or that are given."""
-    return {status: success, **dict.fromkeys(sorted({400, 401, 403, 429, 500, 503, *refusals}), ErrorOut)}
+    refused = dict.fromkeys(sorted({400, 401, 403, 429, 500, 503, *refusals}), ErrorOut)
+    return {**dict.fromkeys(statuses, success), **refused}

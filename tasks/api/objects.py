@@ -6,12 +6,12 @@ from typing import Any
 from django.core.exceptions import EmptyResultSet, ValidationError
 from django.db import router as databases
 from django.db.models import QuerySet
-from ninja import Query, Router
+from ninja import Query
 
 from stator.models import History, Report, StatorModel, key_of, owner_of, records_of, steps_of
 from tasks.api.access import OBJECTS, ApiRequest, note_progress
 from tasks.api.bodies import check
-from tasks.api.documents import responses
+from tasks.api.documents import Endpoints
 from tasks.api.errors import Forbidden, NotFound
 from tasks.api.object_schemas import (
     EventIn,
@@ -25,7 +25,7 @@ from tasks.api.object_schemas import (
 )
 from tasks.queue.consumers import Consumer
 
-router = Router(tags=["objects"])
+router = Endpoints(tags=["objects"])
 
 # Entries of the history in an answer.
 MAX_HISTORY = 50
@@ -46,7 +46,7 @@ class Sender:
         return True
 
 
-@router.get("objects/{label}", auth=OBJECTS, response=responses(ObjectsOut, 404, 422), summary="List objects")
+@router.at("GET", "objects/{label}", OBJECTS, ObjectsOut, "List objects")
 def list_objects(request: ApiRequest, label: str, filters: Query[ObjectFilters]) -> dict[str, object]:
     """List the objects of a model that the token names, by key."""
     rows = _rows(_model(request.auth, label)).order_by("pk")
@@ -61,9 +61,7 @@ def list_objects(request: ApiRequest, label: str, filters: Query[ObjectFilters])
     return {"objects": [object_out(row) for row in page], "next": following}
 
 
-@router.get(
-    "objects/{label}/{pk}", auth=OBJECTS, response=responses(ObjectWithHistoryOut, 404), summary="Show an object"
-)
+@router.at("GET", "objects/{label}/{pk}", OBJECTS, ObjectWithHistoryOut, "Show an object")
 def show_object(request: ApiRequest, label: str, pk: str) -> dict[str, object]:
     """Return where an object is, why it does not move, the events that it takes from this token, and its history."""
     row = _row(request.auth, label, pk)
@@ -86,12 +84,7 @@ def show_object(request: ApiRequest, label: str, pk: str) -> dict[str, object]:
     }
 
 
-@router.post(
-    "objects/{label}/{pk}/events/{name}",
-    auth=OBJECTS,
-    response=responses(SentOut, 404, 409, 415, 422),
-    summary="Send an event to an object",
-)
+@router.at("POST", "objects/{label}/{pk}/events/{name}", OBJECTS, SentOut, "Send an event to an object", 409)
 def send_event(request: ApiRequest, label: str, pk: str, name: str, payload: EventIn) -> dict[str, object]:
     """Send an event that the token lists, under the name of its consumer; 409 `event_refused` says why it is not taken.
 

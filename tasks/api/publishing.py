@@ -5,11 +5,11 @@ from functools import partial
 
 from django.db.models import prefetch_related_objects
 from django.http import HttpResponse
-from ninja import Query, Router
+from ninja import Query
 
 from tasks.api.access import PUBLISH, ApiRequest, batch_of, complete, parts, queue_of, task_of
 from tasks.api.answers import answer, published_out, task_out
-from tasks.api.documents import responses
+from tasks.api.documents import Endpoints
 from tasks.api.rate_limits import row_rates
 from tasks.api.schemas import (
     BatchIn,
@@ -30,29 +30,19 @@ from tasks.queue.actions import refuse_to_change_over_http
 from tasks.queue.consumers import Consumer
 from tasks.queue.publishing import Published
 
-router = Router(tags=["publishing"])
+router = Endpoints(tags=["publishing"])
 
 ON_EXISTING = set(OnExistingKeyIn.model_fields)
 
 
-@router.post(
-    "queues/{queue}/tasks",
-    auth=PUBLISH,
-    response={201: PublishedOut, **responses(PublishedOut, 404, 409, 413, 415, 422)},
-    summary="Publish a task",
-)
+@router.at("POST", "queues/{queue}/tasks", PUBLISH, PublishedOut, "Publish a task", 409, 413, statuses=[200, 201])
 def publish(request: ApiRequest, queue: str, payload: PublishIn) -> HttpResponse:
     """Answers 201 if the task was inserted, and 200 if the queue already has a task with this key."""
     [published] = _publish(request.auth, queue, [payload], payload)
     return answer(published_out(published), 201 if published.outcome == "inserted" else 200)
 
 
-@router.post(
-    "queues/{queue}/tasks/bulk",
-    auth=PUBLISH,
-    response=responses(PublishedManyOut, 404, 409, 413, 415, 422),
-    summary="Publish many tasks",
-)
+@router.at("POST", "queues/{queue}/tasks/bulk", PUBLISH, PublishedManyOut, "Publish many tasks", 409, 413)
 def publish_many(request: ApiRequest, queue: str, payload: PublishManyIn) -> HttpResponse:
     """Publish all tasks or none. The results are in the order of the tasks."""
     results = _publish(request.auth, queue, payload.tasks, payload)
@@ -60,7 +50,7 @@ def publish_many(request: ApiRequest, queue: str, payload: PublishManyIn) -> Htt
     return answer({"batch": batch, "results": [published_out(each) for each in results]})
 
 
-@router.post("tasks/{int:pk}/cancel", auth=PUBLISH, response=responses(TaskOut, 404, 409, 422), summary="Cancel a task")
+@router.at("POST", "tasks/{int:pk}/cancel", PUBLISH, TaskOut, "Cancel a task", 409)
 def cancel(
     request: ApiRequest,
     pk: int,
@@ -79,9 +69,7 @@ def cancel(
     return answer(task_out(task_of(request.auth, pk)))
 
 
-@router.post(
-    "tasks/{int:pk}/change", auth=PUBLISH, response=responses(TaskOut, 404, 409, 415, 422), summary="Change a task"
-)
+@router.at("POST", "tasks/{int:pk}/change", PUBLISH, TaskOut, "Change a task", 409)
 def change(request: ApiRequest, pk: int, payload: TaskChange) -> HttpResponse:
     """Change the given options of a task that has not ended, even while a worker holds it. The others stay."""
     found = task_of(request.auth, pk)
@@ -90,9 +78,7 @@ def change(request: ApiRequest, pk: int, payload: TaskChange) -> HttpResponse:
     return answer(task_out(task_of(request.auth, pk)))
 
 
-@router.post(
-    "tasks/{int:pk}/requeue", auth=PUBLISH, response=responses(TaskOut, 404, 409), summary="Run a dead letter again"
-)
+@router.at("POST", "tasks/{int:pk}/requeue", PUBLISH, TaskOut, "Run a dead letter again", 409)
 def requeue(request: ApiRequest, pk: int) -> HttpResponse:
     """Requeue an errored task, with all its attempts."""
     dead = task_of(request.auth, pk)

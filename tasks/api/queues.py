@@ -2,26 +2,29 @@
 
 from django.db import IntegrityError, connection, transaction
 from django.http import HttpRequest
-from ninja import Query, Router
+from ninja import Query
 from ninja.responses import Status
 
 from tasks.api.access import CONFIGURE, QUERY, ApiRequest, queue_of
-from tasks.api.documents import responses
+from tasks.api.documents import Endpoints, responses
 from tasks.api.errors import Conflict, Forbidden
 from tasks.api.queue_schemas import DeletedOut, PauseIn, QueueIn, QueueOut, QueueSettings, QueuesOut
 from tasks.api.schemas import MAX_ON_PAGE, HealthOut
 from tasks.models import Queue
 from tasks.rows.databases import home
 
-router = Router(tags=["queues"])
+router = Endpoints(tags=["queues"])
 
 # The most tasks that one request deletes with their queue.
 MAX_DELETED = 10_000
 
 
 # Some load balancers send HEAD.
-@router.api_operation(["HEAD"], "health", response=responses(HealthOut, 503), include_in_schema=False)
-@router.get("health", response=responses(HealthOut, 503), summary="Check the server and its database")
+HEALTH = responses(HealthOut)
+
+
+@router.api_operation(["HEAD"], "health", response=HEALTH, include_in_schema=False)
+@router.get("health", response=HEALTH, summary="Check the server and its database")
 def health(request: HttpRequest) -> dict[str, object]:
     """Needs no token and shows no data. `HEAD` works as well."""
     connection.ensure_connection()
@@ -29,7 +32,7 @@ def health(request: HttpRequest) -> dict[str, object]:
     return {"status": "ok"}
 
 
-@router.get("queues", auth=QUERY, response=responses(QueuesOut), summary="List queues")
+@router.at("GET", "queues", QUERY, QueuesOut, "List queues")
 def list_queues(
     request: ApiRequest,
     after: str = Query("", example="encode"),
@@ -40,9 +43,7 @@ def list_queues(
     return {"queues": rows[:limit], "next": rows[limit - 1].name if len(rows) > limit else None}
 
 
-@router.post(
-    "queues", auth=CONFIGURE, response=responses(QueueOut, 409, 415, 422, status=201), summary="Create a queue"
-)
+@router.at("POST", "queues", CONFIGURE, QueueOut, "Create a queue", 409, statuses=[201])
 def create_queue(request: ApiRequest, payload: QueueIn) -> Status[Queue]:
     """Needs a token for all queues. Kind, exclusive key and ``spread`` cannot be changed later."""
     if not request.auth.all_queues:
@@ -57,15 +58,13 @@ def create_queue(request: ApiRequest, payload: QueueIn) -> Status[Queue]:
     return Status(201, queue)
 
 
-@router.get("queues/{queue}", auth=QUERY, response=responses(QueueOut, 404), summary="Show a queue")
+@router.at("GET", "queues/{queue}", QUERY, QueueOut, "Show a queue")
 def show_queue(request: ApiRequest, queue: str) -> Queue:
     """Return the rules and the pauses of a queue."""
     return queue_of(request.auth, queue)
 
 
-@router.patch(
-    "queues/{queue}", auth=CONFIGURE, response=responses(QueueOut, 404, 415, 422), summary="Configure a queue"
-)
+@router.at("PATCH", "queues/{queue}", CONFIGURE, QueueOut, "Configure a queue")
 def configure_queue(request: ApiRequest, queue: str, payload: QueueSettings) -> Queue:
     """Change the given rules; the others stay. Changes apply from the next publication and the next claim.
 
@@ -84,9 +83,7 @@ def configure_queue(request: ApiRequest, queue: str, payload: QueueSettings) -> 
     return found
 
 
-@router.delete(
-    "queues/{queue}", auth=CONFIGURE, response=responses(DeletedOut, 404, 409, 422), summary="Delete a queue"
-)
+@router.at("DELETE", "queues/{queue}", CONFIGURE, DeletedOut, "Delete a queue", 409)
 def delete_queue(request: ApiRequest, queue: str, tasks: bool = Query(False, example=True)) -> dict[str, object]:
     """Needs a token for all queues. With `tasks=true` its tasks are deleted with it, 10,000 at most.
 
@@ -109,9 +106,7 @@ def delete_queue(request: ApiRequest, queue: str, tasks: bool = Query(False, exa
     return {"deleted": queue, "tasks": count}
 
 
-@router.put(
-    "queues/{queue}/pause", auth=CONFIGURE, response=responses(QueueOut, 404, 415, 422), summary="Pause a queue"
-)
+@router.at("PUT", "queues/{queue}/pause", CONFIGURE, QueueOut, "Pause a queue")
 def pause_queue(request: ApiRequest, queue: str, payload: PauseIn) -> Queue:
     """Set both pauses: a pause that is not given ends, so an empty object resumes the queue."""
     found = queue_of(request.auth, queue)

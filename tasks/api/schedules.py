@@ -6,11 +6,11 @@ that call a function of the site have no queue: only a token for all queues can 
 
 from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
-from ninja import Query, Router
+from ninja import Query
 from ninja.responses import Status
 
 from tasks.api.access import CONFIGURE, PUBLISH, QUERY, ApiRequest, queue_of
-from tasks.api.documents import responses
+from tasks.api.documents import Endpoints
 from tasks.api.errors import Conflict, Forbidden, NotFound
 from tasks.api.schedule_schemas import ScheduleDeletedOut, ScheduleIn, ScheduleOut, ScheduleSettings, SchedulesOut
 from tasks.api.schemas import Page, parameter
@@ -19,7 +19,7 @@ from tasks.models import Queue, Schedule
 from tasks.queue.consumers import Consumer
 from tasks.rows.databases import home
 
-router = Router(tags=["schedules"])
+router = Endpoints(tags=["schedules"])
 
 
 class ScheduleFilters(Page):
@@ -30,7 +30,7 @@ class ScheduleFilters(Page):
     entity: str | None = parameter("Schedules of this entity.", "shop-7")
 
 
-@router.get("schedules", auth=QUERY, response=responses(SchedulesOut, 404, 422), summary="List schedules")
+@router.at("GET", "schedules", QUERY, SchedulesOut, "List schedules", 404)
 def list_schedules(request: ApiRequest, filters: Query[ScheduleFilters]) -> dict[str, object]:
     """Return the schedules of the queues that this token may use, page by page."""
     rows = _reached(request.auth).filter(pk__gt=filters.after)
@@ -44,12 +44,7 @@ def list_schedules(request: ApiRequest, filters: Query[ScheduleFilters]) -> dict
     return {"schedules": page, "next": str(page[-1].pk) if len(found) > len(page) else None}
 
 
-@router.post(
-    "schedules",
-    auth=CONFIGURE,
-    response=responses(ScheduleOut, 404, 409, 415, 422, status=201),
-    summary="Create a schedule",
-)
+@router.at("POST", "schedules", CONFIGURE, ScheduleOut, "Create a schedule", 404, 409, statuses=[201])
 def create_schedule(request: ApiRequest, payload: ScheduleIn) -> Status[Schedule]:
     """The queue must list the action in `http_actions`. A name has at most one schedule for each entity."""
     values = payload.dict()
@@ -65,15 +60,13 @@ def create_schedule(request: ApiRequest, payload: ScheduleIn) -> Status[Schedule
     return Status(201, _reached(request.auth).get(pk=schedule.pk))
 
 
-@router.get("schedules/{int:pk}", auth=QUERY, response=responses(ScheduleOut, 404), summary="Show a schedule")
+@router.at("GET", "schedules/{int:pk}", QUERY, ScheduleOut, "Show a schedule")
 def show_schedule(request: ApiRequest, pk: int) -> Schedule:
     """Return its timetable, its next tick and its latest one."""
     return _schedule_of(request.auth, pk)
 
 
-@router.patch(
-    "schedules/{int:pk}", auth=CONFIGURE, response=responses(ScheduleOut, 404, 415, 422), summary="Change a schedule"
-)
+@router.at("PATCH", "schedules/{int:pk}", CONFIGURE, ScheduleOut, "Change a schedule")
 def change_schedule(request: ApiRequest, pk: int, payload: ScheduleSettings) -> Schedule:
     """Change the given values; the others stay. `enabled: false` pauses it. A change takes effect at once.
 
@@ -88,18 +81,14 @@ def change_schedule(request: ApiRequest, pk: int, payload: ScheduleSettings) -> 
     return _schedule_of(request.auth, pk)
 
 
-@router.delete(
-    "schedules/{int:pk}", auth=CONFIGURE, response=responses(ScheduleDeletedOut, 404), summary="Delete a schedule"
-)
+@router.at("DELETE", "schedules/{int:pk}", CONFIGURE, ScheduleDeletedOut, "Delete a schedule")
 def delete_schedule(request: ApiRequest, pk: int) -> dict[str, object]:
     """Its tasks stay. If the code of the site declares the schedule, the next start of a worker creates it again."""
     _changeable(request.auth, pk).delete()
     return {"deleted": pk}
 
 
-@router.post(
-    "schedules/{int:pk}/run", auth=PUBLISH, response=responses(ScheduleOut, 404, 409), summary="Run a schedule now"
-)
+@router.at("POST", "schedules/{int:pk}/run", PUBLISH, ScheduleOut, "Run a schedule now", 409)
 def run_schedule(request: ApiRequest, pk: int) -> Schedule:
     """Fire one extra tick now; the timetable stays. If the schedule is paused, it answers 409."""
     schedule = _changeable(request.auth, pk)

@@ -5,14 +5,14 @@ from collections.abc import Callable
 from typing import Literal
 
 from django.http import HttpResponse
-from ninja import Query, Router
+from ninja import Query
 
 from stator.graph.backoff import MAX_SECONDS
 from stator.models import Report, records_of
 from tasks.api.access import QUERY, ApiRequest, complete, note_progress, queue_of, task_of, tasks_of
 from tasks.api.answers import answer, task_out, task_with_runs_out
 from tasks.api.bodies import check
-from tasks.api.documents import responses
+from tasks.api.documents import Endpoints
 from tasks.api.errors import Invalid
 from tasks.api.schemas import BIGINT, ExplainedOut, Page, TasksOut, TaskWithRunsOut, parameter
 from tasks.conf import load_settings
@@ -22,7 +22,7 @@ from tasks.models import Task
 from tasks.querysets import TaskQuerySet
 from tasks.queue.runs import of_task
 
-router = Router(tags=["searching"])
+router = Endpoints(tags=["searching"])
 
 MAX_RUNS = 100
 
@@ -43,7 +43,7 @@ class TaskFilters(Page):
     older_than: float | None = parameter("Tasks published more than this many seconds ago.", 3600, ge=0, le=MAX_SECONDS)
 
 
-@router.get("tasks", auth=QUERY, response=responses(TasksOut, 404, 422), summary="Search tasks")
+@router.at("GET", "tasks", QUERY, TasksOut, "Search tasks", 404)
 def search(request: ApiRequest, filters: Query[TaskFilters]) -> HttpResponse:
     """Return tasks in the order of their publication, page by page."""
     if unknown := sorted(request.GET.keys() - TaskFilters.model_fields.keys()):
@@ -57,7 +57,7 @@ def search(request: ApiRequest, filters: Query[TaskFilters]) -> HttpResponse:
     return answer({"tasks": [task_out(each) for each in page], "next": following})
 
 
-@router.get("tasks/{int:pk}", auth=QUERY, response=responses(TaskWithRunsOut, 404), summary="Show a task")
+@router.at("GET", "tasks/{int:pk}", QUERY, TaskWithRunsOut, "Show a task")
 def show(request: ApiRequest, pk: int) -> HttpResponse:
     """Return a task with its latest runs, the newest first, the workers that rejected it, and its errors."""
     task = task_of(request.auth, pk)
@@ -67,7 +67,7 @@ def show(request: ApiRequest, pk: int) -> HttpResponse:
     return answer(task_with_runs_out(task, runs, errors_of(task), log))
 
 
-@router.get("tasks/{int:pk}/explain", auth=QUERY, response=responses(ExplainedOut, 404), summary="Explain a task")
+@router.at("GET", "tasks/{int:pk}/explain", QUERY, ExplainedOut, "Explain a task")
 def explain(request: ApiRequest, pk: int) -> dict[str, object]:
     """Return why the task is not moving and what to do, the most decisive reason first."""
     task = task_of(request.auth, pk)
