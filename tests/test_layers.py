@@ -314,7 +314,7 @@ def test_tasks_builds_on_what_the_framework_offers_to_everybody():
     # The threads for code that may never return, and how processes end with the one that started them.
     further = {"stator.worker.thread_pool", "stator.worker.supervisor"}
     # What subcommands answer.
-    further |= {"stator.commands.answer"}
+    further |= {"stator.commands.answer", "stator.commands.arguments"}
     # Processes of their own, for objects that lost many leases and for isolated actions.
     further |= {f"stator.worker.isolated.{name}" for name in ("child", "messages", "process", "surroundings")}
     for path in modules("tasks"):

@@ -128,11 +128,19 @@ def _value(text: str) -> object:
         return text
 
 
-def limit_of(options: Options) -> int:
+def json_of(option: str, text: str | None) -> Any:
+    """Return the value of a text in JSON; None if it is left out."""
+    try:
+        return None if text is None else json.loads(text)
+    except ValueError as error:
+        raise BadInput(f"{option} {text!r:.80} is not JSON: {error}; write a text in double quotes") from error
+
+
+def limit_of(options: Options, most: int = MAX_NUMBER) -> int:
     """Return the greatest number of objects; refuse a number that is out of range."""
     limit = options["limit"] or 0
-    if not 0 < limit <= MAX_NUMBER:
-        raise BadInput(f"--limit {options['limit']} must be from 1 to {MAX_NUMBER:,}")
+    if not 0 < limit <= most:
+        raise BadInput(f"--limit {options['limit']} must be from 1 to {most:,}")
     return limit
 
 

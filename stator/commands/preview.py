@@ -1,7 +1,6 @@
 """``stator preview``: what the current code would do to real objects, without doing it."""
 
 import sys
-import time
 from argparse import ArgumentParser
 from collections import Counter
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from typing import Any
 
 from django.db.models import Model, QuerySet
 
-from stator.commands.answer import Answer, Options, refusing, table
+from stator.commands.answer import Answer, Options, progress, refusing, table
 from stator.commands.arguments import add_label, limit_of, model_of, positive, rows_of, state_of, where_of
 from stator.commands.pause import add_what
 from stator.commands.rehearsal import Finding, TookTooLong, rehearse
@@ -47,9 +46,6 @@ EXAMPLES = 3
 GAVE_UP = 2
 
 MESSAGE = 100
-
-# Seconds until progress is shown, and between its updates.
-QUIET, EVERY = 1.0, 0.2
 
 LEFT_ALONE = {
     "claimed": "held by workers",
@@ -145,24 +141,24 @@ class _Rehearsed:
 
 
 def _rehearsed(operations: Operations, chosen: dict[State, list[object]], timeout: float | None) -> _Rehearsed:
-    total, done, progress = sum(map(len, chosen.values())), _Rehearsed(), _Progress()
+    total, done = sum(map(len, chosen.values())), _Rehearsed()
     if total:
         sys.stderr.write(f"{WARNING}\n")
     tried = 0
-    for state, part in _parts(chosen):
-        seconds = timeout or state.max_runtime or TIMEOUT
-        try:
-            # One by one, so that findings before a timeout are not lost.
-            for finding in rehearse(operations, state, part, seconds):
-                done.findings.append(finding)
-        except TookTooLong as late:
-            objects = late.pks or part
-            done.gave_up = {"state": state.name, "objects": list(map(str, objects)), "seconds": seconds}
-            done.not_tried = _not_tried(chosen, state, part, {*objects, *(each.pk for each in done.findings)})
-            break
-        tried += len(part)
-        progress.show(tried, total)
-    progress.end()
+    with progress(f"of {total:,} attempted") as shown:
+        for state, part in _parts(chosen):
+            seconds = timeout or state.max_runtime or TIMEOUT
+            try:
+                # One by one, so that findings before a timeout are not lost.
+                for finding in rehearse(operations, state, part, seconds):
+                    done.findings.append(finding)
+            except TookTooLong as late:
+                objects = late.pks or part
+                done.gave_up = {"state": state.name, "objects": list(map(str, objects)), "seconds": seconds}
+                done.not_tried = _not_tried(chosen, state, part, {*objects, *(each.pk for each in done.findings)})
+                break
+            tried += len(part)
+            shown(tried)
     return done
 
 
@@ -181,24 +177,6 @@ def _not_tried(chosen: dict[State, list[object]], at: State, part: list[object],
     for state, pks in after:
         counted[state.name] += len(pks)
     return {name: count for name, count in counted.items() if count}
-
-
-class _Progress:
-    """A progress line on a terminal, shown after a second."""
-
-    def __init__(self) -> None:
-        self._next = time.monotonic() + QUIET
-        self._shown = False
-
-    def show(self, done: int, total: int) -> None:
-        if sys.stderr.isatty() and time.monotonic() > self._next:
-            self._next, self._shown = time.monotonic() + EVERY, True
-            sys.stderr.write(f"\r\x1b[K{done:,} of {total:,} attempted")
-            sys.stderr.flush()
-
-    def end(self) -> None:
-        if self._shown:
-            sys.stderr.write("\r\x1b[K")
 
 
 def _grouped(findings: list[Finding]) -> list[dict[str, Any]]:

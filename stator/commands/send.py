@@ -1,13 +1,12 @@
 """``stator send``: send an event to an object."""
 
-import json
 from argparse import ArgumentParser
 from typing import Any
 
 from django.contrib.auth import get_user_model
 
 from stator.commands.answer import Answer, BadInput, Options, actor, refusing
-from stator.commands.arguments import add_label, model_of, pks_of, rows_of
+from stator.commands.arguments import add_label, json_of, model_of, pks_of, rows_of
 from stator.exceptions import EventRefused
 from stator.rows.events import send
 
@@ -39,23 +38,16 @@ def run(options: Options) -> Answer:
     by = _user(options["by"]) if options["by"] else actor()
     using = rows_of(model, options).db
     with refusing(EventRefused):
+        payload = json_of("--payload", options["payload"])
         sent = send(
-            model, pk, options["event"], _payload(options), by=by, key=options["key"], reason=options["reason"],
-            using=using,
-        )  # fmt: skip
+            model, pk, options["event"], payload, by=by, key=options["key"], reason=options["reason"], using=using
+        )
     data = {
         "model": model._meta.label, "pk": str(pk), "event": sent.event.name, "outcome": sent.outcome,
         "missing": sent.missing,
     }  # fmt: skip
     done = OUTCOMES.get(sent.outcome, f"counted; {sent.missing} more needed")
     return Answer(data, [f"{sent.event.name} to {model._meta.label} {pk}: {done}."])
-
-
-def _payload(options: Options) -> Any:
-    if options["payload"] is None:
-        return None
-    with refusing(ValueError, option="--payload"):
-        return json.loads(options["payload"])
 
 
 def _user(name: str) -> Any:

@@ -18,6 +18,7 @@ from stator.commands.answer import (
     refusing,
     table,
 )
+from stator.commands.arguments import limit_of
 from stator.graph.durations import seconds_of, span
 from stator.models import Action, Now, moment_text
 from tasks.diagnosis.figures import add_figures
@@ -106,9 +107,7 @@ def _queue_row(told: dict[str, Any]) -> list[str]:
 
 def list_dead(options: Options) -> Answer:
     """List dead letters, the latest first."""
-    limit = options["limit"]
-    if not 0 < limit <= MAX_LETTERS:
-        raise BadInput(f"--limit {limit} must be from 1 to {MAX_LETTERS:,}")
+    limit = limit_of(options, MAX_LETTERS)
     dead = Task.objects.using(home()).dead_letters().filter(state_ready=False, state_claim=None)
     if options["queue"]:
         dead = dead.filter(queue=named(options["queue"]))

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from stator.commands.answer import AddSubcommand, Answer, BadInput, Options, refusing, table
+from stator.commands.arguments import json_of, limit_of, where_of
 from stator.graph.durations import seconds_of, span
 from stator.models import Now, moment_text
 from tasks.commands.operating import named, rows_of_numbers
@@ -59,13 +60,13 @@ def publish(options: Options) -> Answer:
     """Publish a task and report its outcome."""
     queue = named(options["name"])
     given = {name: options[name] for name in ("key", *NUMBERS) if options[name] is not None}
-    if options["metadata"]:
-        given["metadata"] = dict(_pair(text) for text in options["metadata"])
+    if metadata := where_of(options["metadata"], "--metadata"):
+        given["metadata"] = metadata
     if options["worker"]:
         given["worker_ids"] = options["worker"]
     with refusing(TaskError):
         published = queue.publish(
-            options["task_action"], _json("--data", options["data"]), update=options["update"], **given
+            options["task_action"], json_of("--data", options["data"]), update=options["update"], **given
         )
     task, outcome = published.task, str(published.outcome)
     data = {"task": task.pk, "queue": queue.name, "outcome": outcome, "status": task.status}
@@ -74,9 +75,7 @@ def publish(options: Options) -> Answer:
 
 def list_tasks(options: Options) -> Answer:
     """List tasks, the latest first."""
-    limit = options["limit"]
-    if not 0 < limit <= MAX_LISTED:
-        raise BadInput(f"--limit {limit} must be from 1 to {MAX_LISTED:,}")
+    limit = limit_of(options, MAX_LISTED)
     tasks = Task.objects.using(home())
     if options["queue"]:
         tasks = tasks.filter(queue=named(options["queue"]))
@@ -123,23 +122,6 @@ def _listed(task: Any) -> dict[str, Any]:
         "task": task.pk, "queue": task.queue.name, "action": task.action, "key": task.key,
         "status": task.status, "attempts": task.attempts, "age": seconds_of(task.read_at - task.created),
     }  # fmt: skip
-
-
-def _pair(text: str) -> tuple[str, object]:
-    name, sign, value = text.partition("=")
-    if not (name and sign):
-        raise BadInput(f"--metadata {text!r} must be NAME=VALUE, for instance region=eu")
-    try:
-        return name, json.loads(value)
-    except ValueError:
-        return name, value
-
-
-def _json(option: str, text: str | None) -> object:
-    try:
-        return None if text is None else json.loads(text)
-    except ValueError as error:
-        raise BadInput(f"{option} {text!r:.80} is not JSON: {error}; write a text in double quotes") from error
 
 
 def _text(value: object) -> str:

@@ -39,7 +39,7 @@ def test_send_counts_users_and_says_how_many_are_missing():
     [
         (("aprove",), "ExpenseGraph has no event 'aprove'; its events: approve, reject, hurry, cancel, receipt"),
         (("approve", "--by", "nobody"), "--by 'nobody': there is no such user; give the username of one"),
-        (("reject", "--payload", "{"), "--payload: Expecting property name enclosed in double quotes"),
+        (("reject", "--payload", "{"), "--payload '{' is not JSON: Expecting property name enclosed in double quotes"),
         (("approve",), "'approve' needs a user with the permission testapp.change_expense; pass by=USER"),
     ],
 )

@@ -61,7 +61,7 @@ def test_nonsense_is_refused_in_one_line(queue, capsys):
     assert refused("publish", "encod", "resize") == "there is no queue 'encod'; did you mean encode?"
     assert "--data '{image' is not JSON" in refused("publish", "encode", "resize", "--data", "{image")
     assert refused("publish", "encode", "resize", "--metadata", "x") == (
-        "--metadata 'x' must be NAME=VALUE, for instance region=eu"
+        "--metadata 'x' must be NAME=VALUE, for instance tenant=3"
     )
     assert "timeout=0.0 must be" in refused("publish", "encode", "resize", "--timeout", 0)
     assert refused("list", "--limit", 0) == "--limit 0 must be from 1 to 10,000"
