@@ -48,10 +48,11 @@ def create_queue(request: ApiRequest, payload: QueueIn) -> Status[Queue]:
     """Needs a token for all queues. Kind, exclusive key and ``spread`` cannot be changed later."""
     if not request.auth.all_queues:
         raise Forbidden("this token is not for all queues, so it cannot create one")
-    _refuse_more(payload.http_actions, [])
+    values = payload.dict()
+    _refuse_more(values["http_actions"], [])
     try:
         with transaction.atomic(using=home()):
-            queue = Queue.objects.create(**payload.dict())
+            queue = Queue.objects.create(**values)
     except IntegrityError as error:
         raise Conflict(f"there is a queue {payload.name!r} already", "exists") from error
     queue.refresh_from_db(queue._state.db)
