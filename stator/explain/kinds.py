@@ -60,6 +60,11 @@ class ProblemKind:
     section: str = ""
     signs: Callable[[str], Iterable[QuerySet[Any]]] | None = None
 
+    @classmethod
+    def of_one(cls, sentences: Callable[[Facts], Iterator[Said]], **rest: Any) -> "ProblemKind":
+        """Return a kind of problem of one object; its code is the name of the function that has its sentences."""
+        return cls(sentences.__name__, sentences=sentences, **rest)
+
     def reasons(self, facts: Facts) -> Iterator[Problem]:
         """Yield the reasons of this kind why one object is not moving."""
         if self.holds is not None and self.sentences is not None and self.holds(facts):
@@ -85,25 +90,22 @@ def said_lately() -> dict[str, Any]:
 # Kinds for one object come first, the most decisive first.
 KINDS: list[ProblemKind] = [
     ProblemKind("gone", remedy="Nothing to do."),
-    ProblemKind(
-        "terminal",
+    ProblemKind.of_one(
+        sentences.terminal,
         holds=lambda facts: facts.state is not None and facts.state.terminal,
         rows=lambda many: Q(state__in=[state.name for state in graph_of(many.model).terminal_states]),
-        sentences=sentences.terminal,
         remedy="Nothing to do. To process it again, move it to another state.",
     ),
-    ProblemKind(
-        "other_version",
+    ProblemKind.of_one(
+        sentences.other_version,
         holds=lambda facts: facts.state is None and bool(facts.knowing),
         rows=lambda many: Q(state__in=many.newer),
-        sentences=sentences.other_version,
         remedy="Wait. If that worker is stopped for good, move it to a state that this code knows.",
     ),
-    ProblemKind(
-        "unknown_state",
+    ProblemKind.of_one(
+        sentences.unknown_state,
         holds=lambda facts: facts.state is None and not facts.knowing,
         rows=lambda many: ~Q(state__in=list(graph_of(many.model).states)),
-        sentences=sentences.unknown_state,
         remedy="Move it to an existing state, or ask a developer about the state that was removed.",
         alarming=True,
         level=ERROR,
@@ -111,26 +113,23 @@ KINDS: list[ProblemKind] = [
         find=of_models(causes.unknown_states),
         check="states",
     ),
-    ProblemKind(
-        "lease_lost",
+    ProblemKind.of_one(
+        sentences.lease_lost,
         holds=lambda facts: facts.lease_over,
         rows=lambda many: Q(state_claim__isnull=False, state_locked_until__lte=Now()),
-        sentences=sentences.lease_lost,
         remedy="Wait a moment: workers take it over.",
         alarming=True,
     ),
-    ProblemKind(
-        "leased",
+    ProblemKind.of_one(
+        sentences.leased,
         holds=lambda facts: facts.claimed and not facts.lease_over,
         rows=lambda many: Q(state_claim__isnull=False),
-        sentences=sentences.leased,
         remedy="Wait. If that worker is cut off or was killed, its lease expires by itself; unlock to end it now.",
     ),
-    ProblemKind(
-        "quarantined",
+    ProblemKind.of_one(
+        sentences.quarantined,
         holds=lambda facts: facts.quarantined and not facts.claimed,
         rows=lambda many: many.automatic & Q(state_crashes__gte=many.settings.MAX_CRASHES),
-        sentences=sentences.quarantined,
         remedy="Find out what ended its workers, then retry it to release it.",
         alarming=True,
         level=ERROR,
@@ -138,73 +137,64 @@ KINDS: list[ProblemKind] = [
         find=of_models(causes.quarantined),
         keeps="in quarantine",
     ),
-    ProblemKind(
-        "paused",
+    ProblemKind.of_one(
+        sentences.paused,
         holds=lambda facts: bool(facts.pauses),
         rows=lambda many: many.paused,
-        sentences=sentences.paused,
         remedy="Ask the person who paused it, then resume.",
         level=WARNING,
         find=causes.paused,
         rank=6,
         keeps="paused",
     ),
-    ProblemKind(
-        "awaits_related",
+    ProblemKind.of_one(
+        sentences.awaits_related,
         holds=lambda facts: bool(facts.related) and facts.rests_outside,
         rows=lambda many: Q(state__in=many.awaiting_related) & ~many.automatic,
-        sentences=sentences.awaits_related,
         remedy="Look at the related objects that are not done. To go on without them, move the object by hand.",
     ),
-    ProblemKind(
-        "awaits_event",
+    ProblemKind.of_one(
+        sentences.awaits_event,
         holds=lambda facts: bool(facts.taken_events) and not facts.automatic,
         rows=lambda many: Q(state__in=[state.name for state in many.taking_events if not state.automatic]),
-        sentences=sentences.awaits_event,
         remedy="Ask those who may send it. If it will not come, move the object by hand.",
     ),
-    ProblemKind(
-        "external",
+    ProblemKind.of_one(
+        sentences.external,
         holds=lambda facts: facts.rests_outside and not (facts.taken_events or facts.related),
         rows=lambda many: ~many.automatic,
-        sentences=sentences.external,
         remedy="Check the program or person that should move it. If that is done or will not come, move it by hand.",
     ),
-    ProblemKind(
-        "waits_for",
+    ProblemKind.of_one(
+        sentences.waits_for,
         holds=lambda facts: bool(facts.awaited),
         rows=lambda many: waiting(many.rows),
-        sentences=sentences.waits_for,
         remedy="Check the object that it waits for.",
         keeps="waiting for other objects",
     ),
-    ProblemKind(
-        "backoff",
+    ProblemKind.of_one(
+        sentences.backoff,
         holds=lambda facts: facts.rests and facts.failed,
         rows=lambda many: many.waiting & Q(state_failures__gt=0),
-        sentences=sentences.backoff,
         remedy="Read the error. After you have fixed its cause, retry now to skip the wait.",
         alarming=True,
     ),
-    ProblemKind(
-        "last_said",
+    ProblemKind.of_one(
+        sentences.last_said,
         holds=lambda facts: facts.rests and not facts.failed and facts.said,
         rows=lambda many: Q(many.waiting, Exists(reports_of(many.model, many.using, **said_lately()))),
-        sentences=sentences.last_said,
         remedy="Check what it waits for; retry now to attempt it at once.",
     ),
-    ProblemKind(
-        "not_due",
+    ProblemKind.of_one(
+        sentences.not_due,
         holds=lambda facts: facts.rests and not facts.failed,
         rows=lambda many: many.waiting,
-        sentences=sentences.not_due,
         remedy="Wait, or retry now.",
     ),
-    ProblemKind(
-        "no_worker",
+    ProblemKind.of_one(
+        sentences.no_worker,
         holds=lambda facts: facts.needs_worker and not facts.workers,
         rows=lambda many: NO_ROWS if many.served else ~NO_ROWS,
-        sentences=sentences.no_worker,
         remedy="Start a worker: manage.py runstator. Nothing moves until then.",
         alarming=True,
         level=ERROR,
@@ -213,52 +203,45 @@ KINDS: list[ProblemKind] = [
         section="workers",
         keeps="without a live worker",
     ),
-    ProblemKind(
-        "crashed",
+    ProblemKind.of_one(
+        sentences.crashed,
         holds=lambda facts: facts.in_line and facts.row["state_crashes"] >= facts.settings.alone_from,
         rows=lambda many: Q(state_ready=True, state_crashes__gte=many.settings.alone_from),
-        sentences=sentences.crashed,
         remedy="Wait: only a few such objects are attempted at a time. Find out what ended its workers.",
     ),
-    ProblemKind(
-        "at_limit",
+    ProblemKind.of_one(
+        sentences.at_limit,
         holds=lambda facts: facts.in_line and facts.limit is not None and facts.running >= facts.limit,
         rows=lambda many: Q(state_ready=True, state__in=many.full),
-        sentences=sentences.at_limit,
         remedy="Wait, or ask a developer to raise the limit.",
         keeps="at the limit of their state",
     ),
-    ProblemKind(
-        "in_line",
+    ProblemKind.of_one(
+        sentences.in_line,
         holds=lambda facts: facts.in_line,
         rows=lambda many: Q(state_ready=True),
-        sentences=sentences.in_line,
         remedy="Wait. If the line is long and grows, start more workers.",
     ),
-    ProblemKind(
-        "due",
+    ProblemKind.of_one(
+        sentences.due,
         holds=lambda facts: facts.in_turn and not facts.ready,
         rows=lambda many: Q(state_ready=False),
-        sentences=sentences.due,
         remedy="Wait a moment. If nothing happens, look at the workers.",
     ),
     # Never the first reason.
-    ProblemKind(
-        "takes_event",
+    ProblemKind.of_one(
+        sentences.takes_event,
         holds=lambda facts: bool(facts.kept_events or (facts.taken_events and facts.automatic)),
-        sentences=sentences.takes_event,
         remedy="Nothing to do: the object moves without it.",
     ),
-    ProblemKind(
-        "heeds_related",
+    ProblemKind.of_one(
+        sentences.heeds_related,
         holds=lambda facts: bool(facts.related) and facts.automatic,
-        sentences=sentences.heeds_related,
         remedy="Nothing to do: the object moves without them, too.",
     ),
-    ProblemKind(
-        "steps_done",
+    ProblemKind.of_one(
+        sentences.steps_done,
         holds=lambda facts: bool(facts.steps),
-        sentences=sentences.steps_done,
         remedy="Nothing to do. To have them repeated, move the object to its state by hand.",
     ),
     # The kinds below are about many objects, or about workers.
