@@ -136,7 +136,7 @@ OPTIONS = {option.name: option for option in fields(Message) if option.name != "
 MESSAGE_FIELDS = frozenset(OPTIONS)
 COLUMNS = tuple(name for name in OPTIONS if name != "invisible_for")
 # The options that can be changed until the task ends, even while a worker holds it.
-CHANGEABLE = tuple(name for name, option in OPTIONS.items() if option.metadata["changes"])
+CHANGEABLE = {name: changes for name, option in OPTIONS.items() if (changes := option.metadata["changes"])}
 # The limits of the numbers and the texts.
 LIMITS = {name: option.metadata["limits"] for name, option in OPTIONS.items()}
 NUMBERS = {

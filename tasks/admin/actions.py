@@ -12,9 +12,9 @@ from stator.admin.confirmation import SHOWN, ActionFunction, ask, back, given, l
 from stator.admin.confirmed_snapshot import confirmed_in, describe_changes, see
 from stator.admin.listing import COUNTED, AtLeast, bounded_count
 from stator.models import moment_text, written_to
-from tasks.admin.publishing import clean_names, names_field
+from tasks.admin.publishing import clean_names, names_field, number_field
 from tasks.exceptions import TaskError
-from tasks.messages import CHANGEABLE
+from tasks.messages import CHANGEABLE, NUMBERS
 from tasks.models import Task
 from tasks.querysets import FASTEST, SLOWEST, TaskQuerySet
 
@@ -82,13 +82,6 @@ class ChangeForm(ReasonForm):
     """The options of one task that can be changed until it ends."""
 
     worker_ids = names_field("Only these may claim it, one per line. Another holder loses it at the next heartbeat")
-    timeout = forms.FloatField(required=False, help_text="Seconds. A shorter one counts from the next heartbeat.")
-    heartbeat_interval = forms.FloatField(required=False, help_text="Seconds. From the next heartbeat.")
-    lease = forms.FloatField(required=False, help_text="Seconds. From the next heartbeat.")
-    max_attempts = forms.IntegerField(required=False, help_text="Counts when the claim ends.")
-    max_unexpected_retries = forms.IntegerField(required=False, help_text="From the next heartbeat.")
-    priority = forms.IntegerField(required=False, help_text="Smaller is sooner. Counts at the next claim.")
-    retention = forms.FloatField(required=False, help_text="Seconds for which it is stored after it has ended.")
 
     clean_worker_ids = clean_names
 
@@ -96,6 +89,7 @@ class ChangeForm(ReasonForm):
         shown = {name: getattr(task, name) for name in CHANGEABLE} | {"worker_ids": "\n".join(task.worker_ids)}
         super().__init__(data, initial=shown)
         self.task = task
+        self.fields |= {name: number_field(name, CHANGEABLE[name]) for name in CHANGEABLE if name in NUMBERS}
         for name in CHANGEABLE:
             # An option that is unchanged on the page is not written, even if another person has changed it since.
             self.fields[name].show_hidden_initial = True

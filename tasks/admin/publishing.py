@@ -8,12 +8,10 @@ from django import forms
 
 from stator.admin.fields import JSONField
 from tasks.exceptions import PublishRefused
-from tasks.messages import MESSAGE_FIELDS, NAME_LENGTH
+from tasks.messages import NAME_LENGTH, NUMBERS, OPTIONS
 from tasks.models import Queue
 from tasks.queue.publishing import Published
 
-AREA = forms.Textarea(attrs={"rows": 4, "cols": 80, "spellcheck": "false"})
-OPTIONS = MESSAGE_FIELDS - {"action"}
 OUTCOMES = {
     "inserted": "is published: it is new",
     "matched": "exists already with this key, and waits",
@@ -28,6 +26,30 @@ def names_field(help_text: str) -> forms.CharField:
     return forms.CharField(required=False, label="Workers", widget=area, help_text=f"{help_text}. Empty: any worker.")
 
 
+def text_field(name: str, *, required: bool) -> forms.CharField:
+    """Return the field of an option of tasks that is a text."""
+    line = forms.TextInput(attrs={"size": 60})
+    return forms.CharField(required=required, max_length=NAME_LENGTH, widget=line, help_text=_says(name))
+
+
+def json_field(name: str, further: str) -> Any:
+    """Return the field of an option of tasks that is a value in JSON."""
+    area = forms.Textarea(attrs={"rows": 4, "cols": 80, "spellcheck": "false"})
+    return JSONField(required=False, widget=area, help_text=f"{_says(name)} {further}")
+
+
+def number_field(name: str, text: str = "") -> forms.Field:
+    """Return the field of an option of tasks that is a number."""
+    _, _, whole = NUMBERS[name]
+    text = text or _says(name)
+    unit = "" if whole or text.startswith("Seconds") else "Seconds. "
+    return (forms.IntegerField if whole else forms.FloatField)(required=False, help_text=f"{unit}{text}")
+
+
+def _says(name: str) -> str:
+    return str(OPTIONS[name].metadata["says"])
+
+
 def clean_names(form: forms.Form) -> list[str]:
     """Return the names in the field of a form."""
     return [name for line in form.cleaned_data["worker_ids"].splitlines() if (name := line.strip())]
@@ -37,47 +59,16 @@ class PublishForm(forms.Form):
     """One task to publish. Empty fields take the queue's value, or else the setting's."""
 
     queue = forms.ModelChoiceField(Queue.objects.order_by("name"))
-    action = forms.CharField(
-        max_length=NAME_LENGTH, help_text="The name of the action.", widget=forms.TextInput(attrs={"size": 60})
-    )
-    data = JSONField(  # type: ignore[assignment]
-        required=False, widget=AREA, help_text="Input of the action, as JSON. Empty: null."
-    )
-    key = forms.CharField(
-        required=False,
-        max_length=NAME_LENGTH,
-        widget=forms.TextInput(attrs={"size": 60}),
-        help_text="Your own name for the task: a second task with the same key is not published.",
-    )
+    action = text_field("action", required=True)
+    data = json_field("data", "Empty: null.")
+    key = text_field("key", required=False)
     update = forms.BooleanField(
         required=False,
         label="Update",
         help_text="If a task with this key already waits, write these values into it. What is empty here stays.",
     )
-    metadata = JSONField(
-        required=False,
-        widget=AREA,
-        help_text='A JSON object of names and values, to claim and search by: {"title": "abc"}.',
-    )
-    priority = forms.IntegerField(
-        required=False, help_text="Smaller is sooner. Empty: the current Unix time in milliseconds."
-    )
-    invisible_for = forms.FloatField(required=False, help_text="Seconds until it can be claimed.")
-    max_attempts = forms.IntegerField(
-        required=False, help_text="Number of claims without success after which it is errored."
-    )
-    timeout = forms.FloatField(required=False, help_text="Time limit of an attempt, in seconds.")
-    lease = forms.FloatField(required=False, help_text="Seconds that a claim holds without a heartbeat.")
-    heartbeat_interval = forms.FloatField(
-        required=False, help_text="Seconds between the heartbeats of its worker. Empty: a third of the lease."
-    )
-    max_unexpected_retries = forms.IntegerField(
-        required=False, help_text="Unexpected errors that one worker retries by itself. Empty: as its action says."
-    )
-    retention = forms.FloatField(required=False, help_text="Seconds for which it is stored after it has ended.")
+    metadata = json_field("metadata", 'A JSON object, such as {"title": "abc"}.')
     worker_ids = names_field("Names of the only workers that may claim it, one per line")
-    worker_count = forms.IntegerField(required=False, help_text="Number of workers that run it, each once. Empty: one.")
-
     # The value differs each time that the form is shown, and stays if the form is sent twice.
     once = forms.CharField(required=False, max_length=100, widget=forms.HiddenInput, initial=lambda: uuid4().hex)
 
@@ -86,15 +77,19 @@ class PublishForm(forms.Form):
 
     clean_worker_ids = clean_names
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields |= {name: number_field(name) for name in NUMBERS}
+        self.order_fields([name for name in self.fields if not name.startswith("worker_")])
+
     def clean(self) -> dict[str, Any]:
         """Publish the task if the form has no errors so far: only the queue can tell whether it refuses the task."""
         super().clean()
         values = self.cleaned_data
         if self.errors:
             return values
-        options = {
-            name: values[name] for name in self.fields if name in OPTIONS and self[name].value() not in (None, "")
-        }
+        given = [name for name in self.fields if name in OPTIONS and self[name].value() not in (None, "")]
+        options = {name: values[name] for name in given if name != "action"}
         if values["once"] and not values["key"]:
             options["key"] = self._key_of_form()
         try:

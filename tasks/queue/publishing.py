@@ -350,7 +350,7 @@ def _update(queue: QueueRow, pairs: list[tuple[Any, Any]]) -> None:
 def change(task: TaskRow, given: dict[str, Any]) -> None:
     """Write these options into a task that has not ended, and into its parts; see ``Task.change``."""
     using, model = task._state.db, type(task)
-    if unknown := sorted(given.keys() - {*CHANGEABLE}):
+    if unknown := sorted(given.keys() - CHANGEABLE.keys()):
         raise TaskError(f"{unknown[0]!r} of a task cannot be changed; {', '.join(CHANGEABLE)} can be")
     message = checked_message({"action": "any", **given}, load_settings(), longest_lease(model, using=using))
     values = {name: getattr(message, name) for name in given}
