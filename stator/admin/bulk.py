@@ -93,7 +93,7 @@ def carry_out(
     ``seen``: what a confirmation page showed; rows that have changed since are left alone.
     """
     across = request.POST.get("select_across") == "1"
-    after, done_before, left_before = _progress(request)
+    after, done_before, left_before, _ = progress_of(request)
     rows, last = _part(queryset, after) if across else (queryset, None)
     chosen = rows.order_by()[: AT_ONCE + 1].count()
     changes = []
@@ -167,12 +167,14 @@ def _named(rows: QuerySet[Any]) -> Iterator[str]:
     return (f"{row} ({row.state})" for row in rows[: SHOWN + 1])
 
 
-def _progress(request: HttpRequest) -> tuple[str, int, int]:
+def progress_of(request: HttpRequest) -> tuple[str, int, int, int]:
+    """Return the last key, the numbers of changed and unchanged rows, and the number of the action so far."""
     form = ProgressForm(request.POST)
     if not form.is_valid():
         raise BadRequest("the progress of the action is not a number")
     given = form.cleaned_data
-    return given["stator_after"], given["stator_done"] or 0, given["stator_left"] or 0
+    numbers = (given[name] or 0 for name in ("stator_done", "stator_left", "stator_action"))
+    return (given["stator_after"], *numbers)
 
 
 def _part(queryset: QuerySet[Model], after: str) -> tuple[QuerySet[Model], object]:
@@ -195,20 +197,25 @@ def _go_on(
     # Changed rows may no longer match the filter.
     rest = bounded_count(queryset.filter(pk__gt=after))
     total = AtLeast(done + left + rest) if isinstance(rest, AtLeast) else done + left + rest
+    given = {name: request.POST[name] for name in GIVEN if name in request.POST}
+    number = act.action.pk or "" if act.action else ""
+    return next_part(model_admin, request, act, total, given, after=after, done=done, left=left, action=number)
+
+
+def next_part(
+    model_admin: AnyAddressAdmin, request: HttpRequest, act: object, total: int, given: dict[str, str],
+    **progress: Any,
+) -> HttpResponse:  # fmt: skip
+    """Return the page that says how far an action is, and sends itself for the next part."""
     context = {
         **context_of(model_admin, request),
         "title": "In progress",
         "act": act,
         "total": f"{total:,}",
-        "progress": {
-            "stator_after": after,
-            "stator_done": done,
-            "stator_left": left,
-            "stator_action": act.action.pk or "" if act.action else "",
-        },
-        "done": f"{done:,}",
-        "left": f"{left:,}" if left else "",
-        "given": {name: request.POST[name] for name in GIVEN if name in request.POST},
+        "progress": {f"stator_{name}": value for name, value in progress.items()},
+        "done": f"{progress['done']:,}",
+        "left": f"{progress['left']:,}" if progress["left"] else "",
+        "given": given,
     }
     return TemplateResponse(request, "stator/admin/progress.html", context)
 

@@ -4,22 +4,21 @@ from collections.abc import Iterator
 from typing import Any
 
 from django.contrib import messages
-from django.core.exceptions import BadRequest, PermissionDenied
+from django.core.exceptions import PermissionDenied
 from django.db import router
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.template.response import TemplateResponse
 
 from stator.admin.actions import ReasonForm
-from stator.admin.bulk import AT_ONCE, OTHERWISE, ProgressForm
-from stator.admin.confirmation import admin_url, ask, context_of, log, tell
+from stator.admin.bulk import AT_ONCE, OTHERWISE, next_part, progress_of
+from stator.admin.confirmation import admin_url, ask, log, tell
 from stator.admin.confirmed_snapshot import CONFIRMED, describe_changes
 from stator.admin.listing import AnyAddressAdmin
 from stator.admin.source import source_for
 from stator.rows.actions import Action
 from stator.rows.meta import owner_of
 from stator.rows.transitions import BATCH
-from stator.undo import Undone, UndoPart, undo, undoable
+from stator.undo import UndoPart, undo, undoable
 
 # Actions that are offered above a list.
 OFFERED = 3
@@ -64,43 +63,23 @@ def describe(action: Action) -> str:
 
 
 def _undo(model_admin: AnyAddressAdmin, request: HttpRequest, action: Action, reason: str) -> HttpResponse:
-    progress = ProgressForm(request.POST)
-    if not progress.is_valid():
-        raise BadRequest("the progress of the undo is not a number")
-    given = progress.cleaned_data
-    part = UndoPart(AT_ONCE // BATCH, given["stator_after"], given["stator_action"] or 0)
+    after, done_before, left_before, number = progress_of(request)
+    part = UndoPart(AT_ONCE // BATCH, after, number)
     if not part.after:
         log(model_admin, request, [], f"Undid action {action.pk}. {reason}".strip())
     done = undo(
         action.pk, router.db_for_write(model_admin.model), actor=request.user.get_username(), reason=reason, part=part,
         among=lambda rows: _mine(model_admin, request, rows, _permission(action)),
     )  # fmt: skip
-    count = done.count + (given["stator_done"] or 0)
-    left = len(done.left) + done.unnamed + (given["stator_left"] or 0)
+    count, left = done.count + done_before, len(done.left) + done.unnamed + left_before
     if done.rest:
-        return _go_on(model_admin, request, action, reason, done, count, left)
+        act, given = {"done": "went back", "otherwise": "touched since"}, {"reason": reason, CONFIRMED: "1"}
+        so_far = {"after": done.rest, "done": count, "left": left, "action": done.action.pk or 0}
+        return next_part(model_admin, request, act, action.count, given, **so_far)
     was = "was" if left == 1 else "were"
     why = describe_changes([f"{key} {why}" for key, why in done.left.items()]).partition(": ")[2] or OTHERWISE
     tell(model_admin, request, count, "went back", f"{left:,} {was} left alone: {why}." if left else "")
     return _to_list(model_admin)
-
-
-def _go_on(
-    model_admin: AnyAddressAdmin, request: HttpRequest, action: Action, reason: str, done: Undone, count: int, left: int
-) -> HttpResponse:
-    context = {
-        **context_of(model_admin, request),
-        "title": "In progress",
-        "act": {"done": "went back", "otherwise": "touched since"},
-        "total": f"{action.count:,}",
-        "progress": {
-            "stator_after": done.rest, "stator_done": count, "stator_left": left, "stator_action": done.action.pk or 0,
-        },
-        "done": f"{count:,}",
-        "left": f"{left:,}" if left else "",
-        "given": {"reason": reason, CONFIRMED: "1"},
-    }  # fmt: skip
-    return TemplateResponse(request, "stator/admin/progress.html", context)
 
 
 def _mine(model_admin: AnyAddressAdmin, request: HttpRequest, rows: QuerySet[Any], permission: str) -> QuerySet[Any]:
