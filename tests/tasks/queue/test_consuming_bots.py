@@ -16,7 +16,6 @@ from tests.tasks.serving import server, token
 
 pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
 
-KINDS = ("for", "run", "async", "http")
 # The lease of a bot that is killed; long enough for the others on a crowded machine.
 LEASE = 3.0
 
@@ -55,7 +54,7 @@ def go_on(bot):
     bot.stdin.flush()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["run", "async", "http"])
 def test_bot_that_is_asked_to_stop_ends_its_task_and_hands_back_the_others(start, kind):
     queue = make_queue(lease=LEASE)
     tasks = [queue.publish("hold").task for _ in range(3)]
@@ -88,11 +87,10 @@ def test_bot_that_waits_ends_when_it_is_asked_to(start, kind, number):
     assert (bot.wait(PATIENCE), bot.stdout.read()) == (0, "ended\n")
 
 
-@pytest.mark.parametrize("kind", ["for", "async", "http"])
-def test_second_signal_ends_the_bot_and_its_task_is_taken_over(start, kind):
+def test_second_signal_ends_the_bot_and_its_task_is_taken_over(start):
     queue = make_queue(lease=LEASE)
     task = queue.publish("hold").task
-    bot = start(kind)
+    bot = start("for")
     assert begun(bot) == task
     bot.send_signal(signal.SIGTERM)
     wait_until(lambda: not handles(bot.pid, signal.SIGTERM))
@@ -108,11 +106,10 @@ def test_second_signal_ends_the_bot_and_its_task_is_taken_over(start, kind):
     ]
 
 
-@pytest.mark.parametrize("kind", ["run", "http"])
-def test_tasks_of_a_bot_that_is_killed_are_each_done_once_by_others(start, kind):
+def test_tasks_of_a_bot_that_is_killed_are_each_done_once_by_others(start):
     queue = make_queue(lease=LEASE)
     queue.publish_many({"action": "hold" if n == 3 else "a"} for n in range(12))
-    killed = start(kind, "bot-0", limit=6)
+    killed = start("http", "bot-0", limit=6)
     pks = [begun(killed).pk for _ in range(4)]
     killed.kill()
     others = [start("run", f"bot-{number}", limit=2) for number in (1, 2)]

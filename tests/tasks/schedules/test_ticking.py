@@ -1,6 +1,5 @@
 """Ticks: which fire, which are dropped, and what happens after a crash."""
 
-from collections import Counter
 from datetime import datetime, timedelta
 
 import pytest
@@ -160,36 +159,3 @@ class TestCrash:
         go(61)
         assert ticks_of(schedule) == [0]
         assert row(schedule).tick_index == 1
-
-
-class TestManyAtOnce:
-    def test_those_that_begin_at_one_moment_spread_and_keep_their_mean(self, transactional_db, monkeypatch):
-        """R4.2, on a virtual clock: one look for work every fifteen seconds, five periods long and a half."""
-        # A tenth of the thousand that test_timetable has, counted in seconds ten times as long.
-        count, second = 100, 10
-        period, periods, step, published, times = 60, 5, 15, [], {}
-        # With transactions that end: in one alone, PostgreSQL would have to step over every former version of each row.
-        queue = Queue.objects.create(name="ticks", actions_elsewhere=True)
-        monkeypatch.setattr(Queue, "publish_many", lambda self, given: published.extend(given))
-        Schedule.objects.bulk_create(
-            Schedule(name="tick", entity=str(n), queue=queue, action="act", period=period, jitter=15)
-            for n in range(count)
-        )
-        drain(Schedule)
-        start = now()
-        for elapsed in range(step, (periods + 1) * period + 1, step):
-            advance(step, Schedule)
-            drain(Schedule)
-            for told in (message["metadata"] for message in published):
-                assert (told["entity"], told["tick"]) not in times, "fired twice"
-                planned = datetime.fromisoformat(told["planned"])
-                times[told["entity"], told["tick"]] = (planned - start).total_seconds() + elapsed
-            published.clear()
-        begun = (periods - 0.5) * period
-        last = Counter(moment // second for moment in times.values() if begun <= moment < begun + period)
-        assert sum(last.values()) > 0.8 * count
-        assert max(last.values()) < 3 * count * second / period
-        spans = [times[str(n), periods - 1] - times[str(n), 0] for n in range(count)]
-        # No entity drifts: each is within a period of where it began, so the mean is the period.
-        assert max(abs(span - (periods - 1) * period) for span in spans) <= period
-        assert abs(sum(spans) / count / (periods - 1) - period) < 2
