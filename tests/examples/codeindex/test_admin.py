@@ -1,9 +1,6 @@
 """The index in the admin: to be searched, not to be edited."""
 
-from typing import Any
-
 import pytest
-from django.contrib.auth.models import Permission
 from django.test import Client
 
 from tests.stator.admin.requests import confirm
@@ -28,12 +25,6 @@ def test_files_are_searched_by_path_and_listed_with_their_state(searched: Tree, 
     assert "shapes.py" not in page
 
 
-def test_symbols_are_searched_by_name(searched: Tree, admin_client: Client) -> None:
-    page = admin_client.get("/admin/codeindex/symbol/", {"q": "circ"}).content.decode()
-    assert "Circle" in page
-    assert "shapes.py" in page
-
-
 LIST = "/admin/codeindex/sourcefile/"
 
 
@@ -42,22 +33,3 @@ def test_an_operator_has_a_file_indexed_again(searched: Tree, admin_client: Clie
     answer = confirm(admin_client, LIST, {**chosen, "state": "found", "reason": "once more"})
     assert answer.status_code == 302
     assert searched.states() == {"shapes.py": "found", "broken.py": "broken"}
-
-
-def test_who_may_only_look_is_offered_no_acts(searched: Tree, client: Client, django_user_model: Any) -> None:
-    viewer = django_user_model.objects.create_user("viewer", is_staff=True)
-    viewer.user_permissions.add(Permission.objects.get(codename="view_sourcefile"))
-    client.force_login(viewer)
-    page = client.get(LIST).content.decode()
-    assert "shapes.py" in page
-    assert "stator_move" not in page
-    assert "stator_retry" not in page
-
-
-def test_rows_are_shown_and_cannot_be_edited(searched: Tree, admin_client: Client) -> None:
-    file = searched.row("shapes.py")
-    for path in (f"sourcefile/{file.pk}", f"symbol/{file.symbols.get().pk}"):
-        url = f"/admin/codeindex/{path}/change/"
-        assert admin_client.get(url).status_code == 200
-        assert admin_client.post(url, {"path": "elsewhere.py"}).status_code == 403
-    assert admin_client.get("/admin/codeindex/sourcefile/add/").status_code == 403

@@ -33,28 +33,6 @@ def rejected(file: SourceFile) -> str:
     return file.error
 
 
-def test_new_content_is_hashed_and_its_fingerprint_kept(tree: Tree) -> None:
-    path = tree.write("a.py", "A = 1\n")
-    file = registered(tree, "a.py")
-    assert Graph.handle_found(file) == Graph.hashed
-    file.refresh_from_db()
-    assert (file.size, file.mtime_ns) == (6, path.stat().st_mtime_ns)
-    assert file.digest == content.digest_of(b"A = 1\n")
-    assert file.indexed_digest == ""
-
-
-def test_content_that_is_indexed_already_is_not_parsed_again(tree: Tree) -> None:
-    file = hashed(tree, "a.py", "A = 1\n")
-    Graph.handle_hashed(file)
-    tree.touch("a.py")
-    assert Graph.handle_found(file) == Graph.indexed
-
-
-def test_content_that_was_hashed_and_never_parsed_is_parsed(tree: Tree) -> None:
-    file = hashed(tree, "a.py", "A = 1\n")
-    assert Graph.handle_found(file) == Graph.hashed
-
-
 def test_symbols_are_stored_with_what_can_be_known_of_them(tree: Tree) -> None:
     file = hashed(tree, "a.py", 'class A:\n    async def b(self):\n        """Say b."""\n')
     assert Graph.handle_hashed(file) == Graph.indexed
@@ -62,13 +40,6 @@ def test_symbols_are_stored_with_what_can_be_known_of_them(tree: Tree) -> None:
     assert list(stored) == [("class", "A", "A", 1, ""), ("async method", "b", "A.b", 2, "Say b.")]
     file.refresh_from_db()
     assert (file.line_count, file.indexed_digest, file.error) == (3, file.digest, "")
-
-
-def test_a_second_attempt_leaves_the_same_symbols(tree: Tree) -> None:
-    file = hashed(tree, "a.py", "A = 1\nB = 2\n")
-    Graph.handle_hashed(file)
-    Graph.handle_hashed(SourceFile.objects.get())
-    assert tree.symbols("a.py") == ["A", "B"]
 
 
 def test_names_and_docstrings_of_any_kind_fit_their_columns(tree: Tree) -> None:
@@ -117,28 +88,6 @@ def test_a_file_that_is_too_large_is_rejected(tree: Tree, monkeypatch: pytest.Mo
     assert (row.size, row.mtime_ns, row.digest) == (2_000_001, path.stat().st_mtime_ns, "")
 
 
-def test_a_file_that_is_gone_has_vanished_at_any_stage(tree: Tree) -> None:
-    file = hashed(tree, "a.py", "A = 1\n")
-    tree.remove("a.py")
-    assert Graph.handle_found(file) == Graph.vanished
-    assert Graph.handle_hashed(file) == Graph.vanished
-
-
-def test_a_vanished_file_is_forgotten_with_its_symbols(tree: Tree) -> None:
-    file = hashed(tree, "a.py", "A = 1\n")
-    Graph.handle_hashed(file)
-    tree.remove("a.py")
-    assert Graph.handle_vanished(file) == Graph.forgotten
-    assert tree.symbols("a.py") == []
-    assert tree.row("a.py").indexed_digest == ""
-
-
 def test_a_vanished_file_that_came_back_is_found(tree: Tree) -> None:
     file = hashed(tree, "a.py", "A = 1\n")
     assert Graph.handle_vanished(file) == Graph.found
-
-
-def test_the_graph_rests_where_nothing_is_left_to_do() -> None:
-    resting = {state.name for state in Graph.states.values() if not state.automatic}
-    assert resting == {"indexed", "broken", "forgotten"}
-    assert Graph.initial_state == Graph.found

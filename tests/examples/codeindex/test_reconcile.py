@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 from pytest_django import DjangoAssertNumQueries
 
-from examples.codeindex import content
 from examples.codeindex.models import SourceFile
 from examples.codeindex.reconcile import reconcile
 from examples.codeindex.rows import rows_of
@@ -34,11 +33,6 @@ def test_new_files_are_indexed(tree: Tree) -> None:
     assert (outcome.files, outcome.moved, outcome.failed, outcome.unfinished) == (2, 2, 0, 0)
     assert tree.states() == {"a.py": "indexed", "b/c.py": "indexed"}
     assert (tree.symbols("a.py"), tree.symbols("b/c.py")) == (["A"], ["C"])
-
-
-def test_broken_files_come_to_rest_with_the_reason(indexed: Tree) -> None:
-    assert indexed.states()["broken.py"] == "broken"
-    assert indexed.row("broken.py").error.startswith("line 1: ")
 
 
 def test_nothing_moves_twice(indexed: Tree) -> None:
@@ -71,13 +65,6 @@ def test_changed_content_gets_new_symbols(indexed: Tree) -> None:
     assert indexed.symbols("package/m1.py") == ["renamed"]
 
 
-def test_a_touched_broken_file_moves_and_fails_again(indexed: Tree) -> None:
-    indexed.touch("broken.py")
-    outcome = indexed.update()
-    assert (outcome.moved, outcome.failed) == (1, 1)
-    assert indexed.states()["broken.py"] == "broken"
-
-
 def test_a_repaired_file_is_indexed(indexed: Tree) -> None:
     indexed.write("broken.py", "def f(): ...\n")
     outcome = indexed.update()
@@ -85,13 +72,6 @@ def test_a_repaired_file_is_indexed(indexed: Tree) -> None:
     assert indexed.states()["broken.py"] == "indexed"
     assert indexed.row("broken.py").error == ""
     assert indexed.symbols("broken.py") == ["f"]
-
-
-def test_a_file_that_broke_fails_and_loses_its_symbols(indexed: Tree) -> None:
-    indexed.write("package/m1.py", "VALUE = \n")
-    outcome = indexed.update()
-    assert (outcome.moved, outcome.failed) == (1, 1)
-    assert indexed.symbols("package/m1.py") == []
 
 
 def test_a_removed_file_vanishes_with_its_symbols_once(indexed: Tree) -> None:
@@ -103,27 +83,12 @@ def test_a_removed_file_vanishes_with_its_symbols_once(indexed: Tree) -> None:
     assert indexed.update().moved == 0
 
 
-def test_the_row_of_a_removed_file_disappears_without_counting_as_moved(indexed: Tree) -> None:
-    indexed.remove("package/m1.py")
-    indexed.update()
-    before = rows_of(indexed.root)
-    SourceFile.objects.filter(path="package/m1.py").delete()
-    assert indexed.update().moved == 0
-    assert "package/m1.py" in before
-
-
 def test_a_file_that_comes_back_is_indexed_again(indexed: Tree) -> None:
     indexed.remove("package/m1.py")
     indexed.update()
     indexed.write("package/m1.py", "BACK = 1\n")
     assert indexed.update().moved == 1
     assert indexed.symbols("package/m1.py") == ["BACK"]
-
-
-def test_a_broken_file_that_is_removed_vanishes(indexed: Tree) -> None:
-    indexed.remove("broken.py")
-    assert indexed.update().moved == 1
-    assert indexed.states()["broken.py"] == "forgotten"
 
 
 def test_files_below_a_directory_that_cannot_be_listed_stay(indexed: Tree) -> None:
@@ -135,17 +100,6 @@ def test_files_below_a_directory_that_cannot_be_listed_stay(indexed: Tree) -> No
     assert set(indexed.states().values()) == {"indexed", "broken"}
 
 
-def test_a_file_that_may_be_read_at_last_is_indexed(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    tree.write("a.py", "A = 1\n")
-    with monkeypatch.context() as patched:
-        patched.setattr("os.access", lambda path, mode: False)
-        patched.setattr(content, "MAX_BYTES", 1)  # stands for a file that refuses to be read, which root never meets
-        assert tree.update().failed == 1
-        assert tree.update().moved == 0
-    assert tree.update().moved == 1
-    assert tree.states() == {"a.py": "indexed"}
-
-
 def test_directories_are_indexed_apart_from_each_other(tree: Tree) -> None:
     tree.write("a.py", "A = 1\n")
     tree.write("below/a.py", "B = 1\n")
@@ -154,13 +108,6 @@ def test_directories_are_indexed_apart_from_each_other(tree: Tree) -> None:
     below.remove("a.py")
     below.update()
     assert tree.states() == {"a.py": "indexed", "below/a.py": "indexed"}
-
-
-def test_rows_that_were_left_on_their_way_move_in_the_next_run(tree: Tree) -> None:
-    tree.write("a.py", "A = 1\n")
-    reconcile(tree.root, scan(tree.root))
-    outcome = tree.update()
-    assert (outcome.moved, outcome.unfinished) == (1, 0)
 
 
 def test_a_file_that_is_removed_between_scan_and_attempt_vanishes(tree: Tree) -> None:
@@ -184,14 +131,6 @@ def test_who_moved_a_file_by_hand_and_why_is_kept(indexed: Tree) -> None:
     indexed.update()
     act = History.objects.get(kind=History.Kind.HAND)
     assert (act.source, act.to, act.actor, act.reason) == ("indexed", "found", "codeindex", "the file changed")
-
-
-def test_a_scan_without_changes_takes_one_query(
-    indexed: Tree, django_assert_max_num_queries: DjangoAssertNumQueries
-) -> None:
-    result = scan(indexed.root)
-    with django_assert_max_num_queries(1):
-        reconcile(indexed.root, result)
 
 
 def test_registering_takes_a_few_queries_for_hundreds_of_files(

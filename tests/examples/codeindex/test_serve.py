@@ -2,7 +2,6 @@
 
 import io
 import os
-import signal
 import subprocess
 from contextlib import nullcontext
 from pathlib import Path
@@ -13,10 +12,7 @@ from django.core.management import CommandError
 from django.test import Client
 
 from examples.codeindex import serve as module
-from examples.codeindex.models import SourceFile
 from examples.codeindex.serve import checked_address, ensure_login, serve
-from stator.rows.meta import options_of
-from tests.processes import wait_until
 from tests.sizes import PATIENCE
 
 ROOT = Path(__file__).parents[3]
@@ -84,13 +80,6 @@ def test_each_run_has_a_password_of_its_own(client: Client, monkeypatch: pytest.
 
 
 @pytest.mark.django_db
-def test_the_password_may_be_given(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CODEINDEX_PASSWORD", "chosen by hand")
-    assert ensure_login() == "chosen by hand"
-    assert client.login(username="demo", password="chosen by hand")
-
-
-@pytest.mark.django_db
 def test_url_and_login_are_told_before_the_server_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     told, started = io.StringIO(), []
     monkeypatch.setenv("CODEINDEX_PASSWORD", "secret")
@@ -103,35 +92,3 @@ def test_url_and_login_are_told_before_the_server_starts(monkeypatch: pytest.Mon
     assert args == ("runserver", "127.0.0.1:8000")
     assert options["use_reloader"] is False
     assert "http://127.0.0.1:8000/admin/  user: demo  password: secret" in told_before
-
-
-PROGRAM = """
-import signal
-import sys
-from pathlib import Path
-
-signal.signal(signal.SIGTERM, {handler})
-Path("{told}").write_text(" ".join(sys.argv[1:]))
-while True:
-    signal.pause()
-"""
-
-
-@pytest.mark.parametrize(("handler", "code"), [("lambda *_: sys.exit(0)", 0), ("signal.SIG_IGN", -signal.SIGKILL)])
-def test_the_worker_ends_with_the_site(
-    tmp_path: Path, settings: Any, monkeypatch: Any, handler: str, code: int
-) -> None:
-    settings.BASE_DIR = tmp_path
-    monkeypatch.setattr(module, "STOPS_WITHIN", 30 if code == 0 else 0.2)
-    told, before = tmp_path / "told", signal.getsignal(signal.SIGTERM)
-    (tmp_path / "manage.py").write_text(PROGRAM.format(handler=handler, told=told))
-    with module.worker() as process:
-        wait_until(lambda: told.exists() and told.read_text() != "")
-        assert signal.getsignal(signal.SIGTERM) != before
-    assert told.read_text() == "runstator --name demo"
-    assert process.returncode == code
-    assert signal.getsignal(signal.SIGTERM) == before
-
-
-def test_history_of_the_demo_is_kept() -> None:
-    assert options_of(SourceFile).history
