@@ -89,29 +89,6 @@ def test_part_of_the_tests_installs_only_if_told_to(
     assert len(machine.installed) == asked
 
 
-def test_another_wish_is_refused(machine: Machine) -> None:
-    done = machine.run(INSTALL="firefox")
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "INSTALL=firefox is neither 1" in done.stderr
-
-
-def test_mariadb_that_cannot_be_installed_ends_the_run(machine: Machine) -> None:
-    machine.has("apt-get", "echo 'E: Failed to fetch the lists' >&2; exit 100")
-    done = machine.run("tests", DB="mariadb")
-    assert done.returncode == 2
-    assert "could not install MariaDB: E: Failed to fetch the lists" in done.stderr
-
-
-def test_server_of_the_distribution_is_installed_and_its_programs_are_used(machine: Machine) -> None:
-    found = 'cat "$BIN/../postgresql" 2>"$BIN/../none"'
-    machine.has("python", f'case "$*" in *distribution*) {found} ;; *) echo "on $POSTGRESQL_PROGRAMS" ;; esac')
-    machine.has("apt-get", 'echo "$*" >>"$BIN/../apt"; echo /usr/lib/postgresql/15/bin >"$BIN/../postgresql"')
-    done = machine.run("tests", DB="distribution")
-    assert (done.returncode, machine.installed) == (0, ["update", "install -y postgresql"]), done.stderr
-    assert "on /usr/lib/postgresql/15/bin" in done.stdout
-    assert "tests on the distribution's PostgreSQL" in done.stdout
-
-
 @pytest.mark.parametrize(
     ("programs", "install", "told"),
     [
@@ -151,28 +128,3 @@ def test_mariadb_that_cannot_be_used_ends_the_run_as_if_it_were_missing(
     done = machine.run("tests", DB="mariadb")
     assert (done.returncode, "tests on MariaDB" in done.stdout) == (2, False)
     assert f"bin/test: {told}" in done.stderr
-
-
-def matrix(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [str(ROOT / "bin" / "matrix"), *arguments]
-    environment = {"PATH": os.environ["PATH"], "HOME": "/nowhere", **environment}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False)
-
-
-def test_matrix_can_be_narrowed() -> None:
-    done = matrix("--list", "--python", "3.11", "--django", "6.1", "--db", "mariadb")
-    assert done.stdout == "\nskipped Python 3.11, Django 6.1, mariadb: Django 6.1 needs Python 3.12\n"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (["--db", "oracle"], "--db oracle is none of sqlite postgresql distribution mariadb"),
-        (["--python"], "--python needs a value"),
-        (["tests/stator"], "unknown argument tests/stator; arguments of pytest come after --"),
-    ],
-)
-def test_matrix_refuses_nonsense_in_one_line(arguments: list[str], told: str) -> None:
-    done = matrix(*arguments)
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert told in done.stderr
