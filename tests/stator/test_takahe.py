@@ -4,7 +4,6 @@ The HTTP runner is tried in ``test_views.py``.
 """
 
 import threading
-import time
 
 import pytest
 from django.apps import apps
@@ -19,9 +18,8 @@ import stator.runner
 from stator.graph import State, StateGraph
 from stator.models import StateField, Stats
 from stator.runner import StatorRunner
-from stator.signals import on_schedule, on_start
-from tests.sizes import PATIENCE
-from tests.stator.making import ago, change, put, raw, row
+from stator.signals import on_start
+from tests.stator.making import ago, put, raw
 from tests.testapp.takahe import (
     Domain,
     DomainStates,
@@ -34,17 +32,6 @@ from tests.testapp.takahe import (
 )
 
 MODELS = [Post, FanOut, Domain, Pin]
-
-
-@pytest.fixture
-def runner():
-    """The fixture from the ``conftest.py`` of such a project."""
-    runner = StatorRunner(MODELS, concurrency=100, schedule_interval=30)
-    runner.handled = {}
-    runner.started = time.monotonic()
-    runner.tasks = {}
-    runner.last_clean = time.monotonic() - runner.schedule_interval
-    return runner
 
 
 # What it imports
@@ -140,43 +127,6 @@ class TestObjects:
 # What it runs
 
 
-@pytest.mark.django_db
-class TestSingleCycle:
-    def test_post_fans_out_over_cycles(self, runner):
-        post = Post.objects.create()
-        runner.run_single_cycle()
-        assert row(post).state == "fanned_out"
-        assert FanOut.objects.filter(state=FanOutStates.new).count() == 3
-        runner.run_single_cycle()
-        assert FanOut.objects.filter(state=FanOutStates.sent).count() == 3
-        runner.run_single_cycle()
-        assert row(post).state == "fanned_out"
-
-    def test_external_state_waits_for_somebody_to_move_it(self, runner):
-        post = Post.objects.create(state=PostStates.fanned_out)
-        runner.run_single_cycle()
-        assert row(post).state == "fanned_out"
-        post.transition_perform(PostStates.deleted)
-        runner.run_single_cycle()
-        assert row(post).state == "deleted_fanned_out"
-
-    def test_try_again_later_waits_and_times_out_at_last(self, runner):
-        fan_out = FanOut.objects.create(post=Post.objects.create(), unreachable=True)
-        runner.run_single_cycle()
-        assert (row(fan_out).state, row(fan_out).state_ready) == ("new", False)
-        change(fan_out, state_changed=ago(86400 * 3 + 1))
-        runner.run_single_cycle()
-        assert row(fan_out).state == "failed"
-
-    def test_handler_saves_its_object_and_returns_a_state_or_a_name(self, runner):
-        domain = Domain.objects.create()
-        runner.run_single_cycle()
-        assert (row(domain).state, row(domain).checked is None) == ("updated", False)
-        change(domain, state_next_attempt=ago(1))
-        runner.run_single_cycle()
-        assert row(domain).state == "outdated"
-
-
 @pytest.mark.usefixtures("transactional_db")
 class TestWorker:
     def test_command_takes_its_options(self, tmp_path):
@@ -198,21 +148,6 @@ class TestWorker:
         assert stats.most_recent_queued() in range(8)
         assert Stats.get_for_model(Pin).most_recent_handled() == (0, 0, 0)
 
-    def test_project_reloads_its_configuration_at_start_and_at_every_pass(self):
-        heard = []
-        hears = {signal: lambda sender, name=name, **kwargs: heard.append(name) for name, signal in HOOKS.items()}
-        for signal, hear in hears.items():
-            signal.connect(hear)
-        try:
-            runner = StatorRunner([Post], run_for=PATIENCE, schedule_interval=0.05)
-            runner.progress = lambda worker: heard.count("schedule") < 2 or worker.stop()
-            runner.run()
-        finally:
-            for signal, hear in hears.items():
-                signal.disconnect(hear)
-        assert heard[0] == "start"
-        assert heard.count("schedule") >= 2
-
     def test_project_has_its_configuration_before_the_first_handler_is_called(self):
         Post.objects.create()
         begun = []
@@ -228,6 +163,3 @@ class TestWorker:
             on_start.disconnect(load)
         assert begun == [1]
         assert raw(Post).get().state == "fanned_out"
-
-
-HOOKS = {"start": on_start, "schedule": on_schedule}
