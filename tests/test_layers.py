@@ -38,14 +38,6 @@ LOADERS = ("import_module", "import_string", "importlib.import_module")
 # Floor 0 is without Django; these need none either.
 WITHOUT_DJANGO = {name for name, floor in FLOOR_OF.items() if floor == 0} | {"worker.supervisor"}
 
-# ``(module, function)``, with the reason; what can be loaded only once Django is ready is loaded by name.
-IMPORTS_INSIDE: set[tuple[str, str]] = set()
-
-# Modules with imports for type checkers only, and why.
-FOR_TYPES = {
-    "db.interface": "claims refer to operations, whose parts are classes that make and end claims",
-}
-
 LOADED_BY_NAME = {
     # One of the constants above it.
     ("db", "vendor"),
@@ -182,12 +174,6 @@ def whole_name_of(path):
 WHOLE_NAMES = {whole_name_of(path): path for package in ("stator", "tasks") for path in modules(package)}
 
 
-def functions_of(name):
-    for node in ast.walk(tree_of(NAMES[name])):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node
-
-
 def test_every_module_has_its_floor_and_no_floor_names_what_is_gone():
     found = {top_of(name) for name in NAMES} - {""}
     assert found <= set(FLOOR_OF), f"give them a floor: {sorted(found - set(FLOOR_OF))}"
@@ -266,22 +252,6 @@ def circle_in(edges):
         return found
 
     return next(filter(None, map(visit, sorted(edges))), None)
-
-
-@each_module
-def test_module_imports_at_its_top_and_hardly_ever_for_types_only(name):
-    allowed = {function for module, function in IMPORTS_INSIDE if module == name}
-    for function in functions_of(name):
-        inside = [node for node in ast.walk(function) if isinstance(node, ast.Import | ast.ImportFrom)]
-        assert not inside or function.name in allowed, f"stator.{name}.{function.name} imports inside"
-    assert name in FOR_TYPES or "TYPE_CHECKING" not in NAMES[name].read_text()
-
-
-def test_exceptions_that_are_named_are_still_needed():
-    for module, function in IMPORTS_INSIDE:
-        assert function in {node.name for node in functions_of(module)}
-    assert set(WITH_SQL) <= set(NAMES)
-    assert set(ASKS_THE_TIME) <= set(NAMES)
 
 
 # Only these ask which vendor a database is of; the others ask for a capability.
