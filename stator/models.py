@@ -13,6 +13,7 @@ from django.db.models.signals import class_prepared
 from django.utils import timezone
 from django.utils.functional import classproperty
 
+from stator.asynchronous import in_thread
 from stator.exceptions import LeaseLost
 from stator.explain import Problem, Reason, explain
 from stator.explain.causes import differing
@@ -166,9 +167,7 @@ class StatorModel(models.Model):
         if move_by_hand(rows, state, actor=actor, reason=reason):
             self._note_moved(using)
 
-    async def atransition_perform(self, state: State | str, *, actor: str = "", reason: str = "") -> None:
-        """Run :meth:`transition_perform` in a thread, for async code."""
-        await sync_to_async(self.transition_perform)(state, actor=actor, reason=reason)
+    atransition_perform = in_thread(transition_perform)
 
     @classmethod
     def transition_perform_queryset(
@@ -189,9 +188,7 @@ class StatorModel(models.Model):
         """Return the reasons why the object is not moving, the most decisive first, read from the database now."""
         return explain(type(self), self.pk, home_of(self))
 
-    async def aexplain(self) -> list[Reason]:
-        """Run :meth:`explain` in a thread, for async code."""
-        return await sync_to_async(self.explain)()
+    aexplain = in_thread(explain)
 
     @classmethod
     def from_db(cls, db: str | None, field_names: Collection[str], values: Collection[object], **kwargs: Any) -> Self:

@@ -6,9 +6,9 @@ from contextvars import ContextVar
 from typing import Any, TypeVar, overload
 from uuid import UUID
 
-from asgiref.sync import sync_to_async
 from django.db.models import Count, Exists, Manager, Model, Q
 
+from stator.asynchronous import in_thread
 from stator.conf import load_settings
 from stator.explain.reasons import explain_counts
 from stator.graph.states import State
@@ -182,9 +182,7 @@ class Addressee:
         instance._note_moved(using)
         return sent
 
-    async def asend(self, name: str, payload: Any = None, *, by: Any = None, key: str = "", reason: str = "") -> Sent:
-        """Run :meth:`send` in a thread, for async code."""
-        return await sync_to_async(self.send)(name, payload, by=by, key=key, reason=reason)
+    asend = in_thread(send)
 
 
 class Unclaimed(Addressee):
@@ -252,17 +250,13 @@ class HeldClaim(Addressee):
         """Ask the database whether the claim still holds the row and its lease has not run out."""
         raise NotImplementedError
 
-    async def astill_mine(self) -> bool:
-        """Run :meth:`still_mine` in a thread, for async code."""
-        return await sync_to_async(self.still_mine)()
+    astill_mine = in_thread(still_mine)
 
     def extend(self, seconds: float) -> bool:
         """Let the lease and the attempt end ``seconds`` from now; return False if the claim has ended."""
         raise NotImplementedError
 
-    async def aextend(self, seconds: float) -> bool:
-        """Run :meth:`extend` in a thread, for async code."""
-        return await sync_to_async(self.extend)(seconds)
+    aextend = in_thread(extend)
 
     def step(self, name: str, function: Callable[[], Result]) -> Result:
         """Call ``function`` and record what it returns; return the record, without a call, if an attempt has done so.

@@ -5,10 +5,10 @@ from datetime import datetime
 from typing import Any, ClassVar
 from uuid import UUID
 
-from asgiref.sync import sync_to_async
 from django.core.exceptions import ValidationError
 from django.db.models import F
 
+from stator.asynchronous import in_thread
 from stator.models import Reason, StateField, name_of, worker_of
 from tasks.actions.throttles import ActionRate, ActionSlot
 from tasks.graph import TaskGraph
@@ -113,17 +113,9 @@ class Task(TaskRow):
         """
         publishing.change(self, options)
 
-    async def achange(self, **options: object) -> None:
-        """Run :meth:`change` from async code."""
-        await sync_to_async(self.change)(**options)
-
-    async def acancel(self, reason: str = "", *, actor: str = "", running: bool = False) -> None:
-        """Run :meth:`cancel` from async code."""
-        await sync_to_async(self.cancel)(reason, actor=actor, running=running)
-
-    async def arequeue(self, reason: str = "", *, actor: str = "") -> None:
-        """Run :meth:`requeue` from async code."""
-        await sync_to_async(self.requeue)(reason, actor=actor)
+    achange = in_thread(change)
+    acancel = in_thread(cancel)
+    arequeue = in_thread(requeue)
 
     @classmethod
     def find_claim(cls, pk: int, token: UUID, *, using: str | None = None) -> TaskClaim:

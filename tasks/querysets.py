@@ -5,9 +5,9 @@ from functools import reduce
 from operator import or_
 from typing import Any
 
-from asgiref.sync import sync_to_async
 from django.db.models import Exists, Model, OuterRef, Q, QuerySet
 
+from stator.asynchronous import in_thread
 from stator.models import Action, Now, ids_of, move_rows, tokens_of, written_to
 from tasks.conf import load_settings
 from tasks.exceptions import TaskError
@@ -92,13 +92,8 @@ class TaskQuerySet(QuerySet[Any]):
         action = action or Action.of(self.model, "requeue", actor, reason, moves=True)
         return requeue_many(self._all_tasks, pks, action, per_minute=per_minute)
 
-    async def acancel(self, reason: str = "", *, actor: str = "", running: bool = False) -> int:
-        """Run :meth:`cancel` from async code."""
-        return await sync_to_async(self.cancel)(reason, actor=actor, running=running)
-
-    async def arequeue(self, reason: str = "", *, actor: str = "", per_minute: float | None = None) -> Requeued:
-        """Run :meth:`requeue` from async code."""
-        return await sync_to_async(self.requeue)(reason, actor=actor, per_minute=per_minute)
+    acancel = in_thread(cancel)
+    arequeue = in_thread(requeue)
 
     def end_exhausted(self, queue: Model | None = None) -> int:
         """Move unclaimed tasks without attempts left to errored; return how many.

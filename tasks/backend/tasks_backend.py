@@ -19,6 +19,7 @@ from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
 from django.db.models import Model
 
+from stator.asynchronous import in_thread
 from stator.graph.failures import Failure
 from stator.signals import Move, transitioned
 from tasks.actions.registry import Context, RegisteredAction, contained
@@ -108,11 +109,7 @@ class StatorBackend(BaseTaskBackend):
             raise PublishRefused(f"{len(given):,} tasks are too many for one call; the maximum is {most:,}")
         return self._enqueue(task, given)
 
-    async def aenqueue_many(
-        self, task: Task, calls: Iterable[tuple[Sequence[Any], dict[str, Any]]]
-    ) -> list[TaskResult]:
-        """Run :meth:`enqueue_many` from async code."""
-        return await sync_to_async(self.enqueue_many)(task, calls)
+    aenqueue_many = in_thread(enqueue_many)
 
     def _enqueue(self, task: Task, calls: list[Call]) -> list[TaskResult]:
         options = self.own_options

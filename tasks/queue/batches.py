@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
-from asgiref.sync import sync_to_async
 from django.db import connections, transaction
 from django.db.models import QuerySet
 
+from stator.asynchronous import in_thread
 from stator.exceptions import TryAgainLater
 from stator.graph import State, StateGraph
 from stator.models import StateField, move_rows
@@ -117,13 +117,8 @@ class Batch(BatchRow):
         self.refresh_from_db(self._state.db)
         return found
 
-    async def acancel(self, reason: str = "", *, actor: str = "", running: bool = False) -> int:
-        """Run :meth:`cancel` from async code."""
-        return await sync_to_async(self.cancel)(reason, actor=actor, running=running)
-
-    async def arequeue(self, reason: str = "", *, actor: str = "", per_minute: float | None = None) -> Requeued:
-        """Run :meth:`requeue` from async code."""
-        return await sync_to_async(self.requeue)(reason, actor=actor, per_minute=per_minute)
+    acancel = in_thread(cancel)
+    arequeue = in_thread(requeue)
 
     def begin(self, queue: QueueRow) -> bool:
         """Write a new batch, unless its key exists, or check that this one fits the queue; return whether it is new."""

@@ -13,6 +13,7 @@ from asgiref.sync import sync_to_async
 from django.db.models import CharField, F, Field, FloatField, OuterRef, QuerySet, Sum
 
 from stator import claims
+from stator.asynchronous import in_thread
 from stator.claims import Failure, bounded, describe
 from stator.exceptions import LeaseLost
 from tasks.client.consuming import beat_after
@@ -187,33 +188,13 @@ class TaskClaim:
         if written and written.at:
             self.left = {"state_ready": True, "state_attempts": self.attempt - 1}
 
-    async def averify(self) -> None:
-        """Run :meth:`verify` from async code."""
-        await sync_to_async(self.verify)()
-
-    async def aheartbeat(self, lease: float | None = None) -> None:
-        """Run :meth:`heartbeat` from async code."""
-        await sync_to_async(self.heartbeat)(lease)
-
-    async def aresolve(self, result: Json = None) -> None:
-        """Run :meth:`resolve` from async code."""
-        await sync_to_async(self.resolve)(result)
-
-    async def arelease(self, reason: str = "") -> None:
-        """Run :meth:`release` from async code."""
-        await sync_to_async(self.release)(reason)
-
-    async def afail(self, error: BaseException | str) -> None:
-        """Run :meth:`fail` from async code."""
-        await sync_to_async(self.fail)(error)
-
-    async def acancel(self, reason: str = "") -> None:
-        """Run :meth:`cancel` from async code."""
-        await sync_to_async(self.cancel)(reason)
-
-    async def ahand_back(self) -> None:
-        """Run :meth:`hand_back` from async code."""
-        await sync_to_async(self.hand_back)()
+    averify = in_thread(verify)
+    aheartbeat = in_thread(heartbeat)
+    aresolve = in_thread(resolve)
+    arelease = in_thread(release)
+    afail = in_thread(fail)
+    acancel = in_thread(cancel)
+    ahand_back = in_thread(hand_back)
 
     @property
     def _using(self) -> str:

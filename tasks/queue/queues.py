@@ -8,6 +8,7 @@ from typing import Any
 from asgiref.sync import sync_to_async
 from django.core.exceptions import ValidationError
 
+from stator.asynchronous import in_thread
 from stator.graph.backoff import MAX_SECONDS
 from tasks.datetimes import moment_problem, stored
 from tasks.exceptions import TaskError
@@ -130,13 +131,8 @@ class Queue(QueueRow):
         on_existing = OnExistingKey(update=update, clear_failed=clear_failed, clear_succeeded=clear_succeeded)
         return batches.publish(self, tasks, on_existing, known_only=known_only, batch=batch)
 
-    async def apublish(self, action: str, data: Json = ..., **options: Any) -> Published:
-        """Run :meth:`publish` from async code."""
-        return await sync_to_async(self.publish)(action, data, **options)
-
-    async def apublish_many(self, tasks: Iterable[dict[str, Any]], **options: Any) -> list[Published]:
-        """Run :meth:`publish_many` from async code."""
-        return await sync_to_async(self.publish_many)(tasks, **options)
+    apublish = in_thread(publish)
+    apublish_many = in_thread(publish_many)
 
     # Claiming
 
@@ -234,10 +230,5 @@ class Queue(QueueRow):
         """End both pauses."""
         self.pause(author=author)
 
-    async def apause(self, **options: Any) -> None:
-        """Run :meth:`pause` from async code."""
-        await sync_to_async(self.pause)(**options)
-
-    async def aresume(self, *, author: str = "") -> None:
-        """Run :meth:`resume` from async code."""
-        await sync_to_async(self.resume)(author=author)
+    apause = in_thread(pause)
+    aresume = in_thread(resume)
