@@ -1,7 +1,8 @@
 """StatorRunner: a worker for programs and tests."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextvars import copy_context
+from dataclasses import KW_ONLY, dataclass, field, fields
 from typing import Any
 
 from asgiref.sync import async_to_sync
@@ -23,77 +24,43 @@ from stator.schemas import in_schema
 from stator.signals import on_schedule
 from stator.worker.announcements import send_moves, tell
 from stator.worker.attempts import calls_of, grouped
-from stator.worker.endpoint import Endpoint
 from stator.worker.executor import attempt_async, attempt_sync
 from stator.worker.lanes import lanes_of
 from stator.worker.scheduler import send_in_schemas
-from stator.worker.shutdown import Requests
 from stator.worker.startup import Places, Schemas, find_places, models_by_schema, places_to_serve
-from stator.worker.worker import Summary, Worker
+from stator.worker.worker import Summary, Worker, WorkerOptions
 
 __all__ = ["StatorModel", "StatorRunner", "Stats", "Summary"]
 
 
-class StatorRunner:
+@dataclass(eq=False, repr=False)
+class StatorRunner(WorkerOptions):
     """A worker for the given models: :meth:`run` works until stopped, :meth:`run_single_cycle` does one round.
 
     ``lock_expiry`` is the lease; ``run_for`` and the intervals are seconds. Arguments that are None come from the
     settings.
     """
 
-    # A function of the supervisor that returns how often it was asked to stop.
-    requests: Requests | None = None
-    # Options for the isolated processes that ``runstator`` starts; None: this program starts none.
-    isolate: dict[str, Any] | None = None
-    # The queues whose tasks it claims, and values that these tasks have in their metadata; empty: all.
-    queues: tuple[str, ...] = ()
-    # The queues whose tasks it does not claim.
-    excluded_queues: tuple[str, ...] = ()
-    metadata: Mapping[str, object] = {}
+    models: Any = None
+    concurrency: int | None = None
+    concurrency_per_model: int | None = None
+    liveness_file: str | None = None
+    schedule_interval: float | None = None
+    delete_interval: float | None = None
+    lock_expiry: float | None = None
+    run_for: float = 0
+    _: KW_ONLY
+    database: str | None = None
+    shutdown_timeout: float | None = None
     # The schemas of PostgreSQL that it serves; None: the setting's schemas.
     schemas: Sequence[str] | None = None
     # The places that it serves, once ``runstator`` has looked.
     places: Places | None = None
-    # The name of the worker; empty: the host and the process id.
-    name = ""
 
-    def __init__(
-        self,
-        models: list[type[StatorModel]] | None = None,
-        concurrency: int | None = None,
-        concurrency_per_model: int | None = None,
-        liveness_file: str | None = None,
-        schedule_interval: float | None = None,
-        delete_interval: float | None = None,
-        lock_expiry: float | None = None,
-        run_for: float = 0,
-        *,
-        until_idle: bool = False,
-        database: str | None = None,
-        shutdown_timeout: float | None = None,
-        watch: bool = False,
-        heed_signals: bool = True,
-        progress: Callable[[Worker], None] | None = None,
-        endpoint: Endpoint | None = None,
-        announce: bool = False,
-    ) -> None:
-        self.models = managed(StatorModel.subclasses if models is None else models)
-        self.concurrency = concurrency
-        self.concurrency_per_model = concurrency_per_model
-        self.liveness_file = liveness_file
-        self.schedule_interval = schedule_interval
-        self.delete_interval = delete_interval
-        self.lock_expiry = lock_expiry
-        self.run_for = run_for
-        self.until_idle = until_idle
-        self.database = database
-        self.shutdown_timeout = shutdown_timeout
-        self.watch = watch
-        self.heed_signals = heed_signals
-        self.progress = progress
-        self.endpoint = endpoint
-        self.announce = announce
-        self.handled: dict[str, int] = {}
+    handled: dict[str, int] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self.models: list[type[StatorModel]] = managed(StatorModel.subclasses if self.models is None else self.models)
 
     def run(self) -> Summary:
         """Work until a signal arrives, ``run_for`` is over or, with ``until_idle``, nothing is ready or running.
@@ -120,19 +87,8 @@ class StatorRunner:
             places=self._places_to_serve(),
             find=self._find_places if self.chosen_schemas else None,
             run_for=self.run_for,
-            until_idle=self.until_idle,
             liveness_file=self.liveness_file,
-            watch=self.watch,
-            heed_signals=self.heed_signals,
-            progress=self.progress,
-            endpoint=self.endpoint,
-            announce=self.announce,
-            requests=self.requests,
-            isolate=self.isolate,
-            queues=self.queues,
-            excluded_queues=self.excluded_queues,
-            metadata=self.metadata,
-            name=self.name,
+            **{option.name: getattr(self, option.name) for option in fields(WorkerOptions)},
         )
 
     def models_by_schema(self) -> Mapping[str, Sequence[type[Model]]]:

@@ -69,34 +69,23 @@ class Summary:
     ended: str = ""
 
 
-@dataclass(eq=False, repr=False)
-class Worker:
-    """One worker process: claims rows of the given models, attempts them and records the outcomes.
+@dataclass(eq=False, repr=False, kw_only=True)
+class WorkerOptions:
+    """How a worker works, whatever its models.
 
-    The worker runs in the thread that calls :meth:`run`.
-
-    ``find``: return the schemas of PostgreSQL in which it works, with their models, if it works in schemas.
-    ``places``: what ``find`` has returned last.
-    ``run_for``: seconds after which it stops; 0 for never.
     ``until_idle``: stop once nothing is ready or running.
     ``watch``: end the process when the loop freezes.
-    ``announce``: log its start, the models it serves, and its end.
     ``heed_signals=False``: leave signals to the program that runs it.
+    ``announce``: log its start, the models it serves, and its end.
     ``requests``: see ``StopRequests``.
     ``isolate``: options of the processes for objects that lost many leases. Without them, such an object waits until
     nothing else runs here.
+    ``queues``: the queues whose tasks it claims, except ``excluded_queues``; ``metadata``: values that these tasks have
+    in their metadata; empty: all.
     ``name``: by default the host and the process.
     """
 
-    models: InitVar[Sequence[type[Model]]]
-    settings: Settings
-    _: KW_ONLY
-    alias: InitVar[str | None] = None
-    places: InitVar[Places | None] = None
-    find: Find | None = None
-    run_for: float = 0.0
     until_idle: bool = False
-    liveness_file: str | None = None
     watch: bool = False
     heed_signals: bool = True
     progress: Callable[["Worker"], None] | None = None
@@ -108,6 +97,27 @@ class Worker:
     excluded_queues: tuple[str, ...] = ()
     metadata: Mapping[str, object] = field(default_factory=dict)
     name: str = ""
+
+
+@dataclass(eq=False, repr=False)
+class Worker(WorkerOptions):
+    """One worker process: claims rows of the given models, attempts them and records the outcomes.
+
+    The worker runs in the thread that calls :meth:`run`.
+
+    ``find``: return the schemas of PostgreSQL in which it works, with their models, if it works in schemas.
+    ``places``: what ``find`` has returned last.
+    ``run_for``: seconds after which it stops; 0 for never.
+    """
+
+    models: InitVar[Sequence[type[Model]]]
+    settings: Settings
+    _: KW_ONLY
+    alias: InitVar[str | None] = None
+    places: InitVar[Places | None] = None
+    find: Find | None = None
+    run_for: float = 0.0
+    liveness_file: str | None = None
 
     # Seconds from the start to the end of the first poll.
     ready_after: float = field(default=0.0, init=False)

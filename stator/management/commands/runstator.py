@@ -195,12 +195,12 @@ class Command(TerminalCommand):
             shutdown_timeout=options["shutdown_timeout"],
             watch=True,
             announce=True,
+            queues=tuple(dict.fromkeys(options["queue"])),
+            excluded_queues=tuple(dict.fromkeys(options["exclude_queue"])),
+            metadata=metadata,
+            name=options["name"],
+            schemas=options["schema"] or None,
         )
-        runner.queues = tuple(dict.fromkeys(options["queue"]))
-        runner.excluded_queues = tuple(dict.fromkeys(options["exclude_queue"]))
-        runner.metadata = metadata
-        runner.name = options["name"]
-        runner.schemas = options["schema"] or None
         if parent := options["parent"]:
             runner.requests = lambda: 0 if os.getppid() == parent else None
         try:
