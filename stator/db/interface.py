@@ -322,7 +322,7 @@ class OutcomeBatch:
             to != RELEASED,
             failed,
             failed or any(outcome.reason for outcome in outcomes),
-            source.saves if values else (),
+            tuple(source.saves) if values else (),
             any(hasattr(value, "resolve_expression") for each in values for value in each.values()),
         )
 

@@ -5,32 +5,36 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import wraps
 from inspect import signature
-from typing import Any, ClassVar, ParamSpec, SupportsIndex
+from typing import Any, ClassVar, SupportsIndex, TypeVar
 
 from stator.exceptions import GraphError
 from stator.graph.backoff import Backoff
 
-P = ParamSpec("P")
+C = TypeVar("C")
 
 
 # In the first attempts of a state in each process, changed fields are compared with what is stored.
 LOOKS = 20
 
 
-def _suggesting(init: Callable[P, None]) -> Callable[P, None]:
-    """Name the nearest option in the error for an unknown one; type checkers see the signature of ``init``."""
+def _suggesting(cls: type[C]) -> type[C]:
+    """Name the nearest option in the error for an unknown one; type checkers see the options of ``cls``."""
 
+    init: Any = cls.__init__
     _, *known = signature(init).parameters
 
     @wraps(init)
-    def checked(*args: P.args, **options: P.kwargs) -> None:
+    def checked(self: C, **options: Any) -> None:
         if unknown := [name for name in options if name not in known]:
             raise TypeError(_unknown_option(unknown[0], known))
-        init(*args, **options)
+        init(self, **options)
 
-    return checked
+    setattr(cls, "__init__", checked)  # noqa: B010 - a method is replaced
+    return cls
 
 
+@_suggesting
+@dataclass(kw_only=True, eq=False, repr=False)
 class State:
     """One state of a graph: how its objects are attempted, and where they may go from here.
 
@@ -62,51 +66,29 @@ class State:
     A ``State`` equals, prints and hashes like its name.
     """
 
-    @_suggesting
-    def __init__(
-        self,
-        *,
-        try_interval: float | None = None,
-        handler_name: str | None = None,
-        externally_progressed: bool = False,
-        attempt_immediately: bool = True,
-        force_initial: bool = False,
-        enter_by_hand: bool = True,
-        leave_by_hand: bool = True,
-        delete_after: float | None = None,
-        jitter: float = 0.0,
-        backoff: Backoff | float | Callable[[int], float] = Backoff(),  # noqa: B008 - frozen
-        max_failures: int | None = None,
-        max_runtime: float | None = None,
-        lease: float | None = None,
-        atomic: bool = False,
-        batch: int | None = None,
-        concurrency: int | None = None,
-        expect_within: float | None = None,
-        renamed_from: str | None = None,
-        saves: tuple[str, ...] | list[str] = (),
-        quarantine: bool = True,
-    ) -> None:
-        self.try_interval = try_interval
-        self.handler_name = handler_name
-        self.externally_progressed = externally_progressed
-        self.attempt_immediately = attempt_immediately
-        self.force_initial = force_initial
-        self.enter_by_hand = enter_by_hand
-        self.leave_by_hand = leave_by_hand
-        self.delete_after = delete_after
-        self.jitter = jitter
-        self.backoff = backoff
-        self.max_failures = max_failures
-        self.max_runtime = max_runtime
-        self.lease = lease
-        self.atomic = atomic
-        self.batch = batch
-        self.concurrency = concurrency
-        self.expect_within = expect_within
-        self.renamed_from = renamed_from
-        self.quarantine = quarantine
-        self.saves = tuple(saves) if isinstance(saves, list) else saves
+    try_interval: float | None = None
+    handler_name: str | None = None
+    externally_progressed: bool = False
+    attempt_immediately: bool = True
+    force_initial: bool = False
+    enter_by_hand: bool = True
+    leave_by_hand: bool = True
+    delete_after: float | None = None
+    jitter: float = 0.0
+    backoff: Backoff | float | Callable[[int], float] = Backoff()  # noqa: RUF009 - frozen
+    max_failures: int | None = None
+    max_runtime: float | None = None
+    lease: float | None = None
+    atomic: bool = False
+    batch: int | None = None
+    concurrency: int | None = None
+    expect_within: float | None = None
+    renamed_from: str | None = None
+    saves: tuple[str, ...] | list[str] = ()
+    quarantine: bool = True
+
+    def __post_init__(self) -> None:
+        self.saves = tuple(self.saves) if isinstance(self.saves, list) else self.saves
         self.name = ""
         self.graph: Any = None
         self.edges: list[Edge] = []
@@ -349,29 +331,19 @@ class AwaitedEvent:
         return [self.name, self.permission, self.form, self.unless, self.count, self.keep_for]
 
 
+@dataclass(slots=True, eq=False)
 class Edge:
     """A declared edge: the name of the method that declares it, and its ends.
 
     An edge ``on`` from a state to itself is an event that makes its objects ready.
     """
 
-    __slots__ = ("condition", "event", "kind", "other", "seconds", "state")
-
-    def __init__(
-        self,
-        kind: str,
-        state: State,
-        other: State,
-        seconds: float | None = None,
-        condition: object = None,
-        event: AwaitedEvent | None = None,
-    ) -> None:
-        self.kind = kind
-        self.state = state
-        self.other = other
-        self.seconds = seconds
-        self.condition = condition
-        self.event = event
+    kind: str
+    state: State
+    other: State
+    seconds: float | None = None
+    condition: object = None
+    event: AwaitedEvent | None = None
 
 
 def _awaited(kind: str, relation: object, in_: object, *, every: bool, empty: object = False) -> AwaitedRelation:
