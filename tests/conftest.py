@@ -17,21 +17,27 @@ from tests.settings import TEST_DIRECTORY
 BROWSER = "tests/browser/"
 # What no database and no version of Django changes; .ci/run tests it once. Of isolated processes, tasks of Django's own
 # backend are tested everywhere; of admin and API, all but who may do what, and how many statements a page takes; of
-# workers, all but how several processes share what there is.
+# workers, all but how several processes share what there is; of schedules, the ticks themselves. Attempts of tasks and
+# of rows of models are made by the same workers, so those of tasks are tested once.
 ONCE = (
     "tests/benchmarks/", "tests/browser/test_accessibility.py", "tests/browser/test_docs_search.py",
     "tests/browser/test_operating.py", "tests/browser/test_themes.py", "tests/browser/test_walk.py", "tests/deploy/",
     "tests/docs/", "tests/examples/", "tests/faults/test_checker.py", "tests/faults/test_report.py", "tests/mutation/",
     "tests/proofs/test_table.py", "tests/servers/", "tests/stator/admin/test_access.py",
     "tests/stator/admin/test_admin_queries.py", "tests/stator/checks/test_shadowing.py",
-    "tests/stator/commands/test_commands_situations.py", "tests/stator/test_schemas.py::test_",
-    "tests/stator/test_schemas_packages.py", "tests/stator/test_terminal.py", "tests/stator/test_testing_graph.py",
-    "tests/stator/test_views.py", "tests/stator/worker/test_tracing", "tests/tasks/actions/isolation/",
+    "tests/stator/commands/test_commands_situations.py", "tests/stator/management/commands/test_runstator.py",
+    "tests/stator/overview/test_replica.py", "tests/stator/test_models_adding.py::test_large_table",
+    "tests/stator/test_schemas.py::test_", "tests/stator/test_schemas_packages.py", "tests/stator/test_terminal.py",
+    "tests/stator/test_testing.py", "tests/stator/test_testing_graph.py", "tests/stator/test_views.py",
+    "tests/stator/worker/test_tracing", "tests/tasks/actions/isolation/",
+    "tests/tasks/admin/test_admin_hostile.py::test_form_of", "tests/tasks/admin/test_admin_hostile.py::test_pages",
     "tests/tasks/admin/test_admin_permissions.py", "tests/tasks/admin/test_admin_queries.py::test_list_takes",
     "tests/tasks/admin/test_admin_queries.py::test_page_takes", "tests/tasks/api/test_access.py",
-    "tests/tasks/api/test_api_guide.py", "tests/tasks/client/test_client_outage.py",
-    "tests/tasks/queue/test_process_eligibility_queues.py", "tests/tasks/worker/test_attempts_room.py",
-    "tests/tasks/worker/test_attempts_workers.py", "tests/test_chaos.py",
+    "tests/tasks/api/test_api_guide.py", "tests/tasks/client/test_client",
+    "tests/tasks/queue/test_process_eligibility_queues.py", "tests/tasks/schedules/test_periodic.py",
+    "tests/tasks/schedules/test_rates.py", "tests/tasks/schedules/test_schedules.py",
+    "tests/tasks/schedules/test_ticking_overlap.py", "tests/tasks/test_graph.py", "tests/tasks/worker/test_attempts.py",
+    "tests/tasks/worker/test_attempts_room.py", "tests/tasks/worker/test_attempts_workers.py", "tests/test_chaos.py",
     "tests/test_installing.py", "tests/test_layers.py", "tests/test_scripts.py", "tests/typing/",
 )  # fmt: skip
 # Workers that are harmed where databases differ: how they lock, how a write is refused, whose turn it is.

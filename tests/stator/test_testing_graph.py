@@ -75,7 +75,7 @@ def working(work: Any) -> Any:
 def problem(graph: type[StateGraph], **options: Any) -> str:
     """The message for a graph that is not right."""
     with pytest.raises(AssertionError) as raised:
-        check_graph(graph, **options)
+        check_graph(graph, max_examples=20, **options)
     assert "\n" not in str(raised.value)
     return str(raised.value)
 
@@ -277,7 +277,7 @@ class TestHandlers:
         message = problem(Errand, objects=objects)
         assert message.startswith("Errand.new: the handler raised KeyError: 'x'; if it may, add it to raises=")
         with pytest.raises(AssertionError) as raised:
-            check_graph(Errand, objects=objects)
+            check_graph(Errand, objects=objects, max_examples=10)
         assert isinstance(raised.value.__cause__, KeyError)
         check_graph(Errand, objects=objects, raises=[LookupError], max_examples=10)
 
@@ -340,9 +340,9 @@ class Asked(StateGraph):
 
 class TestEvents:
     def test_events_lead_on_and_handlers_read_them(self) -> None:
-        check_graph(Asked)
+        check_graph(Asked, max_examples=10)
         given = st.fixed_dictionaries({"sum": st.integers(0, 5)})
-        check_graph(Asked, objects=st.builds(SimpleNamespace), events={"accept": given})
+        check_graph(Asked, objects=st.builds(SimpleNamespace), events={"accept": given}, max_examples=10)
 
     def test_payload_that_a_handler_does_not_expect_is_found_with_the_event(self) -> None:
         with pytest.raises(AssertionError, match=r"KeyError: 'sum'.* path: new -event accept \{\}-> accepted"):

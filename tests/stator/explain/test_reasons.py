@@ -237,7 +237,9 @@ def test_objects_that_wait_for_others_say_so_exactly_while_they_do(crew):
     standings = ["ready", "early", "parked", "due", "waiting", "leased", "expired"]
     pasts = [(0, 0, ""), (2, 1, "error"), (0, 3, "error")]
     states = ["new", "started", "done", "mislaid"]
-    rollouts = [made_to_wait(*each) for each in itertools.product(states, standings, pasts, builds)]
+    # Of all that meet, every fifth: each pair of values is among them.
+    situations = [*itertools.product(states, standings, pasts, builds)][::5]
+    rollouts = [made_to_wait(*each) for each in situations]
     firsts = {"terminal": 2}
     for rollout in rollouts:
         codes = codes_of(rollout)

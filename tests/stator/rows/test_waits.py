@@ -204,7 +204,7 @@ def test_drain_goes_from_the_awaited_to_the_waiting():
     first = Rollout.objects.create(build=build)
     second = Rollout.objects.create(build=build, after=first)
     assert drain(Rollout) == 0
-    drain()
+    drain(Rollout, Build)
     assert [row(instance).state for instance in (build, first, second)] == ["built", "done", "done"]
 
 

@@ -156,8 +156,11 @@ def asked_of(model):
     if model is Overview:
         # It is no list, and filters nothing.
         return ["q"]
-    own = {each.parameter_name for each in filters_of(model) if not isinstance(each, str)}
     looked_up = {f"{field}{lookup}" for field in LOOKED_UP[model] for lookup in LOOKUPS}
+    if connection.vendor != "postgresql":
+        # What differs is what a column of each kind takes.
+        return sorted({"pk"} | looked_up)
+    own = {each.parameter_name for each in filters_of(model) if not isinstance(each, str)}
     # What Django reads itself, it reads alike for all.
     of_lists = {*OF_LISTS} if model is Queue else {"q"}
     return sorted({*filtered_by(model), "condition", "state"} | own | looked_up | of_lists)
