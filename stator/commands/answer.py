@@ -8,6 +8,7 @@ from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS
@@ -72,6 +73,12 @@ def add_length(parser: ArgumentParser) -> None:
     parser.add_argument("--reason", default="", metavar="R", help="Why; shown by tasks queues and in the admin.")
     length_help = "For how long (default: until it is resumed)."
     parser.add_argument("--for", type=float, dest="seconds", metavar="SECONDS", help=length_help)
+
+
+def values_of(one: object, *names: str) -> dict[str, Any]:
+    """Return attributes by their names, for JSON; moments as text."""
+    values = {name: getattr(one, name) for name in names}
+    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in values.items()}
 
 
 def offer(action: Action, options: Options) -> list[str]:

@@ -2,7 +2,7 @@
 
 from argparse import ArgumentParser
 
-from stator.commands.answer import Answer, Options, actor, add_length, refusing
+from stator.commands.answer import Answer, Options, actor, add_length, refusing, values_of
 from stator.commands.arguments import add_label, model_of, positive, rows_of, state_of, where_of
 from stator.rows.clock import moment_text
 from stator.rows.pauses import Pause
@@ -38,13 +38,5 @@ def run(options: Options) -> Answer:
 
 def described(pause: Pause) -> dict[str, object]:
     """Return a pause as a dictionary for JSON."""
-    return {
-        "id": pause.pk,
-        "model": pause.model_label,
-        "state": pause.state,
-        "where": pause.where,
-        "reason": pause.reason,
-        "actor": pause.actor,
-        "created": pause.created.isoformat(),
-        "until": pause.until.isoformat() if pause.until else None,
-    }
+    further = values_of(pause, "state", "where", "reason", "actor", "created", "until")
+    return {"id": pause.pk, "model": pause.model_label, **further}

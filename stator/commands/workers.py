@@ -3,7 +3,7 @@
 from argparse import ArgumentParser
 from typing import Any
 
-from stator.commands.answer import Answer, Options, table
+from stator.commands.answer import Answer, Options, table, values_of
 from stator.commands.arguments import models_of
 from stator.explain.survey import Held, Workers, WorkerStatus
 from stator.graph.durations import span
@@ -70,19 +70,10 @@ def _bar(percent: int | None) -> str:
 def _reported(process: WorkerStatus) -> dict[str, Any]:
     worker = process.worker
     return {
-        "id": worker.pk,
-        "host": worker.host,
-        "pid": worker.pid,
-        "version": worker.version,
-        "database": worker.database,
-        "models": worker.models,
-        "status": process.status,
-        "ending": process.ending,
-        "started": worker.started.isoformat(),
+        **values_of(worker, "id", "host", "pid", "version", "database", "models", "started", "stopped"),
+        **values_of(process, "status", "ending"),
         "heartbeat_age": process.heard,
-        "stopped": worker.stopped.isoformat() if worker.stopped else None,
         "running": len(process.runs),
         "runs": [_run(label, one) for label, one in process.shown],
-        "handled": worker.handled,
-        "lost": worker.lost,
+        **values_of(worker, "handled", "lost"),
     }

@@ -33,6 +33,12 @@ FORCED = 130
 # Why a worker ends that needs no replacement: --until-idle, --run-for.
 DONE = ("idle", "time over")
 
+# The options that a runner has by the same names.
+PASSED_ON = (
+    "concurrency", "concurrency_per_model", "liveness_file", "schedule_interval", "run_for", "until_idle", "database",
+    "shutdown_timeout", "name",
+)  # fmt: skip
+
 # The model that has queues.
 QUEUED = "tasks.Task"
 
@@ -185,20 +191,12 @@ class Command(TerminalCommand):
         check_database_name(options["database"])
         runner = StatorRunner(
             models,
-            concurrency=options["concurrency"],
-            concurrency_per_model=options["concurrency_per_model"],
-            liveness_file=options["liveness_file"],
-            schedule_interval=options["schedule_interval"],
-            run_for=options["run_for"],
-            until_idle=options["until_idle"],
-            database=options["database"],
-            shutdown_timeout=options["shutdown_timeout"],
+            **{name: options[name] for name in PASSED_ON},
             watch=True,
             announce=True,
             queues=tuple(dict.fromkeys(options["queue"])),
             excluded_queues=tuple(dict.fromkeys(options["exclude_queue"])),
             metadata=metadata,
-            name=options["name"],
             schemas=options["schema"] or None,
         )
         if parent := options["parent"]:

@@ -10,7 +10,7 @@ from django.db import IntegrityError, router, transaction
 from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 
-from stator.commands.answer import AddSubcommand, Answer, BadInput, Options
+from stator.commands.answer import AddSubcommand, Answer, BadInput, Options, values_of
 from stator.terminal import TerminalCommand
 from tasks.commands import operating, queues, schedules, single_tasks
 from tasks.datetimes import aware, moment_problem, stored
@@ -117,16 +117,11 @@ def _revoke(options: Options) -> Answer:
 def _as_json(consumer: Consumer) -> dict[str, Any]:
     # No list of queues means all.
     return {
-        "name": consumer.name,
-        "prefix": consumer.prefix,
-        "enabled": consumer.enabled,
-        "verbs": consumer.verbs,
+        **values_of(consumer, "name", "prefix", "enabled", "verbs", "requests_per_minute", "rows_per_minute"),
         "queues": None if consumer.all_queues else sorted(queue.name for queue in consumer.queues.all()),
         "objects": consumer.managed_objects,
         "expires": _moment(consumer.expires),
         "used": _moment(consumer.used_minute),
-        "requests_per_minute": consumer.requests_per_minute,
-        "rows_per_minute": consumer.rows_per_minute,
     }
 
 
