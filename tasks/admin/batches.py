@@ -11,12 +11,11 @@ from django.utils.html import format_html
 
 from stator.admin.confirmation import ActionFunction, ask, back, given, log, tell
 from stator.admin.detail import offered
-from stator.admin.listing import AnyAddressAdmin
 from stator.admin.managed import ManagedList
 from stator.admin.read_only import SEARCHED
 from stator.texts import COUNTED, told
 from tasks.admin.actions import CancelForm, RequeueForm
-from tasks.admin.newest import NewestAdmin
+from tasks.admin.newest import OperatedAdmin, number_in
 from tasks.exceptions import TaskError
 from tasks.models import Batch, Task
 from tasks.queue.expressions import CountOf, for_each
@@ -85,41 +84,24 @@ def _unended(batch: OuterRef | int) -> list[Combinable]:
     return [CountOf(mine.values("pk")[: COUNTED + 1])]
 
 
-class BatchAdmin(NewestAdmin):
+class BatchAdmin(OperatedAdmin):
     """Admin of batches."""
 
     list_display = ("__str__", "queue", "stator_state", "left", "stator_age", "created")
     change_list = BatchList
     list_filter = ("queue", "state")
-    list_select_related = ("queue",)
     search_fields = ("key",)
     search_help_text = f"A number or an exact key; or part of a key, within the newest {SEARCHED:,} batches."
-    ordering = ("-pk",)
     actions = ACTIONS
     fields = ("queue", "key", "on_done", "on_failed", "created")
     readonly_fields = fields
 
-    # The permissions below replace Django's, but do not depend on the object.
-    differs_by_object = AnyAddressAdmin.differs_by_object
-
-    def _has_no_permission(self, request: HttpRequest, obj: Batch | None = None) -> bool:
-        """Return False: programs publish batches, tasks move them, and workers delete them."""
-        return False
-
-    has_add_permission = has_change_permission = has_delete_permission = has_move_permission = _has_no_permission
-
-    def has_retry_permission(self, request: HttpRequest, obj: Batch | None = None) -> bool:
-        """Return whether the user may retry, cancel and requeue."""
-        return request.user.has_perm("tasks.change_batch")
-
-    def get_list_display(self, request: HttpRequest) -> Any:
-        """Return the columns of batches; the framework's columns are on the page of each batch."""
-        return self.list_display
+    # Programs publish batches, and tasks move them.
+    has_add_permission = has_move_permission = OperatedAdmin.has_change_permission
 
     def exactly(self, words: str, using: str) -> Q:
         """Return the condition for batches with this number or key."""
-        number = Q(pk=int(words)) if words.isascii() and words.isdecimal() and len(words) < 19 else Q(pk__in=[])
-        return number | Q(key=words)
+        return Q(pk__in=number_in(words)) | Q(key=words)
 
     @admin.display(description="tasks left")
     def left(self, batch: Any) -> str:

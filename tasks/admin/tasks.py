@@ -14,13 +14,12 @@ from django.utils.http import urlencode
 from stator.admin.confirmation import admin_url, ask, given, log
 from stator.admin.detail import offered
 from stator.admin.filters import ConditionFilter, ErrorFilter, among
-from stator.admin.listing import AnyAddressAdmin
 from stator.admin.managed import ERROR, ManagedList
 from stator.admin.read_only import SEARCHED
 from stator.admin.row_summary import is_failing
 from stator.graph.durations import span
 from tasks.admin import actions
-from tasks.admin.newest import NewestAdmin
+from tasks.admin.newest import OperatedAdmin, number_in
 from tasks.admin.publishing import PublishForm
 from tasks.admin.queue_errors import errors_of
 from tasks.admin.summaries import SummarizedTask, summarize
@@ -80,7 +79,7 @@ class DeadLetterFilter(ErrorFilter):
         return rows.filter(state="errored", state_ready=False, state_claim=None, whole=None)
 
 
-class TaskAdmin(NewestAdmin):
+class TaskAdmin(OperatedAdmin):
     """Admin of tasks. Adding a task publishes it. Tasks are not edited: only their queue and workers change them."""
 
     list_display = (
@@ -89,12 +88,10 @@ class TaskAdmin(NewestAdmin):
     )  # fmt: skip
     change_list = TaskList
     list_filter = ("queue", StatusFilter)
-    list_select_related = ("queue",)
     search_fields = ("action",)
     search_help_text = (
         f"A task number or an exact key; or part of an action's name, within the newest {SEARCHED:,} tasks."
     )
-    ordering = ("-pk",)
     actions = actions.ACTIONS
     live_template = "admin/tasks/task/live.html"
     fieldsets = (
@@ -110,30 +107,11 @@ class TaskAdmin(NewestAdmin):
 
     # Permissions
 
-    # The permissions below replace Django's, but do not depend on the object.
-    differs_by_object = AnyAddressAdmin.differs_by_object
-
-    def has_change_permission(self, request: HttpRequest, obj: Task | None = None) -> bool:
-        """Return False: nobody edits a task. A user with the change permission may operate it."""
-        return False
-
-    def has_retry_permission(self, request: HttpRequest, obj: Task | None = None) -> bool:
-        """Return whether the user may retry, unlock, cancel and requeue."""
-        return request.user.has_perm("tasks.change_task")
-
     def has_move_permission(self, request: HttpRequest, obj: Task | None = None) -> bool:
         """Return whether the user may move tasks by hand."""
         return request.user.has_perm("tasks.force_task")
 
-    def has_delete_permission(self, request: HttpRequest, obj: Task | None = None) -> bool:
-        """Return False: workers delete tasks whose retention is over. To stop a task earlier, cancel it."""
-        return False
-
     # Lists
-
-    def get_list_display(self, request: HttpRequest) -> tuple[str, ...]:
-        """Return the columns for queues only; the framework's columns are on the page of each task."""
-        return self.list_display
 
     def get_list_filter(self, request: HttpRequest) -> Any:
         """Return the filters: queue, status and the framework's conditions."""
@@ -151,8 +129,7 @@ class TaskAdmin(NewestAdmin):
         # The index on keys begins with the queue.
         queues = list(Queue.objects.using(using).values_list("pk", flat=True))
         found = [*Task.objects.using(using).filter(queue__in=queues, key=words).values_list("pk", flat=True)]
-        found += [int(words)] if words.isascii() and words.isdecimal() and len(words) < 19 else []
-        return Q(pk__in=found)
+        return Q(pk__in=[*found, *number_in(words)])
 
     @admin.display(description="status")
     def shown_status(self, task: SummarizedTask) -> str:
