@@ -14,12 +14,12 @@ class Endpoints(Router):
     """The endpoints of one group."""
 
     def at(
-        self, method: str, path: str, auth: Any, success: type[Schema], summary: str, *refusals: int,
+        self, method: str, path: str, auth: object, success: type[Schema], summary: str, *refusals: int,
         statuses: Iterable[int] = (200,),
     ) -> Callable[[Any], Any]:  # fmt: skip
         """Return a decorator that adds an endpoint. ``refusals``: those that do not follow from its parameters."""
 
-        def add(view: Any) -> Any:
+        def add(view: Callable[..., Any]) -> Any:
             given = {*inspect.signature(view).parameters} - {"request", *re.findall(r"\{(?:\w+:)?(\w+)\}", path)}
             usual = {404: "{" in path, 415: "payload" in given, 422: bool(given)}
             every = responses(success, {*refusals, *filter(usual.get, usual)}, statuses)

@@ -1,11 +1,11 @@
 """Schemas of managed objects, and of the events that are sent to them."""
 
 from datetime import datetime
-from typing import Any
 
 from ninja import Schema
 from pydantic import Field, JsonValue
 
+from stator.models import StatorModel
 from tasks.api.schemas import MAX_ON_PAGE, Body, ProgressOut, ReasonOut, described, parameter
 
 
@@ -105,7 +105,7 @@ class SentOut(Schema):
     object: ObjectOut
 
 
-def object_out(row: Any) -> dict[str, object]:
+def object_out(row: StatorModel) -> dict[str, object]:
     """Return an object in the form of :class:`ObjectOut`."""
     return {
         "model": row._meta.label, "pk": str(row.pk), "state": row.state, "since": row.state_changed,

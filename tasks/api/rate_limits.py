@@ -10,8 +10,10 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Case, F, Q, Value, When
 from django.db.models.functions import TruncMinute
+from django.db.models.sql.compiler import SQLCompiler
 
 from stator.models import Now
 from tasks.api.errors import TooMany
@@ -31,7 +33,7 @@ MESSAGES = {
 class Minute(TruncMinute):
     """The minute of a moment, on PostgreSQL in the type of a column: Citus compares no column with another type."""
 
-    def as_postgresql(self, compiler: Any, connection: Any, **context: Any) -> tuple[str, Any]:
+    def as_postgresql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: object) -> Any:
         """Compile to a moment with a time zone, unless ``USE_TZ`` is off."""
         text, params = self.as_sql(compiler, connection, **context)
         return f"CAST({text} AS {self.output_field.db_type(connection)})", params

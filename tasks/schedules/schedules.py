@@ -87,7 +87,7 @@ class ScheduleGraph(StateGraph):
 class ScheduleQuerySet(QuerySet["Schedule"]):
     """Schedules. If an update changes their timetables, workers plan them again."""
 
-    def update(self, **values: Any) -> int:
+    def update(self, **values: object) -> int:
         """Update rows as Django does, without validation; return how many. Changes take effect at once."""
         if not values.keys() & set(PLANNED_BY):
             return super().update(**values)
