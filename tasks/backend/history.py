@@ -3,20 +3,18 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol, TypeVar
-from uuid import UUID
+from typing import Any, TypeVar
 
-from django.apps import apps
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Aggregate, CharField, JSONField, Model, OuterRef, QuerySet, Subquery
-from django.db.models.base import ModelState
 from django.db.models.functions import Cast, JSONObject
 from django.db.models.sql.compiler import SQLCompiler
 
+from stator.models import History, Report
 from tasks.datetimes import moment_of_text
-from tasks.messages import Json
 from tasks.rows.databases import home
 from tasks.rows.tables import task_rows
+from tasks.rows.tasks import TaskRow
 
 RowT = TypeVar("RowT", bound=Model)
 
@@ -25,29 +23,6 @@ EVENTS, REPORT = "kept_events", "kept_report"
 # The columns that are read for an attempt, and for the latest error.
 EVENT = ("at", "version", "to", "worker", "claimed", "attempts", "error")
 ERROR = ("error", "message", "traceback")
-
-
-class _Named(Protocol):
-    name: str
-
-
-class Row(Protocol):
-    """The columns of a task that its result is built from. Models cannot be imported where tasks are declared."""
-
-    _state: ModelState
-    pk: int
-    action: str
-    data: Json
-    priority: int
-    queue: _Named
-    created: datetime
-    result: Json
-    state: str
-    state_changed: datetime
-    state_claim: UUID | None
-    state_attempted: datetime | None
-    state_attempts: int
-    state_version: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,27 +61,26 @@ class _All(Aggregate):
 
 def with_history(rows: QuerySet[RowT]) -> QuerySet[RowT]:
     """Annotate tasks with what :func:`events_of` and :func:`latest_error` read."""
-    history, report = apps.get_model("stator", "History"), apps.get_model("stator", "Report")
     mine = {"model_label": rows.model._meta.label_lower, "object_pk": Cast(OuterRef("pk"), CharField(max_length=255))}
-    kept = history.objects.filter(**mine, source="pending").order_by().values("model_label")
+    kept = History.objects.filter(**mine, source="pending").order_by().values("model_label")
     events = kept.annotate(events=_All(JSONObject(**_named(EVENT)))).values("events")
-    errors = report.objects.filter(**mine).exclude(error="").values(found=JSONObject(**_named(ERROR)))
+    errors = Report.objects.filter(**mine).exclude(error="").values(found=JSONObject(**_named(ERROR)))
     return rows.annotate(**{EVENTS: Subquery(events), REPORT: Subquery(errors[:1])})
 
 
-def add_history(row: Row) -> None:
+def add_history(row: TaskRow) -> None:
     """Read the history of a task that was loaded without it: one statement."""
     rows = task_rows(row._state.db).filter(pk=row.pk)
     row.__dict__.update(with_history(rows).values(EVENTS, REPORT).first() or {})
 
 
-def events_of(row: Row) -> list[AttemptEnd]:
+def events_of(row: TaskRow) -> list[AttemptEnd]:
     """Return the recorded attempts of a task, in order."""
     kept = [_event(row, values) for values in row.__dict__.get(EVENTS) or ()]
     return sorted(kept, key=lambda event: (event.stay, event.number, event.at))
 
 
-def latest_error(row: Row) -> dict[str, str] | None:
+def latest_error(row: TaskRow) -> dict[str, str] | None:
     """Return the latest error with its traceback; earlier ones have only type and message."""
     return row.__dict__.get(REPORT)
 
@@ -115,7 +89,7 @@ def _named(columns: tuple[str, ...]) -> dict[str, str]:
     return dict(zip(columns, columns, strict=True))
 
 
-def _event(row: Row, values: dict[str, Any]) -> AttemptEnd:
+def _event(row: TaskRow, values: dict[str, Any]) -> AttemptEnd:
     using = row._state.db or home()
     at = moment_of_text(values["at"], using)
     # A task that is moved by hand may never have been claimed.

@@ -8,10 +8,11 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 
 from tasks.backend.framework import Task, TaskError, TaskException, TaskResult, TaskResultStatus
-from tasks.backend.history import AttemptEnd, Row, events_of, latest_error
+from tasks.backend.history import AttemptEnd, events_of, latest_error
 from tasks.conf import DJANGO
 from tasks.failures import NoHandler
 from tasks.queue.priorities import django_priority
+from tasks.rows.tasks import TaskRow
 
 STATUSES = {
     "completed": TaskResultStatus.SUCCESSFUL,
@@ -58,7 +59,7 @@ def number_of(result: TaskResult) -> int:
     return int(result.id.partition("-")[0])
 
 
-def results_of(rows: Iterable[Row], resolve: Callable[[str], Task]) -> list[TaskResult]:
+def results_of(rows: Iterable[TaskRow], resolve: Callable[[str], Task]) -> list[TaskResult]:
     """Return the results of tasks that were read with their history. ``resolve`` returns the task for a path.
 
     Rows whose task no longer exists are left out.
@@ -72,13 +73,13 @@ def results_of(rows: Iterable[Row], resolve: Callable[[str], Task]) -> list[Task
     return results
 
 
-def has_past(row: Row) -> bool:
+def has_past(row: TaskRow) -> bool:
     """Return whether the task has been attempted before, or has ended."""
     return row.state_version > 0 or row.state_attempts > bool(row.state_claim)
 
 
-def _result(row: Row, task: Task) -> TaskResult:
-    result = new_result(row.pk, row.created, row.data, task, task.backend)
+def _result(row: TaskRow, task: Task) -> TaskResult:
+    result = new_result(row.pk, row.created, row.data or {}, task, task.backend)
     events = events_of(row)
     attempts = _attempts(row, events)
     starts = [start for _, start in attempts if start is not None]
@@ -98,7 +99,7 @@ def _result(row: Row, task: Task) -> TaskResult:
     return result
 
 
-def _task(row: Row, resolve: Callable[[str], Task]) -> Task:
+def _task(row: TaskRow, resolve: Callable[[str], Task]) -> Task:
     """Return the task with the options it was enqueued with."""
     data = row.data if isinstance(row.data, dict) else {}
     run_after = data.get("run_after")
@@ -127,7 +128,7 @@ def _error(kind: str, message: str, traceback: str = "") -> TaskError:
     return TaskError(exception_class_path=path, traceback=traceback or f"{kind}: {message}\n")
 
 
-def _attempts(row: Row, events: list[AttemptEnd]) -> list[tuple[str, datetime | None]]:
+def _attempts(row: TaskRow, events: list[AttemptEnd]) -> list[tuple[str, datetime | None]]:
     """Return the worker and the start of each attempt since the task was enqueued."""
     stays: dict[int, dict[int, tuple[str, datetime | None]]] = defaultdict(dict)
     for event in events:

@@ -40,7 +40,7 @@ from tasks.backend.framework import (
     task_finished,
     task_started,
 )
-from tasks.backend.history import Row, add_history, with_history
+from tasks.backend.history import add_history, with_history
 from tasks.backend.options import BackendOptions, problem, shared_options
 from tasks.backend.results import NONCE, STATUSES, has_past, new_result, number_of, results_of
 from tasks.conf import DJANGO, load_settings
@@ -52,6 +52,7 @@ from tasks.queue.priorities import priority_of
 from tasks.queue.rules import queue_name_problem
 from tasks.rows.databases import home
 from tasks.rows.tables import task_rows
+from tasks.rows.tasks import TaskRow
 
 ACTION_LENGTH = 200
 RESULT_ID = re.compile(r"([1-9]\d{0,17})(?:-([0-9a-f]{16}))?")
@@ -358,7 +359,7 @@ def _action(
     )
 
 
-def _result_of(row: Row) -> TaskResult:
+def _result_of(row: TaskRow) -> TaskResult:
     """Return the result of a row that is being attempted; raise ``NoHandler`` if its task cannot be restored."""
     if has_past(row):
         add_history(row)
