@@ -23,17 +23,9 @@ from stator.rows.watches import watches_of
 
 def check_model(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
     """Yield the problems with one subclass of StatorModel."""
-    yield from check_state_field(model)
-    yield from check_state_fields(model)
-    yield from check_parents(model)
-    yield from check_primary_key(model)
-    yield from check_key_length(model)
-    yield from check_spread(model)
-    yield from check_indexes(model)
-    yield from check_waits(model)
-    yield from check_watches(model)
-    yield from check_expressions(model)
-    yield from check_saved_fields(model)
+    owns = _state_field(model) is not None and owner_of(model) is model
+    for check in (*LOOKS, *(LOOKS_OF_OWNERS if owns else ())):
+        yield from check(model)
 
 
 def check_state_field(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
@@ -109,7 +101,7 @@ def check_key_length(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
 
 def check_spread(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
     """E111, W106: each row is in one slice, which workers can find."""
-    if not _owns_state(model) or (field := spread_field(model)) is None:
+    if (field := spread_field(model)) is None:
         return
     name = options_of(model).spread
     whole = f"{model.__name__}.StatorMeta.spread={name!r}"
@@ -128,8 +120,6 @@ def check_spread(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
 
 def check_indexes(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
     """W103: without its indexes, each worker scans the model's table once a second."""
-    if not _owns_state(model):
-        return
     present = {index.name for index in model._meta.indexes}
     if missing := [index.name for index in own_indexes(model) if index.name not in present]:
         text = f"{model.__name__} lacks the indexes {', '.join(missing)}, which workers need."
@@ -139,8 +129,6 @@ def check_indexes(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
 
 def check_waits(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
     """E104: objects can wait only for managed models and for existing states."""
-    if not _owns_state(model):
-        return
     try:
         waits_of(model)
     except ImproperlyConfigured as error:
@@ -149,8 +137,6 @@ def check_waits(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
 
 def check_watches(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
     """E109, W105: edges by related objects lead to managed models, and few of many related objects are found fast."""
-    if not _owns_state(model):
-        return
     try:
         watches = watches_of(model)
     except ImproperlyConfigured as error:
@@ -167,7 +153,7 @@ def check_watches(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
 
 def check_expressions(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
     """E110: the names in conditions and in ``then`` are those of fields; workers leave the model out if not."""
-    if _owns_state(model) and isinstance(_state_field(model), StateField):
+    if isinstance(_state_field(model), StateField):
         for wrong in wrong_expressions(model, DEFAULT_DB_ALIAS, compiled=False):
             text, _, _ = wrong.rpartition("; ")
             yield message("E110", f"{text.rstrip('.')}.", "Workers leave the model out until it is corrected.", model)
@@ -176,7 +162,7 @@ def check_expressions(model: type[StatorModel]) -> Iterator[checks.CheckMessage]
 def check_saved_fields(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
     """E105: a state can save only fields with a column that is not the framework's."""
     field = _state_field(model)
-    if not isinstance(field, StateField) or owner_of(model) is not model:
+    if not isinstance(field, StateField):
         return
     own = {column.name for column in model._meta.concrete_fields} - {*FRAMEWORK_COLUMNS, "state", model._meta.pk.name}
     hint = "Name fields of the model that have a column and do not belong to the framework."
@@ -188,8 +174,9 @@ def check_saved_fields(model: type[StatorModel]) -> Iterator[checks.CheckMessage
                 yield message("E105", text, hint, model)
 
 
-def _owns_state(model: type[StatorModel]) -> bool:
-    return _state_field(model) is not None and owner_of(model) is model
+LOOKS = (check_state_field, check_state_fields, check_parents, check_primary_key, check_key_length)
+# The checks of a model whose own table has the state.
+LOOKS_OF_OWNERS = (check_spread, check_indexes, check_waits, check_watches, check_expressions, check_saved_fields)
 
 
 def _state_field(model: type[Model]) -> object:
