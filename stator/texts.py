@@ -1,6 +1,7 @@
 """Numbers as text, and text from outside made safe to store and show: bounded, masked, escaped."""
 
 import re
+from math import isfinite
 
 WORKER_NAME = re.compile("[^\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]{1,100}")
 WORKER_NAME_RULE = "a text of 1 to 100 printable characters"
@@ -75,6 +76,35 @@ def has_nul(json_text: str) -> bool:
     r"""Return whether a text or a name in JSON contains a NUL; a backslash before ``u0000`` in a text is none."""
     # The fast search first: it settles nearly every text.
     return "\\u0000" in json_text and _NUL_IN_JSON.search(json_text) is not None
+
+
+def text_problem(text: str) -> str:
+    """Return what is wrong with a text that databases cannot store, as words after its name; empty if they can."""
+    if "\0" in text:
+        return "has a NUL character, which databases cannot store"
+    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+        return "has half of a surrogate pair, which is not a character"
+    return ""
+
+
+def json_problem(value: object, deepest: int) -> str:
+    """Return what is wrong with a value that not every database can store as JSON; empty if they can."""
+    level: list[object] = [value]
+    for left in range(deepest, -1, -1):
+        below: list[object] = []
+        for item in level:
+            if isinstance(item, str) and (found := text_problem(item)):
+                return f"a text {found}"
+            if isinstance(item, float) and not isfinite(item):
+                return "a number is too large, NaN or Infinity"
+            if isinstance(item, dict | list) and not left:
+                return f"it is nested deeper than {deepest} levels"
+            if isinstance(item, dict):
+                below += [*item.keys(), *item.values()]
+            elif isinstance(item, list):
+                below += item
+        level = below
+    return ""
 
 
 def text_of(value: object) -> str:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from math import isfinite
 from typing import Any
 
 from django import forms
@@ -13,19 +12,16 @@ from django.forms.fields import InvalidJSONInput
 
 from stator.graph.backoff import MAX_SECONDS
 from stator.rows.keys import key_of
+from stator.texts import json_problem
 
 # Far deeper than people write; everything can read and write JSON of this depth.
 DEEPEST = 200
-_UNKEPT = re.compile("[\x00\ud800-\udfff]")
 
 
 def check_kept(value: object) -> None:
     """Refuse values that databases cannot store as JSON or that a page cannot show again."""
-    if not _is_kept(value, DEEPEST):
-        raise ValidationError(
-            "This cannot be stored as JSON: it has NaN or Infinity, a NUL character, half of a surrogate pair, "
-            f"or is nested deeper than {DEEPEST} levels."
-        )
+    if found := json_problem(value, DEEPEST):
+        raise ValidationError(f"This cannot be stored as JSON: {found}.")
 
 
 class JSONField(forms.JSONField):
@@ -117,10 +113,3 @@ def _read(field: forms.Field, given: object) -> object:
         field.widget.decompress(value)
         return value
     return field.clean(given)
-
-
-def _is_kept(value: object, levels: int) -> bool:
-    if isinstance(value, dict | list):
-        items = [*value, *value.values()] if isinstance(value, dict) else value
-        return levels > 0 and all(_is_kept(item, levels - 1) for item in items)
-    return isfinite(value) if isinstance(value, float) else not (isinstance(value, str) and _UNKEPT.search(value))

@@ -1,13 +1,13 @@
 """Parser of request bodies: JSON only, bounded in size and depth, without values that no database can store."""
 
 import json
-import math
 from typing import Any, NoReturn
 
 from django.http import HttpRequest
 from django.utils.datastructures import MultiValueDict
 from ninja.parser import Parser
 
+from stator.texts import json_problem
 from tasks.api.errors import Invalid, Refused, Unsupported
 
 # The most levels of the whole body. The payloads in it have a limit of their own, a setting.
@@ -39,40 +39,8 @@ class JsonParser(Parser):
 
 def check(value: object) -> None:
     """Raise ``Invalid`` for deep nesting and values no database stores: NUL, a lone surrogate, an infinite number."""
-    level = [value]
-    for _ in range(MAX_DEPTH + 1):
-        below: list[object] = []
-        for item in level:
-            if isinstance(item, str):
-                _check_text(item)
-            elif isinstance(item, float) and not math.isfinite(item):
-                raise Invalid("a number is too large")
-            elif isinstance(item, dict):
-                below += [*item.keys(), *item.values()]
-            elif isinstance(item, list):
-                below += item
-        if not below:
-            return
-        level = below
-    raise Invalid(f"the JSON is nested more than {MAX_DEPTH} levels deep")
-
-
-def is_storable(text: str) -> bool:
-    """Return whether every database stores this text."""
-    return not _problem(text)
-
-
-def _check_text(text: str) -> None:
-    if found := _problem(text):
+    if found := json_problem(value, MAX_DEPTH):
         raise Invalid(found)
-
-
-def _problem(text: str) -> str:
-    if "\x00" in text:
-        return "a text has a NUL character, which databases cannot store"
-    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
-        return "a text has half a surrogate pair, which is not a character"
-    return ""
 
 
 def _no_number(text: str) -> NoReturn:

@@ -9,7 +9,7 @@ from django.db.models import BigIntegerField, CharField, Exists, Model, OuterRef
 from stator.claims import first_of_each
 from stator.models import Now
 from stator.statements import Parameter
-from tasks.api.bodies import is_storable
+from stator.texts import text_problem
 from tasks.messages import BIGINT
 from tasks.models import Queue, Run, Task
 from tasks.queue.consumers import Consumer
@@ -39,7 +39,7 @@ def look_up(prefix: str, path: Mapping[str, object]) -> tuple[Consumer | None, F
     The second is None if the path names neither a queue nor a task.
     """
     using, name, pk = home(), path.get("queue"), path.get("pk")
-    if isinstance(name, str) and is_storable(name):
+    if isinstance(name, str) and not text_problem(name):
         sought: dict[str, object] = {"prefix": prefix, "name": name}
         consumer, queue = first_of_each(using, "queue", lambda: (_consumers(using), _queue_of_name(using)), sought)
         return _as(Consumer, consumer), Found(name, _as(Queue, queue))

@@ -7,6 +7,7 @@ from django.core.validators import RegexValidator
 
 from stator.graph.backoff import MAX_SECONDS
 from stator.models import field_of
+from stator.texts import text_problem
 from tasks.actions.registry import MAX_TRIES
 from tasks.messages import METADATA_NAME_RULE, is_metadata_name
 from tasks.queue import actions as queue_actions
@@ -70,10 +71,8 @@ def queue_name_problem(name: object) -> str:
         return "the name of a queue is empty; give it 1 to 100 characters"
     if len(name) > NAME_LENGTH:
         return f"the name of queue {name[:20]!r}... has {len(name):,} characters; the most is {NAME_LENGTH}"
-    if "\0" in name:
-        return f"the name of queue {name!r} has a NUL character, which databases cannot store"
-    if not name.isascii() and any("\ud800" <= character <= "\udfff" for character in name):
-        return f"the name of queue {name!r} has half of a surrogate pair, which is not a character"
+    if wrong := text_problem(name):
+        return f"the name of queue {name!r} {wrong}"
     if "/" in name or name in (".", ".."):
         return f"queue {name!r} would have no address over HTTP; use a name without /, and not . or .."
     return ""
