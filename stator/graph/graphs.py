@@ -60,6 +60,13 @@ class StateGraph:
         _complete(cls)
 
 
+def state_problem(graph: type[StateGraph], name: object) -> str:
+    """Return that a graph has no state of this name, and which ones it has; empty if it has one."""
+    if str(name) in graph.states:
+        return ""
+    return f"{str(name)!r} is not a state of {graph.__name__}; its states are {', '.join(graph.states)}"
+
+
 def _check_bases(cls: type[StateGraph]) -> None:
     graphs = [base.__name__ for base in cls.__bases__ if issubclass(base, StateGraph) and base.states]
     if len(graphs) > 1:

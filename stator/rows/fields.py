@@ -21,7 +21,7 @@ from django.utils import timezone
 from django.utils.functional import cached_property
 
 from stator.capabilities import capabilities_of
-from stator.graph.graphs import StateGraph
+from stator.graph.graphs import StateGraph, state_problem
 from stator.graph.states import State
 from stator.rows import columns
 from stator.rows.clock import seconds_ahead
@@ -105,7 +105,7 @@ class StateField(_Plain, models.CharField):
             value = value.name
             setattr(model_instance, self.attname, value)
         if add and isinstance(value, str) and value not in self.graph.states:
-            raise ValueError(self._unknown(value))
+            raise ValueError(state_problem(self.graph, value))
         return value
 
     def validate(self, value: Any, model_instance: Any) -> None:
@@ -113,12 +113,9 @@ class StateField(_Plain, models.CharField):
         if value == getattr(model_instance, "_loaded_state", None):
             return
         if (state := self.graph.states.get(value)) is None:
-            raise ValidationError(self._unknown(value), "invalid_choice")
+            raise ValidationError(state_problem(self.graph, value), "invalid_choice")
         if not state.enter_by_hand and getattr(model_instance, "_is_moving", False):
             raise ValidationError(f"{self.graph.__name__}.{value} can be entered only by the framework", "protected")
-
-    def _unknown(self, value: object) -> str:
-        return f"{value!r} is not a state of {self.graph.__name__}; its states are {', '.join(self.graph.states)}"
 
 
 class CountField(_Plain, models.IntegerField):
@@ -208,16 +205,20 @@ class NextAttemptField(_Plain, models.DateTimeField):
         return None if state is None else columns.first_attempt(state)
 
 
-class ClaimField(_Plain, models.UUIDField):
-    """The claim that holds the row; a new row, even a copy of a claimed one, is never claimed."""
-
-    plain = models.UUIDField
+class _OfClaim(_Plain):
+    """A column of the claim on a row; a new row, even a copy of a claimed one, is never claimed."""
 
     def pre_save(self, model_instance: models.Model, add: bool) -> object:
         if not add:
             return super().pre_save(model_instance, add)
         setattr(model_instance, self.attname, None)
         return None
+
+
+class ClaimField(_OfClaim, models.UUIDField):
+    """The claim that holds the row."""
+
+    plain = models.UUIDField
 
 
 @ClaimField.register_lookup
@@ -238,16 +239,10 @@ class HeldBy(Exact):
         return f"{left} IS NOT DISTINCT FROM {right}", (*params, *others)
 
 
-class LockedUntilField(_Plain, models.DateTimeField):
+class LockedUntilField(_OfClaim, models.DateTimeField):
     """Until when the claim holds the row; null with the claim."""
 
     plain = models.DateTimeField
-
-    def pre_save(self, model_instance: models.Model, add: bool) -> object:
-        if not add:
-            return super().pre_save(model_instance, add)
-        setattr(model_instance, self.attname, None)
-        return None
 
 
 class MomentAttribute(DeferredAttribute):

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeVar, cast
 
 from django.apps import apps
@@ -22,7 +22,7 @@ from django.db.models import (
 )
 from django.db.models.manager import BaseManager
 
-from stator.graph.graphs import StateGraph
+from stator.graph.graphs import StateGraph, state_problem
 from stator.graph.states import State
 from stator.rows.columns import FRAMEWORK_COLUMNS
 from stator.rows.hooks import DECLARED, NO_HOOKS, ModelHooks, registered_hooks
@@ -142,9 +142,9 @@ def managed(models: Iterable[type[M]]) -> list[type[M]]:
 def named_state(model: type[Model], state: State | str) -> State:
     """Return the graph's state with that name; raise ``ValueError`` with the known names if there is none."""
     graph = graph_of(model)
-    if (found := graph.states.get(str(state))) is None:
-        raise ValueError(f"{str(state)!r} is not a state of {graph.__name__}; its states are {', '.join(graph.states)}")
-    return found
+    if wrong := state_problem(graph, state):
+        raise ValueError(wrong)
+    return graph.states[str(state)]
 
 
 @lru_cache(maxsize=1024)
@@ -178,16 +178,8 @@ def _remedy(name: str) -> str:
     return f"did you mean {close[0]!r}?" if close else f"options are {', '.join(_CHECKS)}"
 
 
-def _wrong_function(model: type[Model], value: object) -> str:
-    return "" if callable(value) else "must be a function from the id of a worker and a Q to a Q"
-
-
-def _wrong_finder(model: type[Model], value: object) -> str:
-    return "" if callable(value) else "must be a function of a database's alias"
-
-
-def _wrong_hook(model: type[Model], value: object) -> str:
-    return "" if callable(value) else "must be a function"
+def _wrong_function(model: type[Model], value: object, what: str = "") -> str:
+    return "" if callable(value) else f"must be a function{what}"
 
 
 def _wrong_manager(model: type[Model], value: object) -> str:
@@ -304,10 +296,10 @@ _CHECKS: dict[str, Callable[[type[Model], object], str]] = {
     "fair_by": _wrong_key,
     "spread": _wrong_spread,
     "waits_for": _wrong_waits,
-    "claimable": _wrong_function,
-    "reasons": _wrong_finder,
+    "claimable": partial(_wrong_function, what=" from the id of a worker and a Q to a Q"),
+    "reasons": partial(_wrong_function, what=" of a database's alias"),
     "then": _wrong_expression,
-    "lease_end": _wrong_hook,
+    "lease_end": _wrong_function,
     "heartbeat": _wrong_seconds,
     "delete_manager": _wrong_manager,
 }

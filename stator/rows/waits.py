@@ -18,6 +18,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connections, transaction
 from django.db.models import Exists, ForeignKey, Model, OuterRef, Q, QuerySet, Subquery
 
+from stator.graph.graphs import state_problem
 from stator.rows import columns
 from stator.rows.meta import field_of, graph_of, options_of, owner_of, written_to
 from stator.rows.nodes import of_one_node, over_nodes, read_first
@@ -145,11 +146,8 @@ def _wait(model: type[Model], name: str, until: tuple[str, ...]) -> Wait:
         raise ImproperlyConfigured(f"{where} leads to {related.__name__}, which is not a managed model")
     graph = graph_of(awaited)
     for state in until:
-        if state not in graph.states:
-            raise ImproperlyConfigured(
-                f"{where} waits for {state!r}, which is not a state of {graph.__name__}; "
-                f"its states are {', '.join(graph.states)}"
-            )
+        if wrong := state_problem(graph, state):
+            raise ImproperlyConfigured(f"{where}: {wrong}")
     return Wait(model, name, awaited, until)
 
 

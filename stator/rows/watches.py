@@ -15,6 +15,7 @@ from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
 from django.db import connections
 from django.db.models import Exists, F, ForeignKey, ForeignObjectRel, Model, OuterRef, Q, QuerySet, Subquery
 
+from stator.graph.graphs import state_problem
 from stator.graph.states import AwaitedRelation, State
 from stator.rows.fields import StateField
 from stator.rows.meta import graph_of, owner_of
@@ -212,11 +213,8 @@ def _watch(model: type[Model], state: State, condition: AwaitedRelation, target:
             raise ImproperlyConfigured(f"{where}: {each.__name__} has a composite primary key; use waits_for or events")
     graph = graph_of(other)
     for name in condition.in_:
-        if name not in graph.states:
-            raise ImproperlyConfigured(
-                f"{where} waits for {name!r}, which is not a state of {graph.__name__}; "
-                f"its states are {', '.join(graph.states)}"
-            )
+        if wrong := state_problem(graph, name):
+            raise ImproperlyConfigured(f"{where}: {wrong}")
     unfinished = tuple(sorted(name for name in (*graph.states, *graph.renames) if name not in condition.in_))
     return Watch(model, state, target, condition, other, unfinished)
 

@@ -297,7 +297,7 @@ def test_unknown_state_is_named_by_the_system_check(monkeypatch):
         options_of.cache_clear()
         waits_of.cache_clear()
     assert error.id == "stator.E104"
-    assert "waits for 'shipped', which is not a state of BuildGraph; its states are compiling" in error.msg
+    assert "'shipped' is not a state of BuildGraph; its states are compiling" in error.msg
     assert list(check_waits(Rollout)) == []
 
 

@@ -310,7 +310,7 @@ class TestRaces:
     ("changes", "message"),
     [
         ({"relation": "bottles"}, "Basket has no such relation; its relations are items, vans"),
-        ({"in_": ("packed", "sent")}, "waits for 'sent', which is not a state of ItemGraph; its states are waiting"),
+        ({"in_": ("packed", "sent")}, "'sent' is not a state of ItemGraph; its states are waiting"),
     ],
 )
 def test_wrong_declaration_is_named_by_the_system_check(monkeypatch, changes, message):
