@@ -84,7 +84,7 @@ class Compiler:
         self._alias = alias
         self._options = options_of(model)
         self._array_types: dict[tuple[str, ...], list[str] | None] = {}
-        self._statements: dict[tuple[type, bool], list[tuple[Settings, dict[Any, Any]]]] = defaultdict(list)
+        self._statements: dict[tuple[type, bool, object], list[tuple[Settings, dict[Any, Any]]]] = defaultdict(list)
 
     @property
     def connection(self) -> BaseDatabaseWrapper:
@@ -94,10 +94,11 @@ class Compiler:
     def statements_of(self, maker: type, operations: Operations) -> dict[Any, Any]:
         """Return the statements that objects of a class have compiled for such operations, by what else varies.
 
-        All slices share theirs.
+        All slices share theirs, unless each has its own.
         """
         # Settings may hold lists, so they have no hash; there are few of them.
-        kind = maker, operations.slice is None
+        own = operations.slice if operations.has_own_statements else None
+        kind = maker, operations.slice is None, own
         for known, statements in self._statements[kind]:
             if known == operations.settings:
                 return statements
@@ -263,8 +264,9 @@ class Compiler:
         """Return the condition of the rows of a slice, after others; nothing if the operations are on all rows."""
         if operations.slice is None:
             return Statement("")
+        value = str(operations.slice) if operations.has_own_statements else written("%(slice)s")
         column = self.column_of(operations.spread)
-        return written(" AND {table}.{column} = %(slice)s", table=table or self.table, column=column)
+        return written(" AND {table}.{column} = {value}", table=table or self.table, column=column, value=value)
 
     @property
     def pk(self) -> str:

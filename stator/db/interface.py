@@ -466,6 +466,16 @@ class Operations(Rows):
         return self.capabilities.has_partitions
 
     @property
+    def is_on_node(self) -> bool:
+        """Whether the rows are on one node of several."""
+        return self.slice is not None and self.capabilities.has_nodes
+
+    @property
+    def has_own_statements(self) -> bool:
+        """Whether these operations on a slice have its value in their statements, so that Citus can keep the plans."""
+        return self.is_on_node and not self.is_spread_freely and not isinstance(self.slice, Parameter)
+
+    @property
     def _is_whole_for_chores(self) -> bool:
         # Chores find rows in an order without the field, whose values may be thousands. Only nodes have to be met one
         # by one.

@@ -89,7 +89,7 @@ class PostgresqlTransactions(transactions.Transactions):
         session = session_of(connection)
         inside = connection.in_atomic_block
         # Citus plans no statement for one node whose value of ``spread`` is a parameter.
-        often = often and not (operations.slice is not None and operations.capabilities.has_nodes)
+        often = often and (operations.has_own_statements or not operations.is_on_node)
         with nullcontext() if inside or session.isolation == "read committed" else self.transaction():
             restore = inside and connection.stator_shared
             if not inside or restore:

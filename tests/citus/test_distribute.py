@@ -1,5 +1,7 @@
 """``Distribute`` on Citus: a table over the nodes, and the way back."""
 
+from itertools import chain
+
 import pytest
 from django.apps import apps
 from django.core.management import call_command
@@ -8,6 +10,7 @@ from django.db import IntegrityError, connections, migrations, models
 from django.db.migrations.state import ProjectState
 
 from stator.db.schema import lack_of
+from stator.db.session import USES
 from stator.graph.outcomes import Moved, Waiting
 from stator.migration_operations import Distribute
 from stator.worker import duties
@@ -81,13 +84,30 @@ def test_a_table_in_a_distributed_schema_is_refused(schema: str) -> None:
         tables.migrate(DIVIDE)
 
 
-def test_objects_of_a_distributed_table_are_moved_by_workers_and_by_hand(make_database: MakeDatabase) -> None:
+@pytest.fixture
+def alias(make_database: MakeDatabase) -> str:
+    """Return the alias of a database where the table of sheets is distributed."""
     alias = make_database("stator.citus")
     call_command("migrate", database=alias, verbosity=0, run_syncdb=True)
     state = ProjectState.from_apps(apps)
     with connections[alias].schema_editor(atomic=False) as editor:
         Distribute("Sheet", by="shard").database_forwards("testapp", editor, state, state)
     assert lack_of(Sheet, alias) == ""
+    return alias
+
+
+def test_plans_are_kept_for_each_slice(alias: str) -> None:
+    Sheet.objects.using(alias).bulk_create([Sheet() for _ in range(32 * 3 * USES)])
+    for part in operations_of(Sheet, alias=alias).numbered[:2]:
+        for claim in chain.from_iterable(part.claim([SheetGraph.new], 1) for _ in range(USES + 3)):
+            part.record([(claim, Moved(SheetGraph.done))])
+    with connections[alias].cursor() as cursor:
+        cursor.execute("SELECT generic_plans FROM pg_prepared_statements WHERE custom_plans = 0")
+        # The first claim of a slice is from its head, and has another text.
+        assert sorted(cursor.fetchall()) == [(2,), (2,), (3,), (3,)]
+
+
+def test_objects_of_a_distributed_table_are_moved_by_workers_and_by_hand(alias: str) -> None:
     Sheet.objects.using(alias).bulk_create([Sheet() for _ in range(100)])
     operations, moved = operations_of(Sheet, alias=alias), 0
     while claims := operations.claim([SheetGraph.new], 40):
