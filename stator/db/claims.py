@@ -166,7 +166,7 @@ class Claims:
     def release_token(self, token: UUID) -> int:
         """Release the rows of a claim statement whose answer never arrived; return how many."""
         operations = self._operations
-        if operations.has_slices and operations.capabilities.has_nodes:
+        if operations.is_over_nodes:
             return self._release_on_nodes(token)
         with operations.transaction():
             # "Held" is in the filter because there is an index of held rows.

@@ -466,6 +466,11 @@ class Operations(Rows):
         return self.capabilities.has_partitions
 
     @property
+    def is_over_nodes(self) -> bool:
+        """Whether these operations are on the rows of several nodes."""
+        return self.has_slices and self.capabilities.has_nodes
+
+    @property
     def is_on_node(self) -> bool:
         """Whether the rows are on one node of several."""
         return self.slice is not None and self.capabilities.has_nodes
@@ -505,6 +510,11 @@ class Operations(Rows):
         part._bind()
         return part
 
+    @property
+    def spread_column(self) -> str:
+        """The quoted column with the value of ``spread``."""
+        return self.connection.ops.quote_name(column_of(cast("Field", self.spread)))
+
     def home(self, row: Any) -> "Operations":
         """Return the operations on the slice with an object, or these if there are no slices."""
         return self.of_slice(getattr(row, self.spread_name)) if self.has_slices else self
@@ -530,10 +540,9 @@ class Operations(Rows):
 
     def looking(self, parts: Iterable[QuerySet[Model]]) -> Statement:
         """Return the statement of :meth:`having`, for :meth:`found`."""
-        column = self.connection.ops.quote_name(column_of(cast("Field", self.spread)))
         some = [rows.order_by().values(self.spread_name)[:MOST_LOOKED_AT] for rows in parts]
         each = [Statement.of("(", selecting(rows), ")") for rows in some]
-        return written(DIFFERENT, column=column, rows=joined(each, " UNION ALL "))
+        return written(DIFFERENT, column=self.spread_column, rows=joined(each, " UNION ALL "))
 
     def found(self, looking: Statement) -> list["Operations"]:
         """Return the slices that a statement finds; all of them if a node is away, since it meets every node."""

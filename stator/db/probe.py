@@ -3,10 +3,12 @@
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import chain, islice
 from typing import Any
 
 from django.db.models import BigIntegerField, DurationField, ExpressionWrapper, F, Func, Model, Q, QuerySet
 
+from stator.db import sql
 from stator.db.interface import Operations
 from stator.db.refusals import MARK_READY, REAP
 from stator.graph.durations import seconds_of
@@ -14,7 +16,7 @@ from stator.rows.claimable import Crashes
 from stator.rows.clock import Now
 from stator.rows.columns import after
 from stator.rows.pauses import Pause, Pauses
-from stator.statements import Statement, existing, first, joined, selecting
+from stator.statements import Statement, existing, first, joined, selecting, written
 
 NONE = Pauses()
 
@@ -22,6 +24,10 @@ NONE = Pauses()
 MAX_ANSWERS = 1500
 # What a poll asks about pauses: their number and the sum of their ids.
 OF_PAUSES = ("COUNT", "SUM")
+
+# The same answers about a table over nodes, which would all be asked for each EXISTS. Citus wants the last LIMIT.
+OVER_NODES = "SELECT {answers} FROM ({rows}) looked_at LIMIT 1"
+IN_SHARD = "(SELECT {spread}, {n} AS n, {left} AS left_over FROM ({rows}) found)"
 
 # Filters for the rows that this worker may claim, mark ready and reap.
 Open = tuple[Q, Q, Q]
@@ -94,10 +100,26 @@ def _work(operations: Operations, answers: Iterator[Any]) -> Work:
 
 def _ask(group: tuple[Operations, ...]) -> tuple[list[Any], tuple[int, int]]:
     """Return the answers for all models, and the number and the sum of ids of the active pauses."""
+    over_nodes = {operations: _ask_nodes(operations) for operations in group if _is_for_nodes(operations)}
+    others = tuple(operations for operations in group if operations not in over_nodes)
     # A filter with unhashable values or with subqueries is a new one each time.
-    statement = _statement(Alike.of(group), _pauses(group), tuple(map(_open, group)))
+    statement = _statement(Alike.of(others), _pauses(others), tuple(map(_open, others)), group[0].alias)
     *found, count, total = group[0].fetch(statement.text, statement.params)[0]
-    return found, (int(count or 0), int(total or 0))
+    answers = iter(found)
+    of_each = (over_nodes.get(operations) or islice(answers, answers_about(operations)) for operations in group)
+    return list(chain.from_iterable(of_each)), (int(count or 0), int(total or 0))
+
+
+def _is_for_nodes(operations: Operations) -> bool:
+    """Return whether a statement of its own asks about a model: conditions of others may be on tables elsewhere."""
+    partial = operations.pauses and operations.pauses.partial
+    return operations.is_over_nodes and not operations.open_to_me() and not partial
+
+
+def _ask_nodes(operations: Operations) -> list[Any]:
+    statement = _statement_for_nodes(Alike.of([operations]), operations.pauses or NONE, _open(operations))
+    [answers] = operations.fetch(statement.text, statement.params, sql.IN_SHARDS, often=True)
+    return list(answers)[: answers_about(operations)]
 
 
 def _pauses(group: tuple[Operations, ...]) -> tuple[Pauses, ...]:
@@ -149,7 +171,26 @@ class Alike:
 
 
 @lru_cache(maxsize=16)
-def _statement(alike: Alike, pauses: tuple[Pauses, ...], open_rows: tuple[Open, ...]) -> Statement:
+def _statement_for_nodes(alike: Alike, pauses: Pauses, open_rows: Open) -> Statement:
+    """Return the statement for a model over nodes: each of them takes the first row of each kind in each shard."""
+    [operations] = alike.operations
+    name, times = operations.spread_name, coming(operations, operations.settings.POLL_INTERVAL)
+    asked: list[tuple[str, str, list[QuerySet[Any, Any]]]] = [
+        ("bool_or(n = {n})", "NULL::interval", [found.values(name) for found in some])
+        for some in probes(operations, open_rows)
+    ]
+    asked += [("min(left_over) FILTER (WHERE n = {n})", '"left"', [found.values(name, "left")]) for found in times]
+    answers = ", ".join(answer.format(n=n) for n, (answer, _, _) in enumerate(asked))
+    rows = [
+        written(IN_SHARD, n=str(n), left=left, spread=operations.spread_column, rows=selecting(found[:1]))
+        for n, (_, left, some) in enumerate(asked)
+        for found in some
+    ]
+    return written(OVER_NODES, answers=answers, rows=joined(rows, " UNION ALL "))
+
+
+@lru_cache(maxsize=16)
+def _statement(alike: Alike, pauses: tuple[Pauses, ...], open_rows: tuple[Open, ...], alias: str) -> Statement:
     """Return the statement; the time in it is the database's own, so it can be cached."""
     answers: list[Statement] = []
     group = alike.operations
@@ -159,7 +200,7 @@ def _statement(alike: Alike, pauses: tuple[Pauses, ...], open_rows: tuple[Open, 
     for function in OF_PAUSES:
         # Django must not take the function for an aggregate, or it would group the rows.
         number = Func("pk", function=function, output_field=BigIntegerField())
-        active = Pause.objects.using(group[0].alias).active().values(number=number)
+        active = Pause.objects.using(alias).active().values(number=number)
         answers.append(Statement.of("(", selecting(active), ")"))
     return Statement.of("SELECT ", joined(answers, ", "))
 

@@ -1,6 +1,7 @@
 """``Distribute`` on Citus: a table over the nodes, and the way back."""
 
 from itertools import chain
+from uuid import uuid4
 
 import pytest
 from django.apps import apps
@@ -9,10 +10,12 @@ from django.core.management.base import CommandError
 from django.db import IntegrityError, connections, migrations, models
 from django.db.migrations.state import ProjectState
 
+from stator.db.probe import Work, look
 from stator.db.schema import lack_of
 from stator.db.session import USES
 from stator.graph.outcomes import Moved, Waiting
 from stator.migration_operations import Distribute
+from stator.rows import columns
 from stator.worker import duties
 from tests.citus.conftest import MakeDatabase, run
 from tests.stator.making import operations_of
@@ -94,6 +97,27 @@ def alias(make_database: MakeDatabase) -> str:
         Distribute("Sheet", by="shard").database_forwards("testapp", editor, state, state)
     assert lack_of(Sheet, alias) == ""
     return alias
+
+
+def test_poll_finds_what_there_is_to_do_on_any_node(alias: str) -> None:
+    operations = operations_of(Sheet, alias=alias)
+    sheet = Sheet.objects.using(alias).create()
+    mine = operations.whole.filter(pk=sheet.pk)
+    for now, expected in (
+        ({}, Work(ready=True)),
+        ({"state_crashes": 1}, Work(crashed=True)),
+        ({"state_crashes": 2}, Work(suspect=True)),
+        ({"state_crashes": 0, "state_ready": False, "state_next_attempt": columns.after(-1)}, Work(due=True)),
+        ({"state_claim": uuid4(), "state_locked_until": columns.after(-1)}, Work(expired=True)),
+        ({"state_locked_until": columns.after(60)}, Work()),
+    ):
+        if now:
+            mine.update(**now)
+        assert look(operations)[operations] == expected
+    mine.update(state_claim=None, state_locked_until=None, state_next_attempt=columns.after(60))
+    [work] = look(operations_of(Sheet, alias=alias, POLL_INTERVAL=120.0)).values()
+    assert work.next_due is not None
+    assert 0 < work.next_due <= 60
 
 
 def test_plans_are_kept_for_each_slice(alias: str) -> None:
