@@ -1,4 +1,4 @@
-"""Graphs on the overview: boxes, numbers and charts."""
+"""Contents of the overview for each model: graphs with numbers, charts, figures, objects and workers."""
 
 import re
 
@@ -7,10 +7,12 @@ from django.test import Client
 from django.utils import timezone
 
 from stator.admin import graphs
-from stator.models import Depth, Stats
-from tests.stator.admin.overviews import PARCELS
+from stator.models import Depth, History, Stats
+from stator.rows.progress import keep_progress, reached
+from tests.stator.admin.overviews import HOSTILE, PARCELS, URL, WORKER, failing, held, text_of, worker
 from tests.stator.making import ago, put
 from tests.testapp.operators import Parcel
+from tests.testapp.power import OrderGraph
 
 pytestmark = pytest.mark.django_db
 
@@ -48,3 +50,91 @@ class TestGraphs:
             assert page.count('class="bad"') == 1
             assert "Attempts handled: 12 in all" in page
             assert "77 at most" in page
+
+
+# The contents of the overview for each model: figures, stays, errors, stuck objects and workers
+
+
+class TestModels:
+    def test_figures_of_each(self, viewer: Client) -> None:
+        worker()
+        put(Parcel)
+        put(Parcel)
+        held()
+        failing()
+        put(Parcel, state="sent", state_ready=False)
+        row = r"testapp.Parcel \u2014 packed: 4 sent: 1 packed 4, sent 1 2 \d+ s 1 1 failing 1"
+        found = text_of(viewer, URL, part="models")
+        assert re.search(row, found), found[:400]
+
+    def test_paused_model_says_so(self, viewer: Client) -> None:
+        assert "testapp.Parcel paused" not in text_of(viewer, part="models")
+        Parcel.stator.pause()
+        assert "testapp.Parcel paused" in text_of(viewer, part="models")
+
+    def test_without_objects_are_folded_with_links_to_their_pages(self, viewer: Client) -> None:
+        put(Parcel, state="sent", state_ready=False)
+        rows, _, folded = viewer.get(URL).text.partition('id="stator-fold-quiet"')
+        assert '<a href="?model=testapp.Parcel">' in rows
+        assert '<a href="?model=codeindex.SourceFile">' not in rows
+        assert '<a href="?model=codeindex.SourceFile">' in folded
+        assert "Graph" not in text_of(viewer, URL)
+        assert "Graph list of objects" in text_of(viewer)
+
+
+class TestStays:
+    """The times in the states that were left."""
+
+    @pytest.fixture
+    def orders(self, monkeypatch: pytest.MonkeyPatch) -> str:
+        monkeypatch.setattr(OrderGraph.working, "expect_within", 30)
+        own = {"model_label": "testapp.order", "object_pk": "1", "version": 1, "kind": "move"}
+        for source, stay in (("waiting", 0.25), ("working", 2), ("working", 40), ("working", None), (HOSTILE, 90)):
+            History.objects.create(**own, source=source, to="shipped", stay=stay)
+        return f"{URL}?model=testapp.Order"
+
+    def test_are_shown_beneath_the_graph(self, viewer: Client, orders: str) -> None:
+        text = text_of(viewer, orders)
+        heads = "State Moves Half within 95 % within Longer than expected Half started within 95 % started within"
+        none = "\N{EM DASH} \N{EM DASH}"
+        waiting = f"waiting 1 250 ms 250 ms \N{EM DASH} {none}"
+        working = f"working 2 2 s 40 s 50 % (more than 30 s) {none}"
+        assert f"Time in state, of the last 4 moves {heads} {waiting} {working}" in text
+        assert "among the newest 5,000 events of the last day" in text
+        page = viewer.get(orders).text
+        assert '<td class="num stator-warning" data-label="Longer than expected">50 % (more than 30 s)</td>' in page
+        assert "<script>alert" not in page
+
+
+class TestErrors:
+    def test_are_grouped_with_how_many_fail(self, operator: Client) -> None:
+        failing("aa", "connection refused", "ConnectionError")
+        failing("aa", "connection refused", "ConnectionError")
+        failing("bb", "no such key", "KeyError")
+        errors = text_of(operator, part="errors")
+        assert re.search(r"2 of 2 ConnectionError connection refused .* 1 of 1 KeyError no such key", errors)
+
+
+class TestStuck:
+    def test_objects_are_named_with_what_was_expected(self, viewer: Client) -> None:
+        parcel = put(Parcel, state_changed=ago(8000))
+        assert f"testapp.Parcel {parcel.pk} packed 2 h 13 m 1 h" in text_of(viewer, part="stuck")
+        assert f'<a href="/admin/testapp/parcel/{parcel.pk}/change/">testapp.Parcel' in viewer.get(PARCELS).text
+
+
+class TestWorkers:
+    def test_with_what_each_runs_now(self, viewer: Client) -> None:
+        worker(lost=3, handled=1234)
+        parcel = held()
+        keep_progress("default", "testapp.parcel", [(parcel.pk, parcel.state_claim, reached(1, 4, "box 1"))])
+        workers = text_of(viewer, part="workers")
+        assert f"example, process 42 {WORKER}, version 1.2 alive" in workers
+        told = rf"testapp.Parcel {parcel.pk} in packed, 1\d s 1 of 4 \(25 %\), box 1 1,234 3 testapp.parcel"
+        assert re.search(told, workers)
+
+    def test_that_are_gone_with_the_leases_they_lost(self, viewer: Client) -> None:
+        worker(heartbeat=ago(600))
+        held(state_locked_until=ago(400))
+        workers = text_of(viewer, part="workers")
+        assert re.search(r"silent for 10 m[ \d s]*, holds 1", workers)
+        assert "lease ran out" in workers

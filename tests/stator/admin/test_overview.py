@@ -2,17 +2,21 @@
 
 import re
 from datetime import timedelta
+from html import unescape
+from typing import Any
 
 import pytest
 from django.contrib import admin
 from django.test import Client
 from django.utils import timezone
 
-from stator.models import Depth, Pause, Report
+from stator.admin import Cell, Section, StatorAdmin, add_section
+from stator.admin import overview as module
+from stator.models import Depth, History, Pause, Report
 from tests.situations import crew, full_limit
-from tests.stator.admin.conftest import Login
-from tests.stator.admin.overviews import PARCELS, URL, failing, held, text_of, worker
-from tests.stator.making import ago, put
+from tests.stator.admin.conftest import Login, Replace
+from tests.stator.admin.overviews import HOSTILE, PARCELS, URL, failing, held, retry, text_of, worker
+from tests.stator.making import ago, put, raw, row
 from tests.testapp.operators import Parcel
 
 pytestmark = pytest.mark.django_db
@@ -112,3 +116,148 @@ def test_full_limit_leads_to_those_that_wait_and_to_those_that_hold_it(admin_cli
     full_limit()
     links = re.findall(r'<a class="stator-list" href="([^"]*)">(\w+)</a>', admin_client.get(URL).text)
     assert [(name, "condition=leased" in address) for address, name in links] == [("List", False), ("Holders", True)]
+
+
+# The overview: the retry of one kind of error
+
+
+def said(response: Any) -> str:
+    return unescape(re.search(r'<ul class="messagelist">(.*?)</ul>', response.text, re.DOTALL)[1])  # type: ignore[index]
+
+
+class TestRetry:
+    def test_spreads_what_fails_with_one_error_over_time(self, operator: Client) -> None:
+        parcels = [failing("aa") for _ in range(3)]
+        other = failing("bb")
+        response = operator.get(retry(operator, per_minute="2").url)
+        assert "3 parcels become due over the next 2 minutes, 2 a minute." in said(response)
+        due = [-(ago(0) - row(one).state_next_attempt).total_seconds() for one in parcels]
+        assert [round(seconds, -1) for seconds in due] == [0, 30, 60]
+        assert row(other).state_failures == 1
+        assert {act.actor for act in History.objects.all()} == {"view_overview+view_parcel+change_parcel"}
+
+    def test_ends_at_the_most_of_one_request_and_says_so(
+        self, operator: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(module, "MAX_RETRIED", 2)
+        for _ in range(3):
+            failing()
+        assert "repeat it for the rest" in said(operator.get(retry(operator).url))
+        assert raw(Parcel).filter(state_failures=0).count() == 2
+        retry(operator)
+        assert raw(Parcel).filter(state_failures=0).count() == 3
+
+    @pytest.mark.parametrize(
+        ("data", "message"),
+        [
+            ({"per_minute": "0"}, "per_minute: Ensure this value is greater than or equal to 0.1."),
+            ({"per_minute": "1e9"}, "per_minute: Ensure this value is less than or equal to 1000000."),
+            ({"model": "auth.User"}, "model: there is no managed model with this label"),
+            ({"fingerprint": "x" * 17}, "fingerprint: Ensure this value has at most 16 characters"),
+        ],
+    )
+    def test_refuses_nonsense_in_one_line(self, operator: Client, data: dict[str, str], message: str) -> None:
+        parcel = failing()
+        answer = said(operator.get(retry(operator, **data).url))
+        assert f"Nothing was retried: {message}" in answer
+        assert row(parcel).state_failures == 1
+
+
+# Sections of the overview that other apps add
+
+
+class TestSections:
+    def test_that_other_apps_add(self, viewer: Client, own_sections: list[Any]) -> None:
+        cells = (Cell("disk", url="/somewhere"), Cell.lasting(90, "error"), Cell.lasting(None), Cell(HOSTILE))
+        add_section(lambda request: Section("disks", "Disks", ("What", "For", "", "Said"), [cells], note="noted"))
+        page = viewer.get(PARCELS).text
+        assert re.search(r'<summary><h2>Disks</h2> 1</summary>\s*<section[^>]* id="stator-disks"', page)
+        assert '<a href="/somewhere">disk</a>' in page
+        assert re.search(r'class="stator-error">1 m 30 s<', page)
+        assert "<script>alert" not in page
+
+    def test_nothing_for_who_may_not_see_it(self, viewer: Client, own_sections: list[Any]) -> None:
+        add_section(lambda request: None)
+        assert text_of(viewer)
+
+
+# The overview: who sees and may do what, and that nothing becomes markup
+
+
+class TestHostileTexts:
+    def test_are_no_markup_anywhere(self, operator: Client) -> None:
+        worker(host=HOSTILE, version="<b>1</b>", models=["testapp.parcel", HOSTILE])
+        failing("aa", HOSTILE, HOSTILE)
+        held()
+        Pause.objects.create(model_label="testapp.parcel", actor=HOSTILE, reason=HOSTILE)
+        page = operator.get(PARCELS).text
+        assert "<script>alert" not in page
+        assert "<b>1</b>" not in page
+        assert page.count("&lt;script&gt;alert(&#x27;x&#x27;)") >= 5
+
+
+class TestPermissions:
+    @pytest.mark.parametrize("method", ["get", "post"])
+    def test_anonymous_is_sent_to_the_login(self, client: Client, method: str) -> None:
+        response = getattr(client, method)(URL)
+        assert (response.status_code, response.url) == (302, f"/admin/login/?next={URL}")
+
+    @pytest.mark.parametrize("method", ["get", "post"])
+    @pytest.mark.parametrize("codenames", [(), ("view_parcel", "change_parcel"), ("view_worker",)])
+    def test_staff_without_the_permission_is_refused(self, login: Login, method: str, codenames: Any) -> None:
+        failing()
+        client = login(*codenames)
+        assert getattr(client, method)(PARCELS, {"model": "testapp.Parcel"}).status_code == 403
+        assert URL not in client.get("/admin/").text
+        assert row(Parcel.objects.get()).state_failures == 1
+
+    def test_who_may_not_view_the_model_sees_figures_and_no_objects(self, login: Login) -> None:
+        worker()
+        parcel, _ = failing(message="quotes the address"), held()
+        put(Parcel, state_changed=ago(8000))
+        page = login("view_overview").get(PARCELS).text
+        assert "quotes the address" not in page
+        assert "/admin/testapp/parcel/" not in page
+        assert f"testapp.Parcel {parcel.pk}" not in page
+        assert "ValueError" in page
+
+    @pytest.mark.parametrize("codenames", [("view_overview",), ("view_overview", "view_parcel", "force_parcel")])
+    def test_retry_needs_what_retrying_needs(self, login: Login, codenames: Any) -> None:
+        parcel = failing()
+        client = login(*codenames)
+        assert 'name="fingerprint"' not in client.get(PARCELS).text
+        assert retry(client).status_code == 403
+        assert row(parcel).state_failures == 1
+
+    def test_retry_needs_csrf(self, login: Login) -> None:
+        parcel = failing()
+        client = login("view_overview", "change_parcel", csrf=True)
+        assert retry(client).status_code == 403
+        token = re.search(r'name="csrfmiddlewaretoken" value="(\w+)"', client.get(PARCELS).text)[1]  # type: ignore[index]
+        assert row(parcel).state_failures == 1
+        assert retry(client, csrfmiddlewaretoken=token).status_code == 302
+        assert row(parcel).state_failures == 0
+
+    def test_project_leaves_objects_out_of_its_list(self, login: Login, replace: Replace) -> None:
+        class Narrowed(StatorAdmin):
+            def get_queryset(self, request: Any) -> Any:
+                return super().get_queryset(request).exclude(address="secret")
+
+        replace(Narrowed)
+        worker()
+        rows = {}
+        for address in ("secret", "open"):
+            rows[address] = [
+                put(Parcel, address=address, state_changed=ago(8000)),
+                held(address=address),
+                failing(address=address, message=f"{address} message", fingerprint=address),
+            ]
+        client = login("view_overview", "view_parcel", "change_parcel")
+        page = client.get(PARCELS).text
+        for address, shown in (("secret", False), ("open", True)):
+            for one in rows[address]:
+                assert (f"/admin/testapp/parcel/{one.pk}/change/" in page) is shown
+        assert "secret message" not in page
+        assert retry(client, fingerprint="secret").status_code == 302
+        assert retry(client, fingerprint="open").status_code == 302
+        assert [row(rows[address][2]).state_failures for address in ("secret", "open")] == [1, 0]

@@ -1,16 +1,18 @@
-"""``stator status``: figures of every model, with limits on what is counted."""
+"""Subcommands that show figures: status, errors, explain, graph, workers; with limits on what is counted."""
 
 import re
+from xml.etree import ElementTree
 
 import pytest
 
 from stator.commands import status
-from stator.models import History, Worker
+from stator.explain.kinds import kind_of
+from stator.models import History, Report, Worker
 from stator.rows.progress import keep_progress, reached
 from stator.rows.workers import worker_of
-from tests.stator.commands.errands import LABEL, asked, held, run
-from tests.stator.making import ago, put
-from tests.testapp.explained import Errand
+from tests.stator.commands.errands import LABEL, asked, held, refused, run, undo_line
+from tests.stator.making import ago, change, put, raw
+from tests.testapp.explained import Errand, ErrandGraph
 from tests.testapp.power import OrderGraph
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -100,3 +102,146 @@ def test_status_shows_how_far_running_attempts_are():
     assert re.search(line, run("status", LABEL))
     [ran] = asked("status", LABEL)["workers"][0]["runs"]
     assert ran["progress"] == {"done": 2.0, "total": 8.0, "percent": 25, "text": "page 2"}
+
+
+# ``stator errors``: the errors of objects that still fail, in groups
+
+
+def test_errors_are_grouped_and_one_group_is_retried_at_a_rate():
+    errands = [put(Errand, state_ready=False, state_failures=1, state_next_attempt=ago(-3600)) for _ in range(3)]
+    for errand, error in zip(errands, ("OSError", "OSError", "KeyError"), strict=True):
+        Report.objects.create(
+            model_label="testapp.errand", object_pk=str(errand.pk), state="new", error=error, message="gone",
+            fingerprint=error,
+        )  # fmt: skip
+    assert [(one["id"], one["failing"]) for one in asked("errors", LABEL)] == [("OSError", 2), ("KeyError", 1)]
+    assert f"stator retry {LABEL} --error OSError --per-minute 60" in run("errors")
+    told = run("retry", LABEL, "--error", "OSError", "--per-minute", 30)
+    assert told == f"2 of {LABEL} become due within 4 s, 30 a minute.\n{undo_line()}"
+    assert [raw(Errand).get(pk=errand.pk).state_failures for errand in errands] == [0, 0, 1]
+    assert "--error chooses the objects by itself" in refused("retry", LABEL, "--error", "OSError", "--failed")
+
+
+# ``stator explain``: why one object does not move, and which objects of a model need attention
+
+
+def test_explain_gives_the_reasons_in_words_and_as_json():
+    errand = put(Errand, state="done")
+    remedy = kind_of("terminal").remedy
+    assert run("explain", LABEL, errand.pk) == (
+        f"terminal: done is a terminal state: the object stays here.\n      -> {remedy}\n"
+    )
+    answer = asked("explain", LABEL, errand.pk)
+    assert (answer["model"], answer["pk"], answer["reasons"][0]["code"]) == (LABEL, str(errand.pk), "terminal")
+    assert answer["reasons"][0]["remedy"] == remedy
+
+
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+def test_explain_reads_the_database_that_was_asked_for_whatever_routers_say(settings):
+    put(Errand, "other", state="done")
+    command = ("explain", LABEL, 1, "--database", "other")
+    assert asked(*command)["reasons"][0]["code"] == "terminal"
+    settings.DATABASE_ROUTERS = [Homeward()]
+    assert asked(*command)["reasons"][0]["code"] == "terminal"
+
+
+class Homeward:
+    """Sends every write home."""
+
+    def db_for_write(self, model, **hints):
+        return "default"
+
+
+def test_explain_without_a_key_names_the_objects_that_somebody_should_look_at(monkeypatch):
+    put(Errand)
+    put(Errand, state="done")
+    put(Errand, state_ready=False, state_next_attempt=ago(-600))
+    assert run("explain", LABEL).startswith("error    testapp.Errand: 2 wait, but no live worker serves it")
+    Worker.objects.create(id="b" * 12, host="h", pid=1, version="1", models=[LABEL.lower()], database="default")
+    assert run("explain", LABEL) == "No object of testapp.Errand needs attention.\n"
+    late = put(Errand, state_changed=ago(600))
+    due = put(Errand, state_ready=False, state_next_attempt=ago(600))
+    lost = put(Errand, **held(-60))
+    failing = put(Errand, state_ready=False, state_failures=1, state_next_attempt=ago(-60))
+    Report.objects.create(model_label="testapp.errand", object_pk=str(failing.pk), state="new", error="OSError")
+    bad = put(Errand, state_ready=False, state_crashes=3)
+    ready, resting = put(Errand), put(Errand, state_ready=False)
+    for each in (ready, resting):
+        change(each, state="mislaid")
+    monkeypatch.setattr(ErrandGraph.new, "expect_within", 3600)
+    stuck = put(Errand, state_ready=False, state_next_attempt=ago(-600), state_changed=ago(7200))
+    found = asked("explain", LABEL)["objects"]
+    assert [(one["pk"], one["what"]) for one in found] == [
+        (str(each.pk), what)
+        for each, what in (
+            (resting, "unknown state"), (ready, "unknown state"), (bad, "quarantined"), (lost, "lease ran out"),
+            (failing, "failing"), (stuck, "stuck"), (late, "overdue"), (due, "overdue"),
+        )
+    ]  # fmt: skip
+    assert found[2]["reasons"][0]["code"] == "quarantined"
+    text = run("explain", LABEL, "--limit", 3)
+    assert re.search(rf"  {bad.pk}  quarantined, in new for \d+ s\n      Quarantined after 3 lost leases", text)
+    assert "unknown_state: 2 objects\n      -> Move it to an existing state" in text
+    assert text.endswith("There may be more; raise --limit 3.\n")
+
+
+# ``stator graph``: the graph of a model as Mermaid, for Graphviz, and as SVG
+
+
+def test_graph_as_mermaid_has_every_state_and_labels_by_kind():
+    lines = run("graph", LABEL).splitlines()
+    assert lines[0] == "stateDiagram-v2"
+    for line in (
+        "[*] --> new", "new --> limited", "outside --> done: timeout 3 d", "heir --> swept: failure",
+        "asked --> done: condition", "done --> [*]",
+    ):  # fmt: skip
+        assert f"    {line}" in lines
+
+
+def test_graph_with_counts():
+    put(Errand)
+    assert "    new: new (1)" in run("graph", LABEL, "--counts").splitlines()
+    answer = asked("graph", LABEL, "--counts", "--format", "dot")
+    assert {node["name"]: node["count"] for node in answer["states"]}["new"] == 1
+    assert {edge["kind"] for edge in answer["edges"]} == {"handler", "timeout", "failure", "condition"}
+    assert answer["text"].startswith('digraph "Errand" {')
+
+
+def test_graph_as_svg_has_every_state_and_edge():
+    drawn = ElementTree.fromstring(run("graph", LABEL, "--format", "svg", "--counts"))
+    texts = [text.text for text in drawn.iter("{http://www.w3.org/2000/svg}text")]
+    states = Errand.state_graph.states
+    assert {text.split(" (")[0] for text in texts} >= set(states)
+    assert "timeout 3 d" in texts
+    assert len(drawn.findall("{http://www.w3.org/2000/svg}path")) == len(
+        {(edge.state.name, edge.other.name) for edge in Errand.state_graph.edges}
+    )
+
+
+# ``stator workers``: the worker processes, and how each ended
+
+
+def test_workers_are_listed_with_what_became_of_them():
+    assert asked("workers") == []
+    assert "No worker was active" in run("workers")
+    for number, values in enumerate([{}, {"stopped": ago(5)}, {}]):
+        Worker.objects.create(
+            id=str(number) * 12, host="oak", pid=7, version="1", models=["testapp.errand"], database="default", **values
+        )
+    raw(Worker).filter(pk="2" * 12).update(heartbeat=ago(100))
+    found = {worker["id"][0]: worker["status"] for worker in asked("workers", "--database", "default")}
+    assert found == {"0": "alive", "1": "stopped", "2": "silent"}
+    assert "testapp.errand" in run("workers")
+
+
+def test_dead_worker_has_the_exit_code_that_its_successor_published():
+    row = {"host": "oak", "version": "1", "models": ["testapp.errand"], "database": "default"}
+    Worker.objects.create(id="1" * 12, pid=7, **row)
+    raw(Worker).filter(pk="1" * 12).update(heartbeat=ago(100))
+    assert "silent  " in run("workers")
+    Worker.objects.create(id="2" * 12, pid=8, published={"replaced": {"pid": 7, "exit_code": -9}}, **row)
+    assert "silent (exit 137, SIGKILL: out of memory?)" in run("workers")
+    assert {worker["pid"]: worker["ending"] for worker in asked("workers")} == {
+        7: "exit 137, SIGKILL: out of memory?",
+        8: "",
+    }

@@ -1,8 +1,9 @@
-"""Delays stay within their bounds, however often they are drawn."""
+"""Delays stay within their bounds, however often they are drawn; lengths of time in words."""
 
 import pytest
 
 from stator.graph.backoff import Backoff, delay_after, jittered
+from stator.graph.durations import span
 
 
 def test_interval_without_jitter_is_itself():
@@ -51,3 +52,17 @@ def test_function_that_asks_for_less_than_nothing_gets_now():
 def test_function_that_gives_no_number_of_seconds_is_refused(answer):
     with pytest.raises((ValueError, TypeError)):
         delay_after(lambda failures: answer, 1, 60)
+
+
+# Lengths of time in words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (-5, "0 s"), (0, "0 s"), (0.9, "0 s"), (59.9, "59 s"), (60, "1 m"), (61, "1 m 1 s"), (3600, "1 h"),
+        (3601, "1 h"), (7260, "2 h 1 m"), (86399, "23 h 59 m"), (90000, "1 d 1 h"), (86400 * 400, "400 d"),
+    ],
+)  # fmt: skip
+def test_the_two_largest_units_are_named(seconds: float, words: str) -> None:
+    assert span(seconds) == words

@@ -1,11 +1,16 @@
-"""Request bodies: what is no JSON, what no database can store, and how large and deep they may be."""
+"""Request bodies, errors and answers of the API."""
 
 import json
 
 import pytest
+from django.db import OperationalError
 
+from tasks.api import answers
+from tasks.api import queues as queues_module
+from tasks.api.schemas import TaskOut
 from tasks.models import Task
 from tasks.queue.consumers import Consumer
+from tests.tasks.making import STATUSES, fresh, make_queue, make_task
 from tests.tasks.serving import token
 
 pytestmark = pytest.mark.django_db
@@ -68,3 +73,67 @@ class TestBodies:
     def test_cannot_know_who_asks_before_the_token_is_right(self, client, queue):
         answer = client.post(self.URL, b"{", content_type="text/plain")
         assert answer.status_code == 401
+
+
+# Errors of the API: wrong paths and methods, faults of the server, and a database that is away
+
+
+class TestErrors:
+    @pytest.mark.parametrize("path", ["nowhere", "", "queues/encode/nowhere", "tasks/x", "queues//tasks"])
+    def test_paths_that_are_none(self, call, queue, path):
+        assert call("GET", path, None, token())[0] == 404
+
+    @pytest.mark.parametrize(
+        ("method", "path"), [("DELETE", "tasks"), ("GET", "queues/encode/tasks"), ("PUT", "tasks")]
+    )
+    def test_methods_that_are_none(self, call, queue, method, path):
+        status, found = call(method, path, None, token())
+        assert (status, found["error"]) == (405, "method_not_allowed")
+
+    @pytest.mark.parametrize("debug", [True, False])
+    def test_faults_of_the_server_are_logged_and_not_shown(self, call, queue, monkeypatch, caplog, settings, debug):
+        settings.DEBUG = debug
+
+        def broken(*args, **kwargs):
+            raise RuntimeError("SELECT secret FROM tasks_queue")
+
+        monkeypatch.setattr(queues_module, "queue_of", broken)
+        status, found = call("GET", "queues/encode", None, token())
+        assert (status, found["error"]) == (500, "internal")
+        assert "secret" not in found["detail"]
+        [record] = [record for record in caplog.records if record.name == "tasks.api"]
+        assert "SELECT secret" in str(record.exc_info[1])
+
+    def test_database_that_cannot_be_used(self, call, queue, monkeypatch):
+        def broken(*args, **kwargs):
+            raise OperationalError("password authentication failed for user x")
+
+        monkeypatch.setattr(queues_module, "queue_of", broken)
+        status, found = call("GET", "queues/encode", None, token())
+        assert (status, found["error"]) == (503, "unavailable")
+        assert "password" not in found["detail"]
+
+    def test_health_needs_no_token(self, call, client, monkeypatch):
+        assert call("GET", "health") == (200, {"status": "ok"})
+        assert client.head("/api/health").status_code == 200
+
+        def broken():
+            raise OperationalError("gone")
+
+        monkeypatch.setattr(queues_module.connection, "ensure_connection", broken)
+        assert call("GET", "health")[0] == client.head("/api/health").status_code == 503
+
+
+# Answers with tasks that are not validated: they have the form of their schemas
+
+
+@pytest.mark.parametrize("status", STATUSES)
+def test_answer_without_validation_has_the_form_of_the_schema(status):
+    queue = make_queue(lease=3)
+    options = {"key": "image-7", "metadata": {"title": "abc"}, "lease": 2, "max_attempts": 3, "worker_ids": ["maker"]}
+    task = make_task(queue, status, **options)
+    shared = queue.publish("resize", worker_count=2).task
+    for each in (fresh(task), fresh(shared)):
+        shown = answers.task_out(each)
+        assert TaskOut(**shown).dict() == shown
+        assert list(shown) == list(TaskOut.model_fields)
