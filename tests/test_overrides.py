@@ -71,17 +71,6 @@ def test_methods_of_djangos_classes_take_what_django_takes():
     assert {name: wrong for name, own, theirs in methods if (wrong := refused(own, theirs))} == {}
 
 
-def test_arguments_that_are_not_taken_are_found():
-    def full(self, using=None, fields=None, from_queryset=None, *, extra=None, **options): ...
-    def short(self, using=None, fields=None, **options): ...
-    def other(self, fields=None, *args, **options): ...
-
-    assert refused(full, full) == []
-    assert refused(short, full) == ["from_queryset"]
-    assert refused(other, full) == ["using"]
-    assert refused(full, lambda self, *args: None) == ["*args"]
-
-
 @pytest.mark.django_db
 def test_refresh_from_db_takes_a_queryset_by_its_place():
     step = Step.objects.create(name="a")

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.__main__ import NAMES
 from tests.sizes import PATIENCE
 
 ROOT = Path(__file__).parent.parent.parent
@@ -88,22 +87,3 @@ def test_the_one_for_sqlite_brings_its_own_file() -> None:
     assert done.returncode == 0, done.stderr
     assert "sqlite 3" in done.stdout
     assert "async: per second" in done.stdout
-
-
-@pytest.mark.sqlite
-def test_on_sqlite_the_others_say_what_they_need() -> None:
-    done = run("throughput", url="sqlite:///:memory:")
-    assert done.returncode == 1
-    assert done.stderr == "this benchmark needs PostgreSQL; set DATABASE_URL to one, or unset it to have one made\n"
-
-
-@pytest.mark.sqlite
-@pytest.mark.parametrize("rows", ["0", "-1", "many"])
-def test_a_size_is_a_number_above_zero(rows: str) -> None:
-    done = run("throughput", f"--rows={rows}", url="sqlite:///:memory:")
-    assert done.returncode == 2
-    assert done.stderr.splitlines()[-1].endswith(f"argument --rows: {rows} is not a whole number above 0")
-
-
-def test_none_is_forgotten_here() -> None:
-    assert {*BENCHMARKS, "row_path", "sqlite", "mariadb", "peers"} == set(NAMES)

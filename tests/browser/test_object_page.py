@@ -1,13 +1,11 @@
 """The list and the page of an object, as an operator walks through them."""
 
-import re
 from typing import Any
 
 import pytest
 from django.db import connection
 
-from stator.admin import bulk, detail
-from stator.models import History
+from stator.admin import detail
 from stator.rows import columns
 from stator.testing import attempt
 from tests.browser.conftest import Browser
@@ -103,35 +101,6 @@ def test_object_is_moved_by_hand_for_a_reason(browser: Browser, stuck: Parcel) -
     assert browser.complaints() == []
 
 
-def test_what_is_asked_before_a_move_fits_narrow_screens(browser: Browser, stuck: Parcel) -> None:
-    browser.log_in()
-    browser.narrow(390)
-    browser.go(page_of(stuck))
-    assert browser.cut_off() == []
-    browser.click(".stator-acts button[value=returned]")
-    browser.one("[name=reason]")
-    for width in (390, 600, 800):
-        browser.narrow(width)
-        assert browser.cut_off() == []
-
-
-def test_who_may_not_move_is_offered_no_button(browser: Browser, stuck: Parcel) -> None:
-    browser.log_in("change_parcel")
-    browser.go(page_of(stuck))
-    browser.reads(".stator-acts", "Retry now")
-    assert browser.driver.find_elements("css selector", ".stator-acts [name=state]") == []
-
-
-def test_page_says_so_when_it_is_not_fresh_any_more(browser: Browser, stuck: Parcel) -> None:
-    user = browser.log_in()
-    browser.go(page_of(stuck))
-    browser.reads(BADGE, "packed")
-    user.set_password("another")
-    user.save()
-    browser.reads(".stator-status.stator-bad", "You are logged out. This is what it was at")
-    assert browser.text(BADGE) == "packed"
-
-
 def failing(count: int) -> None:
     """So many parcels that failed and are not due for an hour."""
     Parcel.objects.bulk_create(Parcel() for _ in range(count))
@@ -145,18 +114,6 @@ def choose_all(browser: Browser) -> None:
     browser.click("#action-toggle")
     browser.click(".actions .question a")
     browser.click("[name=action] option[value=stator_retry]")
-
-
-def test_all_of_a_filter_are_retried_part_by_part(browser: Browser, stuck: Parcel, monkeypatch: Any) -> None:
-    monkeypatch.setattr(bulk, "AT_ONCE", 70)
-    failing(120)
-    browser.log_in()
-    choose_all(browser)
-    browser.click("button[name=index]")
-    browser.reads(".messagelist", "121 parcels are due now.")
-    assert Parcel.stator.ready().count() == 121
-    assert History.objects.filter(actor="ada").count() == 121
-    assert not re.search("failing|Error", browser.text("#result_list"))
 
 
 def test_five_thousand_are_retried_at_once_and_the_rest_by_a_press_of_a_button(browser: Browser) -> None:

@@ -3,9 +3,8 @@
 from typing import Any
 
 import pytest
-from django.utils import timezone
 
-from stator.models import Depth, Pause
+from stator.models import Pause
 from tasks.models import Queue
 from tests.browser.conftest import Browser
 from tests.processes import wait_until
@@ -31,19 +30,6 @@ def injected(transactional_db: None) -> None:
     queue = Queue.objects.create(name="nightly", actions_elsewhere=True)
     change(queue.publish("mail").task, state="errored", state_ready=False, state_changed=ago(300))
     queue.pause(publish=True, claim=False, reason="the disk is full", author="anna")
-
-
-@pytest.mark.parametrize(("width", "most"), [(1400, 2500), (390, 5000)])
-def test_page_of_all_models_is_not_long(browser: Browser, injected: None, width: int, most: int) -> None:
-    browser.log_in()
-    browser.narrow(width)
-    browser.go(URL)
-    assert len(browser.driver.find_elements("css selector", "#stator-models tbody tr")) == 2
-    assert browser.driver.execute_script("return document.documentElement.scrollHeight") < most
-    browser.go(f"{URL}?model=testapp.Parcel")
-    size = "return getComputedStyle(arguments[0]).fontSize"
-    for text in browser.driver.find_elements("css selector", ".stator-graph text, .stator-chart text"):
-        assert float(browser.driver.execute_script(size, text).removesuffix("px")) >= 11
 
 
 def is_in_sight(browser: Browser, selector: str) -> bool:
@@ -126,14 +112,3 @@ def test_dead_letters_of_one_error_are_requeued_at_a_rate_from_the_page_of_their
     browser.reads(".messagelist", "1 task requeued at 30 per minute.")
     assert not queue.tasks.filter(state="errored").exists()
     assert browser.complaints() == []
-
-
-def test_charts_of_the_last_hour_fit_a_phone(browser: Browser, injected: None) -> None:
-    Depth.objects.create(
-        model_label="testapp.parcel", minute=timezone.now().replace(second=0, microsecond=0), queued=7, oldest=95
-    )
-    browser.log_in()
-    browser.narrow(390)
-    browser.go(f"{URL}?model=testapp.Parcel&period=hour")
-    browser.reads(".stator-charts", "Longest wait, in seconds: 1 m 35 s at most")
-    assert browser.cut_off() == []

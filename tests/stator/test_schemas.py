@@ -231,33 +231,6 @@ class TestMany:
         alone = json.loads(many.manage("stator", "status", "shop.Parcel", "--schema", MANY[4], "--json"))
         assert alone["models"][0]["states"]["packed"] == 2
 
-    def test_problems_of_all_schemas_are_one_list_that_names_the_schemas_and_sums_their_figures(self, many):
-        for schema, count in ((MANY[2], 3), (MANY[4], 1)):
-            values = f"('{schema}', 'packed', true, 3)"
-            columns = "(name, state, state_ready, state_crashes)"
-            for _ in range(count):
-                many.execute(f"INSERT INTO {schema}.shop_parcel {columns} VALUES {values}")
-        many.execute(f"ALTER TABLE {MANY[6]}.shop_parcel DROP COLUMN name")
-        shown = json.loads(many.manage("stator", "status", "--json"))
-        [found] = [each for each in shown["troubles"] if each["code"] == "quarantined"]
-        assert (found["count"], found["schemas"]) == (4, [MANY[2], MANY[4]])
-        assert f"4 in 2 schemas ({MANY[2]} 3, {MANY[4]} 1); in {MANY[2]}: 3 quarantined" in found["sentence"]
-        assert found["command"] == f"manage.py stator retry shop.Parcel --quarantined --schema {MANY[2]}"
-        explained = json.loads(many.manage("stator", "explain", "shop.Parcel", "--json"))
-        assert found["sentence"] in [one["sentence"] for one in explained["troubles"]]
-        assert sorted(each["schema"] for each in explained["objects"]) == [MANY[2]] * 3 + [MANY[4]]
-        of_two = json.loads(many.manage("stator", "explain", "shop.Parcel", "3", "--json"))
-        assert (of_two["found_in"], [each["schema"] for each in of_two["schemas"]]) == ([MANY[2]], [MANY[2]])
-        examined = json.loads(many.manage("stator", "doctor", "--json", code=1))["findings"]
-        [troubled] = [each for each in examined if each["check"] == "quarantined"]
-        assert troubled["schemas"] == [MANY[2], MANY[4]]
-        # Tables are examined once for all schemas that have the same ones; the server once.
-        usual, odd = [each for each in examined if each["check"] == "database"]
-        assert (odd["schemas"], odd["level"], usual["level"]) == ([MANY[6]], "fail", "ok")
-        assert "lacks column name" in odd["message"]
-        assert sorted([*usual["schemas"], *odd["schemas"]]) == sorted(MANY)
-        assert len([each for each in examined if each["check"] == "server"]) == 1
-
     def test_what_any_program_writes_into_a_resting_schema_is_found(self, many):
         with self.worker(many):
             pack(many, MANY[5])

@@ -8,11 +8,8 @@ from django.contrib.auth.models import User
 from django.db import OperationalError
 from django.test import Client
 
-from stator.models import History
 from stator.overview import replica
-from stator.rows.workers import WORKER_ALIVE, WORKER_BEAT
-from stator.testing import drain
-from tasks.models import Queue, Task
+from tasks.models import Queue
 from tests.stator.admin.overviews import text_of
 from tests.stator.admin.requests import LIST, act, move, page_of
 from tests.stator.making import put, row
@@ -53,18 +50,6 @@ class TestPages:
         assert NOTE.replace("'", "&#x27;") in admin_client.get(LIST).text
         assert "parcel to there" in text_of(admin_client, f"{LIST}?q=there&condition=ready&o=1")
 
-    def test_lists_of_tasks_queues_and_history_are_read_from_the_replica(self, admin_client: Client) -> None:
-        there = Queue.objects.using("other").create(name="there", actions_elsewhere=True)
-        Task.objects.using("other").create(queue=there, action="dig")
-        Queue.objects.create(name="here", actions_elsewhere=True).publish("fill")
-        History.objects.using("other").create(
-            model_label="testapp.parcel", object_pk="7", kind="hand", reason="dug", version=1
-        )
-        assert "dig" in text_of(admin_client, "/admin/tasks/task/")
-        assert "fill" not in text_of(admin_client, "/admin/tasks/task/")
-        assert "there" in text_of(admin_client, "/admin/tasks/queue/")
-        assert "dug" in text_of(admin_client, "/admin/stator/history/")
-
     def test_overview_is_read_from_the_replica_and_says_so(self, admin_client: Client) -> None:
         put(Parcel)
         Queue.objects.using("other").create(name="dug there", actions_elsewhere=True)
@@ -98,11 +83,6 @@ class TestPages:
         assert row(parcel).state == "delivered"
         assert set(Parcel.objects.using("other").values_list("state", flat=True)) == {"packed"}
 
-    def test_workers_attempt_rows_of_the_primary_alone(self) -> None:
-        drain(Parcel)
-        assert Parcel.objects.get(address="here").state != "packed"
-        assert Parcel.objects.using("other").get().state == "packed"
-
 
 class TestSource:
     def test_no_replica_is_read_without_the_setting(self, settings: Any, admin_client: Client) -> None:
@@ -132,9 +112,6 @@ class TestSource:
         assert note in text_of(admin_client)
         text = admin_client.get(METRICS, headers={"Authorization": f"Bearer {TOKEN}"}).text
         assert f'stator_replica_lag_seconds{{database="default"}} {float(lag)}' in text
-
-    def test_lag_that_is_read_does_not_make_live_workers_dead(self) -> None:
-        assert WORKER_BEAT + replica.MAX_LAG < WORKER_ALIVE
 
     def test_replica_that_is_away_is_replaced_by_the_primary(
         self, monkeypatch: pytest.MonkeyPatch, admin_client: Client, caplog: pytest.LogCaptureFixture

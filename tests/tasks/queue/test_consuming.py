@@ -325,36 +325,6 @@ def test_errors_are_counted_with_the_task_over_all_claims_of_the_worker():
 # What goes wrong around it
 
 
-def test_error_that_does_not_come_again_is_forgotten(queue):
-    (task,) = publish(queue, "a")
-    loop = queue.consume(worker="bot-1", local_retries=1, local_delay=0.01)
-    errors = [RuntimeError("once")]
-
-    def work(claim):
-        if errors:
-            raise errors.pop()
-        loop.stop()
-        return "done"
-
-    loop.run(work)
-    assert (fresh(task).status, fresh(task).result, fresh(task).attempts) == ("completed", "done", 1)
-
-
-def test_result_that_cannot_be_stored_fails_the_task_without_another_call(queue):
-    (task,) = publish(queue, "a")
-    loop, made = queue.consume(worker="bot-1", local_retries=3), []
-
-    def work(claim):
-        made.append(claim)
-        loop.stop()
-        return object()
-
-    loop.run(work)
-    assert len(made) == 1
-    assert fresh(task).status == "pending"
-    assert "cannot be stored as JSON" in Run.objects.get().reason
-
-
 def test_loop_outlasts_an_outage_of_the_database(queue, monkeypatch):
     (task,) = publish(queue, "a")
     # Every claim and every end begins with these, also on a database that cannot do them.
@@ -386,19 +356,6 @@ def test_waiting_in_a_transaction_is_refused(queue):
         with pytest.raises(TaskError, match="inside a transaction"):
             next(iter(queue.consume(worker="bot-1")))
         assert queue.claim(worker="bot-1") == []
-
-
-def test_claim_waits_in_python_too(queue):
-    assert queue.claim(worker="bot-1", wait=0.1) == []
-
-    def publish_one():
-        wait_until(lambda: len(waiters) == 1)
-        queue.publish("a")
-
-    thread = beside(publish_one)
-    [claim] = queue.claim(worker="bot-1", wait=20)
-    thread.join()
-    assert claim.task.action == "a"
 
 
 # Signals
