@@ -176,3 +176,9 @@ def still_usable(consumer: Consumer, verb: Verb, queue: str) -> Queue:
     check_verb(now, verb)
     now.found = found
     return queue_of(now, queue)
+
+
+def page_of(rows: QuerySet[Any], limit: int, order: str = "pk") -> tuple[list[Any], str | None]:
+    """Return the first rows in an order, and the value after which the next page begins; None at the end."""
+    found = list(rows.order_by(order)[: limit + 1])
+    return found[:limit], str(getattr(found[limit - 1], order)) if len(found) > limit else None

@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 from ninja import Query
 
 from stator.models import History, Report, StatorModel, key_of, owner_of, records_of, steps_of
-from tasks.api.access import OBJECTS, ApiRequest, note_progress
+from tasks.api.access import OBJECTS, ApiRequest, note_progress, page_of
 from tasks.api.bodies import check
 from tasks.api.documents import Endpoints
 from tasks.api.errors import Forbidden, NotFound
@@ -49,15 +49,13 @@ class Sender:
 @router.at("GET", "objects/{label}", OBJECTS, ObjectsOut, "List objects")
 def list_objects(request: ApiRequest, label: str, filters: Query[ObjectFilters]) -> dict[str, object]:
     """List the objects of a model that the token names, by key."""
-    rows = _rows(_model(request.auth, label)).order_by("pk")
+    rows = _rows(_model(request.auth, label))
     if filters.after:
         rows = rows.filter(pk__gt=_key(rows, filters.after))
     if filters.state:
         rows = rows.filter(state__in=filters.state)
-    found = list(rows[: filters.limit + 1])
-    page = found[: filters.limit]
+    page, following = page_of(rows, filters.limit)
     note_progress(page, rows.db)
-    following = str(page[-1].pk) if len(found) > len(page) else None
     return {"objects": [object_out(row) for row in page], "next": following}
 
 

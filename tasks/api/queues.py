@@ -5,7 +5,7 @@ from django.http import HttpRequest
 from ninja import Query
 from ninja.responses import Status
 
-from tasks.api.access import CONFIGURE, QUERY, ApiRequest, queue_of
+from tasks.api.access import CONFIGURE, QUERY, ApiRequest, page_of, queue_of
 from tasks.api.documents import Endpoints, responses
 from tasks.api.errors import Conflict, Forbidden
 from tasks.api.queue_schemas import DeletedOut, PauseIn, QueueIn, QueueOut, QueueSettings, QueuesOut
@@ -39,8 +39,8 @@ def list_queues(
     limit: int = Query(100, ge=1, le=MAX_ON_PAGE, example=100),
 ) -> dict[str, object]:
     """List the queues that this token may use, by name."""
-    rows = list(request.auth.reach().filter(name__gt=after).order_by("name")[: limit + 1])
-    return {"queues": rows[:limit], "next": rows[limit - 1].name if len(rows) > limit else None}
+    page, following = page_of(request.auth.reach().filter(name__gt=after), limit, "name")
+    return {"queues": page, "next": following}
 
 
 @router.at("POST", "queues", CONFIGURE, QueueOut, "Create a queue", 409, statuses=[201])

@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 from ninja import Query
 from ninja.responses import Status
 
-from tasks.api.access import CONFIGURE, PUBLISH, QUERY, ApiRequest, queue_of
+from tasks.api.access import CONFIGURE, PUBLISH, QUERY, ApiRequest, page_of, queue_of
 from tasks.api.documents import Endpoints
 from tasks.api.errors import Conflict, Forbidden, NotFound
 from tasks.api.schedule_schemas import ScheduleDeletedOut, ScheduleIn, ScheduleOut, ScheduleSettings, SchedulesOut
@@ -39,9 +39,8 @@ def list_schedules(request: ApiRequest, filters: Query[ScheduleFilters]) -> dict
     for name in ("name", "entity"):
         if (value := getattr(filters, name)) is not None:
             rows = rows.filter(**{name: value})
-    found = list(rows.order_by("pk")[: filters.limit + 1])
-    page = found[: filters.limit]
-    return {"schedules": page, "next": str(page[-1].pk) if len(found) > len(page) else None}
+    page, following = page_of(rows, filters.limit)
+    return {"schedules": page, "next": following}
 
 
 @router.at("POST", "schedules", CONFIGURE, ScheduleOut, "Create a schedule", 404, 409, statuses=[201])

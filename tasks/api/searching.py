@@ -9,7 +9,7 @@ from ninja import Query
 
 from stator.graph.backoff import MAX_SECONDS
 from stator.models import Report, records_of
-from tasks.api.access import QUERY, ApiRequest, complete, note_progress, queue_of, task_of, tasks_of
+from tasks.api.access import QUERY, ApiRequest, complete, note_progress, page_of, queue_of, task_of, tasks_of
 from tasks.api.answers import answer, task_out, task_with_runs_out
 from tasks.api.bodies import check
 from tasks.api.documents import Endpoints
@@ -50,10 +50,8 @@ def search(request: ApiRequest, filters: Query[TaskFilters]) -> HttpResponse:
         raise Invalid(f"query: there is no filter {unknown[0]!r}; filters are {', '.join(TaskFilters.model_fields)}")
     queue = None if filters.queue is None else queue_of(request.auth, filters.queue)
     rows = tasks_of(request.auth) if queue is None else tasks_of(request.auth).filter(queue=queue)
-    found = list(_matching(rows, filters).order_by("pk")[: filters.limit + 1])
-    page = found[: filters.limit]
+    page, following = page_of(_matching(rows, filters), filters.limit)
     complete(page, rows.db)
-    following = str(page[-1].pk) if len(found) > len(page) else None
     return answer({"tasks": [task_out(each) for each in page], "next": following})
 
 
