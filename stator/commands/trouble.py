@@ -2,14 +2,12 @@
 
 from collections.abc import Iterable, Iterator
 
-from django.db.models import DurationField, ExpressionWrapper, F
-
 from stator.explain.problem import Problem
 from stator.explain.survey import Surveyed
 from stator.graph.durations import seconds_of
 from stator.overview.conditions import parts_of
 from stator.querysets import OperatorQuerySet
-from stator.rows.clock import Now
+from stator.rows.columns import stayed
 from stator.texts import escape
 
 # Seconds that a lease may be over before its object is listed.
@@ -35,8 +33,7 @@ def troubled(one: Surveyed, limit: int) -> list[tuple[object, str, str, float]]:
         if len(found) >= limit:
             break
     chosen = list(found)[:limit]
-    age = ExpressionWrapper(Now() - F("state_changed"), output_field=DurationField())
-    there = rows.filter(pk__in=chosen).annotate(stator_age=age).values_list("pk", "state", "stator_age")
+    there = rows.filter(pk__in=chosen).annotate(stator_age=stayed()).values_list("pk", "state", "stator_age")
     by_pk = {pk: (state, seconds_of(age)) for pk, state, age in there}
     return [(pk, found[pk], *by_pk[pk]) for pk in chosen if pk in by_pk]
 

@@ -6,7 +6,7 @@ from functools import lru_cache, reduce
 from itertools import pairwise
 from operator import or_
 
-from django.db.models import DurationField, ExpressionWrapper, F, Q
+from django.db.models import DurationField, ExpressionWrapper, Q
 
 from stator.conf import load_settings
 from stator.db.bounded_counts import Question, Tally, by_state, in_all, question, tally
@@ -189,9 +189,9 @@ def _first_due(rows: OperatorQuerySet, state: State) -> float | None:
 
 
 def _name(line: OperatorQuerySet, one: InState, found: Depths, count: int) -> None:
-    age = ExpressionWrapper(Now() - F("state_changed"), output_field=DurationField())
-    rows = line.annotate(stator_age=age).values_list("pk", "state_crashes", "stator_age")[: min(NAMED, count)]
+    read = line.annotate(stator_age=columns.stayed()).values_list("pk", "state_crashes", "stator_age")
     most = load_settings().MAX_CRASHES
+    rows = read[: min(NAMED, count)]
     found.stuck += [Stuck(pk, one.name, seconds_of(age)) for pk, crashes, age in rows if crashes < most]
 
 

@@ -13,7 +13,7 @@ from django.db.models import F, Model
 from stator.graph.fingerprints import fingerprint, fingerprints
 from stator.graph.graphs import StateGraph
 from stator.rows.meta import graph_of
-from stator.rows.workers import MAX_WORKERS, Worker
+from stator.rows.workers import Worker, live_workers
 
 # The most characters of states that a worker publishes. Beyond that it publishes only the fingerprints of its graphs.
 MAX_CHARACTERS = 60_000
@@ -63,8 +63,7 @@ class Fleet:
     @classmethod
     def of(cls, using: str) -> "Fleet":
         """Read the live workers; one statement. A further one follows if their graphs differ."""
-        live = Worker.objects.using(using).live().defer("published").annotate(graphs=F("published__stator__graphs"))
-        return cls(using, list(live.order_by("-started", "pk")[:MAX_WORKERS]))
+        return cls(using, live_workers(using, graphs=F("published__stator__graphs")))
 
     def versions(self, model: type[Model]) -> list[Version]:
         """Return the versions of a model's graph: at least the one of this process, which comes last."""

@@ -21,6 +21,7 @@ from django.db.models import (
     Value,
     When,
 )
+from django.db.models.expressions import Combinable
 
 from stator.rows import columns
 from stator.rows.clock import Now
@@ -106,9 +107,9 @@ class Overview(Worker):
         verbose_name_plural = "overview"
 
 
-def live_workers(using: str) -> list[Worker]:
-    """Return the live workers of a database, the latest first."""
-    live = Worker.objects.using(using).live().defer("published")
+def live_workers(using: str, **also: Combinable) -> list[Worker]:
+    """Return the live workers of a database, the latest first; ``also``: what is read of each."""
+    live = Worker.objects.using(using).live().defer("published").annotate(**also)
     return list(live.order_by("-started", "pk")[:MAX_WORKERS])
 
 
