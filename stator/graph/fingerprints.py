@@ -1,6 +1,7 @@
 """Fingerprints of graphs: equal for equal declarations, in every process and version of Python. Independent of Django.
 
-They cover the states, their options and their edges by names and declared values. The code of handlers is not covered.
+They cover the states, the options that they set and their edges, by names and declared values. The code of handlers is
+not covered, nor are defaults: a new option of ``State`` changes no graph that does not set it.
 """
 
 import json
@@ -18,6 +19,8 @@ from stator.graph.states import Edge, State
 # Hexadecimal digits of the fingerprint of a state. A fleet has a handful of versions.
 DIGITS = 12
 
+DEFAULTS = State()._declared
+
 # How deep a condition is read. No condition that people write is deeper.
 DEEPEST = 20
 
@@ -33,7 +36,7 @@ def fingerprint(states: Mapping[str, str]) -> str:
 
 
 def _declared(graph: type[StateGraph], state: State) -> list[object]:
-    options = {name: plain(value) for name, value in state._declared.items()}
+    options = {name: plain(value) for name, value in state._declared.items() if value != DEFAULTS[name]}
     # The default is the name of the state, whether it is written out or not.
     options["handler_name"] = state.handler_name
     edges = [_edge(edge) for edge in graph.edges if edge.state.name == state.name]
@@ -76,7 +79,7 @@ def _of_object(value: object, below: Callable[[object], object]) -> object:
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, Backoff):
-        return ["backoff", *map(below, astuple(value))]
+        return [_name_of(type(value)), *map(below, astuple(value))]
     if isinstance(value, partial):
         return [below(value.func), below(value.args), below(value.keywords)]
     if callable(value) and hasattr(value, "__qualname__"):

@@ -10,9 +10,10 @@ import pytest
 from django.db.models import F, Q, Value
 from django.db.models.functions import Now, Upper
 
-from stator.graph import State, StateGraph
+from stator.graph import State, StateGraph, states
 from stator.graph.backoff import Backoff
 from stator.graph.fingerprints import fingerprint, fingerprints, plain
+from stator.graph.options import OPTIONS
 
 # Without Django and its settings, so that it runs anywhere.
 DECLARED = """
@@ -38,6 +39,11 @@ class ParcelGraph(StateGraph):
 
 print(fingerprint(fingerprints(ParcelGraph)))
 """
+
+
+class Steady(Backoff):
+    def delay(self, failures, interval):
+        return interval
 
 
 def graph(*, reordered=False, target="sent", **options):
@@ -73,7 +79,15 @@ def test_it_is_the_same_in_another_process_whatever_the_seed_of_hashes():
         for seed in ("1", "2")
     }
     # Written down: another version of Python has to give the same.
-    assert found == {"58b722b38c33\n"}
+    assert found == {"53df0abf7d1e\n"}
+
+
+def test_option_that_no_state_sets_changes_nothing(monkeypatch):
+    before = graph()
+    # As in a version that lacks one.
+    monkeypatch.delitem(OPTIONS, "expect_within")
+    monkeypatch.setattr(states, "NAMES", [name for name in states.NAMES if name != "expect_within"])
+    assert graph() == before
 
 
 def test_it_is_the_same_for_equal_declarations():
@@ -85,9 +99,9 @@ def test_it_is_the_same_for_equal_declarations():
 @pytest.mark.parametrize(
     "options",
     [
-        {"try_interval": 61}, {"jitter": 0.1}, {"backoff": Backoff(base=2.0)}, {"backoff": 5}, {"max_failures": 3},
-        {"lease": 30}, {"atomic": True}, {"batch": 10}, {"concurrency": 2}, {"renamed_from": "wrapped"},
-        {"saves": ["weight"]}, {"quarantine": False}, {"target": "lost"},
+        {"try_interval": 61}, {"jitter": 0.1}, {"backoff": Backoff(base=2.0)}, {"backoff": Steady()}, {"backoff": 5},
+        {"max_failures": 3}, {"lease": 30}, {"atomic": True}, {"batch": 10}, {"concurrency": 2},
+        {"renamed_from": "wrapped"}, {"saves": ["weight"]}, {"quarantine": False}, {"target": "lost"},
     ],
 )  # fmt: skip
 def test_every_option_and_edge_changes_that_of_its_state_alone(options):
