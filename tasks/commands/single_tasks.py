@@ -10,7 +10,7 @@ from stator.graph.durations import seconds_of, span
 from stator.models import Now, moment_text
 from tasks.commands.operating import named, rows_of_numbers
 from tasks.exceptions import TaskError
-from tasks.messages import NUMBERS, OPTIONS
+from tasks.messages import COLUMNS, NUMBERS, OPTIONS
 from tasks.models import Task
 from tasks.querysets import STATUSES
 from tasks.queue.runs import of_task
@@ -21,10 +21,7 @@ HEADS = ["task", "queue", "action", "status", "attempts", "published", "key"]
 RUN_HEADS = ["worker", "began", "outcome", "reason"]
 
 # What ``show`` says of a task besides its status, each if it has a value.
-SHOWN = (
-    "key", "priority", "data", "metadata", "worker_ids", "worker_count", "lease", "timeout", "max_attempts",
-    "retention",
-)  # fmt: skip
+SHOWN = tuple(name for name in COLUMNS if name != "action")
 
 
 def add_subcommands(add: AddSubcommand) -> None:
