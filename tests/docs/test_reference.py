@@ -4,6 +4,7 @@ import argparse
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import fields
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
@@ -70,11 +71,12 @@ def test_everything_is_named(title: str, wanted: set[str]) -> None:
 def test_settings_of_the_examples_are_ones_that_work() -> None:
     for checked in (Settings, TaskSettings):
         with patch.dict(settings.DATABASES, {"replica": {}}):
-            for name, value in examples.SETTINGS[checked.NAME].items():
-                assert list(checked(**checked.completed({name: value})).problems()) == [], name
+            for option in fields(checked):
+                given = {option.name: examples.SETTINGS[checked.NAME][option.name]}
+                assert list(checked(**checked.completed(given)).problems()) == [], given
 
 
-@pytest.mark.parametrize("name", examples.STATES)
+@pytest.mark.parametrize("name", OPTIONS)
 def test_a_state_takes_its_example(name: str) -> None:
     state = eval(f"State({examples.STATES[name]})", {"State": State, "Backoff": Backoff})
     check_options(name, {option: getattr(state, option) for option in OPTIONS})
