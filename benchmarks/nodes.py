@@ -26,6 +26,11 @@ from benchmarks.spread import divide
 from benchmarks.throughput import drain, worker
 
 PLAIN, CLUSTER = "ordinary table, PostgreSQL", "spread table, Citus"
+# As docs/how-to/growing.rst says for the role of the workers.
+SETTINGS = (
+    "enable_seqscan = off", "jit = off", "enable_hashjoin = off", "enable_mergejoin = off",
+    "citus.max_adaptive_executor_pool_size = 1",
+)  # fmt: skip
 NODES = "SELECT nodename, nodeport FROM pg_dist_node WHERE shouldhaveshards ORDER BY nodeid"
 
 
@@ -96,6 +101,9 @@ def measure(kind: str, rows: int) -> None:
                     servers[f"{host}:{port}"] = psycopg.connect(
                         **{**given, "host": host, "port": port}, autocommit=True
                     )
+                # Citus gives them to the nodes, too.
+                for each in SETTINGS:
+                    cursor.execute(f"ALTER DATABASE {given['dbname']} SET {each}")
         # The first one makes the rows of the statistics, and the plans.
         worker(model, rows // 10)
         fill(model, rows)
