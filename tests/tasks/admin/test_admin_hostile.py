@@ -163,7 +163,7 @@ def asked_of(model):
     own = {each.parameter_name for each in filters_of(model) if not isinstance(each, str)}
     # What Django reads itself, it reads alike for all.
     of_lists = {*OF_LISTS} if model is Queue else {"q"}
-    return sorted({*filtered_by(model), "condition", "state"} | own | looked_up | of_lists)
+    return sorted({"pk", "condition", "state"} | own | looked_up | of_lists)
 
 
 def filters_of(model):
