@@ -1,15 +1,14 @@
-"""Tries each mutant in a copy of the repository, and says which of them no test noticed. See ``bin/mutants --help``."""
+"""Tries faults in a copy of the repository, and lists those that no test detected. See ``bin/mutants --help``."""
 
 import argparse
 import os
-import re
+import random
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -17,44 +16,40 @@ from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 
-from tests.mutation.mutant import Mutant
-from tests.mutation.mutants import MUTANTS
+from tests.mutation.faults import TESTS, Fault, faults_of
 from tests.servers.postgres import PostgresError, temporary_server
 
 ROOT = Path(__file__).parent.parent.parent
 
-# The least part of the mutants that tests have to notice.
-MIN_KILLED = 0.95
+# The least part of the faults that tests have to detect. Many of the others change nothing but the speed, or what the
+# code beside them does as well.
+MIN_KILLED = 0.45
 
-# Seconds for the tests of one mutant; a mutant that makes them hang is noticed.
-PATIENCE = 45
+# Seconds for the tests of one fault; a fault that makes them hang is detected.
+PATIENCE = 120
 
 # With no other plugins, which take half of the time to load.
 PYTEST = ("-m", "pytest", "-q", "-x", "-p", "pytest_django.plugin", "-p", "no:cacheprovider")
 
-KILLED, SURVIVED, ERROR = "killed", "survived", "ERROR"
-
 
 class CannotTry(Exception):
-    """The mutants cannot be tried: says why in one line."""
+    """The faults cannot be tried: says why in one line."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """The fate of a mutant, and how long its tests took."""
+    """Whether tests detected a fault, and how long they took."""
 
-    mutant: Mutant
-    outcome: str
+    fault: Fault
+    killed: bool
     seconds: float
-    told: str = ""
 
 
 class Copy:
     """A copy of the tracked files, as they are now, in which tests are run on databases of its own."""
 
-    def __init__(self, folder: Path, number: int, postgresql: str) -> None:
-        self.folder = folder
-        self._urls = {"sqlite": "sqlite:///db.sqlite3", "postgresql": f"{postgresql}{number}"}
+    def __init__(self, folder: Path, url: str) -> None:
+        self.folder, self._url = folder, url
         listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout.decode()
         for name in filter(None, listed.split("\0")):
             if (ROOT / name).is_file():
@@ -62,23 +57,21 @@ class Copy:
                 shutil.copyfile(ROOT / name, folder / name)
 
     @contextmanager
-    def changed(self, mutant: Mutant) -> Iterator[None]:
-        """Meanwhile the mutant is in the copy."""
-        text = (ROOT / mutant.file).read_text()
-        if text.count(mutant.old) != 1:
-            raise CannotTry(f"its text is {text.count(mutant.old)} times in {mutant.file}, not once")
-        self._write(mutant.file, text.replace(mutant.old, mutant.new))
+    def changed(self, fault: Fault) -> Iterator[None]:
+        """Meanwhile the fault is in the copy."""
+        source = (self.folder / fault.file).read_bytes()
+        self._write(fault.file, fault.in_source(source))
         try:
             yield
         finally:
-            self._write(mutant.file, text)
+            self._write(fault.file, source)
 
-    def test(self, database: str, tests: tuple[str, ...], patience: float) -> tuple[int | None, str]:
+    def test(self, tests: tuple[str, ...], patience: float) -> tuple[int | None, str]:
         """Run tests; return the exit code, None where time was over, and what was said."""
         databases = self.folder / "var" / "databases"
         environment = {
             **os.environ,
-            "DATABASE_URL": self._urls[database],
+            "DATABASE_URL": self._url,
             "DJANGO_SETTINGS_MODULE": "tests.settings",
             "TEST_DIRECTORY": str(databases),
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
@@ -101,9 +94,9 @@ class Copy:
             said = output.read()
         return code, said
 
-    def _write(self, name: str, text: str) -> None:
+    def _write(self, name: str, source: bytes) -> None:
         path = self.folder / name
-        path.write_text(text)
+        path.write_bytes(source)
         # Python knows a compiled file by the second and the size of its source, which may be the same.
         for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*"):
             compiled.unlink()
@@ -115,96 +108,76 @@ def _end(process: "subprocess.Popen[bytes] | subprocess.Popen[str]") -> None:
     process.wait()
 
 
-def try_mutant(copy: Copy, mutant: Mutant) -> Result:
-    """Return what the tests of a mutant make of it."""
+def try_fault(copy: Copy, fault: Fault) -> Result:
+    """Return what the tests of a fault make of it."""
     began = time.monotonic()
-    try:
-        with copy.changed(mutant):
-            code, said = copy.test(mutant.database, mutant.tests, PATIENCE)
-    except CannotTry as error:
-        # The others are tried all the same.
-        return Result(mutant, ERROR, 0.0, str(error))
-    last = said.strip().splitlines()[-1] if said.strip() else "nothing was said"
-    seconds = time.monotonic() - began
-    if code == 0:
-        return Result(mutant, SURVIVED, seconds)
-    if code is None:
-        return Result(mutant, KILLED, seconds, "time was over")
-    # Tests that did not begin, for instance because nothing could be imported, have noticed nothing.
-    if code == 1 and re.search(r"^\d+ failed", said, re.MULTILINE):
-        return Result(mutant, KILLED, seconds)
-    return Result(mutant, ERROR, seconds, last)
+    with copy.changed(fault):
+        code, _ = copy.test(fault.tests, PATIENCE)
+    return Result(fault, code != 0, time.monotonic() - began)
 
 
-def try_all(mutants: list[Mutant], jobs: int, folder: Path, postgresql: str) -> list[Result]:
+def try_all(faults: list[Fault], jobs: int, folder: Path, url: str) -> list[Result]:
     """Try each; report progress as they come."""
     copies: SimpleQueue[Copy] = SimpleQueue()
     for number in range(jobs):
         (place := folder / str(number)).mkdir()
-        copies.put(Copy(place, number, postgresql))
+        copies.put(Copy(place, f"{url}{number}"))
     copy = copies.get()
-    for database in sorted({mutant.database for mutant in mutants}):
-        _demand_that_tests_pass(copy, database, mutants)
+    _demand_that_tests_pass(copy, faults)
     copies.put(copy)
     results: list[Result] = []
 
-    def try_one(mutant: Mutant) -> None:
+    def try_one(fault: Fault) -> None:
         copy = copies.get()
         try:
-            result = try_mutant(copy, mutant)
+            result = try_fault(copy, fault)
         finally:
             copies.put(copy)
         results.append(result)
-        told = f": {result.told}" if result.told else ""
-        say(f"{len(results)} of {len(mutants)}  {result.outcome:8}  {result.seconds:5.1f} s  {mutant.name}{told}")
+        outcome = "killed" if result.killed else "SURVIVED"
+        say(f"{len(results)} of {len(faults)}  {outcome:8}  {result.seconds:5.1f} s  {fault}")
 
     threads = ThreadPoolExecutor(jobs)
     try:
-        for done in [threads.submit(try_one, mutant) for mutant in mutants]:
+        for done in [threads.submit(try_one, fault) for fault in faults]:
             done.result()
     finally:
         threads.shutdown(cancel_futures=True)
     return results
 
 
-def _demand_that_tests_pass(copy: Copy, database: str, mutants: list[Mutant]) -> None:
-    tests = tuple(sorted({test for mutant in mutants if mutant.database == database for test in mutant.tests}))
-    say(f"running the {len(tests)} tests and files without a mutant, on {database}")
-    code, said = copy.test(database, tests, PATIENCE + 10 * len(tests))
+def _demand_that_tests_pass(copy: Copy, faults: list[Fault]) -> None:
+    tests = tuple(sorted({test for fault in faults for test in fault.tests}))
+    say(f"running {len(tests)} test modules without a fault")
+    code, said = copy.test(tests, PATIENCE * len(tests))
     if code != 0:
         lines = said.strip().splitlines()
         told = next((line for line in lines if line.startswith(("FAILED", "ERROR"))), lines[-1] if lines else "silence")
-        raise CannotTry(f"the tests do not pass without a mutant, on {database}: {told}")
+        raise CannotTry(f"the tests do not pass without a fault: {told}")
 
 
 def judge(results: list[Result]) -> int:
     """Print the table; return the exit code."""
-    counts = Counter(result.outcome for result in results)
     print()
     print(f"{'file':36} {'killed':>6} {'of':>4}")
-    for file in dict.fromkeys(result.mutant.file for result in results):
-        own = [result for result in results if result.mutant.file == file]
-        print(f"{file:36} {sum(result.outcome == KILLED for result in own):6} {len(own):4}")
-    for result in results:
-        if result.outcome != KILLED:
-            why = result.told if result.outcome == ERROR else result.mutant.survives or "NO EXPLANATION"
-            print(f"{result.outcome}: {result.mutant.name}: {why}")
-    part = counts[KILLED] / len(results)
-    print(
-        f"{counts[KILLED]} of {len(results)} killed ({part:.1%}), {counts[SURVIVED]} survived, {counts[ERROR]} errors"
-    )
-    unexplained = any(result.outcome == SURVIVED and not result.mutant.survives for result in results)
-    return int(part < MIN_KILLED or unexplained or counts[ERROR] > 0)
+    for file in dict.fromkeys(result.fault.file for result in results):
+        own = [result for result in results if result.fault.file == file]
+        print(f"{file:36} {sum(result.killed for result in own):6} {len(own):4}")
+    survivors = [result.fault for result in results if not result.killed]
+    for fault in survivors:
+        print(f"survived: {fault}")
+    killed = len(results) - len(survivors)
+    print(f"{killed} of {len(results)} killed ({killed / len(results):.1%})")
+    return int(killed / len(results) < MIN_KILLED)
 
 
-def chosen(word: str, database: str) -> list[Mutant]:
-    """Return the mutants of a database, or of both, whose name or file has the word."""
-    if database not in ("", "sqlite", "postgresql"):
-        raise CannotTry(f"DB={database} is no database we test on; use DB=sqlite or DB=postgresql, or leave it out")
-    found = [mutant for mutant in MUTANTS if word in mutant.name or word in mutant.file]
-    found = [mutant for mutant in found if database in ("", mutant.database)]
+def chosen(word: str, sample: int, seed: int) -> list[Fault]:
+    """Return faults whose description has the word, as many as the sample, or all if that is 0."""
+    found = [fault for file in TESTS for fault in faults_of(file, ROOT) if word in str(fault)]
     if not found:
-        raise CannotTry(f"no mutant has {word!r} in its name or file; see bin/mutants --list")
+        raise CannotTry(f"no fault has {word!r} in its description; see bin/mutants --list --sample 0")
+    if 0 < sample < len(found):
+        found = sorted(random.Random(seed).sample(found, sample), key=lambda fault: (fault.file, fault.start))
     return found
 
 
@@ -213,19 +186,15 @@ def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-@contextmanager
-def _server(mutants: list[Mutant]) -> Iterator[str]:
-    """The start of the URLs of databases on a server for this run, where there is one to be."""
-    if not any(mutant.database == "postgresql" for mutant in mutants):
-        yield ""
-        return
-    with temporary_server({"fsync": "off"}) as server:
-        yield server.url("mutants")
-
-
 def _number(text: str) -> int:
     if not (text.isdecimal() and 1 <= int(text) <= 64):
         raise argparse.ArgumentTypeError(f"{text} is not a number of processes from 1 to 64; use for instance --jobs 2")
+    return int(text)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text} is not a number; use for instance 200")
     return int(text)
 
 
@@ -238,6 +207,8 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser = _Parser(prog="bin/mutants", add_help=False, allow_abbrev=False)
     parser.add_argument("-k", dest="word", default="", metavar="WORD")
     parser.add_argument("--jobs", type=_number, default=1)
+    parser.add_argument("--sample", type=_count, default=200)
+    parser.add_argument("--seed", type=_count, default=0)
     parser.add_argument("--list", action="store_true")
     return parser.parse_args(arguments)
 
@@ -248,13 +219,16 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         options = _options(arguments)
-        mutants = chosen(options.word, os.environ.get("DB", ""))
+        faults = chosen(options.word, options.sample, options.seed)
         if options.list:
-            for mutant in mutants:
-                print(f"{mutant.file:36} {mutant.database:10} {mutant.name}")
+            for fault in faults:
+                print(fault)
             return 0
-        with _server(mutants) as url, tempfile.TemporaryDirectory(prefix="stator-mutants-") as folder:
-            return judge(try_all(mutants, options.jobs, Path(folder), url))
+        with (
+            temporary_server({"fsync": "off"}) as server,
+            tempfile.TemporaryDirectory(prefix="stator-mutants-") as folder,
+        ):
+            return judge(try_all(faults, options.jobs, Path(folder), server.url("mutants")))
     except (CannotTry, PostgresError) as error:
         say(f"bin/mutants: {error}")
         return 2
