@@ -20,7 +20,7 @@ from stator.worker import duties
 from tests.citus.conftest import MakeDatabase, run
 from tests.stator.making import operations_of
 from tests.stator.partitions.dividing import PARCEL, SHARD, Tables, parcel, shape
-from tests.testapp.spreading import Sheet, SheetGraph
+from tests.testapp.spreading import Remark, Sheet, SheetGraph
 
 pytestmark = [pytest.mark.citus, pytest.mark.django_db(databases=[])]
 
@@ -89,14 +89,25 @@ def test_a_table_in_a_distributed_schema_is_refused(schema: str) -> None:
 
 @pytest.fixture
 def alias(make_database: MakeDatabase) -> str:
-    """Return the alias of a database where the table of sheets is distributed."""
+    """Return the alias of a database where the tables of sheets and of remarks are distributed."""
     alias = make_database("stator.citus")
     call_command("migrate", database=alias, verbosity=0, run_syncdb=True)
     state = ProjectState.from_apps(apps)
     with connections[alias].schema_editor(atomic=False) as editor:
-        Distribute("Sheet", by="shard").database_forwards("testapp", editor, state, state)
+        for name, column in (("Sheet", "shard"), ("Remark", "author")):
+            Distribute(name, by=column).database_forwards("testapp", editor, state, state)
     assert lack_of(Sheet, alias) == ""
     return alias
+
+
+def test_objects_are_moved_by_each_value_of_a_field_of_the_project(alias: str) -> None:
+    Remark.objects.using(alias).bulk_create([Remark(author=f"author {n % 7}") for n in range(70)])
+    operations = operations_of(Remark, alias=alias)
+    assert look(operations)[operations] == Work(ready=True)
+    while claims := operations.claim([SheetGraph.new], 25):
+        operations.record([(claim, Moved(SheetGraph.done)) for claim in claims])
+    assert Remark.objects.using(alias).filter(state="done").count() == 70
+    assert look(operations)[operations] == Work()
 
 
 def test_poll_finds_what_there_is_to_do_on_any_node(alias: str) -> None:
