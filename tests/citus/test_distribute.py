@@ -1,6 +1,8 @@
 """``Distribute`` on Citus: a table over the nodes, and the way back."""
 
+from collections.abc import Callable
 from itertools import chain
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -18,8 +20,9 @@ from stator.migration_operations import Distribute
 from stator.rows import columns
 from stator.worker import duties
 from tests.citus.conftest import MakeDatabase, run
-from tests.stator.making import operations_of
+from tests.stator.making import automatic, operations_of
 from tests.stator.partitions.dividing import PARCEL, SHARD, Tables, parcel, shape
+from tests.testapp.keys import Seat
 from tests.testapp.spreading import Remark, Sheet, SheetGraph
 
 pytestmark = [pytest.mark.citus, pytest.mark.django_db(databases=[])]
@@ -89,24 +92,29 @@ def test_a_table_in_a_distributed_schema_is_refused(schema: str) -> None:
 
 @pytest.fixture
 def alias(make_database: MakeDatabase) -> str:
-    """Return the alias of a database where the tables of sheets and of remarks are distributed."""
+    """Return the alias of a database where the tables of sheets, remarks and seats are distributed."""
     alias = make_database("stator.citus")
     call_command("migrate", database=alias, verbosity=0, run_syncdb=True)
     state = ProjectState.from_apps(apps)
     with connections[alias].schema_editor(atomic=False) as editor:
-        for name, column in (("Sheet", "shard"), ("Remark", "author")):
+        for name, column in (("Sheet", "shard"), ("Remark", "author"), ("Seat", "hall")):
             Distribute(name, by=column).database_forwards("testapp", editor, state, state)
     assert lack_of(Sheet, alias) == ""
     return alias
 
 
-def test_objects_are_moved_by_each_value_of_a_field_of_the_project(alias: str) -> None:
-    Remark.objects.using(alias).bulk_create([Remark(author=f"author {n % 7}") for n in range(70)])
-    operations = operations_of(Remark, alias=alias)
+@pytest.mark.parametrize(
+    "made", [lambda n: Remark(author=f"author {n % 7}"), lambda n: Seat(hall=n % 7, number=n)], ids=["text", "key"]
+)
+def test_objects_are_moved_by_each_value_of_a_field_of_the_project(alias: str, made: Callable[[int], Any]) -> None:
+    model = type(made(0))
+    model.objects.using(alias).bulk_create(map(made, range(70)))
+    operations = operations_of(model, alias=alias)
+    end = operations.graph.states["done" if model is Remark else "sold"]
     assert look(operations)[operations] == Work(ready=True)
-    while claims := operations.claim([SheetGraph.new], 25):
-        operations.record([(claim, Moved(SheetGraph.done)) for claim in claims])
-    assert Remark.objects.using(alias).filter(state="done").count() == 70
+    while claims := operations.claim(automatic(operations), 25):
+        operations.record([(claim, Moved(end)) for claim in claims])
+    assert model.objects.using(alias).filter(state=end.name).count() == 70
     assert look(operations)[operations] == Work()
 
 
