@@ -7,12 +7,14 @@ Unlike a worker, a program is refused from the end of its lease on, even if the 
 
 import os
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
+from random import sample
 from typing import Any
 from uuid import UUID
 
-from django.db import router, transaction
+from django.db import DatabaseError, IntegrityError, router, transaction
 from django.db.models import Expression, Field, Model, QuerySet
 
 from stator.conf import latest_settings
@@ -24,8 +26,9 @@ from stator.db.interface import Claim, Ended, Operations, Written, new_token, ne
 from stator.db.lookups import first_of_each
 from stator.db.preparing import PREPARING, Preparing
 from stator.db.probe import overdue
+from stator.db.refusals import CLAIM
 from stator.db.repeat import retrying
-from stator.db.retry import is_retryable
+from stator.db.retry import is_of_node, is_retryable
 from stator.db.single_statement import Only, ProgramRecords, Renewal, Shape
 from stator.db.values import Instance, Pk, Row
 from stator.exceptions import LeaseLost
@@ -34,6 +37,7 @@ from stator.graph.failures import Failure, bounded, describe
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
 from stator.rows import columns
 from stator.rows.clock import Now
+from stator.rows.fields import SPREAD
 from stator.rows.indexes import place_in_line
 from stator.rows.meta import home_of, named_state, owner_of
 from stator.rows.pauses import Pauses
@@ -82,16 +86,57 @@ def claim(
 
     Raises ``IntegrityError`` and claims nothing if a concurrent claim makes this one violate a constraint.
     """
-    operations = _operations(model, using, worker)
-    pauses = Pauses.of(operations.label, operations.read_pauses())
-    states = pauses.running(operations.automatic)
-    rows = pauses.without_held(operations.ready(states), states)
-    picked = (pick or _in_turn)(rows)
+    operations, found = _operations(model, using, worker), list[Claim]()
+    for part, most in _turns(operations, pick or _in_turn, limit):
+        try:
+            with part.locks.spared(CLAIM):
+                found += _claim_part(part, most, pick or _in_turn, lease, first, then, among)
+        except IntegrityError:
+            # The claims in other slices are committed.
+            if not found:
+                raise
+    return found
+
+
+def _turns(operations: Operations, pick: Pick, limit: int) -> Iterator[tuple[Operations, int]]:
+    """Yield the slices with the first rows, each with how many they are; these operations if there are no slices."""
+    if not operations.has_slices:
+        yield operations, limit
+        return
+    first = pick(_claimable(operations)).values_list(operations.spread_name, flat=True)[:limit]
+    try:
+        found = Counter(first)
+    except DatabaseError as error:
+        # Each node was asked, and one is away.
+        if not is_of_node(error) or operations.connection.in_atomic_block:
+            raise
+        found = Counter(dict.fromkeys(sample(SPREAD, len(SPREAD)), limit))
+    for value, count in found.items():
+        yield operations.of_slice(value), count
+
+
+def _claim_part(
+    operations: Operations,
+    limit: int,
+    pick: Pick,
+    lease: float | Expression | None,
+    first: Callable[[], bool] | None,
+    then: Callable[[list[Claim]], list[Claim]] | None,
+    among: Pick | None,
+) -> list[Claim]:
+    rows = _claimable(operations)
+    picked = pick(rows)
     if among is None:
         lock = partial(operations.lock, picked, limit, in_order=True)
     else:
         lock = partial(operations.lock_among, among(rows), picked, limit)
     return with_events(_claim(operations, lock, operations.settings.LEASE if lease is None else lease, first, then))
+
+
+def _claimable(operations: Operations) -> QuerySet[Any]:
+    pauses = Pauses.of(operations.label, operations.read_pauses())
+    states = pauses.running(operations.automatic)
+    return pauses.without_held(operations.ready(states), states)
 
 
 def claim_at_once(
@@ -128,8 +173,9 @@ def bring_up(model: type[Model], *, using: str | None = None) -> int:
     operations = _operations(model, using)
     due, expired = overdue(operations)
     if due:
-        mark_ready(operations, MAX_ROWS)
-    return len(operations.reap(MAX_ROWS)) if expired else 0
+        for part in operations.having(*operations.due()):
+            mark_ready(part, MAX_ROWS)
+    return sum(len(part.reap(MAX_ROWS)) for part in operations.having(*operations.lost())) if expired else 0
 
 
 def find(model: type[Model], pk: Pk, token: UUID, *, using: str | None = None) -> Claim:
@@ -201,6 +247,11 @@ def end(ends: Sequence[Ended], records: ProgramRecords | None = None, *, only: O
     time, from which waiting rows are due, if one statement did it all. Raises ``ValueError`` if the claims belong to
     several models or databases.
     """
+    by_part = defaultdict(list)
+    for claim, outcome in ends:
+        by_part[claim.operations.slice].append((claim, outcome))
+    if len(by_part) > 1:
+        return Written.total(filter(None, [end(part, records, only=only) for part in by_part.values()]))
     operations, claims = ends[0][0].operations, [claim for claim, _ in ends]
     if any((each.operations.model, each.operations.alias) != (operations.model, operations.alias) for each in claims):
         raise ValueError("the claims belong to several models or databases; make one call for each")
@@ -314,7 +365,7 @@ def _hold(operations: Operations, claim: Claim, renewal: Renewal) -> Row | None:
     with operations.transaction():
         if not mine.update(state_locked_until=renewal.until):
             return None
-        renewal.records.write(operations.rows, {claim.pk: claim.token})
+        renewal.records.write(operations, {claim.pk: claim.token})
         found = operations.rows.filter(pk=claim.pk)
         row: Row = found.values_list(Now(), "state_locked_until", *renewal.returned).get()
     return row
@@ -334,5 +385,5 @@ def _end(
         written = operations.record([(claim, outcome) for claim, outcome in ended if claim in valid])
         written.lost += [claim for claim, _ in ended if claim not in valid]
         if records:
-            records.write(operations.rows, {claim.pk: claim.token for claim in valid})
+            records.write(operations, {claim.pk: claim.token for claim in valid})
     return written

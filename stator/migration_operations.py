@@ -25,7 +25,9 @@ from stator.partitions.tables import AHEAD, LEAVES, partition_column
 from stator.rows.clock import Now
 from stator.rows.concurrency_limits import Limit
 from stator.rows.fields import SPREAD, SpreadField
-from stator.rows.meta import is_in_one_line, spread_field, wrong_spread
+from stator.rows.hooks import NO_HOOKS
+from stator.rows.meta import hooks_of, wrong_spread
+from stator.rows.nodes import is_distributed
 from stator.rows.pauses import Pause, replace_pauses
 from stator.rows.progress import Progress
 from stator.rows.reports import Event, History, Report, Step
@@ -503,6 +505,14 @@ class PartitionByTime(Divide):
             raise CommandError(f"{self}: the table of {self.label} cannot be divided by time.")
         return model, ByTime(column, self.period)
 
+    def _converted(self, schema_editor: BaseDatabaseSchemaEditor, model: type[Model], scheme: Scheme) -> Conversion:
+        if is_distributed(model, schema_editor.connection):
+            raise CommandError(
+                f"{self.describe()}: Citus has distributed the table over its nodes, and this operation divides only "
+                "a table on one node."
+            )
+        return super()._converted(schema_editor, model, scheme)
+
 
 class Distribute(Divide):
     """Divide a model's table over partitions by the values of a column, on PostgreSQL.
@@ -520,7 +530,8 @@ class Distribute(Divide):
     to this one only by fields with ``db_constraint=False``. On other databases it does nothing.
 
     With ``ENGINE = "stator.citus"``, Citus distributes the table over its nodes in 32 shards, beside the table
-    ``colocate_with`` if one is named. Programs wait while it copies the rows.
+    ``colocate_with`` if one is named. Programs wait while it copies the rows. With ``tasks.Task``, the runs are beside
+    their tasks, and every node has the queues; the database has no foreign keys to queues then.
     """
 
     def __init__(self, model_name: str, by: str, partitions: int = 8, colocate_with: str | None = None) -> None:
@@ -564,11 +575,6 @@ class Distribute(Divide):
         if capabilities_of(schema_editor.connection).has_nodes:
             # The model of a migration has a plain field, and the installed code may not have the model any more.
             installed = apps.all_models[model._meta.app_label].get(str(model._meta.model_name))
-            spread = spread_field(installed) if installed else None
-            if spread and is_in_one_line(spread):
-                raise CommandError(
-                    f"Distribute: programs claim from all of {model._meta.label} with one statement, which Citus does "
-                    "not have. Leave this table on one node."
-                )
-            return NodesConversion(schema_editor, model, scheme, self.colocate_with)
+            hooks = hooks_of(installed) if installed else NO_HOOKS
+            return NodesConversion(schema_editor, model, scheme, self.colocate_with, hooks)
         return super()._converted(schema_editor, model, scheme)

@@ -48,6 +48,7 @@ from stator.rows.hooks import AttemptRecords, ModelHooks, register_hooks
 from stator.rows.indexes import add_indexes
 from stator.rows.keys import key_of
 from stator.rows.meta import column_of, field_of, home_of, options_of, owner_of, written_to
+from stator.rows.nodes import of_one_node, over_nodes
 from stator.rows.pauses import Pause
 from stator.rows.progress import Progress, progress_of
 from stator.rows.reconcile import look_again, watched_fields, watched_values
@@ -101,6 +102,8 @@ __all__ = [
     "move_rows",
     "name_of",
     "names_of",
+    "of_one_node",
+    "over_nodes",
     "part_of",
     "progress_of",
     "records_of",

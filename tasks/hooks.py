@@ -2,7 +2,7 @@
 
 from stator.models import ModelHooks, add_problem_kind, register_hooks
 from tasks.diagnosis.kinds import KINDS
-from tasks.models import Task
+from tasks.models import Queue, Run, Task
 from tasks.queue import eligibility, operator_actions, process_eligibility, runs, unserved
 
 
@@ -22,5 +22,7 @@ def connect() -> None:
             undone=operator_actions.undone,
             reasons=unserved.reasons,
             fixed=("batch",),
+            beside=(Run,),
+            everywhere=(Queue,),
         ),
     )

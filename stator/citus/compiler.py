@@ -1,17 +1,21 @@
 """SQL compilers for Citus.
 
 It refuses computed times beside columns in SET, unless a scalar subquery encloses them. It refuses a subquery that
-refers to rows on several nodes, unless its own table is in a further subquery, which is then run first.
+refers to rows on several nodes, unless its own table is in a further subquery, which is then run first; or unless the
+rows are of one slice, and the statement says so of each table.
 """
 
 from typing import Any
 
 from django.db.backends.postgresql.compiler import SQLInsertCompiler
 from django.db.models import F, Func, Subquery, Value
+from django.db.models.expressions import Col
+from django.db.models.lookups import Exact
 from django.db.models.sql import compiler
-from django.db.models.sql.compiler import SQLAggregateCompiler, SQLDeleteCompiler
+from django.db.models.sql.compiler import SQLAggregateCompiler
+from django.db.models.sql.where import WhereNode
 
-from stator.rows.nodes import READ_FIRST
+from stator.rows.nodes import READ_FIRST, columns_of_slices
 from stator.statements import Statement, joined, written
 
 __all__ = ["SQLAggregateCompiler", "SQLCompiler", "SQLDeleteCompiler", "SQLInsertCompiler", "SQLUpdateCompiler"]
@@ -20,7 +24,54 @@ __all__ = ["SQLAggregateCompiler", "SQLCompiler", "SQLDeleteCompiler", "SQLInser
 ENCLOSED = "(SELECT {columns} FROM {table} WHERE {conditions} OFFSET 0) {alias}"
 
 
-class SQLCompiler(compiler.SQLCompiler):
+# The attribute of a connection with the value of ``spread`` of the query that is compiled.
+SLICE = "stator_slice"
+
+
+class OfSlice(compiler.SQLCompiler):
+    """Compiles queries whose tables are beside each other: each is read for the slice of the query around it."""
+
+    # The condition that says so of the first table.
+    of_slice: Any = None
+
+    def as_sql(self, *arguments: Any, **named: Any) -> Any:
+        """Return the statement and its parameters."""
+        around = getattr(self.connection, SLICE, None)
+        setattr(self.connection, SLICE, self._slice(around))
+        try:
+            return super().as_sql(*arguments, **named)
+        finally:
+            setattr(self.connection, SLICE, around)
+
+    def _slice(self, around: Any) -> Any:
+        """Return the value of ``spread`` that the rows have, as an expression, or None; ``around``: of outer rows."""
+        query: Any = self.query
+        fixed = around if isinstance(around, Value) else None
+        # The first ones of a subquery may have been trimmed.
+        used = [alias for alias in query.alias_map if query.alias_refcount[alias]]
+        if not (column := _column(query, used[0] if used else query.get_initial_alias())):
+            return fixed
+        for each in query.where.children:
+            if isinstance(each, Exact) and each.lhs == column and not isinstance(each.rhs, Col):
+                return each.rhs if isinstance(each.rhs, Value) else Value(each.rhs, column.target)
+        if around is None or not _refers_outside(query, [query.where]):
+            return column
+        self.of_slice = Exact(column, around)
+        return fixed or column
+
+
+def _column(query: Any, alias: str) -> Any:
+    """Return the column of ``spread`` of a table that is beside others; else None."""
+    field = columns_of_slices().get(query.alias_map[alias].table_name)
+    return field and field.get_col(alias)
+
+
+def _refers_outside(query: Any, conditions: list[Any]) -> bool:
+    found = query._gen_cols(conditions, include_external=True)
+    return any(column.alias in query.external_aliases for column in found)
+
+
+class SQLCompiler(OfSlice):
     """Encloses the table of a query that is marked so, with its conditions that refer to no other query."""
 
     where: Any
@@ -29,9 +80,9 @@ class SQLCompiler(compiler.SQLCompiler):
         """Return the tables of FROM, and the parameters of that clause."""
         query: Any = self.query
         if not (columns := getattr(query, READ_FIRST, ())):
-            return super().get_from_clause()
+            return self._beside(*super().get_from_clause())
         conditions = self.where
-        own = [each for each in conditions.children if not self._refers_outside(each)]
+        own = [each for each in conditions.children if not _refers_outside(query, [each])]
         compiled = [Statement(sql, tuple(params)) for sql, params in map(self.compile, own)]
         met = joined(compiled or [Statement("TRUE")], " AND ")
         # Repeated outside, a further subquery among them would be refused.
@@ -41,10 +92,17 @@ class SQLCompiler(compiler.SQLCompiler):
         enclosed = written(ENCLOSED, columns=names, table=table, conditions=met, alias=query.get_initial_alias())
         return [enclosed.text], list(enclosed.params)
 
-    def _refers_outside(self, condition: Any) -> bool:
+    def _beside(self, tables: list[str], params: Any) -> Any:
+        """Return the tables of FROM, joined within the slice, and their parameters."""
         query: Any = self.query
-        found = query._gen_cols([condition], include_external=True)
-        return any(column.alias in query.external_aliases for column in found)
+        if self.of_slice:
+            self.where = WhereNode([self.of_slice, *([self.where] if self.where else [])])
+        for place, alias in enumerate(each for each in query.alias_map if query.alias_refcount[each]):
+            parent = getattr(query.alias_map[alias], "parent_alias", None)
+            if parent and (own := _column(query, alias)) and (other := _column(query, parent)):
+                condition, _ = self.compile(Exact(own, other))
+                tables[place] = f"{tables[place][:-1]} AND {condition})"
+        return tables, params
 
 
 class Enclosed(Func):
@@ -54,7 +112,11 @@ class Enclosed(Func):
     arity = 1
 
 
-class SQLUpdateCompiler(compiler.SQLUpdateCompiler):
+class SQLDeleteCompiler(OfSlice, compiler.SQLDeleteCompiler):
+    """Deletes rows of a slice."""
+
+
+class SQLUpdateCompiler(OfSlice, compiler.SQLUpdateCompiler):
     """Encloses each computed value of SET."""
 
     def as_sql(self, *arguments: Any, **named: Any) -> Any:

@@ -70,6 +70,8 @@ class Claims:
         operations, states, claims = self._operations, self._running(states), list[Claim]()
         if not states:
             return []
+        if not operations.has_slices:
+            return operations.claim_together(states, limit, token=token, crashes=crashes)
         token = token or new_token(operations.worker_id)
         limit, empty = min(limit, self._room(states)), 0
         parts = self._slices.in_turn(states, crashes, many=self._is_filled)

@@ -35,6 +35,7 @@ from stator.graph.outcomes import Moved, Outcome, Released
 from stator.querysets import HeldClaim, Result
 from stator.rows.fields import SPREAD
 from stator.rows.meta import column_of, is_in_one_line
+from stator.rows.nodes import over_nodes
 from stator.rows.pauses import Pause, read_pauses
 from stator.rows.progress import Reached, keep_progress, reached
 from stator.rows.reports import Event
@@ -429,7 +430,7 @@ class Operations(Rows):
         self.renew = retried(self, leases.renew)
         self.reap = leases.reap
         self.claim_together = retried(self, claims.claim)
-        self.claim = claims.claim_in_slices if self.has_slices else self.claim_together
+        self.claim = claims.claim_in_slices if self._may_have_slices else self.claim_together
         self.release_token = retried(self, claims.release_token)
         self.record = records.record
         self.record_batch = retried(self, records.record_batch)
@@ -461,8 +462,11 @@ class Operations(Rows):
     @property
     def has_slices(self) -> bool:
         """Whether claims and records are for one value of ``spread`` each."""
-        if self.slice is not None or self.spread is None or is_in_one_line(self.spread):
+        if self.slice is not None or self.spread is None:
             return False
+        if is_in_one_line(self.spread):
+            # No statement locks rows of several nodes.
+            return over_nodes(self.model, self.alias)
         return self.capabilities.has_partitions
 
     @property
@@ -479,6 +483,12 @@ class Operations(Rows):
     def has_own_statements(self) -> bool:
         """Whether these operations on a slice have its value in their statements, so that Citus can keep the plans."""
         return self.is_on_node and not self.is_spread_freely and not isinstance(self.slice, Parameter)
+
+    @property
+    def _may_have_slices(self) -> bool:
+        # To know it of a common line takes a statement.
+        is_line = self.spread is not None and is_in_one_line(self.spread)
+        return self.slice is None and self.capabilities.has_nodes if is_line else self.has_slices
 
     @property
     def _is_whole_for_chores(self) -> bool:

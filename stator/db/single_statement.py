@@ -66,12 +66,15 @@ class ProgramRecords:
     given: Mapping[str, object]
     forget: bool = False
 
-    def write(self, rows: QuerySet[Model], tokens: Mapping[Pk, UUID]) -> None:
+    def write(self, operations: Operations, tokens: Mapping[Pk, UUID]) -> None:
         """Change or delete the records of claims, by the keys of their rows, in statements of their own."""
+        rows = operations.rows
         copied = {name: Subquery(rows.filter(pk=OuterRef(self.row)).values(of)[:1]) for name, of in self.copied.items()}
         for token in set(tokens.values()):
             pks = [pk for pk, each in tokens.items() if each == token]
             records: QuerySet[Model] = QuerySet(self.model, using=rows.db)
+            if operations.slice is not None and self.model in operations.hooks.beside:
+                records = records.filter(**{operations.spread_name: operations.slice})
             mine = records.filter(**{f"{self.row}__in": pks, self.token: token})
             if self.forget:
                 mine.delete()

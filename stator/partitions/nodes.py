@@ -1,14 +1,15 @@
 """A table over the nodes of Citus, for the migration operation ``Distribute``."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from django.core.management.base import CommandError
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django.db.models import Model
 
 from stator.partitions.conversion import Conversion
-from stator.partitions.schemes import Scheme
+from stator.partitions.schemes import ByValue, Scheme
 from stator.rows.fields import SPREAD
+from stator.rows.hooks import NO_HOOKS, ModelHooks
 
 # How Citus manages a table; it does not if there is no row.
 MANAGED = """
@@ -20,9 +21,22 @@ FOREIGN_KEYS = """
 SELECT conname, confrelid::regclass::text FROM pg_constraint WHERE contype = 'f' AND conrelid = to_regclass(%s)
   AND NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = conrelid AND attnum = ANY(conkey) AND attname = %s)
 """
+# The foreign keys that refer to a table.
+REFERRING = """
+SELECT conname, n.nspname, c.relname FROM pg_constraint r
+JOIN pg_class c ON c.oid = conrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE contype = 'f' AND confrelid = to_regclass(%s)
+"""
+REFERENCE = "SELECT create_reference_table(%s)"
 DISTRIBUTE = "SELECT create_distributed_table(%s, %s, "
 # What Citus leaves behind on the coordinator.
 TRUNCATE = "SELECT truncate_local_data_after_distributing_table(%s)"
+
+
+class Beside(ByValue):
+    """The table is beside another one, and unique constraints that hold for rows of that one get the column."""
+
+    widened: ClassVar[tuple[str | None, ...]] = ("p", "u", None)
 
 
 class NodesConversion(Conversion):
@@ -32,21 +46,49 @@ class NodesConversion(Conversion):
     """
 
     def __init__(
-        self, editor: BaseDatabaseSchemaEditor, model: type[Model], scheme: Scheme, colocate_with: str | None
+        self,
+        editor: BaseDatabaseSchemaEditor,
+        model: type[Model],
+        scheme: Scheme,
+        colocate_with: str | None,
+        hooks: ModelHooks = NO_HOOKS,
     ) -> None:
         super().__init__(editor, model, scheme)
         self.colocate_with = colocate_with
+        self.beside = [NodesConversion(editor, each, Beside(scheme.column, 2), self.quoted) for each in hooks.beside]
+        self.everywhere = [NodesConversion(editor, each, scheme, None) for each in hooks.everywhere]
 
     def forwards(self) -> None:
-        """Distribute the table; what an interrupted conversion left is replaced."""
-        for (is_distributed,) in self._asked(MANAGED, [self.quoted]):
-            if is_distributed:
-                return
+        """Distribute the table and those beside it; what an interrupted conversion left is replaced."""
+        parts = [each for each in (self, *self.beside) if not each._is_distributed()]
+        for target in self.everywhere:
+            # With a foreign key to a reference table, a table on the coordinator would be one that Citus manages.
+            for name, *place in self._asked(REFERRING, [target.quoted]):
+                self._run("ALTER TABLE {place} DROP CONSTRAINT {name}", place=tuple(place), name=name)
+        for each in parts:
+            each._forwards()
+        for target in self.everywhere:
+            if not self._asked(MANAGED, [target.quoted]):
+                self._asked(REFERENCE, [target.quoted])
+
+    def _is_distributed(self) -> bool:
+        """Return whether the table is distributed already; raise ``CommandError`` if it cannot be."""
+        if self.kind == "p":
             raise CommandError(
-                f"{self.scheme.operation}: {self.name} is in a distributed schema, or a reference table, or refers to "
-                "one. Put it into another schema, or give such fields db_constraint=False until it is distributed, "
-                "then migrate again."
+                f"{self.scheme.operation}: {self.name} has partitions. Reverse the migration that divided it, then "
+                "migrate again."
             )
+        for (is_distributed,) in self._asked(MANAGED, [self.quoted]):
+            if not is_distributed:
+                raise CommandError(
+                    f"{self.scheme.operation}: {self.name} is in a distributed schema, or a reference table, or refers "
+                    "to one. Put it into another schema, or give such fields db_constraint=False until it is "
+                    "distributed, then migrate again."
+                )
+            return True
+        return False
+
+    def _forwards(self) -> None:
         # Citus has no triggers.
         self._refuse_dependents(keeps_triggers=False)
         for name, target in self._asked(FOREIGN_KEYS, [self.quoted, self.scheme.column]):
@@ -62,9 +104,22 @@ class NodesConversion(Conversion):
         self._asked(TRUNCATE, [self.quoted])
 
     def backwards(self) -> None:
-        """Copy all rows into one ordinary table, in one transaction."""
-        if any(is_distributed for (is_distributed,) in self._asked(MANAGED, [self.quoted])):
-            self._alone(self._copy)
+        """Copy all rows into ordinary tables, each in one transaction."""
+        for each in (*self.beside, self):
+            if any(is_distributed for (is_distributed,) in each._asked(MANAGED, [each.quoted])):
+                each._alone(each._copy)
+        for target in self.everywhere:
+            if self._asked(MANAGED, [target.quoted]):
+                target._alone(target._copy)
+                target._restore_references()
+
+    def _restore_references(self) -> None:
+        """Give the foreign keys that refer to the table to the database again."""
+        editor: Any = self.editor
+        for relation in self.model._meta.related_objects:
+            if getattr(relation.field, "db_constraint", False):
+                suffix = "_fk_%(to_table)s_%(to_column)s"
+                editor.execute(editor._create_fk_sql(relation.related_model, relation.field, suffix))
 
     def _distribute(self, cursor: Any, replaced: list[tuple[str, str | None, str]]) -> None:
         for name, kind, new in replaced:

@@ -64,6 +64,11 @@ class ModelHooks:
     # ``(rows)``: called in the transaction that moved these rows back because an action was undone.
     undone: Callable[[QuerySet[Model]], None] | None = None
 
+    # For Citus: models with the same column of ``spread`` that are distributed beside this one, and models whose tables
+    # every node has. Rows of the first kind that statements join, or compare with one of a slice, are of one slice.
+    beside: tuple[type[Model], ...] = ()
+    everywhere: tuple[type[Model], ...] = ()
+
 
 NO_HOOKS = ModelHooks()
 
@@ -76,6 +81,11 @@ _registered: dict[type[Model], ModelHooks] = {}
 def register_hooks(model: type[Model], hooks: ModelHooks) -> None:
     """Let a model have these hooks, in place of the functions of its ``StatorMeta``."""
     _registered[model] = hooks
+
+
+def with_others_beside() -> dict[type[Model], ModelHooks]:
+    """Return the hooks of models that name other models ``beside`` them."""
+    return {model: hooks for model, hooks in _registered.items() if hooks.beside}
 
 
 def registered_hooks(model: type[Model]) -> ModelHooks | None:

@@ -1,13 +1,15 @@
 """Tables that Citus has distributed over its nodes: which they are, and queries in parts or in a form that it plans."""
 
 from collections.abc import Iterable, Iterator
+from time import monotonic
 from typing import Any, TypeVar
 
 from django.db import connections
-from django.db.models import F, Model, QuerySet
+from django.db.models import F, Field, Model, QuerySet
 
 from stator.capabilities import capabilities_of
-from stator.rows.meta import options_of
+from stator.rows.hooks import with_others_beside
+from stator.rows.meta import field_of, is_in_one_line, options_of, spread_field
 
 M = TypeVar("M", bound=Model)
 
@@ -15,9 +17,45 @@ M = TypeVar("M", bound=Model)
 READ_FIRST = "stator_read_first"
 
 
+# Seconds until a table that was not distributed is looked up again.
+LOOKED_UP = 60.0
+
+DISTRIBUTED = "SELECT FROM pg_catalog.pg_dist_partition WHERE logicalrelid = to_regclass(%s) AND partmethod <> 'n'"
+
+
 def over_nodes(model: type[Model], using: str) -> bool:
-    """Return whether the rows of a managed model are on several nodes."""
-    return bool(options_of(model).spread) and capabilities_of(connections[using]).has_nodes
+    """Return whether the rows of a managed model are on several nodes, or may be if they are in no common line."""
+    spread, connection = spread_field(model), connections[using]
+    if spread is None or not capabilities_of(connection).has_nodes:
+        return False
+    return not is_in_one_line(spread) or is_distributed(model, connection)
+
+
+def is_distributed(model: type[Model], connection: Any) -> bool:
+    """Return whether Citus has distributed the table of a model by a column; the answer is kept, "no" for a minute."""
+    if not capabilities_of(connection).has_nodes:
+        return False
+    table = connection.ops.quote_name(model._meta.db_table)
+    known: dict[str, tuple[bool, float]] = vars(connection).setdefault("stator_distributed", {})
+    answer, since = known.get(table, (False, -LOOKED_UP))
+    if not answer and monotonic() - since >= LOOKED_UP:
+        with connection.cursor() as cursor:
+            # An ordinary server may be tested with the statements for Citus.
+            cursor.execute("SELECT to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL")
+            if answer := cursor.fetchone()[0]:
+                cursor.execute(DISTRIBUTED, [table])
+                answer = cursor.fetchone() is not None
+        known[table] = answer, monotonic()
+    return answer
+
+
+def columns_of_slices() -> dict[str, Field]:
+    """Return the columns of ``spread`` of tables that are beside each other, by table."""
+    return {
+        each._meta.db_table: field_of(each, str(options_of(model).spread))
+        for model, hooks in with_others_beside().items()
+        for each in (model, *hooks.beside)
+    }
 
 
 def of_one_node(rows: QuerySet[M]) -> Iterator[QuerySet[M]]:

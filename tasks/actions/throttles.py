@@ -10,11 +10,11 @@ from uuid import UUID
 from django.db import models
 from django.db.models import Exists, F, OuterRef, QuerySet
 
-from stator.models import MomentField, Now
+from stator.models import MomentField, Now, over_nodes
 from tasks.actions.frequency import KEY_LENGTH, Frequency
 from tasks.actions.registry import RegisteredAction
 from tasks.rows.idle import delete_idle
-from tasks.rows.tables import task_rows
+from tasks.rows.tables import task_model, task_rows
 from tasks.rows.tasks import TaskRow
 
 # Tries if another worker changes the row at the same time. After the last one, the attempt is postponed.
@@ -123,5 +123,9 @@ def prune(using: str) -> int:
 
 
 def _ended(slots: QuerySet[ActionSlot], using: str) -> QuerySet[ActionSlot]:
+    if over_nodes(task_model(), using):
+        # A slot is also kept while another task of its claim is held.
+        held = task_rows(using).filter(state_claim__in=set(slots.values_list("token", flat=True)))
+        return slots.exclude(token__in=set(held.values_list("state_claim", flat=True)))
     held = task_rows(using).filter(pk=OuterRef("task"), state_claim=OuterRef("token"))
     return slots.exclude(Exists(held))

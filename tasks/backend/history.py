@@ -10,10 +10,10 @@ from django.db.models import Aggregate, CharField, JSONField, Model, OuterRef, Q
 from django.db.models.functions import Cast, JSONObject
 from django.db.models.sql.compiler import SQLCompiler
 
-from stator.models import History, Report
+from stator.models import History, Report, over_nodes
 from tasks.datetimes import moment_of_text
 from tasks.rows.databases import home
-from tasks.rows.tables import task_rows
+from tasks.rows.tables import task_model, task_rows
 from tasks.rows.tasks import TaskRow
 
 RowT = TypeVar("RowT", bound=Model)
@@ -61,17 +61,38 @@ class _All(Aggregate):
 
 def with_history(rows: QuerySet[RowT]) -> QuerySet[RowT]:
     """Annotate tasks with what :func:`events_of` and :func:`latest_error` read."""
-    mine = {"model_label": rows.model._meta.label_lower, "object_pk": Cast(OuterRef("pk"), CharField(max_length=255))}
-    kept = History.objects.filter(**mine, source="pending").order_by().values("model_label")
-    events = kept.annotate(events=_All(JSONObject(**_named(EVENT)))).values("events")
-    errors = Report.objects.filter(**mine).exclude(error="").values(found=JSONObject(**_named(ERROR)))
+    events, errors = _kept(rows.model, Cast(OuterRef("pk"), CharField(max_length=255)))
     return rows.annotate(**{EVENTS: Subquery(events), REPORT: Subquery(errors[:1])})
 
 
+def read_with_history(rows: QuerySet[Any]) -> list[Any]:
+    """Read tasks and their history: with one statement, unless they are on several nodes."""
+    if not over_nodes(rows.model, rows.db):
+        return list(with_history(rows))
+    found = list(rows)
+    for row in found:
+        add_history(row)
+    return found
+
+
 def add_history(row: TaskRow) -> None:
-    """Read the history of a task that was loaded without it: one statement."""
-    rows = task_rows(row._state.db).filter(pk=row.pk)
-    row.__dict__.update(with_history(rows).values(EVENTS, REPORT).first() or {})
+    """Read the history of a task that was loaded without it: one statement, unless tasks are on several nodes."""
+    using = str(row._state.db)
+    if over_nodes(task_model(), using):
+        events, errors = (kept.using(using).first() for kept in _kept(task_model(), str(row.pk)))
+        row.__dict__.update({EVENTS: events, REPORT: errors})
+    else:
+        rows = task_rows(using).filter(pk=row.pk)
+        row.__dict__.update(with_history(rows).values(EVENTS, REPORT).first() or {})
+
+
+def _kept(model: type[Model], key: object) -> tuple[QuerySet[Any], QuerySet[Any]]:
+    """Return the attempts and the latest error of the task with this key."""
+    mine = {"model_label": model._meta.label_lower, "object_pk": key}
+    kept = History.objects.filter(**mine, source="pending").order_by().values("model_label")
+    events = kept.annotate(events=_All(JSONObject(**_named(EVENT)))).values_list("events", flat=True)
+    errors = Report.objects.filter(**mine).exclude(error="").order_by()
+    return events, errors.values_list(JSONObject(**_named(ERROR)), flat=True)
 
 
 def events_of(row: TaskRow) -> list[AttemptEnd]:

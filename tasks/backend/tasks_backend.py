@@ -40,7 +40,7 @@ from tasks.backend.framework import (
     task_finished,
     task_started,
 )
-from tasks.backend.history import add_history, with_history
+from tasks.backend.history import add_history, read_with_history
 from tasks.backend.options import BackendOptions, problem, shared_options
 from tasks.backend.results import NONCE, STATUSES, has_past, new_result, number_of, results_of
 from tasks.conf import DJANGO, load_settings
@@ -156,9 +156,8 @@ class StatorBackend(BaseTaskBackend):
         given = str(result_id)
         match = RESULT_ID.fullmatch(given)
         rows = task_rows(home()).select_related("queue").filter(action__startswith=DJANGO)
-        row = with_history(rows).filter(pk=match[1]).first() if match else None
         # If the task's function is gone, there is no result either.
-        results = results_of([row], resolve) if row is not None else []
+        results = results_of(read_with_history(rows.filter(pk=match[1])[:1]), resolve) if match else []
         if not results or (results[0].backend, results[0].id) != (self.alias, given):
             raise no_result(f"there is no result {given[:64]!r}")
         return results[0]
@@ -331,7 +330,7 @@ def tell_finished(
     # Queues are read by a separate query: with stale statistics, a join would read all tasks of a queue.
     rows = task_rows(using).filter(pk__in=ended, action__startswith=DJANGO).prefetch_related("queue")
     errors = {pk: failure.loggable for pk, failure in failures}
-    for result in results_of(list(with_history(rows)), resolve):
+    for result in results_of(read_with_history(rows), resolve):
         for receiver, answer in send_finished(result, errors.get(number_of(result))):
             if isinstance(answer, BaseException):
                 logger.error("tasks.receiver_failed", extra={"receiver": repr(receiver)}, exc_info=answer)

@@ -9,7 +9,7 @@ from django.db.models.functions import Least
 from django.db.models.lookups import IsNull
 
 from stator.graph.backoff import MAX_SECONDS
-from stator.models import History, Report, Step
+from stator.models import History, Report, Step, of_one_node, over_nodes
 from stator.partitions import UPKEEP, Partition, is_partitioned, maintain
 from tasks.conf import load_settings
 from tasks.models import Batch, Claimant, Queue, Run, Task
@@ -39,9 +39,9 @@ def prune(using: str) -> int:
     settings = load_settings()
     batches: QuerySet[Any] = QuerySet(Batch, using=using)
     unended = batches.filter(pk=OuterRef("batch"), state__in=UNENDED).values("pk")
-    ended: QuerySet[Any] = QuerySet(Task, using=using).filter(
-        IsNull(Subquery(unended), True), state__in=TERMINAL, state_claim=None, whole=None
-    )
+    kept = ~Q(batch__in=batches.filter(state__in=UNENDED).values("pk"))
+    kept = Q(batch=None) | kept if over_nodes(Task, using) else Q(IsNull(Subquery(unended), True))
+    ended: QuerySet[Any] = QuerySet(Task, using=using).filter(kept, state__in=TERMINAL, state_claim=None, whole=None)
     deleted = _prune(using, ended.filter(retention__isnull=False, state_changed__lte=_ago(F("retention"))))
     for queue, *own in Queue.objects.using(using).values_list("pk", "retention", "failed_retention"):
         rows = ended.filter(queue=queue, retention=None)
@@ -59,6 +59,8 @@ def prune(using: str) -> int:
 def _forget_batches(ended: QuerySet[Any]) -> None:
     mine: QuerySet[Any] = QuerySet(Task, using=ended.db).filter(batch=OuterRef("pk"))
     empty = ended.filter(IsNull(Subquery(mine.values("pk")[:1]), True))
+    if over_nodes(Task, ended.db):
+        empty = ended.exclude(pk__in=QuerySet(Task, using=ended.db).filter(batch__isnull=False).values("batch"))
     _delete_with_records(QuerySet(Batch, using=ended.db), list(empty.values_list("pk", flat=True)[:BATCH]))
 
 
@@ -80,11 +82,12 @@ def _ago(seconds: F) -> Later:
 
 def _prune(using: str, rows: QuerySet[Any]) -> int:
     total = 0
-    for _ in range(BATCHES):
-        deleted, more = _delete(using, rows)
-        total += deleted
-        if not more:
-            break
+    for part in of_one_node(rows):
+        for _ in range(BATCHES):
+            deleted, more = _delete(using, part)
+            total += deleted
+            if not more:
+                break
     return total
 
 

@@ -336,6 +336,7 @@ class Migration(migrations.Migration):
             name="Run",
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("shard", models.SmallIntegerField(blank=True, db_default=0, editable=False)),
                 ("version", models.BigIntegerField(null=True)),
                 ("worker", models.CharField(max_length=100)),
                 ("token", models.UUIDField()),

@@ -174,7 +174,7 @@ def _claim(
     )
     for claim in found:
         claim.instance.queue = queue
-    return [TaskClaim(claim, worker) for claim in found], bool(put_off)
+    return [TaskClaim(claim, worker) for claim in sorted(found, key=_place_in_line)], bool(put_off)
 
 
 def _put_off(queue: QueueRow, found: list[claims.Claim]) -> list[claims.Claim]:

@@ -24,6 +24,8 @@ from django.db.models.lookups import IsNull
 from django.db.models.sql.compiler import SQLCompiler
 
 from stator.capabilities import capabilities_of
+from stator.models import over_nodes
+from tasks.rows.tables import task_model
 
 # The most queries that one statement unites.
 UNITED = 100
@@ -44,9 +46,10 @@ def for_each(
 ) -> Iterable[Sequence]:
     """Return the key of each queue with its ``figures``, which are given the key as an expression or as a value.
 
-    On MariaDB a query in FROM cannot refer to the queue, so there the statement unites one query for each queue.
+    On MariaDB a query in FROM cannot refer to the queue, and on Citus no query for several nodes, so there the
+    statement unites one query for each queue.
     """
-    if capabilities_of(connections[queues.db]).has_outer_references:
+    if capabilities_of(connections[queues.db]).has_outer_references and not over_nodes(task_model(), queues.db):
         return list(queues.filter(pk__in=pks).values_list("pk", *figures(OuterRef("pk"))))
     each: list[QuerySet[Model, Any]] = [queues.filter(pk=pk).order_by().values_list("pk", *figures(pk)) for pk in pks]
     parts = [each[start : start + UNITED] for start in range(0, len(each), UNITED)]

@@ -8,7 +8,7 @@ from typing import Any
 from django.db import connections, transaction
 from django.db.models import Count, Q, QuerySet
 
-from stator.models import Action, Now, move_rows
+from stator.models import Action, Now, move_rows, of_one_node
 from tasks.exceptions import MoveRefused
 from tasks.queue import runs
 from tasks.rows.tables import run_rows, task_model
@@ -67,11 +67,12 @@ def lock_with_parts(rows: QuerySet[Any]) -> None:
     task.
     """
     no_key = connections[rows.db].features.has_select_for_no_key_update
-    locked = list(rows.order_by("pk").select_for_update(no_key=no_key).values_list("pk", "worker_count"))
-    shared = [pk for pk, workers in locked if workers > 1]
-    if shared:
-        parts = _plain(rows).filter(whole__in=shared).order_by("pk")
-        list(parts.select_for_update(no_key=no_key).values_list("pk"))
+    shared = []
+    for part in of_one_node(rows):
+        locked = part.order_by("pk").select_for_update(no_key=no_key).values_list("pk", "worker_count")
+        shared += [pk for pk, workers in locked if workers > 1]
+    for part in of_one_node(_plain(rows).filter(whole__in=shared)) if shared else ():
+        list(part.order_by("pk").select_for_update(no_key=no_key).values_list("pk"))
 
 
 def requeue(task: TaskRow, *, actor: str, reason: str) -> None:
@@ -96,8 +97,10 @@ def requeue_many(rows: Any, pks: Sequence[Any], action: Action, *, per_minute: f
     count, begun, last = 0, None, None
     for batch in _batches(rows, pks):
         with transaction.atomic(using=rows.db):
-            dead = rows.filter(pk__in=batch).dead_letters().order_by("pk").select_for_update()
-            found = {pk: (workers, now) for pk, workers, now in dead.values_list("pk", "worker_count", Now())}
+            found: dict[Any, tuple[int, datetime]] = {}
+            for part in of_one_node(rows.filter(pk__in=batch).dead_letters()):
+                dead = part.order_by("pk").select_for_update().values_list("pk", "worker_count", Now())
+                found |= {pk: (workers, now) for pk, workers, now in dead}
             for pk in _being_deleted(rows, {pk: workers for pk, (workers, _) in found.items() if workers > 1}):
                 del found[pk]
             if not found:
@@ -191,7 +194,8 @@ def _being_deleted(rows: QuerySet[Any], shared: dict[int, int]) -> set[int]:
     if not shared:
         return set()
     # The deletion of parts locks these rows too, so none begins after this.
-    list(_plain(rows).filter(pk__in=shared).order_by("pk").select_for_update().values_list("pk"))
+    for part in of_one_node(_plain(rows).filter(pk__in=shared)):
+        list(part.order_by("pk").select_for_update().values_list("pk"))
     parts = _plain(rows).filter(whole__in=shared).order_by().values_list("whole").annotate(Count("pk"))
     left = dict(parts)
     return {pk for pk, workers in shared.items() if left.get(pk, 0) < workers}

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from django.db.models import F, OuterRef, Q, Subquery, Value
 from django.db.models.lookups import Exact
 
-from stator.models import name_of
+from stator.models import name_of, over_nodes
 from tasks.actions.registry import registry
 from tasks.conf import DJANGO, TaskSettings, load_settings
 from tasks.messages import worker_digits
@@ -36,7 +36,8 @@ from tasks.queue.eligibility import (
     with_metadata,
 )
 from tasks.queue.expressions import is_any
-from tasks.rows.tables import queue_rows, task_rows
+from tasks.rows.databases import home
+from tasks.rows.tables import queue_rows, task_model, task_rows
 from tasks.rows.tasks import names_nobody
 
 
@@ -49,6 +50,9 @@ def open_to_process(worker_id: str, held: Q) -> Q:
     """
     here = frozenset((name, queue) for name, by_queue in registry.items() for queue in by_queue)
     rules, chosen = _rules.get(worker_id, ALL_RULES), _chosen.get(worker_id, ANYTHING)
+    if over_nodes(task_model(), home()):
+        # These rules compare rows of several nodes, or with a table on the coordinator.
+        rules -= {ONE_EACH, OTHERS}
     return _open_to_process(worker_id, load_settings(), here, held, rules, chosen, _only.get(worker_id))
 
 

@@ -6,12 +6,14 @@ from typing import Any
 from django.core.validators import RegexValidator
 
 from stator.graph.backoff import MAX_SECONDS
-from stator.models import field_of
+from stator.models import field_of, over_nodes
 from stator.texts import text_problem
 from tasks.actions.registry import MAX_TRIES
 from tasks.messages import METADATA_NAME_RULE, is_metadata_name
 from tasks.queue import actions as queue_actions
+from tasks.rows.databases import home
 from tasks.rows.queues import QueueRow
+from tasks.rows.tables import task_model
 
 # Names appear in URLs, logs and terminals.
 NAME = RegexValidator(
@@ -86,6 +88,8 @@ def problems(queue: QueueRow) -> dict[str, str]:
             found[name] = f"must be a {rule.bounds}"
     if "http_actions" in queue.__dict__ and (wrong := queue_actions.problem(queue.http_actions)):
         found["http_actions"] = wrong
+    if queue.one_per_worker and not queue.actions_elsewhere and over_nodes(task_model(), home()):
+        found["one_per_worker"] = "only programs that claim by name obey this on Citus; then set actions_elsewhere, too"
     # The key of an existing queue cannot be changed.
     if queue._state.adding and queue.exclusive_key and not is_metadata_name(queue.exclusive_key):
         found["exclusive_key"] = f"it is a name in metadata, so it {METADATA_NAME_RULE}"

@@ -4,7 +4,6 @@ One statement writes the runs of all tasks of a claim. Django's bulk_create woul
 statement as the database takes to run it.
 """
 
-from collections.abc import Iterable
 from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any, cast
@@ -25,11 +24,12 @@ REASON_LENGTH = 8000
 
 # The columns of a run, each with the task's column that it is copied from.
 COPIED = {
-    "task": "id", "version": "state_version", "claimed": "state_attempted", "lease_until": "state_locked_until",
+    "task": "id", "shard": "shard", "version": "state_version", "claimed": "state_attempted",
+    "lease_until": "state_locked_until",
 }  # fmt: skip
 # The columns of a run that ended with success, each with the column of the completed task.
 AFTER = {"ended": "state_changed", "result": "result"}
-COMPLETED = {"task": "id", **AFTER}
+COMPLETED = {"task": "id", "shard": "shard", **AFTER}
 SUCCEEDED = {"outcome": "succeeded", "reason": ""}
 
 # A claim that ends as if it had never been made leaves no run.
@@ -46,7 +46,7 @@ def note(made: list[Claim], worker: str, lease: float | None, using: str) -> Non
     """Record the claims that one statement has just made. ``lease``: the lease in seconds that was asked for."""
     if made:
         given = {"worker": worker, "token": made[0].token, "lease": lease, "outcome": "", "reason": ""}
-        _copy([claim.pk for claim in made], COPIED, given, using)
+        _copy(made, COPIED, given, using)
 
 
 def attempts(worker_id: str, using: str) -> AttemptRecords:
@@ -65,7 +65,7 @@ def recorded(using: str, ended: list[tuple[Claim, Outcome]]) -> None:
             "worker": worker, "token": claims[0].token, "version": key[1], "claimed": claims[0].attempted,
             "lease_until": _lease_end(claims[0]), **SUCCEEDED, **claims[0].notes,
         }  # fmt: skip
-        _copy([claim.pk for claim in claims], COMPLETED, given, using)
+        _copy(claims, COMPLETED, given, using)
     others = [_run(worker, *each) for each in ended if not _is_success(each[1])]
     if others:
         run_rows(using).bulk_create(others)
@@ -77,12 +77,14 @@ def reaped(rows: QuerySet[Any], why: str) -> None:
     ``why``: why the worker may not hold them any more; if it is empty, their leases have run out.
     """
     using = str(rows.db)
-    lost = list(rows.values_list("pk", "state_version", "state_claim", "state_attempted", "state_locked_until"))
-    names = names_of({worker_of(token) for _, _, token, _, _ in lost}, using)
+    columns = "state_version", "state_claim", "state_attempted", "state_locked_until"
+    lost = list(rows.values_list("pk", "shard", *columns))
+    names = names_of({worker_of(token) for _, _, _, token, _, _ in lost}, using)
     ended: dict[str, Any] = {"ended": Now(), "outcome": "waited", "reason": why} if why else {}
     runs = [
         Run(
             task_id=pk,
+            shard=shard,
             version=version,
             worker=names[worker_of(token)],
             token=token,
@@ -90,7 +92,7 @@ def reaped(rows: QuerySet[Any], why: str) -> None:
             lease_until=until,
             **ended,
         )
-        for pk, version, token, at, until in lost
+        for pk, shard, version, token, at, until in lost
     ]
     run_rows(using).bulk_create(runs, ignore_conflicts=True)
 
@@ -101,20 +103,24 @@ def of_task(task: TaskRow) -> QuerySet[Run]:
     return every.filter(task__whole=task.pk) if task.worker_count > 1 else every.filter(task=task.pk)
 
 
-def _copy(pks: Iterable[Any], copied: dict[str, str], given: dict[str, object], using: str) -> None:
+def _copy(claims: list[Claim], copied: dict[str, str], given: dict[str, object], using: str) -> None:
     """Insert a run for each task, with some columns copied from its row."""
-    connection, task, places = connections[using], task_model(), list(pks)
+    connection, task, places = connections[using], task_model(), [claim.pk for claim in claims]
     quote = connection.ops.quote_name
     own = [field_of(Run, name) for name in given]
     names = ", ".join(quote(column_of(field)) for field in (*(field_of(Run, name) for name in copied), *own))
     columns = ", ".join(quote(column_of(field_of(task, name))) for name in copied.values())
     values = [field.get_db_prep_save(value, connection) for field, value in zip(own, given.values(), strict=True)]
+    # A slice, if there are any, is on one node.
+    part: Any = claims[0].operations.slice
+    of_slice: list[Any] = [] if part is None else [part]
     with connection.cursor() as cursor:
         cursor.execute(
             f"INSERT INTO {quote(Run._meta.db_table)} ({names})"  # noqa: S608 - names
             f" SELECT {columns}{', %s' * len(given)} FROM {quote(task._meta.db_table)}"
-            f" WHERE {quote(column_of(field_of(task, 'id')))} IN ({', '.join(['%s'] * len(places))})",
-            [*values, *places],
+            f" WHERE {quote(column_of(field_of(task, 'id')))} IN ({', '.join(['%s'] * len(places))})"
+            f"{' AND shard = %s' * len(of_slice)}",
+            values + places + of_slice,
         )
 
 
@@ -122,8 +128,10 @@ def _run(worker: str, claim: Claim, outcome: Outcome) -> Run:
     failure, pk = outcome.failure, cast("int", claim.pk)
     reason = (failure.traceback or f"{failure.kind}: {failure.message}") if failure else outcome.reason
     came = {"outcome": "failed" if failure else "waited", "reason": bounded(reason, REASON_LENGTH), **claim.notes}
+    # The instance of a claim whose outcome is written again may be gone.
+    shard = claim.operations.slice or getattr(claim.instance, "shard", 0)
     return Run(
-        task_id=pk, version=claim.version, worker=worker, token=claim.token, claimed=claim.attempted,
+        task_id=pk, shard=shard, version=claim.version, worker=worker, token=claim.token, claimed=claim.attempted,
         lease_until=_lease_end(claim), ended=Now(), **came,
     )  # fmt: skip
 

@@ -4,7 +4,7 @@ from django.db import models
 from django.db.models import Q, QuerySet
 from django.db.models.deletion import Collector
 
-from stator.models import MomentField, Now
+from stator.models import MomentField, Now, SpreadField
 from stator.partitions import is_partitioned
 
 
@@ -38,6 +38,8 @@ class Run(models.Model):
     # No index of its own: the index ``tasks_run_of_worker`` begins with the task. No constraint either: a table that is
     # divided has no key of the id alone, and each claim would lock its task once more.
     task = models.ForeignKey("tasks.Task", delete_runs, related_name="runs", db_index=False, db_constraint=False)
+    # The part of the table of tasks with the task, so that nodes have both.
+    shard = SpreadField(default=0)
     # The task's ``state_version`` at the claim. It counts as an attempt until the task moves; null: it never counts.
     version = models.BigIntegerField(null=True)
     worker = models.CharField(max_length=100)

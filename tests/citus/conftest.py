@@ -19,25 +19,9 @@ MakeDatabase = Callable[..., str]
 @pytest.fixture
 def make_database(django_db_blocker: Any) -> Iterator[MakeDatabase]:
     """Make an empty database of the cluster, which has the alias returned; by Django's own backend unless told."""
-    config = environ.Env.db_url_config(URL)
 
-    def make(engine: str = config["ENGINE"], **options: str) -> str:
-        drop_databases()
-        for url in (URL, *NODES):
-            with psycopg.connect(url, autocommit=True) as server:
-                server.execute(f"CREATE DATABASE {NAME}")
-        given = {**config, "ENGINE": engine, "NAME": NAME, "OPTIONS": options, "TEST": {}}
-        configured = connections.configure_settings({"default": given})["default"]
-        connections.databases[ALIAS] = {**configured, "TEST": {**configured["TEST"], "MIGRATE": False}}
-        with connections[ALIAS].cursor() as cursor:
-            cursor.execute("CREATE EXTENSION citus")
-            cursor.execute("SELECT citus_set_coordinator_host(%s, %s)", address_of(URL))
-            if not NODES:
-                cursor.execute("SELECT citus_set_node_property(%s, %s, 'shouldhaveshards', true)", address_of(URL))
-            for url in NODES:
-                with psycopg.connect(url, dbname=NAME, autocommit=True) as node:
-                    node.execute("CREATE EXTENSION citus")
-                cursor.execute("SELECT citus_add_node(%s, %s)", address_of(url))
+    def make(engine: str = "", **options: str) -> str:
+        create_database(ALIAS, engine, **options)
         return ALIAS
 
     with django_db_blocker.unblock():
@@ -47,6 +31,27 @@ def make_database(django_db_blocker: Any) -> Iterator[MakeDatabase]:
             del connections[ALIAS]
             del connections.databases[ALIAS]
     drop_databases()
+
+
+def create_database(alias: str, engine: str = "", **options: str) -> None:
+    """Make an empty database of the cluster, and let the alias mean it."""
+    drop_databases()
+    for url in (URL, *NODES):
+        with psycopg.connect(url, autocommit=True) as server:
+            server.execute(f"CREATE DATABASE {NAME}")
+    config = environ.Env.db_url_config(URL)
+    given = {**config, "ENGINE": engine or config["ENGINE"], "NAME": NAME, "OPTIONS": options, "TEST": {}}
+    configured = connections.configure_settings({"default": given})["default"]
+    connections.databases[alias] = {**configured, "TEST": {**configured["TEST"], "MIGRATE": False}}
+    with connections[alias].cursor() as cursor:
+        cursor.execute("CREATE EXTENSION citus")
+        cursor.execute("SELECT citus_set_coordinator_host(%s, %s)", address_of(URL))
+        if not NODES:
+            cursor.execute("SELECT citus_set_node_property(%s, %s, 'shouldhaveshards', true)", address_of(URL))
+        for url in NODES:
+            with psycopg.connect(url, dbname=NAME, autocommit=True) as node:
+                node.execute("CREATE EXTENSION citus")
+            cursor.execute("SELECT citus_add_node(%s, %s)", address_of(url))
 
 
 def drop_databases() -> None:

@@ -16,9 +16,10 @@ from stator.db.probe import Work, look
 from stator.db.schema import lack_of
 from stator.db.session import USES
 from stator.graph.outcomes import Moved, Waiting
-from stator.migration_operations import Distribute
+from stator.migration_operations import Distribute, PartitionByTime
 from stator.rows import columns
 from stator.worker import duties
+from tasks.models import Batch, Task
 from tests.citus.conftest import MakeDatabase, run
 from tests.stator.making import automatic, operations_of
 from tests.stator.partitions.dividing import PARCEL, SHARD, Tables, parcel, shape
@@ -174,10 +175,30 @@ def test_objects_of_a_distributed_table_are_moved_by_workers_and_by_hand(alias: 
     assert sheets.count() == 99
 
 
-def test_the_table_of_tasks_is_refused(make_database: MakeDatabase) -> None:
-    operation, state = Distribute("tasks.Task", by="shard"), ProjectState.from_apps(apps)
-    with (
-        connections[make_database("stator.citus")].schema_editor(atomic=False) as editor,
-        pytest.raises(CommandError, match=r"all of tasks\.Task with one statement, which Citus does not have"),
-    ):
-        operation.database_forwards("testapp", editor, state, state)
+def test_tasks_are_beside_their_runs_and_every_node_has_the_queues(make_database: MakeDatabase) -> None:
+    alias = make_database("stator.citus")
+    call_command("migrate", database=alias, verbosity=0, run_syncdb=True)
+    connection, operation, state = (
+        connections[alias],
+        Distribute("tasks.Task", by="shard"),
+        ProjectState.from_apps(apps),
+    )
+    tables = ("tasks_task", "tasks_run", "tasks_queue", "tasks_batch")
+    before = [shape(table, connection) for table in tables]
+    for _ in range(2):
+        with connection.schema_editor(atomic=False) as editor:
+            operation.database_forwards("testapp", editor, state, state)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT table_name::text, citus_table_type, colocation_id FROM citus_tables ORDER BY 1")
+        (queues, *of_queues), (runs, *of_runs), (tasks, *of_tasks) = cursor.fetchall()
+    assert (queues, runs, tasks) == ("tasks_queue", "tasks_run", "tasks_task")
+    assert of_queues[0] == "reference"
+    assert of_runs == of_tasks
+    assert of_tasks[0] == "distributed"
+    assert lack_of(Task, alias) == lack_of(Batch, alias) == ""
+    refused = pytest.raises(CommandError, match="Citus has distributed the table")
+    with refused, connection.schema_editor(atomic=False) as editor:
+        PartitionByTime("tasks.Run", "month").database_forwards("testapp", editor, state, state)
+    with connection.schema_editor(atomic=False) as editor:
+        operation.database_backwards("testapp", editor, state, state)
+    assert [shape(table, connection) for table in tables] == before
