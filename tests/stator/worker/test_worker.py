@@ -126,7 +126,7 @@ async def test_what_has_not_begun_is_handed_back_while_what_runs_may_finish():
 @on_loop
 async def test_second_signal_releases_what_runs_at_once():
     gate = threading.Event()
-    async with Stopping(THREADS=1, SHUTDOWN_TIMEOUT=30) as stopping:
+    async with Stopping(THREADS=1, SHUTDOWN_TIMEOUT=600) as stopping:
         claim = FakeClaim(FakeOperations(), "called", lambda: gate.wait(PATIENCE) and "done")
         stopping.worker.attempts.begin([claim])
         await until(lambda: claim.started)
