@@ -9,6 +9,7 @@ import os
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from functools import lru_cache, partial
 from random import sample
 from typing import Any
@@ -89,7 +90,7 @@ def claim(
     operations, found = _operations(model, using, worker), list[Claim]()
     for part, most in _turns(operations, pick or _in_turn, limit):
         try:
-            with part.locks.spared(CLAIM):
+            with nullcontext() if part.slice is None else part.locks.spared(CLAIM):
                 found += _claim_part(part, most, pick or _in_turn, lease, first, then, among)
         except IntegrityError:
             # The claims in other slices are committed.
