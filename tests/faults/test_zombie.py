@@ -20,11 +20,11 @@ QUICK = {"STATOR_LEASE": 2, "STATOR_REAP_INTERVAL": 0.5, "STATOR_SHUTDOWN_TIMEOU
 MODELS = pytest.mark.parametrize("model", [Job, ThreadJob], ids=["async", "thread"])
 
 
-def stopped_in_a_handler(workers, model, *, in_transaction=True):
-    """A worker that stands still since its handler began; perhaps in a transaction, of its heartbeat for instance."""
+def stopped_in_a_handler(workers, model):
+    """A worker that stands still since its handler began; on PostgreSQL perhaps in a transaction, as of a heartbeat."""
     zombie = workers.start()
     workers.until(lambda: workers.starts(zombie).exists())
-    workers.until(lambda: stop_outside_of_transactions(zombie, in_transaction))
+    workers.until(lambda: stop_outside_of_transactions(zombie))
     return zombie
 
 
@@ -40,11 +40,11 @@ def is_in_a_transaction():
         return cursor.fetchone()[0] > 0
 
 
-def stop_outside_of_transactions(zombie, in_transaction=True):
+def stop_outside_of_transactions(zombie):
     """Stop it, but not with a lock that would stop everybody: SQLite has only one for writers."""
     zombie.stand_still()
     # PostgreSQL ends a transaction that rests, MariaDB does not.
-    if not in_transaction and connection.vendor == "mysql" and is_in_a_transaction():
+    if connection.vendor == "mysql" and is_in_a_transaction():
         awaken(zombie)
         return False
     if connection.vendor != "sqlite":
@@ -115,7 +115,7 @@ def test_zombie_that_awakes_reaped_but_not_replaced(watch, fleet, gate):
     watched = watch(ThreadJob)
     ThreadJob.objects.create(gate=str(gate))
     workers = fleet("testapp.ThreadJob", **QUICK)
-    zombie = stopped_in_a_handler(workers, ThreadJob, in_transaction=False)
+    zombie = stopped_in_a_handler(workers, ThreadJob)
     operations = operations_for(ThreadJob, Settings(), new_worker_id())
     wait_until(lambda: operations.reap(1))
 
