@@ -87,11 +87,24 @@ def claim(
 
     Raises ``IntegrityError`` and claims nothing if a concurrent claim makes this one violate a constraint.
     """
-    operations, found = _operations(model, using, worker), list[Claim]()
-    for part, most in _turns(operations, pick or _in_turn, limit):
+    operations, pick, found = _operations(model, using, worker), pick or _in_turn, list[Claim]()
+    pauses = Pauses.of(operations.label, operations.read_pauses())
+    states = pauses.running(operations.automatic)
+    until = operations.settings.LEASE if lease is None else lease
+
+    def claimable(part: Operations) -> QuerySet[Any]:
+        return pauses.without_held(part.ready(states), states)
+
+    for part, most in _turns(operations, pick(claimable(operations)), limit):
+        rows = claimable(part)
+        lock = (
+            partial(part.lock, pick(rows), most, in_order=True)
+            if among is None
+            else partial(part.lock_among, among(rows), pick(rows), most)
+        )
         try:
             with nullcontext() if part.slice is None else part.locks.spared(CLAIM):
-                found += _claim_part(part, most, pick or _in_turn, lease, first, then, among)
+                found += with_events(_claim(part, lock, until, first, then))
         except IntegrityError:
             # The claims in other slices are committed.
             if not found:
@@ -99,14 +112,13 @@ def claim(
     return found
 
 
-def _turns(operations: Operations, pick: Pick, limit: int) -> Iterator[tuple[Operations, int]]:
+def _turns(operations: Operations, picked: QuerySet[Any], limit: int) -> Iterator[tuple[Operations, int]]:
     """Yield the slices with the first rows, each with how many they are; these operations if there are no slices."""
     if not operations.has_slices:
         yield operations, limit
         return
-    first = pick(_claimable(operations)).values_list(operations.spread_name, flat=True)[:limit]
     try:
-        found = Counter(first)
+        found = Counter(picked.values_list(operations.spread_name, flat=True)[:limit])
     except DatabaseError as error:
         # Each node was asked, and one is away.
         if not is_of_node(error) or operations.connection.in_atomic_block:
@@ -114,30 +126,6 @@ def _turns(operations: Operations, pick: Pick, limit: int) -> Iterator[tuple[Ope
         found = Counter(dict.fromkeys(sample(SPREAD, len(SPREAD)), limit))
     for value, count in found.items():
         yield operations.of_slice(value), count
-
-
-def _claim_part(
-    operations: Operations,
-    limit: int,
-    pick: Pick,
-    lease: float | Expression | None,
-    first: Callable[[], bool] | None,
-    then: Callable[[list[Claim]], list[Claim]] | None,
-    among: Pick | None,
-) -> list[Claim]:
-    rows = _claimable(operations)
-    picked = pick(rows)
-    if among is None:
-        lock = partial(operations.lock, picked, limit, in_order=True)
-    else:
-        lock = partial(operations.lock_among, among(rows), picked, limit)
-    return with_events(_claim(operations, lock, operations.settings.LEASE if lease is None else lease, first, then))
-
-
-def _claimable(operations: Operations) -> QuerySet[Any]:
-    pauses = Pauses.of(operations.label, operations.read_pauses())
-    states = pauses.running(operations.automatic)
-    return pauses.without_held(operations.ready(states), states)
 
 
 def claim_at_once(
@@ -248,14 +236,14 @@ def end(ends: Sequence[Ended], records: ProgramRecords | None = None, *, only: O
     time, from which waiting rows are due, if one statement did it all. Raises ``ValueError`` if the claims belong to
     several models or databases.
     """
-    by_part = defaultdict(list)
-    for claim, outcome in ends:
-        by_part[claim.operations.slice].append((claim, outcome))
-    if len(by_part) > 1:
-        return Written.total(filter(None, [end(part, records, only=only) for part in by_part.values()]))
     operations, claims = ends[0][0].operations, [claim for claim, _ in ends]
     if any((each.operations.model, each.operations.alias) != (operations.model, operations.alias) for each in claims):
         raise ValueError("the claims belong to several models or databases; make one call for each")
+    if any(each.operations.slice != operations.slice for each in claims):
+        by_slice: dict[object, list[Ended]] = defaultdict(list)
+        for ended in ends:
+            by_slice[ended[0].operations.slice].append(ended)
+        return Written.total(filter(None, [end(each, records, only=only) for each in by_slice.values()]))
     written = None
     # One statement changes a row once, and its condition is about one row.
     fits = len(claims) == 1 or (only is None and len({claim.pk for claim in claims}) == len(claims))
