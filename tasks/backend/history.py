@@ -61,38 +61,45 @@ class _All(Aggregate):
 
 def with_history(rows: QuerySet[RowT]) -> QuerySet[RowT]:
     """Annotate tasks with what :func:`events_of` and :func:`latest_error` read."""
-    events, errors = _kept(rows.model, Cast(OuterRef("pk"), CharField(max_length=255)))
-    return rows.annotate(**{EVENTS: Subquery(events), REPORT: Subquery(errors[:1])})
+    events, errors = _kept(rows.model, object_pk=Cast(OuterRef("pk"), CharField(max_length=255)))
+    return rows.annotate(**{EVENTS: Subquery(events.values("events")), REPORT: Subquery(errors.values("found")[:1])})
 
 
 def read_with_history(rows: QuerySet[Any]) -> list[Any]:
-    """Read tasks and their history: with one statement, unless they are on several nodes."""
+    """Read tasks and their history: with one statement, or with three if the tasks are on several nodes."""
     if not over_nodes(rows.model, rows.db):
         return list(with_history(rows))
     found = list(rows)
-    for row in found:
-        add_history(row)
+    _add(found, rows.db)
     return found
 
 
 def add_history(row: TaskRow) -> None:
-    """Read the history of a task that was loaded without it: one statement, unless tasks are on several nodes."""
+    """Read the history of a task that was loaded without it: one statement, or two if tasks are on several nodes."""
     using = str(row._state.db)
     if over_nodes(task_model(), using):
-        events, errors = (kept.using(using).first() for kept in _kept(task_model(), str(row.pk)))
-        row.__dict__.update({EVENTS: events, REPORT: errors})
+        _add([row], using)
     else:
         rows = task_rows(using).filter(pk=row.pk)
         row.__dict__.update(with_history(rows).values(EVENTS, REPORT).first() or {})
 
 
-def _kept(model: type[Model], key: object) -> tuple[QuerySet[Any], QuerySet[Any]]:
-    """Return the attempts and the latest error of the task with this key."""
-    mine = {"model_label": model._meta.label_lower, "object_pk": key}
-    kept = History.objects.filter(**mine, source="pending").order_by().values("model_label")
-    events = kept.annotate(events=_All(JSONObject(**_named(EVENT)))).values_list("events", flat=True)
+def _add(rows: Sequence[TaskRow], using: str) -> None:
+    events, errors = _kept(task_model(), object_pk__in=[str(row.pk) for row in rows])
+    events_by_key = dict(events.using(using).values_list("object_pk", "events"))
+    errors_by_key = dict(errors.using(using).values_list("object_pk", "found"))
+    for row in rows:
+        key = str(row.pk)
+        row.__dict__.update({EVENTS: events_by_key.get(key), REPORT: errors_by_key.get(key)})
+
+
+def _kept(model: type[Model], **which: object) -> tuple[QuerySet[Any], QuerySet[Any]]:
+    """Return the ``events`` of tasks, for each its attempts, and the latest error of each as ``found``."""
+    mine = {"model_label": model._meta.label_lower, **which}
+    kept = History.objects.filter(**mine, source="pending").order_by().values("object_pk")
+    events = kept.annotate(events=_All(JSONObject(**_named(EVENT))))
     errors = Report.objects.filter(**mine).exclude(error="").order_by()
-    return events, errors.values_list(JSONObject(**_named(ERROR)), flat=True)
+    return events, errors.annotate(found=JSONObject(**_named(ERROR)))
 
 
 def events_of(row: TaskRow) -> list[AttemptEnd]:

@@ -18,17 +18,21 @@ from django.db.migrations.state import ProjectState
 
 from stator.migration_operations import Distribute
 from stator.runner import StatorRunner
+from stator.testing import drain
+from tasks.backend.framework import task_finished
 from tasks.models import Run, Task
 from tests.citus.conftest import NAME, create_database, drop_databases
 from tests.citus.test_node_away import START, STOP
 from tests.processes import WorkerProcess, wait_until
 from tests.sizes import size
 from tests.stator.making import raw
+from tests.tasks.backend.making import Heard, counts, fresh
 from tests.tasks.making import make_queue
 from tests.tasks.queue.test_spread_queues import TestClaiming as OfClaims
 from tests.tasks.queue.test_spread_queues import TestPublishing as OfPublishing
 from tests.tasks.queue.test_spread_queues import TestRaces as OfRaces
 from tests.tasks.queue.test_spread_queues import queue
+from tests.testapp import tasks as examples
 
 __all__ = ["queue"]
 
@@ -82,6 +86,19 @@ def test_worker_processes_run_tasks_of_every_slice() -> None:
     StatorRunner([Task]).run_single_cycle()
     assert sorted(raw(Task).filter(state="completed").values_list("result", flat=True)) == [[n] for n in range(61)]
     assert Run.objects.count() == 61
+
+
+def test_results_of_djangos_tasks_tell_their_attempts() -> None:
+    failing = [examples.go_wrong.enqueue(str(n)) for n in range(3)]
+    added = examples.add.enqueue(4)
+    told = []
+    with Heard(task_finished) as finished:
+        drain(Task)
+        told += [(result.id, counts(result)) for _, _, result, _ in finished]
+    for result in failing:
+        assert counts(fresh(result)) == (1, 1, 1)
+    assert counts(fresh(added)) == (1, 1, 0)
+    assert sorted(told) == sorted([*((result.id, (1, 1, 1)) for result in failing), (added.id, (1, 1, 0))])
 
 
 class Bot(WorkerProcess):
