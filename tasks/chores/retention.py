@@ -38,10 +38,12 @@ def prune(using: str) -> int:
     """
     settings = load_settings()
     batches: QuerySet[Any] = QuerySet(Batch, using=using)
-    unended = batches.filter(pk=OuterRef("batch"), state__in=UNENDED).values("pk")
-    kept = ~Q(batch__in=batches.filter(state__in=UNENDED).values("pk"))
-    kept = Q(batch=None) | kept if over_nodes(Task, using) else Q(IsNull(Subquery(unended), True))
-    ended: QuerySet[Any] = QuerySet(Task, using=using).filter(kept, state__in=TERMINAL, state_claim=None, whole=None)
+    unended = batches.filter(state__in=UNENDED).values("pk")
+    if over_nodes(Task, using):
+        let_go = Q(batch=None) | ~Q(batch__in=unended)
+    else:
+        let_go = Q(IsNull(Subquery(unended.filter(pk=OuterRef("batch"))), True))
+    ended: QuerySet[Any] = QuerySet(Task, using=using).filter(let_go, state__in=TERMINAL, state_claim=None, whole=None)
     deleted = _prune(using, ended.filter(retention__isnull=False, state_changed__lte=_ago(F("retention"))))
     for queue, *own in Queue.objects.using(using).values_list("pk", "retention", "failed_retention"):
         rows = ended.filter(queue=queue, retention=None)
@@ -57,10 +59,11 @@ def prune(using: str) -> int:
 
 
 def _forget_batches(ended: QuerySet[Any]) -> None:
-    mine: QuerySet[Any] = QuerySet(Task, using=ended.db).filter(batch=OuterRef("pk"))
-    empty = ended.filter(IsNull(Subquery(mine.values("pk")[:1]), True))
+    tasks: QuerySet[Any] = QuerySet(Task, using=ended.db)
     if over_nodes(Task, ended.db):
-        empty = ended.exclude(pk__in=QuerySet(Task, using=ended.db).filter(batch__isnull=False).values("batch"))
+        empty = ended.exclude(pk__in=tasks.filter(batch__isnull=False).values("batch"))
+    else:
+        empty = ended.filter(IsNull(Subquery(tasks.filter(batch=OuterRef("pk")).values("pk")[:1]), True))
     _delete_with_records(QuerySet(Batch, using=ended.db), list(empty.values_list("pk", flat=True)[:BATCH]))
 
 

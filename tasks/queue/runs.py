@@ -105,22 +105,24 @@ def of_task(task: TaskRow) -> QuerySet[Run]:
 
 def _copy(claims: list[Claim], copied: dict[str, str], given: dict[str, object], using: str) -> None:
     """Insert a run for each task, with some columns copied from its row."""
-    connection, task, places = connections[using], task_model(), [claim.pk for claim in claims]
+    connection, task = connections[using], task_model()
+    places: list[Any] = [claim.pk for claim in claims]
     quote = connection.ops.quote_name
     own = [field_of(Run, name) for name in given]
     names = ", ".join(quote(column_of(field)) for field in (*(field_of(Run, name) for name in copied), *own))
     columns = ", ".join(quote(column_of(field_of(task, name))) for name in copied.values())
     values = [field.get_db_prep_save(value, connection) for field, value in zip(own, given.values(), strict=True)]
+    conditions = [f"{quote(column_of(field_of(task, 'id')))} IN ({', '.join(['%s'] * len(places))})"]
     # A slice, if there are any, is on one node.
-    part: Any = claims[0].operations.slice
-    of_slice: list[Any] = [] if part is None else [part]
+    if (part := claims[0].operations.slice) is not None:
+        conditions.append(f"{quote(column_of(field_of(task, 'shard')))} = %s")
+        places.append(part)
     with connection.cursor() as cursor:
         cursor.execute(
             f"INSERT INTO {quote(Run._meta.db_table)} ({names})"  # noqa: S608 - names
             f" SELECT {columns}{', %s' * len(given)} FROM {quote(task._meta.db_table)}"
-            f" WHERE {quote(column_of(field_of(task, 'id')))} IN ({', '.join(['%s'] * len(places))})"
-            f"{' AND shard = %s' * len(of_slice)}",
-            values + places + of_slice,
+            f" WHERE {' AND '.join(conditions)}",
+            [*values, *places],
         )
 
 
