@@ -24,7 +24,7 @@ from stator.rows.watches import watches_of
 def check_model(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
     """Yield the problems with one subclass of StatorModel."""
     owns = _state_field(model) is not None and owner_of(model) is model
-    for check in (*LOOKS, *(LOOKS_OF_OWNERS if owns else ())):
+    for check in (*CHECKS, *(CHECKS_OF_OWNERS if owns else ())):
         yield from check(model)
 
 
@@ -174,9 +174,9 @@ def check_saved_fields(model: type[StatorModel]) -> Iterator[checks.CheckMessage
                 yield message("E105", text, hint, model)
 
 
-LOOKS = (check_state_field, check_state_fields, check_parents, check_primary_key, check_key_length)
+CHECKS = (check_state_field, check_state_fields, check_parents, check_primary_key, check_key_length)
 # The checks of a model whose own table has the state.
-LOOKS_OF_OWNERS = (check_spread, check_indexes, check_waits, check_watches, check_expressions, check_saved_fields)
+CHECKS_OF_OWNERS = (check_spread, check_indexes, check_waits, check_watches, check_expressions, check_saved_fields)
 
 
 def _state_field(model: type[Model]) -> object:
