@@ -1,5 +1,6 @@
 """Real workers in processes of their own, for the tests that harm them; they see committed rows alone."""
 
+import json
 import os
 import signal
 import socket
@@ -159,6 +160,13 @@ def _catches(status: Path) -> bool:
     """Whether a process has a handler of its own for SIGTERM, by what Linux tells of it."""
     caught = next((line for line in status.read_text().splitlines() if line.startswith("SigCgt:")), "SigCgt: 0")
     return bool(int(caught.split()[1], 16) >> (signal.SIGTERM - 1) & 1)
+
+
+def events(printed: str, name: str = "") -> list[dict[str, Any]]:
+    """The events of a JSON log, all or those of that name; a last line that is still being written is left out."""
+    whole = printed.rpartition("\n")[0]
+    found = [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
+    return [event for event in found if name in ("", event.get("event"))]
 
 
 def wait_until(condition: Callable[[], Any], timeout: float = PATIENCE, message: str | Callable[[], str] = "") -> Any:

@@ -1,13 +1,12 @@
 """Several real workers on the databases of a test, each with a name by which the event log knows it."""
 
-import json
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any, Self
 
-from tests.processes import WorkerProcess, wait_until
+from tests.processes import WorkerProcess, events, wait_until
 from tests.sizes import CROWDED, FULL, PATIENCE
 from tests.testapp.faults import Effect
 
@@ -106,11 +105,4 @@ class Fleet:
 
 def logged(worker: WorkerProcess, event: str) -> list[dict[str, Any]]:
     """The events of that name that a worker has logged."""
-    return [line for line in lines(worker) if line.get("event") == event]
-
-
-def lines(worker: WorkerProcess) -> Iterator[dict[str, Any]]:
-    """All events that a worker has logged."""
-    for text in worker.output().splitlines():
-        if text.startswith("{"):
-            yield json.loads(text)
+    return events(worker.output(), event)

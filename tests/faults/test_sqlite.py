@@ -14,8 +14,8 @@ import pytest
 from django.db import connection, connections
 
 from tests.faults.events import Kind
-from tests.faults.fleet import LEASE, lines, logged
-from tests.processes import wait_until
+from tests.faults.fleet import LEASE, logged
+from tests.processes import events, wait_until
 from tests.sizes import CROWDED
 from tests.testapp.faults import Effect, Job, ThreadJob
 
@@ -152,9 +152,9 @@ def finish(workers, watched):
     """Wait for the end of all work; nothing but attempts failed, and nothing was lost or done twice."""
     workers.until(lambda: not Job.objects.exclude(state="done").exists())
     workers.stop()
-    assert {line["event"] for worker in workers.everyone for line in lines(worker) if "traceback" in line} <= {
-        "stator.attempt_failed"
-    }
+    assert {
+        line["event"] for worker in workers.everyone for line in events(worker.output()) if "traceback" in line
+    } <= {"stator.attempt_failed"}
     watched.judge(max_crashes=1000)
 
 

@@ -11,7 +11,7 @@ from stator.db import operations_for
 from stator.db.resting import MAX_REST, rests
 from stator.db.session import send
 from stator.schemas import current_schema, in_schema, is_prepared_by_backend
-from tests.processes import wait_until
+from tests.processes import events, wait_until
 from tests.projects import temporary_project
 from tests.stator.making import LEASED, ago, change, operations_of, put
 from tests.stator.parcels import MODELS, judge
@@ -65,11 +65,6 @@ def states(project, schema):
 
 def notes(project, schema):
     return project.execute(f"SELECT text, schema FROM {schema}.shop_note")
-
-
-def events(printed, name):
-    lines = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
-    return [line for line in lines if line["event"] == name]
 
 
 def test_one_worker_serves_several_schemas_and_each_handler_is_in_its_own(parcels):

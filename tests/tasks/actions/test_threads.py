@@ -1,7 +1,6 @@
 """Threads for synchronous actions in real workers: when actions that do not return hold all of them."""
 
 import asyncio
-import json
 import socket
 import threading
 import urllib.error
@@ -14,7 +13,7 @@ from django.db import connection, transaction
 
 from stator.worker.thread_pool import ThreadPool
 from tasks.models import Queue, Task
-from tests.processes import settings_module, wait_until
+from tests.processes import events, settings_module, wait_until
 from tests.sizes import PATIENCE
 from tests.testapp import actions as examples
 
@@ -55,11 +54,6 @@ def leave(how: str) -> None:
         connection.connection.close()
 
 
-def events(worker: Any, name: str) -> list[dict[str, Any]]:
-    lines = [json.loads(line) for line in worker.output().splitlines() if line.startswith("{")]
-    return [line for line in lines if line["event"] == name]
-
-
 def status_of(port: int, path: str) -> int:
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=PATIENCE) as answer:
@@ -92,7 +86,7 @@ def test_worker_without_a_thread_left_is_not_ready_and_ends(
         hang()
         wait_until(lambda: status_of(free_port, "/ready") == 503, message=worker.output)
         assert worker.wait() == FROZEN, worker.output()
-        assert [event["trouble"] for event in events(worker, "stator.frozen")] == [TROUBLE]
+        assert [event["trouble"] for event in events(worker.output(), "stator.frozen")] == [TROUBLE]
         # The frame that holds the thread is in the dump.
         assert "in hang\n" in worker.output()
 
@@ -102,10 +96,10 @@ def test_supervisor_starts_another_which_does_the_rest(
 ) -> None:
     hang()
     with worker_process("tasks.Task", "--json-logs", "--processes", "2", **settings_of_one_thread) as worker:
-        wait_until(lambda: events(worker, "stator.worker_died"), message=worker.output)
+        wait_until(lambda: events(worker.output(), "stator.worker_died"), message=worker.output)
         good = [publish("echo") for _ in range(5)]
         wait_until(lambda: Task.objects.filter(state="completed").count() == len(good), message=worker.output)
-        died = events(worker, "stator.worker_died")
+        died = events(worker.output(), "stator.worker_died")
         assert worker.stop() == 0, worker.output()
     assert {event["exit_code"] for event in died} == {FROZEN}
 
