@@ -2,13 +2,12 @@
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from datetime import timedelta
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import Case, DateTimeField, Expression, ExpressionWrapper, F, Model, Q, QuerySet, When
+from django.db.models import Case, DateTimeField, Expression, F, Model, Q, QuerySet, When
 from django.db.models.functions import Greatest, Least
 
 from stator.capabilities import Capabilities, capabilities_of
@@ -231,8 +230,7 @@ class Rows:
         States and rows may have leases of their own.
         """
         if self.hooks.lease_end:
-            shortest = ExpressionWrapper(since + timedelta(seconds=self.shortest_lease), DateTimeField())
-            of_row = Greatest(self.hooks.lease_end(self.settings.LEASE, since), shortest)
+            of_row = Greatest(self.hooks.lease_end(self.settings.LEASE, since), columns.after(self.shortest_lease))
             return Least(of_row, columns.after(self.longest_lease))
         own = [When(state=state.name, then=columns.after(state.lease or 0)) for state in self._with_own_lease]
         end = columns.after(self.settings.LEASE)
