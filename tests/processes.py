@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -19,13 +18,6 @@ from django.db import connections
 
 from tests.forks import Forked, ForkServer
 from tests.sizes import PATIENCE
-
-
-def free_port() -> int:
-    """A port of this machine at which nothing answers."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 def environment_for_subprocess(**variables: str) -> dict[str, str]:

@@ -15,6 +15,7 @@ from django.conf import settings
 from django.db import connection
 
 from tests.forks import Forked, ForkServer
+from tests.sizes import PATIENCE
 
 if connection.vendor == "mysql":
     from MySQLdb import connect
@@ -123,7 +124,7 @@ class Project:
             yield started
         finally:
             started.send_signal(signal.SIGTERM)
-            started.wait(60)
+            started.wait(PATIENCE)
 
     def _start(self, arguments: tuple[str, ...], output: str, errors: str) -> Forked:
         return fork_server().start([str(self.folder), *arguments], environment(), output, errors)

@@ -11,8 +11,9 @@ import pytest
 from django.template import engines
 from django.test import override_settings
 
-from tests.processes import free_port, wait_until
+from tests.processes import wait_until
 from tests.projects import ADMIN_SETTINGS, Project, temporary_project
+from tests.servers.user import free_port
 
 SETTINGS = """
 ROOT_URLCONF = "urls"

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from stator.logs import CLEAR_LINE
 from tests.processes import wait_until
+from tests.sizes import PATIENCE
 
 # What differs from run to run, in a line of a log.
 VARYING = [
@@ -203,7 +204,7 @@ class Terminal:
         """End the command by a signal, as Ctrl-C does."""
         if self.process.poll() is None:
             self.process.send_signal(how)
-            self.process.wait(60)
+            self.process.wait(PATIENCE)
 
     def close(self) -> None:
         """End the command if it still runs, and the terminal with it."""

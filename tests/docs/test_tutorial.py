@@ -7,7 +7,8 @@ import pytest
 
 from tests.docs.following import Follower, blocks_of
 from tests.installing import environment_with
-from tests.processes import free_port, wait_until
+from tests.processes import wait_until
+from tests.servers.user import free_port
 
 PAGE = Path(__file__).parents[2] / "docs" / "tutorial.rst"
 

@@ -137,7 +137,7 @@ def test_others_of_its_model_and_of_all_models_go_on_beside_it(watch, fleet, gat
 def test_it_is_released_when_its_worker_stops(watch, fleet, gate):
     watched = watch(Job)
     suspect_of(Job, gate=str(gate))
-    workers = fleet("testapp.Job")
+    workers = fleet("testapp.Job", STATOR_LEASE=60)
     worker = workers.start()
     workers.until(lambda: workers.starts(worker).exists())
     processes = isolated(worker)
@@ -187,7 +187,7 @@ def test_process_whose_handler_holds_the_interpreter_ends_with_its_worker(fleet)
 def test_attempt_that_takes_too_long_is_ended_with_what_it_started(watch, fleet):
     watched = watch(Bomb)
     bomb = suspect_of(Bomb, kind="deadlock")
-    workers = fleet("testapp.Bomb", STATOR_MAX_RUNTIME=1)
+    workers = fleet("testapp.Bomb", STATOR_MAX_RUNTIME=1, STATOR_LEASE=60)
     worker = workers.start()
     workers.until(lambda: Bomb.objects.filter(pk=bomb.pk, state_failures=1, state_claim=None).exists())
     bomb.refresh_from_db()

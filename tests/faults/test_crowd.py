@@ -94,7 +94,7 @@ def test_very_many_leases_that_end_at_once_are_reaped_in_batches(watch, fleet, t
     history = watched.history(Job)
     reaped = history.of(Kind.REAP)
     assert len(reaped) == len({event.pk for event in reaped}) == objects
-    assert max(Counter(event.at for event in reaped).values()) == LIMIT
+    assert max(Counter(event.at for event in reaped).values()) <= LIMIT
     assert not {event.pk for event in reaped} & others
     together = most_at_once(history)
     took = reaped[-1].at - reaped[0].at

@@ -87,7 +87,8 @@ def test_row_that_an_application_holds_is_passed_over_and_found_afterwards(watch
 def test_outcome_of_a_row_that_an_application_holds_waits_without_holding_up_others(watch, fleet, gate):
     watched = watch(Job)
     held = Job.objects.create(gate=str(gate))
-    workers = fleet("testapp.Job")
+    # Nobody can renew the lease of a locked row.
+    workers = fleet("testapp.Job", STATOR_LEASE=60)
     worker = workers.start()
     workers.until(lambda: Effect.objects.exists())
     with other_connection() as application:
@@ -219,21 +220,23 @@ def attempts_of(model):
 
 
 def test_locked_tables_hold_up_no_other_model(watch, fleet, gate):
-    """Two tables are locked for twice the lease while rows of them are held, ready and to be recorded."""
+    """Two tables are locked for longer than the lease while rows of them are held, ready and to be recorded."""
     if connection.vendor == "mysql" and not connection.mysql_is_mariadb:
         pytest.skip("there each statement waits for a locked table for a second at least")
     locked, others = (ThreadJob, Limited), (Job, Booking, Failing)
     watched = watch(*others)
-    workers = fleet(*(model._meta.label for model in (*locked, *others)), STATOR_MAX_CRASHES=1000)
+    variables = {"STATOR_LEASE": 2 * LEASE, "STATOR_MAX_CRASHES": 1000}
+    workers = fleet(*(model._meta.label for model in (*locked, *others)), **variables)
     started = [workers.start() for _ in range(2)]
     Job.objects.bulk_create(Job(gate=str(gate)) for _ in range(6))
     for model in locked:
-        model.objects.bulk_create(model(seconds=0.2) for _ in range(100))
+        # More than are begun before the tables are locked, however long that takes.
+        model.objects.bulk_create(model(seconds=0.2) for _ in range(2000))
     workers.until(lambda: all(logged(worker, "stator.ready") for worker in started))
     workers.until(lambda: all(len(attempts_of(model)) >= 6 for model in (Job, *locked)))
     delays = []
     with tables_locked(*locked):
-        end = monotonic() + 2 * LEASE
+        end = monotonic() + 2.4 * LEASE
         while monotonic() < end:
             began = monotonic()
             for model in others:
@@ -245,6 +248,8 @@ def test_locked_tables_hold_up_no_other_model(watch, fleet, gate):
     workers.until(lambda: all(attempts_of(model) > before[model] for model in locked))
     resumed = monotonic() - unlocked
     gate.touch()
+    for model in locked:
+        model.objects.filter(state_claim=None).delete()
     workers.until(lambda: not any(model.objects.exclude(state="done").exists() for model in (*locked, *others)))
 
     print(f"unlocked ones took up to {max(delays):.2f} s, locked ones went on after {resumed:.2f} s")

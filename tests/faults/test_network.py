@@ -139,7 +139,7 @@ def test_reply_to_a_reaping_that_is_lost_counts_one_crash(watch, fleet, proxy, g
     proxy.lose_replies_to(REAP, 1)
     workers.kill(victim.name)
     gate.touch()
-    workers.start()
+    workers.start(STATOR_LEASE=60)
 
     workers.until(lambda: all_done(Job))
 

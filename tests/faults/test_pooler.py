@@ -16,7 +16,7 @@ from stator.db.session import session_of
 from tests.faults.fleet import logged
 from tests.faults.test_wakeup import delay_of
 from tests.processes import wait_until
-from tests.servers.user import as_server, give_to_server, open_place
+from tests.servers.user import as_server, free_port, give_to_server, open_place
 from tests.sizes import CROWDED
 from tests.testapp.faults import Effect, Job, ThreadJob
 from tests.testapp.harmed import Booking
@@ -55,8 +55,7 @@ def pooler(transactional_db):
 @contextmanager
 def pgbouncer(program):
     given = connection.get_connection_params()
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        own_port = probe.getsockname()[1]
+    own_port = free_port()
     place = Path(tempfile.mkdtemp(prefix="stator-pooler-", dir=open_place()))
     configuration, users = place / "pgbouncer.ini", place / "users"
     values = {"user": given["user"], "password": given.get("password") or "none", "pool_size": POOL_SIZE}

@@ -71,7 +71,7 @@ def test_rows_of_a_dead_worker_begin_again_together_and_no_other_model_waits(wat
     victim = workers.start()
     Job.objects.bulk_create(Job(seconds=LONG, gate=str(gate)) for _ in range(HELD))
     workers.until(lambda: workers.starts(victim, state="fresh").count() == HELD)
-    survivor = workers.start()
+    survivor = workers.start(STATOR_LEASE=60)
     workers.until(stream.until(lambda: workers.starts(survivor).exists()))
     workers.kill(victim.name)
     gate.touch()

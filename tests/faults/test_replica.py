@@ -121,7 +121,7 @@ def test_worker_checks_and_commands_open_no_connection_to_the_replica(own, worke
         ):  # fmt: skip
             name, *options = command
             with worker_process(*options, command=name, **variables) as process:
-                assert process.wait(60) in (0, 1), process.output()
+                assert process.wait() in (0, 1), process.output()
         with pytest.raises(BlockingIOError):
             door.accept()
     assert Job.objects.get().state == "done"

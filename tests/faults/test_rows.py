@@ -15,7 +15,7 @@ from stator.graph.outcomes import Moved
 from stator.models import History
 from stator.rows.columns import after
 from tests.faults.checker import kinds_of
-from tests.faults.fleet import logged
+from tests.faults.fleet import LEASE, logged
 from tests.sizes import PATIENCE
 from tests.testapp.actor import acting_as
 from tests.testapp.faults import Effect, Fading, Job, JobGraph, NewRollingGraph, Owner, Rolling, ThreadJob, effect_of
@@ -25,9 +25,9 @@ pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
 MODELS = pytest.mark.parametrize("model", [Job, ThreadJob], ids=["async", "thread"])
 
 
-def in_a_handler(workers, count=1):
+def in_a_handler(workers, count=1, lease=60):
     """A worker whose handlers have begun with so many objects and wait for the gate."""
-    worker = workers.start()
+    worker = workers.start(STATOR_LEASE=lease)
     workers.until(lambda: Effect.objects.count() >= count)
     return worker
 
@@ -131,7 +131,7 @@ def test_state_changed_past_the_framework_under_a_handler_stands(watch, fleet, g
     watched = watch(Job)
     job = Job.objects.create(gate=str(gate))
     workers = fleet("testapp.Job")
-    worker = in_a_handler(workers)
+    worker = in_a_handler(workers, lease=LEASE)
 
     with connection.cursor() as cursor:
         cursor.execute("UPDATE testapp_job SET state = 'halfway' WHERE id = %s", [job.pk])

@@ -56,7 +56,7 @@ def count(model, state):
 @pytest.fixture
 def fleet_of_two(transactional_db):
     """Workers for two models, of which one will lack something."""
-    with Fleet("testapp.Job", "testapp.ThreadJob") as workers:
+    with Fleet("testapp.Job", "testapp.ThreadJob", STATOR_LEASE=60) as workers:
         yield workers
 
 

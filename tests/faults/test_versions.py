@@ -76,7 +76,7 @@ def invoice(number):
 """
 
 FURTHER = """
-STATOR = {"POLL_INTERVAL": 0.2, "SCHEDULE_INTERVAL": 0.5, "REAP_INTERVAL": 0.5, "LEASE": 5}
+STATOR = {"POLL_INTERVAL": 0.2, "SCHEDULE_INTERVAL": 0.5, "REAP_INTERVAL": 0.5}
 ALLOWED_HOSTS, ROOT_URLCONF, STATIC_URL = ["*"], "urls", "static/"
 MIDDLEWARE = [
     "django.contrib.sessions.middleware.SessionMiddleware",

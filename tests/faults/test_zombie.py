@@ -83,7 +83,7 @@ def test_zombie_that_awakes_when_another_has_finished(watch, fleet, gate):
     workers = fleet("testapp.Job", **QUICK)
     zombie = stopped_in_a_handler(workers, Job)
     gate.touch()
-    other = workers.start()
+    other = workers.start(STATOR_LEASE=60)
     workers.until(lambda: Job.objects.filter(state="done").exists())
 
     awaken(zombie)
@@ -100,7 +100,7 @@ def test_zombie_that_awakes_while_another_is_at_it(watch, fleet, gate, model):
     job = model.objects.create(gate=str(gate))
     workers = fleet(model._meta.label, **QUICK)
     zombie = stopped_in_a_handler(workers, model)
-    other = workers.start()
+    other = workers.start(STATOR_LEASE=60)
     workers.until(lambda: workers.starts(other).exists())
 
     awaken(zombie)
@@ -134,7 +134,7 @@ def test_worker_that_stands_still_in_a_transaction_of_its_own_does_not_hold_up_t
     workers.until(lambda: workers.starts(zombie).exists())
     workers.until(lambda: stop_inside_a_transaction(zombie))
     gate.touch()
-    other = workers.start(STATOR_SCHEDULE_INTERVAL=0.5)
+    other = workers.start(STATOR_SCHEDULE_INTERVAL=0.5, STATOR_LEASE=60)
 
     # With a lock that nobody takes from it they would wait for ever; a crowded machine takes its time to start one.
     workers.until(lambda: Job.objects.filter(state="done").exists())

@@ -2,9 +2,11 @@
 
 import os
 import pwd
+import secrets
 import socket
 import stat
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,8 @@ from typing import Any
 USER_FOR_ROOT = "nobody"
 
 ADDRESS = "127.0.0.1"
+# Ports below those that Linux gives to who asks for any.
+GIVEN_BY_NOBODY = range(20_000, 32_768)
 # The database that tests, benchmarks and demos use.
 DATABASE = "stator"
 
@@ -51,11 +55,15 @@ def open_place() -> Path:
 
 
 def free_port() -> int:
-    """Return a port of this machine at which nothing answers."""
-    with socket.socket() as probe:
-        probe.bind((ADDRESS, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Return a port of this machine at which nothing answers.
+
+    It is none of those that the system gives to connections and to servers without a port, which are many in a run.
+    """
+    while True:
+        port = GIVEN_BY_NOBODY.start + secrets.randbelow(len(GIVEN_BY_NOBODY))
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind((ADDRESS, port))
+            return port
 
 
 def last_lines(log: Path) -> list[str]:

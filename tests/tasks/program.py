@@ -12,6 +12,9 @@ import django
 
 from tests.testapp.door import go_through
 
+# Seconds of the lease of the claim in whose middle it stops.
+LOST = 2.0
+
 
 def main(name: str, worker: str, hang: int) -> None:
     """Work until there is nothing left."""
@@ -20,7 +23,8 @@ def main(name: str, worker: str, hang: int) -> None:
     queue, done = Queue.objects.get(name=name), 0
     print("started", flush=True)
     while queue.tasks.filter(state="pending").exists():
-        claims = queue.claim(worker=worker)
+        # Only the claim that is never ended has a lease that ends soon.
+        claims = queue.claim(worker=worker, lease=LOST if done + 1 == hang else None)
         for claim in claims:
             done += 1
             if done == hang:

@@ -15,7 +15,8 @@ from urllib.request import urlopen
 import pytest
 
 from tests.examples.orders.conftest import ROOT, Run, environ_of, shop_of
-from tests.processes import free_port, wait_until
+from tests.processes import wait_until
+from tests.servers.user import free_port
 from tests.sizes import PATIENCE
 
 pytestmark = pytest.mark.sqlite

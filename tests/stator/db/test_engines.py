@@ -131,7 +131,7 @@ def test_worker_does_not_start_and_says_why_in_one_line(worker_process: type[Wor
         cursor.execute(f"CREATE FUNCTION fake.version() RETURNS text LANGUAGE sql AS $$ SELECT '{COCKROACH}' $$")
     try:
         with worker_process(**variables) as worker:
-            assert worker.wait(60) == 75, worker.output()
+            assert worker.wait() == 75, worker.output()
             [line] = worker.output().splitlines()
     finally:
         with connection.cursor() as cursor:

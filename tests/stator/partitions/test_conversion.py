@@ -11,6 +11,7 @@ from stator.migration_operations import PartitionByTime
 from stator.models import History, Stats
 from stator.partitions import conversion, upkeep
 from stator.partitions.tables import is_partitioned, read
+from tests.sizes import PATIENCE
 from tests.stator.making import ago, begun_beside
 from tests.stator.partitions.dividing import convert, divided, execute, names, other_session, shape
 
@@ -70,7 +71,7 @@ def test_programs_write_while_a_conversion_waits_for_its_turn(monkeypatch):
         Stats.add("default", "x", **given)
         assert not converting.done()
     try:
-        converting.result(60)
+        converting.result(PATIENCE)
         assert Stats.objects.get().handled == 2
         assert names(Stats)
     finally:

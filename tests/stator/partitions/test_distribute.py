@@ -8,6 +8,7 @@ from django.db.migrations.writer import OperationWriter
 from stator.migration_operations import Distribute, StorageParameters
 from stator.partitions import conversion
 from stator.rows.fields import SPREAD
+from tests.sizes import PATIENCE
 from tests.stator.making import begun_beside
 from tests.stator.partitions.dividing import PARCEL, SHARD, Tables, execute, other_session, parcel, shape
 
@@ -94,7 +95,7 @@ def test_programs_write_while_it_is_converted(tables, monkeypatch):
                 tables.add()
             written += 1
         assert not converting.done()
-    converting.result(60)
+    converting.result(PATIENCE)
     assert tables.model().objects.count() == written
     assert partitions()[f"{PARCEL}_part0"] == written
 

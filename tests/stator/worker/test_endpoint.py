@@ -14,6 +14,7 @@ from stator.testing import advance, attempt
 from stator.worker.endpoint import Endpoint
 from stator.worker.watchdog import Health
 from tests.processes import wait_until
+from tests.servers.user import free_port
 from tests.sizes import PATIENCE
 from tests.testapp.models import Line
 from tests.testapp.operators import Parcel
@@ -183,9 +184,7 @@ def test_worker_that_cannot_reach_the_database_takes_on_no_work(monkeypatch: pyt
 
 @pytest.mark.django_db(transaction=True)
 def test_process_listens_on_the_given_address(worker_process: Any) -> None:
-    with socket.socket() as free:
-        free.bind((LOCAL, 0))
-        port = free.getsockname()[1]
+    port = free_port()
     with worker_process("testapp.Line", "--metrics-port", str(port)) as process:
         wait_until(lambda: answers(port), message=process.output)
         assert "stator_worker_info" in get(port, "/metrics")[1]

@@ -1,7 +1,6 @@
 """Threads for synchronous actions in real workers: when actions that do not return hold all of them."""
 
 import asyncio
-import socket
 import threading
 import urllib.error
 import urllib.request
@@ -14,6 +13,7 @@ from django.db import connection, transaction
 from stator.worker.thread_pool import ThreadPool
 from tasks.models import Queue, Task
 from tests.processes import events, settings_module, wait_until
+from tests.servers.user import free_port
 from tests.sizes import PATIENCE
 from tests.testapp import actions as examples
 
@@ -66,25 +66,19 @@ def status_of(port: int, path: str) -> int:
 
 
 @pytest.fixture
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
-
-
-@pytest.fixture
 def settings_of_one_thread(tmp_path: Any, transactional_db: None) -> dict[str, str]:
     return settings_module(tmp_path, 'STATOR_TASKS = {"THREADS": 1}\nSTATOR["WATCHDOG"] = 8')
 
 
 def test_worker_without_a_thread_left_is_not_ready_and_ends(
-    worker_process: Any, settings_of_one_thread: dict[str, str], free_port: int
+    worker_process: Any, settings_of_one_thread: dict[str, str]
 ) -> None:
-    options = ("tasks.Task", "--json-logs", "--metrics-port", str(free_port))
+    port = free_port()
+    options = ("tasks.Task", "--json-logs", "--metrics-port", str(port))
     with worker_process(*options, **settings_of_one_thread) as worker:
-        wait_until(lambda: status_of(free_port, "/ready") == 200, message=worker.output)
+        wait_until(lambda: status_of(port, "/ready") == 200, message=worker.output)
         hang()
-        wait_until(lambda: status_of(free_port, "/ready") == 503, message=worker.output)
+        wait_until(lambda: status_of(port, "/ready") == 503, message=worker.output)
         assert worker.wait() == FROZEN, worker.output()
         assert [event["trouble"] for event in events(worker.output(), "stator.frozen")] == [TROUBLE]
         # The frame that holds the thread is in the dump.

@@ -15,9 +15,6 @@ from tests.tasks.making import make_queue
 
 pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
 
-# The lease of a holder that is killed; long enough for the others on a crowded machine.
-LEASE = 2.0
-
 
 @pytest.fixture
 def start(transactional_db):
@@ -42,7 +39,7 @@ def runs_of_one_value(queue):
 
 
 def test_task_of_a_holder_that_is_killed_is_taken_over_when_its_lease_ends(start):
-    queue = make_queue(lease=LEASE, exclusive_key="title")
+    queue = make_queue(exclusive_key="title")
     queue.publish_many({"action": "a", "metadata": {"title": "x"}} for _ in range(6))
     holder = start(queue.name, "bot-0", 3)
     told = holder.stdout.readline()

@@ -10,6 +10,7 @@ from django.db import transaction
 from tasks.exceptions import TaskError
 from tasks.models import Run, Task
 from tasks.queue import claiming
+from tasks.queue.consuming import MAX_WAIT
 from tasks.queue.waiting import waiters
 from tests.processes import wait_until
 from tests.sizes import PATIENCE
@@ -35,7 +36,7 @@ def statuses(tasks):
 
 async def until(condition):
     """As ``wait_until``, for what other tasks of the event loop bring about."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while not await sync_to_async(condition)():
             await asyncio.sleep(0.02)
 
@@ -57,7 +58,8 @@ def test_loop_waits_for_a_task_and_is_woken_by_it_and_by_its_end(queue):
         await queue.apublish("a")
         await until(lambda: Task.objects.filter(state="completed").exists() and len(waiters) == 1)
         loop.stop()
-        async with asyncio.timeout(5):
+        # Not only when it looks again by itself.
+        async with asyncio.timeout(MAX_WAIT / 2):
             await work
 
     async def done(claim):

@@ -13,7 +13,7 @@ from stator.runner import StatorRunner
 from tasks.exceptions import PublishRefused
 from tasks.models import Queue, Run, Task
 from tests.processes import wait_until
-from tests.sizes import size
+from tests.sizes import PATIENCE, size
 from tests.stator.making import ago, expire, operations_of, raw
 from tests.stator.partitions.dividing import execute, while_divided
 from tests.tasks.making import claim_one, make_queue, race
@@ -238,7 +238,7 @@ class TestRaces:
             with transaction.atomic():
                 execute("LOCK TABLE tasks_task_part3 IN ACCESS EXCLUSIVE MODE")
                 locked.set()
-                free.wait(60)
+                free.wait(PATIENCE)
             connections.close_all()
 
         def claim():
@@ -247,9 +247,11 @@ class TestRaces:
 
         holder, claimer = threading.Thread(target=lock), threading.Thread(target=claim)
         holder.start()
-        assert locked.wait(60)
+        assert locked.wait(PATIENCE)
         claimer.start()
-        waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+        # Of this database alone: other tests are at work on the same server.
+        own = "(SELECT oid FROM pg_database WHERE datname = current_database())"
+        waiting = f"SELECT count(*) FROM pg_locks WHERE NOT granted AND database = {own}"
         wait_until(lambda: execute(waiting)[0][0] or not claimer.is_alive())
         free.set()
         holder.join()

@@ -84,7 +84,7 @@ def test_only_what_a_killed_process_had_begun_is_lost(worker_process: Any, naps:
         first.kill()
         first.wait()
     begun = {each.task for each in naps.begun}
-    with worker_process("tasks.Task", STATOR_LEASE="3", **QUICKLY) as second:
+    with worker_process("tasks.Task", **QUICKLY) as second:
         # The leases of the killed process may last longer than the work of the other.
         wait_until(lambda: Task.objects.end_exhausted() == 0 and not in_state("pending"), message=second.output)
     lost = in_state("errored")
