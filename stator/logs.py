@@ -19,7 +19,7 @@ from stator.texts import MOMENT, escape
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
-# Seconds for which an equal traceback is counted and not written again, and how many tracebacks are remembered.
+# An equal traceback is only counted for this many seconds; and the most tracebacks that are remembered.
 REPEATED, MAX_STACKS = 60.0, 100
 
 # Moves to the start of the line and clears it.

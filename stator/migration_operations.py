@@ -567,7 +567,7 @@ class Distribute(Divide):
             raise CommandError(
                 f"Distribute: {self.by!r} of {model._meta.label} {wrong}. Name the column of StatorMeta.spread."
             )
-        # Migrations have a plain field in place of the one that Stator adds.
+        # Migrations have a plain field in place of Stator's.
         is_ours = field.deconstruct()[1:] == SpreadField().deconstruct()[1:]
         return model, (ByValue if is_ours else ByHash)(str(field.column), self.partitions)
 

@@ -126,9 +126,9 @@ def distributed() -> list[str]:
 
 
 def on_this_node() -> list[str]:
-    """Return the schemas that live on the node of Citus to which this process connects, for ``SCHEMAS``.
+    """Return the schemas on the node of Citus that this process connects to, for ``SCHEMAS``.
 
-    For workers that connect to a node each. If a schema moves, those of its old node leave it to those of its new one.
+    For workers that connect to a node each. A schema that moves is left to the workers of its new node.
     """
     return _schemas(DISTRIBUTED_HERE)
 

@@ -141,7 +141,7 @@ def steps(row: StatorModel) -> dict[str, Any]:
 
 
 def finish_children(row: StatorModel, relation: str = "", state: State | str = "") -> int:
-    """Move the related objects for which ``row`` waits by ``when_all``, and refresh it; return how many.
+    """Move the related objects that ``row`` waits for by ``when_all``, and refresh it; return how many.
 
     They go to ``state``, by default the first state that the edge names, whatever their graph allows. ``relation``:
     only those of one relation. Raises ``ValueError`` if the row waits for none.

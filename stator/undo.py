@@ -226,7 +226,7 @@ class _Undoing:
             undone(self._rows.filter(pk__in=[row.pk for row in found.values()]))
 
     def _by_target(self, going: Mapping[Before, Locked]) -> Iterator[tuple[State, list[Locked]]]:
-        """Yield each state to which objects go back, with these objects."""
+        """Yield each state that objects go back to, with these objects."""
         for name in dict.fromkeys(before.state for before in going):
             some = [row for before, row in going.items() if before.state == name]
             yield graph_of(self.model).states[name], some

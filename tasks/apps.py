@@ -13,7 +13,7 @@ class TasksConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def import_models(self) -> None:
-        """Import the models; raise ``ImproperlyConfigured`` if the app on which they are built is not installed."""
+        """Import the models; raise ``ImproperlyConfigured`` if the app that they need is not installed."""
         if not apps.is_installed("stator"):
             raise ImproperlyConfigured("The app 'tasks' needs 'stator': INSTALLED_APPS = [..., 'stator', 'tasks'].")
         super().import_models()

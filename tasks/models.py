@@ -36,7 +36,7 @@ class Task(TaskRow):
 
     ``priority``: smaller is sooner; by default the Unix time in milliseconds at publication.
     ``key``: the publisher's own name for the task, unique in the queue.
-    ``metadata``: names and values by which tasks are claimed and searched.
+    ``metadata``: names and values for claims and searches.
     ``worker_ids``: the only workers that may claim it; empty: any worker.
     ``worker_count``: how many workers run it, each named worker once. If there are several, the task is ``shared`` and
     workers claim its ``parts``.

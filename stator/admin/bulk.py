@@ -72,7 +72,7 @@ class ProgressForm(forms.Form):
 
 
 def action_of(request: HttpRequest, model: type[Model], kind: str, reason: str = "", *, moves: bool = False) -> Action:
-    """Return the action that the user's request is about: a new one, or the one of which the next part is done."""
+    """Return the action that the user's request is about: a new one, or one whose next part is done now."""
     actor, form = request.user.get_username(), ProgressForm(request.POST)
     number = form.cleaned_data["stator_action"] if form.is_valid() else None
     new = Action.of(model, kind, actor, reason, moves=moves)

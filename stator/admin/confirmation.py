@@ -25,7 +25,7 @@ LOGGED = 1000
 # Rows that a confirmation page names.
 SHOWN = 20
 FROM_OBJECT = "stator_object"
-# The address of the page, if it is neither the list nor the object's, from which an action was started.
+# The address of the page that started an action, unless it is the list or the page of the object.
 BEGUN_AT = "stator_back"
 
 # None shows the list again.

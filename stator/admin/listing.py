@@ -40,7 +40,7 @@ UNASKABLE = {"range", "regex", "iregex"}
 SEARCHES = {"^": "istartswith", "=": "iexact"}
 # Pauses that are shown above a list.
 NOTICED = 3
-# The apps whose times are shown as everywhere; those of a project are shown as it wants.
+# The apps whose times have the usual form; a project shows its own times as it wants.
 OURS = ("stator", "tasks")
 
 
@@ -244,7 +244,7 @@ class AnyAddressAdmin(SpellingAdmin):
 
 @cache
 def moment_column(options: Any, name: str) -> Any:
-    """Return a column of times as everywhere; any other one, and those of a project, as it is.
+    """Return a column of times in the usual form; any other column, and a project's own, as it is.
 
     Cached, because a list finds its columns by what they are.
     """

@@ -34,7 +34,7 @@ OWN = (*COLUMNS, *sorted(FRAMEWORK_COLUMNS))
 
 
 class ManagedList(BoundedChangeList):
-    """A page of objects with the progress of those that are claimed, and the errors of those that fail."""
+    """A page of objects with the progress of claimed objects and the errors of failing ones."""
 
     def enrich(self, rows: list[Any]) -> None:
         """Read the progress of attempts and the latest errors."""
@@ -200,7 +200,7 @@ class StatorAdmin(AnyAddressAdmin):
     # Pages of objects
 
     def get_urls(self) -> list[URLPattern]:
-        """Return the project's URLs, and those of the live part of an object's page and of undo."""
+        """Return the project's URLs, and the URLs of undo and of the live part of an object's page."""
         name = f"{self.opts.app_label}_{self.opts.model_name}_stator"
         live = path("<path:object_id>/stator/", self.admin_site.admin_view(self.live_view), name=name)
         undone = path(

@@ -215,7 +215,7 @@ class EventAdmin(OfObjectAdmin):
     ordering = ("-pk",)
 
     def get_urls(self) -> list[URLPattern]:
-        """Return the URLs of the list, and that of the page of what waits for the user."""
+        """Return the URLs of the list and of the page of what waits for the user."""
         view = self.admin_site.admin_view(self.waiting_view)
         return [path("waiting/", view, name="stator_event_waiting"), *super().get_urls()]
 

@@ -60,7 +60,7 @@ def _named(site: AdminSite, row: Any) -> Cell:
 
 
 def _in_errors(site: AdminSite, request: HttpRequest, words: str) -> Iterator[tuple[Cell, ...]]:
-    """Yield the objects whose latest error has the words, of models of which the user sees every object."""
+    """Yield the objects whose latest error has the words, for models whose objects the user may all see."""
     pages = Pages(site, request)
     reports = newest(Report.objects.all(), "at").exclude(error="").order_by("-at")
     matching = reports.filter(message__stator_icontains=words) | reports.filter(error__stator_icontains=words)

@@ -41,7 +41,7 @@ def offered(model_admin: AnyAddressAdmin, request: HttpRequest) -> list[dict[str
 
 
 def undo_view(model_admin: AnyAddressAdmin, request: HttpRequest, number: int) -> HttpResponse:
-    """Ask for a reason, then undo the action, so many objects for each request."""
+    """Ask for a reason, then undo the action, a limited number of objects for each request."""
     action = _actions(model_admin, _home(model_admin)).filter(pk=number).first()
     if action is None:
         why = f"Action {number} cannot be undone: it is of another model, unknown, or more than an hour old."

@@ -83,7 +83,7 @@ def check_primary(models: list[type[StatorModel]], alias: str) -> Iterator[check
 
 
 def check_engine(models: list[type[StatorModel]], alias: str) -> Iterator[checks.CheckMessage]:
-    """E306: an engine that lacks what a claim needs. W306: one that no test of ours runs on."""
+    """E306: an engine that lacks what a claim needs. W306: an engine on which none of our tests run."""
     if alias not in by_database(models) or (engine := untested_engine(connections[alias])) is None:
         return
     if engine.lacks:

@@ -39,7 +39,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(options: Options) -> Answer:
-    """Return the numbers of each model and the workers; in many schemas, those of each, and in sum."""
+    """Return the numbers of each model and the workers; in many schemas, for each schema and in sum."""
     if works_in_schemas(options["database"] or DEFAULT_DB_ALIAS):
         return _in_schemas(options)
     known = surveys(models_of(options["labels"]), options["database"])

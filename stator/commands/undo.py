@@ -32,7 +32,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(options: Options) -> Answer:
-    """Undo the action, or list those that can be undone."""
+    """Undo the action, or list the actions that can be undone."""
     using = options["database"] or DEFAULT_DB_ALIAS
     if options["action"] is None:
         return _list(undoable(using))

@@ -191,7 +191,7 @@ def _resting(operations: Operations, state: State, rows: QuerySet[Model] | None 
 
 
 def _stayed(rows: QuerySet[Model], seconds: float) -> QuerySet[Model]:
-    """Return the rows that have been in their state for so many seconds; a negative number is time to come."""
+    """Return the rows that have been in their state for this many seconds; a negative number lies in the future."""
     return rows.filter(state_changed__lte=columns.after(-seconds))
 
 

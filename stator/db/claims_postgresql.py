@@ -30,7 +30,7 @@ from stator.statements import Parameter, Statement, selecting, written
 # The most statements to cache of one model with a condition of its own: one for each condition, turn and set of states.
 MAX_CACHED = 300
 
-# The seeds of a hash, by which values come in another order in each claim.
+# The seeds of a hash that gives values another order in each claim.
 SEEDS = 2**63
 
 # The name of the claim's token among the values.

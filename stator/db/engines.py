@@ -1,4 +1,4 @@
-"""The check that a database is one that workers are tested with, and not another engine that speaks its protocol."""
+"""The check that workers are tested with a database's engine, and not only with its protocol."""
 
 import re
 from dataclasses import dataclass

@@ -80,7 +80,7 @@ class Claim(HeldClaim):
     ``steps``: the durable steps of the attempt, if it has called one.
     ``own_end``: how the handler itself has ended the claim, as a phrase.
     ``taken_back``: a renewal was refused within the lease. ``gone``: its row was not there when the claim had ended.
-    ``before``: the object's values before its handler, if they are looked at; ``changed``: those that it changed.
+    ``before``: the object's values before its handler, if they are compared; ``changed``: the values that it changed.
     ``notes``: values of the program for its record of this attempt; if there are any, the model's hook ``recorded``
     writes the record.
     """

@@ -206,7 +206,7 @@ class PostgresqlRecords(records.Records):
         return reports or others or any(map(_place, batch.claims))
 
     def _watches(self, batch: OutcomeBatch) -> list[Watch]:
-        """Return the edges by which all rows of a batch of outcomes may hand on."""
+        """Return the edges that rows of a batch of outcomes may set off."""
         return self._operations.handed_on.get(batch.to, []) if batch.awaited else []
 
     def _write(self, batch: OutcomeBatch, *, last: bool = False) -> dict[Pk, float | None]:

@@ -35,7 +35,7 @@ FILLED = "SELECT oid::bigint FROM unnest(%s::oid[]) AS oid WHERE pg_relation_siz
 AT_ONCE = 20
 
 # Seconds after which a schema is looked into although nobody seems to have written to it: a condition of its graphs may
-# depend on other tables. Also the time for which a look tells what comes due.
+# depend on other tables. A look also tells what is due within this time.
 MAX_REST = 300.0
 
 

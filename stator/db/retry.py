@@ -38,7 +38,7 @@ ABSENT_TEXTS = re.compile(r"no such (column|table)|table \S+ has no column named
 # program_limit_exceeded, such as a value too long for its index: an OperationalError, but a permanent one.
 LIMITS = "54"
 
-# connection_exception, connection_does_not_exist, connection_failure, and one that the client could not establish.
+# connection_exception, connection_does_not_exist, connection_failure, sqlclient_unable_to_establish_sqlconnection.
 OF_CONNECTIONS = frozenset({"08000", "08001", "08003", "08006"})
 
 # lock_not_available: at once with NOWAIT, after a wait with ``lock_timeout``.
@@ -65,7 +65,7 @@ def is_lock_timeout(error: BaseException) -> bool:
 def is_of_node(error: BaseException) -> bool:
     """Return whether the server answered that it cannot reach the node with the rows, as a coordinator of Citus does.
 
-    If the server itself cannot be reached, there is no answer, or one that ends the session.
+    If the server itself cannot be reached, there is no answer, or the answer ends the session.
     """
     cause: Any = error.__cause__
     return getattr(cause, "sqlstate", None) in OF_CONNECTIONS and cause.diag.severity_nonlocalized == "ERROR"

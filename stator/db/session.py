@@ -44,7 +44,7 @@ def send_in_each(
         params += [path_of(connection, schema), *statement.params]
     sets: list[list[Row]] = []
     _send(connection, planner + "; ".join([text] * len(schemas)), params, sets)
-    # Before the rows of each statement come those of its path; a statement without rows has no set of them.
+    # The rows of its path precede the rows of each statement; a statement without rows has no set of them.
     return sets[1::2]
 
 

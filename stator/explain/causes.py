@@ -278,7 +278,7 @@ def full_limits(found: Survey) -> Iterator[Problem]:
 
 def _of_full(one: Surveyed, state: InState, silent: Collection[int]) -> Problem:
     held = sorted((row for row in one.depths.held if row.state == state.name), key=lambda row: -row.running)
-    # Leases that are over, and those of silent workers, have a problem of their own.
+    # Leases that are over, and leases of silent workers, have a problem of their own.
     alive = [row for row in held if row.late <= 0 and id(row) not in silent]
     hanging = tuple(row.pk for row in alive if _seems_to_hang(state, row))[:SHOWN]
     label = one.model._meta.label_lower

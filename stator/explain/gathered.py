@@ -11,7 +11,7 @@ from stator.rows.meta import graph_of
 from stator.rows.watches import Watch, watches_of
 from stator.texts import COUNTED
 
-# Related objects are counted up to this number, by an index; those that are not done, up to ``COUNTED``.
+# Related objects are counted up to this number, by an index; unfinished ones, up to ``COUNTED``.
 MAX_RELATED = 100_000
 
 

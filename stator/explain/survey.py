@@ -156,7 +156,7 @@ class Depths:
 
     @property
     def capped(self) -> set[str]:
-        """The names of the numbers that ended at a limit, so that there are at least so many."""
+        """The names of the numbers that ended at a limit: the true number may be larger."""
         numbers = ("ready", "failing", "quarantined", "unknown")
         found = {name for name in numbers if getattr(self, name) > COUNTED}
         found |= {"leased"} if len(self.held) >= LEASED else set()

@@ -9,7 +9,7 @@ from typing import Any
 
 from stator.texts import bounded, text_of
 
-# The last lines that are kept of an attempt, and their bytes together; longer lines are cut to so many characters.
+# The most lines and bytes that are kept of an attempt, the last ones, and the most characters of a line.
 MAX_LINES, MAX_BYTES, MAX_LINE = 200, 16_384, 2000
 
 # The claims of the attempt that this context runs, or has run.

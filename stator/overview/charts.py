@@ -96,7 +96,7 @@ def chart(points: Sequence[Point]) -> Chart:
     return Chart(tuple(bars), most, total, bad)
 
 
-# The size in which a line is drawn; the page stretches it.
+# The drawn size of a line; the page stretches it.
 LINE_WIDTH, LINE_HEIGHT = 118, 24
 
 

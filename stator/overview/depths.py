@@ -78,7 +78,7 @@ def _question(
             in_all(rows.leased().order_by(), Q(state_failures__gt=0)),
             in_all(rows.filter(state_crashes__gt=0, state_crashes__gte=crashes).order_by()),
             by_state(resting_unknown(rows, [*states]).order_by()),
-            # Without those that are held, which an index alone cannot leave out: at most so many are subtracted.
+            # Held rows, which an index alone cannot leave out, are subtracted, up to this number.
             in_all(rows.filter(state_failures__gt=0).order_by())[: 2 * most],
             by_state(far_future(rows)),
             *(by_state(_resting(rows, state), _late(state)) for state in states.values()),

@@ -20,7 +20,7 @@ from stator.rows.reports import Report, reports_of
 # those of objects that fail no more are found.
 GROUPED = 1000
 
-# The most groups without one of these errors that get their message, those with most failing objects.
+# The most groups, largest first, that get a message although none of these errors is theirs.
 DESCRIBED = 200
 
 # Characters of the log of each group that are read.

@@ -66,7 +66,7 @@ def survey(using: str, models: Iterable[type[StatorModel]], home: str = "") -> S
 
 
 def _all_depths(using: str, rows_of: dict[str, OperatorQuerySet], lacks: dict[str, str]) -> dict[str, Depths]:
-    """Return the numbers of each model, without any of those that lack something; add what others lack to ``lacks``."""
+    """Return the numbers of each complete model; add what the other models lack to ``lacks``."""
     # Within a transaction, a statement that fails must not end it.
     guard = atomic(using=using) if connections[using].in_atomic_block else nullcontext()
     try:

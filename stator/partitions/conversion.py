@@ -67,7 +67,7 @@ ADDED = {
     "u": "ALTER TABLE {table} ADD CONSTRAINT {name} UNIQUE USING INDEX {new}",
 }
 
-# The indexes of a partitioned table, each with that of a partition.
+# The indexes of a partitioned table, each with the index of a partition.
 PAIRS = """
 SELECT w.relname, p.relname FROM pg_index i
 JOIN pg_inherits h ON h.inhparent = i.indexrelid

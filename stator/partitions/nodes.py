@@ -62,7 +62,7 @@ class NodesConversion(Conversion):
         """Distribute the table and those beside it; what an interrupted conversion left is replaced."""
         parts = [each for each in (self, *self.beside) if not each._is_distributed()]
         for target in self.everywhere:
-            # With a foreign key to a reference table, a table on the coordinator would be one that Citus manages.
+            # With a foreign key to a reference table, a table on the coordinator would be managed by Citus.
             for name, *place in self._asked(REFERRING, [target.quoted]):
                 self._run("ALTER TABLE {place} DROP CONSTRAINT {name}", place=tuple(place), name=name)
         for each in parts:

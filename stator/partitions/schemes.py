@@ -57,7 +57,7 @@ class Scheme(Protocol):
 
     @property
     def column(self) -> str:
-        """The column of which the value decides."""
+        """The column whose value decides."""
 
     def divide(self, connection: BaseDatabaseWrapper, table: Place) -> Division:
         """Return the partitions of a table; raise ``CommandError`` if its rows do not fit in."""
@@ -75,7 +75,7 @@ class ByTime:
     keeps_orphans: ClassVar[bool] = True
 
     def divide(self, connection: BaseDatabaseWrapper, table: Place) -> Division:
-        """Return the default partition and those of the time to come besides the first one."""
+        """Return the default partition and, besides the first one, the future partitions."""
         [(epoch, newest)] = _asked(connection, spelled_out(connection, TIMES, column=self.column, table=table))
         now = datetime.fromtimestamp(epoch, UTC)
         if newest and datetime.fromtimestamp(newest, UTC) > now + DAY:
@@ -83,7 +83,7 @@ class ByTime:
                 f"{self.operation}: {table[1]} has rows of the future, up to "
                 f"{datetime.fromtimestamp(newest, UTC):%Y-%m-%d}. Correct or delete them, then migrate again."
             )
-        # So long that the table takes all rows that are written before it is converted.
+        # Long enough for all rows that are written before the table is converted.
         upper = following(start_of(now + DAY, self.period), self.period)
         ahead = (bounds for bounds in periods_from(now, self.period) if bounds[0] >= upper)
         return Division(

@@ -85,7 +85,7 @@ class PartitionedTable:
         return next((period for period in AHEAD if following(newest[1], period) == newest[0]), None)
 
     def missing(self) -> list[tuple[datetime, datetime]]:
-        """Return the bounds of the current partition and of those ahead, without those that others overlap."""
+        """Return the bounds of the current partition and the future ones, without any that other partitions overlap."""
         wanted = periods_from(self.now, self.period) if self.period else ()
         return [
             (lower, upper) for lower, upper in wanted if not any(each.overlaps(lower, upper) for each in self.bounded)
@@ -129,7 +129,7 @@ def periods_from(moment: datetime, period: str) -> Iterator[tuple[datetime, date
 
 
 def partition_column(model: type[Model]) -> str:
-    """Return the column by which the table of a model can be partitioned; "" for other models."""
+    """Return the column that can partition the table of a model; "" for other models."""
     column: str = getattr(model, "PARTITION_COLUMN", "")
     return column
 
@@ -165,7 +165,7 @@ Part = str | tuple[str, str] | list[str] | datetime | range
 
 
 def spelled_out(connection: BaseDatabaseWrapper, template: str, **parts: Part) -> str:
-    """Return a statement with these parts, of which names are quoted: statements on tables take no parameters."""
+    """Return a statement with these parts, its names quoted: statements on tables take no parameters."""
     return template.format(**{name: _spelled_out(connection, part) for name, part in parts.items()})
 
 

@@ -1,4 +1,4 @@
-"""Upkeep of partitions: make those of the time to come, and drop those whose rows are past their retention."""
+"""Upkeep of partitions: make future ones, and drop those whose rows are past their retention."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -34,7 +34,7 @@ UPKEEP: list[Callable[[str], int]] = []
 
 
 def maintain(model: type[Model], alias: str, age: float, may_drop: MayDrop = lambda partition: True) -> int:
-    """Make the missing partitions of a model's table, and drop those that ended more than ``age`` seconds ago.
+    """Make the missing partitions of a model's table, and drop partitions that ended more than ``age`` seconds ago.
 
     Return how many were made, dropped or emptied. ``may_drop`` may keep a partition. Each change is a short
     transaction; if its lock is not to be had, the next call makes it. A table without partitions stays as it is.
@@ -104,7 +104,7 @@ class Upkeep:
             cursor.execute(self._spelled_out("TRUNCATE {part}", self.table.default))
 
     def _may_empty(self) -> bool:
-        """Return whether the default partition has rows, all of which may be dropped."""
+        """Return whether the default partition has rows, and all of them may be dropped."""
         rest = rest_of(self._connection, self.table)
         return bool(rest and rest.upper and self.table.is_past(rest.upper, self.age) and self.may_drop(rest))
 
@@ -152,6 +152,6 @@ def locked(connection: BaseDatabaseWrapper, table: tuple[str, str]) -> Iterator[
     """Run a block in a transaction that holds a table (schema and name) alone; yield a cursor."""
     with transaction.atomic(using=connection.alias), connection.cursor() as cursor:
         cursor.execute("SELECT set_config('lock_timeout', %s, true)", [f"{WAIT * 1000:.0f}ms"])
-        # Without its partitions: statements of which the partitions are known go through the table, too.
+        # Without its partitions: statements whose partitions are known go through the table, too.
         cursor.execute(spelled_out(connection, "LOCK TABLE ONLY {table} IN ACCESS EXCLUSIVE MODE", table=table))
         yield cursor

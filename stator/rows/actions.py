@@ -13,7 +13,7 @@ from stator.rows.keys import KEY_LENGTH, key_text
 from stator.rows.meta import owner_of
 from stator.rows.reports import REASON_LENGTH, inserting, send
 
-# Seconds for which an action can be undone.
+# An action can be undone for this many seconds.
 UNDONE_WITHIN = 3600.0
 
 

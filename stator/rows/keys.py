@@ -1,6 +1,6 @@
 """Primary keys of one column, or of several (``CompositePrimaryKey``): their fields, their texts, and their lookups.
 
-A composite key is a tuple. Its text is that of the tuple, such as ``(3, 17)``, which databases can write as well.
+A composite key is a tuple. Its text is the tuple's, such as ``(3, 17)``, which databases can write as well.
 """
 
 import re

@@ -42,7 +42,7 @@ class ModelOptions:
     ``then``: an expression of the row; rows with equal priorities are claimed in the order of its values, the smallest
     first.
     ``fair_by``: name of a field whose values take turns.
-    ``spread``: name of a column by which a large table is divided over partitions or nodes. Each claim takes rows of
+    ``spread``: name of the column that divides a large table over partitions or nodes. Each claim takes rows of
     one value. It is a field of the model, such as a tenant, or else a column with 32 values that Stator adds.
     ``waits_for``: names of relations, each with the names of the states of the related object that end the waiting.
     ``heartbeat``: name of a field with the seconds after which a worker renews the lease, if that is sooner than after

@@ -19,7 +19,7 @@ from stator.statements import Parameter, Statement, StatementCache, is_one_of, s
 
 REASON_LENGTH = 500
 
-# The length of the keys by which a repeated event is recognized.
+# The length of the keys that identify a repeated event.
 KEY_LENGTH_OF_EVENTS = 100
 
 # The length of the names of steps.
@@ -62,7 +62,7 @@ class History(models.Model):
     number in this state. ``stay`` is set for moves only.
     """
 
-    # The column by which ``PartitionByTime`` divides the table.
+    # ``PartitionByTime`` divides the table by this column.
     PARTITION_COLUMN = "at"
 
     class Kind(models.TextChoices):

@@ -53,7 +53,7 @@ class Stats(models.Model):
     for each other, and no count is lost or written twice. When an hour is over, the scheduling pass merges its shards.
     """
 
-    # The column by which ``PartitionByTime`` divides the table.
+    # ``PartitionByTime`` divides the table by this column.
     PARTITION_COLUMN = "hour"
 
     model_label = models.CharField(max_length=200)
@@ -210,7 +210,7 @@ class ModelStats:
 
 
 def this_hour() -> datetime.datetime:
-    """Return when the hour began to which attempts are counted now."""
+    """Return the beginning of the hour that attempts are counted in now."""
     return timezone.now().replace(minute=0, second=0, microsecond=0)
 
 

@@ -94,7 +94,7 @@ class Watch:
     def not_handed_on(self, using: str, pks: Collection[object]) -> list[object]:
         """Return the waiting objects that moved objects of ``other`` may complete, by their keys in order.
 
-        Others have unfinished related objects, of which one is locked now until the transaction ends.
+        Others have unfinished related objects; one of these is locked now until the transaction ends.
         """
         waiting = self.waiting_for(using, pks).order_by("pk")
         # An object on another node cannot be locked in this statement.
@@ -119,7 +119,7 @@ class Watch:
 
     @cached_property
     def key(self) -> str:
-        """The foreign key by which objects of ``other`` refer to ``model`` in the table of their states, if they do."""
+        """The foreign key from objects of ``other`` to ``model`` in the table of their states, if there is one."""
         relation = self._relation
         is_key = isinstance(relation, ForeignObjectRel) and not relation.many_to_many
         return relation.field.name if is_key and relation.related_model is self.other else ""

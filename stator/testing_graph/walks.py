@@ -142,7 +142,7 @@ class Walk(RuleBasedStateMachine):
 
     @property
     def others(self) -> list[State]:
-        """The states to which a condition or something outside moves the object, and not an event."""
+        """The states that the object enters by a condition or from outside, and not by an event."""
         others = [to for _, to in self.at.conditions]
         if not self.at.automatic:
             edges = [edge for edge in self.plan.graph.edges if edge.state is self.at and edge.kind != "on"]

@@ -1,4 +1,4 @@
-"""The schemas of a worker: those with work are served, and one look for all the others finds out which get some.
+"""The schemas of a worker: it serves those with work, and one look for all the others finds out which get some.
 
 A schema rests once there is nothing to attempt, to watch or to do a chore for in it. Then it costs no poll, no pass
 and no lane. It is looked into again when somebody has written to its tables, when a row comes due, when a notification
@@ -33,10 +33,10 @@ logger = logging.getLogger("stator.worker")
 IDLE = 5.0
 MIN_REST = 5.0
 
-# Seconds before a row comes due at which its schema is served again.
+# The schema of a row is served again this many seconds before the row is due.
 EARLY = 2.0
 
-# Schemas in one tick: those that are looked into.
+# The most schemas that one tick looks into.
 LOOKED_INTO = 200
 
 # Schemas that one session looks into.
@@ -121,7 +121,7 @@ class Resting:
                 self._claim_in(place)
 
     async def tick(self, outages: Outages) -> None:
-        """Look into the schemas for which it is time; serve those with work, and let those without rest."""
+        """Look into the schemas whose time has come; serve them if they have work, else let them rest."""
         if not self._called and time.monotonic() < self._next:
             return
         self._next, self._called = time.monotonic() + self._worker.settings.POLL_INTERVAL, False

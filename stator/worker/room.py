@@ -33,7 +33,7 @@ class CallThreads:
     ) -> None:
         self.pool, self.spare = pool, spare
         self._is_needed = is_needed
-        # Rows that were claimed since the last one that needed a thread.
+        # Rows that were claimed since the last row with a synchronous handler.
         self._on_loop = 0
 
     @property

@@ -236,7 +236,7 @@ class Scheduler:
                 await self._perform(PARTITIONS, self._by_place[place][0])
 
     async def _send_scheduled(self, schemas: set[str]) -> None:
-        """Call the project's receivers; one that waits for a lock delays the pass only for a moment."""
+        """Call the project's receivers; a receiver that waits for a lock delays the pass only for a moment."""
         self._preparing = self._preparing or asyncio.ensure_future(self._prepare(send_scheduled, self, schemas))
         done, _ = await asyncio.wait([self._preparing], timeout=PREPARED_WITHIN)
         if done:

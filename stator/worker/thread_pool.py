@@ -222,7 +222,7 @@ class ThreadPool:
             call.error = error
         clean_connections()
         with self._lock:
-            # A thread that was abandoned and replaced ends. One that could not be replaced continues.
+            # A thread that was abandoned and replaced ends. A thread that could not be replaced continues.
             is_replaced = call.given_up and call.begun
             call.begun = False
             self._abandoned -= is_replaced

@@ -96,7 +96,7 @@ def tell_unsaved(operations: Operations, claims: Sequence[Claim]) -> None:
 
 
 def _look(operations: Operations, state: State, claims: list[Claim]) -> Unsaved | None:
-    """Return the first object of which a changed value is stored as it was before."""
+    """Return the first object with a changed value that is stored as it was before."""
     names = {name: _field_of(operations.model, name) for claim in claims for name in claim.changed}
     rows: QuerySet[Model] = QuerySet(operations.model, using=operations.alias)
     # Whoever has claimed an object meanwhile may have written it.

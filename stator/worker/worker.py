@@ -476,7 +476,7 @@ class Worker(WorkerOptions):
 
     @property
     def works_in_schemas(self) -> bool:
-        """Whether it works in schemas of PostgreSQL, each of which has tables of its own."""
+        """Whether it works in schemas of PostgreSQL, each with tables of its own."""
         return self.find is not None
 
     @property

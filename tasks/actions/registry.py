@@ -298,7 +298,7 @@ def runs_on_loop(name: str) -> bool:
 
 
 def actions_on_loop() -> frozenset[str]:
-    """Return the names of the actions for which :func:`runs_on_loop` returns True."""
+    """Return the names of the actions that run on the loop, by :func:`runs_on_loop`."""
     return frozenset(django_on_loop).union(filter(runs_on_loop, list(registry)))
 
 

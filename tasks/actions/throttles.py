@@ -33,7 +33,7 @@ class ActionRate(models.Model):
     started = models.PositiveIntegerField(default=0)
     refused = models.PositiveIntegerField(default=0)
 
-    # The time at which the row was read.
+    # When the row was read.
     now: datetime
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""The results of actions, converted to the form in which they are stored."""
+"""The results of actions, converted to their stored form."""
 
 import json
 from typing import Any

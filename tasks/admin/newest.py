@@ -59,5 +59,5 @@ class OperatedAdmin(NewestAdmin):
 
 
 def number_in(words: str) -> list[int]:
-    """Return the number that the words of a search are, if they are one that a key can have."""
+    """Return the number in the words of a search, if a key can have it."""
     return [int(words)] if words.isascii() and words.isdecimal() and len(words) < 19 else []

@@ -197,7 +197,7 @@ class QueueAdmin(AnyAddressAdmin):
 
     @admin.display(description="paused")
     def pauses(self, queue: Queue) -> str:
-        """Return what is paused, by whom, until when and why."""
+        """Return what is paused, who paused it, until when and why."""
         return format_html('<span class="queue-paused">{}</span>', queue.pause_line) if queue.pause_line else NONE
 
     # Pages of queues

@@ -62,7 +62,7 @@ def _consumer_of(token: str, path: Mapping[str, object]) -> Consumer:
     return consumer
 
 
-# The columns of parts from which the status of a shared task is derived.
+# The status of a shared task is derived from these columns of its parts.
 PARTS = ("whole", "state", "state_claim", "state_ready", "state_next_attempt")
 
 PUBLISH, CLAIM, QUERY, CONFIGURE = (Token(verb) for verb in Verb)
@@ -105,7 +105,7 @@ def task_of(consumer: Consumer, pk: int) -> Task:
 
 
 def batch_of(consumer: Consumer, number: int) -> Batch:
-    """Return the batch with this number; raise ``NotFound`` unless its queue is one that the consumer may use."""
+    """Return the batch with this number; raise ``NotFound`` unless the consumer may use its queue."""
     rows: QuerySet[Batch] = QuerySet(Batch, using=home()).select_related("queue").filter(queue__in=consumer.reach())
     found = rows.filter(pk=number).first() if number < BIGINT else None
     if found is None:

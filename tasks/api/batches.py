@@ -46,7 +46,7 @@ def cancel_batch(
     running: bool = Query(False, example=True),
     reason: str = Query("", max_length=500, example="ordered twice"),
 ) -> dict[str, Any]:
-    """Cancel a batch with its waiting tasks; with `running=true` also those that workers hold. It publishes nothing."""
+    """Cancel a batch with its waiting tasks, and with `running=true` its claimed tasks. It publishes nothing."""
     batch = batch_of(request.auth, number)
     batch.cancel(reason, actor=request.auth.name, running=running)
     return _out(batch)

@@ -1,4 +1,4 @@
-"""The statement with which a request begins: it reads the consumer, and the queue or the task that the path names."""
+"""The first statement of a request: it reads the consumer, and the queue or the task that the path names."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -47,7 +47,7 @@ def enqueue(
     row = _queue(using, queue)
     template = QueueTemplate(row, PUBLISHING)
     made = _in_one_statement(template, options, run_after, data)
-    # The statement does not compare the time at which a pause ends, so paused queues are not remembered.
+    # The statement does not compare when a pause ends, so paused queues are not remembered.
     if made and not row.publish_paused:
         if len(_known) >= MAX_KNOWN:
             _known.clear()

@@ -298,7 +298,7 @@ class Client:
         until: float = 0.0,
         sleep: Callable[[float], None] | None = None,
     ) -> tuple[Any, float]:
-        """Return the answer, and the monotonic time at which the answered try was sent.
+        """Return the answer, and the monotonic time when the answered try was sent.
 
         ``again``: whether the call may be carried out twice; by default only a GET may. It is retried ``retries``
         times, and beyond that until the monotonic time ``until``.

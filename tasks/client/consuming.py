@@ -271,7 +271,7 @@ class Loop:
         """Prepare for another try."""
 
     def after_heartbeats(self) -> None:
-        """Look at the claims, of which some may be lost now; called in the thread of the heartbeats."""
+        """Look at the claims, as some may be lost now; called in the thread of the heartbeats."""
 
     def leave_thread(self) -> None:
         """Close what the ending thread of the heartbeats has opened."""

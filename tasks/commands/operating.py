@@ -165,7 +165,7 @@ def cancel(options: Options) -> Answer:
 
 
 def _number_of(action: Action) -> dict[str, list[int]]:
-    """Return the number of the action, by which it can be undone; none if nothing was done."""
+    """Return the number of the action, for its undo; none if nothing was done."""
     return {"actions": [] if action.pk is None else [action.pk]}
 
 

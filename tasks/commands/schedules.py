@@ -33,7 +33,7 @@ def add_subcommands(add: AddSubcommand) -> None:
 
 
 def schedules(options: Options) -> Answer:
-    """List the schedules, or change those that are named."""
+    """List the schedules, or change the named ones."""
     names, entity, action = options["names"], options["entity"], options["action"]
     change = "action" if action is not None else options["change"]
     if change and not names:

@@ -102,7 +102,7 @@ def with_failed(using: str) -> list[QuerySet[Schedule]]:
 def late_ticks(survey: Survey) -> Iterator[Problem]:
     """Find at most two problems: ticks that wait for the previous tick's task, and ticks that are just late.
 
-    Ticks of a paused queue are reported with the problems of queues, and those that fail by error.
+    Ticks of a paused queue are reported with the problems of queues, and failing ticks by error.
     """
     late = late_schedules(survey.using).exclude(publishes_nothing()).filter(state_failures=0).annotate(read_at=Now())
     found: list[Any] = list(late.order_by("planned", "pk")[: SHOWN + 1])
@@ -115,7 +115,7 @@ def late_ticks(survey: Survey) -> Iterator[Problem]:
 
 
 def late_schedules(using: str) -> QuerySet[Schedule]:
-    """Return the schedules with a late tick, also those that a worker attempts at this moment; five statements."""
+    """Return the schedules with a late tick, even if a worker attempts it at this moment; five statements."""
     read = [pk for part in _maybe(using) for pk in part.values_list("pk", flat=True)[:READ]]
     return QuerySet(Schedule, using=using).filter(_is_late(), pk__in=read)
 

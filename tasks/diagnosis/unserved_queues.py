@@ -21,7 +21,7 @@ from tasks.rows.tasks import names_nobody
 # The number of tasks to examine of each queue. Tasks that no worker serves come first once the others are claimed.
 FIRST = 500
 
-# The most queues with ready tasks to examine, by name, and the most for which a reason is given.
+# The most queues with ready tasks to examine, by name, and the most that get a reason.
 MAX_QUEUES, MAX_TOLD = 200, 20
 
 # In one sum, an unserved task counts as 1, and a task that only named workers serve as this.
@@ -36,7 +36,7 @@ class _Sum(Subquery):
 
 
 def unserved(survey: Survey) -> Iterator[Problem]:
-    """Find queues in which no live worker serves some of the first tasks, or only named workers do.
+    """Find queues with some of their first tasks unserved by any live worker, or served by named workers alone.
 
     Unserved queues come first. Queues whose claims are paused are left out. It takes four statements, and a few for
     each problem.

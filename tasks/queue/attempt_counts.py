@@ -9,7 +9,7 @@ from stator.models import History
 from tasks.rows.tables import run_rows
 from tasks.rows.tasks import TERMINAL
 
-# The columns of parts from which their attempts are counted.
+# Attempts of parts are counted from these columns.
 OF_PARTS = ("whole", "worker_count", "state", "state_version", "state_attempts")
 
 

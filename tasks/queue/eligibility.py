@@ -1,4 +1,4 @@
-"""The rules on which tasks a worker may claim: the list :data:`RULES`, for named workers and worker processes.
+"""The rules about the tasks that a worker may claim: the list :data:`RULES`, for named workers and worker processes.
 
 Claims of both kinds of workers are made from it, and so are the reasons of :mod:`tasks.queue.explaining` and
 :mod:`tasks.queue.unserved`. The limits of leases and attempts are here too.

@@ -23,7 +23,7 @@ MAX_AHEAD = 1000
 # The reasons of an object that a worker will claim in its turn; without a worker they do not apply.
 IN_LINE = ("no_worker", "crashed", "at_limit", "in_line", "due")
 
-# The framework's reasons for which a task's own have the remedy.
+# The framework's reasons whose remedy is in a task's own reasons.
 TOLD = ("terminal", "external")
 
 

@@ -1,4 +1,4 @@
-"""Which tasks a worker process may claim: those that the rules open to it, with an action that it has.
+"""Which tasks a worker process may claim: the rules allow them, and it has their actions.
 
 They apply to all queues at once, in one statement.
 """
@@ -159,7 +159,7 @@ def _of_outer_queue(field: str) -> OuterRef:
 
 
 def _firsts(worker_id: str, rows: Rows, waiting: Rows) -> Rows:
-    """Return the first waiting task of each ``one_per_worker`` queue in which the process has no task.
+    """Return the first waiting task of each ``one_per_worker`` queue without a task of this process.
 
     A program of the same name is the same worker.
     """

@@ -46,7 +46,7 @@ class QueueRule:
         return f"number of seconds from {self.least:g} to {self.most:.0f}, or empty"
 
 
-# The largest numbers are those that every database stores.
+# The largest numbers that every database stores.
 RULES = {
     "lease": QueueRule("Seconds that a claim holds without a heartbeat.", 60, least=0.05),
     "timeout": QueueRule("Time limit of an attempt in seconds, heartbeats or not.", None, least=0.05),

@@ -1,6 +1,6 @@
 """Tasks that no live worker serves, and tasks that only named workers serve: for one task and for many.
 
-The conditions of a task's workers are those of their claims: :data:`tasks.queue.eligibility.RULES`.
+The conditions of a task's workers are the rules of their claims: :data:`tasks.queue.eligibility.RULES`.
 """
 
 from collections import defaultdict
@@ -22,7 +22,7 @@ from tasks.rows.queues import claims_are_paused
 from tasks.rows.tables import queue_rows, task_rows
 from tasks.rows.tasks import TaskRow
 
-# Of many tasks, those that every live worker has had are searched for only if at most this many workers are live.
+# Among many tasks, one that every live worker has had is searched for only if at most this many workers are live.
 MAX_JUDGED = 10
 
 # The most queues that are examined, by name.

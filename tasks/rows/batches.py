@@ -13,7 +13,7 @@ from tasks.rows.tasks import TERMINAL
 # Tasks of one status are counted up to this number, by the index over batch and state.
 MAX_COUNTED = 1_000_000
 
-# The states in which a batch takes tasks; in the second it ends with its last one.
+# A batch takes tasks in these states; in the second it ends with its last task.
 OPEN = ("filling", "running")
 # The states before its end.
 UNENDED = (*OPEN, "ending")

@@ -8,7 +8,7 @@ from tasks.rows.tables import queue_rows
 
 
 def home() -> str:
-    """Return the database in which routers write queues and tasks."""
+    """Return the database that routers choose for writing queues and tasks."""
     return str(router.db_for_write(queue_rows().model))
 
 
@@ -18,6 +18,6 @@ def settle(row: Model) -> None:
 
 
 def worked_in(sender: object, model: type[Model]) -> list[str]:
-    """Return the databases in which a worker runs a model's chores at a scheduling pass."""
+    """Return the databases that need a model's chores at a scheduling pass of a worker."""
     told: list[str] = sender.databases_of(model) if hasattr(sender, "databases_of") else [home()]
     return told

@@ -105,7 +105,7 @@ class QueueRow(models.Model):
 
     @property
     def pause_line(self) -> str:
-        """What is paused now, by whom, until when and why, as text; empty if nothing is."""
+        """What is paused now, who paused it, until when and why, as text; empty if nothing is."""
         what = self.what_is_paused
         return f"{what} {self.pause_description}" if what else ""
 

@@ -31,7 +31,7 @@ class Run(models.Model):
         # The action asked for another attempt later.
         WAITED = "waited"
 
-    # The column by which ``PartitionByTime`` divides the table. It is the task's ``state_attempted``, the same for all
+    # ``PartitionByTime`` divides the table by this column. It is the task's ``state_attempted``, the same for all
     # runs that are written of one claim, so the constraint with it allows no second one.
     PARTITION_COLUMN = "claimed"
 

@@ -11,7 +11,7 @@ from stator.models import MomentField, Now, SpreadField, StatorModel
 from tasks.indexes import MetadataIndex
 from tasks.messages import milliseconds
 
-# The states in which tasks have ended.
+# The states of tasks that have ended.
 TERMINAL = ("completed", "canceled", "errored")
 
 

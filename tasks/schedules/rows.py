@@ -98,7 +98,7 @@ class ScheduleRow(StatorModel):
     notice_due = MomentField(null=True, editable=False)
     created = MomentField(db_default=Now(), editable=False)
 
-    # The time at which a tick has read the row.
+    # When a tick has read the row.
     now: datetime
 
     class Meta:

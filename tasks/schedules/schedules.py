@@ -26,7 +26,7 @@ def _tick_lease() -> float:
     return TaskSettings.TICK_LEASE if problems else settings.TICK_LEASE
 
 
-# Seconds for which the schedules of a dead worker wait; any period must be longer.
+# Seconds that the schedules of a dead worker wait; any period must be longer.
 LEASE = _tick_lease()
 
 # Failed ticks are retried soon, because the next tick may be due within a minute.

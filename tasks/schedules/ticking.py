@@ -48,7 +48,7 @@ chance = random.SystemRandom()
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The database's time, and the monotonic time in this process at which it was read."""
+    """The database's time, and this process's monotonic time when it was read."""
 
     now: datetime
     read: float

@@ -30,7 +30,7 @@ SKIP, ONE, ALL = "skip", "one", "all"
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A future tick: its place on the timetable, and the time at which it is due, jitter included."""
+    """A future tick: its place on the timetable, and when it is due, jitter included."""
 
     nominal: datetime
     at: datetime

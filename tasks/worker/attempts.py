@@ -60,11 +60,11 @@ LABEL = "tasks.task"
 # The back-off for unknown actions: leaves a newer worker, which may have the action, time to start.
 UNKNOWN = Backoff(base=120.0)
 
-# Seconds for which a queue's row is cached and after which changes reach running workers; and the most cached queues.
+# Seconds that a queue's row is cached, and so until changes reach running workers; and the most cached queues.
 QUEUE_CACHE = 5.0
 MAX_QUEUES = 1000
 
-# Seconds after its timeout at which the framework abandons an attempt that ignores cancellation.
+# The framework abandons an attempt that ignores cancellation this many seconds after its timeout.
 GRACE = 5.0
 
 # Bytes that the answer of an isolated process may have beyond its value: enough for an error with traceback and log.
