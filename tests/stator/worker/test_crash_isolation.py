@@ -157,6 +157,14 @@ async def test_idle_process_that_does_not_end_is_killed_with_its_worker(processe
     assert process.killed
 
 
+def test_extension_of_an_attempt_in_a_process_counts_in_the_worker_too():
+    claim, noted, answers = FakeClaim(FakeOperations()), [], iter([{"extended": 100.0}, RECORDED])
+    claim.progress, claim.note_extension = None, lambda seconds, now: noted.append(seconds)
+    process = SimpleNamespace(ask=lambda request: next(answers), answer=lambda: next(answers))
+    assert module._attempt(process, claim) == RECORDED
+    assert noted == [100.0]
+
+
 @on_loop
 async def test_object_that_was_not_begun_is_handed_back(processes):
     apart = Apart()

@@ -1,5 +1,6 @@
 """Leases are extended by age, and only of what may still run."""
 
+import threading
 import time
 from types import SimpleNamespace
 
@@ -8,6 +9,7 @@ from django.db import OperationalError
 
 from stator.worker.heartbeat import UNRECORDED, Heartbeat, interval_for
 from tests.processes import wait_until
+from tests.sizes import PATIENCE
 from tests.stator.worker.fakes import FakeClaim, FakeOperations, elsewhere, lock_timeout
 
 
@@ -115,8 +117,16 @@ def test_neither_an_outage_nor_any_other_error_ends_the_thread(error):
     heartbeat = Heartbeat(down, lambda ended: None, 0.001, presence)
     heartbeat.start()
     wait_until(lambda: heartbeat.beats > 3)
-    heartbeat.stop(10)
+    heartbeat.stop(PATIENCE)
     assert shown == ["left"]
+
+
+def test_worker_shows_itself_before_the_first_pause():
+    shown = threading.Event()
+    heartbeat = Heartbeat(list, list, PATIENCE, SimpleNamespace(show=shown.set, leave=lambda: None))
+    heartbeat.start()
+    assert shown.wait(PATIENCE / 2)
+    heartbeat.stop(PATIENCE)
 
 
 @pytest.mark.postgresql
@@ -131,7 +141,7 @@ def test_connection_is_open_from_the_start_and_opened_again():
     assert heartbeat.is_connected("default")
     heartbeat._connections["default"].connection.close()
     wait_until(lambda: told == [1, 1])
-    heartbeat.stop(10)
+    heartbeat.stop(PATIENCE)
     assert not heartbeat.is_connected("default")
 
 

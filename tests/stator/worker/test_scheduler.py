@@ -15,7 +15,7 @@ from stator.worker.lanes import Lane, Lanes
 from stator.worker.outage import Outages
 from stator.worker.scheduler import BUSY_LOOK, FIRST_LOOK, Scheduler
 from tests.sizes import PATIENCE
-from tests.stator.worker.fakes import FakeOperations, at_once, elsewhere, on_loop
+from tests.stator.worker.fakes import FakeOperations, at_once, elsewhere, lock_timeout, on_loop
 
 POLL_INTERVAL = 20.0
 
@@ -108,14 +108,14 @@ async def test_what_is_old_is_pruned_at_the_first_pass_and_then_at_each_so_many(
     for _ in range(2 * PRUNED_EVERY):
         await scheduler.perform_pass([Place("default")], Outages())
     assert [number for number, duty in duties if duty is PRUNE] == [0, PRUNED_EVERY]
-    assert {number for number, _ in duties} == set(range(2 * PRUNED_EVERY))
+    assert [number for number, duty in duties if duty is PASS[0]] == [*range(2 * PRUNED_EVERY)]
 
 
 class Databases:
     """Two of them, of which one may be away, and what is done in them."""
 
     def __init__(self, monkeypatch):
-        self.away = None
+        self.away = self.locked = None
         self.operations = [elsewhere(FakeOperations("app.a")), FakeOperations("app.b")]
         self.lanes = Lanes(Lane(operations, [], False, 1) for operations in self.operations)
         self.scheduler = Scheduler(self.operations, self.lanes, Settings(), at_once)
@@ -130,6 +130,8 @@ class Databases:
 
     def perform(self, duty, *models, stopped):
         self.reach(models)
+        if self.locked == (duty, models[0].label):
+            raise lock_timeout()
         self.done.append((models[0].alias, duty))
 
     def schedule(self, scheduler, schemas):
@@ -170,6 +172,18 @@ async def test_database_that_is_away_holds_up_no_poll_and_no_duty_of_another(mon
     assert hungry == ["app.a", "app.b"]
     assert {*START, *PASS, PRUNE} <= set(done["other"])
     assert done["default"] == []
+
+
+@on_loop
+async def test_duty_that_waited_in_vain_for_a_lock_is_done_at_the_next_look(monkeypatch):
+    databases = Databases(monkeypatch)
+    databases.locked = PASS[0], "app.b"
+    assert PASS[0] not in (await databases.tick())[1]["default"]
+    # The model is left alone for a while.
+    assert (await databases.tick())[1] == {"other": [], "default": []}
+    databases.locked = None
+    databases.operations[1].locks._keep({})
+    assert (await databases.tick())[1] == {"other": [], "default": [PASS[0]]}
 
 
 @on_loop

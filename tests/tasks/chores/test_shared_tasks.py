@@ -237,6 +237,18 @@ def test_cancel_waits_for_a_worker_process_that_ends_the_task_and_holds_nothing_
 
 
 @pytest.mark.postgresql
+def test_claim_of_a_part_waits_for_the_other_claim_of_its_worker(queue, whole):
+    # Noted already, or the second would wait for the note of the first.
+    queue.note_worker("bot-1")
+    with transaction.atomic():
+        found = queue.claim(worker="bot-1")
+        beside = begun_beside(lambda: queue.claim(worker="bot-1"))
+        assert not beside.done()
+    assert (len(found), beside.result(PATIENCE)) == (1, [])
+    assert raw(Task).exclude(state_claim=None).count() == 1
+
+
+@pytest.mark.postgresql
 @pytest.mark.parametrize("change_it", [
     lambda queue, task: queue.publish("resize", key="k", update=True, clear_failed=True),
     lambda queue, task: task.cancel("no", running=True),

@@ -31,8 +31,11 @@ def codes(task):
 # Rejection: R1.3, R1.5, R1.7, R2.5
 
 
-def test_process_that_failed_does_not_get_the_task_again():
+@pytest.mark.parametrize("others", [[], ["w3"]])
+def test_process_that_failed_does_not_get_the_task_again(others):
     task = publish()
+    for name in others:
+        live_process(name)
     assert process("w1") == 1
     pass_time(3600)
     assert process("w1") == 0
