@@ -139,18 +139,18 @@ class TestEndings:
 
     def test_it_is_killed_from_another_thread(self) -> None:
         process, request = process_for_action(1000), {"task": make().pk}
-        timer = threading.Timer(0.05, process.kill)
-        timer.start()
+        killer = threading.Thread(target=lambda: wait_until(lambda: process._process) and process.kill())
+        killer.start()
         with pytest.raises(IsolationError, match="without an answer: signal SIGKILL"):
             answer_of(process, request)
-        timer.join()
+        killer.join()
 
     @pytest.mark.parametrize("how", ["cancel", "stop", "die"])
     def test_it_ends_with_its_task_and_its_worker(self, worker_process: Any, tmp_path: Path, how: str) -> None:
         path = tmp_path / "pids"
-        task = make("hang", data={"do": "hang", "path": str(path)})
-        settings = {"STATOR_LEASE": "3", "STATOR_REAP_INTERVAL": "1", "STATOR_SHUTDOWN_TIMEOUT": "3"}
-        with worker_process("tasks.Task", **settings) as worker:
+        # Each renewal asks whether it is canceled.
+        task = make("hang", data={"do": "hang", "path": str(path)}, heartbeat_interval=0.5)
+        with worker_process("tasks.Task", STATOR_SHUTDOWN_TIMEOUT="3") as worker:
             found = pids(path)
             assert all(is_running(pid) for pid in found)
             if how == "cancel":
