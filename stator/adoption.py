@@ -18,7 +18,7 @@ from django.db.models.functions import Coalesce
 
 from stator.capabilities import capabilities_of
 from stator.db.retry import is_lock_timeout, is_retryable
-from stator.migration_operations import change_rows
+from stator.migration_operations import TableOperation, change_rows
 from stator.rows.clock import Now
 
 logger = logging.getLogger("stator.migrations")
@@ -56,9 +56,6 @@ class AlterTableInUse(Operation):
     def reversible(self) -> bool:  # type: ignore[override]
         """Whether all operations can be reversed."""
         return all(operation.reversible for operation in self.operations)
-
-    def deconstruct(self) -> tuple[str, list[Any], dict[str, Any]]:
-        return type(self).__name__, [self.model_name, self.operations], {}
 
     def state_forwards(self, app_label: str, state: ProjectState) -> None:
         """Change the state as the operations do."""
@@ -116,7 +113,7 @@ class AlterTableInUse(Operation):
             _build(editor, model, addition.index)
 
 
-class KeepDueTimes(Operation):
+class KeepDueTimes(TableOperation):
     """Write due times of rows that have only the time of their last attempt: ``intervals`` seconds after it, by state.
 
     Use it for tables of Takahe's Stator from before ``state_next_attempt``. Rows are written in batches, each
@@ -125,40 +122,24 @@ class KeepDueTimes(Operation):
     """
 
     atomic = False
-    reversible = True
-    reduces_to_sql = False
 
     def __init__(self, model_name: str, intervals: Mapping[str, float]) -> None:
-        self.model_name = model_name
+        super().__init__(model_name)
         self.intervals = dict(intervals)
 
-    def deconstruct(self) -> tuple[str, list[Any], dict[str, Any]]:
-        return type(self).__name__, [self.model_name, self.intervals], {}
-
-    def state_forwards(self, app_label: str, state: ProjectState) -> None:
-        """Change nothing: only rows change."""
-
-    def database_forwards(
-        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
-    ) -> None:
+    def forwards(self, editor: BaseDatabaseSchemaEditor, model: type[Model]) -> None:
         """Write the due times of rows that wait."""
-        model = to_state.apps.get_model(app_label, self.model_name)
-        for state, seconds in self.intervals.items() if self._concerns(schema_editor, model) else ():
+        for state, seconds in self.intervals.items():
             interval = timedelta(seconds=seconds)
-            waiting = _rows(schema_editor, model).filter(
+            waiting = _rows(editor, model).filter(
                 state=state, state_next_attempt=None, state_attempted__gt=Now() - interval
             )
             change_rows(waiting, {"state_next_attempt": F("state_attempted") + interval})
 
-    def database_backwards(
-        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
-    ) -> None:
+    def backwards(self, editor: BaseDatabaseSchemaEditor, model: type[Model]) -> None:
         """Have rows wait as the former package did."""
-        model = to_state.apps.get_model(app_label, self.model_name)
-        if self._concerns(schema_editor, model):
-            waiting = _rows(schema_editor, model).filter(state_next_attempt__gt=Now(), state_ready=True)
-            attempted = Coalesce("state_attempted", "state_changed")
-            change_rows(waiting, {"state_ready": False, "state_attempted": attempted})
+        waiting = _rows(editor, model).filter(state_next_attempt__gt=Now(), state_ready=True)
+        change_rows(waiting, {"state_ready": False, "state_attempted": Coalesce("state_attempted", "state_changed")})
 
     def describe(self) -> str:
         """Return a description for people."""
@@ -168,9 +149,6 @@ class KeepDueTimes(Operation):
     def migration_name_fragment(self) -> str:
         """A part of the migration's name."""
         return f"{self.model_name.lower()}_due_times"
-
-    def _concerns(self, editor: BaseDatabaseSchemaEditor, model: type[Model]) -> bool:
-        return self.allow_migrate_model(editor.connection.alias, model)
 
 
 def _rows(editor: BaseDatabaseSchemaEditor, model: type[Model]) -> QuerySet[Model]:

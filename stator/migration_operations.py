@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from inspect import signature
 from random import uniform
 from time import monotonic, sleep
 from typing import Any
@@ -17,7 +18,7 @@ from django.db.migrations.state import ProjectState
 from django.db.models import Exists, F, Model, OuterRef, QuerySet
 from django.db.models.signals import pre_migrate
 
-from stator.capabilities import capabilities_of
+from stator.capabilities import Capabilities, capabilities_of
 from stator.partitions.conversion import Conversion
 from stator.partitions.nodes import NodesConversion
 from stator.partitions.schemes import ByHash, ByTime, ByValue, Scheme
@@ -26,7 +27,7 @@ from stator.rows.clock import Now
 from stator.rows.concurrency_limits import Limit
 from stator.rows.fields import SPREAD, SpreadField
 from stator.rows.hooks import NO_HOOKS
-from stator.rows.meta import hooks_of, wrong_spread
+from stator.rows.meta import field_of, hooks_of, wrong_spread
 from stator.rows.nodes import is_distributed
 from stator.rows.pauses import Pause, replace_pauses
 from stator.rows.progress import Progress
@@ -50,25 +51,70 @@ AT_ONCE: dict[str, Any] = {
 }  # fmt: skip
 
 
-class RowOperation(Operation):
-    """The base of operations on all rows of a model in the state ``old``; the models of migrations do not change."""
+class TableOperation(Operation):
+    """The base of operations on the table of one model, of which Django's models see nothing.
 
-    # If a database cannot roll back changes of tables, batches are committed even in an atomic migration.
-    atomic = False
+    They do nothing where the router allows no migration of the model, or the database lacks what they need.
+    """
 
     reversible = True
     reduces_to_sql = False
 
-    def __init__(self, model_name: str, old: str, new: str | None = None) -> None:
+    def __init__(self, model_name: str) -> None:
         self.model_name = model_name
-        self.old = old
-        self.new = new
 
     def deconstruct(self) -> tuple[str, list[Any], dict[str, Any]]:
-        return type(self).__name__, [self.model_name, self.old, self.new], {}
+        args, kwargs = vars(self)["_constructor_args"]
+        _, *given = signature(type(self).__init__).bind(self, *args, **kwargs).arguments.items()
+        return type(self).__name__, [], dict(given)
 
     def state_forwards(self, app_label: str, state: ProjectState) -> None:
-        """Change nothing: the names are the choices of the field, which another operation alters."""
+        """Change nothing: Django's models do not show what the operation changes."""
+
+    def database_forwards(
+        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
+    ) -> None:
+        """Apply the operation."""
+        if model := self._model_here(app_label, schema_editor, to_state):
+            self.forwards(schema_editor, model)
+
+    def database_backwards(
+        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
+    ) -> None:
+        """Reverse the operation."""
+        if model := self._model_here(app_label, schema_editor, from_state):
+            self.backwards(schema_editor, model)
+
+    def forwards(self, editor: BaseDatabaseSchemaEditor, model: type[Model]) -> None:
+        """Change the table of the model."""
+        raise NotImplementedError
+
+    def backwards(self, editor: BaseDatabaseSchemaEditor, model: type[Model]) -> None:
+        """Change the table back."""
+
+    def works_with(self, capabilities: Capabilities) -> bool:
+        """Return whether a database with these capabilities has something to change."""
+        return True
+
+    def model_of(self, app_label: str, state: ProjectState) -> type[Model]:
+        """Return the model whose table changes; ``model_name`` is its name, or a label if it is of another app."""
+        name = self.model_name
+        return state.apps.get_model(name if "." in name else f"{app_label}.{name}")
+
+    def _model_here(self, app_label: str, editor: BaseDatabaseSchemaEditor, state: ProjectState) -> type[Model] | None:
+        if not self.works_with(capabilities_of(editor.connection)):
+            return None
+        model = self.model_of(app_label, state)
+        return model if self.allow_migrate_model(editor.connection.alias, model) else None
+
+
+class RowOperation(TableOperation):
+    """The base of operations on all rows of a model in the state ``old``."""
+
+    def __init__(self, model_name: str, old: str, new: str | None = None) -> None:
+        super().__init__(model_name)
+        self.old = old
+        self.new = new
 
 
 class RenameState(RowOperation):
@@ -85,17 +131,13 @@ class RenameState(RowOperation):
     def __init__(self, model_name: str, old: str, new: str) -> None:
         super().__init__(model_name, old, new)
 
-    def database_forwards(
-        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
-    ) -> None:
+    def forwards(self, editor: BaseDatabaseSchemaEditor, model: type[Model]) -> None:
         """Rename the state in all rows."""
-        self._rename(schema_editor, to_state.apps.get_model(app_label, self.model_name), self.old, self.new)
+        _rename_state(editor.connection, model, self.old, self.new)
 
-    def database_backwards(
-        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
-    ) -> None:
+    def backwards(self, editor: BaseDatabaseSchemaEditor, model: type[Model]) -> None:
         """Give all rows the former name back."""
-        self._rename(schema_editor, to_state.apps.get_model(app_label, self.model_name), self.new, self.old)
+        _rename_state(editor.connection, model, self.new, self.old)
 
     def describe(self) -> str:
         """Return a description for people."""
@@ -106,15 +148,14 @@ class RenameState(RowOperation):
         """A part of the migration's name."""
         return f"rename_{self.old}_of_{self.model_name.lower()}"
 
-    def _rename(self, schema_editor: BaseDatabaseSchemaEditor, model: type[Model], old: str, new: str) -> None:
-        alias = schema_editor.connection.alias
-        if self.allow_migrate_model(alias, model):
-            changes: dict[str, Any] = {"state": new, "state_version": F("state_version") + 1}
-            change_rows(_rows_in(model, alias, old).filter(state_claim=None), changes)
-            change_rows(_rows_in(model, alias, old), changes | AT_ONCE)
-            if _is_here(Pause, schema_editor.connection):
-                paused = Pause.objects.using(alias).filter(model_label=model._meta.label_lower, state=old)
-                replace_pauses(paused, state=new)
+
+def _rename_state(connection: BaseDatabaseWrapper, model: type[Model], old: str, new: str) -> None:
+    changes: dict[str, Any] = {"state": new, "state_version": F("state_version") + 1}
+    change_rows(_rows_in(model, connection.alias, old).filter(state_claim=None), changes)
+    change_rows(_rows_in(model, connection.alias, old), changes | AT_ONCE)
+    if _is_here(Pause, connection):
+        paused = Pause.objects.using(connection.alias).filter(model_label=model._meta.label_lower, state=old)
+        replace_pauses(paused, state=new)
 
 
 class RemapState(RowOperation):
@@ -125,15 +166,10 @@ class RemapState(RowOperation):
     moves nothing. Batches are as in :class:`RenameState`.
     """
 
-    def database_forwards(
-        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
-    ) -> None:
+    def forwards(self, editor: BaseDatabaseSchemaEditor, model: type[Model]) -> None:
         """Move the rows; if there are some and ``new`` is None, raise ``CommandError``."""
-        model, alias = to_state.apps.get_model(app_label, self.model_name), schema_editor.connection.alias
-        if not self.allow_migrate_model(alias, model):
-            return
-        rows = _rows_in(model, alias, self.old)
-        names = [name for name, _ in model._meta.get_field("state").flatchoices]
+        rows = _rows_in(model, editor.connection.alias, self.old)
+        names = [name for name, _ in field_of(model, "state").flatchoices]
         # The field has the names of the future graph, unless it is altered only afterwards.
         if self.new is not None and names and self.old not in names and self.new not in names:
             raise CommandError(
@@ -151,11 +187,6 @@ class RemapState(RowOperation):
                 f"RemapState({self.model_name!r}, {self.old!r}, 'STATE'). Or move them with the previous release. "
                 "Then migrate again."
             )
-
-    def database_backwards(
-        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
-    ) -> None:
-        """Move nothing: rows do not store the state they came from."""
 
     def describe(self) -> str:
         """Return a description for people."""
@@ -331,7 +362,7 @@ def _with_records(migration: Migration, operation: Operation) -> Iterator[Operat
         yield RenameRecords(*(f"{migration.app_label}.{name}" for name in (operation.old_name, operation.new_name)))
 
 
-class StorageParameters(Operation):
+class StorageParameters(TableOperation):
     """Set storage parameters of a model's table on PostgreSQL, such as the fill factor and thresholds of autovacuum.
 
     ``parameters`` are for the table, ``key`` for the index of its primary key. Names and values are as in
@@ -339,13 +370,12 @@ class StorageParameters(Operation):
     refuses unknown names. Reversing the migration resets all of them. On other databases it does nothing.
     """
 
-    reversible = True
     reduces_to_sql = True
 
     def __init__(
         self, model_name: str, parameters: Mapping[str, float | None], key: Mapping[str, float | None] | None = None
     ) -> None:
-        self.model_name = model_name
+        super().__init__(model_name)
         self.parameters = dict(parameters)
         self.key = dict(key or {})
         if not (self.parameters or self.key):
@@ -358,24 +388,16 @@ class StorageParameters(Operation):
                     f"StorageParameters({model_name!r}): {name!r}: {value!r} is not a name with a number, True or False"
                 )
 
-    def deconstruct(self) -> tuple[str, list[Any], dict[str, Any]]:
-        return type(self).__name__, [self.model_name, self.parameters], {"key": self.key} if self.key else {}
+    def works_with(self, capabilities: Capabilities) -> bool:
+        return capabilities.has_storage_parameters
 
-    def state_forwards(self, app_label: str, state: ProjectState) -> None:
-        """Change nothing: Django's models know no storage parameters."""
-
-    def database_forwards(
-        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
-    ) -> None:
+    def forwards(self, editor: BaseDatabaseSchemaEditor, model: type[Model]) -> None:
         """Set and reset the parameters."""
-        self._alter(schema_editor, to_state.apps.get_model(app_label, self.model_name), self.parameters, self.key)
+        _alter(editor, model, self.parameters, self.key)
 
-    def database_backwards(
-        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
-    ) -> None:
+    def backwards(self, editor: BaseDatabaseSchemaEditor, model: type[Model]) -> None:
         """Reset all parameters."""
-        model = from_state.apps.get_model(app_label, self.model_name)
-        self._alter(schema_editor, model, dict.fromkeys(self.parameters), dict.fromkeys(self.key))
+        _alter(editor, model, dict.fromkeys(self.parameters), dict.fromkeys(self.key))
 
     def describe(self) -> str:
         """Return a description for people."""
@@ -387,27 +409,22 @@ class StorageParameters(Operation):
         """A part of the migration's name."""
         return f"{self.model_name.lower()}_storage"
 
-    def _alter(
-        self,
-        schema_editor: BaseDatabaseSchemaEditor,
-        model: type[Model],
-        parameters: Mapping[str, float | None],
-        key: Mapping[str, float | None],
-    ) -> None:
-        connection = schema_editor.connection
-        if not capabilities_of(connection).has_storage_parameters:
-            return
-        if not self.allow_migrate_model(connection.alias, model):
-            return
-        table = schema_editor.quote_value(schema_editor.quote_name(model._meta.db_table))
-        # The catalog finds the partitions, if the table has some, and the index, because its name is not known.
-        found = LEAVES % {"table": table}
-        index = f"SELECT indexrelid::regclass FROM pg_index WHERE indisprimary AND indrelid IN ({found})"  # noqa: S608 - quoted
-        for kind, sql, given in (("TABLE", found, parameters), ("INDEX", index, key)):
-            for body in _set_and_reset(given):
-                alter = f"EXECUTE format('ALTER {kind} %s {body}', part)"
-                loop = f"DECLARE part regclass; BEGIN FOR part IN {sql} LOOP {alter}; END LOOP; END"
-                schema_editor.execute(f"DO $stator$ {loop} $stator$", params=None)
+
+def _alter(
+    editor: BaseDatabaseSchemaEditor,
+    model: type[Model],
+    parameters: Mapping[str, float | None],
+    key: Mapping[str, float | None],
+) -> None:
+    table = editor.quote_value(editor.quote_name(model._meta.db_table))
+    # The catalog finds the partitions, if the table has some, and the index, because its name is not known.
+    found = LEAVES % {"table": table}
+    index = f"SELECT indexrelid::regclass FROM pg_index WHERE indisprimary AND indrelid IN ({found})"  # noqa: S608 - quoted
+    for kind, sql, given in (("TABLE", found, parameters), ("INDEX", index, key)):
+        for body in _set_and_reset(given):
+            alter = f"EXECUTE format('ALTER {kind} %s {body}', part)"
+            loop = f"DECLARE part regclass; BEGIN FOR part IN {sql} LOOP {alter}; END LOOP; END"
+            editor.execute(f"DO $stator$ {loop} $stator$", params=None)
 
 
 def _set_and_reset(parameters: Mapping[str, float | None]) -> Iterator[str]:
@@ -418,50 +435,34 @@ def _set_and_reset(parameters: Mapping[str, float | None]) -> Iterator[str]:
         yield f"RESET ({', '.join(names)})"
 
 
-class Divide(Operation):
+class Divide(TableOperation):
     """The base of operations that give a table partitions."""
 
-    reversible = True
-    reduces_to_sql = False
+    def works_with(self, capabilities: Capabilities) -> bool:
+        return capabilities.has_partitions
 
-    def state_forwards(self, app_label: str, state: ProjectState) -> None:
-        """Change nothing: Django's models know no partitions."""
-
-    def database_forwards(
-        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
-    ) -> None:
+    def forwards(self, editor: BaseDatabaseSchemaEditor, model: type[Model]) -> None:
         """Convert the table into one with partitions."""
-        if conversion := self._conversion(schema_editor, app_label, to_state):
-            conversion.forwards()
+        self._conversion(editor, model).forwards()
 
-    def database_backwards(
-        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
-    ) -> None:
+    def backwards(self, editor: BaseDatabaseSchemaEditor, model: type[Model]) -> None:
         """Copy the rows of all partitions into one table."""
-        if conversion := self._conversion(schema_editor, app_label, from_state):
-            conversion.backwards()
+        self._conversion(editor, model).backwards()
 
-    def _divided(self, app_label: str, state: ProjectState) -> tuple[type[Model], Scheme]:
-        """Return the model and how its table is divided; raise ``CommandError`` if it cannot be."""
+    def _scheme(self, model: type[Model]) -> Scheme:
+        """Return how the model's table is divided; raise ``CommandError`` if it cannot be."""
         raise NotImplementedError
 
-    def _conversion(
-        self, schema_editor: BaseDatabaseSchemaEditor, app_label: str, state: ProjectState
-    ) -> Conversion | None:
-        connection = schema_editor.connection
-        if not capabilities_of(connection).has_partitions:
-            return None
-        model, scheme = self._divided(app_label, state)
-        if not self.allow_migrate_model(connection.alias, model):
-            return None
-        if schema_editor.atomic_migration:
+    def _conversion(self, editor: BaseDatabaseSchemaEditor, model: type[Model]) -> Conversion:
+        scheme = self._scheme(model)
+        if editor.atomic_migration:
             raise CommandError(
                 f"{self.describe()}: programs must be able to write meanwhile, so give the migration atomic = False."
             )
-        return self._converted(schema_editor, model, scheme)
+        return self._converted(editor, model, scheme)
 
-    def _converted(self, schema_editor: BaseDatabaseSchemaEditor, model: type[Model], scheme: Scheme) -> Conversion:
-        return Conversion(schema_editor, model, scheme)
+    def _converted(self, editor: BaseDatabaseSchemaEditor, model: type[Model], scheme: Scheme) -> Conversion:
+        return Conversion(editor, model, scheme)
 
 
 class PartitionByTime(Divide):
@@ -483,11 +484,9 @@ class PartitionByTime(Divide):
             raise ValueError(
                 f"PartitionByTime({label!r}, {period!r}): the period must be one of {', '.join(AHEAD)}, got {period!r}"
             )
+        super().__init__(label)
         self.label = label
         self.period = period
-
-    def deconstruct(self) -> tuple[str, list[Any], dict[str, Any]]:
-        return type(self).__name__, [self.label, self.period], {}
 
     def describe(self) -> str:
         """Return a description for people."""
@@ -498,20 +497,22 @@ class PartitionByTime(Divide):
         """A part of the migration's name."""
         return f"partitions_of_{self.label.lower().replace('.', '_')}"
 
-    def _divided(self, app_label: str, state: ProjectState) -> tuple[type[Model], Scheme]:
+    def model_of(self, app_label: str, state: ProjectState) -> type[Model]:
         # The table is as the installed code knows it: a migration of another app has no state of it.
-        model = apps.get_model(self.label)
+        return apps.get_model(self.label)
+
+    def _scheme(self, model: type[Model]) -> Scheme:
         if not (column := partition_column(model)):
             raise CommandError(f"{self}: the table of {self.label} cannot be divided by time.")
-        return model, ByTime(column, self.period)
+        return ByTime(column, self.period)
 
-    def _converted(self, schema_editor: BaseDatabaseSchemaEditor, model: type[Model], scheme: Scheme) -> Conversion:
-        if is_distributed(model, schema_editor.connection):
+    def _converted(self, editor: BaseDatabaseSchemaEditor, model: type[Model], scheme: Scheme) -> Conversion:
+        if is_distributed(model, editor.connection):
             raise CommandError(
                 f"{self.describe()}: Citus has distributed the table over its nodes, and this operation divides only "
                 "a table on one node."
             )
-        return super()._converted(schema_editor, model, scheme)
+        return super()._converted(editor, model, scheme)
 
 
 class Distribute(Divide):
@@ -539,14 +540,10 @@ class Distribute(Divide):
             raise ValueError(
                 f"Distribute({model_name!r}, {by!r}): partitions must be from 2 to {len(SPREAD)}, got {partitions!r}"
             )
-        self.model_name = model_name
+        super().__init__(model_name)
         self.by = by
         self.partitions = partitions
         self.colocate_with = colocate_with
-
-    def deconstruct(self) -> tuple[str, list[Any], dict[str, Any]]:
-        further = {"colocate_with": self.colocate_with} if self.colocate_with else {}
-        return type(self).__name__, [self.model_name], {"by": self.by, "partitions": self.partitions, **further}
 
     def describe(self) -> str:
         """Return a description for people."""
@@ -557,9 +554,7 @@ class Distribute(Divide):
         """A part of the migration's name."""
         return f"distribute_{self.model_name.lower().replace('.', '_')}"
 
-    def _divided(self, app_label: str, state: ProjectState) -> tuple[type[Model], Scheme]:
-        own = self.model_name if "." in self.model_name else f"{app_label}.{self.model_name}"
-        model = state.apps.get_model(own)
+    def _scheme(self, model: type[Model]) -> Scheme:
         fields = {field.name: field for field in model._meta.local_concrete_fields}
         field = fields.get(self.by)
         wrong = wrong_spread(field) if field else "is no field"
@@ -569,12 +564,12 @@ class Distribute(Divide):
             )
         # Migrations have a plain field in place of Stator's.
         is_ours = field.deconstruct()[1:] == SpreadField().deconstruct()[1:]
-        return model, (ByValue if is_ours else ByHash)(str(field.column), self.partitions)
+        return (ByValue if is_ours else ByHash)(str(field.column), self.partitions)
 
-    def _converted(self, schema_editor: BaseDatabaseSchemaEditor, model: type[Model], scheme: Scheme) -> Conversion:
-        if capabilities_of(schema_editor.connection).has_nodes:
+    def _converted(self, editor: BaseDatabaseSchemaEditor, model: type[Model], scheme: Scheme) -> Conversion:
+        if capabilities_of(editor.connection).has_nodes:
             # The model of a migration has a plain field, and the installed code may not have the model any more.
             installed = apps.all_models[model._meta.app_label].get(str(model._meta.model_name))
             hooks = hooks_of(installed) if installed else NO_HOOKS
-            return NodesConversion(schema_editor, model, scheme, self.colocate_with, hooks)
-        return super()._converted(schema_editor, model, scheme)
+            return NodesConversion(editor, model, scheme, self.colocate_with, hooks)
+        return super()._converted(editor, model, scheme)

@@ -1,13 +1,10 @@
 """Strict mode: a PostgreSQL trigger that refuses raw writes that revive an ended claim of an object."""
 
-from typing import Any
-
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
-from django.db.migrations.operations.base import Operation
-from django.db.migrations.state import ProjectState
 from django.db.models import Model
 
-from stator.capabilities import capabilities_of
+from stator.capabilities import Capabilities
+from stator.migration_operations import TableOperation
 from stator.rows.meta import column_of, field_of
 
 TRIGGER = "stator_strict_fence"
@@ -43,7 +40,7 @@ EXCEPTION WHEN dependent_objects_still_exist THEN
 END $stator$"""
 
 
-class StrictFence(Operation):
+class StrictFence(TableOperation):
     """Refuse, on PostgreSQL, an UPDATE that revives an ended claim of a model's object, or an earlier version of it.
 
     ``save()`` and ``update()`` cannot do that. Raw SQL, a restored copy of a row, or another program can; after that,
@@ -54,30 +51,22 @@ class StrictFence(Operation):
     databases it does nothing.
     """
 
-    reversible = True
     reduces_to_sql = True
 
     def __init__(self, model_name: str, *, enabled: bool = True) -> None:
-        self.model_name = model_name
+        super().__init__(model_name)
         self.enabled = enabled
 
-    def deconstruct(self) -> tuple[str, list[Any], dict[str, Any]]:
-        return type(self).__name__, [self.model_name], {} if self.enabled else {"enabled": False}
+    def works_with(self, capabilities: Capabilities) -> bool:
+        return capabilities.has_plpgsql
 
-    def state_forwards(self, app_label: str, state: ProjectState) -> None:
-        """Change nothing: Django's models know no triggers."""
-
-    def database_forwards(
-        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
-    ) -> None:
+    def forwards(self, editor: BaseDatabaseSchemaEditor, model: type[Model]) -> None:
         """Create or drop the trigger."""
-        self._set(schema_editor, to_state.apps.get_model(app_label, self.model_name), self.enabled)
+        _set(editor, model, self.enabled)
 
-    def database_backwards(
-        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
-    ) -> None:
+    def backwards(self, editor: BaseDatabaseSchemaEditor, model: type[Model]) -> None:
         """Drop the trigger, or create it again if ``enabled`` is False."""
-        self._set(schema_editor, from_state.apps.get_model(app_label, self.model_name), not self.enabled)
+        _set(editor, model, not self.enabled)
 
     def describe(self) -> str:
         """Return a description for people."""
@@ -88,26 +77,22 @@ class StrictFence(Operation):
         """A part of the migration's name."""
         return f"{self.model_name.lower()}_strict_fence"
 
-    def _set(self, schema_editor: BaseDatabaseSchemaEditor, model: type[Model], enabled: bool) -> None:
-        connection = schema_editor.connection
-        if not capabilities_of(connection).has_plpgsql or not self.allow_migrate_model(connection.alias, model):
-            return
-        own = {field.name: schema_editor.quote_name(column_of(field)) for field in model._meta.local_concrete_fields}
-        if "state_claim" not in own:
-            raise ValueError(
-                f"{self.model_name} has no state_claim in its own table; name the model that is a StatorModel"
-            )
-        table, trigger = schema_editor.quote_name(model._meta.db_table), schema_editor.quote_name(TRIGGER)
-        if not enabled:
-            schema_editor.execute(f"DROP TRIGGER IF EXISTS {trigger} ON {table}", params=None)
-            schema_editor.execute(DROP_FUNCTION, params=None)
-            return
-        schema_editor.execute(CREATE_FUNCTION, params=None)
-        # The comparison is in the trigger's condition, not in its function, so that allowed writes call no function.
-        moment = field_of(model, "state_attempted").db_type(connection)
-        columns = REFUSED.format(moment=moment, **{column: own[column] for column in COLUMNS})
-        schema_editor.execute(
-            f"CREATE OR REPLACE TRIGGER {trigger} BEFORE UPDATE ON {table} "
-            f"FOR EACH ROW WHEN ({columns}) EXECUTE FUNCTION {trigger}()",
-            params=None,
-        )
+
+def _set(editor: BaseDatabaseSchemaEditor, model: type[Model], enabled: bool) -> None:
+    own = {field.name: editor.quote_name(column_of(field)) for field in model._meta.local_concrete_fields}
+    if "state_claim" not in own:
+        raise ValueError(f"{model.__name__} has no state_claim in its own table; name the model that is a StatorModel")
+    table, trigger = editor.quote_name(model._meta.db_table), editor.quote_name(TRIGGER)
+    if not enabled:
+        editor.execute(f"DROP TRIGGER IF EXISTS {trigger} ON {table}", params=None)
+        editor.execute(DROP_FUNCTION, params=None)
+        return
+    editor.execute(CREATE_FUNCTION, params=None)
+    # The comparison is in the trigger's condition, not in its function, so that allowed writes call no function.
+    moment = field_of(model, "state_attempted").db_type(editor.connection)
+    columns = REFUSED.format(moment=moment, **{column: own[column] for column in COLUMNS})
+    editor.execute(
+        f"CREATE OR REPLACE TRIGGER {trigger} BEFORE UPDATE ON {table} "
+        f"FOR EACH ROW WHEN ({columns}) EXECUTE FUNCTION {trigger}()",
+        params=None,
+    )

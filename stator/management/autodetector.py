@@ -150,7 +150,7 @@ def _changes(model_name: str, former: Field, graph: type[StateGraph]) -> list[Ro
     gone = sorted({str(value) for value, _ in former.flatchoices} - set(graph.states))
     heirs = graph.renames
     return [
-        RenameState(model_name, name, heirs[name].name) if name in heirs else RemapState(model_name, name)
+        RenameState(model_name, name, heirs[name].name) if name in heirs else RemapState(model_name, name, None)
         for name in gone
     ]
 

@@ -71,8 +71,8 @@ class TestAutodetector:
         found = changes(recorded("draft", "public", "old"), graph)
         assert type(found[0]).__name__ == "AlterField"
         assert type(alter).__name__ == "AlterField"
-        assert rename.deconstruct() == ("RenameState", ["draft", "public", "shown"], {})
-        assert remap.deconstruct() == ("RemapState", ["draft", "old", None], {})
+        assert rename.deconstruct() == ("RenameState", [], {"model_name": "draft", "old": "public", "new": "shown"})
+        assert remap.deconstruct() == ("RemapState", [], {"model_name": "draft", "old": "old", "new": None})
 
     def test_refusals_come_first(self):
         graph = graph_of(["draft", "shown"], shown="a")
