@@ -10,6 +10,11 @@ class Capabilities:
 
     # The name of the vendor, for messages.
     name: str
+    # The module with its statements on rows. The default needs only the ORM; the others have what it cannot say, or
+    # not fast enough.
+    statements: str = "stator.db.portable"
+    # The query for the names of the valid indexes; empty if none is known.
+    index_query: str = ""
 
     # Several connections can write at once, so a worker has separate threads for claims, records and duties.
     concurrent_writers: bool = True
@@ -93,7 +98,8 @@ ELSE extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp()) END
 """
 
 POSTGRESQL = Capabilities(
-    name="postgresql",
+    name="postgresql", statements="stator.db.postgresql",
+    index_query="SELECT relname FROM pg_class JOIN pg_index ON indexrelid = pg_class.oid WHERE indisvalid",
     notifies=True, has_plpgsql=True, has_storage_parameters=True, has_gin=True, has_arrays=True,
     has_outer_references=True, inserts_from_json=True, writes_in_with=True, builds_concurrently=True,
     has_schemas=True, has_partitions=True,
@@ -103,20 +109,24 @@ POSTGRESQL = Capabilities(
     has_clock_timestamp=True, accepts_aware_moments=True,
 )  # fmt: skip
 SQLITE = Capabilities(
-    name="sqlite",
+    name="sqlite", statements="stator.db.sqlite",
+    index_query="SELECT name FROM sqlite_master WHERE type = 'index'",
     concurrent_writers=False, locks_tables=False, fails_when_locked=True, may_be_in_memory=True,
     has_outer_references=True, takes_booleans_for_texts=True, clock_in_utc=True,
 )  # fmt: skip
 # This vendor name also stands for MariaDB.
 MYSQL = Capabilities(
-    name="mysql",
+    name="mysql", statements="stator.db.mysql",
+    index_query="SELECT DISTINCT index_name FROM information_schema.statistics WHERE table_schema = DATABASE()",
     needs_generated_columns=True, compares_json_as_text=True, clock_in_zone_of_session=True,
     engine_query="SELECT version()",
     replica_query="SELECT @@global.read_only", replica_sign="read_only is on",
 )  # fmt: skip
 
 # PostgreSQL with tables in distributed schemas, by the backend ``stator.citus``.
-CITUS = replace(POSTGRESQL, name="citus", writes_in_with=False, has_plpgsql=False, has_nodes=True)
+CITUS = replace(
+    POSTGRESQL, name="citus", statements="stator.db.citus", writes_in_with=False, has_plpgsql=False, has_nodes=True
+)
 
 KNOWN = {each.name: each for each in (POSTGRESQL, SQLITE, MYSQL, CITUS)}
 

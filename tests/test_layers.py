@@ -39,8 +39,8 @@ LOADERS = ("import_module", "import_string", "importlib.import_module")
 WITHOUT_DJANGO = {name for name, floor in FLOOR_OF.items() if floor == 0} | {"worker.supervisor"}
 
 LOADED_BY_NAME = {
-    # One of the constants above it.
-    ("db", "vendor"),
+    # The capabilities of the database name it.
+    ("db", "statements"),
     ("apps", "f'stator.{module}'"),
     # The settings of this very process.
     ("worker.isolated.surroundings", "module"),

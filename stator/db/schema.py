@@ -42,14 +42,6 @@ CITUS_KINDS = {
     "local": ("a local table of Citus", "drop the foreign keys that connect it to reference tables"),
 }
 
-# The valid indexes, by vendor.
-INDEXES = {
-    "postgresql": "SELECT relname FROM pg_class JOIN pg_index ON indexrelid = pg_class.oid WHERE indisvalid",
-    "sqlite": "SELECT name FROM sqlite_master WHERE type = 'index'",
-    "mysql": "SELECT DISTINCT index_name FROM information_schema.statistics WHERE table_schema = DATABASE()",
-}
-
-
 # What Django raises for an expression with a name or a value that a model does not have, or that a database lacks. Not
 # errors of a connection, which pass.
 WRONG = (AttributeError, FieldDoesNotExist, FieldError, LookupError, NotSupportedError, TypeError, ValueError)
@@ -171,12 +163,12 @@ def _folded(connection: BaseDatabaseWrapper, column: str) -> str:
 
 def index_names(connection: BaseDatabaseWrapper) -> set[str] | None:
     """Return the names of the valid indexes in a database; None if this is not known of its vendor."""
-    if connection.vendor not in INDEXES:
+    if not (query := capabilities_of(connection).index_query):
         return None
     schema = current_schema()
     with connection.cursor() as cursor:
         cursor.execute(
-            INDEXES[connection.vendor] + (" AND relnamespace = to_regnamespace(%s)" if schema else ""),
+            query + (" AND relnamespace = to_regnamespace(%s)" if schema else ""),
             [connection.ops.quote_name(schema)] if schema else None,
         )
         return {name for (name,) in cursor.fetchall()}

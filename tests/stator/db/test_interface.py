@@ -5,8 +5,9 @@ from types import SimpleNamespace
 
 from django.db import connection
 
+from stator.capabilities import capabilities_of
 from stator.conf import Settings
-from stator.db import VENDORS, operations_for
+from stator.db import operations_for
 from stator.db.interface import Operations, Parts, batches_of, new_token, new_worker_id
 from stator.graph.outcomes import Moved, Waiting
 from tests.testapp.basic import Step, StepGraph
@@ -22,7 +23,7 @@ def test_operations_are_pickled_with_their_parts():
     twin = pickle.loads(pickle.dumps(made))
     assert (twin.model, twin.alias, twin.worker_id) == (made.model, made.alias, made.worker_id)
     assert type(twin.transactions) is type(made.transactions)
-    assert type(twin.transactions).__module__ == VENDORS[connection.vendor]
+    assert type(twin.transactions).__module__ == capabilities_of(connection).statements
 
 
 FROM, TO = StepGraph.initial_state, next(iter(StepGraph.initial_state.children))
