@@ -268,10 +268,16 @@ class HeldClaim(Addressee):
         Raises :class:`~stator.exceptions.LeaseLost` if the claim has ended, and
         :class:`~stator.exceptions.StepRefused` for a name, a result or a place that cannot be recorded.
         """
-        raise NotImplementedError
+        found: Result = self.own_steps().call(name, function)
+        return found
 
     async def astep(self, name: str, function: Callable[[], Awaitable[Result]]) -> Result:
         """Do :meth:`step` with a coroutine function. Steps may run at the same time, as with ``asyncio.gather()``."""
+        found: Result = await self.own_steps().acall(name, function)
+        return found
+
+    def own_steps(self) -> Any:
+        """Return the steps of the attempt, which call and record."""
         raise NotImplementedError
 
 

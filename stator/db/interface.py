@@ -7,7 +7,7 @@ the parts that it can improve. ``Rows`` has what all databases have in common.
 import os
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property, lru_cache
@@ -32,7 +32,7 @@ from stator.graph.attempt_log import AttemptLog
 from stator.graph.failures import Failure
 from stator.graph.options import is_seconds
 from stator.graph.outcomes import Moved, Outcome, Released
-from stator.querysets import HeldClaim, Result
+from stator.querysets import HeldClaim
 from stator.rows.fields import SPREAD
 from stator.rows.meta import column_of, is_in_one_line
 from stator.rows.nodes import over_nodes
@@ -179,12 +179,6 @@ class Claim(HeldClaim):
     def show_progress(self) -> None:
         """Write how far the attempt is, if it has said so since the last time."""
         write_progress(self.operations, [self])
-
-    def step(self, name: str, function: Callable[[], Result]) -> Result:
-        return self.own_steps().call(name, function)
-
-    async def astep(self, name: str, function: Callable[[], Awaitable[Result]]) -> Result:
-        return await self.own_steps().acall(name, function)
 
     def own_steps(self, *, in_time: bool = False) -> Steps:
         """Return the steps of the attempt; ``in_time``: they are recorded only until the lease runs out."""

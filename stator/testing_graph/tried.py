@@ -1,17 +1,14 @@
 """``instance.stator`` of the handlers that ``check_graph`` calls: as in an attempt, without a database."""
 
-from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import Any
 
 from stator.conf import load_settings
 from stator.db.steps import Steps
 from stator.graph import State
 from stator.querysets import HeldClaim
 from stator.rows.progress import Reached, reached
-
-Result = TypeVar("Result")
 
 
 class TriedClaim(HeldClaim):
@@ -41,11 +38,8 @@ class TriedClaim(HeldClaim):
     def extend(self, seconds: float) -> bool:
         return True
 
-    def step(self, name: str, function: Callable[[], Result]) -> Result:
-        return self._steps.call(name, function)
-
-    async def astep(self, name: str, function: Callable[[], Awaitable[Result]]) -> Result:
-        return await self._steps.acall(name, function)
+    def own_steps(self) -> Steps:
+        return self._steps
 
 
 class _TriedSteps(Steps):
