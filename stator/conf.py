@@ -1,9 +1,8 @@
 """The settings: default, unit and help text of each. Read once at the edge and passed on from there."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, fields
-from difflib import get_close_matches
 from importlib.util import find_spec
 from typing import Any, ClassVar, Self
 
@@ -14,6 +13,7 @@ from django.db import DEFAULT_DB_ALIAS
 
 from stator.graph.backoff import MAX_SECONDS
 from stator.graph.options import is_number
+from stator.texts import nearest
 
 # A worker that dies loses the leases of everything it runs, so one lost lease says little about an object; two do.
 ALONE_FROM = 2
@@ -263,7 +263,8 @@ def _wrong_aliases(name: str, value: object) -> Iterator[str]:
         if not isinstance(alias, str):
             yield f"{name}={value!r} must be the alias of a replica, or a dictionary of such by their databases"
         elif alias not in (known := django_settings.DATABASES):
-            yield f"{name}={value!r} names {alias!r}, which is not in DATABASES; {_nearest(alias, known, 'aliases')}"
+            remedy = nearest(alias, known, noun="known aliases")
+            yield f"{name}={value!r} names {alias!r}, which is not in DATABASES; {remedy}"
 
 
 def wrong_schemas(value: object) -> bool:
@@ -284,10 +285,4 @@ def _has_tracing() -> bool:
 
 
 def _unknown_key(name: object, known: set[str]) -> str:
-    return f"{name!r} is not a setting; {_nearest(str(name).upper(), known, 'settings')}"
-
-
-def _nearest(name: str, known: Iterable[str], what: str) -> str:
-    """Return which known name is probably meant, or else all of them."""
-    close = get_close_matches(name, list(known), 1)
-    return f"did you mean {close[0]}?" if close else f"known {what} are {', '.join(sorted(known))}"
+    return f"{name!r} is not a setting; {nearest(str(name).upper(), known, noun='known settings')}"

@@ -1,6 +1,8 @@
 """Numbers as text, and text from outside made safe to store and show: bounded, masked, escaped."""
 
 import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 from math import isfinite
 
 WORKER_NAME = re.compile("[^\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]{1,100}")
@@ -63,6 +65,14 @@ def counted(number: int, noun: str) -> str:
 def told(count: int, cut: bool = False) -> str:
     """Return a count as text: ``10,000+`` if the count ended at the limit."""
     return f"{min(count, COUNTED):,}+" if cut or count > COUNTED else f"{count:,}"
+
+
+def nearest(name: str, known: Iterable[str], otherwise: str = "", *, noun: str = "options") -> str:
+    """Return the question whether the nearest known name is meant; ``otherwise``, or all names, if none is near."""
+    names = sorted(known)
+    for close in get_close_matches(name, names, 1):
+        return f"did you mean {close!r}?"
+    return otherwise or f"{noun} are {', '.join(names)}"
 
 
 def bounded(text: str, length: int) -> str:

@@ -6,12 +6,11 @@ import re
 import time
 from dataclasses import MISSING, dataclass, field, fields
 from decimal import Decimal
-from difflib import get_close_matches
 from hashlib import sha256
 from typing import Any, TypeAlias
 
 from stator.graph.backoff import MAX_SECONDS
-from stator.texts import WORKER_NAME, WORKER_NAME_RULE, has_nul
+from stator.texts import WORKER_NAME, WORKER_NAME_RULE, has_nul, nearest
 from tasks.conf import DJANGO, TaskSettings
 from tasks.exceptions import PublishRefused, TaskError
 
@@ -113,7 +112,8 @@ def message_of(given: dict[str, Any], settings: TaskSettings, longest_lease: flo
 def checked_message(given: dict[str, Any], settings: TaskSettings, longest_lease: float) -> Message:
     """Return the checked message like :func:`message_of`, but raise ``TaskError``, for calls that publish nothing."""
     if unknown := given.keys() - MESSAGE_FIELDS:
-        raise TaskError(_unknown(min(map(str, unknown))))
+        name = min(map(str, unknown))
+        raise TaskError(f"a task has no option {name!r}; {nearest(name, MESSAGE_FIELDS)}")
     if "action" not in given:
         raise TaskError("the task has no action; give the name of an action")
     known = {name: value for name, value in given.items() if name in REQUIRED or value is not None}
@@ -275,12 +275,6 @@ def _is_flat(value: object, depth: int) -> bool:
         if not level:
             return True
     return False
-
-
-def _unknown(name: str) -> str:
-    close = get_close_matches(name, MESSAGE_FIELDS, 1)
-    remedy = f"did you mean {close[0]!r}?" if close else f"options are {', '.join(sorted(MESSAGE_FIELDS))}"
-    return f"a task has no option {name!r}; {remedy}"
 
 
 def _short(value: object) -> str:

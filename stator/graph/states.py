@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from functools import wraps
 from inspect import signature
 from typing import Any, ClassVar, SupportsIndex, TypeVar
 
 from stator.exceptions import GraphError
 from stator.graph.backoff import Backoff
+from stator.texts import nearest
 
 C = TypeVar("C")
 
@@ -26,7 +26,7 @@ def _suggesting(cls: type[C]) -> type[C]:
     @wraps(init)
     def checked(self: C, **options: Any) -> None:
         if unknown := [name for name in options if name not in known]:
-            raise TypeError(_unknown_option(unknown[0], known))
+            raise TypeError(f"State() has no option {unknown[0]!r}; {nearest(unknown[0], known)}")
         init(self, **options)
 
     setattr(cls, "__init__", checked)  # noqa: B010 - a method is replaced
@@ -356,9 +356,3 @@ def _awaited(kind: str, relation: object, in_: object, *, every: bool, empty: ob
     if not isinstance(empty, bool):
         raise GraphError(f"{where}: empty={empty!r} must be True or False")
     return AwaitedRelation(relation, tuple(dict.fromkeys(map(str, states))), every, empty)
-
-
-def _unknown_option(name: str, known: list[str]) -> str:
-    close = get_close_matches(name, known, 1)
-    remedy = f"did you mean {close[0]!r}?" if close else f"options are {', '.join(sorted(known))}"
-    return f"State() has no option {name!r}; {remedy}"

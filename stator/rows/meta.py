@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import lru_cache, partial
 from typing import Any, TypeVar, cast
 
@@ -26,6 +25,7 @@ from stator.graph.graphs import StateGraph, state_problem
 from stator.graph.states import State
 from stator.rows.columns import FRAMEWORK_COLUMNS
 from stator.rows.hooks import DECLARED, NO_HOOKS, ModelHooks, registered_hooks
+from stator.texts import nearest
 
 M = TypeVar("M", bound=Model)
 
@@ -154,7 +154,7 @@ def options_of(model: type[Model]) -> ModelOptions:
     given = {name: getattr(declared, name) for name in dir(declared) if not name.startswith("_")} if declared else {}
     for name, value in given.items():
         if name not in _CHECKS:
-            raise ImproperlyConfigured(f"{model.__name__}.StatorMeta has no option {name!r}; {_remedy(name)}")
+            raise ImproperlyConfigured(f"{model.__name__}.StatorMeta has no option {name!r}; {nearest(name, _CHECKS)}")
         if trouble := _CHECKS[name](model, value):
             raise ImproperlyConfigured(f"{model.__name__}.StatorMeta.{name}={value!r} {trouble}")
     hooks = ModelHooks(**{name: given.pop(name) for name in DECLARED if name in given})
@@ -171,11 +171,6 @@ def _kept(value: object) -> Any:
     if isinstance(value, dict):
         return tuple((name, tuple(map(str, states))) for name, states in value.items())
     return tuple(value) if isinstance(value, list) else value
-
-
-def _remedy(name: str) -> str:
-    close = get_close_matches(name, _CHECKS, 1)
-    return f"did you mean {close[0]!r}?" if close else f"options are {', '.join(_CHECKS)}"
 
 
 def _wrong_function(model: type[Model], value: object, what: str = "") -> str:

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from datetime import timedelta
-from difflib import get_close_matches
 from typing import Any
 
 from stator.graph.backoff import MAX_SECONDS
+from stator.texts import nearest
 from tasks.actions.registry import AttemptOptions, is_delay
 from tasks.queue.rules import queue_name_problem
 
@@ -51,9 +51,7 @@ def _problem_of_options(given: object) -> str:
     if not isinstance(given, dict):
         return f"OPTIONS={given!r} must be a dictionary"
     if unknown := sorted(map(str, given.keys() - KNOWN)):
-        close = get_close_matches(unknown[0], KNOWN, 1)
-        remedy = f"did you mean {close[0]}?" if close else f"options are {', '.join(sorted(KNOWN))}"
-        return f"OPTIONS: {unknown[0]!r} is not an option; {remedy}"
+        return f"OPTIONS: {unknown[0]!r} is not an option; {nearest(unknown[0], KNOWN)}"
     for name, value in given.items():
         if isinstance(value, timedelta):
             return f"OPTIONS: {name}={value!r} must be a number of seconds; write {value.total_seconds():g}"

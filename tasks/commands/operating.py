@@ -1,7 +1,6 @@
 """Subcommands of ``manage.py tasks`` for operators: list queues and dead letters, requeue, cancel, pause, resume."""
 
 from dataclasses import asdict
-from difflib import get_close_matches
 from typing import Any
 
 from django.db.models import QuerySet
@@ -21,6 +20,7 @@ from stator.commands.answer import (
 from stator.commands.arguments import limit_of
 from stator.graph.durations import seconds_of, span
 from stator.models import Action, Now, moment_text
+from stator.texts import nearest
 from tasks.diagnosis.figures import add_figures
 from tasks.exceptions import TaskError
 from tasks.messages import BIGINT
@@ -43,9 +43,8 @@ def named(name: str) -> Any:
     queue = queues.filter(name=name).annotate(read_at=Now()).first()
     if queue is not None:
         return queue
-    close = get_close_matches(name, queues.order_by("name").values_list("name", flat=True)[:MAX_QUEUES], 1)
-    hint = f"did you mean {close[0]}?" if close else "see tasks queues"
-    raise BadInput(f"there is no queue {name!r}; {hint}")
+    known = queues.order_by("name").values_list("name", flat=True)[:MAX_QUEUES]
+    raise BadInput(f"there is no queue {name!r}; {nearest(name, known, 'see tasks queues')}")
 
 
 # Subcommands

@@ -6,9 +6,9 @@ later gets an action with that name.
 """
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import Any
 
+from stator.texts import nearest
 from tasks.actions.registry import NAME, declared, find, registry
 from tasks.conf import DJANGO
 from tasks.exceptions import ActionNotAllowed, PublishRefused, UnknownAction
@@ -69,8 +69,7 @@ def refuse_over_http(queue: QueueRow, names: Iterable[str]) -> None:
     for name in dict.fromkeys(names):
         if may_be_published_over_http(queue, name):
             continue
-        close = get_close_matches(name, queue.http_actions, 1)
-        remedy = f"did you mean {close[0]!r}?" if close else "list it in http_actions of the queue"
+        remedy = nearest(name, queue.http_actions, "list it in http_actions of the queue")
         if declared(name, queue.name) is not None:
             raise ActionNotAllowed(f"queue {queue.name} does not accept action {name!r} over HTTP; {remedy}")
         raise UnknownAction(
@@ -95,12 +94,11 @@ def refuse_to_change_over_http(queue: QueueRow, tasks: Iterable[Any]) -> None:
 
 
 def _remedy(name: str, queue: str) -> str:
-    if close := get_close_matches(name, known_actions(queue), 1):
-        return f"did you mean {close[0]!r}?"
-    if others := sorted(registry.get(name, {})):
+    others, otherwise = sorted(registry.get(name, {})), "register it with @tasks.action"
+    if others:
         shown = ", ".join(others[:MAX_NAMED]) + (", ..." if len(others) > MAX_NAMED else "")
-        return f"it is registered for other queues: {shown}"
-    return "register it with @tasks.action"
+        otherwise = f"it is registered for other queues: {shown}"
+    return nearest(name, known_actions(queue), otherwise)
 
 
 def known_actions(queue: str) -> frozenset[str]:

@@ -40,7 +40,7 @@ BAD_VALUES = [
     ({"ALLOW_QUERY_TOKEN": None}, "ALLOW_QUERY_TOKEN=None must be True or False"),
     ({"ADMIN": "no"}, "ADMIN='no' must be True or False"),
     ({"SCHEMAS": "acme"}, "SCHEMAS='acme' must be a list of names of schemas, or a function that returns one"),
-    ({"READ_ALIAS": "othr"}, "READ_ALIAS='othr' names 'othr', which is not in DATABASES; did you mean other?"),
+    ({"READ_ALIAS": "othr"}, "READ_ALIAS='othr' names 'othr', which is not in DATABASES; did you mean 'other'?"),
     ({"READ_ALIAS": {"main": "other"}}, "READ_ALIAS={'main': 'other'} names 'main', which is not in DATABASES; known"),
     ({"READ_ALIAS": ["other"]}, "READ_ALIAS=['other'] must be the alias of a replica, or a dictionary of such"),
     ({"TRACING": 1}, "TRACING=1 must be True or False"),
@@ -93,7 +93,7 @@ def test_defaults_follow_a_lease_that_is_given_alone(lease):
 def test_unknown_key_is_refused_with_the_nearest_name(key, nearest):
     with override_settings(STATOR={key: 1}), pytest.raises(ImproperlyConfigured) as caught:
         load_settings()
-    assert str(caught.value) == f"STATOR setting: {key!r} is not a setting; did you mean {nearest}?"
+    assert str(caught.value) == f"STATOR setting: {key!r} is not a setting; did you mean {nearest!r}?"
 
 
 @pytest.mark.parametrize("key", ["ZZZ", "", 7, None, "x;drop table"])

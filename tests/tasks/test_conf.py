@@ -24,7 +24,7 @@ def test_guide_has_every_setting_with_its_default():
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"LEESE": 5}, "'LEESE' is not a setting; did you mean LEASE?"),
+        ({"LEESE": 5}, "'LEESE' is not a setting; did you mean 'LEASE'?"),
         ({"WHATEVER": 5}, "'WHATEVER' is not a setting; known settings are API"),
         ({"LEASE": "60"}, "LEASE='60' must be a number"),
         ({"LEASE": 0}, "LEASE=0 must be at least 0.5"),

@@ -15,7 +15,7 @@ class TestSettings:
     @pytest.mark.parametrize(
         ("given", "message", "hint"),
         [
-            ({"LEESE": 3}, "'LEESE' is not a setting", "did you mean LEASE?"),
+            ({"LEESE": 3}, "'LEESE' is not a setting", "did you mean 'LEASE'?"),
             ({"LEASE": "long"}, "LEASE='long' must be a number", "See the settings in the reference"),
             ({"REAP_INTERVAL": 90}, "LEASE=60.0 must be longer than REAP_INTERVAL=90", "raise LEASE"),
             ({"TOKEN": "short"}, "TOKEN must be a string of at least 32 bytes", "make one with secrets"),

@@ -24,7 +24,7 @@ class TestOptions:
     @pytest.mark.parametrize(
         ("options", "told"),
         [
-            ({"max_attempt": 3}, "'max_attempt' is not an option; did you mean max_attempts?"),
+            ({"max_attempt": 3}, "'max_attempt' is not an option; did you mean 'max_attempts'?"),
             ({"max_attempts": 0}, "max_attempts=0 must be a whole number of at least 1"),
             ({"timeout": "1"}, "timeout='1' must be a number of seconds above 0"),
             ({"modules": "os"}, "modules='os' must be a list of module names"),

@@ -117,7 +117,7 @@ def test_queue_is_paused_and_resumed(queue):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["queues", "encod"], "there is no queue 'encod'; did you mean encode?"),
+        (["queues", "encod"], "there is no queue 'encod'; did you mean 'encode'?"),
         (["queues", "\x1b[31m"], "there is no queue '\\x1b[31m'; see tasks queues"),
         (["dead", "--queue", "nowhere"], "there is no queue 'nowhere'"),
         (["dead", "--limit", "0"], "--limit 0 must be from 1"),

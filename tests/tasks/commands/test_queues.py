@@ -40,7 +40,7 @@ def test_set_changes_what_is_given_and_leaves_the_rest():
         (["create", "new", "--lease", "0"], "--lease: must be a number of seconds"),
         (["create", "new", "--max-attempts", "10000000"], "--max-attempts: must be a whole number from 1 to 1,000,000"),
         (["create", "new", "--http-action", "two words"], "--http-action: 'two words' is not the name of an action"),
-        (["set", "encoed", "--lease", "9"], "there is no queue 'encoed'; did you mean encode?"),
+        (["set", "encoed", "--lease", "9"], "there is no queue 'encoed'; did you mean 'encode'?"),
         (["set", "encode"], "choose at least one rule to change; see tasks queue set --help"),
     ],
 )

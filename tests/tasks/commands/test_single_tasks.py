@@ -58,7 +58,7 @@ def test_task_is_shown_with_its_attempts_and_why_it_does_not_move(queue):
 
 def test_nonsense_is_refused_in_one_line(queue, capsys):
     assert refused("show", 4711) == "there is no task 4711; see tasks list"
-    assert refused("publish", "encod", "resize") == "there is no queue 'encod'; did you mean encode?"
+    assert refused("publish", "encod", "resize") == "there is no queue 'encod'; did you mean 'encode'?"
     assert "--data '{image' is not JSON" in refused("publish", "encode", "resize", "--data", "{image")
     assert refused("publish", "encode", "resize", "--metadata", "x") == (
         "--metadata 'x' must be NAME=VALUE, for instance tenant=3"

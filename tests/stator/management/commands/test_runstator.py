@@ -106,7 +106,7 @@ def test_bad_arguments_are_refused_in_one_line_before_a_database_is_touched(labe
 def test_bad_settings_are_refused_in_one_line():
     with override_settings(STATOR={"LEESE": 5}), pytest.raises(CommandError) as caught:
         call_command("runstator", "testapp.Line")
-    assert str(caught.value) == "STATOR setting: 'LEESE' is not a setting; did you mean LEASE?"
+    assert str(caught.value) == "STATOR setting: 'LEESE' is not a setting; did you mean 'LEASE'?"
     assert caught.value.returncode == 2
 
 
