@@ -3,7 +3,6 @@
 from typing import Any
 from urllib.parse import urlencode
 
-from django.apps import apps
 from django.contrib.admin.sites import AdminSite
 from django.contrib.admin.utils import quote
 from django.db.models import Model
@@ -11,7 +10,7 @@ from django.urls import reverse
 from django.utils.html import format_html
 
 from stator.explain import Reason
-from stator.rows.meta import model_of
+from stator.rows.meta import model_named, model_of
 from stator.rows.workers import Worker
 
 
@@ -40,7 +39,7 @@ def ways_of(site: AdminSite, model: type[Model], reason: Reason) -> list[tuple[s
     ways: list[tuple[str, str]] = []
     if reason.code == "waits_for":
         awaited, pk = numbers["model"], numbers["pk"]
-        ways.append((f"{awaited} {pk}", page_of(site, apps.get_model(awaited), pk)))
+        ways.append((f"{awaited} {pk}", page_of(site, model_named(awaited), pk)))
     if reason.code in ("awaits_related", "heeds_related"):
         ways += _related(site, numbers)
     if reason.code == "at_limit" and "state" in numbers:
@@ -52,7 +51,7 @@ def ways_of(site: AdminSite, model: type[Model], reason: Reason) -> list[tuple[s
 
 def _related(site: AdminSite, numbers: dict[str, Any]) -> list[tuple[str, str]]:
     """Return links to the related object, or to those in each state."""
-    model: type[Model] = apps.get_model(numbers["model"])
+    model: type[Model] = model_named(numbers["model"])
     if numbers["pk"] is not None:
         return [(f"{numbers['model']} {numbers['pk']}", page_of(site, model, numbers["pk"]))]
     if not numbers["key"]:

@@ -4,7 +4,6 @@ import json
 from typing import Any
 
 from django import forms
-from django.apps import apps
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import router
@@ -16,7 +15,7 @@ from stator.admin.confirmation import back
 from stator.admin.fields import SPAN_HELP, JSONField, SpanField
 from stator.admin.read_only import KeptAdmin
 from stator.models import Pause, StatorModel
-from stator.rows.meta import model_of
+from stator.rows.meta import model_named, model_of
 from stator.rows.pauses import end_chosen, in_force, keep_pause, planned_pause
 from stator.texts import counted, escape
 
@@ -50,7 +49,7 @@ class PauseForm(forms.ModelForm):
         values: Any = super().clean()
         if self.errors:
             return values
-        model = apps.get_model(values["model_label"])
+        model = model_named(values["model_label"])
         try:
             self.planned = planned_pause(
                 model, router.db_for_write(model), state=values["state"] or None, where=values["where"],
@@ -164,4 +163,4 @@ class PauseAdmin(KeptAdmin):
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         """Save the pause, which workers obey from their next poll on."""
-        keep_pause(obj, router.db_for_write(apps.get_model(obj.model_label)))
+        keep_pause(obj, router.db_for_write(model_named(obj.model_label)))

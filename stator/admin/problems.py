@@ -2,13 +2,13 @@
 
 from uuid import UUID
 
-from django.apps import apps
 from django.db.models import Model, UUIDField
 
 from stator.admin.access import Pages
 from stator.explain.kinds import kind_of
 from stator.explain.problem import AdminAction, Problem
 from stator.models import StatorModel
+from stator.rows.meta import model_named
 
 # Schemas that a problem links to.
 NAMED = 10
@@ -21,7 +21,7 @@ def shown_problem(problem: Problem, known: dict[str, type[StatorModel]], pages: 
     admin leads to the objects. ``schemas``: those that have the problem, on a page about all of them.
     """
     model = known.get(problem.model)
-    sees = pages.sees_all(apps.get_model(problem.model)) if problem.model else True
+    sees = pages.sees_all(model_named(problem.model)) if problem.model else True
     actions = [shown for action in problem.actions if (shown := _shown(action, pages)) is not None]
     # Objects of several schemas are retried in each of them.
     fingerprint = "" if problem.schemas else str(problem.numbers.get("fingerprint", ""))
@@ -42,8 +42,8 @@ def _address(problem: Problem, pages: Pages) -> str:
     if (section := kind_of(problem.code).section) and not problem.schemas:
         return f"#stator-{section}"
     if "awaited" in problem.numbers and not pages.elsewhere:
-        return pages.page_of(apps.get_model(problem.numbers["awaited"]), problem.numbers["pk"])
-    lists = (pages.list_of(apps.get_model(one.model), **dict(one.query)) for one in problem.actions if one.query)
+        return pages.page_of(model_named(problem.numbers["awaited"]), problem.numbers["pk"])
+    lists = (pages.list_of(model_named(one.model), **dict(one.query)) for one in problem.actions if one.query)
     return next(lists, "")
 
 
@@ -52,7 +52,7 @@ def _shown(action: AdminAction, pages: Pages) -> dict[str, object] | None:
 
     A link has no ``action``; otherwise a form posts it for ``pks``, or ``across`` everything that the list finds.
     """
-    model: type[Model] = apps.get_model(action.model)
+    model: type[Model] = model_named(action.model)
     is_link = bool(action.pks) and not action.action
     url = pages.page_of(model, action.pks[0]) if is_link else pages.list_of(model, **dict(action.query))
     if not url:

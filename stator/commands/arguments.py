@@ -5,7 +5,6 @@ from argparse import ArgumentParser
 from difflib import get_close_matches
 from typing import Any
 
-from django.apps import apps
 from django.core.exceptions import ValidationError
 from django.db import connections, router
 
@@ -13,7 +12,7 @@ from stator.commands.answer import BadInput, Options, refusing
 from stator.models import StatorModel
 from stator.querysets import OperatorQuerySet
 from stator.rows.keys import key_of
-from stator.rows.meta import managed, named_state, owner_of
+from stator.rows.meta import managed, model_named, named_state, owner_of
 from stator.rows.transitions import state_by_hand
 
 # Models that are listed if a label is unknown.
@@ -41,7 +40,7 @@ def model_of(label: str) -> type[StatorModel]:
 def named_model(label: str) -> type[StatorModel]:
     """Return the managed model with this very label, which may inherit its state from another."""
     try:
-        model = apps.get_model(label)
+        model = model_named(label)
     except (LookupError, ValueError) as error:
         raise BadInput(f"{label!r} is not a model; {_nearest(label)}") from error
     if not issubclass(model, StatorModel):

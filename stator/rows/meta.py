@@ -72,10 +72,15 @@ def graph_of(model: type[Model]) -> type[StateGraph]:
     return graph
 
 
+def model_named(label: str) -> type[Any]:
+    """Return the model with a label that comes from this code; raise ``LookupError`` if there is none."""
+    return apps.get_model(label)
+
+
 def model_of(label: str) -> type[Any] | None:
     """Return the model with a stored label; None if this code has none, as when another release has stored it."""
     try:
-        return apps.get_model(label)
+        return model_named(label)
     except (LookupError, ValueError):
         return None
 

@@ -12,8 +12,6 @@ from importlib import import_module
 from typing import TextIO, TypeVar
 from uuid import UUID
 
-from django.apps import apps
-
 from stator import signals
 from stator.conf import load_settings
 from stator.db import operations_for
@@ -24,7 +22,7 @@ from stator.exceptions import NotBegun
 from stator.graph.attempt_log import keep_logs
 from stator.graph.outcomes import Released
 from stator.models import StatorModel
-from stator.rows.meta import by_database, managed
+from stator.rows.meta import by_database, managed, model_named
 from stator.worker.attempts import calls_of
 from stator.worker.executor import STOPPED, Attempted, attempt_async, attempt_sync
 from stator.worker.isolated.messages import SAY_EVERY, IsolatedAnswer, Request
@@ -139,7 +137,7 @@ class IsolatedAttempt:
 
     def __init__(self, request: Request, say: Say) -> None:
         self._settings = load_settings()
-        model = apps.get_model(request["model"])
+        model = model_named(request["model"])
         place = request["using"], request["schema"]
         self._operations = operations_for(model, self._settings, request["worker"], *place)
         self._token = UUID(request["token"])
