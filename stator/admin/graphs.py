@@ -70,7 +70,6 @@ def picture(model: type[StatorModel], depths: Depths, flow: Flow, pages: Pages) 
 
 
 def _node(box: Box, state: State, one: InState, flow: Flow, url: str) -> GraphNode:
-    kind = "terminal" if state.terminal else "automatic" if state.automatic else "external"
     timed = state.automatic or state.expect_within or state.timeout_value
     oldest = span(one.oldest) if one.oldest is not None and timed else ""
     failures = flow.failures.get(box.name, 0.0)
@@ -84,11 +83,11 @@ def _node(box: Box, state: State, one: InState, flow: Flow, url: str) -> GraphNo
         box=box,
         name=box.name if len(box.name) <= NAME else f"{box.name[: NAME - 1]}\N{HORIZONTAL ELLIPSIS}",
         count=told(one.count, one.cut),
-        told=f"oldest {oldest}" if oldest else {"external": "moved from outside"}.get(kind, ""),
+        told=f"oldest {oldest}" if oldest else "moved from outside" if state.kind == "external" else "",
         failures=_rate(failures),
         title=", ".join(parts),
         url=url,
-        css=f"{kind} heat-{heat}{' empty' if not one.count else ''}",
+        css=f"{state.kind} heat-{heat}{' empty' if not one.count else ''}",
     )
 
 
@@ -131,7 +130,7 @@ def state_bar(depths: Depths) -> list[Segment]:
 def _segment(one: InState) -> str:
     if one.state is None or one.stuck or one.quarantined:
         return "late"
-    return "terminal" if one.state.terminal else "automatic" if one.state.automatic else "external"
+    return one.state.kind
 
 
 def _rate(count: float) -> str:

@@ -63,8 +63,8 @@ def _edges(graph: type[StateGraph]) -> dict[tuple[str, str], tuple[str, str]]:
 
 def _box_classes(graph: type[StateGraph], name: str, here: str, been: set[str]) -> str:
     state = graph.states.get(name)
-    kind = "unknown" if state is None else "terminal" if state.terminal else "auto" if state.automatic else "external"
-    marks = [f"stator-{kind}", *(["stator-been"] if name in been else []), *(["stator-here"] if name == here else [])]
+    marks = [f"stator-{state.kind if state else 'unknown'}"]
+    marks += ["stator-been"] * (name in been) + ["stator-here"] * (name == here)
     return " ".join(marks)
 
 

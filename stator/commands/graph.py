@@ -39,5 +39,5 @@ def _node(state: State, numbers: dict[str, InState]) -> Node:
         "count": None if here is None else here.count,
         "initial": state.initial,
         "terminal": state.terminal,
-        "external": not state.terminal and not state.automatic,
+        "external": state.kind == "external",
     }

@@ -204,6 +204,11 @@ class State:
         return not (self.terminal or self.externally_progressed)
 
     @property
+    def kind(self) -> str:
+        """Who moves its objects on: ``"automatic"`` for workers, ``"external"`` for others, ``"terminal"`` for none."""
+        return "terminal" if self.terminal else "external" if self.externally_progressed else "automatic"
+
+    @property
     def needs_worker(self) -> bool:
         """Whether workers move objects on: they attempt them, or there is a timeout or a condition.
 
