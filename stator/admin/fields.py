@@ -6,7 +6,7 @@ from typing import Any
 
 from django import forms
 from django.core.exceptions import ValidationError
-from django.db import DataError
+from django.db import DataError, models
 from django.db.models import BigIntegerField, Model
 from django.forms.fields import InvalidJSONInput
 
@@ -54,6 +54,9 @@ class JSONField(forms.JSONField):
             return ""
         return super().prepare_value(value).encode(errors="backslashreplace").decode()
 
+
+# For ``formfield_overrides``.
+OF_JSON: dict[type[models.Field], dict[str, object]] = {models.JSONField: {"form_class": JSONField}}
 
 SPAN_HELP = "Such as 30 m, 2 h or 1 d; a number alone is in seconds."
 _UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}

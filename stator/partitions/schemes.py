@@ -96,8 +96,8 @@ class ByTime:
 
 
 @dataclass(frozen=True, slots=True)
-class ByValue:
-    """A partition for each remainder of the column's value by their number."""
+class _Numbered:
+    """A number of partitions, of which the value of the column decides."""
 
     column: str
     partitions: int
@@ -105,6 +105,11 @@ class ByValue:
     operation: ClassVar[str] = "Distribute"
     widened: ClassVar[tuple[str | None, ...]] = ("p",)
     keeps_orphans: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, slots=True)
+class ByValue(_Numbered):
+    """A partition for each remainder of the column's value by their number."""
 
     def divide(self, connection: BaseDatabaseWrapper, table: Place) -> Division:
         """Return the partitions: values that are in none are refused by the database."""
@@ -131,15 +136,8 @@ class ByValue:
 
 
 @dataclass(frozen=True, slots=True)
-class ByHash:
+class ByHash(_Numbered):
     """A partition for each remainder of a hash of the column's value by their number."""
-
-    column: str
-    partitions: int
-
-    operation: ClassVar[str] = "Distribute"
-    widened: ClassVar[tuple[str | None, ...]] = ("p",)
-    keeps_orphans: ClassVar[bool] = False
 
     def divide(self, connection: BaseDatabaseWrapper, table: Place) -> Division:
         """Return the partitions, into which all rows have to be copied."""

@@ -1,11 +1,10 @@
 """Admin of queues: their depth, their rules and their pauses."""
 
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 from django import forms
 from django.contrib import admin
 from django.core.validators import MaxValueValidator
-from django.db import models
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
@@ -16,7 +15,7 @@ from stator.admin.actions import PauseObjectsForm
 from stator.admin.charts import HOUR, PERIODS
 from stator.admin.confirmation import ActionFunction, ask, back, given, log, tell
 from stator.admin.detail import offered
-from stator.admin.fields import JSONField
+from stator.admin.fields import OF_JSON
 from stator.admin.listing import AnyAddressAdmin, BoundedChangeList
 from stator.admin.row_summary import progress, seconds_since
 from stator.graph.durations import span
@@ -149,9 +148,7 @@ class QueueAdmin(AnyAddressAdmin):
     """Admin of queues. A queue's name, kind and exclusive key cannot be changed after it is created."""
 
     form = QueueForm
-    formfield_overrides: ClassVar[dict[type[models.Field], dict[str, object]]] = {
-        models.JSONField: {"form_class": JSONField}
-    }
+    formfield_overrides = OF_JSON
     change_list = QueueList
     list_display = ("name", *FIGURES, "kind")
     list_filter = ("kind",)

@@ -1,16 +1,15 @@
 """Admin of schedules."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 from django.contrib import admin
-from django.db import models
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 
 from stator.admin.actions import stator_pause, stator_retry
 from stator.admin.confirmation import back, log, tell
 from stator.admin.detail import offered
-from stator.admin.fields import JSONField
+from stator.admin.fields import OF_JSON
 from stator.admin.read_only import SEARCHED
 from tasks.admin.newest import NewestAdmin
 from tasks.admin.ticks import latest_ticks, next_ticks
@@ -28,9 +27,7 @@ class ScheduleAdmin(NewestAdmin):
     search_fields = ("name", "entity", "action")
     search_help_text = f"An exact name; or part of a name, entity or action, within the newest {SEARCHED:,} schedules."
     raw_id_fields = ("queue",)
-    formfield_overrides: ClassVar[dict[type[models.Field], dict[str, object]]] = {
-        models.JSONField: {"form_class": JSONField}
-    }
+    formfield_overrides = OF_JSON
     readonly_fields = (
         "tick_index",
         "planned",
@@ -58,8 +55,7 @@ class ScheduleAdmin(NewestAdmin):
     @admin.display(description="timetable")
     def shown_timetable(self, schedule: Schedule) -> str:
         """Return the period, or the cron expression and its zone; then the jitter."""
-        every = f"{schedule.cron} {schedule.zone}" if schedule.cron else f"every {schedule.period:g} s"
-        return f"{every}, \N{PLUS-MINUS SIGN}{schedule.jitter:g} s" if schedule.jitter else every
+        return f"{schedule.every}, \N{PLUS-MINUS SIGN}{schedule.jitter:g} s" if schedule.jitter else schedule.every
 
     @admin.display(description="enabled", boolean=True, ordering="enabled")
     def shown_enabled(self, schedule: Schedule) -> bool:

@@ -90,11 +90,10 @@ def _as_json(schedule: Schedule) -> dict[str, Any]:
 
 
 def _row(schedule: Any) -> list[str]:
-    timetable = f"{schedule.cron} {schedule.zone}" if schedule.cron else f"every {schedule.period:g} s"
     now = schedule.read_at
     due = (schedule.planned - now).total_seconds() if schedule.planned else None
     fired = f"{span((now - schedule.fired).total_seconds())} ago" if schedule.fired else "never"
     status = "removed from the code" if schedule.removed else "on" if schedule.enabled else "paused"
     coming = "-" if due is None or status != "on" else f"in {span(due)}" if due > 0 else f"late by {span(-due)}"
-    result = schedule.result
-    return [str(schedule), timetable, coming, fired, result, str(schedule.tick_index), str(schedule.dropped), status]
+    counts = str(schedule.tick_index), str(schedule.dropped)
+    return [str(schedule), schedule.every, coming, fired, schedule.result, *counts, status]

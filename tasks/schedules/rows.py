@@ -123,6 +123,11 @@ class ScheduleRow(StatorModel):
         return Timetable(self.period, self.cron, self.zone, self.jitter)
 
     @property
+    def every(self) -> str:
+        """Its period, or its cron expression and zone, as text."""
+        return f"{self.cron} {self.zone}" if self.cron else f"every {self.period:g} s"
+
+    @property
     def plan_key(self) -> str:
         """A text that changes whenever the timetable does."""
         return f"{self.period} {self.cron} {self.zone} {self.jitter}"
