@@ -75,7 +75,7 @@ class TaskQuerySet(QuerySet[Any]):
         action = action or Action.of(self.model, "cancel", actor, reason, moves=True)
         statuses = ("invisible", "pending", "running") if running else ("invisible", "pending")
         chosen = self.with_status(*statuses)
-        told: Any = {"actor": action.actor, "reason": action.reason, "action": action}
+        told: dict[str, Any] = {"actor": action.actor, "reason": action.reason, "action": action}
         return cancel_many(self._all_tasks, chosen._urgent(), running=running, **told)
 
     def requeue(

@@ -108,7 +108,7 @@ class BatchAdmin(OperatedAdmin):
         """Return how many tasks have not ended."""
         return told(batch.shown_left)
 
-    def live_context(self, request: HttpRequest, obj: Any) -> dict[str, Any]:
+    def live_context(self, request: HttpRequest, obj: Batch) -> dict[str, Any]:
         """Return what the page shows: how far the batch is, its tasks by status, and the possible actions."""
         context, counts = super().live_context(request, obj), obj.counts()
         address = reverse("admin:tasks_task_changelist", current_app=self.admin_site.name)

@@ -74,7 +74,7 @@ class TaskList(ManagedList):
 class DeadLetterFilter(ErrorFilter):
     """Dead letters with one error."""
 
-    def failing(self, rows: Any) -> QuerySet[Any]:
+    def failing(self, rows: QuerySet[Any]) -> QuerySet[Any]:
         """Return the dead letters."""
         return rows.filter(state="errored", state_ready=False, state_claim=None, whole=None)
 

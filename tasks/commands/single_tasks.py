@@ -114,7 +114,7 @@ def show(options: Options) -> Answer:
     return Answer(data, [*lines, *(table(RUN_HEADS, runs_told) if runs_told else [])])
 
 
-def _listed(task: Any) -> dict[str, Any]:
+def _listed(task: Task) -> dict[str, Any]:
     return {
         "task": task.pk, "queue": task.queue.name, "action": task.action, "key": task.key,
         "status": task.status, "attempts": task.attempts, "age": seconds_of(task.read_at - task.created),

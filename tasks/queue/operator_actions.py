@@ -54,7 +54,7 @@ def cancel_many(
                 _runs(rows).filter(task__in=ending, token__in=claimed.values("state_claim"), ended=None).update(
                     ended=Now(), outcome="canceled", reason=reason or "canceled by others"
                 )
-            told: Any = {"actor": actor, "reason": reason, "action": action}
+            told: dict[str, Any] = {"actor": actor, "reason": reason, "action": action}
             canceled += move_rows(_plain(rows).filter(pk__in=meant), "canceled", **told)
             move_rows(parts, "canceled", **told)
     return canceled
