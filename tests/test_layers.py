@@ -284,6 +284,8 @@ def test_tasks_builds_on_what_the_framework_offers_to_everybody():
     public |= {"asynchronous", "conf", "terminal", "texts", "capabilities", "schemas", "statements", "partitions"}
     # The threads for code that may never return, and how processes end with the one that started them.
     further = {"stator.worker.thread_pool", "stator.worker.supervisor"}
+    # Counts of many rows that end at a limit.
+    further |= {"stator.db.bounded_counts"}
     # What subcommands answer.
     further |= {"stator.commands.answer", "stator.commands.arguments"}
     # Processes of their own, for objects that lost many leases and for isolated actions.

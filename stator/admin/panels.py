@@ -200,7 +200,9 @@ def _show_database(shown: ShownModels, found: Survey, pages: Pages, now: datetim
         shown.rows.append(ModelRow(one, minutes[label]))
         shown.stuck += _stuck(one, named[label], pages)
     shown.older_errors = shown.older_errors or found.older_errors
-    shown.groups += [_described(group, model_of[group.label], named[group.label], pages) for group in found.groups]
+    # Most failing first.
+    groups = found.groups[:GROUPS]
+    shown.groups += [_described(group, model_of[group.label], named[group.label], pages) for group in groups]
     for process in found.workers.shown:
         part = shown.processes if process.status == "alive" or process.runs else shown.ended
         part.append(_process(process, model_of, named, pages))

@@ -9,10 +9,16 @@ from django.db import connections
 from django.db.models import DateTimeField, Expression, Model, Q, QuerySet, Value
 from django.db.models.expressions import Case, Combinable, F, RawSQL, TemporalSubtraction, When
 
-from stator.db.values import Params
+from stator.capabilities import capabilities_of
+from stator.conf import load_settings
+from stator.db import operations_for
+from stator.db.interface import new_worker_id
+from stator.db.sql import IN_ORDER
+from stator.db.values import Params, Row
 from stator.graph.durations import seconds_of
 from stator.rows.clock import Now
 from stator.rows.indexes import place_in_line
+from stator.statements import selecting
 
 # Rows of one kind, with the columns that are counted.
 Kind: TypeAlias = QuerySet[Model, dict[str, Any]]
@@ -23,13 +29,13 @@ AT_ONCE = 100
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """The rows of one kind in one state. ``late``: how many of them are late; ``flagged``: how many have the flag.
+    """The rows of one kind in one state, or with one value of another column.
 
-    ``oldest``: the longest time in seconds that one has been in the state; ``waited``: seconds since the first without
-    the flag was due, None if all have it.
+    ``late``: how many of them are late; ``flagged``: how many have the flag. ``oldest``: the longest time in seconds
+    that one has been in its state; ``waited``: seconds since the first without the flag was due, None if all have it.
     """
 
-    state: str
+    state: Any
     count: int
     oldest: float
     waited: float | None
@@ -39,9 +45,9 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Statements that count rows, with their parameters. Times come from the database, so they can be cached."""
+    """Statements that count rows. Times come from the database, so they can be cached."""
 
-    statements: tuple[tuple[str, Params], ...]
+    statements: tuple[tuple[str, Params | None], ...]
 
 
 def question(using: str, kinds: Sequence[Kind], most: int) -> Question:
@@ -51,7 +57,7 @@ def question(using: str, kinds: Sequence[Kind], most: int) -> Question:
     """
     cut = [kind if kind.query.is_sliced else kind[:most] for kind in kinds]
     parts = [_part(using, number, kind) for number, kind in enumerate(cut)]
-    return Question(tuple(_joined(parts[first : first + AT_ONCE]) for first in range(0, len(parts), AT_ONCE)))
+    return Question(tuple(_joined(using, parts[first : first + AT_ONCE]) for first in range(0, len(parts), AT_ONCE)))
 
 
 def tally(using: str, asked: Question) -> dict[int, list[Tally]]:
@@ -72,9 +78,24 @@ def by_state(rows: QuerySet[Model], late: Q | None = None, flag: Q | None = None
     return _kind(rows, F("state"), F("state_changed"), turn, _number(late), _number(flag))
 
 
+def by_value(rows: QuerySet[Model], name: str) -> Kind:
+    """Return rows as a kind counted by the value of a column, which is the ``state`` of each tally."""
+    return _kind(rows, F(name), F("state_changed"), Now(), Value(0), Value(0))
+
+
 def in_all(rows: QuerySet[Model], flag: Q | None = None) -> Kind:
     """Return rows as a kind with totals only, which an index alone may answer."""
     return _kind(rows, Value(""), Now(), Now(), Value(0), _number(flag))
+
+
+def in_order(model: type[Model], rows: QuerySet[Any, Any]) -> list[Row]:
+    """Return rows of numbers, for which the server reads rows of a managed model in the order of an index.
+
+    Its planner may expect so few of them that it would read and sort all.
+    """
+    operations = operations_for(model, load_settings(), new_worker_id(), str(rows.db))
+    statement = selecting(rows)
+    return operations.fetch(statement.text, statement.params, IN_ORDER)
 
 
 def _number(condition: Q | None) -> Combinable:
@@ -98,8 +119,14 @@ def _part(using: str, n: int, rows: Kind) -> tuple[str, list[object]]:
     return statement, [*(each for _, some in asked for each in some), *params]
 
 
-def _joined(parts: list[tuple[str, list[Any]]]) -> tuple[str, Params]:
-    return " UNION ALL ".join(sql for sql, _ in parts), tuple(each for _, params in parts for each in params)
+def _joined(using: str, parts: list[tuple[str, list[Any]]]) -> tuple[str, Params | None]:
+    text = " UNION ALL ".join(sql for sql, _ in parts)
+    params = tuple(each for _, params in parts for each in params)
+    connection: Any = connections[using]
+    if not capabilities_of(connection).has_arrays:
+        return text, params
+    # psycopg searches a text as long as this for its parameters each time that it is sent.
+    return connection.ops.compose_sql(text, params), None
 
 
 def _since(column: str) -> Expression:

@@ -15,6 +15,7 @@ from stator.querysets import OperatorQuerySet
 from stator.rows.clock import Now
 from stator.rows.keys import key_of
 from stator.rows.reports import Report, reports_of
+from stator.statements import is_one_of
 
 # The most failing objects of one model that are grouped, and the number of latest errors of all models among which
 # those of objects that fail no more are found.
@@ -114,7 +115,7 @@ def _judge(rows: OperatorQuerySet, reported: dict[str, Reported]) -> None:
     states = rows.model.state_graph.states
     automatic = {state.name for state in rows.model.state_graph.automatic_states}
     keys = dict(_keys(rows, reported))
-    found, most = rows.filter(pk__in=list(keys), state_claim=None), load_settings().MAX_CRASHES
+    found, most = rows.filter(is_one_of(rows, keys), state_claim=None), load_settings().MAX_CRASHES
     for pk, state, failures, crashes, attempted in found.values_list(*_JUDGED):
         group, was, at = reported[keys[pk]]
         if state not in automatic:

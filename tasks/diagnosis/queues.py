@@ -8,6 +8,7 @@ from typing import Any
 
 from django.db.models import Q, QuerySet
 
+from stator.db.bounded_counts import Tally, by_value, question, tally
 from stator.graph.durations import seconds_of, span
 from stator.models import AdminAction, Now, Problem, Survey
 from stator.texts import told
@@ -76,29 +77,26 @@ def _of_pause(queue: Any, waiting: int, first: datetime | None, late: list[float
 def dead_letters(survey: Survey) -> Iterator[Problem]:
     """Find queues with dead letters, the queue with most of them first."""
     (resting,) = dead(survey.using)
-    found = list(resting.values_list("queue", "state_changed")[: MAX_COUNTED + 1])
-    more = len(found) > MAX_COUNTED
-    by_queue: dict[int, list[datetime]] = defaultdict(list)
-    for queue, changed in found[:MAX_COUNTED]:
-        by_queue[queue].append(changed)
-    worst = sorted(by_queue, key=lambda pk: -len(by_queue[pk]))
-    queues: QuerySet[Queue] = QuerySet(Queue, using=survey.using).filter(pk__in=worst[:SHOWN])
-    named = {pk: (name, now) for pk, name, now in queues.values_list("pk", "name", Now())}
-    for pk in worst[:SHOWN]:
-        if pk in named:
-            yield _of_dead(pk, *named[pk], by_queue[pk], more)
-    if rest := sum(len(by_queue[pk]) for pk in worst[SHOWN:]):
+    asked = question(survey.using, [by_value(resting, "queue")], MAX_COUNTED + 1)
+    worst = sorted(tally(survey.using, asked)[0], key=lambda one: (-one.count, one.state))
+    more = sum(one.count for one in worst) > MAX_COUNTED
+    queues: QuerySet[Queue] = QuerySet(Queue, using=survey.using).filter(pk__in=[one.state for one in worst[:SHOWN]])
+    named = dict(queues.values_list("pk", "name"))
+    for one in worst[:SHOWN]:
+        if one.state in named:
+            yield _of_dead(named[one.state], one, more)
+    if rest := min(MAX_COUNTED, sum(one.count for one in worst[SHOWN:])):
         yield Problem(
             "", f"{told(rest, more)} dead letters in further queues", where="tasks.Task", model="tasks.task",
             count=rest, more=more, command="manage.py tasks dead", actions=_list_of(worst[SHOWN:]),
         )  # fmt: skip
 
 
-def _list_of(queues: list[int]) -> tuple[AdminAction, ...]:
+def _list_of(queues: list[Tally]) -> tuple[AdminAction, ...]:
     """Return a link to the dead letters of some queues; none if they are too many for an address."""
     if len(queues) > MAX_QUEUES:
         return ()
-    query = (("queue__id__in", ",".join(map(str, queues))), ("status", "errored"), OF_NO_OTHER)
+    query = (("queue__id__in", ",".join(str(one.state) for one in queues)), ("status", "errored"), OF_NO_OTHER)
     return (AdminAction("List", "tasks.task", query=query),)
 
 
@@ -108,14 +106,14 @@ def dead(using: str) -> list[QuerySet[Task]]:
     return [tasks.filter(state="errored", state_ready=False, state_claim=None, whole=None).order_by()]
 
 
-def _of_dead(pk: int, name: str, now: datetime, changed: list[datetime], more: bool) -> Problem:
-    count, oldest = len(changed), seconds_of(now - min(changed))
-    query = (("queue__id__exact", str(pk)), ("status", "errored"), OF_NO_OTHER)
+def _of_dead(name: str, found: Tally, more: bool) -> Problem:
+    count = min(found.count, MAX_COUNTED)
+    query = (("queue__id__exact", str(found.state)), ("status", "errored"), OF_NO_OTHER)
     noun = "task" if count == 1 and not more else "tasks"
     return Problem(
-        "", f"{told(count, more)} {noun} gave up (dead letters), the oldest {span(oldest)} ago",
+        "", f"{told(count, more)} {noun} gave up (dead letters), the oldest {span(found.oldest)} ago",
         {"queue": name}, "find the cause, then requeue them", where="tasks.Task", model="tasks.task",
-        detail=f"in queue {name}", count=count, more=more, since=oldest,
+        detail=f"in queue {name}", count=count, more=more, since=found.oldest,
         actions=(AdminAction("Requeue\N{HORIZONTAL ELLIPSIS}", "tasks.task", "task_requeue", query=query),),
         command=f"manage.py tasks requeue --queue {quote(name)}",
     )  # fmt: skip

@@ -1,13 +1,14 @@
 """Queues whose tasks no live worker serves, or only named workers, for ``stator status``, ``doctor`` and the admin."""
 
 from collections.abc import Iterator
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
 from typing import Any
 
 from django.db.models import Case, IntegerField, OuterRef, Q, QuerySet, Subquery, Value, When
 from django.db.models.expressions import Combinable
 
+from stator.db.bounded_counts import in_order
 from stator.models import Problem, Reason, Survey
 from stator.texts import told
 from tasks.queue.eligibility import waiting
@@ -77,7 +78,9 @@ def _counts(
     def total(queue: OuterRef | int) -> list[Combinable]:
         return [_Sum(_line(tasks.filter(queue=queue)).values(kind=kind)[:FIRST])]
 
-    sums = for_each(queue_rows(tasks.db), [service.queue.pk for service in services], total)
+    sums = for_each(
+        queue_rows(tasks.db), [service.queue.pk for service in services], total, partial(in_order, tasks.model)
+    )
     found = {pk: divmod(total or 0, NAMED_ONLY) for pk, total in sums}
     return [(service, found.get(service.queue.pk, (0, 0))) for service in services]
 

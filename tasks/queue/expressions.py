@@ -42,18 +42,21 @@ def is_any(rows: QuerySet[Any]) -> IsNull:
 
 
 def for_each(
-    queues: QuerySet[Model], pks: Collection[int], figures: Callable[[OuterRef | int], list[Combinable]]
+    queues: QuerySet[Model],
+    pks: Collection[int],
+    figures: Callable[[OuterRef | int], list[Combinable]],
+    read: Callable[[QuerySet[Any, Any]], Iterable[Sequence]] = list,
 ) -> Iterable[Sequence]:
     """Return the key of each queue with its ``figures``, which are given the key as an expression or as a value.
 
     On MariaDB a query in FROM cannot refer to the queue, and on Citus no query for several nodes, so there the
-    statement unites one query for each queue.
+    statement unites one query for each queue. ``read`` returns the rows of a queryset.
     """
     if capabilities_of(connections[queues.db]).has_outer_references and not over_nodes(task_model(), queues.db):
-        return list(queues.filter(pk__in=pks).values_list("pk", *figures(OuterRef("pk"))))
+        return read(queues.filter(pk__in=pks).values_list("pk", *figures(OuterRef("pk"))))
     each: list[QuerySet[Model, Any]] = [queues.filter(pk=pk).order_by().values_list("pk", *figures(pk)) for pk in pks]
     parts = [each[start : start + UNITED] for start in range(0, len(each), UNITED)]
-    return [row for first, *others in parts for row in first.union(*others, all=True)]
+    return [row for first, *others in parts for row in read(first.union(*others, all=True))]
 
 
 class CountOf(Subquery):

@@ -6,9 +6,10 @@ import pytest
 from django.db.models import Q
 
 from stator.db import bounded_counts as module
-from stator.db.bounded_counts import Tally, by_state, in_all, question, tally
+from stator.db.bounded_counts import Tally, by_state, by_value, in_all, in_order, question, tally
 from stator.rows import columns
 from tests.stator.making import ago, put, raw
+from tests.testapp.explained import Errand
 from tests.testapp.operators import Parcel
 
 pytestmark = pytest.mark.django_db
@@ -30,6 +31,22 @@ def test_rows_are_told_by_state_with_the_oldest_the_first_due_and_how_many_are_l
     assert 50 <= packed.waited < 100
     assert (sent.state, sent.count, sent.late) == ("sent", 1, 0)
     assert 7 <= sent.waited < 90
+
+
+def test_rows_are_told_by_the_values_of_a_column() -> None:
+    for tenant, age in ((7, 100), (7, 300), (9, 5)):
+        put(Errand, tenant=tenant, state_changed=ago(age))
+    found = {one.state: one for one in counted(by_value(raw(Errand), "tenant"))[0]}
+    assert {value: one.count for value, one in found.items()} == {7: 2, 9: 1}
+    assert 300 <= found[7].oldest < 400
+    assert sum(one.count for one in counted(by_value(raw(Errand), "tenant"), most=2)[0]) == 2
+
+
+def test_rows_of_numbers_are_read_in_the_order_of_an_index() -> None:
+    for tenant in (9, 7, 8):
+        put(Errand, tenant=tenant)
+    rows = raw(Errand).order_by("-tenant").values_list("tenant", flat=True)
+    assert [tuple(row) for row in in_order(Errand, rows[:2])] == [(9,), (8,)]
 
 
 def test_kinds_are_cut_off_in_their_own_order() -> None:
