@@ -67,6 +67,12 @@ def told(count: int, cut: bool = False) -> str:
     return f"{min(count, COUNTED):,}+" if cut or count > COUNTED else f"{count:,}"
 
 
+def listed(names: Iterable[object], most: int = 5) -> str:
+    """Return the first names for a sentence, and how many more there are."""
+    shown = [*map(str, names)]
+    return ", ".join(shown[:most]) + (f" and {len(shown) - most:,} more" if len(shown) > most else "")
+
+
 def nearest(name: str, known: Iterable[str], otherwise: str = "", *, noun: str = "options") -> str:
     """Return the question whether the nearest known name is meant; ``otherwise``, or all names, if none is near."""
     names = sorted(known)

@@ -18,7 +18,7 @@ from stator.overview.last_hour import GAP, Minutes, alive_in, failing_in, minute
 from stator.overview.stays import Stays, moves, stays
 from stator.overview.survey import problems, surveys
 from stator.rows.meta import managed
-from stator.texts import counted, told
+from stator.texts import counted, listed, told
 
 # Groups of errors, and stuck objects, that are shown.
 GROUPS, STUCK = 20, 5
@@ -310,5 +310,5 @@ def _process(
         "worker": process.worker, "status": process.status, "told": process.told,
         "since": span(process.since), "heard": span(process.heard),
         "runs": runs, "more": max(0, len(process.runs) - len(runs)),
-        "models": ", ".join(process.worker.models[:5]) + (", ..." if len(process.worker.models) > 5 else ""),
+        "models": listed(process.worker.models),
     }  # fmt: skip

@@ -14,6 +14,7 @@ from stator.querysets import OperatorQuerySet
 from stator.rows.keys import key_of
 from stator.rows.meta import managed, model_named, named_state, owner_of
 from stator.rows.transitions import state_by_hand
+from stator.texts import listed
 
 # Models that are listed if a label is unknown.
 MAX_MODELS = 20
@@ -58,8 +59,7 @@ def _nearest(label: str) -> str:
     close = alike or [lower[name] for name in get_close_matches(label.lower(), lower, 1)]
     if close:
         return f"did you mean {' or '.join(close)}?"
-    shown = ", ".join(known[:MAX_MODELS]) + (f", and {len(known) - MAX_MODELS} more" * (len(known) > MAX_MODELS))
-    return f"managed models are: {shown or 'none'}"
+    return f"managed models are: {listed(known, MAX_MODELS) or 'none'}"
 
 
 def models_of(labels: list[str]) -> list[type[StatorModel]]:

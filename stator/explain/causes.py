@@ -17,8 +17,8 @@ from stator.explain.survey import AwaitedObject, Held, InState, Survey, Surveyed
 from stator.graph.durations import seconds_of, span
 from stator.rows.clock import moment_text
 from stator.rows.pauses import NAMED, Pause
-from stator.rows.versions import Version, compared, listed
-from stator.texts import COUNTED, counted, told
+from stator.rows.versions import Version, compared
+from stator.texts import COUNTED, counted, listed, told
 
 # Seconds until the first due object has waited for too long, and seconds until a pause counts as perhaps forgotten.
 TOO_LONG, FORGOTTEN = 60.0, 86400.0
@@ -78,7 +78,7 @@ def _no_worker_at_all(needing: list[Surveyed]) -> Problem:
     return Problem(
         "", f"no worker is running: {count:,}{'+' if cut else ''} objects of {len(needing):,} models wait"
         f"{_effects(states)}", {"models": names}, "start manage.py runstator",
-        where="workers", detail=f"{', '.join(names[:SHOWN])}{', ...' if len(names) > SHOWN else ''}", count=count,
+        where="workers", detail=listed(names, SHOWN), count=count,
         more=cut, since=_longest(states), command="manage.py runstator",
     )  # fmt: skip
 
@@ -377,7 +377,7 @@ def _keys(pks: Iterable[Any]) -> str:
 
 
 def _hashed(pks: Sequence[Any]) -> str:
-    return ", ".join(f"#{pk}" for pk in pks[:5]) + (", ..." if len(pks) > 5 else "")
+    return listed(f"#{pk}" for pk in pks)
 
 
 # Pauses

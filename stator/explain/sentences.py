@@ -9,9 +9,8 @@ from stator.explain.gathered import MAX_RELATED, Gathered
 from stator.graph.durations import span
 from stator.rows.meta import graph_of
 from stator.rows.pauses import NAMED
-from stator.rows.versions import listed
 from stator.rows.workers import WORKER_ALIVE, worker_of
-from stator.texts import counted, told
+from stator.texts import counted, listed, told
 
 # Seconds after which an object that is due and not marked ready is not about to be.
 LATE = 60.0

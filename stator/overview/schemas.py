@@ -30,7 +30,7 @@ from stator.rows.meta import owner_of
 from stator.rows.pauses import Pause
 from stator.schemas import in_schema, schema_in_use
 from stator.statements import Statement, counting, existing, first, joined
-from stator.texts import COUNTED, counted, told
+from stator.texts import COUNTED, counted, listed, told
 from stator.worker.startup import Places, Unusable, find_places
 
 # Schemas whose problems are looked for, by a command and by a page; and the most that a problem names.
@@ -233,8 +233,7 @@ class SchemaSurveys:
 
 def named(schemas: Sequence[str]) -> str:
     """Return the names of the first schemas, and how many more there are."""
-    more = len(schemas) - NAMED
-    return ", ".join(schemas[:NAMED]) + (f" and {more:,} more" if more > 0 else "")
+    return listed(schemas, NAMED)
 
 
 def _merged(same: list[tuple[str, Problem]]) -> Problem:

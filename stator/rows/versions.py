@@ -14,12 +14,10 @@ from stator.graph.fingerprints import fingerprint, fingerprints
 from stator.graph.graphs import StateGraph
 from stator.rows.meta import graph_of
 from stator.rows.workers import Worker, live_workers
+from stator.texts import listed
 
 # The most characters of states that a worker publishes. Beyond that it publishes only the fingerprints of its graphs.
 MAX_CHARACTERS = 60_000
-
-# The most workers, and names of states or actions, that a sentence has for one version.
-NAMED = 5
 
 HERE = "this process"
 
@@ -134,12 +132,6 @@ def _known(version: Version, some: set[str]) -> str:
         return ""
     verb = "knows" if len(version.processes) == 1 else "know"
     return f" {verb} {listed(sorted(some & set(version.names))) or 'none of these'}"
-
-
-def listed(names: Collection[str]) -> str:
-    """Return the first names for a sentence, and how many more there are."""
-    shown = list(names)[:NAMED]
-    return ", ".join(shown) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
 
 
 def name_of(worker: Worker) -> str:

@@ -18,6 +18,7 @@ from stator.admin.managed import ERROR, ManagedList
 from stator.admin.read_only import SEARCHED
 from stator.admin.row_summary import is_failing
 from stator.graph.durations import span
+from stator.texts import listed
 from tasks.admin import actions
 from tasks.admin.newest import OperatedAdmin, number_in
 from tasks.admin.publishing import PublishForm
@@ -169,8 +170,7 @@ class TaskAdmin(OperatedAdmin):
     @admin.display(description="workers")
     def shown_workers(self, task: Task) -> str:
         """Return which workers may claim the task, and how many are to run it."""
-        names = ", ".join(task.worker_ids[:MAX_SHOWN]) + (", ..." if len(task.worker_ids) > MAX_SHOWN else "")
-        return f"{task.worker_count} of {names or 'any'}"
+        return f"{task.worker_count} of {listed(task.worker_ids, MAX_SHOWN) or 'any'}"
 
     @admin.display(description="metadata")
     def shown_metadata(self, task: Task) -> str:

@@ -9,7 +9,7 @@ from django.db.models import Q, QuerySet
 
 from stator.graph.durations import seconds_of, span
 from stator.models import AdminAction, Now, Problem, Survey
-from stator.texts import counted, told
+from stator.texts import counted, listed, told
 from tasks.models import Schedule, Task
 from tasks.rows.clock import Later
 from tasks.rows.tasks import TERMINAL
@@ -84,11 +84,10 @@ def _without_action(schedules: Sequence[Any], group: Any) -> Problem:
 def _failing(schedules: Sequence[Any], group: Any) -> Problem:
     count = len(schedules)
     noun = "schedule cannot fire its tick" if count == 1 and not group.cut else "schedules cannot fire their ticks"
-    names = ", ".join(map(str, schedules[:5])) + (", ..." if count > 5 else "")
     return Problem(
         "", f"{told(count, group.cut)} {noun}: {group.error}", {"errors": {group.fingerprint: count}},
-        where="tasks.Schedule", model=LABEL, detail=f"{names}; {group.message.partition(chr(10))[0]}", count=count,
-        more=group.cut, since=_age(schedules) if schedules[0].planned else None,
+        where="tasks.Schedule", model=LABEL, detail=f"{listed(schedules)}; {group.message.partition(chr(10))[0]}",
+        count=count, more=group.cut, since=_age(schedules) if schedules[0].planned else None,
     )  # fmt: skip
 
 
@@ -189,7 +188,7 @@ def _late(schedules: Sequence[Any], *, more: bool) -> Iterator[Problem]:
     yield Problem(
         "", f"{count}{'+' if more else ''} {noun} not fired a tick that was due up to {span(_age(schedules))} ago",
         where="tasks.Schedule", model=LABEL, remedy="see the schedule's page for its reason",
-        detail=", ".join(map(str, schedules[:5])) + (", ..." if count > 5 else ""), count=count, more=more,
+        detail=listed(schedules), count=count, more=more,
         since=_age(schedules),
         actions=(AdminAction("Retry now", LABEL, "stator_retry", pks),),
         command=f"manage.py stator retry tasks.Schedule {' '.join(map(str, pks))}",

@@ -8,7 +8,7 @@ later gets an action with that name.
 from collections.abc import Iterable
 from typing import Any
 
-from stator.texts import nearest
+from stator.texts import listed, nearest
 from tasks.actions.registry import NAME, declared, find, registry
 from tasks.conf import DJANGO
 from tasks.exceptions import ActionNotAllowed, PublishRefused, UnknownAction
@@ -96,8 +96,7 @@ def refuse_to_change_over_http(queue: QueueRow, tasks: Iterable[Any]) -> None:
 def _remedy(name: str, queue: str) -> str:
     others, otherwise = sorted(registry.get(name, {})), "register it with @tasks.action"
     if others:
-        shown = ", ".join(others[:MAX_NAMED]) + (", ..." if len(others) > MAX_NAMED else "")
-        otherwise = f"it is registered for other queues: {shown}"
+        otherwise = f"it is registered for other queues: {listed(others, MAX_NAMED)}"
     return nearest(name, known_actions(queue), otherwise)
 
 

@@ -11,6 +11,7 @@ from stator.exceptions import TryAgainLater
 from stator.graph import State, StateGraph
 from stator.graph.backoff import Backoff
 from stator.models import StateField
+from stator.texts import listed
 from tasks.conf import TaskSettings, read_settings
 from tasks.exceptions import UnknownAction
 from tasks.queue.actions import refuse_unknown
@@ -203,10 +204,9 @@ def why_not(rows: ScheduleQuerySet, count: int) -> str:
     if not count:
         return "Paused schedules do not fire: resume them first."
     asked = rows.filter(enabled=True, removed=False).select_related("queue")[:ROWS_AT_ONCE]
-    if not (names := [str(each) for each in without_action(asked, rows.db)]):
+    if not (idle := without_action(asked, rows.db)):
         return ""
-    named = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
-    return f"Nobody has the action of {named}: edit it, or deploy code that has the action."
+    return f"Nobody has the action of {listed(idle)}: edit it, or deploy code that has the action."
 
 
 def look_again(using: str, pks: list[int]) -> None:
