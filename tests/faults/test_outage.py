@@ -194,8 +194,8 @@ def test_work_goes_on_while_connections_are_cut(watch, fleet, thorough, model):
     workers.stop()
     print(f"{sum(counts)} connections were cut, up to {max(counts)} at a time; meanwhile {progress} moves")
     assert progress > 0
-    # Of each worker: the main thread, three for statements, the heartbeat, the listener, one or six for handlers; and the
-    # same again, for on a crowded machine those that were cut last are still ending.
+    # Of each worker: the main thread, three for statements, the heartbeat, the listener, one or six for handlers. On a
+    # crowded machine, those that were cut last are still ending.
     assert max(counts) <= 2 * 2 * 12
     watched.judge(max_crashes=1000)
 

@@ -11,6 +11,7 @@ from stator.db import chores, refusals
 from stator.db.interface import new_token, new_worker_id
 from stator.db.probe import Work, look
 from stator.runner import StatorRunner
+from tests.sizes import PATIENCE
 from tests.stator.making import ago, automatic, operations_of, put, raw
 from tests.testapp.basic import Diary, Rest, Step
 from tests.testapp.fairness import Enquiry, Ticket, TicketGraph
@@ -179,7 +180,7 @@ def test_look_does_not_find_what_is_left_alone(make, clock):
 def test_worker_does_what_it_is_not_refused_and_ends_when_nothing_else_is_left():
     steps = [put(Step, **columns) for columns in ({"state_ready": False}, LONG_AGO, HELD, {}, {})]
     with refused(Step, *(step.pk for step in steps[:4])):
-        summary = StatorRunner([Step], until_idle=True, run_for=60).run()
+        summary = StatorRunner([Step], until_idle=True, run_for=PATIENCE).run()
     assert summary.ended == "idle"
     assert raw(Step).get(state="done") == steps[4]
 

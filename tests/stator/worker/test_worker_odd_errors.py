@@ -9,6 +9,7 @@ from django.db.models.signals import post_init
 
 from stator import signals
 from stator.models import Report
+from tests.sizes import PATIENCE
 from tests.stator.running import work
 from tests.testapp.basic import Deed, DeedGraph
 from tests.testapp.power import Crate, Freight, Transfer
@@ -16,10 +17,6 @@ from tests.testapp.power import Crate, Freight, Transfer
 pytestmark = pytest.mark.django_db(transaction=True)
 
 ERRORS = [StopIteration, StopAsyncIteration, GeneratorExit, asyncio.CancelledError, KeyboardInterrupt, SystemExit]
-# Seconds after which a worker that hangs is stopped, and its objects are not done.
-MAX_SECONDS = 20
-
-
 # The only ones of each kind: batches raise one error for all their objects.
 KINDS = [StopIteration, asyncio.CancelledError, SystemExit]
 
@@ -131,7 +128,7 @@ def check(monkeypatch, place, errors):
     rows = [place.model.objects.create(state=place.state) for _ in range(len(errors) + 2)]
     harmed |= {row.pk: error for row, error in zip(rows[1:], errors, strict=False)}
     place(monkeypatch, fail)
-    summary = work(place.model, run_for=MAX_SECONDS)
+    summary = work(place.model, run_for=PATIENCE)
     assert summary.ended == "idle"
     monkeypatch.undo()
     found = dict(place.model.objects.values_list("pk", "state"))
@@ -169,6 +166,6 @@ def test_receiver_that_prepares_the_project_ends_the_worker_with_its_error(monke
     Deed.objects.create(deed="")
     receive(monkeypatch, getattr(signals, name), fail)
     with pytest.raises(Exception, match="odd") as raised:
-        work(Deed, run_for=MAX_SECONDS)
+        work(Deed, run_for=PATIENCE)
     assert error in (type(raised.value), type(raised.value.__cause__))
     assert not Deed.objects.filter(state_claim__isnull=False).exists()

@@ -8,13 +8,14 @@ import pytest
 from stator.testing import drain
 from tasks.actions.registry import RegisteredAction, registry
 from tasks.models import Task
+from tests.sizes import PATIENCE
 from tests.stator.running import work
 from tests.tasks.actions.making import make, report
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 ERRORS = [StopIteration, StopAsyncIteration, GeneratorExit, asyncio.CancelledError, KeyboardInterrupt, SystemExit]
-RUNS = {"worker": lambda: work(Task, run_for=20), "drain": lambda: drain(Task)}
+RUNS = {"worker": lambda: work(Task, run_for=PATIENCE), "drain": lambda: drain(Task)}
 
 
 def options_of(place: str, error: type[BaseException]) -> dict[str, Any]:
@@ -77,7 +78,7 @@ def test_notice_that_fails_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr("tasks.dead_letters.mail_administrators", fail)
     odd = published(monkeypatch, "action", max_attempts=1)
-    work(Task, run_for=20)
+    work(Task, run_for=PATIENCE)
     for task in odd:
         task.refresh_from_db()
         assert task.state == "errored"
