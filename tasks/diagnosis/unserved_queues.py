@@ -81,7 +81,8 @@ def _counts(
     sums = for_each(
         queue_rows(tasks.db), [service.queue.pk for service in services], total, partial(in_order, tasks.model)
     )
-    found = {pk: divmod(total or 0, NAMED_ONLY) for pk, total in sums}
+    # MariaDB has sums as decimals.
+    found = {pk: divmod(int(total or 0), NAMED_ONLY) for pk, total in sums}
     return [(service, found.get(service.queue.pk, (0, 0))) for service in services]
 
 
