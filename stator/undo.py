@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from django.db.models import Exists, F, Model, OuterRef, Q, QuerySet, Subquery, Value
+from django.db.models.lookups import IsNull
 
 from stator.conf import load_settings
 from stator.db import operations_for
@@ -23,10 +23,14 @@ from stator.rows.meta import graph_of, hooks_of, model_of
 from stator.rows.nodes import over_nodes, read_first
 from stator.rows.pauses import Pause, end_chosen
 from stator.rows.reports import History, events_of
-from stator.rows.transitions import BATCH, Locked, entered, keep_acts, keep_moves, lock_rows, tell_moves
+from stator.rows.transitions import Locked, entered, keep_acts, keep_moves, lock_rows, most_keys, tell_moves
 from stator.signals import announce
 from stator.statements import is_one_of
 from stator.texts import one_line
+
+# Objects per transaction. Only objects that nobody has are locked, so there may be more of them than in a move. The
+# undo of 20,000 took 0.6 of the time that it takes with 1,000.
+BATCH = 2500
 
 # Objects that are named because they were left alone; further ones are counted.
 MAX_NAMED = 100_000
@@ -41,6 +45,33 @@ RESTORED = {
 MOVED_BACK = {
     "state": "state", "state_changed": "changed", "state_attempted": "attempted", "state_attempts": "attempts",
 }  # fmt: skip
+
+
+class Was(NamedTuple):
+    """What is read of what an object was: of its times only whether it had them.
+
+    A time without a zone may be ambiguous, so times never leave the database.
+    """
+
+    pk: int
+    object_pk: str
+    version: int
+    tried: int
+    state: str
+    ready: bool
+    attempts: int
+    failures: int
+    crashes: int
+    changed: bool
+    attempted: bool
+    due: bool
+
+
+TIMES = ("changed", "attempted", "due")
+_OF_WAS = [IsNull(F(name), False) if name in TIMES else name for name in Was._fields]
+
+# The locked objects that go back, by what they were.
+Going = Mapping[Was, Locked]
 
 
 @dataclass(slots=True)
@@ -135,7 +166,7 @@ class _Undoing:
             self.done.rest = page[-1].object_pk if part else ""
         self.done.rest = ""
 
-    def _part(self, some: Any, page: list[Before]) -> None:
+    def _part(self, some: Any, page: list[Was]) -> None:
         """Undo a batch; if the database refuses it, find the rows that it refuses."""
         try:
             back = some(page)
@@ -148,21 +179,23 @@ class _Undoing:
             self._part(some, page[half:])
             return
         self.done.count += len(back)
-        self._name([row for row in page if row.object_pk not in back])
+        if left := [row for row in page if row.object_pk not in back]:
+            self._name(left)
 
-    def _pages(self, last: str) -> Iterator[list[Before]]:
+    def _pages(self, last: str) -> Iterator[list[Was]]:
         # By the one index that begins with the action: its statistics may be older than all of the rows.
-        while page := list((self._before.filter(object_pk__gt=last) if last else self._before)[:BATCH]):
+        rows, size = self._before.values_list(*_OF_WAS), most_keys(self.model, BATCH)
+        while page := [Was(*values) for values in (rows.filter(object_pk__gt=last) if last else rows)[:size]]:
             yield page
             last = page[-1].object_pk
 
-    def _batch(self, page: list[Before]) -> set[str]:
+    def _batch(self, page: list[Was]) -> set[str]:
         """Let the untouched objects of a page go back; return their keys."""
         states, rows = graph_of(self.model).states, self._rows
         known = {row.object_pk: row for row in page if row.state in states}
         keys = [key for text in known if (key := self._key(text)) is not None]
         with transaction.atomic(using=self.using):
-            locked = lock_rows(rows.filter(self._at_rest()), self.model, self.using, self._allowed(keys))
+            locked = lock_rows(rows, self.model, self.using, self._allowed(keys), self._at_rest())
             going = {known[str(row.pk)]: row for row in locked if _as_left(known[str(row.pk)], row)}
             for before in self._changed_again(going):
                 del going[before]
@@ -185,7 +218,7 @@ class _Undoing:
             at_rest &= Q(state_attempted=None)
         return at_rest
 
-    def _changed_again(self, going: Mapping[Before, Locked]) -> list[Before]:
+    def _changed_again(self, going: Going) -> list[Was]:
         """Return the locked objects that later actions have changed."""
         label, own = self.action.model_label, self.done.action.pk
         later = Action.objects.using(self.using).filter(model_label=label, pk__gt=self.action.pk).exclude(pk=own)
@@ -201,7 +234,7 @@ class _Undoing:
             return keys
         return list(self.among(self._rows.filter(pk__in=keys)).values_list("pk", flat=True))
 
-    def _keep_history(self, going: Mapping[Before, Locked]) -> None:
+    def _keep_history(self, going: Going) -> None:
         """Write that objects go back, before they do."""
         own = self.done.action
         reason = f"undid action {self.action.pk}{': ' * bool(own.reason)}{own.reason}"
@@ -212,7 +245,7 @@ class _Undoing:
             pks = [row.pk for row in some]
             keep_moves(self.model, self.using, pks, target, reason, History.Kind.HAND, actor=own.actor)
 
-    def _follow(self, found: Mapping[Before, Locked]) -> None:
+    def _follow(self, found: Going) -> None:
         """Do what follows when objects have gone back: events, and whoever waited for the state."""
         model, using = self.model, self.using
         if not self.action.moves:
@@ -225,13 +258,13 @@ class _Undoing:
         if undone := hooks_of(model).undone:
             undone(self._rows.filter(pk__in=[row.pk for row in found.values()]))
 
-    def _by_target(self, going: Mapping[Before, Locked]) -> Iterator[tuple[State, list[Locked]]]:
+    def _by_target(self, going: Going) -> Iterator[tuple[State, list[Locked]]]:
         """Yield each state that objects go back to, with these objects."""
         for name in dict.fromkeys(before.state for before in going):
             some = [row for before, row in going.items() if before.state == name]
             yield graph_of(self.model).states[name], some
 
-    def _keep_events(self, found: Mapping[Before, Locked]) -> None:
+    def _keep_events(self, found: Going) -> None:
         """Let the events that the objects had in the state be of this visit too."""
         if not any(state.events for state in graph_of(self.model).states.values()):
             return
@@ -239,7 +272,7 @@ class _Undoing:
         events = events_of(self.model, self.using).filter(object_pk__in=[before.object_pk for before in found])
         events.filter(Exists(then)).update(version=F("version") + 2)
 
-    def _name(self, left: list[Before]) -> None:
+    def _name(self, left: list[Was]) -> None:
         """Note why each of these objects was left alone."""
         keys = {row.object_pk: self._key(row.object_pk) for row in left}
         known = [key for key in keys.values() if key is not None]
@@ -252,18 +285,17 @@ class _Undoing:
                 continue
             self.done.leave(row.object_pk, _why(row, now.get(row.object_pk), graph_of(self.model).states))
 
-    def _changes(self, going: Mapping[Before, Locked]) -> columns.Changes:
+    def _changes(self, going: Going) -> columns.Changes:
         names = RESTORED | (MOVED_BACK if self.action.moves else {})
         version: columns.Changes = {"state_version": F("state_version") + 1} if self.action.moves else {}
         return {column: self._of(name, going) for column, name in names.items()} | version
 
-    def _of(self, name: str, going: Mapping[Before, Locked]) -> Value | Subquery:
+    def _of(self, name: str, going: Going) -> Value | Subquery:
         """Return what the rows were before the action: one value if all had the same, else each row's own."""
         field: Any = Before._meta.get_field(name)
         first, *others = {getattr(before, name) for before in going}
-        # A time without a zone may be ambiguous, so times never leave the database.
-        if not others and not isinstance(first, datetime):
-            return Value(first, output_field=field)
+        if not others and not (name in TIMES and first):
+            return Value(None if name in TIMES else first, output_field=field)
         before = self._before.filter(object_pk=key_text(self.model, self.using))
         if over_nodes(self.model, self.using):
             before = read_first(before, ("action", "object_pk", name))
@@ -285,12 +317,12 @@ class _Undoing:
             return None
 
 
-def _as_left(before: Before, row: Locked) -> bool:
+def _as_left(before: Was, row: Locked) -> bool:
     """Return whether nobody has moved or attempted a row since the action."""
     return (before.version, before.tried) == (row.version, row.attempts)
 
 
-def _why(row: Before, now: list[Any] | None, states: Any) -> str:
+def _why(row: Was, now: list[Any] | None, states: Any) -> str:
     """Return why an object was left alone. ``now``: its state, version and claim; None if it is gone."""
     if now is None:
         return "is gone"

@@ -17,8 +17,7 @@ from stator.admin.listing import AnyAddressAdmin
 from stator.admin.source import source_for
 from stator.rows.actions import Action
 from stator.rows.meta import owner_of
-from stator.rows.transitions import BATCH
-from stator.undo import UndoPart, undo, undoable
+from stator.undo import BATCH, UndoPart, undo, undoable
 
 # Actions that are offered above a list.
 OFFERED = 3

@@ -1,12 +1,11 @@
 """Moves by hand, by events and by methods of models: all that are not an outcome of an attempt or a duty of workers."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
 from typing import NamedTuple, TypedDict
 
 from django.db import transaction
 from django.db.backends.base.features import BaseDatabaseFeatures
-from django.db.models import F, Model, QuerySet
+from django.db.models import F, Model, Q, QuerySet
 
 from stator import signals
 from stator.exceptions import ProtectedState
@@ -26,6 +25,9 @@ from stator.statements import is_one_of
 # Rows per transaction: few enough to hold no lock for long, enough to move a million rows in seconds.
 BATCH = 1000
 
+# SQLite nests a condition for each key of several columns, and refuses 1,000.
+COMPOSITE_KEYS = 500
+
 
 class Locked(NamedTuple):
     """A locked row as it was before it is written."""
@@ -33,13 +35,14 @@ class Locked(NamedTuple):
     pk: object
     state: str
     version: int
-    stayed: timedelta
     attempts: int
-    attempted: datetime | None
 
+
+# A condition that all rows meet.
+EVERY = Q()
 
 # What is read for it.
-_OF_LOCKED = ("pk", "state", "state_version", columns.stayed(), "state_attempts", "state_attempted")
+_OF_LOCKED = ("pk", "state", "state_version", "state_attempts")
 
 
 class _LockOptions(TypedDict, total=False):
@@ -213,17 +216,17 @@ def entered(owner: type[Model], using: str, name: str, pks: Collection[object], 
             _give(owner, using, state, event)
     for watch in watches_of(owner):
         if watch.state.name == name:
-            for some in _parts(pks):
+            for some in _parts(pks, most_keys(owner, BATCH)):
                 _follow(watch, using, some, wait=wait)
     for watch in watchers_of(owner):
         if name in watch.condition.in_:
-            for some in _parts(pks):
+            for some in _parts(pks, most_keys(owner, BATCH)):
                 _complete(watch, using, some, wait=wait)
 
 
-def _parts(pks: Collection[object]) -> Iterator[list[object]]:
+def _parts(pks: Collection[object], size: int) -> Iterator[list[object]]:
     listed = list(pks)
-    return (listed[start : start + BATCH] for start in range(0, len(listed), BATCH))
+    return (listed[start : start + size] for start in range(0, len(listed), size))
 
 
 def _complete(watch: Watch, using: str, pks: list[object], *, wait: bool) -> None:
@@ -303,7 +306,7 @@ def _pages(queryset: QuerySet[Model], rows: QuerySet[Model]) -> Iterator[tuple[Q
     if query.is_sliced or query.distinct or query.combinator:
         # Such a queryset cannot be filtered further, so its keys are read at once.
         pks = sorted(set(keys_in(queryset)), key=str)
-        yield from ((rows, some) for some in _parts(pks))
+        yield from ((rows, some) for some in _parts(pks, most_keys(rows.model, BATCH)))
         return
     last = None
     while page := _next_pks(queryset, rows.model, last):
@@ -317,17 +320,29 @@ def _next_pks(queryset: QuerySet[Model], owner: type[Model], last: object) -> li
     ordered = rest.order_by(*key_names(owner))
     # A reversed queryset stays reversed even if it is ordered anew.
     ordered.query.standard_ordering = True
-    return keys_in(ordered.distinct()[:BATCH])
+    return keys_in(ordered.distinct()[: most_keys(owner, BATCH)])
 
 
-def lock_rows(queryset: QuerySet[Model], owner: type[Model], using: str, pks: Sequence[object]) -> list[Locked]:
-    """Lock the rows and return the rows that still match the queryset: they may have changed before the lock."""
+def most_keys(model: type[Model], wanted: int) -> int:
+    """Return how many rows one transaction has, whose keys its statements name."""
+    return min(wanted, COMPOSITE_KEYS) if model._meta.is_composite_pk else wanted
+
+
+def lock_rows(
+    queryset: QuerySet[Model], owner: type[Model], using: str, pks: Sequence[object], own: Q = EVERY
+) -> list[Locked]:
+    """Lock the rows and return the rows that still match the queryset: they may have changed before the lock.
+
+    ``own``: a condition on columns of the row itself, which the lock checks; other rows are not locked.
+    """
     rows: QuerySet[Model] = QuerySet(owner, using=using)
     wanted = is_one_of(rows, pks)
     options, found = _lock_options(owner, using), []
-    for part in of_one_node(rows.filter(wanted)):
+    for part in of_one_node(rows.filter(own, wanted)):
         locked = part.order_by("pk").select_for_update(**options)
         found += [Locked(*values) for values in locked.values_list(*_OF_LOCKED)]
+    if queryset.model is owner and not queryset.query.where:
+        return found
     meant = set(keys_in(queryset.filter(wanted)))
     return [row for row in found if row.pk in meant]
 

@@ -17,7 +17,7 @@ from tests.stator.rows.test_retry_at_rate import retry
 from tests.testapp.approvals import Expense
 from tests.testapp.basic import Page, Step
 from tests.testapp.explained import Errand
-from tests.testapp.keys import BigKeyed, Branch, IntKeyed, TextKeyed, UuidKeyed
+from tests.testapp.keys import BigKeyed, Branch, IntKeyed, Seat, TextKeyed, UuidKeyed
 from tests.testapp.operators import Parcel
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -214,6 +214,15 @@ def test_keys_of_every_kind_go_back(model):
     done = back(action)
     assert (done.count, done.left) == (1, {lost: "is gone"})
     assert row(one).state == "first"
+
+
+def test_many_objects_with_keys_of_several_columns_are_moved_and_go_back():
+    """SQLite refuses a statement that names a thousand such keys."""
+    count = 1100
+    Seat.objects.bulk_create([Seat(hall=number // 50, number=number) for number in range(count)])
+    done = back(move(raw(Seat), "sold"))
+    assert (done.count, done.left) == (count, {})
+    assert not raw(Seat).filter(state="sold").exists()
 
 
 def test_events_that_the_object_had_in_its_state_count_again():
