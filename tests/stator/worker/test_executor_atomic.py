@@ -156,7 +156,7 @@ def test_error_in_what_an_atomic_handler_has_called_after_the_commit_undoes_noth
     assert (summary.failed, summary.lost, heard) == (0, 0, ["done"])
     assert not Report.objects.exists()
     [record] = [record for record in caplog.records if record.levelname == "ERROR"]
-    assert record.message == "stator.on_commit_failed"
+    assert (record.message, record.model, record.state) == ("stator.on_commit_failed", "testapp.transfer", "new")
     assert "the mail server is away" in str(record.exc_info[1])
 
 
