@@ -4,6 +4,8 @@ import threading
 from datetime import timedelta
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from stator.db import chores, claims
@@ -11,6 +13,7 @@ from stator.db.interface import new_token, new_worker_id
 from stator.db.probe import Work
 from stator.graph.outcomes import Moved, Waiting
 from stator.rows.claimable import Crashes
+from stator.rows.reports import Event
 from stator.rows.workers import worker_of
 from tests.sizes import PATIENCE
 from tests.stator.db.calling import ERROR, pks, record, take, work
@@ -48,6 +51,13 @@ def test_claim_marks_the_row_and_gives_it_with_its_claim(operations):
     assert claim.instance.name == step.name
     assert claim.state is StepGraph.new
     assert worker_of(claim.token) == operations.worker_id
+
+
+def test_claim_asks_for_no_events_where_the_graph_has_none(operations):
+    put(Step)
+    with CaptureQueriesContext(connection) as asked:
+        assert len(operations.claim(automatic(operations), 1)) == 1
+    assert not [query["sql"] for query in asked if Event._meta.db_table in query["sql"]]
 
 
 def test_rows_are_claimed_in_the_order_of_their_turn(operations):
