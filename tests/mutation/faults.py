@@ -32,7 +32,7 @@ TESTS = {
     "stator/db/ordering.py": "stator/db/test_ordering.py stator/rows/test_waits_races.py",
     "stator/db/steps.py": "stator/db/test_steps.py",
     "stator/worker/attempts.py": "stator/worker/test_attempts.py stator/worker/test_attempts_threads.py "
-    "stator/worker/test_room.py",
+    "stator/worker/test_executor_batches.py stator/worker/test_room.py",
     "stator/worker/executor.py": "stator/worker/test_executor.py stator/worker/test_executor_atomic.py "
     "stator/worker/test_executor_batches.py stator/worker/test_executor_handlers.py",
     "stator/worker/recorder.py": "stator/worker/test_recorder.py",

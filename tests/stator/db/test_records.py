@@ -315,6 +315,16 @@ def test_reason_to_wait_is_reported_without_an_error(operations):
     assert row(step).state_failures == 0
 
 
+def test_report_is_committed_with_the_last_outcome_of_a_transaction_and_not_after_it(operations):
+    step = put(Step)
+    claim = take(operations, step)
+    with pytest.raises(DatabaseError, match="away"), operations.handler_transaction():
+        operations.record([(claim, Waiting(1.0, reason="not yet"))], last=True)
+        raise DatabaseError("away")
+    assert row(step).state_claim == claim.token
+    assert not Report.objects.exists()
+
+
 def test_report_of_whatever_was_raised_can_be_kept(operations):
     class Mute(Exception):
         def __str__(self):
