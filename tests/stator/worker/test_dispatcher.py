@@ -365,5 +365,7 @@ async def test_lanes_with_suspects_take_turns():
         lane.suspect = True
     for places in (1, 2, 3, 4):
         alone.places = places
+        dispatcher.lanes.woken.clear()
         await dispatcher.claim()
+        assert dispatcher.lanes.woken.is_set(), "more may be left"
     assert [claim.operations for claim in alone.begun] == [first, second, first, second]
