@@ -52,7 +52,7 @@ class OfSlice(compiler.SQLCompiler):
         if not (column := _column(query, used[0] if used else query.get_initial_alias())):
             return fixed
         for each in query.where.children:
-            if isinstance(each, Exact) and each.lhs == column and not isinstance(each.rhs, Col):
+            if isinstance(each, Exact) and _is_same(each.lhs, column) and not isinstance(each.rhs, Col):
                 return each.rhs if isinstance(each.rhs, Value) else Value(each.rhs, column.target)
         if around is None or not _refers_outside(query, [query.where]):
             return column
@@ -64,6 +64,11 @@ def _column(query: Any, alias: str) -> Any:
     """Return the column of ``spread`` of a table that is beside others; else None."""
     field = columns_of_slices().get(query.alias_map[alias].table_name)
     return field and field.get_col(alias)
+
+
+def _is_same(found: Any, column: Col) -> bool:
+    """Return whether an expression is this column; those of a query within two others are not equal."""
+    return isinstance(found, Col) and (found.alias, found.target) == (column.alias, column.target)
 
 
 def _refers_outside(query: Any, conditions: list[Any]) -> bool:

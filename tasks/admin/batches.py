@@ -3,8 +3,7 @@
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import OuterRef, Q, QuerySet
-from django.db.models.expressions import Combinable
+from django.db.models import Count, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.html import format_html
@@ -13,6 +12,7 @@ from stator.admin.confirmation import ActionFunction, ask, back, given, log, tel
 from stator.admin.detail import offered
 from stator.admin.managed import ManagedList
 from stator.admin.read_only import SEARCHED
+from stator.models import over_nodes
 from stator.texts import COUNTED, told
 from tasks.admin.actions import CancelForm, RequeueForm
 from tasks.admin.newest import OperatedAdmin, number_in
@@ -73,15 +73,20 @@ class BatchList(ManagedList):
         """Read the rows, then the numbers."""
         super().get_results(request)
         batches: QuerySet[Any] = QuerySet(Batch, using=self.queryset.db)
-        numbers: Any = for_each(batches, [row.pk for row in self.result_list], _unended)
-        found = dict(numbers)
+        found = dict(_unended(batches, [row.pk for row in self.result_list]))
         for row in self.result_list:
             row.shown_left = found.get(row.pk, 0)
 
 
-def _unended(batch: OuterRef | int) -> list[Combinable]:
-    mine: QuerySet[Task] = QuerySet(Task).filter(batch=batch, state__in=["pending", "shared"])
-    return [CountOf(mine.values("pk")[: COUNTED + 1])]
+def _unended(batches: QuerySet[Any], pks: list[int]) -> Any:
+    def unended(tasks: QuerySet[Any]) -> QuerySet[Any]:
+        return tasks.filter(state__in=["pending", "shared"])
+
+    if over_nodes(Task, batches.db):
+        # Batches are on none of the nodes.
+        mine: QuerySet[Any] = unended(QuerySet(Task, using=batches.db)).filter(batch__in=pks).order_by()
+        return mine.values("batch").annotate(count=Count("pk")).values_list("batch", "count")
+    return for_each(batches, pks, lambda mine: [CountOf(unended(mine).values("pk")[: COUNTED + 1])], relation="batch")
 
 
 class BatchAdmin(OperatedAdmin):

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.contrib import admin
 from django.db import router
-from django.db.models import Count, Exists, ExpressionWrapper, IntegerField, Max, OuterRef, Q, QuerySet
+from django.db.models import BooleanField, Count, ExpressionWrapper, IntegerField, Max, Q, QuerySet
 from django.http import HttpRequest
 
 from stator.admin import Cell, Section
@@ -17,6 +17,7 @@ from stator.models import Now
 from stator.texts import told
 from tasks.diagnosis.figures import MAX_COUNTED, lines
 from tasks.models import Claimant, Queue, Task
+from tasks.queue.expressions import has_any
 from tasks.rows.claimants import CLAIMANT_ALIVE
 from tasks.rows.clock import Later
 
@@ -59,10 +60,11 @@ def section_of_queues(request: HttpRequest) -> Section | None:
 
 def _first(using: str) -> list[Any]:
     """Return the queues to show, and one more if there are more."""
-    waiting = Task.objects.filter(queue=OuterRef("pk"), state_ready=True)
-    rows: QuerySet[Any] = QuerySet(Queue, using=using).annotate(
+    queues: QuerySet[Any] = QuerySet(Queue, using=using)
+    waits = has_any(queues, lambda tasks: tasks.filter(state_ready=True))
+    rows = queues.annotate(
         read_at=Now(),
-        waits=Exists(waiting),
+        waits=ExpressionWrapper(waits, output_field=BooleanField()),
         is_paused=ExpressionWrapper(Q(publish_paused=True) | Q(claim_paused=True), output_field=IntegerField()),
     )
     return list(rows.order_by("-is_paused", "-waits", "name")[: SHOWN + 1])

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from django.db.models import Model, OuterRef, QuerySet
+from django.db.models import Model, QuerySet
 from django.db.models.expressions import Combinable
 from django.utils import timezone
 
 from stator.graph.durations import seconds_of
 from stator.models import Depth, Now, Stats
 from tasks.diagnosis.figures import waiting_in
-from tasks.models import Queue, Task
+from tasks.models import Queue
 from tasks.queue.expressions import CountOf, FirstOf, for_each
 from tasks.rows.queues import label_of
 from tasks.rows.tasks import TERMINAL
@@ -70,8 +70,8 @@ def sample(using: str) -> bool:
 
 
 def _waiting(using: str) -> Iterator[Sample]:
-    def figures(queue: OuterRef | int) -> list[Combinable]:
-        line = waiting_in(queue, WAITING)
+    def figures(tasks: QuerySet[Any]) -> list[Combinable]:
+        line = waiting_in(tasks, WAITING)
         return [CountOf(line), FirstOf(line), Now()]
 
     names = _names(using)
@@ -80,11 +80,10 @@ def _waiting(using: str) -> Iterator[Sample]:
 
 
 def _count_ended(using: str, names: dict[int, str], hour: datetime) -> None:
-    def figures(queue: OuterRef | int) -> list[Combinable]:
-        ended: QuerySet[Task] = Task.objects.filter(
-            queue=queue, state__in=TERMINAL, whole=None, retention=None, state_changed__gte=hour,
-            state_changed__lt=hour + HOUR,
-        )  # fmt: skip
+    def figures(tasks: QuerySet[Any]) -> list[Combinable]:
+        ended = tasks.filter(
+            state__in=TERMINAL, whole=None, retention=None, state_changed__gte=hour, state_changed__lt=hour + HOUR
+        )
         dead = ended.filter(state="errored")
         return [CountOf(rows.order_by("state_changed").values("state_changed")[:ENDED]) for rows in (ended, dead)]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import OuterRef, QuerySet, Subquery
+from django.db.models import QuerySet
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce
 
@@ -64,31 +64,31 @@ def figures_of(queues: Iterable[Any], using: str) -> dict[Any, Figures]:
 
 
 def _waiting(pks: list[Any], using: str) -> Any:
-    def figures(queue: OuterRef | int) -> list[Combinable]:
-        return [_count_in(queue), FirstOf(waiting_in(queue, MAX_COUNTED + 1)), Now()]
+    def figures(tasks: QuerySet[Any]) -> list[Combinable]:
+        return [_count_in(tasks), FirstOf(waiting_in(tasks, MAX_COUNTED + 1)), Now()]
 
     return for_each(QuerySet(Queue, using=using), pks, figures)
 
 
-def waiting_in(queue: OuterRef | int, limit: int) -> QuerySet[Task, dict[str, Any]]:
+def waiting_in(tasks: QuerySet[Any], limit: int) -> QuerySet[Any]:
     """Return since when each of the first tasks of a queue waits to be claimed. Index ``tasks_task_ready_in_queue``."""
-    return _line_of(queue).values(since=Coalesce("state_next_attempt", "state_changed"))[:limit]
+    return _line_of(tasks).values(since=Coalesce("state_next_attempt", "state_changed"))[:limit]
 
 
-def _count_in(queue: OuterRef | int) -> CountOf:
-    return CountOf(_line_of(queue).values("priority")[: MAX_COUNTED + 1])
+def _count_in(tasks: QuerySet[Any]) -> CountOf:
+    return CountOf(_line_of(tasks).values("priority")[: MAX_COUNTED + 1])
 
 
-def _line_of(queue: OuterRef | int) -> Any:
+def _line_of(tasks: QuerySet[Any]) -> QuerySet[Any]:
     # Ready tasks are pending and unclaimed. Conditions that say so would keep an index alone from counting them.
-    return Task.objects.filter(queue=queue, state_ready=True).order_by("priority")
+    return tasks.filter(state_ready=True).order_by("priority")
 
 
 def lines(pks: list[Any], using: str) -> dict[Any, tuple[int, datetime | None]]:
     """Return, by queue, how many tasks wait, up to one more than ``MAX_COUNTED``, and since when the first one does."""
 
-    def figures(queue: OuterRef | int) -> list[Combinable]:
-        return [_count_in(queue), Subquery(waiting_in(queue, 1))]
+    def figures(tasks: QuerySet[Any]) -> list[Combinable]:
+        return [_count_in(tasks), FirstOf(waiting_in(tasks, 1))]
 
     return {pk: (count, since) for pk, count, since in for_each(QuerySet(Queue, using=using), pks, figures)}
 

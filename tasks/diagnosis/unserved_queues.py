@@ -5,14 +5,14 @@ from functools import partial, reduce
 from operator import or_
 from typing import Any
 
-from django.db.models import Case, IntegerField, OuterRef, Q, QuerySet, Subquery, Value, When
+from django.db.models import Case, IntegerField, Q, QuerySet, Subquery, Value, When
 from django.db.models.expressions import Combinable
 
 from stator.db.bounded_counts import in_order
 from stator.models import Problem, Reason, Survey
 from stator.texts import told
 from tasks.queue.eligibility import waiting
-from tasks.queue.expressions import for_each, is_any
+from tasks.queue.expressions import for_each, has_any
 from tasks.queue.serving import Service, services_of
 from tasks.queue.unserved import UNSERVED, conditions, reason_of
 from tasks.rows.queues import claims_are_paused
@@ -34,6 +34,7 @@ NO_WORKER = Reason("no_worker", "No live worker serves this queue: no worker pro
 class _Sum(Subquery):
     template = "(SELECT SUM(line.kind) FROM (%(subquery)s) line)"
     output_field = IntegerField()
+    total = sum
 
 
 def unserved(survey: Survey) -> Iterator[Problem]:
@@ -43,7 +44,7 @@ def unserved(survey: Survey) -> Iterator[Problem]:
     each problem.
     """
     tasks = task_rows(survey.using)
-    services = services_of(list(_with_ready(tasks)[:MAX_QUEUES]), survey.using)
+    services = services_of(_with_ready(tasks), survey.using)
     found = conditions(services, survey.using)
     if not found:
         return
@@ -56,9 +57,9 @@ def unserved(survey: Survey) -> Iterator[Problem]:
         yield _problem(tasks, *group)
 
 
-def _with_ready(tasks: QuerySet[Any]) -> QuerySet[Any]:
-    waits = is_any(_line(tasks.filter(queue=OuterRef("pk"))))
-    return queue_rows(tasks.db).filter(~claims_are_paused(), waits).order_by("name")
+def _with_ready(tasks: QuerySet[Any]) -> list[Any]:
+    queues = queue_rows(tasks.db).filter(~claims_are_paused()).order_by("name")
+    return list(queues.filter(has_any(queues, _line))[:MAX_QUEUES])
 
 
 def _line(tasks: QuerySet[Any]) -> QuerySet[Any]:
@@ -75,8 +76,8 @@ def _counts(
         default=Value(0), output_field=IntegerField(),
     )  # fmt: skip
 
-    def total(queue: OuterRef | int) -> list[Combinable]:
-        return [_Sum(_line(tasks.filter(queue=queue)).values(kind=kind)[:FIRST])]
+    def total(mine: QuerySet[Any]) -> list[Combinable]:
+        return [_Sum(_line(mine).values(kind=kind)[:FIRST])]
 
     sums = for_each(
         queue_rows(tasks.db), [service.queue.pk for service in services], total, partial(in_order, tasks.model)
@@ -93,7 +94,7 @@ def _problem(tasks: QuerySet[Any], service: Service, count: int, matching: Q, is
     # The framework reports that there is no worker at all.
     level = "ok" if is_served or reason is NO_WORKER else ""
     return Problem(
-        "named_only" if is_served else "", f"{told(count, count >= FIRST)} ready that {who}",
+        "named_only" if is_served else "", f"{told(min(count, FIRST), count >= FIRST)} ready that {who}",
         {"reason": reason.code, "group": service.queue.name}, reason.remedy, level=level, where="tasks.Task",
         model="tasks.task", detail=f"in {service.queue.name}. {reason.sentence}", count=count, more=count >= FIRST,
     )  # fmt: skip

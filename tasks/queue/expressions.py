@@ -1,7 +1,8 @@
 """Query expressions that Django's ORM does not have for every database."""
 
 import json
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from django.db import connections
@@ -13,6 +14,7 @@ from django.db.models import (
     IntegerField,
     Model,
     OuterRef,
+    Q,
     QuerySet,
     Subquery,
     TextField,
@@ -24,11 +26,14 @@ from django.db.models.lookups import IsNull
 from django.db.models.sql.compiler import SQLCompiler
 
 from stator.capabilities import capabilities_of
-from stator.models import over_nodes
-from tasks.rows.tables import task_model
+from stator.models import SPREAD, over_nodes
+from tasks.rows.tables import task_rows
 
 # The most queries that one statement unites.
 UNITED = 100
+
+# The most queues that are asked for tasks on several nodes.
+MAX_ASKED = 1000
 
 
 def is_any(rows: QuerySet[Any]) -> IsNull:
@@ -41,22 +46,69 @@ def is_any(rows: QuerySet[Any]) -> IsNull:
     return IsNull(Subquery(first.values("pk")), False)
 
 
+# Given the tasks of a queue or a batch, returns expressions.
+Figures = Callable[[QuerySet[Any]], list[Combinable]]
+
+
 def for_each(
     queues: QuerySet[Model],
     pks: Collection[int],
-    figures: Callable[[OuterRef | int], list[Combinable]],
+    figures: Figures,
     read: Callable[[QuerySet[Any, Any]], Iterable[Sequence]] = list,
+    relation: str = "queue",
 ) -> Iterable[Sequence]:
-    """Return the key of each queue with its ``figures``, which are given the key as an expression or as a value.
+    """Return the key of each queue with its ``figures``; ``relation``: the tasks' relation to the queue.
 
-    On MariaDB a query in FROM cannot refer to the queue, and on Citus no query for several nodes, so there the
-    statement unites one query for each queue. ``read`` returns the rows of a queryset.
+    On MariaDB a query in FROM cannot refer to the queue, so there the statement unites one query for each queue.
+    ``read`` returns the rows of a queryset on one server.
     """
-    if capabilities_of(connections[queues.db]).has_outer_references and not over_nodes(task_model(), queues.db):
-        return read(queues.filter(pk__in=pks).values_list("pk", *figures(OuterRef("pk"))))
-    each: list[QuerySet[Model, Any]] = [queues.filter(pk=pk).order_by().values_list("pk", *figures(pk)) for pk in pks]
-    parts = [each[start : start + UNITED] for start in range(0, len(each), UNITED)]
-    return [row for first, *others in parts for row in read(first.union(*others, all=True))]
+    tasks = task_rows(queues.db)
+    if over_nodes(tasks.model, queues.db):
+        return list(_by_parts(queues, pks, figures))
+    if capabilities_of(connections[queues.db]).has_outer_references:
+        mine = tasks.filter(**{relation: OuterRef("pk")})
+        return read(queues.filter(pk__in=pks).values_list("pk", *figures(mine)))
+    each: list[QuerySet[Model, Any]] = [
+        queues.filter(pk=pk).order_by().values_list("pk", *figures(tasks.filter(**{relation: pk}))) for pk in pks
+    ]
+    united = [each[start : start + UNITED] for start in range(0, len(each), UNITED)]
+    return [row for first, *others in united for row in read(first.union(*others, all=True))]
+
+
+def has_any(queues: QuerySet[Any], select: Callable[[QuerySet[Any]], QuerySet[Any]]) -> Q:
+    """Return the condition for queues with any of the tasks that ``select`` returns, given the tasks of a queue.
+
+    If the tasks are on several nodes, it is met by none but the first ``MAX_ASKED`` queues by name.
+    """
+    tasks = task_rows(queues.db)
+    if not over_nodes(tasks.model, queues.db):
+        return Q(is_any(select(tasks.filter(queue=OuterRef("pk")))))
+    first = [queue.pk for queue in queues.order_by("name")[:MAX_ASKED]]
+    counts = for_each(queues, first, lambda mine: [CountOf(select(mine).values("pk")[:1])])
+    return Q(pk__in=[pk for pk, count in counts if count])
+
+
+def _by_parts(queues: QuerySet[Any], pks: Collection[int], figures: Figures) -> Iterator[Sequence]:
+    """Yield the key of each queue with its figures: a query on several nodes cannot refer to the queue, so ask each.
+
+    One statement for the first part, and one for each other part if a queue is spread.
+    """
+    found: dict[int, list[Sequence]] = defaultdict(list)
+    asked = queues.filter(pk__in=pks)
+    for part in SPREAD:
+        columns = figures(task_rows(queues.db).filter(queue=OuterRef("pk"), shard=part))
+        for pk, *values in asked.values_list("pk", *columns):
+            found[pk].append(values)
+        if part == SPREAD[0]:
+            asked = queues.filter(pk__in=[queue.pk for queue in asked.filter(spread=True)])
+    for pk, of_parts in found.items():
+        known = [[value for value in each if value is not None] for each in zip(*of_parts, strict=True)]
+        yield pk, *(_total(*each) if each[1] else None for each in zip(columns, known, strict=True))
+
+
+def _total(figure: Combinable, of_parts: list[Any]) -> Any:
+    """Return one figure of all parts."""
+    return getattr(figure, "total", max)(of_parts)
 
 
 class CountOf(Subquery):
@@ -64,6 +116,7 @@ class CountOf(Subquery):
 
     template = "(SELECT COUNT(*) FROM (%(subquery)s) line)"
     output_field = IntegerField()
+    total = sum
 
 
 class FirstOf(Subquery):
@@ -71,6 +124,7 @@ class FirstOf(Subquery):
 
     template = "(SELECT MIN(line.since) FROM (%(subquery)s) line)"
     output_field = DateTimeField()
+    total = min
 
 
 class ExactText(Cast):
