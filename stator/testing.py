@@ -27,6 +27,7 @@ from stator.models import StatorModel, move_rows
 from stator.querysets import OperatorQuerySet
 from stator.rows.events import Sent
 from stator.rows.meta import graph_of, home_of, managed, owner_of
+from stator.rows.nodes import of_one_node
 from stator.rows.reports import Report, Step, records_of, steps_of
 from stator.rows.watches import watches_of
 from stator.runner import StatorRunner, attempt_row
@@ -129,7 +130,8 @@ def advance(seconds: float, *models: type[Model]) -> None:
     past = timedelta(seconds=seconds)
     for model in managed(list(models) or StatorModel.subclasses):
         rows: QuerySet[Model] = QuerySet(model, using=router.db_for_write(model))
-        rows.update(**{name: F(name) - past for name in TIMES})
+        for part in of_one_node(rows):
+            part.update(**{name: F(name) - past for name in TIMES})
         steps = Step.objects.using(rows.db).filter(model_label=model._meta.label_lower)
         steps.update(entered=F("entered") - past)
 
