@@ -7,6 +7,7 @@ TASK, SCHEDULE = "tasks.task", "tasks.schedule"
 
 KINDS = (
     ProblemKind("unserved", model=TASK, find=unserved_queues.unserved, level="error", rank=1, check="served"),
+    ProblemKind("queue_unclaimable", model=TASK, find=queues.unclaimable, level="error"),
     ProblemKind("queue_paused", model=TASK, find=queues.paused, level="warning", signs=queues.with_pause),
     ProblemKind("dead_letters", model=TASK, find=queues.dead_letters, level="warning", signs=queues.dead),
     ProblemKind("versions", model=TASK, find=versions.versions, level="warning"),

@@ -10,7 +10,7 @@ from django.db.models import Q, QuerySet
 
 from stator.db.bounded_counts import Tally, by_value, question, tally
 from stator.graph.durations import seconds_of, span
-from stator.models import AdminAction, Now, Problem, Survey
+from stator.models import AdminAction, Now, Problem, Survey, over_nodes
 from stator.texts import told
 from tasks.diagnosis.figures import MAX_COUNTED, lines
 from tasks.diagnosis.schedules import late_schedules, publishes_nothing
@@ -46,6 +46,19 @@ def with_pause(using: str) -> list[QuerySet[Queue]]:
     """Return the paused queues."""
     is_paused = (Q(publish_paused=True) | Q(claim_paused=True)) & pause_lasts()
     return [QuerySet(Queue, using=using).filter(is_paused)]
+
+
+def unclaimable(survey: Survey) -> Iterator[Problem]:
+    """Find queues of worker processes that no worker process claims from: with ``one_per_worker``, over nodes."""
+    if not over_nodes(Task, survey.using):
+        return
+    queues: QuerySet[Queue] = QuerySet(Queue, using=survey.using).filter(one_per_worker=True, actions_elsewhere=False)
+    for name in queues.order_by("name").values_list("name", flat=True)[:SHOWN]:
+        yield Problem(
+            "", "on Citus, worker processes claim nothing from a queue with one_per_worker", {"queue": name},
+            "clear it, or set actions_elsewhere and start programs that claim by name", where="tasks.Queue",
+            model="tasks.queue", detail=name, command=f"manage.py tasks queue set {quote(name)} --no-one-per-worker",
+        )  # fmt: skip
 
 
 def _late_ticks(using: str) -> dict[int, list[float]]:
