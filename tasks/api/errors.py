@@ -7,7 +7,6 @@ from typing import Any
 
 from django.core.exceptions import RequestDataTooBig
 from django.core.exceptions import ValidationError as DjangoValidationError
-from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.http.request import UnreadablePostError
 from ninja import NinjaAPI
@@ -15,6 +14,7 @@ from ninja.errors import HttpError, ValidationError
 
 from stator.exceptions import EventRefused, StepRefused
 from tasks.exceptions import (
+    OUTAGES,
     ActionNotAllowed,
     LeaseLost,
     MoveRefused,
@@ -147,7 +147,7 @@ def _answering(refused: Callable[[Any], Refused]) -> Callable[[HttpRequest, Any]
 def unexpected(request: HttpRequest, error: Any) -> HttpResponse:
     """Log an unexpected exception, and answer without its details."""
     logger.error("tasks.api_failed", exc_info=error, extra={"method": request.method, "path": request.path})
-    if isinstance(error, OperationalError | InterfaceError):
+    if isinstance(error, OUTAGES):
         return answer(Unavailable("the database cannot be used now; try again", 1))
     return answer(Internal("something went wrong on the server; its log has the details"))
 

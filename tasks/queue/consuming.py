@@ -7,12 +7,12 @@ from functools import partial
 from typing import Any
 
 from asgiref.sync import sync_to_async
-from django.db import InterfaceError, OperationalError, connections, transaction
+from django.db import connections, transaction
 
 from stator.exceptions import Fail, LeaseLost, passable
 from stator.graph.backoff import MAX_SECONDS
 from tasks.client.consuming import ConsumerLoop, Loop, LoopClaim
-from tasks.exceptions import TaskError
+from tasks.exceptions import OUTAGES, TaskError
 from tasks.queue import claiming
 from tasks.queue.held_claims import TaskClaim
 from tasks.queue.waiting import AsyncWake, auntil_some, until_some
@@ -49,7 +49,7 @@ class LoopOfQueue(Loop):
     """The common part of the loops on one queue."""
 
     lost_errors = (LeaseLost,)
-    passing_errors = (OperationalError, InterfaceError)
+    passing_errors = OUTAGES
     final_errors = (Fail,)
 
     def __init__(

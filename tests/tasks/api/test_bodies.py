@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from django.db import OperationalError
+from django.db import InternalError, OperationalError
 
 from tasks.api import answers
 from tasks.api import queues as queues_module
@@ -104,9 +104,10 @@ class TestErrors:
         [record] = [record for record in caplog.records if record.name == "tasks.api"]
         assert "SELECT secret" in str(record.exc_info[1])
 
-    def test_database_that_cannot_be_used(self, call, queue, monkeypatch):
+    @pytest.mark.parametrize("error", [OperationalError, InternalError])
+    def test_database_that_cannot_be_used(self, call, queue, monkeypatch, error):
         def broken(*args, **kwargs):
-            raise OperationalError("password authentication failed for user x")
+            raise error("password authentication failed for user x")
 
         monkeypatch.setattr(queues_module, "queue_of", broken)
         status, found = call("GET", "queues/encode", None, token())

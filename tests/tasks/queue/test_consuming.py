@@ -9,7 +9,7 @@ from django.db import OperationalError, connections, transaction
 from django.db.models import QuerySet
 
 from stator.exceptions import Fail, LeaseLost
-from tasks.exceptions import TaskError
+from tasks.exceptions import OUTAGES, TaskError
 from tasks.models import Queue, Run, Task
 from tasks.queue import claiming, held_claims
 from tasks.queue.waiting import waiters
@@ -325,7 +325,8 @@ def test_errors_are_counted_with_the_task_over_all_claims_of_the_worker():
 # What goes wrong around it
 
 
-def test_loop_outlasts_an_outage_of_the_database(queue, monkeypatch):
+@pytest.mark.parametrize("error", OUTAGES)
+def test_loop_outlasts_an_outage_of_the_database(queue, monkeypatch, error):
     (task,) = publish(queue, "a")
     # Every claim and every end begins with these, also on a database that cannot do them.
     claim, move = claiming.claims.claim_at_once, claiming.claims.end
@@ -335,7 +336,7 @@ def test_loop_outlasts_an_outage_of_the_database(queue, monkeypatch):
         def call(*args, **kwargs):
             failures[name] -= 1
             if failures[name] >= 0:
-                raise OperationalError("gone")
+                raise error("gone")
             return function(*args, **kwargs)
 
         return call
