@@ -307,28 +307,39 @@ def were_ended(queue: QueueRow, tokens: Mapping[int, UUID], outcome: str, result
 
     Their holder has lost the answer and repeats its request.
     """
+    return _ended_so(run_rows(queue._state.db).filter(task__queue=queue.pk), tokens, outcome, results)
+
+
+def _ended_so(runs: QuerySet[Any], tokens: Mapping[int, UUID], outcome: str, results: Results) -> set[int]:
     found: set[int] = set()
     if not tokens:
         return found
-    runs = run_rows(queue._state.db)
-    mine = runs.filter(task__queue=queue.pk, task__in=list(tokens), token__in=set(tokens.values()), outcome=outcome)
-    for run in mine:
+    for run in runs.filter(task__in=list(tokens), token__in=set(tokens.values()), outcome=outcome):
         same = results is None or is_same_json(results[run.task_id], run.result)
         found |= {run.task_id} if same and tokens[run.task_id] == run.token else set()
     return found
 
 
 def resolve_many(results: Mapping[TaskClaim, Any]) -> list[TaskClaim]:
-    """Complete the tasks of claims, each with its result; return the claims that were lost."""
+    """Complete the tasks of claims, each with its result; return the claims that were lost.
+
+    A claim that was ended so before is not lost: a repeat after an error has the same answer.
+    """
     settings = load_settings()
     ends: dict[str, list[tuple[claims.Claim, claims.Outcome]]] = defaultdict(list)
     for held, result in results.items():
         check_json("result", result, settings.PAYLOAD_LIMIT, settings.PAYLOAD_DEPTH)
         ends[held._using].append((held._claim, claims.moved(held._claim, "completed", {"result": result})))
     lost: set[claims.Claim] = set()
-    for each in ends.values():
+    given = {held._claim: result for held, result in results.items()}
+    for using, each in ends.items():
         written = claims.end(each, runs.ended("succeeded"))
-        lost.update(written.lost if written else ())
+        refused = set(written.lost if written else ())
+        by_task: dict[Any, claims.Claim] = {claim.pk: claim for claim in refused}
+        tokens = {pk: claim.token for pk, claim in by_task.items()}
+        same = {pk: given[claim] for pk, claim in by_task.items()}
+        before = _ended_so(run_rows(using), tokens, "succeeded", same)
+        lost |= refused - {by_task[pk] for pk in before}
     for held in results:
         held._is_lost = held._claim in lost
         held.ended = not held._is_lost

@@ -175,7 +175,8 @@ class Queue(QueueRow):
         """Complete the tasks of many claims, of any queues, each with its result, in few statements.
 
         Return the claims that were lost, for which nothing was written. In each database, either all other claims are
-        written or none.
+        written or none; over several nodes, those of each part. After an error, repeat the call: it completes the rest
+        and has the answer that the first call would have had.
         """
         return held_claims.resolve_many(results)
 

@@ -4,30 +4,39 @@ import subprocess
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from itertools import count, pairwise
 from random import Random
 from threading import Event
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from django.apps import apps
+from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.db import connection, connections
 from django.db.migrations.state import ProjectState
+from django.test import Client
 
 from stator.migration_operations import Distribute
+from stator.models import Depth
 from stator.runner import StatorRunner
-from stator.testing import drain
+from stator.testing import advance, drain
 from tasks.backend.framework import task_finished
-from tasks.models import Run, Task
+from tasks.chores.samples import sample
+from tasks.diagnosis.queues import paused
+from tasks.exceptions import OUTAGES
+from tasks.models import Batch, Queue, Run, Task
+from tasks.rows.queues import label_of
 from tests.citus.conftest import NAME, create_database, drop_databases
 from tests.citus.test_node_away import START, STOP
+from tests.commanding import asked
 from tests.processes import WorkerProcess, wait_until
 from tests.sizes import size
 from tests.stator.making import raw
 from tests.tasks.backend.making import Heard, counts, fresh
-from tests.tasks.making import make_queue
+from tests.tasks.making import STATUSES, make_queue
 from tests.tasks.queue.test_spread_queues import TestClaiming as OfClaims
 from tests.tasks.queue.test_spread_queues import TestPublishing as OfPublishing
 from tests.tasks.queue.test_spread_queues import TestRaces as OfRaces
@@ -101,6 +110,61 @@ def test_results_of_djangos_tasks_tell_their_attempts() -> None:
     assert sorted(told) == sorted([*((result.id, (1, 1, 1)) for result in failing), (added.id, (1, 1, 0))])
 
 
+def test_figures_of_queues_are_those_of_all_nodes(client: Client) -> None:
+    spread, other = make_queue(spread=True), make_queue("other")
+    batch = Batch(key="album")
+    spread.publish_many([{"action": "resize", "key": f"{n}"} for n in range(40)], batch=batch)
+    other.publish("resize")
+    spread.publish("resize", invisible_for=3600)
+    for claim in spread.claim(worker="bot", limit=10)[:4]:
+        claim.cancel() if claim.task.key == "0" else claim.resolve()
+    listed = {each["queue"]: each for each in asked("tasks", "queues")}
+    figures = [[listed[name][key] for key in ("waiting", "later", "running", "dead")] for name in ("encode", "other")]
+    assert figures == [["30", "1", "6", "0"], ["1", "0", "0", "0"]]
+    assert listed["encode"]["oldest"] > 0
+    # A bot is live, and has never asked for tasks of the other queue.
+    [tasks] = asked("stator", "status", "tasks.Task")["models"]
+    unserved = [(each["numbers"]["group"], each["count"]) for each in tasks["unserved"]]
+    assert unserved == [("other", 1), ("encode", 30)]
+    assert sample("default")
+    depths = Depth.objects.filter(queued__gt=0).values_list("model_label", "queued")
+    assert dict(depths) == {label_of("encode"): 30, label_of("other"): 1}
+    client.force_login(User.objects.create_superuser("root"))
+    pages = [
+        *(f"tasks/{name}/" for name in ("task", "queue", "batch", "run", "consumer", "schedule")),
+        "stator/overview/",
+    ]
+    pages += [f"tasks/queue/{spread.pk}/change/", f"tasks/batch/{batch.pk}/change/"]
+    pages += [f"tasks/task/?status={status}" for status in STATUSES]
+    told = {page: client.get(f"/admin/{page}") for page in pages}
+    assert {answer.status_code for answer in told.values()} == {200}
+    assert "36" in told["tasks/batch/"].text
+    assert "30" in told["stator/overview/"].text
+    other.pause(claim=True)
+    survey: Any = SimpleNamespace(using="default")
+    assert [each.count for each in paused(survey)] == [1]
+
+
+def test_time_moves_forward_for_tasks_on_all_nodes() -> None:
+    queue = make_queue(spread=True, actions_elsewhere=False)
+    queue.publish_many([{"action": "echo", "data": number, "invisible_for": 3600} for number in range(8)])
+    assert drain(Task) == 0
+    advance(3600, Task)
+    assert drain(Task) == 8
+
+
+def test_queue_from_which_worker_processes_claim_nothing_is_named() -> None:
+    make_queue("old", actions_elsewhere=False)
+    make_queue("programs", one_per_worker=True)
+    # As if it was made before the tasks were distributed.
+    Queue.objects.filter(name="old").update(one_per_worker=True)
+    troubles = asked("stator", "status", "tasks.Task")["troubles"]
+    found = [each for each in troubles if each["code"] == "queue_unclaimable"]
+    assert [(each["numbers"], each["command"]) for each in found] == [
+        ({"queue": "old"}, "manage.py tasks queue set old --no-one-per-worker")
+    ]
+
+
 class Bot(WorkerProcess):
     """A program that claims by name."""
 
@@ -116,7 +180,44 @@ class Process(WorkerProcess):
         super().__init__("tasks.Task", STATOR_LEASE="5", TEST_DATABASE_DEFAULT=NAME)
 
 
-@pytest.mark.skipif(not (STOP and START), reason="CITUS_NODE_STOP or CITUS_NODE_START is not set")
+node_away = pytest.mark.skipif(not (STOP and START), reason="CITUS_NODE_STOP or CITUS_NODE_START is not set")
+
+
+@node_away
+def test_what_fails_while_a_node_is_away_is_done_by_a_repeat() -> None:
+    queue = make_queue(spread=True, lease=3000.0)
+    queue.publish_many([{"action": "resize"} for _ in range(40)])
+    results = dict.fromkeys(queue.claim(worker="bot", limit=40), "done")
+    new = [{"action": "resize", "key": f"{number}"} for number in range(40)]
+    stored = 0
+
+    def answers() -> bool:
+        try:
+            return raw(Task).count() > 0
+        except OUTAGES:
+            return False
+
+    subprocess.run(STOP, check=True)
+    try:
+        with pytest.raises(OUTAGES):
+            queue.publish_many(new)
+        with pytest.raises(OUTAGES):
+            queue.resolve_many(results)
+        for options in new:
+            with suppress(*OUTAGES):
+                queue.publish(**options)
+                stored += 1
+    finally:
+        subprocess.run(START, check=True)
+    wait_until(answers)
+    assert 0 < stored < 40
+    assert queue.resolve_many(results) == []
+    outcomes = Counter(str(each.outcome) for each in queue.publish_many(new))
+    assert outcomes == {"matched": stored, "inserted": 40 - stored}
+    assert Counter(raw(Task).values_list("state", flat=True)) == {"completed": 40, "pending": 40}
+
+
+@node_away
 def test_one_task_of_a_value_runs_while_consumers_are_killed_and_a_node_is_away() -> None:
     given = {"lease": 3.0, "max_attempts": 1000, "same_worker_again": True, "actions_elsewhere": False}
     queue = make_queue("titles", spread=True, exclusive_key="title", **given)

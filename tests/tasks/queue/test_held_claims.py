@@ -2,9 +2,10 @@
 
 import pytest
 from asgiref.sync import async_to_sync
-from django.db import connection
+from django.db import OperationalError, connection
 from django.db.models import QuerySet
 
+from stator import claims
 from stator.exceptions import LeaseLost
 from stator.testing import steps
 from tasks.exceptions import TaskError
@@ -68,6 +69,26 @@ def test_ended_claims_are_named_among_many_that_are_held(queue):
     results = Task.objects.filter(state="completed").values_list("result", flat=True)
     assert sorted(results) == ["first", "second", "second"]
     assert fresh(put_off).status == "running"
+
+
+def test_repeat_of_many_ends_has_the_same_answer(queue, monkeypatch):
+    queue.publish_many({"action": "a"} for _ in range(4))
+    held = queue.claim(worker="bot", limit=4)
+    expire(held[0].task)
+    results = dict.fromkeys(held, "done")
+
+    def lose_the_answer(*arguments, **named):
+        end(*arguments, **named)
+        raise OperationalError("a node went away")
+
+    end = claims.end
+    with monkeypatch.context() as patched, pytest.raises(OperationalError):
+        patched.setattr(claims, "end", lose_the_answer)
+        queue.resolve_many(results)
+    for _ in range(2):
+        assert queue.resolve_many(results) == held[:1]
+    assert [claim.ended for claim in held] == [False, True, True, True]
+    assert queue.resolve_many(dict.fromkeys(held, "other")) == held
 
 
 def test_released_task_is_for_another_worker(queue):
