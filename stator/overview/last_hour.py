@@ -19,7 +19,7 @@ MINUTE = timedelta(minutes=1)
 Values = list[float | None]
 
 
-class Sample(NamedTuple):
+class DepthSample(NamedTuple):
     """What a worker stored of a model, in its columns of ``Depth``."""
 
     model_label: str
@@ -51,14 +51,14 @@ def minutes_of(using: str, labels: Iterable[str], now: datetime) -> dict[str, Mi
     first = last - MINUTE * (MINUTES - 1)
     since = first - MINUTE * GAP
     rows = Depth.objects.using(using).filter(minute__range=(since, last), model_label__in=labels).order_by("minute")
-    samples: dict[str, list[Sample]] = {label: [] for label in labels}
-    for values in rows.values_list(*Sample._fields):
-        samples[values[0]].append(Sample(*values))
+    samples: dict[str, list[DepthSample]] = {label: [] for label in labels}
+    for values in rows.values_list(*DepthSample._fields):
+        samples[values[0]].append(DepthSample(*values))
     moves = Stats.moves(using, labels, _hour(since))
     return {label: _filled(found, moves, first) for label, found in samples.items()}
 
 
-def _filled(samples: list[Sample], moves: dict[tuple[str, datetime], int], first: datetime) -> Minutes:
+def _filled(samples: list[DepthSample], moves: dict[tuple[str, datetime], int], first: datetime) -> Minutes:
     filled: Minutes = [None] * MINUTES
     for number, minute in _known(samples, moves, first):
         if 0 <= number < MINUTES:
@@ -67,7 +67,7 @@ def _filled(samples: list[Sample], moves: dict[tuple[str, datetime], int], first
 
 
 def _known(
-    samples: list[Sample], moves: dict[tuple[str, datetime], int], first: datetime
+    samples: list[DepthSample], moves: dict[tuple[str, datetime], int], first: datetime
 ) -> Iterator[tuple[int, MinuteSample]]:
     """Yield each known minute with its number; the minutes between two samples are as the second one."""
     for sample in samples[:1]:
@@ -85,7 +85,7 @@ def _known(
         yield from ((number, minute) for number in range(here - gap + 1, here + 1))
 
 
-def _number(sample: Sample, first: datetime) -> int:
+def _number(sample: DepthSample, first: datetime) -> int:
     return round((sample.minute - first) / MINUTE)
 
 
