@@ -1,17 +1,11 @@
 """Exceptions of queues. Each message is one line that says what is wrong and what to do."""
 
-from django.db import InterfaceError, InternalError, OperationalError
-
 from stator.exceptions import LeaseLost, StatorError
 
 __all__ = [
     "ActionNotAllowed", "LeaseLost", "MoveRefused", "PublishRefused", "QueuePaused", "TaskError", "TooManyWaiting",
     "UnknownAction",
 ]  # fmt: skip
-
-# The database cannot be used now. A server that became a replica, or a coordinator of Citus whose connection to a node
-# broke, answers with an InternalError.
-OUTAGES = (OperationalError, InterfaceError, InternalError)
 
 
 class TaskError(StatorError, ValueError):

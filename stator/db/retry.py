@@ -41,6 +41,10 @@ LIMITS = "54"
 # connection_exception, connection_does_not_exist, connection_failure, sqlclient_unable_to_establish_sqlconnection.
 OF_CONNECTIONS = frozenset({"08000", "08001", "08003", "08006"})
 
+# The classes of errors of a database that cannot be used now. A server that became a read replica, or a coordinator of
+# Citus whose connection to a node broke, answers with an InternalError.
+OUTAGES = (OperationalError, InterfaceError, InternalError)
+
 # lock_not_available: at once with NOWAIT, after a wait with ``lock_timeout``.
 NOT_AVAILABLE = "55P03"
 
@@ -108,8 +112,7 @@ def is_outage(error: BaseException) -> bool:
         return False
     if _number_of(error) in OF_VALUES_NUMBERS:
         return False
-    # A server that became a read replica answers with an InternalError.
-    if isinstance(error, OperationalError | InterfaceError | InternalError):
+    if isinstance(error, OUTAGES):
         return True
     # Django does not wrap the driver's errors when it closes the server-side cursor of an ``iterator()``; PEP 249 has
     # their names.

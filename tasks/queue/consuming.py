@@ -9,10 +9,11 @@ from typing import Any
 from asgiref.sync import sync_to_async
 from django.db import connections, transaction
 
+from stator.db.retry import OUTAGES
 from stator.exceptions import Fail, LeaseLost, passable
 from stator.graph.backoff import MAX_SECONDS
 from tasks.client.consuming import ConsumerLoop, Loop, LoopClaim
-from tasks.exceptions import OUTAGES, TaskError
+from tasks.exceptions import TaskError
 from tasks.queue import claiming
 from tasks.queue.held_claims import TaskClaim
 from tasks.queue.waiting import AsyncWake, auntil_some, until_some

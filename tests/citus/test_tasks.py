@@ -19,6 +19,7 @@ from django.db import connection, connections
 from django.db.migrations.state import ProjectState
 from django.test import Client
 
+from stator.db.retry import OUTAGES
 from stator.migration_operations import Distribute
 from stator.models import Depth
 from stator.runner import StatorRunner
@@ -26,7 +27,6 @@ from stator.testing import advance, drain
 from tasks.backend.framework import task_finished
 from tasks.chores.samples import sample
 from tasks.diagnosis.queues import paused
-from tasks.exceptions import OUTAGES
 from tasks.models import Batch, Queue, Run, Task
 from tasks.rows.queues import label_of
 from tests.citus.conftest import NAME, create_database, drop_databases

@@ -8,8 +8,9 @@ import pytest
 from django.db import OperationalError, connections, transaction
 from django.db.models import QuerySet
 
+from stator.db.retry import OUTAGES
 from stator.exceptions import Fail, LeaseLost
-from tasks.exceptions import OUTAGES, TaskError
+from tasks.exceptions import TaskError
 from tasks.models import Queue, Run, Task
 from tasks.queue import claiming, held_claims
 from tasks.queue.waiting import waiters
