@@ -9,7 +9,6 @@ from django.db import connections
 from django.db.models import DateTimeField, Expression, Model, Q, QuerySet, Value
 from django.db.models.expressions import Case, Combinable, F, RawSQL, TemporalSubtraction, When
 
-from stator.capabilities import capabilities_of
 from stator.conf import load_settings
 from stator.db import operations_for
 from stator.db.interface import new_worker_id
@@ -29,13 +28,13 @@ AT_ONCE = 100
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """The rows of one kind in one state, or with one value of another column.
+    """The rows of one kind with one ``value`` of the column that they are counted by, mostly the state.
 
     ``late``: how many of them are late; ``flagged``: how many have the flag. ``oldest``: the longest time in seconds
     that one has been in its state; ``waited``: seconds since the first without the flag was due, None if all have it.
     """
 
-    state: Any
+    value: Any
     count: int
     oldest: float
     waited: float | None
@@ -61,14 +60,14 @@ def question(using: str, kinds: Sequence[Kind], most: int) -> Question:
 
 
 def tally(using: str, asked: Question) -> dict[int, list[Tally]]:
-    """Return, by the number of each kind, the tallies of the states that its rows are in."""
+    """Return, by the number of each kind, the tallies of its rows."""
     found: dict[int, list[Tally]] = defaultdict(list)
     with connections[using].cursor() as cursor:
         for statement, params in asked.statements:
             cursor.execute(statement, params)
-            for number, state, count, late, flagged, oldest, waited in cursor.fetchall():
+            for number, value, count, late, flagged, oldest, waited in cursor.fetchall():
                 since = None if waited is None else seconds_of(waited)
-                found[number].append(Tally(state, count, seconds_of(oldest), since, int(late), int(flagged)))
+                found[number].append(Tally(value, count, seconds_of(oldest), since, int(late), int(flagged)))
     return found
 
 
@@ -79,7 +78,7 @@ def by_state(rows: QuerySet[Model], late: Q | None = None, flag: Q | None = None
 
 
 def by_value(rows: QuerySet[Model], name: str) -> Kind:
-    """Return rows as a kind counted by the value of a column, which is the ``state`` of each tally."""
+    """Return rows as a kind counted by the value of a column."""
     return _kind(rows, F(name), F("state_changed"), Now(), Value(0), Value(0))
 
 
@@ -89,9 +88,9 @@ def in_all(rows: QuerySet[Model], flag: Q | None = None) -> Kind:
 
 
 def in_order(model: type[Model], rows: QuerySet[Any, Any]) -> list[Row]:
-    """Return rows of numbers, for which the server reads rows of a managed model in the order of an index.
+    """Return rows of numbers; for them, the server reads the rows of a managed model in the order of an index.
 
-    Its planner may expect so few of them that it would read and sort all.
+    A planner that expects few rows would read and sort all of them.
     """
     operations = operations_for(model, load_settings(), new_worker_id(), str(rows.db))
     statement = selecting(rows)
@@ -122,11 +121,9 @@ def _part(using: str, n: int, rows: Kind) -> tuple[str, list[object]]:
 def _joined(using: str, parts: list[tuple[str, list[Any]]]) -> tuple[str, Params | None]:
     text = " UNION ALL ".join(sql for sql, _ in parts)
     params = tuple(each for _, params in parts for each in params)
-    connection: Any = connections[using]
-    if not capabilities_of(connection).has_arrays:
-        return text, params
-    # psycopg searches a text as long as this for its parameters each time that it is sent.
-    return connection.ops.compose_sql(text, params), None
+    # psycopg searches a text as long as this for its parameters each time that it is sent. Only its backend has this.
+    compose = getattr(connections[using].ops, "compose_sql", None)
+    return (compose(text, params), None) if compose else (text, params)
 
 
 def _since(column: str) -> Expression:

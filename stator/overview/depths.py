@@ -43,9 +43,9 @@ def depths(rows: OperatorQuerySet) -> Depths:
     ready, claimed, quarantined, unknown, failed, far, *rested = (counted[number] for number in range(6 + len(states)))
     found.quarantined = _count(quarantined)
     found.failing = min(COUNTED + 1, max(0, _count(failed) - sum(one.flagged for one in claimed)))
-    found.unknown_states.update({some.state: some.count for some in unknown})
+    found.unknown_states.update({some.value: some.count for some in unknown})
     _note_ready(rows, ready, found)
-    found.far.update({some.state: some.count for some in far})
+    found.far.update({some.value: some.count for some in far})
     if far:
         _read_far(rows, found)
     if claimed:
@@ -143,10 +143,10 @@ def _note_ready(rows: OperatorQuerySet, ready: list[Tally], found: Depths) -> No
     for one in found.states.values():
         one.cut = found.ready > COUNTED and one.state is not None and one.state.automatic
     for some in ready:
-        there = found.states.get(some.state)
+        there = found.states.get(some.value)
         if there is None or there.state is None:
             # No worker claims them, so they are at the head of the line.
-            found.unknown_states[some.state] += some.count
+            found.unknown_states[some.value] += some.count
             continue
         there.ready, there.oldest, there.stuck, there.waited = some.count, some.oldest, some.late, some.waited
         if some.late:
@@ -168,9 +168,9 @@ def _note_resting(rows: OperatorQuerySet, state: State, resting: list[Tally], fo
 
 def _leave_out_quarantined(rows: OperatorQuerySet, ready: list[Tally], quarantined: list[Tally], found: Depths) -> None:
     """Subtract the quarantined rows from the others, and set the waits of those: up to two statements for a state."""
-    in_line = {some.state: some.flagged for some in ready}
+    in_line = {some.value: some.flagged for some in ready}
     for some in quarantined:
-        one, queued = found.states[some.state], in_line.get(some.state, 0)
+        one, queued = found.states[some.value], in_line.get(some.value, 0)
         one.quarantined = some.count
         one.stuck = max(0, one.stuck - some.late)
         one.ready, one.resting = max(0, one.ready - queued), max(0, one.resting - max(0, some.count - queued))

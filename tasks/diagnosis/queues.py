@@ -91,13 +91,13 @@ def dead_letters(survey: Survey) -> Iterator[Problem]:
     """Find queues with dead letters, the queue with most of them first."""
     (resting,) = dead(survey.using)
     asked = question(survey.using, [by_value(resting, "queue")], MAX_COUNTED + 1)
-    worst = sorted(tally(survey.using, asked)[0], key=lambda one: (-one.count, one.state))
+    worst = sorted(tally(survey.using, asked)[0], key=lambda one: (-one.count, one.value))
     more = sum(one.count for one in worst) > MAX_COUNTED
-    queues: QuerySet[Queue] = QuerySet(Queue, using=survey.using).filter(pk__in=[one.state for one in worst[:SHOWN]])
+    queues: QuerySet[Queue] = QuerySet(Queue, using=survey.using).filter(pk__in=[one.value for one in worst[:SHOWN]])
     named = dict(queues.values_list("pk", "name"))
     for one in worst[:SHOWN]:
-        if one.state in named:
-            yield _of_dead(named[one.state], one, more)
+        if one.value in named:
+            yield _of_dead(named[one.value], one, more)
     if rest := min(MAX_COUNTED, sum(one.count for one in worst[SHOWN:])):
         yield Problem(
             "", f"{told(rest, more)} dead letters in further queues", where="tasks.Task", model="tasks.task",
@@ -109,7 +109,7 @@ def _list_of(queues: list[Tally]) -> tuple[AdminAction, ...]:
     """Return a link to the dead letters of some queues; none if they are too many for an address."""
     if len(queues) > MAX_QUEUES:
         return ()
-    query = (("queue__id__in", ",".join(str(one.state) for one in queues)), ("status", "errored"), OF_NO_OTHER)
+    query = (("queue__id__in", ",".join(str(one.value) for one in queues)), ("status", "errored"), OF_NO_OTHER)
     return (AdminAction("List", "tasks.task", query=query),)
 
 
@@ -121,7 +121,7 @@ def dead(using: str) -> list[QuerySet[Task]]:
 
 def _of_dead(name: str, found: Tally, more: bool) -> Problem:
     count = min(found.count, MAX_COUNTED)
-    query = (("queue__id__exact", str(found.state)), ("status", "errored"), OF_NO_OTHER)
+    query = (("queue__id__exact", str(found.value)), ("status", "errored"), OF_NO_OTHER)
     noun = "task" if count == 1 and not more else "tasks"
     return Problem(
         "", f"{told(count, more)} {noun} gave up (dead letters), the oldest {span(found.oldest)} ago",

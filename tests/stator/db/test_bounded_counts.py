@@ -25,18 +25,18 @@ def test_rows_are_told_by_state_with_the_oldest_the_first_due_and_how_many_are_l
     put(Parcel, state_changed=ago(100), state_next_attempt=ago(30))
     put(Parcel, state_changed=ago(5), state_next_attempt=ago(50))
     put(Parcel, state="sent", state_changed=ago(7))
-    packed, sent = sorted(counted(by_state(raw(Parcel), LATE))[0], key=lambda one: one.state)
-    assert (packed.state, packed.count, packed.late) == ("packed", 2, 1)
+    packed, sent = sorted(counted(by_state(raw(Parcel), LATE))[0], key=lambda one: one.value)
+    assert (packed.value, packed.count, packed.late) == ("packed", 2, 1)
     assert 100 <= packed.oldest < 200
     assert 50 <= packed.waited < 100
-    assert (sent.state, sent.count, sent.late) == ("sent", 1, 0)
+    assert (sent.value, sent.count, sent.late) == ("sent", 1, 0)
     assert 7 <= sent.waited < 90
 
 
 def test_rows_are_told_by_the_values_of_a_column() -> None:
     for tenant, age in ((7, 100), (7, 300), (9, 5)):
         put(Errand, tenant=tenant, state_changed=ago(age))
-    found = {one.state: one for one in counted(by_value(raw(Errand), "tenant"))[0]}
+    found = {one.value: one for one in counted(by_value(raw(Errand), "tenant"))[0]}
     assert {value: one.count for value, one in found.items()} == {7: 2, 9: 1}
     assert 300 <= found[7].oldest < 400
     assert sum(one.count for one in counted(by_value(raw(Errand), "tenant"), most=2)[0]) == 2
@@ -79,7 +79,7 @@ def test_rows_with_the_flag_are_counted_apart_and_wait_for_nothing() -> None:
     put(Parcel, state="sent", state_crashes=3)
     crashed = Q(state_crashes__gte=3)
     found = counted(by_state(raw(Parcel), flag=crashed), in_all(raw(Parcel), crashed), in_all(raw(Parcel))[:1])
-    packed, sent = sorted(found[0], key=lambda one: one.state)
+    packed, sent = sorted(found[0], key=lambda one: one.value)
     assert (packed.count, packed.flagged) == (2, 1)
     assert packed.waited is not None
     assert 30 <= packed.waited < 300
