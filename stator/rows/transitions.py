@@ -216,16 +216,16 @@ def entered(owner: type[Model], using: str, name: str, pks: Collection[object], 
             _give(owner, using, state, event)
     for watch in watches_of(owner):
         if watch.state.name == name:
-            for some in _parts(pks, most_keys(owner, BATCH)):
+            for some in _parts(owner, pks):
                 _follow(watch, using, some, wait=wait)
     for watch in watchers_of(owner):
         if name in watch.condition.in_:
-            for some in _parts(pks, most_keys(owner, BATCH)):
+            for some in _parts(owner, pks):
                 _complete(watch, using, some, wait=wait)
 
 
-def _parts(pks: Collection[object], size: int) -> Iterator[list[object]]:
-    listed = list(pks)
+def _parts(owner: type[Model], pks: Collection[object]) -> Iterator[list[object]]:
+    listed, size = list(pks), most_keys(owner, BATCH)
     return (listed[start : start + size] for start in range(0, len(listed), size))
 
 
@@ -306,7 +306,7 @@ def _pages(queryset: QuerySet[Model], rows: QuerySet[Model]) -> Iterator[tuple[Q
     if query.is_sliced or query.distinct or query.combinator:
         # Such a queryset cannot be filtered further, so its keys are read at once.
         pks = sorted(set(keys_in(queryset)), key=str)
-        yield from ((rows, some) for some in _parts(pks, most_keys(rows.model, BATCH)))
+        yield from ((rows, some) for some in _parts(rows.model, pks))
         return
     last = None
     while page := _next_pks(queryset, rows.model, last):
@@ -324,7 +324,7 @@ def _next_pks(queryset: QuerySet[Model], owner: type[Model], last: object) -> li
 
 
 def most_keys(model: type[Model], wanted: int) -> int:
-    """Return how many rows one transaction has, whose keys its statements name."""
+    """Return how many rows a transaction may have: as many as ``wanted``, if its statements can name so many keys."""
     return min(wanted, COMPOSITE_KEYS) if model._meta.is_composite_pk else wanted
 
 
