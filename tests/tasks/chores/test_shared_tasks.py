@@ -51,6 +51,14 @@ def test_worker_that_has_done_its_part_gets_no_other(queue, whole):
     assert fresh(whole).status == "pending"
 
 
+def test_worker_that_holds_a_part_gets_the_task_behind_the_others():
+    queue = make_queue(same_worker_again=True)
+    queue.publish("resize", worker_count=2)
+    queue.publish("crop")
+    claim_one(queue)
+    assert claim_one(queue).task.action == "crop"
+
+
 def test_worker_gets_one_part_even_where_it_may_have_tasks_again():
     queue = make_queue(same_worker_again=True)
     queue.publish("a", worker_count=2)
