@@ -64,6 +64,7 @@ class TableOperation(Operation):
         self.model_name = model_name
 
     def deconstruct(self) -> tuple[str, list[Any], dict[str, Any]]:
+        # All by name, as they are written into a file: an operation that is read from there is equal to this one.
         args, kwargs = vars(self)["_constructor_args"]
         _, *given = signature(type(self).__init__).bind(self, *args, **kwargs).arguments.items()
         return type(self).__name__, [], dict(given)

@@ -48,9 +48,9 @@ MOVED_BACK = {
 
 
 class Was(NamedTuple):
-    """What is read of what an object was: of its times only whether it had them.
+    """What an object was before the action; of its times, only whether it had them.
 
-    A time without a zone may be ambiguous, so times never leave the database.
+    A time without a zone may be ambiguous, so no time leaves the database.
     """
 
     pk: int

@@ -67,7 +67,7 @@ def _column(query: Any, alias: str) -> Any:
 
 
 def _is_same(found: Any, column: Col) -> bool:
-    """Return whether an expression is this column; those of a query within two others are not equal."""
+    """Return whether an expression is this column; columns of a query within two others do not compare as equal."""
     return isinstance(found, Col) and (found.alias, found.target) == (column.alias, column.target)
 
 

@@ -97,7 +97,7 @@ class ByTime:
 
 @dataclass(frozen=True, slots=True)
 class _Numbered:
-    """A number of partitions, of which the value of the column decides."""
+    """A fixed number of partitions; the value of the column decides which of them has a row."""
 
     column: str
     partitions: int

@@ -83,7 +83,7 @@ def _unended(batches: QuerySet[Any], pks: list[int]) -> Any:
         return tasks.filter(state__in=["pending", "shared"])
 
     if over_nodes(Task, batches.db):
-        # Batches are on none of the nodes.
+        # Batches are on the coordinator alone, where no query of the nodes can refer to them.
         mine: QuerySet[Any] = unended(QuerySet(Task, using=batches.db)).filter(batch__in=pks).order_by()
         return mine.values("batch").annotate(count=Count("pk")).values_list("batch", "count")
     return for_each(batches, pks, lambda mine: [CountOf(unended(mine).values("pk")[: COUNTED + 1])], relation="batch")

@@ -78,7 +78,7 @@ def for_each(
 def has_any(queues: QuerySet[Any], select: Callable[[QuerySet[Any]], QuerySet[Any]]) -> Q:
     """Return the condition for queues with any of the tasks that ``select`` returns, given the tasks of a queue.
 
-    If the tasks are on several nodes, it is met by none but the first ``MAX_ASKED`` queues by name.
+    If the tasks are on several nodes, only the first ``MAX_ASKED`` queues by name can meet it.
     """
     tasks = task_rows(queues.db)
     if not over_nodes(tasks.model, queues.db):
