@@ -29,7 +29,7 @@ from stator.db.preparing import PREPARING, Preparing
 from stator.db.probe import overdue
 from stator.db.refusals import CLAIM
 from stator.db.repeat import retrying
-from stator.db.retry import is_of_node, is_retryable
+from stator.db.retry import OUTAGES, is_of_node, is_retryable
 from stator.db.single_statement import Only, ProgramRecords, Renewal, Shape
 from stator.db.values import Instance, Pk, Row
 from stator.exceptions import LeaseLost
@@ -45,10 +45,10 @@ from stator.rows.pauses import Pauses
 from stator.worker.announcements import tell
 
 __all__ = [
-    "Claim", "Failure", "Insertion", "LeaseLost", "Only", "Outcome", "ProgramRecords", "Released", "Renewal", "Row",
-    "Shape", "Waiting", "Written", "bounded", "bring_up", "claim", "claim_at_once", "describe", "end", "find",
-    "find_many", "first_of_each", "hold", "insert_at_once", "is_retryable", "longest_lease", "moved", "of_instance",
-    "preparing",
+    "OUTAGES", "Claim", "Failure", "Insertion", "LeaseLost", "Only", "Outcome", "ProgramRecords", "Released",
+    "Renewal", "Row", "Shape", "Waiting", "Written", "bounded", "bring_up", "claim", "claim_at_once", "describe",
+    "end", "find", "find_many", "first_of_each", "hold", "insert_at_once", "is_retryable", "longest_lease", "moved",
+    "of_instance", "preparing",
 ]  # fmt: skip
 
 # The most rows that one call marks ready, and the most leases that it ends; workers or the next call do the rest.

@@ -12,7 +12,7 @@ from django.http.request import UnreadablePostError
 from ninja import NinjaAPI
 from ninja.errors import HttpError, ValidationError
 
-from stator.db.retry import OUTAGES
+from stator.claims import OUTAGES
 from stator.exceptions import EventRefused, StepRefused
 from tasks.exceptions import (
     ActionNotAllowed,

@@ -9,7 +9,7 @@ from typing import Any
 from asgiref.sync import sync_to_async
 from django.db import connections, transaction
 
-from stator.db.retry import OUTAGES
+from stator.claims import OUTAGES
 from stator.exceptions import Fail, LeaseLost, passable
 from stator.graph.backoff import MAX_SECONDS
 from tasks.client.consuming import ConsumerLoop, Loop, LoopClaim

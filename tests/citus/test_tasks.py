@@ -19,7 +19,7 @@ from django.db import connection, connections
 from django.db.migrations.state import ProjectState
 from django.test import Client
 
-from stator.db.retry import OUTAGES
+from stator.claims import OUTAGES
 from stator.migration_operations import Distribute
 from stator.models import Depth
 from stator.runner import StatorRunner

@@ -8,7 +8,7 @@ import pytest
 from django.db import OperationalError, connections, transaction
 from django.db.models import QuerySet
 
-from stator.db.retry import OUTAGES
+from stator.claims import OUTAGES
 from stator.exceptions import Fail, LeaseLost
 from tasks.exceptions import TaskError
 from tasks.models import Queue, Run, Task
