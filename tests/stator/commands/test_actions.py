@@ -217,12 +217,9 @@ def test_wrong_move_is_undone_with_author_and_reason():
     errands[1].delete()
     errands[2].transition_perform("heir")
     told = run("undo", moved["action"], "--reason", "not sent")
-    assert told.splitlines() == [
-        "1 of 3 objects went back.",
-        f"Left alone: {gone} is gone",
-        f"Left alone: {errands[2].pk} is in heir now",
-        undo_line().strip(),
-    ]
+    first, *left, last = told.splitlines()
+    assert (first, last) == ("1 of 3 objects went back.", undo_line().strip())
+    assert sorted(left) == sorted([f"Left alone: {gone} is gone", f"Left alone: {errands[2].pk} is in heir now"])
     assert [state_of(errand) for errand in (errands[0], errands[2])] == ["new", "heir"]
     entry = History.objects.latest("pk")
     assert (entry.actor, entry.reason) == (getpass.getuser(), f"undid action {moved['action']}: not sent")
