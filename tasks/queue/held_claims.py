@@ -331,33 +331,42 @@ def resolve_many(results: Mapping[TaskClaim, Any]) -> list[TaskClaim]:
         check_json("result", result, settings.PAYLOAD_LIMIT, settings.PAYLOAD_DEPTH)
         ends[held._using].append((held._claim, claims.moved(held._claim, "completed", {"result": result})))
     lost: set[claims.Claim] = set()
-    given = {held._claim: result for held, result in results.items()}
-    for using, each in ends.items():
+    for each in ends.values():
         written = claims.end(each, runs.ended("succeeded"))
-        refused = set(written.lost if written else ())
-        by_task: dict[Any, claims.Claim] = {claim.pk: claim for claim in refused}
-        tokens = {pk: claim.token for pk, claim in by_task.items()}
-        same = {pk: given[claim] for pk, claim in by_task.items()}
-        before = _ended_so(run_rows(using), tokens, "succeeded", same)
-        lost |= refused - {by_task[pk] for pk in before}
+        lost |= set(written.lost if written else ())
     for held in results:
-        held._is_lost = held._claim in lost
-        held.ended = not held._is_lost
-    return [held for held in results if held._is_lost]
+        held.ended, held._is_lost = held._claim not in lost, held._claim in lost
+    return _lost_of([held for held in results if held._is_lost], "succeeded", results)
 
 
 def fail_many(errors: Mapping[TaskClaim, BaseException | str]) -> list[TaskClaim]:
     """End claims without success, each with its error; return the claims that were lost.
 
-    Each claim is a transaction of its own: its task waits again, or is errored if it has no attempts left.
+    Each claim is a transaction of its own: its task waits again, or is errored if it has no attempts left. A claim that
+    failed before is not lost: a repeat after an error has the same answer.
     """
-    lost = []
+    refused = []
     for held, error in errors.items():
         try:
             held.fail(error)
         except LeaseLost:
-            lost.append(held)
-    return lost
+            refused.append(held)
+    return _lost_of(refused, "failed")
+
+
+def _lost_of(
+    refused: list[TaskClaim], outcome: str, results: Mapping[TaskClaim, Json] | None = None
+) -> list[TaskClaim]:
+    """Return the claims that did not end with this outcome before, and with these results if given."""
+    by_database: dict[str, dict[int, TaskClaim]] = defaultdict(dict)
+    for held in refused:
+        by_database[held._using][held.task.pk] = held
+    for using, by_task in by_database.items():
+        tokens = {pk: held.token for pk, held in by_task.items()}
+        same = None if results is None else {pk: results[held] for pk, held in by_task.items()}
+        for pk in _ended_so(run_rows(using), tokens, outcome, same):
+            by_task[pk].ended, by_task[pk]._is_lost = True, False
+    return [held for held in refused if held._is_lost]
 
 
 def was_ended(pk: int, token: UUID, outcome: str, *, using: str | None) -> bool:

@@ -91,6 +91,18 @@ def test_repeat_of_many_ends_has_the_same_answer(queue, monkeypatch):
     assert queue.resolve_many(dict.fromkeys(held, "other")) == held
 
 
+def test_repeat_of_many_failures_has_the_same_answer(queue):
+    queue.publish_many({"action": "a", "max_attempts": 1 + number % 2} for number in range(4))
+    held = queue.claim(worker="bot", limit=4)
+    expire(held[0].task)
+    for _ in range(2):
+        assert queue.fail_many(dict.fromkeys(held, "no graphics card")) == held[:1]
+        assert [claim.ended for claim in held] == [False, True, True, True]
+    assert queue.resolve_many(dict.fromkeys(held)) == held
+    assert queue.claim(worker="bot-2", limit=4) != []
+    assert queue.fail_many(dict.fromkeys(held, "no graphics card")) == held[:1]
+
+
 def test_released_task_is_for_another_worker(queue):
     queue.publish("a")
     claim_one(queue, "bot-1").release("no graphics card")
