@@ -61,8 +61,9 @@ class OfSlice(compiler.SQLCompiler):
 
 
 def _column(query: Any, alias: str) -> Any:
-    """Return the column of ``spread`` of a table that is beside others; else None."""
-    field = columns_of_slices().get(query.alias_map[alias].table_name)
+    """Return the column of ``spread`` of a table that is beside others; else None, also of a query without tables."""
+    table = query.alias_map.get(alias)
+    field = table and columns_of_slices().get(table.table_name)
     return field and field.get_col(alias)
 
 
