@@ -27,10 +27,7 @@ from benchmarks.throughput import drain, worker
 
 PLAIN, CLUSTER = "ordinary table, PostgreSQL", "spread table, Citus"
 # As docs/how-to/growing.rst says for the role of the workers.
-SETTINGS = (
-    "enable_seqscan = off", "jit = off", "enable_hashjoin = off", "enable_mergejoin = off",
-    "citus.max_adaptive_executor_pool_size = 1",
-)  # fmt: skip
+SETTINGS = ("enable_seqscan = off", "jit = off", "enable_hashjoin = off", "enable_mergejoin = off")
 NODES = "SELECT nodename, nodeport FROM pg_dist_node WHERE shouldhaveshards ORDER BY nodeid"
 
 

@@ -47,3 +47,14 @@ class DatabaseWrapper(base.DatabaseWrapper):
     SchemaEditorClass = DatabaseSchemaEditor
     ops_class = DatabaseOperations
     creation_class = DatabaseCreation
+
+    def _configure_connection(self, connection: Any) -> bool:
+        """Let each statement use one connection to each node.
+
+        Otherwise a statement that takes longer may open further ones, and the transaction in which it wrote then cannot
+        join what was written over several connections. Django calls this for connections of a pool, too.
+        """
+        django: Any = super()
+        django._configure_connection(connection)
+        connection.execute("SET citus.max_adaptive_executor_pool_size = 1")
+        return True

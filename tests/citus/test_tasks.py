@@ -15,7 +15,7 @@ import pytest
 from django.apps import apps
 from django.contrib.auth.models import User
 from django.core.management import call_command
-from django.db import connection, connections
+from django.db import connection, connections, transaction
 from django.db.migrations.state import ProjectState
 from django.test import Client
 
@@ -163,6 +163,24 @@ def test_queue_from_which_worker_processes_claim_nothing_is_named() -> None:
     assert [(each["numbers"], each["command"]) for each in found] == [
         ({"queue": "old"}, "manage.py tasks queue set old --no-one-per-worker")
     ]
+
+
+def test_transaction_of_a_program_changes_cancels_and_requeues_tasks_on_all_nodes() -> None:
+    queue = make_queue(spread=True)
+    # So each statement opens at once all connections that it may have.
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SET LOCAL citus.executor_slow_start_interval = 0")
+        queue.publish_many([{"action": "resize", "max_attempts": 1} for _ in range(40)])
+        claims = queue.claim(worker="bot", limit=20)
+        claims[0].task.change(priority=3)
+        claims[1].task.cancel(running=True)
+        for claim in claims[2:]:
+            claim.fail("no such image")
+        assert Task.objects.filter(state="errored").requeue().count == 18
+        Task.objects.update(max_attempts=2)
+        Queue.objects.filter(pk=queue.pk).update(max_attempts=4)
+        assert Task.objects.filter(queue__max_attempts=4, state="pending").cancel() == 38
+    assert Counter(raw(Task).values_list("state", flat=True)) == {"canceled": 39, "pending": 1}
 
 
 class Bot(WorkerProcess):
