@@ -2,7 +2,7 @@
 
 import pytest
 from asgiref.sync import async_to_sync
-from django.db import connection, transaction
+from django.db import connection
 from django.test.utils import CaptureQueriesContext, override_settings
 
 from stator.exceptions import LeaseLost
@@ -205,13 +205,6 @@ def test_bulk_is_all_or_nothing(queue):
     assert not Task.objects.exists()
 
 
-def test_task_is_there_only_if_the_transaction_of_its_publisher_commits(queue):
-    with pytest.raises(ZeroDivisionError), transaction.atomic():
-        queue.publish("a")
-        raise ZeroDivisionError
-    assert not Task.objects.exists()
-
-
 @pytest.mark.postgresql
 def test_fifty_publishers_of_one_key_make_one_task(queue):
     published = at_once(*[lambda: queue.publish("resize", {"image": 7}, key="resize-7")] * 50)
@@ -276,6 +269,16 @@ def test_refusal_of_an_unknown_action_names_the_remedies(name, remedy):
         "if programs elsewhere run it, set actions_elsewhere=True on the queue"
     )
     assert not Task.objects.exists()
+
+
+def test_data_that_the_action_does_not_take_is_refused_unless_programs_elsewhere_may_take_it(queue):
+    ours = Queue.objects.create(name="ours")
+    assert len(ours.publish_many([{"action": "resize", "data": {"image": 1}}, {"action": "echo", "data": 7}])) == 2
+    for data, why in ({"hight": 3}, "unexpected keyword argument 'hight'|missing"), (None, "'image'"), ({}, "'image'"):
+        with pytest.raises(PublishRefused, match=f"action 'resize' cannot be called with this data: .*({why})"):
+            ours.publish_many([{"action": "resize", "data": {"image": 2}}, {"action": "resize", "data": data}])
+        assert queue.publish("resize", data).outcome == "inserted"
+    assert ours.tasks.count() == 2
 
 
 def test_async_code_publishes_and_claims(queue):
