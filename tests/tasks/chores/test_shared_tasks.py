@@ -45,12 +45,6 @@ def test_so_many_workers_run_it_each_once_and_then_it_is_completed(queue, whole)
     assert fresh(whole).results == [0, 1, 2]
 
 
-def test_worker_that_has_done_its_part_gets_no_other(queue, whole):
-    claim_one(queue).resolve()
-    assert queue.claim(worker="bot-1") == []
-    assert fresh(whole).status == "pending"
-
-
 def test_worker_that_holds_a_part_gets_the_task_behind_the_others():
     queue = make_queue(same_worker_again=True)
     queue.publish("resize", worker_count=2)
@@ -92,14 +86,6 @@ def test_failure_of_one_part_ends_no_other_and_whoever_runs_one_may_succeed(queu
     assert (fresh(whole).status, fresh(whole).results) == ("pending", ["done"])
     claim_one(queue, "bot-2").resolve("too")
     assert (fresh(whole).status, fresh(whole).results) == ("errored", ["done", "too"])
-
-
-def test_whole_is_errored_when_all_its_parts_are(queue, whole):
-    claims = [claim_one(queue, f"bot-{number}") for number in range(3)]
-    for claim in claims:
-        assert fresh(whole).status == "running"
-        fail_for_good(claim)
-    assert fresh(whole).status == "errored"
 
 
 def test_whole_has_the_attempts_of_its_parts_and_the_workers_that_gave_them_up(queue, whole):
@@ -149,11 +135,6 @@ def test_requeued_whole_runs_again_but_for_what_is_done(queue, whole):
     for number in (1, 2):
         claim_one(queue, f"bot-{number}").resolve()
     assert fresh(whole).status == "completed"
-
-
-def test_parameters_of_the_parts_are_updated_with_the_whole(queue, whole):
-    queue.publish("other", {"image": 8}, key="k", update=True)
-    assert {(part.action, part.data["image"]) for part in whole.parts.all()} == {("other", 8)}
 
 
 def test_number_of_workers_is_updated_with_the_key(queue, whole):

@@ -119,16 +119,6 @@ def test_loop_that_is_left_releases_what_it_began_and_hands_back_the_rest(queue,
     assert claimed(queue, "bot-1") == ["b", "c"]
 
 
-def test_stopped_loop_hands_back_what_it_has_not_begun(queue):
-    tasks = publish(queue, "abc")
-    loop = queue.consume(worker="bot-1", limit=3)
-    for _ in loop:
-        loop.stop()
-    assert statuses(tasks) == ["completed", "pending", "pending"]
-    assert Run.objects.count() == 1
-    assert claimed(queue, "bot-1") == ["b", "c"]
-
-
 # Heartbeats
 
 
@@ -375,12 +365,15 @@ def test_first_signal_stops_after_the_body_and_the_second_is_as_before(queue):
     assert [fresh(task).attempts for task in tasks] == [1, 0, 0]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_signal_ends_the_loop_and_the_program_goes_on(queue, number):
-    tasks = publish(queue, "ab")
-    for _ in queue.consume(worker="bot-1"):
-        signal.raise_signal(number)
-    assert statuses(tasks) == ["completed", "pending"]
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, None], ids=str)
+def test_signal_or_stop_ends_the_loop_which_hands_back_what_it_has_not_begun(queue, number):
+    tasks = publish(queue, "abc")
+    loop = queue.consume(worker="bot-1", limit=3)
+    for _ in loop:
+        signal.raise_signal(number) if number else loop.stop()
+    assert statuses(tasks) == ["completed", "pending", "pending"]
+    assert Run.objects.count() == 1
+    assert claimed(queue, "bot-1") == ["b", "c"]
 
 
 def test_ignored_signal_stays_ignored(queue):

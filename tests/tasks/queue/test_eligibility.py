@@ -49,15 +49,6 @@ class TestActionsOfQueues:
         states = [Task.objects.get(pk=each.pk).state for each in (newer, later, other)]
         assert states == ["pending", "pending", "completed"]
 
-    def test_of_an_exclusive_queue_a_task_of_other_programs_holds_up_none_of_ours(self) -> None:
-        queue = Queue.objects.create(
-            name="films", kind=Queue.Kind.EXCLUSIVE, exclusive_key="title", actions_elsewhere=True
-        )
-        theirs = Task.objects.create(queue=queue, action="only-here", priority=1, exclusive_value="a")
-        ours = Task.objects.create(queue=queue, action="fetch", priority=2, exclusive_value="a", data="x")
-        assert drain(Task) == 1
-        assert [Task.objects.get(pk=each.pk).state for each in (theirs, ours)] == ["pending", "completed"]
-
     def test_of_an_exclusive_queue_a_task_for_programs_only_holds_up_none_of_ours(self) -> None:
         queue = Queue.objects.create(name="films", kind=Queue.Kind.EXCLUSIVE, exclusive_key="title")
         values = {"queue": queue, "action": "fetch", "exclusive_value": "a", "data": "x"}

@@ -1,10 +1,9 @@
 """Why a task is not moving: what lies with its queue comes first, then what the framework says of every object."""
 
 import pytest
-from django.core.management import call_command
 
 from stator.models import Worker
-from tasks.models import Claimant, Queue, Task
+from tasks.models import Queue, Task
 from tests.stator.making import ago
 from tests.tasks.making import claim_one, fresh, make_queue, make_task
 from tests.tasks.queue.processes import live_process
@@ -31,15 +30,6 @@ def test_dead_letter_says_what_went_wrong_and_what_to_do(queue):
     assert codes(task) == ["dead_letter", "terminal"]
 
 
-def test_command_says_of_a_task_what_its_page_says(queue, capsys):
-    queue.pause(claim=True, author="ada")
-    task = make_task(queue)
-    call_command("stator", "explain", "tasks.Task", str(task.pk))
-    assert capsys.readouterr().out.startswith(
-        "claim_paused: Nothing of queue encode is claimed: paused by ada.\n      -> Ask the person who paused the queue"
-    )
-
-
 def test_running_task_names_its_worker(queue):
     task = make_task(queue, "running")
     assert codes(task) == ["held"]
@@ -63,18 +53,6 @@ def test_exclusive_value_names_the_task_that_has_it_or_comes_first():
     reason = said(second, "exclusive_held")
     assert reason.sentence == f"Task {first.pk} runs, and only one task with title=x runs at a time."
     assert "exclusive_held" not in codes(first)
-
-
-def test_task_that_every_live_worker_rejected_has_no_eligible_worker(queue):
-    task = make_task(queue)
-    claim_one(queue, "bot-1").release()
-    assert said(task, "no_eligible_worker").numbers == {"workers": 1}
-    assert queue.claim(worker="bot-2", metadata={"none": "such"}) == []
-    assert "no_eligible_worker" not in codes(task)
-    claim_one(queue, "bot-2").release()
-    assert said(task, "no_eligible_worker").numbers == {"workers": 2}
-    Claimant.objects.update(seen=ago(3600))
-    assert "no_eligible_worker" not in codes(task)
 
 
 def test_action_that_no_code_has_is_reported_where_this_code_runs_it(queue):

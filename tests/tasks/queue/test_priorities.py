@@ -4,17 +4,13 @@ import pytest
 
 from tasks.backend.results import number_of
 from tasks.models import Task
-from tasks.queue.priorities import django_priority, priority_of
+from tasks.queue.priorities import priority_of
 from tests.testapp import tasks as examples
 
 pytestmark = pytest.mark.django_db
 
 
 class TestPriority:
-    @pytest.mark.parametrize("priority", [-100, -1, 0, 1, 50, 100])
-    def test_priorities_are_converted_there_and_back(self, priority: int) -> None:
-        assert django_priority(priority_of(priority)) == priority
-
     def test_larger_is_sooner_whatever_the_moment_and_an_ordinary_task_is_in_the_middle(self) -> None:
         from time import time
 

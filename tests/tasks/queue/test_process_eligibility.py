@@ -8,7 +8,6 @@ import pytest
 from django.utils import timezone
 
 import tasks
-from stator.exceptions import LeaseLost
 from stator.models import Worker
 from tasks.actions.registry import RegisteredAction, registry
 from tasks.models import Run, Task
@@ -171,17 +170,6 @@ def test_process_gets_tasks_for_anyone_and_those_that_name_it():
     assert process("w2") == 1
 
 
-def test_process_loses_a_task_that_is_for_others_now():
-    task = publish("echo")
-    operations = operations_of("w1")
-    (claim,) = operations.claim(list(operations.graph.automatic_states), 10)
-    assert operations.renew([claim]) == set()
-    Task.objects.update(worker_ids=["w2"])
-    assert operations.renew([claim]) == {id(claim)}
-    assert (fresh(task).state_claim, fresh(task).state_attempts) == (None, 1), "the attempt had begun"
-    assert (process("w1"), process("w2")) == (0, 1)
-
-
 def test_running_process_loses_a_task_that_is_for_others_now(worker_process):
     task = publish("wait", heartbeat_interval=0.5)
     with worker_process("tasks.Task", "--name", "w1") as worker:
@@ -190,7 +178,9 @@ def test_running_process_loses_a_task_that_is_for_others_now(worker_process):
         wait_until(lambda: fresh(task).state_claim is None, message=worker.output)
         wait_until(lambda: "stator.claim_ended" in worker.output(), message=worker.output)
         assert "stator.lease_lost" not in worker.output()
-    assert fresh(task).status == "pending"
+    # The attempt had begun.
+    assert (fresh(task).status, fresh(task).state_attempts) == ("pending", 1)
+    assert claim_one(task.queue, "w2").attempt == 2
 
 
 def test_replaced_process_keeps_its_name(worker_process):
@@ -338,49 +328,27 @@ def test_process_leases_for_as_long_as_the_task_its_queue_or_the_setting_says(ow
 
 
 @pytest.mark.parametrize(("interval", "beat"), [(None, 20.0), (2.0, 2.0), (50.0, 20.0)])
-def test_process_renews_at_the_interval_of_the_task(interval, beat):
-    make_queue(actions_elsewhere=False).publish("echo", heartbeat_interval=interval)
-    [claim] = operations_of("w1").claim([Task.state_graph.states["pending"]], 1)
-    assert claim.heartbeat == pytest.approx(beat, abs=0.01)
-
-
-def test_changed_interval_holds_from_the_next_renewal():
-    task = make_queue(actions_elsewhere=False).publish("echo").task
+def test_process_renews_at_the_interval_of_the_task_and_follows_a_change_from_its_next_renewal(interval, beat):
+    task = make_queue(actions_elsewhere=False).publish("echo", heartbeat_interval=interval).task
     operations = operations_of("w1")
     [claim] = operations.claim([Task.state_graph.states["pending"]], 1)
+    assert claim.heartbeat == pytest.approx(beat, abs=0.01)
     change(task, heartbeat_interval=1.5)
     assert operations.renew([claim]) == set()
     assert claim.heartbeat == 1.5
 
 
-@pytest.mark.parametrize(("timeout", "lease"), [(None, 60.0), (10.0, 15.0), (0.5, 5.5)])
-def test_lease_of_a_process_ends_soon_after_the_timeout_however_often_it_is_renewed(timeout, lease):
-    task = make_queue(actions_elsewhere=False).publish("echo", timeout=timeout).task
+@pytest.mark.parametrize(
+    ("timeout", "of_queue", "lease"), [(None, None, 60.0), (10.0, None, 15.0), (0.5, 20, 5.5), (None, 10, 15.0)]
+)
+def test_lease_of_a_process_ends_soon_after_the_timeout_however_often_it_is_renewed(timeout, of_queue, lease):
+    task = make_queue(actions_elsewhere=False, timeout=of_queue).publish("echo", timeout=timeout).task
     operations = operations_of("w1")
     [claim] = operations.claim([Task.state_graph.states["pending"]], 1)
     assert claim.lease == pytest.approx(lease, abs=0.01)
     until = fresh(task).state_locked_until
     assert operations.renew([claim]) == set()
-    assert (fresh(task).state_locked_until > until) == (timeout is None)
-
-
-def test_timeout_of_the_queue_holds_for_actions_without_their_own():
-    queue = make_queue(actions_elsewhere=False, timeout=10)
-    queue.publish("echo")
-    [claim] = operations_of("w1").claim([Task.state_graph.states["pending"]], 1)
-    assert claim.lease == pytest.approx(15, abs=0.01)
-
-
-def test_named_worker_from_which_a_task_is_taken_may_have_it_again_once_it_is_allowed():
-    queue = make_queue()
-    task = queue.publish("echo").task
-    claim = claim_one(queue, "w1")
-    change(task, worker_ids=["w2"])
-    with pytest.raises(LeaseLost):
-        claim.heartbeat()
-    change(task, worker_ids=["w1"])
-    assert fresh(task).rejected_by == []
-    assert claim_one(queue, "w1").task == task
+    assert (fresh(task).state_locked_until > until) == (timeout is of_queue is None)
 
 
 def test_strict_queue_gives_no_worker_of_any_kind_a_task_again():

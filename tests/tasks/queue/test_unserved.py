@@ -120,6 +120,10 @@ def test_task_whose_live_workers_all_rejected_it_says_so_with_a_remedy(queue):
     assert "clear_failed" in found["no_eligible_worker"].remedy
     assert queue.claim(worker="bot-2", metadata={"none": "such"}) == []
     assert list(reasons(task)) == ["named_only", "in_line"]
+    claim_one(queue, "bot-2").release()
+    assert reasons(task)["no_eligible_worker"].numbers == {"workers": 2}
+    Claimant.objects.update(seen=ago(3600))
+    assert "no_eligible_worker" not in reasons(task)
 
 
 def test_task_whose_worker_ids_are_all_gone_names_them(queue):

@@ -5,7 +5,6 @@ import threading
 import pytest
 from asgiref.sync import async_to_sync
 
-from tasks.exceptions import TooManyWaiting
 from tasks.queue.waiting import AsyncWake, Waiters, auntil_some, until_some, waiters, with_ready
 from tests.processes import wait_until
 from tests.sizes import PATIENCE
@@ -41,16 +40,6 @@ def test_only_those_that_wait_for_the_queue_are_woken(queue, quiet):
         assert woken == ["first"]
         quiet.wake()
     assert woken == ["first", "first", "second"]
-    assert len(quiet) == 0
-
-
-def test_number_of_those_that_wait_is_bounded(queue, quiet):
-    with (
-        quiet.join(queue, lambda: None),
-        pytest.raises(TooManyWaiting, match="already has 1 waiting claims"),
-        quiet.join(queue, lambda: None, most=1),
-    ):
-        pass
     assert len(quiet) == 0
 
 
