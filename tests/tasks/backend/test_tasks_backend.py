@@ -2,15 +2,12 @@
 
 import doctest
 import threading
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Group
 from django.db import connection, transaction
 from django.db.models.functions import Now
-from django.utils import timezone
 
 from stator.testing import advance, drain
 from tasks.backend.framework import TaskResultDoesNotExist, TaskResultStatus
@@ -18,7 +15,6 @@ from tasks.models import Queue, Task
 from tests.processes import environment_for_subprocess
 from tests.stator.test_testing import run_examples
 from tests.tasks.backend.making import done
-from tests.tasks.making import task_of
 from tests.testapp import tasks as examples
 
 pytestmark = pytest.mark.django_db
@@ -33,9 +29,6 @@ class TestRunning:
         assert (result.attempts, result.errors) == (1, [])
         assert len(result.worker_ids[0]) == 12
         assert examples.calls == [(2, 3)]
-
-    def test_coroutine_functions_are_tasks_too(self) -> None:
-        assert done(examples.greet.enqueue("you")).return_value == "hello you"
 
     def test_the_context_comes_first_where_it_is_taken(self) -> None:
         result = done(examples.describe.enqueue("note"))
@@ -67,20 +60,6 @@ class TestRunning:
         assert (result.return_value, result.attempts, len(result.errors)) == ("done", 2, 1)
         assert result.started_at <= result.last_attempted_at <= result.finished_at
 
-    def test_a_canceled_task_has_failed(self) -> None:
-        result = examples.add.enqueue(1)
-        task_of(result).cancel()
-        result.refresh()
-        assert (result.status, result.is_finished) == (TaskResultStatus.FAILED, True)
-
-    def test_it_does_not_run_before_its_time(self) -> None:
-        when = timezone.now() + timedelta(hours=1)
-        result = examples.add.using(run_after=when).enqueue(1)
-        assert (drain(Task), result.task.run_after) == (0, when)
-        assert examples.add.get_result(result.id).task.run_after == when
-        advance(3601, Task)
-        assert done(result).return_value == 2
-
 
 @pytest.mark.django_db(transaction=True)
 class TestWorkers:
@@ -93,15 +72,6 @@ class TestWorkers:
             result.refresh()
         assert [result.return_value for result in results[:11]] == [*range(1, 11), "hello you"], worker.output()
         assert results[11].status == TaskResultStatus.FAILED
-
-    def test_nothing_runs_that_was_rolled_back(self, worker_process: Any) -> None:
-        with pytest.raises(RuntimeError), transaction.atomic():
-            examples.make_group.enqueue("never")
-            raise RuntimeError
-        examples.make_group.enqueue("kept")
-        with worker_process("tasks.Task", "--until-idle") as worker:
-            assert worker.wait() == 0, worker.output()
-        assert [group.name for group in Group.objects.all()] == ["kept"]
 
     def test_an_isolated_backend_runs_them_in_processes_of_their_own(self, monkeypatch: pytest.MonkeyPatch) -> None:
         for name, value in environment_for_subprocess().items():
