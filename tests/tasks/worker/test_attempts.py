@@ -135,14 +135,17 @@ class TestErrors:
         assert (task.state, task.state_version) == ("errored", 1)
         assert History.objects.filter(kind="error").count() == 4
 
-    @pytest.mark.parametrize(("times", "state"), [(2, "completed"), (3, "pending")])
-    def test_unexpected_errors_are_tried_again_by_the_same_worker(self, times: int, state: str) -> None:
+    @pytest.mark.parametrize(
+        ("times", "state", "outcome"),
+        [(0, "completed", "succeeded"), (2, "completed", "succeeded"), (3, "pending", "failed")],
+    )
+    def test_unexpected_errors_are_tried_again_by_the_same_worker_and_counted_in_the_run(
+        self, times: int, state: str, outcome: str
+    ) -> None:
         task = ran("flaky", {"times": times})
-        assert (task.state, examples.seen, task.state_failures) == (state, ["flaky"] * 3, int(times == 3))
-
-    @pytest.mark.parametrize(("times", "outcome"), [(0, "succeeded"), (2, "succeeded"), (3, "failed")])
-    def test_unexpected_errors_are_counted_in_the_run_whatever_becomes_of_it(self, times: int, outcome: str) -> None:
-        run = ran("flaky", {"times": times}).runs.get()
+        run = task.runs.get()
+        assert (task.state, task.state_failures) == (state, int(times == 3))
+        assert examples.seen == ["flaky"] * min(times + 1, 3)
         assert (run.outcome, run.unexpected_errors, run.result) == (outcome, times, times + 1 if times < 3 else None)
 
     @pytest.mark.parametrize(("own", "calls"), [(0, 1), (1, 2), (4, 5), (None, 3)])
@@ -150,18 +153,15 @@ class TestErrors:
         ran("flaky", {"times": 100}, max_unexpected_retries=own)
         assert examples.seen == ["flaky"] * calls
 
-    def test_a_task_that_takes_too_long_is_ended(self) -> None:
-        task = ran("slow")
+    @pytest.mark.parametrize(
+        ("action", "data", "own", "timeout"),
+        [("slow", None, None, 0.1), ("slow", None, 0.05, 0.05), ("deaf", 0.2, 0.1, 0.1)],
+        ids=["of its action", "its own", "holds the loop"],
+    )
+    def test_a_task_that_takes_too_long_is_ended(self, action: str, data: Any, own: Any, timeout: float) -> None:
+        task = ran(action, data, timeout=own)
         assert (task.state, report(task).error) == ("pending", "stator.exceptions.AttemptTimedOut")
-        assert "longer than its timeout of 0.1 s" in report(task).message
-
-    def test_a_task_that_holds_the_loop_for_too_long_fails(self) -> None:
-        task = ran("deaf", 0.2, timeout=0.1)
-        assert (task.state, report(task).error) == ("pending", "stator.exceptions.AttemptTimedOut")
-
-    def test_its_own_time_limit_comes_before_that_of_its_action(self) -> None:
-        task = ran("slow", timeout=0.05)
-        assert "timeout of 0.05 s" in report(task).message
+        assert f"timeout of {timeout} s" in report(task).message
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -241,15 +241,6 @@ class TestSteps:
 
 
 class TestFence:
-    def test_a_late_attempt_does_not_write_its_result(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def intrude(**data: Any) -> str:
-            Task.objects.get().cancel(running=True)
-            return "late"
-
-        monkeypatch.setitem(registry, "intrude", {"": RegisteredAction(name="intrude", function=intrude)})
-        task = ran("intrude", {})
-        assert (task.state, task.result) == ("canceled", None)
-
     def test_the_queue_is_not_asked_for_each_attempt(self) -> None:
         for number in range(3):
             make("echo", number)

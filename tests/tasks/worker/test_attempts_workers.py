@@ -1,7 +1,6 @@
 """Actions in real workers."""
 
 import doctest
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +17,6 @@ pytestmark = pytest.mark.django_db
 
 @pytest.mark.django_db(transaction=True)
 class TestWorker:
-    def test_it_runs_sync_and_async_actions(self, worker_process: Any) -> None:
-        made = [make("resize", {"image": n}) for n in range(20)] + [make("fetch", {"url": str(n)}) for n in range(20)]
-        with worker_process("tasks.Task", "--until-idle") as worker:
-            assert worker.wait() == 0, worker.output()
-        assert Task.objects.filter(state="completed").count() == len(made), worker.output()
-        made[3].refresh_from_db()
-        assert made[3].result == {"image": 3, "width": 100}
-
     @pytest.mark.parametrize("action", ["wait", "thread"])
     def test_cancel_ends_what_runs(self, worker_process: Any, action: str) -> None:
         task = make(action)
@@ -39,29 +30,6 @@ class TestWorker:
             assert worker.stop() == 0
         task.refresh_from_db()
         assert (task.state, task.result) == ("canceled", None)
-
-    def test_a_second_worker_takes_over_when_the_first_dies(self, worker_process: Any) -> None:
-        task = make("wait")
-        with worker_process(
-            "tasks.Task",
-            STATOR_LEASE="2",
-            STATOR_REAP_INTERVAL="0.5",
-            STATOR_POLL_INTERVAL="0.2",
-            STATOR_SHUTDOWN_TIMEOUT="1",
-        ) as first:
-            wait_until(lambda: Task.objects.filter(state_claim__isnull=False).exists(), message=first.output)
-            first.kill(signal.SIGKILL)
-        Task.objects.update(action="echo")
-        with worker_process(
-            "tasks.Task",
-            STATOR_LEASE="2",
-            STATOR_REAP_INTERVAL="0.5",
-            STATOR_POLL_INTERVAL="0.2",
-            STATOR_SHUTDOWN_TIMEOUT="1",
-        ) as second:
-            wait_until(lambda: Task.objects.get(pk=task.pk).state == "completed", message=second.output)
-        task.refresh_from_db()
-        assert task.result == []
 
 
 def test_the_examples_of_the_guide_run() -> None:
