@@ -110,12 +110,6 @@ class TestSearching:
             after = page["next"]
         assert seen == list(Task.objects.order_by("pk").values_list("pk", flat=True))
 
-    def test_task_with_its_runs(self, call, scene):
-        _, found = call("GET", f"tasks/{scene.dead.pk}", None, token())
-        [run] = found["runs"]
-        assert (run["worker"], run["outcome"], found["status"]) == ("bot-1", "failed", "errored")
-        assert "broken" in run["reason"]
-
     @pytest.mark.parametrize(
         "query",
         [
