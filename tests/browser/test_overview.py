@@ -7,7 +7,6 @@ import pytest
 from stator.models import Pause
 from tasks.models import Queue
 from tests.browser.conftest import Browser
-from tests.processes import wait_until
 from tests.stator.admin.overviews import URL, failing, held, worker
 from tests.stator.making import ago, change, put
 from tests.testapp.operators import Parcel
@@ -38,31 +37,6 @@ def is_in_sight(browser: Browser, selector: str) -> bool:
         return box.height > 0 && box.top >= 0 && box.bottom <= innerHeight;
     """
     return bool(browser.driver.execute_script(script, selector))
-
-
-def test_remedies_are_one_click_away(browser: Browser, injected: None) -> None:
-    browser.log_in()
-    browser.go(URL)
-    browser.click('[data-stator-code="paused"] button')
-    wait_until(lambda: not Pause.objects.active().exists())
-    browser.go(URL)
-    browser.click('[data-stator-code="queue_paused"] button')
-    wait_until(lambda: not Queue.objects.get().publish_paused)
-    browser.go(URL)
-    browser.click('[data-stator-code="quarantined"] button')
-    wait_until(lambda: not Parcel.objects.filter(state_crashes__gt=0).exists())
-    browser.go(URL)
-    browser.click('[data-stator-code="unknown_state"] button')
-    browser.reads("#content", "will be moved by hand")
-    browser.go(URL)
-    browser.click('[data-stator-code="dead_letters"] button')
-    browser.reads("#content", "1 dead letter will be requeued")
-    browser.go(URL)
-    browser.click('[data-stator-code="silent_worker"] button')
-    browser.reads("#content", "; its lease has")
-    browser.click("[type=submit][value=Unlock]")
-    wait_until(lambda: not Parcel.objects.filter(state_claim__isnull=False).exists())
-    assert browser.complaints() == []
 
 
 @pytest.mark.parametrize("width", [1400, 390])

@@ -4,12 +4,9 @@ import re
 from html import unescape
 
 from django.contrib.auth.models import Permission, User
-from django.db import connection
-from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from stator.models import move_rows
-from tests.queries import sent
 from tests.tasks.making import make_task
 
 TASKS, QUEUES, RUNS = (reverse(f"admin:tasks_{name}_changelist") for name in ("task", "queue", "run"))
@@ -44,14 +41,6 @@ def publish(client, queue, /, **data):
 def text_of(response):
     assert response.status_code == 200
     return response.content.decode()
-
-
-def statements(client, url, **data):
-    """How many statements a page takes once what is cached per process is."""
-    client.get(url, data)
-    with CaptureQueriesContext(connection) as queries:
-        assert client.get(url, data).status_code == 200
-    return sent(queries)
 
 
 def make_all(queue):
