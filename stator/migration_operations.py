@@ -27,7 +27,7 @@ from stator.rows.clock import Now
 from stator.rows.concurrency_limits import Limit
 from stator.rows.fields import SPREAD, SpreadField
 from stator.rows.hooks import NO_HOOKS
-from stator.rows.meta import field_of, hooks_of, wrong_spread
+from stator.rows.meta import field_of, hooks_of, model_named, wrong_spread
 from stator.rows.nodes import is_distributed
 from stator.rows.pauses import Pause, replace_pauses
 from stator.rows.progress import Progress
@@ -318,7 +318,7 @@ class RenameRecords(Operation):
                     )
                 _by_keys(rows.filter(model_label=old), lambda part: part.update(model_label=new))
         if apps.is_installed("django.contrib.auth"):
-            permission = apps.get_model("auth", "Permission")
+            permission = model_named("auth.Permission")
             if _is_here(permission, connection):
                 _rename_permission(QuerySet(permission, using=alias), old, new)
 
@@ -500,7 +500,7 @@ class PartitionByTime(Divide):
 
     def model_of(self, app_label: str, state: ProjectState) -> type[Model]:
         # The table is as the installed code knows it: a migration of another app has no state of it.
-        return apps.get_model(self.label)
+        return model_named(self.label)
 
     def _scheme(self, model: type[Model]) -> Scheme:
         if not (column := partition_column(model)):

@@ -235,7 +235,7 @@ def _check_names(message: Message) -> None:
             raise TaskError(f"worker_ids: {error}") from None
 
 
-def _check_number(name: str, value: Any, least: float, most: float, *, whole: bool = False) -> None:
+def _check_number(name: str, value: object, least: float, most: float, *, whole: bool = False) -> None:
     if value is None:
         return
     kind = int if whole else int | float

@@ -51,7 +51,7 @@ class Task(TaskRow):
     objects: ClassVar[Any] = TaskQuerySet.as_manager()
 
     @classmethod
-    def from_db(cls, db: str | None, field_names: Collection[str], values: Collection[Any], **kwargs: Any) -> "Task":
+    def from_db(cls, db: str | None, field_names: Collection[str], values: Collection[Any], **kwargs: object) -> "Task":
         task = super().from_db(db, field_names, values, **kwargs)
         settle(task)
         return task

@@ -33,7 +33,7 @@ def create_permissions(
     """Create the permissions on the managed models of one app, and delete those on models that are not managed now."""
     models = [model for model in app_config.get_models() if issubclass(model, StatorModel)]
     try:
-        permission, content_type = apps.get_model("auth", "Permission"), apps.get_model("contenttypes", "ContentType")
+        permission, content_type = map(apps.get_model, ("auth.Permission", "contenttypes.ContentType"))
     except LookupError:
         # Those apps are not migrated yet; a later migrate calls this again.
         return

@@ -328,8 +328,9 @@ class Conversion:
         """Delete rows that outlived what they refer to: in a table without partitions nothing would ever do so."""
         for field in self.model._meta.local_fields:
             if isinstance(field, ForeignKey):
-                target, key = field.related_model._meta.db_table, str(field.target_field.column)
-                self._do(cursor, ORPHANS, target=target, key=key, own=str(field.column))
+                target: Any = field.target_field
+                names = {"target": target.model._meta.db_table, "key": target.column, "own": field.column}
+                self._do(cursor, ORPHANS, **names)
 
     def _properties(self, *, divides: bool = False) -> Mapping[str, list[str]]:
         """Return the statements that give a new table what this one has, by kind; keys for a table that ``divides``."""

@@ -120,13 +120,18 @@ class Watch:
     @cached_property
     def key(self) -> str:
         """The foreign key from objects of ``other`` to ``model`` in the table of their states, if there is one."""
-        relation = self._relation
-        is_key = isinstance(relation, ForeignObjectRel) and not relation.many_to_many
-        return relation.field.name if is_key and relation.related_model is self.other else ""
+        return self._direct.field.name if isinstance(self._direct, ForeignObjectRel) else ""
 
     @property
     def _relation(self) -> Any:
         return self.model._meta.get_field(self.name)
+
+    @cached_property
+    def _direct(self) -> Any:
+        """The relation if one of the two tables has the other's key; None if another table connects them."""
+        relation = self._relation
+        is_key = isinstance(relation, ForeignKey | ForeignObjectRel) and not relation.many_to_many
+        return relation if is_key and relation.related_model is self.other else None
 
     @cached_property
     def reason(self) -> str:
@@ -150,11 +155,10 @@ class Watch:
     @cached_property
     def _equal(self) -> tuple[str, str] | None:
         """The fields of an object and of its related ones that are equal; None if another table connects them."""
-        relation = self._relation
+        relation = self._direct
         if self.key:
             return relation.field.target_field.attname, relation.field.attname
-        is_key = isinstance(relation, ForeignKey) and relation.related_model is self.other
-        return (relation.attname, relation.target_field.attname) if is_key else None
+        return (relation.attname, relation.target_field.attname) if relation else None
 
     def _rows(self, using: str) -> QuerySet[Model]:
         return QuerySet(self.model, using=using)

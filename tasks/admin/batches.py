@@ -1,5 +1,6 @@
 """Admin of batches: how far they are, and cancel and requeue of what failed. Batches are never edited."""
 
+from collections.abc import Callable
 from typing import Any
 
 from django.contrib import admin
@@ -52,7 +53,12 @@ AT_ONCE = 100
 
 
 def _each(
-    model_admin: admin.ModelAdmin, request: HttpRequest, batches: QuerySet[Batch], done: str, act: Any, given: Any
+    model_admin: admin.ModelAdmin,
+    request: HttpRequest,
+    batches: QuerySet[Batch],
+    done: str,
+    act: Callable[..., object],
+    given: dict[str, Any],
 ) -> HttpResponse | None:
     count, refused = 0, ""
     for batch in batches.order_by("pk")[:AT_ONCE]:

@@ -74,7 +74,7 @@ def _forget_claimants(using: str) -> None:
             break
 
 
-def _seconds(own: float | None, default: Any) -> Any:
+def _seconds(own: float | None, default: float | None) -> Any:
     # Clamped: an unchecked value that a database cannot subtract must not stop the pruning of other queues.
     return default if own is None else max(0.0, min(MAX_SECONDS, own))
 

@@ -14,7 +14,7 @@ from tasks.rows.tasks import TaskRow
 
 def task_model() -> type[TaskRow]:
     """Return the model of tasks."""
-    return cast("type[TaskRow]", apps.get_model("tasks", "Task"))
+    return cast("type[TaskRow]", _model("Task"))
 
 
 def task_rows(using: str | None = None) -> QuerySet[Any]:
@@ -24,9 +24,13 @@ def task_rows(using: str | None = None) -> QuerySet[Any]:
 
 def queue_rows(using: str | None = None) -> QuerySet[Any]:
     """Return the queues in a database."""
-    return QuerySet(apps.get_model("tasks", "Queue"), using=using)
+    return QuerySet(_model("Queue"), using=using)
 
 
 def run_rows(using: str | None = None) -> QuerySet[Run]:
     """Return the runs in a database."""
     return QuerySet(Run, using=using)
+
+
+def _model(name: str) -> type[Any]:
+    return apps.get_model("tasks", name)

@@ -181,7 +181,7 @@ class Schedule(ScheduleRow):
 
     @classmethod
     def from_db(
-        cls, db: str | None, field_names: Collection[str], values: Collection[Any], **kwargs: Any
+        cls, db: str | None, field_names: Collection[str], values: Collection[Any], **kwargs: object
     ) -> "Schedule":
         schedule = super().from_db(db, field_names, values, **kwargs)
         settle(schedule)
