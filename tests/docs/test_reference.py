@@ -17,6 +17,7 @@ from django.core.management import load_command_class
 
 from stator import Backoff, checks, exceptions, pytest_plugin, signals, testing
 from stator.conf import Settings
+from stator.explain.kinds import KINDS
 from stator.graph import State
 from stator.graph.options import OPTIONS, check_options
 from stator.metrics import GAUGES
@@ -25,6 +26,7 @@ from stator.rows.column_guard import GuardedQuerySet
 from stator.rows.columns import FRAMEWORK_COLUMNS
 from tasks.actions.registry import RegisteredAction
 from tasks.conf import TaskSettings
+from tasks.diagnosis.kinds import KINDS as KINDS_OF_TASKS
 from tasks.models import Queue, Schedule
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -155,6 +157,13 @@ def test_every_check_is_named() -> None:
     ids |= {f"stator.{code}" for code in re.findall(r'message\("([EW]\d{3})"', source)}
     ids |= {f"stator.W{number}" for number in re.findall(r"yield (\d{3}),", source)}
     assert ids == {name for name in named(section("Checks")) if name.startswith("stator.")}
+
+
+def test_every_problem_is_explained_with_its_level() -> None:
+    page = (DOCS / "guides" / "stuck.rst").read_text().partition("\nProblems of many objects\n")[2]
+    explained = set(re.findall(r"^``(\w+)`` +(error|warning) ", page, re.MULTILINE))
+    kinds = {(kind.code, kind.level) for kind in (*KINDS, *KINDS_OF_TASKS) if kind.find is not None}
+    assert explained == {*kinds, ("stale_pause", "warning")}
 
 
 def test_every_event_of_the_log_is_named_and_no_other() -> None:
