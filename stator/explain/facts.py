@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from django.db import router
-from django.db.models import Exists, F, Model, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Exists, F, Model, OuterRef, Q, QuerySet, Subquery, Value
 
 from stator.conf import Settings, load_settings
 from stator.explain.gathered import Gathered, gather_related
@@ -191,7 +191,7 @@ class Facts:
 
 
 def gather(model: type[Model], pk: object, using: str | None = None) -> Facts | None:
-    """Return the facts about an object, None if it is gone; at most six statements."""
+    """Return the facts about an object, None if it is gone; at most six statements, eight with several nodes."""
     owner = owner_of(model)
     using = using or router.db_for_write(owner)
     rows: QuerySet[Model] = QuerySet(owner, using=using)
@@ -226,7 +226,7 @@ def _read_row(owner: type[Model], pk: object, rows: QuerySet[Model], active: lis
         name: Exists(rows.filter(pause.condition(owner), pk=key)) for name, pause in partial.items()
     }
     options = options_of(owner)
-    own_columns = {name for name in (options.priority, options.fair_by) if name}
+    own_columns = {name for name in (options.priority, options.fair_by, options.spread) if name}
     own_columns.update(wait.key for wait in waits_of(owner))
     matches |= {f"stator_awaited_{wait.field}": wait.state(rows.filter(pk=pk)) for wait in waits_of(owner)}
     row = rows.filter(pk=pk).values("state", *FRAMEWORK_COLUMNS, *own_columns, stator_now=Now(), **matches).first()
@@ -276,13 +276,12 @@ def _read_line(facts: Facts, rows: QuerySet[Model], pauses: Pauses) -> None:
     if state.concurrency:
         held = rows.filter(state_claim__isnull=False, state=state.name)
         facts.running = held.values("pk")[: state.concurrency].count()
-    # Compared within the database: SQLite stores times as texts of different precision.
-    turn = Subquery(rows.filter(pk=facts.pk).annotate(turn=place_in_line()).values("turn")[:1])
-    earlier = Q(turn__lt=F("mine")) | Q(turn=F("mine"), pk__lt=facts.pk)
     options, then = options_of(facts.model), {}
+    own = rows.filter(pk=facts.pk, **({options.spread: facts.row[options.spread]} if options.spread else {}))
+    turn = _value_of(own, place_in_line())
+    earlier = Q(turn__lt=F("mine")) | Q(turn=F("mine"), pk__lt=facts.pk)
     if options.then is not None:
-        own = Subquery(rows.filter(pk=facts.pk).annotate(then=options.then).values("then")[:1])
-        then = {"then": options.then, "my_then": own}
+        then = {"then": options.then, "my_then": _value_of(own, options.then)}
         earlier = Q(then__lt=F("my_then")) | Q(earlier, then=F("my_then"))
     if name := options.priority:
         earlier = Q(**{f"{name}__lt": facts.row[name]}) | Q(earlier, **{name: facts.row[name]})
@@ -292,6 +291,16 @@ def _read_line(facts: Facts, rows: QuerySet[Model], pauses: Pauses) -> None:
         line = line.filter(**facts.fair_by)
     in_line = line.annotate(turn=place_in_line(), mine=turn, **then).filter(earlier)
     facts.ahead = in_line.order_by().values("pk")[: LINE + 1].count()
+
+
+def _value_of(own: QuerySet[Model], value: Any) -> Subquery | Value:
+    """Return the value of an expression for one row, to compare with.
+
+    It is compared within the database, because SQLite stores times as texts of different precision. With several nodes,
+    it is read before: such a subquery would be sent to all of them for each time that it is used.
+    """
+    found = own.values_list(value, flat=True)[:1]
+    return Value(next(iter(found), None)) if over_nodes(own.model, own.db) else Subquery(found)
 
 
 def _claimed_with(facts: Facts, state: State, pauses: Pauses) -> list[str]:

@@ -13,6 +13,7 @@ from stator.models import Problem, Reason, Survey
 from stator.texts import told
 from tasks.queue.eligibility import waiting
 from tasks.queue.expressions import for_each, has_any
+from tasks.queue.parts import parts_of
 from tasks.queue.serving import Service, services_of
 from tasks.queue.unserved import UNSERVED, conditions, reason_of
 from tasks.rows.queues import claims_are_paused
@@ -88,7 +89,8 @@ def _counts(
 
 
 def _problem(tasks: QuerySet[Any], service: Service, count: int, matching: Q, is_served: bool) -> Problem:
-    first = _line(tasks.filter(matching, queue=service.queue.pk).select_related("queue")).first()
+    mine = tasks.filter(matching, queue=service.queue.pk, **parts_of(service.queue))
+    first = _line(mine.select_related("queue")).first()
     reason = next(iter(reason_of(first, service) if first else ()), NO_WORKER)
     who = "only named workers serve" if is_served else "no live worker serves"
     # The framework reports that there is no worker at all.

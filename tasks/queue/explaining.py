@@ -12,6 +12,7 @@ from tasks.actions.registry import find
 from tasks.conf import load_settings
 from tasks.failures import NoHandler, last_line
 from tasks.queue.eligibility import RULES, Asking, waiting
+from tasks.queue.parts import parts_of
 from tasks.queue.runs import of_task
 from tasks.queue.serving import Service, service_of
 from tasks.queue.unserved import UNSERVED, reason_of
@@ -31,7 +32,7 @@ def explain(task: TaskRow, framework: list[Any]) -> list[Any]:
     """Return all reasons with their remedies, the most decisive first: the queue's, then the framework's."""
     framework = [replace(reason, remedy="") if reason.code in TOLD else reason for reason in framework]
     rows: QuerySet[Any] = QuerySet(type(task), using=task._state.db)
-    row = rows.filter(pk=task.pk).select_related("queue").first()
+    row = rows.filter(pk=task.pk, shard=task.shard).select_related("queue").first()
     if row is None:
         return framework
     own = list(_of_state(row, rows))
@@ -85,7 +86,7 @@ def _against_rules(row: TaskRow, rows: QuerySet[Any]) -> Iterator[Any]:
     asking = Asking(worker="", rows=rows, settings=load_settings(), before=waiting(rows))
     rules = [rule for rule in RULES if rule.told]
     broken = [Case(When(rule.condition(asking), then=False), default=True) for rule in rules]
-    flags = rows.filter(pk=row.pk).values_list(*broken).first() or ()
+    flags = rows.filter(pk=row.pk, shard=row.shard).values_list(*broken).first() or ()
     for rule, is_broken in zip(rules, flags, strict=False):
         if is_broken and rule.told and (told := rule.told(row, rows)):
             yield Reason(rule.code, *told)
@@ -119,7 +120,7 @@ def _in_line(row: TaskRow, rows: QuerySet[Any], reason: Reason) -> Reason:
     """Return a task's place in the line of its queue, instead of its place among the tasks of all queues."""
     nobody = int(not row.worker_ids)
     same = Q(nobody__lt=nobody) | Q(nobody=nobody, pk__lt=row.pk)
-    line = waiting(rows).filter(queue=row.queue_id, state_claim=None)
+    line = waiting(rows).filter(queue=row.queue_id, state_claim=None, **parts_of(row.queue))
     sooner = line.alias(nobody=names_nobody()).filter(Q(priority__lt=row.priority) | Q(same, priority=row.priority))
     ahead, of = sooner.order_by().values("pk")[: MAX_AHEAD + 1].count(), f"queue {row.queue.name}"
     if ahead > MAX_AHEAD:

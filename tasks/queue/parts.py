@@ -6,6 +6,8 @@ from stator.capabilities import capabilities_of
 from stator.models import part_of
 from tasks.rows.queues import QueueRow
 
+FIRST = 0
+
 
 def place_of_task(queue: QueueRow, value: str | None = None, key: str | None = None) -> dict[str, int]:
     """Return the column of the part of a new task, or nothing for the first part.
@@ -13,6 +15,11 @@ def place_of_task(queue: QueueRow, value: str | None = None, key: str | None = N
     Equal values of an exclusive key are in one part, else equal keys.
     """
     return {"shard": part_of(key if value is None else value)} if is_spread(queue) else {}
+
+
+def parts_of(queue: QueueRow) -> dict[str, int]:
+    """Return the column of the only part that has tasks of the queue, or nothing for all parts."""
+    return {} if queue.spread else {"shard": FIRST}
 
 
 def is_spread(queue: QueueRow) -> bool:

@@ -110,7 +110,7 @@ def reason_of(task: TaskRow, service: Service) -> list[Any]:
     The list is empty if a worker process serves it, or if no worker process runs at all: the framework reports that.
     """
     rows: QuerySet[Any] = QuerySet(type(task), using=task._state.db)
-    row, each = rows.filter(pk=task.pk), _open_to_each(service, rows)
+    row, each = rows.filter(pk=task.pk, shard=task.shard), _open_to_each(service, rows)
     first = Case(
         *(When(condition, then=Value(code)) for code, condition in conditions([service], rows.db).items()),
         default=Value(""),

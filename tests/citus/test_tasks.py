@@ -1,5 +1,6 @@
 """Spread queues over the nodes of Citus: what holds for a spread queue over partitions holds there."""
 
+import re
 import subprocess
 import sys
 from collections import Counter, defaultdict
@@ -18,6 +19,7 @@ from django.core.management import call_command
 from django.db import connection, connections, transaction
 from django.db.migrations.state import ProjectState
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from stator.claims import OUTAGES
 from stator.migration_operations import Distribute
@@ -163,6 +165,21 @@ def test_queue_from_which_worker_processes_claim_nothing_is_named() -> None:
     assert [(each["numbers"], each["command"]) for each in found] == [
         ({"queue": "old"}, "manage.py tasks queue set old --no-one-per-worker")
     ]
+
+
+def test_reasons_of_a_task_are_read_on_its_node() -> None:
+    queue = make_queue()
+    queue.publish_many([{"action": "resize"} for _ in range(3)])
+    task = Task.objects.last()
+    assert task
+    # So a worker is live, and the task is in line.
+    queue.claim(worker="bot")
+    with CaptureQueriesContext(connection) as sent:
+        told = {reason.code: reason.numbers for reason in task.explain()}
+    assert told["in_line"] == {"ahead": 1, "others": 0}
+    # Its own row by the key alone, and the tasks of all queues.
+    asked = [each["sql"] for each in sent if 'FROM "tasks_task"' in each["sql"]]
+    assert len([sql for sql in asked if not re.search(r'"shard" = \d', sql)]) == 2
 
 
 def test_transaction_of_a_program_changes_cancels_and_requeues_tasks_on_all_nodes() -> None:
