@@ -53,7 +53,7 @@ def first_claim(watched, model, moment):
 @MODELS
 @pytest.mark.mariadb
 def test_work_resumes_when_the_server_has_crashed(own, watch, fleet, server, thorough, model):
-    crashes = 10 if thorough else 2
+    crashes = 10 if thorough else 1
     watched = watch(model)
     workers = fleet(model._meta.label, STATOR_CONCURRENCY=6, STATOR_MAX_CRASHES=1000, **own)
     started = [workers.start() for _ in range(3)]
@@ -175,9 +175,9 @@ def test_worker_refuses_to_start_on_a_server_that_takes_no_writes(own, server, w
 @MODELS
 @pytest.mark.mariadb
 def test_work_goes_on_while_connections_are_cut(watch, fleet, thorough, model):
-    cut_for = 30.0 if thorough else 5.0
+    cut_for = 30.0 if thorough else 3.0
     watched = watch(model)
-    model.objects.bulk_create(model(seconds=random.uniform(0.0, 0.2)) for _ in range(4000 if thorough else 600))
+    model.objects.bulk_create(model(seconds=random.uniform(0.0, 0.2)) for _ in range(4000 if thorough else 300))
     workers = fleet(model._meta.label, STATOR_CONCURRENCY=6, STATOR_THREADS=6, STATOR_MAX_CRASHES=1000)
     for _ in range(2):
         workers.start()
