@@ -56,18 +56,38 @@ class TestFinding:
 
 
 class TestOperators:
-    def test_status_says_which_queue_nobody_serves(self, queue):
+    def test_every_view_names_the_queue_and_the_remedy(self, queue, client, admin_user):
         live_process()
-        queue.publish("typo")
+        task = queue.publish("typo").task
+        sentence = "1 ready that no live worker serves: in encode. No live worker has action 'typo' for queue encode"
+        remedy = "Deploy code that has the action"
         told = run("stator", "status")
         assert "1 live worker, 0 attempts running\n" in told
-        sentence = "1 ready that no live worker serves: in encode. No live worker has action 'typo' for queue encode: "
-        assert f"error    tasks.Task: {sentence}" in told
-        assert "      -> Deploy code that has the action to the workers" in told
+        assert f"error    tasks.Task: {sentence}: " in told
+        assert f"      -> {remedy} to the workers" in told
         (tasks,) = asked("stator", "status", "tasks.Task")["models"]
         assert [(one["numbers"], one["count"]) for one in tasks["unserved"]] == [
             ({"reason": "action_unserved", "group": "encode"}, 1)
         ]
+        findings = asked("stator", "doctor", "--database", "default", code=1)["findings"]
+        [found] = [found for found in findings if found["check"] == "served"]
+        assert (found["level"], sentence in found["message"]) == ("fail", True)
+        assert found["remedy"].startswith(remedy)
+        client.force_login(admin_user)
+        overview = unescape(client.get(OVERVIEW).text)
+        assert sentence in overview
+        assert remedy in overview
+        page = client.get(f"/admin/tasks/task/{task.pk}/change/")
+        assert "No live worker has action" in page.text
+        assert page.context["stator_trouble"]
+        # A user who may see no tasks learns no names.
+        admin_user.is_superuser = False
+        admin_user.save()
+        admin_user.user_permissions.set(Permission.objects.filter(codename="view_overview"))
+        overview = unescape(client.get(OVERVIEW).text)
+        assert "1 ready that no live worker serves" in overview
+        assert "typo" not in overview
+        assert "encode" not in overview
 
     def test_status_asks_for_no_runstator_where_named_workers_serve(self, queue):
         queue.publish("resize")
@@ -80,14 +100,6 @@ class TestOperators:
             "Only named workers serve queue encode: 1 is" in told
         )
 
-    def test_doctor_fails_and_names_the_remedy(self, queue):
-        live_process()
-        queue.publish("typo")
-        found = finding("served", code=1)
-        assert found["level"] == "fail"
-        assert "in encode. No live worker has action 'typo'" in found["message"]
-        assert found["remedy"].startswith("Deploy code that has the action")
-
     def test_metric_counts_what_nobody_serves(self, queue):
         live_process()
         queue.publish_many([{"action": "typo"}, {"action": "typo"}, {"action": "echo"}])
@@ -96,40 +108,8 @@ class TestOperators:
         Task.objects.all().delete()
         assert "stator_unserved{" not in generate_latest(SiteMetrics()).decode()
 
-    def test_overview_names_the_queue_and_the_remedy(self, queue, admin_client):
-        live_process()
-        queue.publish("typo")
-        text = unescape(admin_client.get(OVERVIEW).text)
-        assert (
-            "1 ready that no live worker serves: in encode. No live worker has action 'typo' for queue encode" in text
-        )
-        assert "Deploy code that has the action" in text
-
-    def test_overview_names_no_queue_to_a_user_who_may_see_no_tasks(self, queue, client, django_user_model):
-        live_process()
-        queue.publish("typo")
-        user = django_user_model.objects.create_user("anna", is_staff=True)
-        user.user_permissions.set(Permission.objects.filter(codename="view_overview"))
-        client.force_login(user)
-        text = unescape(client.get(OVERVIEW).text)
-        assert "1 ready that no live worker serves" in text
-        assert "typo" not in text
-        assert "encode" not in text
-
     def test_list_without_a_worker_process_says_that_programs_may_claim(self, queue, admin_client):
         text = admin_client.get("/admin/tasks/task/").text
         assert (
             "No live worker process serves tasks: start <code>manage.py runstator</code>, unless other programs" in text
         )
-
-    def test_page_of_the_task_says_so_as_trouble(self, queue, admin_client):
-        live_process()
-        task = queue.publish("typo").task
-        response = admin_client.get(f"/admin/tasks/task/{task.pk}/change/")
-        assert "No live worker has action" in response.text
-        assert response.context["stator_trouble"]
-
-
-def finding(check, code=0):
-    document = asked("stator", "doctor", "--database", "default", code=code)
-    return next(found for found in document["findings"] if found["check"] == check)
