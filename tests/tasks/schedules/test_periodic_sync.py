@@ -1,11 +1,6 @@
 """Schedules of ``@periodic`` functions are made and changed as the code says, and checked."""
 
-import os
-import subprocess
-import sys
-
 import pytest
-from django.conf import settings
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
 
@@ -53,14 +48,6 @@ class TestSync:
         removed = dict(Schedule.objects.values_list("entity", "removed"))
         assert removed == {"north": True, "south": False}
         assert caplog.messages.count("tasks.functions_removed") == 1
-
-    def test_change_of_the_code_is_taken_over(self, calls, registry):
-        declare(calls)
-        sync()
-        registry.clear()
-        declare(calls, every=120.0)
-        sync()
-        assert Schedule.objects.get().period == 120.0
 
     def test_what_an_operator_changed_stays_until_the_code_changes(self, calls, registry):
         declare(calls)
@@ -161,11 +148,3 @@ def test_check_of_the_database_finds_schedules_that_cannot_work():
         ("tasks.W102", checks.WARNING), ("tasks.W101", checks.WARNING),
     ]  # fmt: skip
     assert list(check_schedules(databases=None)) == []
-
-
-def test_empty_database_is_migrated_in_spite_of_the_checks(tmp_path):
-    given = {"DJANGO_SETTINGS_MODULE": "project.settings", "DATABASE_URL": f"sqlite:///{tmp_path}/db"}
-    environment = {**os.environ, **given}
-    command = [sys.executable, "manage.py", "migrate", "-v0"]
-    done = subprocess.run(command, env=environment, cwd=settings.BASE_DIR, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
