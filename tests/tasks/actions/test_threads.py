@@ -113,26 +113,6 @@ class TestThreads:
         asyncio.run(both())
         assert [group.name for group in Group.objects.all()] == ["after"]
 
-    def test_no_more_run_at_a_time_than_there_are_threads(self) -> None:
-        threads, lock = ThreadPool(2, "action"), threading.Lock()
-        running: list[int] = [0]
-        most: list[int] = [0]
-        gate = threading.Barrier(2)
-
-        def work() -> None:
-            with lock:
-                running[0] += 1
-                most[0] = max(most[0], running[0])
-            gate.wait(PATIENCE)
-            with lock:
-                running[0] -= 1
-
-        async def all_of_them() -> None:
-            await asyncio.gather(*(threads.run(work) for _ in range(6)))
-
-        asyncio.run(all_of_them())
-        assert most == [2]
-
     def test_a_thread_that_is_given_up_is_replaced_and_ends_with_its_action(self) -> None:
         threads = ThreadPool(1, "action")
         stuck, begun, done = threading.Event(), threading.Event(), threading.Event()

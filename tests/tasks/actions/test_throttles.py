@@ -1,11 +1,10 @@
 """Actions that may start so often, or run so many at a time."""
 
-import threading
 from datetime import timedelta
-from typing import Any
+from functools import partial
 
 import pytest
-from django.db import connection, router
+from django.db import router
 from django.db.models.functions import Now
 
 from stator import claims
@@ -13,6 +12,7 @@ from stator.testing import advance, drain
 from tasks.actions import throttles
 from tasks.actions.frequency import Frequency
 from tasks.models import ActionRate, ActionSlot, Task
+from tests.stator.making import at_once
 from tests.tasks.actions.making import make, report
 from tests.testapp import actions as examples
 
@@ -71,38 +71,15 @@ class TestThrottles:
 @pytest.mark.django_db(transaction=True)
 class TestRaces:
     def test_of_many_workers_as_many_start_as_the_rate_says(self) -> None:
-        started: list[float] = []
-        barrier = threading.Barrier(6)
+        def start() -> list[float]:
+            return [ActionRate.take("default", "k", Frequency(3, 3600)) for _ in range(5)]
 
-        def start() -> None:
-            barrier.wait()
-            started.extend(ActionRate.take("default", "k", Frequency(3, 3600)) for _ in range(5))
-            connection.close()
-
-        run_together(start)
-        assert started.count(0.0) == 3
+        assert [wait for waits in at_once(*[start] * 6) for wait in waits].count(0.0) == 3
 
     def test_of_many_workers_as_many_get_a_place_as_there_are(self) -> None:
         for _ in range(6):
             make("single", {"door": "x"})
-        turns = iter(claims.claim(Task, 6))
-        waits: list[float] = []
-        barrier = threading.Barrier(6)
-
-        def take() -> None:
-            held = next(turns)
-            barrier.wait()
-            waits.append(ActionSlot.take("default", "k", 2, held.pk, held.token))
-            connection.close()
-
-        run_together(take)
-        assert waits.count(0.0) == 2
+        turns = claims.claim(Task, 6)
+        take = partial(ActionSlot.take, "default", "k", 2)
+        assert at_once(*[partial(take, held.pk, held.token) for held in turns]).count(0.0) == 2
         assert ActionSlot.objects.count() == 2
-
-
-def run_together(function: Any, count: int = 6) -> None:
-    threads = [threading.Thread(target=function) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()

@@ -4,7 +4,7 @@ import pytest
 
 from tasks.api.rate_limits import rates
 from tasks.models import Queue
-from tests.tasks.serving import Scene
+from tests.tasks.serving import Scene, token
 
 
 @pytest.fixture(autouse=True)
@@ -15,6 +15,12 @@ def fresh_rates():
 @pytest.fixture
 def queue():
     return Queue.objects.create(name="encode", actions_elsewhere=True, http_actions=["resize"])
+
+
+@pytest.fixture
+def given():
+    """The token of a consumer that may do everything."""
+    return token()
 
 
 @pytest.fixture

@@ -14,11 +14,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
 PATH = "queues/encode/claims/resolve"
 
 
-@pytest.fixture
-def given():
-    return token()
-
-
 def every(**lookups):
     return raw(Task).filter(**lookups).order_by("pk")
 
@@ -55,19 +50,6 @@ def test_each_is_completed_with_its_own_result_and_answered_in_order(call, queue
     assert results == {claim.task.pk: {"n": n} for n, claim in enumerate(claims)}
     runs = [*raw(Run)]
     assert [(run.outcome, run.result) for run in runs] == [("succeeded", results[run.task_id]) for run in runs]
-
-
-def test_claims_that_have_ended_are_named_and_change_nothing(call, queue, given):
-    kept, released, late, ended = claims = held(queue, 4)
-    released.release()
-    raw(Task, late.task._state.db).filter(pk=late.task.pk).update(state_locked_until=ago(1))
-    ended.cancel()
-    told = [outcome for _, outcome in outcomes(call("POST", PATH, ends(claims), given))]
-    assert told == ["completed", "lease_lost", "lease_lost", "lease_lost"]
-    states = {task.pk: (str(task.state), task.result) for task in every()}
-    assert states[kept.task.pk] == ("completed", {"n": 0})
-    assert states[released.task.pk] == ("pending", None)
-    assert states[ended.task.pk] == ("canceled", None)
 
 
 def test_who_lost_the_answer_is_answered_as_at_first(call, queue, given):

@@ -9,10 +9,8 @@ from stator.models import Worker
 from stator.testing import attempt, drain
 from tasks.actions import registry
 from tasks.api import queues as module
-from tasks.api.rate_limits import rates
 from tasks.models import Queue, Task
 from tests.tasks.making import fresh
-from tests.tasks.serving import token
 
 pytestmark = pytest.mark.django_db
 
@@ -20,8 +18,7 @@ deleted = []
 
 
 @pytest.fixture(autouse=True)
-def fresh_rates():
-    rates.forget()
+def nothing_deleted():
     deleted.clear()
 
 
@@ -37,16 +34,9 @@ def register(monkeypatch):
 
 
 @pytest.fixture
-def ask(client):
+def ask(call, given):
     """``ask(path, body)``: the status and the JSON of the answer to a consumer that may do everything."""
-    given = token()
-
-    def call(path, body, method="post"):
-        headers = {"Authorization": f"Bearer {given}"}
-        answer = getattr(client, method)(f"/api/{path}", body, content_type="application/json", headers=headers)
-        return answer.status_code, answer.json()
-
-    return call
+    return lambda path, body, method="post": call(method, path, body, given)
 
 
 @pytest.mark.parametrize("bound_to", ["", "tenant"])

@@ -1,9 +1,7 @@
 """Requests per minute: never more than allowed over all processes, and few writes."""
 
-import threading
-
 import pytest
-from django.db import connection, connections
+from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from tasks.api import rate_limits as module
@@ -11,7 +9,7 @@ from tasks.api.errors import TooMany
 from tasks.api.rate_limits import Rates, rates, row_rates
 from tasks.models import Queue, Task
 from tasks.queue.consumers import Consumer
-from tests.sizes import PATIENCE
+from tests.stator.making import at_once
 from tests.tasks.serving import token
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -61,21 +59,8 @@ def test_over_several_processes_never_more(consumer):
 
 
 def test_threads_that_ask_at_once_take_one_block(consumer):
-    rates, start, counts = Rates(), threading.Barrier(8), []
-
-    def work():
-        try:
-            start.wait(PATIENCE)
-            counts.append(allowed(rates, consumer, 400, 1))
-        finally:
-            connections.close_all()
-
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert counts == [1] * 8
+    rates = Rates()
+    assert at_once(*[lambda: allowed(rates, consumer, 400, 1)] * 8) == [1] * 8
     consumer.refresh_from_db()
     assert consumer.used_count == 400 // module.BLOCKS
 

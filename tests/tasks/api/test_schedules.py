@@ -11,11 +11,6 @@ pytestmark = pytest.mark.django_db
 BODY = {"queue": "encode", "action": "resize", "name": "refresh", "entity": "shop-7", "period": 60, "jitter": 15}
 
 
-@pytest.fixture
-def given():
-    return token()
-
-
 def test_made_changed_run_and_deleted(call, queue, given):
     status, made = call("POST", "schedules", {**BODY, "data": {"image": 7}, "metadata": {"title": "abc"}}, given)
     assert status == 201, made

@@ -10,11 +10,6 @@ from tests.tasks.serving import token
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def given():
-    return token()
-
-
 def test_held_task_tells_its_holder_and_its_lease(call, scene, given):
     held = scene.held
     held.refresh_from_db()

@@ -10,7 +10,6 @@ from django.test import Client
 from django.urls import resolve
 
 from tasks.api import claims
-from tasks.api.rate_limits import rates
 from tasks.models import Queue, Run, Task
 from tasks.queue import waiting as module
 from tasks.queue.consumers import Consumer
@@ -28,8 +27,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture(autouse=True)
-def fresh_rates(settings):
-    rates.forget()
+def no_watch_is_left(settings):
     # The test client says that it has no threads.
     settings.STATOR_TASKS = {"API_WAITING": 20, "API_WAIT": MAX_WAIT}
     yield

@@ -7,7 +7,6 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.test import AsyncClient
 
-from tasks.api.rate_limits import rates
 from tasks.models import Queue, Run
 from tasks.queue.consumers import Consumer
 from tasks.queue.waiting import waiters
@@ -17,12 +16,11 @@ from tests.tasks.serving import token
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-WAITING = 30
+WAITING = 12
 
 
 @pytest.fixture(autouse=True)
 def no_watch_is_left():
-    rates.forget()
     yield
     wait_until(lambda: not [thread for thread in threading.enumerate() if thread.name == "tasks-waiting"])
 

@@ -1,18 +1,18 @@
 """The backend for Django's Tasks framework: its public contract, on Django 6 and with ``django-tasks`` before."""
 
 import doctest
-import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models.functions import Now
 
 from stator.testing import advance, drain
 from tasks.backend.framework import TaskResultDoesNotExist, TaskResultStatus
 from tasks.models import Queue, Task
 from tests.processes import environment_for_subprocess
+from tests.stator.making import at_once
 from tests.stator.test_testing import run_examples
 from tests.tasks.backend.making import done
 from tests.testapp import tasks as examples
@@ -81,18 +81,7 @@ class TestWorkers:
         assert done(examples.process_id.enqueue()).return_value != os.getpid()
 
     def test_a_queue_is_made_once_however_many_need_it(self) -> None:
-        barrier = threading.Barrier(4)
-
-        def enqueue() -> None:
-            barrier.wait()
-            examples.add.enqueue(1)
-            connection.close()
-
-        threads = [threading.Thread(target=enqueue) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        at_once(*[lambda: examples.add.enqueue(1)] * 4)
         assert (Queue.objects.count(), Task.objects.count()) == (1, 4)
         assert Task.objects.filter(created__lte=Now()).count() == 4
 

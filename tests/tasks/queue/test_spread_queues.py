@@ -1,20 +1,18 @@
 """Spread queues (R3.10): their tasks are in all parts of a divided table, and callers see one queue."""
 
-import threading
 from collections import Counter
 
 import pytest
 from django.core.exceptions import ValidationError
-from django.db import connections, transaction
+from django.db import transaction
 
 from stator.exceptions import LeaseLost
 from stator.migration_operations import Distribute
 from stator.runner import StatorRunner
 from tasks.exceptions import PublishRefused
 from tasks.models import Queue, Run, Task
-from tests.processes import wait_until
 from tests.sizes import PATIENCE, size
-from tests.stator.making import ago, expire, operations_of, raw
+from tests.stator.making import ago, begun_beside, expire, operations_of, raw
 from tests.stator.partitions.dividing import execute, while_divided
 from tests.tasks.making import claim_one, make_queue, race
 
@@ -63,12 +61,9 @@ class TestPublishing:
         again = queue.publish_many([{"action": "a", "key": str(number)} for number in range(20)])
         assert Counter(str(each.outcome) for each in again) == {"matched": 10, "inserted": 10}
 
-    def test_publishers_of_one_key_make_one_task(self, queue):
-        outcomes = race(CALLERS, lambda name: str(queue.publish("a", key="k").outcome))
-        assert Counter(outcomes) == {"inserted": 1, "matched": CALLERS - 1}
-
-    def test_publishers_of_one_key_with_different_values_make_one_task(self):
-        queue = exclusive()
+    @pytest.mark.parametrize("has_value", [False, True])
+    def test_publishers_of_one_key_with_different_values_make_one_task(self, has_value):
+        queue = exclusive() if has_value else make_queue(spread=True)
 
         def publish(name):
             title = TITLES[int(name.rpartition("-")[2]) % len(TITLES)]
@@ -104,6 +99,10 @@ class TestClaiming:
         assert len(claims) == 90
         assert len(queue.claim(worker="bot-1", limit=90)) == 10
         assert not queue.claim(worker="bot-1", limit=90)
+        expire(*(claim.task for claim in claims))
+        assert len(queue.claim(worker="bot-2", limit=100)) == 90
+        with pytest.raises(LeaseLost):
+            claims[0].resolve(1)
 
     @pytest.mark.parametrize("limit", [1, 7])
     def test_most_urgent_tasks_of_all_parts_come_first(self, queue, limit):
@@ -150,14 +149,6 @@ class TestClaiming:
         queue.publish_many([{"action": "a"}] * 20)
         found = race(8, lambda name: queue.claim(worker="one", limit=3))
         assert sum(map(len, found)) == 1
-
-    def test_lost_leases_end_and_the_tasks_are_claimed_again(self, queue):
-        queue.publish_many([{"action": "a"}] * 40)
-        lost = queue.claim(worker="bot-1", limit=40)
-        expire(*(claim.task for claim in lost))
-        assert len(queue.claim(worker="bot-2", limit=40)) == 40
-        with pytest.raises(LeaseLost):
-            lost[0].resolve(1)
 
     def test_tasks_come_due_and_are_retained_in_every_part(self, queue):
         queue.publish_many([{"action": "a", "invisible_for": 60}] * 40)
@@ -232,28 +223,8 @@ class TestRaces:
     @pytest.mark.postgresql
     def test_partition_that_somebody_locks_holds_up_claims_until_it_is_free(self, queue):
         queue.publish_many([{"action": "a"}] * 40)
-        locked, free, claimed = threading.Event(), threading.Event(), []
-
-        def lock():
-            with transaction.atomic():
-                execute("LOCK TABLE tasks_task_part3 IN ACCESS EXCLUSIVE MODE")
-                locked.set()
-                free.wait(PATIENCE)
-            connections.close_all()
-
-        def claim():
-            claimed.extend(Queue.objects.get().claim(worker="bot-1", limit=40))
-            connections.close_all()
-
-        holder, claimer = threading.Thread(target=lock), threading.Thread(target=claim)
-        holder.start()
-        assert locked.wait(PATIENCE)
-        claimer.start()
-        # Of this database alone: other tests are at work on the same server.
-        own = "(SELECT oid FROM pg_database WHERE datname = current_database())"
-        waiting = f"SELECT count(*) FROM pg_locks WHERE NOT granted AND database = {own}"
-        wait_until(lambda: execute(waiting)[0][0] or not claimer.is_alive())
-        free.set()
-        holder.join()
-        claimer.join()
-        assert len(claimed) == 40
+        with transaction.atomic():
+            execute("LOCK TABLE tasks_task_part3 IN ACCESS EXCLUSIVE MODE")
+            claimed = begun_beside(lambda: Queue.objects.get().claim(worker="bot-1", limit=40))
+            assert not claimed.done()
+        assert len(claimed.result(PATIENCE)) == 40
