@@ -38,6 +38,19 @@ def queue():
     return make_queue(max_attempts=2)
 
 
+@pytest.fixture
+def administrators(settings):
+    settings.STATOR_TASKS = {}
+    # Django 6 takes addresses, and what came before it names with addresses.
+    settings.ADMINS = ["ada@example.org"] if django.VERSION >= (6, 0) else [("Ada", "ada@example.org")]
+
+
+def mailed(test):
+    """Have what the test tells be mailed, as it is by default."""
+    # Django 6.1 wants the settings of mail to be given anew, which is the project's to do.
+    return pytest.mark.usefixtures("administrators")(pytest.mark.filterwarnings("ignore:.*default mailer")(test))
+
+
 def test_letter_has_all_that_is_known_of_the_task(queue):
     task = queue.publish("resize", {"image": 7}).task
     claim_one(queue, "bot-1").release("no graphics card")
@@ -109,12 +122,8 @@ def test_many_who_tell_at_once_tell_each_once(queue):
     assert sorted(letter.action for letter in letters) == ["0", "1", "2", "3", "4"]
 
 
-# Django 6.1 wants the settings of mail to be given anew, which is the project's to do.
-@pytest.mark.filterwarnings("ignore:.*default mailer")
-def test_by_default_administrators_get_a_mail_and_the_log_a_record(queue, settings, caplog):
-    settings.STATOR_TASKS = {}
-    # Django 6 takes addresses, and what came before it names with addresses.
-    settings.ADMINS = ["ada@example.org"] if django.VERSION >= (6, 0) else [("Ada", "ada@example.org")]
+@mailed
+def test_by_default_administrators_get_a_mail_and_the_log_a_record(queue, caplog):
     task = make_task(queue, "errored")
     (message,) = mail.outbox
     assert message.to == ["ada@example.org"]
@@ -135,10 +144,8 @@ def test_letter_knows_errors_of_worker_processes(queue):
     assert len(letter.workers) == letter.attempts == 1
 
 
-@pytest.mark.filterwarnings("ignore:.*default mailer")
-def test_mail_about_a_failed_tick_names_the_schedule_and_its_error(settings):
-    settings.STATOR_TASKS = {}
-    settings.ADMINS = ["ada@example.org"] if django.VERSION >= (6, 0) else [("Ada", "ada@example.org")]
+@mailed
+def test_mail_about_a_failed_tick_names_the_schedule_and_its_error():
     backup = Schedule.objects.create(name="backup", period=3600.0)
     Schedule.objects.filter(pk=backup.pk).update(failed_ticks=1, last_error="OSError: no bucket", notice_due=ago(1))
     assert (send_notices("default"), send_notices("default")) == (1, 0)
@@ -150,10 +157,8 @@ def test_mail_about_a_failed_tick_names_the_schedule_and_its_error(settings):
     assert not any(line.startswith("Data:") for line in others)
 
 
-@pytest.mark.filterwarnings("ignore:.*default mailer")
-def test_arguments_are_in_no_log_and_in_the_mail_without_secrets(queue, settings, caplog):
-    settings.STATOR_TASKS = {}
-    settings.ADMINS = ["ada@example.org"] if django.VERSION >= (6, 0) else [("Ada", "ada@example.org")]
+@mailed
+def test_arguments_are_in_no_log_and_in_the_mail_without_secrets(queue, caplog):
     task = queue.publish("resize", {"image": 7, "nested": [{"api_key": "hunter2"}]}, max_attempts=1).task
     claim_one(queue).release("no")
     assert "hunter2" not in "".join(str(vars(record)) for record in caplog.records)
@@ -163,10 +168,9 @@ def test_arguments_are_in_no_log_and_in_the_mail_without_secrets(queue, settings
     assert "hunter2" not in repr(letter_of(fresh(task)))
 
 
-@pytest.mark.filterwarnings("ignore:.*default mailer")
+@mailed
 @pytest.mark.parametrize("end", [lambda claim: claim.fail("no"), lambda claim: claim.release("no")])
-def test_one_dead_letter_is_one_record_at_the_level_error(queue, settings, caplog, end):
-    settings.STATOR_TASKS = {}
+def test_one_dead_letter_is_one_record_at_the_level_error(queue, caplog, end):
     queue.publish("resize", max_attempts=1)
     end(claim_one(queue))
     assert len([record for record in caplog.records if record.levelno >= logging.ERROR]) == 1

@@ -43,20 +43,15 @@ def test_nothing_moves_twice(indexed: Tree) -> None:
 
 def test_three_touched_files_are_three_that_move(indexed: Tree) -> None:
     indexed.touch("package/m1.py", "package/m2.py", "package/m3.py")
-    before = rows_of(indexed.root)
+    before, symbol = rows_of(indexed.root), indexed.row("package/m1.py").symbols.get()
     assert indexed.update().moved == 3
     after = rows_of(indexed.root)
     moved = {path for path in after if before[path] != after[path]}
     assert moved == {"package/m1.py", "package/m2.py", "package/m3.py"}
+    assert indexed.row("package/m1.py").symbols.get() == symbol
+    acts = History.objects.filter(kind=History.Kind.HAND).values_list("source", "to", "actor", "reason")
+    assert list(acts) == [("indexed", "found", "codeindex", "the file changed")] * 3
     assert indexed.update().moved == 0
-
-
-def test_a_touched_file_keeps_its_symbols_untouched(indexed: Tree) -> None:
-    file = indexed.row("package/m1.py")
-    symbol = file.symbols.get()
-    indexed.touch("package/m1.py")
-    indexed.update()
-    assert file.symbols.get() == symbol
 
 
 def test_changed_content_gets_new_symbols(indexed: Tree) -> None:
@@ -74,18 +69,13 @@ def test_a_repaired_file_is_indexed(indexed: Tree) -> None:
     assert indexed.symbols("broken.py") == ["f"]
 
 
-def test_a_removed_file_vanishes_with_its_symbols_once(indexed: Tree) -> None:
+def test_a_removed_file_vanishes_with_its_symbols_once_and_may_come_back(indexed: Tree) -> None:
     indexed.remove("package/m1.py")
     outcome = indexed.update()
     assert (outcome.files, outcome.moved, outcome.failed) == (9, 1, 0)
     assert indexed.states()["package/m1.py"] == "forgotten"
     assert indexed.symbols("package/m1.py") == []
     assert indexed.update().moved == 0
-
-
-def test_a_file_that_comes_back_is_indexed_again(indexed: Tree) -> None:
-    indexed.remove("package/m1.py")
-    indexed.update()
     indexed.write("package/m1.py", "BACK = 1\n")
     assert indexed.update().moved == 1
     assert indexed.symbols("package/m1.py") == ["BACK"]
@@ -124,13 +114,6 @@ def test_two_scans_at_once_register_each_file_once(tree: Tree, monkeypatch: pyte
     monkeypatch.setattr("examples.codeindex.reconcile.rows_of", lambda root: {})
     reconcile(tree.root, scan(tree.root))
     assert SourceFile.objects.count() == 1
-
-
-def test_who_moved_a_file_by_hand_and_why_is_kept(indexed: Tree) -> None:
-    indexed.touch("package/m1.py")
-    indexed.update()
-    act = History.objects.get(kind=History.Kind.HAND)
-    assert (act.source, act.to, act.actor, act.reason) == ("indexed", "found", "codeindex", "the file changed")
 
 
 def test_registering_takes_a_few_queries_for_hundreds_of_files(

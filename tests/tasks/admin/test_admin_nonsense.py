@@ -10,14 +10,11 @@ from tests.testapp.operators import Parcel
 
 pytestmark = pytest.mark.django_db
 
-DIGITS = "9" * 30
-
 
 def url_of(model, page="changelist", *args):
     return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_{page}", args=args)
 
 
-@pytest.mark.parametrize("key", ["nope", DIGITS, "\0", "9" * 5000, ""], ids=lambda key: repr(key[:8]))
 @pytest.mark.parametrize(
     ("model", "act"),
     [
@@ -26,6 +23,7 @@ def url_of(model, page="changelist", *args):
         (UuidKeyed, "stator_pause"), (CodeKeyed, "stator_unlock"),
     ],
 )  # fmt: skip
-def test_action_on_an_impossible_key_changes_nothing(admin_client, model, act, key):
-    answer = admin_client.post(url_of(model), {"action": act, "index": "0", "_selected_action": [key]}, follow=True)
-    assert answer.status_code == 200
+def test_action_on_an_impossible_key_changes_nothing(admin_client, model, act):
+    for key in ("nope", "9" * 30, "\0", "9" * 5000, ""):
+        answer = admin_client.post(url_of(model), {"action": act, "index": "0", "_selected_action": [key]}, follow=True)
+        assert answer.status_code == 200, key[:40]

@@ -55,17 +55,13 @@ def test_queue_is_made_and_configured(admin_client):
 @pytest.mark.parametrize(
     ("given", "field"),
     [
-        ({"kind": "exclusive"}, "exclusive_key"),
-        ({"lease": "0"}, "lease"),
-        ({"max_attempts": str(2**40)}, "max_attempts"),
-        ({"name": "there"}, "name"),
-        ({"name": "a\x1bb"}, "name"),
-        ({"kind": "odd"}, "kind"),
-        ({"http_actions": '["\\ud800"]'}, "http_actions"),
+        ({"kind": "exclusive"}, "exclusive_key"), ({"lease": "0"}, "lease"),
+        ({"max_attempts": str(2**40)}, "max_attempts"), ({"name": "there"}, "name"), ({"name": "a\x1bb"}, "name"),
+        ({"kind": "odd"}, "kind"), ({"http_actions": '["\\ud800"]'}, "http_actions"),
         ({"http_actions": "[[1]]"}, "http_actions"),
     ],
     ids=lambda value: str(value)[:40],
-)
+)  # fmt: skip
 def test_settings_that_cannot_work_are_errors_of_the_form(admin_client, given, field):
     make_queue("there")
     response = admin_client.post(ADD_QUEUE, QUEUE | given)

@@ -203,21 +203,6 @@ def test_claim_is_lost_by_the_own_clock_while_the_database_is_away(monkeypatch):
 # Calling a function for each task
 
 
-def test_result_of_the_function_is_that_of_the_task(queue):
-    tasks = publish(queue, "ab")
-    loop = queue.consume(worker="bot-1")
-
-    def work(claim):
-        if claim.task.action == "a":
-            return {"n": 1}
-        claim.cancel("not wanted")
-        return loop.stop()
-
-    loop.run(work)
-    assert statuses(tasks) == ["completed", "canceled"]
-    assert fresh(tasks[0]).result == {"n": 1}
-
-
 def test_function_that_raises_fails_its_task_alone(queue):
     tasks = publish(queue, "ab")
     loop = queue.consume(worker="bot-1")

@@ -4,7 +4,6 @@ import signal
 import subprocess
 import sys
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 
@@ -87,25 +86,6 @@ def test_bot_that_waits_ends_when_it_is_asked_to(start, kind, number):
     assert (bot.wait(PATIENCE), bot.stdout.read()) == (0, "ended\n")
 
 
-def test_second_signal_ends_the_bot_and_its_task_is_taken_over(start):
-    queue = make_queue(lease=LEASE)
-    task = queue.publish("hold").task
-    bot = start("for")
-    assert begun(bot) == task
-    bot.send_signal(signal.SIGTERM)
-    wait_until(lambda: not handles(bot.pid, signal.SIGTERM))
-    bot.send_signal(signal.SIGTERM)
-    assert bot.wait(PATIENCE) == -signal.SIGTERM
-    other = start("run", "bot-2")
-    assert begun(other) == task
-    go_on(other)
-    wait_until(lambda: fresh(task).status == "completed")
-    assert list(Run.objects.order_by("claimed").values_list("worker", "outcome")) == [
-        ("bot-1", ""),
-        ("bot-2", "succeeded"),
-    ]
-
-
 def test_tasks_of_a_bot_that_is_killed_are_each_done_once_by_others(start):
     queue = make_queue(lease=LEASE)
     queue.publish_many({"action": "hold" if n == 3 else "a"} for n in range(12))
@@ -122,10 +102,3 @@ def test_tasks_of_a_bot_that_is_killed_are_each_done_once_by_others(start):
     done = list(Run.objects.filter(outcome="succeeded").values_list("task", flat=True))
     assert sorted(done) == sorted(Task.objects.values_list("pk", flat=True))
     assert set(Run.objects.filter(worker="bot-0", outcome="succeeded").values_list("task", flat=True)) == set(pks[:3])
-
-
-def handles(pid, number):
-    """Whether a process has a handler of its own for a signal, by what Linux tells of it."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    caught = next(line for line in lines if line.startswith("SigCgt:"))
-    return bool(int(caught.split()[1], 16) >> (number - 1) & 1)

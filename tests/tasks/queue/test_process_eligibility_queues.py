@@ -27,9 +27,6 @@ def test_worker_claims_only_from_the_queues_that_it_names(worker_process, tasks)
     with worker_process("--queue", "a", "--queue", "c", "--until-idle") as worker:
         assert worker.wait() == 0, worker.output()
     assert statuses(tasks) == {"a": "completed", "b": "pending", "c": "completed"}, worker.output()
-    with worker_process("tasks.Task", "--until-idle") as worker:
-        assert worker.wait() == 0, worker.output()
-    assert statuses(tasks)["b"] == "completed"
 
 
 def test_worker_claims_from_every_queue_but_the_excluded_ones(worker_process, tasks):

@@ -52,12 +52,9 @@ def test_two_pauses_are_apart():
     assert (queue.publishing_paused, queue.claiming_paused) == (False, True)
     queue.pause(publish=True, claim=True, reason="r", author="ada")
     found = Queue.objects.get()
-    assert (found.publish_paused, found.claim_paused, found.pause_reason, found.pause_author) == (
-        True,
-        True,
-        "r",
-        "ada",
-    )
+    assert found.publish_paused
+    assert found.claim_paused
+    assert (found.pause_reason, found.pause_author) == ("r", "ada")
     queue.resume()
     assert (queue.publishing_paused, queue.claiming_paused) == (False, False)
 
@@ -114,16 +111,13 @@ async def _go_through(queue):
 
 @pytest.mark.parametrize(("name", "told"), IMPOSSIBLE_NAMES)
 class TestImpossibleNames:
-    def test_saving_refuses_them(self, name, told):
+    def test_saving_and_cleaning_refuse_them_each_once(self, name, told):
         with pytest.raises(ValidationError, match=told):
             Queue.objects.create(name=name)
-        assert not Queue.objects.exists()
-
-    def test_cleaning_refuses_them_once(self, name, told):
         with pytest.raises(ValidationError) as caught:
             Queue(name=name).full_clean()
-        [message] = caught.value.message_dict["name"]
-        assert message
+        assert len(caught.value.message_dict["name"]) == 1
+        assert not Queue.objects.exists()
 
     def test_commands_refuse_them(self, name, told):
         with pytest.raises(CommandError) as caught:

@@ -37,8 +37,11 @@ def test_action_that_no_live_worker_has_is_not_next_in_line(queue, capsys):
     )
 
 
-def test_action_that_a_live_worker_has_is_no_trouble_if_it_is_not_here(queue):
+@pytest.mark.parametrize("published", [None, {}])
+def test_action_that_a_live_worker_has_or_may_have_is_no_trouble_if_it_is_not_here(queue, published):
     live_process(**{"": ["newer"]})
+    if published is not None:
+        Worker.objects.update(published=published)
     task = queue.publish("newer").task
     Queue.objects.update(actions_elsewhere=False)
     assert list(reasons(task)) == ["in_line"]
@@ -55,12 +58,6 @@ def test_queue_that_no_live_worker_serves_is_not_next_in_line(queue, capsys):
     )
 
 
-def test_worker_that_publishes_nothing_may_serve_anything(queue):
-    live_process()
-    Worker.objects.update(published={})
-    assert list(reasons(queue.publish("typo").task)) == ["in_line"]
-
-
 def test_queue_of_named_workers_needs_no_runstator(queue, capsys):
     queue.publish("resize")
     claim_one(queue, "bot-1")
@@ -75,7 +72,12 @@ def test_queue_of_named_workers_needs_no_runstator(queue, capsys):
 
 
 def test_named_workers_that_are_gone_say_when_one_last_asked(queue, capsys):
-    task = queue.publish("resize").task
+    task, typed = queue.publish("resize").task, queue.publish("unheard of").task
+    found = reasons(typed)
+    assert list(found) == ["no_named_worker"]
+    assert found["no_named_worker"].sentence == (
+        "Only named workers serve queue encode, and none is live: none has asked for work yet."
+    )
     assert queue.claim(worker="bot-2", metadata={"none": "such"}) == []
     Claimant.objects.update(seen=ago(7200))
     said = explained(task, capsys)
@@ -84,19 +86,10 @@ def test_named_workers_that_are_gone_say_when_one_last_asked(queue, capsys):
         "      -> Start a program that claims from this queue, or deploy code that has the action and start "
         "runstator.\n"
     )
-    typed = queue.publish("unheard of").task
     live_process()
     assert [reason.sentence for reason in reasons(typed).values()] == [
         "Only named workers have action 'unheard of' for queue encode, and none is live: bot-2 asked last, 2 h ago."
     ]
-
-
-def test_queue_that_no_named_worker_ever_asked_says_so(queue):
-    found = reasons(queue.publish("unheard of").task)
-    assert list(found) == ["no_named_worker"]
-    assert found["no_named_worker"].sentence == (
-        "Only named workers serve queue encode, and none is live: none has asked for work yet."
-    )
 
 
 def test_task_that_a_program_published_is_for_named_workers(queue):

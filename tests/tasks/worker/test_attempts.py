@@ -45,9 +45,7 @@ class TestArguments:
             "task": task.pk, "attempt": 1, "mine": True, "extended": True, "stopped": False, "data": {"more": 1},
         }  # fmt: skip
 
-    def test_the_context_says_that_the_attempt_is_over_whenever_it_is_asked(
-        self,
-    ) -> None:
+    def test_the_context_says_that_the_attempt_is_over_whenever_it_is_asked(self) -> None:
         for asked_before in (True, False):
             context = Context(None, SimpleNamespace(still_mine=lambda: True))
             before = context.stopped if asked_before else None

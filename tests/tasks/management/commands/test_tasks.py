@@ -38,32 +38,14 @@ def test_create_prints_the_token_alone(queue):
 
 
 def test_create_with_everything_as_json():
-    told = asked(
-        "create",
-        "bot-1",
-        "--all-queues",
-        "--verb",
-        "query",
-        "--expires",
-        "2130-01-31T00:00Z",
-        "--requests-per-minute",
-        "9",
-        "--rows-per-minute",
-        "8",
-    )
+    options = "--verb query --expires 2130-01-31T00:00Z --requests-per-minute 9 --rows-per-minute 8"
+    told = asked("create", "bot-1", "--all-queues", *options.split())
     assert Consumer.objects.of_token(told.pop("token"))
     assert told == {
-        "name": "bot-1",
-        "prefix": Consumer.objects.get().prefix,
-        "enabled": True,
-        "verbs": ["query"],
-        "queues": None,
-        "objects": {},
-        "expires": "2130-01-31T00:00:00+00:00",
-        "used": None,
-        "requests_per_minute": 9,
+        "name": "bot-1", "prefix": Consumer.objects.get().prefix, "enabled": True, "verbs": ["query"], "queues": None,
+        "objects": {}, "expires": "2130-01-31T00:00:00+00:00", "used": None, "requests_per_minute": 9,
         "rows_per_minute": 8,
-    }
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("moment", ["2130-01-31T12:00Z", "2130-01-31 14:00+02:00"])
