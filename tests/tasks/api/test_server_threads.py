@@ -23,10 +23,6 @@ def test_half_of_the_threads_of_a_pool(threads, waiting):
         assert pool.submit(most_waiting, request()).result() == waiting
 
 
-def test_none_where_requests_are_answered_one_by_one():
-    assert most_waiting(request(threads=False)) == 0
-
-
 def test_many_where_each_request_has_a_thread(monkeypatch):
     found = []
     ended = threading.Event()
@@ -46,10 +42,6 @@ def test_many_where_each_request_has_a_thread(monkeypatch):
     assert found == [20]
 
 
-def test_many_where_nothing_is_known_of_threads():
-    assert most_waiting(SimpleNamespace(META={})) == 20
-
-
 def test_very_many_under_asgi_also_from_a_thread():
     asked = AsyncRequestFactory().post("/api/queues/encode/claims")
     with ThreadPoolExecutor(1) as pool:
@@ -64,6 +56,8 @@ def test_one_where_the_server_does_not_show_its_threads():
     assert [*found, most_waiting(request())] == [1, 1]
 
 
-def test_setting_comes_first(settings):
+def test_none_where_requests_are_answered_one_by_one_many_where_nothing_is_known_or_what_the_setting_says(settings):
+    asked = [request(threads=False), SimpleNamespace(META={}), request()]
+    assert [most_waiting(each) for each in asked] == [0, 20, 1]
     settings.STATOR_TASKS = {"API_WAITING": 7}
-    assert most_waiting(request()) == most_waiting(request(threads=False)) == 7
+    assert [most_waiting(each) for each in asked] == [7, 7, 7]

@@ -91,10 +91,6 @@ def test_the_examples_of_the_guide_run() -> None:
     # A traceback names the module of its error.
     text = text.replace("\nTaskResultDoesNotExist:", f"\n{TaskResultDoesNotExist.__module__}.TaskResultDoesNotExist:")
     names = {
-        "Task": Task,
-        "drain": drain,
-        "transaction": transaction,
-        "add": examples.add,
-        "go_wrong": examples.go_wrong,
-    }
+        "Task": Task, "drain": drain, "transaction": transaction, "add": examples.add, "go_wrong": examples.go_wrong,
+    }  # fmt: skip
     run_examples(doctest.DocTestParser().get_doctest(text, names, "django-tasks.rst", None, 0))

@@ -4,7 +4,6 @@ import pytest
 from django.db import connection
 
 from tasks.models import Task
-from tasks.queue.inserts import insert_by_rows
 from tests.tasks.making import make_queue
 
 pytestmark = pytest.mark.django_db
@@ -15,13 +14,6 @@ def returning(request, monkeypatch):
     """Whether the database returns the keys of several rows; it may lack that by itself."""
     if not request.param:
         monkeypatch.setattr(type(connection.features), "can_return_rows_from_bulk_insert", False)
-
-
-def test_rows_have_the_keys_of_what_was_inserted(returning):
-    queue = make_queue()
-    rows = [Task(queue=queue, action="resize", data=number) for number in range(3)]
-    insert_by_rows(rows, "default")
-    assert [(row.pk, row.data) for row in rows] == list(Task.objects.order_by("pk").values_list("pk", "data"))
 
 
 def test_tasks_and_parts_are_published(returning):

@@ -5,7 +5,6 @@ from datetime import datetime, timedelta
 import pytest
 
 from stator.models import Report
-from stator.runner import StatorRunner
 from stator.testing import drain
 from tasks.models import Queue, Schedule, Task
 from tasks.schedules import ticking
@@ -39,15 +38,6 @@ class TestTicks:
         assert task.metadata | {"planned": None} == {
             "colour": "red", "schedule": schedule.pk, "tick": 0, "entity": "channel-7", "planned": None,
         }  # fmt: skip
-
-    def test_ticks_that_fire_late_do_not_shift_those_after_them(self, queue):
-        schedule = schedule_of(queue)
-        go()
-        first = row(schedule).planned
-        go(60)
-        go(75)
-        assert row(schedule).nominal - first == timedelta(seconds=120 - 135)
-        assert ticks_of(schedule) == [0, 1]
 
     def test_nothing_fires_before_its_time_even_when_it_is_retried(self, queue):
         schedule = schedule_of(queue)
@@ -120,27 +110,6 @@ class TestMissed:
 
 
 class TestCrash:
-    def test_same_index_is_presented_again_after_an_error_between_work_and_write(self, queue, monkeypatch):
-        schedule = schedule_of(queue)
-        go()
-        presented, publish = [], Queue.publish_many
-
-        def note(self, given, **options):
-            given = list(given)
-            presented.extend(message["key"] for message in given)
-            published = publish(self, given, **options)
-            if len(presented) == 1:
-                raise ConnectionError("between work and write")
-            return published
-
-        monkeypatch.setattr(Queue, "publish_many", note)
-        advance(60)
-        StatorRunner([Schedule]).run_single_cycle()
-        assert (ticks_of(schedule), row(schedule).tick_index, row(schedule).state_failures) == ([], 0, 1)
-        go(60)
-        assert presented == [f"{schedule.pk}:0"] * 2
-        assert (ticks_of(schedule), row(schedule).tick_index) == ([0], 1)
-
     def test_second_presentation_of_an_index_does_nothing(self, queue):
         schedule = schedule_of(queue)
         go()
