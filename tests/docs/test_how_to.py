@@ -35,15 +35,9 @@ DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted([*(DOCS / "how-to").glob("*.rst"), *(DOCS / "concepts").glob("*.rst"), DOCS / "faq.rst"])
 # What a reader has imported, as the pages say of ``manage.py shell``.
 NAMES = {name: getattr(testing, name) for name in testing.__all__} | {
-    "advance": advance,
-    "timedelta": timedelta,
-    "timezone": timezone,
-    "Now": Now,
-    "History": History,
-    "Queue": Queue,
-    "Schedule": Schedule,
-    "Task": Task,
-}
+    "advance": advance, "timedelta": timedelta, "timezone": timezone, "Now": Now, "History": History, "Queue": Queue,
+    "Schedule": Schedule, "Task": Task,
+}  # fmt: skip
 HEAD = """
 from django.db import models, transaction
 from django.db.models import F, Q
