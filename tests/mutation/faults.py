@@ -18,29 +18,28 @@ TESTS = {
     "stator/rows/test_watches.py",
     "stator/rows/column_guard.py": "stator/rows/test_column_guard.py",
     "stator/rows/claimable.py": "stator/rows/test_claimable.py stator/db/test_claims.py stator/db/test_leases.py",
-    "stator/rows/concurrency_limits.py": "stator/rows/test_concurrency_limits.py stator/db/test_claims_limits.py",
+    "stator/rows/concurrency_limits.py": "stator/db/test_claims_limits.py",
     "stator/claims.py": "stator/test_claims.py",
     "stator/db/interface.py": "stator/db/test_interface.py stator/db/test_claims.py stator/db/test_records.py "
-    "stator/db/test_leases.py stator/db/test_slices.py stator/worker/test_executor.py",
+    "stator/db/test_leases.py stator/db/test_slices.py stator/worker/test_attempts.py",
     "stator/db/claims.py": "stator/db/test_claims.py stator/db/test_claims_limits.py stator/rows/test_pauses.py",
     "stator/db/claims_postgresql.py": "stator/db/test_claims.py stator/db/test_ordering.py",
     "stator/db/records.py": "stator/db/test_records.py stator/db/test_steps.py stator/db/test_history_logs.py "
     "stator/rows/test_reports.py stator/rows/test_waits.py",
     "stator/db/records_postgresql.py": "stator/db/test_records.py stator/rows/test_watches.py",
     "stator/db/leases.py": "stator/db/test_leases.py stator/db/test_rows_other_versions.py",
-    "stator/db/chores.py": "stator/db/test_chores.py stator/db/test_chores_transitions.py stator/rows/test_waits.py",
-    "stator/db/ordering.py": "stator/db/test_ordering.py stator/rows/test_waits_races.py",
+    "stator/db/chores.py": "stator/db/test_chores.py stator/rows/test_waits.py",
+    "stator/db/ordering.py": "stator/db/test_ordering.py stator/rows/test_waits.py",
     "stator/db/steps.py": "stator/db/test_steps.py",
-    "stator/worker/attempts.py": "stator/worker/test_attempts.py stator/worker/test_attempts_threads.py "
-    "stator/worker/test_executor_batches.py stator/worker/test_room.py",
-    "stator/worker/executor.py": "stator/worker/test_executor.py stator/worker/test_executor_atomic.py "
+    "stator/worker/attempts.py": "stator/worker/test_attempts.py stator/worker/test_executor_batches.py",
+    "stator/worker/executor.py": "stator/worker/test_attempts.py stator/worker/test_executor_atomic.py "
     "stator/worker/test_executor_batches.py stator/worker/test_executor_handlers.py",
     "stator/worker/recorder.py": "stator/worker/test_recorder.py",
     "stator/worker/heartbeat.py": "stator/worker/test_heartbeat.py",
     "stator/worker/dispatcher.py": "stator/worker/test_dispatcher.py",
     "stator/worker/crash_isolation.py": "stator/worker/test_crash_isolation.py",
     "stator/worker/scheduler.py": "stator/worker/test_scheduler.py stator/test_runner.py",
-    "stator/worker/shutdown.py": "stator/worker/test_shutdown.py stator/worker/test_worker.py",
+    "stator/worker/shutdown.py": "stator/worker/test_worker.py",
     "tasks/queue/claiming.py": "tasks/queue/test_claiming.py tasks/queue/test_held_claims.py "
     "tasks/queue/test_claiming_races.py tasks/chores/test_shared_tasks.py",
     "tasks/queue/held_claims.py": "tasks/queue/test_held_claims.py tasks/api/test_claims_many.py",

@@ -6,18 +6,27 @@ from stator.runner import StatorRunner
 
 
 @contextmanager
-def hearing(signal):
+def connected(signal, *receivers, **options):
+    """These functions are receivers of a signal meanwhile."""
+    for receiver in receivers:
+        signal.connect(receiver, **options)
+    try:
+        yield
+    finally:
+        for receiver in receivers:
+            signal.disconnect(receiver, **options)
+
+
+@contextmanager
+def hearing(signal, sender=None):
     """Collect the calls of a signal's receivers meanwhile."""
     heard = []
 
     def hear(sender, **kwargs):
         heard.append((sender, {name: value for name, value in kwargs.items() if name != "signal"}))
 
-    signal.connect(hear)
-    try:
+    with connected(signal, hear, sender=sender):
         yield heard
-    finally:
-        signal.disconnect(hear)
 
 
 def work(*models, **options):

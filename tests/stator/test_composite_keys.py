@@ -22,7 +22,6 @@ from stator.runner import StatorRunner
 from stator.testing import drain
 from stator.undo import undo
 from stator.worker import duties
-from tests.processes import wait_until
 from tests.stator.making import ago, expire, operations_of, raw, row
 from tests.testapp.keys import BigKeyed, Door, Ledger, PlaceInHall, Seat, SeatGraph
 
@@ -231,19 +230,3 @@ def test_pages_of_the_admin_show_the_model(admin_client):
     raw(Seat).update(state_failures=1)
     for page in ("", "stator/overview/", "stator/history/"):
         assert admin_client.get(f"/admin/{page}", follow=True).status_code == 200
-
-
-@pytest.mark.fault
-@pytest.mark.postgresql
-def test_worker_that_is_killed_leaves_every_row_to_the_other(worker_process):
-    Seat.objects.bulk_create([Seat(hall=hall, number=number) for hall in range(10) for number in range(20)])
-
-    def sold():
-        return raw(Seat).filter(state="sold").count()
-
-    with worker_process("testapp.Seat") as first, worker_process("testapp.Seat", "--run-for", "600"):
-        wait_until(lambda: sold() > 5, message=first.output)
-        first.kill()
-        raw(Seat).filter(state_claim__isnull=False).update(state_locked_until=ago(1))
-        wait_until(lambda: sold() == 200, message=first.output)
-    assert History.objects.filter(to="sold").count() == 200

@@ -142,11 +142,6 @@ def test_rows_are_moved_by_hand_in_every_manner(model, make):
     assert History.objects.filter(model_label=OWNERS.get(model, model)._meta.label_lower).count() == 8
 
 
-def test_child_and_proxy_are_worked_on_as_their_parent_once():
-    assert StatorRunner([Branch, BigProxy, BigKeyed, BigKeyed]).models == [BigKeyed]
-    assert StatorRunner([Heir]).models == [Heir]
-
-
 # Databases other than the default
 
 

@@ -6,12 +6,19 @@ import pytest
 from django.db import transaction
 
 from stator import signals
+from stator.db.interface import Written
+from stator.exceptions import Fail
+from stator.graph.failures import describe
 from stator.models import Stats
-from stator.signals import claim_ended, failed, lease_lost, on_schedule, on_start, transitioned
+from stator.signals import Move, claim_ended, lease_lost, on_schedule, on_start, transitioned
+from stator.testing import drain
+from stator.worker.announcements import send_moves, tell
 from tests.stator.making import ago, put, raw, row
-from tests.stator.running import hearing, work
+from tests.stator.running import connected, hearing, work
+from tests.stator.worker.fakes import FakeOperations
 from tests.testapp.basic import Deed, Step
 from tests.testapp.models import Line
+from tests.testapp.operators import Parcel
 
 
 @pytest.mark.usefixtures("transactional_db")
@@ -26,14 +33,12 @@ class TestSignals:
     def test_signals_of_moves_come_after_their_commit(self):
         line, seen = put(Line), []
 
-        def look(sender, moves, using, **kwargs):
+        def look(sender, moves, using, instances, **kwargs):
+            assert instances == {line.pk: line}
             seen.extend((sender, move.pk, move.source, move.to, using, row(line).state_version) for move in moves)
 
-        transitioned.connect(look)
-        try:
+        with connected(transitioned, look):
             work(Line)
-        finally:
-            transitioned.disconnect(look)
         assert [told[:5] for told in seen] == [
             (Line, line.pk, "first", "second", "default"),
             (Line, line.pk, "second", "last", "default"),
@@ -41,49 +46,33 @@ class TestSignals:
         assert seen[0][5] >= 1
         assert seen[1][5] == 2
 
-    def test_failures_are_sent_as_signals(self, deeds):
-        deeds["astray"] = lambda instance: "nowhere"
-        deed = Deed.objects.create(deed="astray")
-        with hearing(failed) as heard:
-            work(Deed)
-        ((sender, told),) = heard
-        assert (sender, told["using"]) == (Deed, "default")
-        ((pk, failure),) = told["failures"]
-        assert (pk, failure.kind) == (deed.pk, "stator.exceptions.InvalidTransition")
-
     @pytest.mark.parametrize(("late", "signal", "other"), [(0, claim_ended, lease_lost), (60, lease_lost, claim_ended)])
-    def test_claims_that_ended_during_an_attempt_are_sent_as_signals(self, deeds, late, signal, other):
+    def test_claims_that_ended_during_an_attempt_are_told_by_signals_and_in_the_log(
+        self, deeds, caplog, late, signal, other
+    ):
         def lose(instance):
             raw(Deed).filter(pk=instance.pk).update(state_claim=None, state_ready=False, state_next_attempt=ago(-60))
             instance.stator.deadline -= late
             return "done"
 
+        caplog.set_level(logging.INFO, "stator")
         deeds["lose"] = lose
         deed = Deed.objects.create(deed="lose")
         with hearing(signal) as heard, hearing(other) as not_heard:
             assert work(Deed).lost == (1 if late else 0)
         assert heard == [(Deed, {"pks": [deed.pk], "using": "default"})]
         assert not_heard == []
+        [line] = [line for line in caplog.records if line.message in ("stator.lease_lost", "stator.claim_ended")]
+        assert (line.message, line.levelname) == (
+            ("stator.lease_lost", "WARNING") if late else ("stator.claim_ended", "INFO")
+        )
+        assert (line.model, line.pk, line.state) == ("testapp.deed", str(deed.pk), "called")
 
     def test_timeouts_are_sent_as_signals(self):
         put(Step, state="outside", state_changed=ago(7201))
         with hearing(transitioned) as heard:
             work(Step)
         assert [(move.source, move.to) for _, told in heard for move in told["moves"]] == [("outside", "failed")]
-
-    def test_receiver_that_raises_is_logged_and_disturbs_nothing(self, caplog):
-        def broken(sender, **kwargs):
-            raise RuntimeError("in a receiver")
-
-        line = put(Line)
-        transitioned.connect(broken)
-        try:
-            with caplog.at_level(logging.ERROR, "stator"):
-                work(Line)
-        finally:
-            transitioned.disconnect(broken)
-        assert row(line).state == "last"
-        assert any(record.message == "stator.receiver_failed" for record in caplog.records)
 
     def test_statistics_of_a_worker_are_complete(self):
         Line.objects.bulk_create(Line() for _ in range(20))
@@ -112,12 +101,59 @@ class TestWhatATestCounts:
     def test_receivers_of_a_project_are_told_when_the_functions_are_run(
         self, signal, django_capture_on_commit_callbacks
     ):
-        told = []
-        signal.connect(hear := lambda sender, **values: told.append(sender))
-        try:
-            with django_capture_on_commit_callbacks(execute=True) as callbacks:
-                Line.objects.create().transition_perform("second")
-        finally:
-            signal.disconnect(hear)
-        assert set(told) == {Line}
+        with hearing(signal) as told, django_capture_on_commit_callbacks(execute=True) as callbacks:
+            Line.objects.create().transition_perform("second")
+        assert {sender for sender, _ in told} == {Line}
         assert len(callbacks) == len(told)
+
+
+# Signals and log lines that follow the commit of outcomes
+
+
+@pytest.fixture
+def operations():
+    return FakeOperations("testapp.line")
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("orders", "did"),
+    [("by hand", "moved it to delivered"), ("move rows", "moved it to delivered"), ("delete", "deleted it")],
+)
+def test_handler_that_ends_its_own_claim_is_told_what_to_do_instead(caplog, orders, did):
+    Parcel.objects.create(orders=orders)
+    drain(Parcel)
+    [line] = [record for record in caplog.records if record.message == "stator.claim_ended"]
+    assert line.levelno == logging.WARNING
+    assert f"the handler itself {did}" in line.why
+    assert "return the next state instead" in line.why
+
+
+@pytest.mark.django_db
+def test_object_that_is_gone_may_be_the_handlers_own_doing(caplog):
+    caplog.set_level(logging.INFO, "stator")
+    Parcel.objects.create(orders="delete rows")
+    drain(Parcel)
+    [line] = [record for record in caplog.records if record.message == "stator.claim_ended"]
+    assert "the object is gone: the handler or somebody else deleted it" in line.why
+    assert "returns a state with delete_after" in line.why
+
+
+@pytest.mark.parametrize(("error", "level"), [(ValueError("no"), logging.ERROR), (Fail("no"), logging.WARNING)])
+def test_failure_on_purpose_is_a_warning_and_any_other_an_error(operations, caplog, error, level):
+    with hearing(signals.failed) as heard:
+        tell(operations, Written(failures=[(7, describe(error))]))
+    assert [values["failures"][0][0] for _, values in heard] == [7]
+    [line] = caplog.records
+    assert (line.message, line.levelno, line.pk, line.message_text) == ("stator.attempt_failed", level, "7", "no")
+
+
+def test_receiver_that_raises_is_logged_and_the_others_are_called(operations, caplog):
+    def bad(sender, **values):
+        raise RuntimeError("no")
+
+    with connected(transitioned, bad), hearing(transitioned) as heard:
+        send_moves(operations, [Move(7, "called", "done")])
+    assert len(heard) == 1
+    [line] = [line for line in caplog.records if line.name == "stator.worker"]
+    assert (line.message, "bad" in line.receiver) == ("stator.receiver_failed", True)

@@ -130,15 +130,6 @@ def test_what_workers_and_operators_write_is_not(implementation):
 
 
 @on_postgresql
-@pytest.mark.usefixtures("transactional_db", "strict")
-def test_real_worker_takes_rows_to_the_end(worker_process):
-    Line.objects.bulk_create(Line() for _ in range(50))
-    with worker_process("testapp.Line", "--until-idle") as worker:
-        assert worker.wait() == 0
-    assert not Line.objects.exclude(state="last").exists()
-
-
-@on_postgresql
 def test_trigger_is_made_once_and_dropped_again():
     operation = StrictFence("Line")
     migrate(operation)

@@ -1,6 +1,9 @@
 """Helpers that projects use in their own tests."""
 
 import doctest
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +14,14 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from hypothesis import strategies
 
-from stator import testing
+from stator import pytest_plugin, testing
 from stator.conf import load_settings
 from stator.db import operations_for
 from stator.db.interface import new_worker_id
 from stator.exceptions import EventRefused
+from stator.runner import StatorRunner
 from stator.testing import Moved, NotDrained, Waiting, advance, asend, assert_moves, attempt, check_graph, drain, send
+from tests.sizes import PATIENCE
 from tests.stator.admin.requests import set_columns
 from tests.stator.making import put
 from tests.testapp.approvals import Expense
@@ -76,13 +81,6 @@ class TestDrain:
 
 
 class TestAttempt:
-    def test_gives_the_outcome_and_refreshes_the_row(self) -> None:
-        parcel = Parcel.objects.create()
-        outcome = attempt(parcel)
-        assert isinstance(outcome, Moved)
-        assert outcome.to == "stamped"
-        assert parcel.state == "stamped"
-
     def test_attempts_a_row_that_is_not_due(self) -> None:
         parcel = Parcel.objects.create(orders="later")
         assert attempt(parcel) == Waiting(30, None, "no van today")
@@ -204,3 +202,59 @@ def test_sent_event_is_followed_by_the_attempts_that_it_makes_ready():
     )
     with pytest.raises(EventRefused, match="it waits for receipt"):
         send(expense, "reject")
+
+
+# The fixtures for pytest
+
+
+ROOT = Path(__file__).parents[2]
+
+# Not by ``pytest_plugins``: where the distribution is installed, pytest has the plugin under another name already.
+stator_drain = pytest_plugin.stator_drain
+stator_attempt = pytest_plugin.stator_attempt
+stator_advance = pytest_plugin.stator_advance
+stator_runner = pytest_plugin.stator_runner
+
+
+@pytest.mark.django_db
+def test_fixtures_move_rows(stator_drain: Any, stator_attempt: Any, stator_advance: Any) -> None:
+    parcel = Parcel.objects.create()
+    assert stator_attempt(parcel).to == "stamped"
+    assert stator_drain(Parcel) == 1
+    stator_advance(7 * 86400 + 1, Parcel)
+    stator_drain(Parcel)
+    parcel.refresh_from_db()
+    assert parcel.state == "returned"
+
+
+@pytest.mark.django_db
+def test_runner_is_one_over_all_models(stator_runner: Any) -> None:
+    assert isinstance(stator_runner, StatorRunner)
+    assert {Line, SyncLine, Parcel} <= set(stator_runner.models)
+    assert stator_runner.until_idle
+    assert not stator_runner.heed_signals
+    Line.objects.create()
+    Parcel.objects.create()
+    assert stator_runner.run_single_cycle() == 2
+
+
+def test_plugin_is_loaded_without_django(tmp_path: Path) -> None:
+    code = (
+        "import sys, pytest\n"
+        "code = pytest.main(['-p', 'stator.pytest_plugin', '-p', 'no:cacheprovider', '--fixtures', '-q'])\n"
+        "assert not any(name.partition('.')[0] in ('django', 'hypothesis') for name in sys.modules)\n"
+        "sys.exit(code)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    environment.pop("DJANGO_SETTINGS_MODULE", None)
+    ended = subprocess.run(
+        [sys.executable, "-c", code],
+        check=False,
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert ended.returncode in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED), ended.stdout + ended.stderr
+    assert {"stator_drain", "stator_attempt", "stator_advance", "stator_runner"} <= set(ended.stdout.split())

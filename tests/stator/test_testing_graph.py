@@ -142,12 +142,10 @@ class TestBackoff:
         [
             (lambda errors: -5, "after 1 error backoff returned -5"),
             (lambda errors: math.nan, "after 1 error backoff returned nan"),
-            (lambda errors: None, "after 1 error backoff returned None"),
             (lambda errors: "60", "after 1 error backoff returned '60'"),
             (lambda errors: [1, 5, math.inf][errors - 1], "after 3 errors in a row backoff returned inf"),
             (lambda errors: [1, 5][errors - 1], "after 3 errors in a row backoff raised IndexError: list index"),
             (lambda errors: 7 - errors, "after 8 errors in a row backoff returned -1"),
-            (lambda errors: 10**400, "after 1 error backoff raised OverflowError"),
         ],
     )
     def test_nonsense_is_found(self, function: Any, what: str) -> None:

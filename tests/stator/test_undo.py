@@ -13,7 +13,8 @@ from stator.rows.unlocks import unlock_and_pause
 from stator.signals import transitioned
 from stator.undo import undo, undoable
 from tests.stator.making import LEASED, ago, at_once, change, claim_all, operations_of, put, raw, row
-from tests.stator.rows.test_retry_at_rate import retry
+from tests.stator.rows.test_unlocks import retry
+from tests.stator.running import hearing
 from tests.testapp.approvals import Expense
 from tests.testapp.basic import Page, Step
 from tests.testapp.explained import Errand
@@ -256,18 +257,11 @@ def test_state_that_left_the_graph_is_not_restored():
 
 
 def test_moves_back_are_sent():
-    one, heard = put(Parcel), []
-
-    def hear(sender, moves, **kwargs):
-        heard.extend((each.source, each.to) for each in moves)
-
+    one = put(Parcel)
     action = move(raw(Parcel))
-    transitioned.connect(hear)
-    try:
+    with hearing(transitioned) as heard:
         back(action)
-    finally:
-        transitioned.disconnect(hear)
-    assert heard == [("returned", "packed")]
+    assert [(each.source, each.to) for _, values in heard for each in values["moves"]] == [("returned", "packed")]
     assert row(one).state == "packed"
 
 

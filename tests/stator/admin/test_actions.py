@@ -88,12 +88,6 @@ class TestActs:
         other.refresh_from_db()
         assert (secret.state, other.state) == ("packed", "delivered")
 
-    def test_a_get_changes_nothing(self, admin_client: Client) -> None:
-        parcel = Parcel.objects.create()
-        admin_client.get(LIST, {**MOVE, "_selected_action": parcel.pk})
-        parcel.refresh_from_db()
-        assert parcel.state == "packed"
-
     def test_a_project_may_have_actions_of_its_own_or_none(self) -> None:
         def hello(model_admin: Any, request: Any, queryset: Any) -> None: ...
 
@@ -126,7 +120,9 @@ def confirm(client: Client, asked: object, parcel: Parcel, **data: str) -> str:
     return client.post(LIST, {**posted, "stator_seen": seen_in(asked), **data}, follow=True).content.decode()
 
 
-def test_tells_before_that_a_live_worker_runs_it(admin_client: Client) -> None:
+def test_tells_before_that_a_live_worker_runs_it_and_unlocked_and_paused_no_worker_claims_it(
+    admin_client: Client,
+) -> None:
     parcel, held = held_by_a_worker()
     asked = act(admin_client, "stator_unlock", parcel)
     text = asked.content.decode()
@@ -135,11 +131,6 @@ def test_tells_before_that_a_live_worker_runs_it(admin_client: Client) -> None:
     assert "does not stop a handler that runs in a thread" in text
     assert 'value="Unlock and pause"' in text
     assert held.still_mine()
-
-
-def test_unlocked_and_paused_no_worker_claims_it(admin_client: Client) -> None:
-    parcel, held = held_by_a_worker()
-    asked = act(admin_client, "stator_unlock", parcel)
     told = confirm(admin_client, asked, parcel, stator_and_pause="1", reason="runs wild")
     assert "1 parcel unlocked and paused." in told
     assert not held.still_mine()

@@ -108,12 +108,6 @@ class TestPauses:
         chosen = {"action": "stator_pause", "index": "0", "_selected_action": [parcel.pk for parcel in parcels]}
         return confirm(client, LIST, {**chosen, "reason": "stop it", **data})
 
-    def test_question_comes_before_anything_is_paused(self, admin_client: Client) -> None:
-        parcels = failing(2)
-        text = act(admin_client, "stator_pause", *parcels).content.decode()
-        assert "2 parcels will not be attempted by workers" in text
-        assert not Pause.objects.exists()
-
     def test_pauses_the_chosen_objects(self, admin_client: Client) -> None:
         one, two, other = failing(3)
         assert self.pause(admin_client, one, two, seconds="600").status_code == 302

@@ -4,19 +4,23 @@ import re
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.contrib.auth.models import User
 from django.test import Client
-from django.test.utils import CaptureQueriesContext
 
 from stator.admin import StatorAdmin
 from stator.explain.kinds import kind_of
-from stator.models import Pause
+from stator.models import History, Pause, Report, Worker
+from stator.rows import columns
 from stator.rows.progress import keep_progress, reached
+from stator.rows.workers import worker_of
 from stator.testing import attempt
 from tests.stator.admin.conftest import Login, Replace
-from tests.stator.admin.requests import LIST, act, live, part, set_columns
-from tests.stator.making import LEASED, ago, put
-from tests.testapp.operators import Parcel
+from tests.stator.admin.requests import LIST, act, claim, live, page_of, part, set_columns
+from tests.stator.making import LEASED, ago, expire, put
+from tests.testapp.approvals import Expense
+from tests.testapp.operators import Letter, Parcel
+from tests.testapp.power import Order
+from tests.testapp.waiting import Build, Rollout
 
 pytestmark = pytest.mark.django_db
 
@@ -109,8 +113,211 @@ class TestButtons:
         assert answer.headers["Location"].startswith("/admin/testapp/parcel/")
 
 
-def count_of(client: Client, url: str) -> int:
-    client.get(url)
-    with CaptureQueriesContext(connection) as queries:
-        assert client.get(url).status_code == 200
-    return len(queries)
+# The timeline of a row on its page
+
+
+ORDERS = "/admin/testapp/order/"
+
+
+class TestTimeline:
+    def test_shows_moves_errors_and_manual_actions_newest_first(self, admin_client: Client) -> None:
+        order = Order.objects.create(amount=101)
+        set_columns(order, state="working")
+        order.refresh_from_db()
+        attempt(order)
+        order.transition_perform("waiting", actor="ada", reason="paid by card")
+        Order.objects.filter(pk=order.pk).update(amount=1)
+        set_columns(order, state="working")
+        order.refresh_from_db()
+        attempt(order)
+        History.objects.update(at=ago(60))
+        for number, kept in enumerate(History.objects.order_by("-pk")):
+            History.objects.filter(pk=kept.pk).update(at=ago(60 * number + 5))
+        text = part(live(admin_client, order, ORDERS), "past")
+        assert re.findall(r'stator-what">([^<]+)<', text) == [
+            "working \N{RIGHTWARDS ARROW} shipped",
+            "working \N{RIGHTWARDS ARROW} waiting by hand",
+            "An attempt in working failed",
+        ]
+        assert re.findall(r"by (ada|worker)", text) == ["worker", "ada", "worker"]
+        assert "paid by card" in text
+        assert "ValueError: unlucky" in text
+        assert re.search(r"attempt 1, took \d+ ms", text)
+        assert re.search(r"1 m \d+ s ago", text)
+        assert "StatorMeta.history" not in text
+
+    def test_says_what_is_not_kept(self, admin_client: Client) -> None:
+        text = part(live(admin_client, Parcel.objects.create()), "past")
+        assert "No event is recorded yet" in text
+        assert "StatorMeta.history" in text
+
+    def test_traceback_is_folded_and_once(self, login: Login) -> None:
+        order = Order.objects.create(amount=101)
+        set_columns(order, state="working")
+        order.refresh_from_db()
+        for _ in range(2):
+            attempt(order)
+        text = live(login("view_order", "view_report"), order, ORDERS)
+        assert text.count("<summary>Traceback</summary>") == 1
+        assert text.count("raise ValueError") == 1
+        assert "2 times in a row" in text
+        assert "raise ValueError" not in live(login("view_order"), order, ORDERS)
+
+
+def test_event_is_named_with_its_sender_and_payload_and_is_no_move_by_hand(admin_client: Client) -> None:
+    expense = Expense.objects.create()
+    for name in ("anna", "ben"):
+        user = User.objects.create_superuser(name)
+        expense.stator.send("approve", {"note": f"ok, {name}"}, by=user, reason="in budget")
+    expense.stator.send("hurry", by="cron")
+    text = part(live(admin_client, expense, "/admin/testapp/expense/"), "past")
+    assert re.findall(r'stator-what">([^<]+)<', text) == [
+        "Event hurry in approved",
+        "submitted \N{RIGHTWARDS ARROW} approved by the event approve",
+        "Event approve in submitted",
+    ]
+    assert re.findall(r"by (anna|ben|cron)", text) == ["cron", "ben", "anna"]
+    assert "{&quot;note&quot;: &quot;ok, ben&quot;, &quot;amount&quot;: null}: in budget" in text
+    assert "in budget (1 of 2)" in text
+
+
+def test_log_of_an_attempt_is_below_its_error_for_users_who_may_see_tracebacks(login: Login) -> None:
+    order = put(Order, state="working", state_failures=1)
+    key = {"model_label": "testapp.order", "object_pk": str(order.pk)}
+    Report.objects.create(
+        **key, state="working", error="ValueError", fingerprint="aa", message="no", log="10:00:00 INFO shop: began"
+    )
+    History.objects.create(**key, version=1, kind="wait", source="working", reason="not yet", log="asked")
+    text = live(login("view_order", "view_report"), order, ORDERS)
+    assert text.count("<summary>Log</summary>") == 2
+    assert "10:00:00 INFO shop: began" in text
+    assert "An attempt in working did not move it" in text
+    assert "<summary>Log</summary>" not in live(login("view_order"), order, ORDERS)
+
+
+def test_lost_lease_is_in_the_timeline_with_host_and_process_of_the_worker(admin_client: Client) -> None:
+    order = put(Order, state="working", state_ready=True, state_next_attempt=None)
+    held = claim(Order)
+    worker_id = held.operations.worker_id
+    Worker.objects.create(id=worker_id, host="oak", pid=4242, version="1", models=["testapp.order"], database="default")
+    expire(order)
+    held.operations.reap(10)
+    text = part(live(admin_client, order, ORDERS), "past")
+    assert f"worker {worker_id} (process 4242 on oak)" in text
+    assert f"An attempt in {order.state} lost its lease" in text
+    published = {"replaced": {"pid": 4242, "exit_code": -9}}
+    other = {"version": "1", "models": [], "database": "default"}
+    Worker.objects.create(id="b" * 12, host="elm", pid=1, published=published, **other)
+    assert "(process 4242 on oak)" in part(live(admin_client, order, ORDERS), "past")
+    Worker.objects.create(id="c" * 12, host="oak", pid=4243, published=published, **other)
+    text = part(live(admin_client, order, ORDERS), "past")
+    assert f"worker {worker_id} (process 4242 on oak, exit 137, SIGKILL: out of memory?)" in text
+    Worker.objects.all().delete()
+    assert f"worker {worker_id}" in part(live(admin_client, order, ORDERS), "past")
+
+
+# The page of one object: its columns, its picture, and links to other pages
+
+
+class TestPage:
+    def test_shows_every_column(self, admin_client: Client) -> None:
+        parcel = Parcel.objects.create()
+        text = admin_client.get(page_of(parcel)).content.decode()
+        assert all(f"field-{name}" in text for name in columns.FRAMEWORK_COLUMNS)
+
+    def test_shows_the_report_and_the_moves_by_hand_and_the_traceback_to_who_may_view_reports(
+        self, login: Login
+    ) -> None:
+        parcel = Parcel.objects.create(orders="never")
+        attempt(parcel)
+        parcel.transition_perform("packed", actor="somebody", reason="try once more")
+        texts = [login("view_parcel", *more).get(page_of(parcel)).content.decode() for more in ((), ("view_report",))]
+        for text in texts:
+            for words in ("stator.exceptions.Fail", "no such street", "somebody", "try once more"):
+                assert words in text
+        assert [("raise Fail" in text, "Traceback" in text) for text in texts] == [(False, False), (True, True)]
+
+    @pytest.mark.parametrize(
+        ("given", "buttons"),
+        [
+            (["view_parcel"], []),
+            (["change_parcel"], ["stator_retry", "stator_pause"]),
+            (["view_parcel", "force_parcel"], ["stator_move"]),
+            (["change_parcel", "force_parcel"], ["stator_retry", "stator_pause", "stator_move"]),
+        ],
+    )
+    def test_offers_what_may_be_done(self, login: Login, given: list[str], buttons: list[str]) -> None:
+        text = login(*given).get(page_of(Parcel.objects.create())).content.decode()
+        assert re.findall(r'name="action" value="(\w+)"', text) == buttons
+
+    def test_an_action_leads_back_to_it(self, admin_client: Client) -> None:
+        letter = Letter.objects.create(number="a/b_c")
+        response = act(admin_client, "stator_retry", letter, url="/admin/testapp/letter/", stator_object="1")
+        assert response["Location"] == "/admin/testapp/letter/a_2Fb_5Fc/change/"
+        assert admin_client.get(response["Location"]).status_code == 200
+
+
+# The graph of a row as a picture on its page
+
+
+class TestGraph:
+    def test_shows_where_it_is_and_how_it_came(self, admin_client: Client) -> None:
+        parcel = Parcel.objects.create()
+        parcel.transition_perform("stamped", actor="ada")
+        parcel.transition_perform("delivered", actor="ada")
+        text = part(live(admin_client, parcel), "graph")
+        boxes = re.findall(r'<g class="stator-box ([^"]+)">.*?<text[^>]*>(\w+)<', text)
+        here = {name for classes, name in boxes if "stator-here" in classes}
+        been = {name for classes, name in boxes if "stator-been" in classes}
+        assert here == {"delivered"}
+        assert been == {"packed", "stamped", "delivered"}
+        assert "you are here" in text
+        assert re.findall(r"<title>(\w+) &#8594; (\w+)[^<]*; it went here<", text) == [
+            ("packed", "stamped"), ("stamped", "delivered"),
+        ]  # fmt: skip
+        assert "stamped &#8594; delivered (by hand); it went here" in text
+        assert "timeout 7 d" in text
+
+    def test_state_that_no_code_knows_is_drawn(self, admin_client: Client) -> None:
+        parcel = Parcel.objects.create()
+        set_columns(parcel, state="gone away")
+        text = part(live(admin_client, parcel), "graph")
+        assert re.search(r"stator-box stator-unknown stator-here[^\n]*>gone away<", text)
+
+    def test_numbers_are_those_of_svg_in_any_language(self, admin_client: Client, settings: Any) -> None:
+        settings.LANGUAGE_CODE = "de"
+        settings.USE_THOUSAND_SEPARATOR = True
+        text = part(live(admin_client, Parcel.objects.create()), "graph")
+        for number in re.findall(r' (?:x|y|width|height)="([^"]*)"', text):
+            assert re.fullmatch(r"\d+(\.\d+)?", number)
+
+
+# Links from page to page: workers, events and awaited objects
+
+
+class TestLinks:
+    def test_worker_and_what_it_holds_lead_to_each_other(self, admin_client: Client) -> None:
+        parcel = Parcel.objects.create()
+        worker = Worker.objects.create(
+            id=worker_of(claim(Parcel).token), host="web-1", pid=41, models=["testapp.parcel", "testapp.gone"]
+        )
+        address = f"/admin/stator/worker/{worker.pk}/change/"
+        assert f'<a href="{address}">Worker {worker.pk}</a>' in admin_client.get(page_of(parcel)).content.decode()
+        assert f'testapp.Parcel <a href="{page_of(parcel)}">{parcel.pk}</a> in packed' in (
+            admin_client.get(address).content.decode()
+        )
+
+    def test_event_leads_to_its_object(self, admin_client: Client) -> None:
+        parcel = Parcel.objects.create(orders="fail")
+        attempt(parcel)
+        Parcel.stator.retry(actor="ada")
+        for name in ("report", "history"):
+            assert f'<a href="{page_of(parcel)}">{parcel.pk}</a>' in (
+                admin_client.get(f"/admin/stator/{name}/").content.decode()
+            )
+
+    def test_waiting_object_leads_to_the_awaited_one(self, admin_client: Client) -> None:
+        build = Build.objects.create()
+        rollout = Rollout.objects.create(build=build)
+        text = admin_client.get(f"/admin/testapp/rollout/{rollout.pk}/change/").content.decode()
+        assert f'<a href="/admin/testapp/build/{build.pk}/change/">testapp.Build {build.pk}</a>' in text

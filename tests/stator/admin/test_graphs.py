@@ -56,16 +56,27 @@ class TestGraphs:
 
 
 class TestModels:
-    def test_figures_of_each(self, viewer: Client) -> None:
-        worker()
+    def test_page_has_figures_errors_stuck_objects_and_workers_with_what_each_runs(self, operator: Client) -> None:
+        worker(lost=3, handled=1234)
         put(Parcel)
-        put(Parcel)
-        held()
-        failing()
+        stuck, parcel = put(Parcel, state_changed=ago(7985)), held()
+        keep_progress("default", "testapp.parcel", [(parcel.pk, parcel.state_claim, reached(1, 4, "box 1"))])
+        for fingerprint, message, error in (
+            ("aa", "connection refused", "ConnectionError"), ("aa", "connection refused", "ConnectionError"),
+            ("bb", "no such key", "KeyError"),
+        ):  # fmt: skip
+            failing(fingerprint, message, error)
         put(Parcel, state="sent", state_ready=False)
-        row = r"testapp.Parcel \u2014 packed: 4 sent: 1 packed 4, sent 1 2 \d+ s 1 1 failing 1"
-        found = text_of(viewer, URL, part="models")
-        assert re.search(row, found), found[:400]
+        models = text_of(operator, URL, part="models")
+        errors, workers = (text_of(operator, part=part) for part in ("errors", "workers"))
+        row = r"testapp.Parcel \u2014 packed: 6 sent: 1 packed 6, sent 1 2 2 h 13 m 1 3 failing, 1 stuck 1"
+        assert re.search(row, models), models[:400]
+        assert re.search(r"2 of 2 ConnectionError connection refused .* 1 of 1 KeyError no such key", errors)
+        assert f"testapp.Parcel {stuck.pk} packed 2 h 13 m 1 h" in text_of(operator, part="stuck")
+        assert f'<a href="/admin/testapp/parcel/{stuck.pk}/change/">testapp.Parcel' in operator.get(PARCELS).text
+        assert f"example, process 42 {WORKER}, version 1.2 alive" in workers
+        told = rf"testapp.Parcel {parcel.pk} in packed, \d+ s 1 of 4 \(25 %\), box 1 1,234 3 testapp.parcel"
+        assert re.search(told, workers)
 
     def test_paused_model_says_so(self, viewer: Client) -> None:
         assert "testapp.Parcel paused" not in text_of(viewer, part="models")
@@ -106,32 +117,7 @@ class TestStays:
         assert "<script>alert" not in page
 
 
-class TestErrors:
-    def test_are_grouped_with_how_many_fail(self, operator: Client) -> None:
-        failing("aa", "connection refused", "ConnectionError")
-        failing("aa", "connection refused", "ConnectionError")
-        failing("bb", "no such key", "KeyError")
-        errors = text_of(operator, part="errors")
-        assert re.search(r"2 of 2 ConnectionError connection refused .* 1 of 1 KeyError no such key", errors)
-
-
-class TestStuck:
-    def test_objects_are_named_with_what_was_expected(self, viewer: Client) -> None:
-        parcel = put(Parcel, state_changed=ago(8000))
-        assert f"testapp.Parcel {parcel.pk} packed 2 h 13 m 1 h" in text_of(viewer, part="stuck")
-        assert f'<a href="/admin/testapp/parcel/{parcel.pk}/change/">testapp.Parcel' in viewer.get(PARCELS).text
-
-
 class TestWorkers:
-    def test_with_what_each_runs_now(self, viewer: Client) -> None:
-        worker(lost=3, handled=1234)
-        parcel = held()
-        keep_progress("default", "testapp.parcel", [(parcel.pk, parcel.state_claim, reached(1, 4, "box 1"))])
-        workers = text_of(viewer, part="workers")
-        assert f"example, process 42 {WORKER}, version 1.2 alive" in workers
-        told = rf"testapp.Parcel {parcel.pk} in packed, 1\d s 1 of 4 \(25 %\), box 1 1,234 3 testapp.parcel"
-        assert re.search(told, workers)
-
     def test_that_are_gone_with_the_leases_they_lost(self, viewer: Client) -> None:
         worker(heartbeat=ago(600))
         held(state_locked_until=ago(400))

@@ -73,9 +73,7 @@ class TestPause:
         [
             ({"model_label": "testapp.nowhere"}, "Select a valid choice. testapp.nowhere is not one of the"),
             ({"state": "nowhere"}, "'nowhere' is not a state of ParcelGraph; its states are "),
-            ({"where": "address=a"}, "Enter a valid JSON."),
             ({"where": '{"adress": "a"}'}, "does not fit testapp.Parcel: Cannot resolve keyword 'adress'"),
-            ({"where": '{"address__regex": "("}'}, "patterns are not allowed"),
             ({"where": '{"pk": "\\u202e\\n"}'}, "does not fit testapp.Parcel"),
             ({"seconds": "0"}, "Give a duration above 0"),
             ({"reason": "x" * 501}, "at most 500 characters"),

@@ -2,6 +2,7 @@
 
 import pytest
 
+from stator.commands.answer import table
 from stator.models import History, Pause
 from tests.stator.commands.errands import LABEL, asked, refused
 from tests.stator.making import put
@@ -51,3 +52,14 @@ def test_user_without_a_name_is_a_number(monkeypatch):
 
     monkeypatch.setattr("getpass.getuser", nobody)
     assert asked("pause", LABEL)["actor"].startswith("user ")
+
+
+# The answer of a subcommand as a table
+
+
+def test_columns_are_as_wide_as_their_content_and_lines_have_no_space_at_the_end():
+    assert table(["name", "n"], [["a", 1000], ["longer", 2]]) == ["name    n", "a       1000", "longer  2"]
+
+
+def test_control_characters_in_a_cell_are_spelled_out():
+    assert table(["name"], [["a\x1b[31m\nb"]]) == ["name", "a\\x1b[31m\\nb"]

@@ -1,17 +1,22 @@
 """``manage.py stator preview``: what it tells of handlers of every kind, and that nothing remains of it."""
 
+import asyncio
+import threading
+
 import pytest
-from django.core.management import CommandError
+from django.core.management import CommandError, call_command
 from django.db import connection, transaction
 
 from stator.exceptions import TryAgainLater
-from stator.models import History, Report
+from stator.models import History, Pause, Report
 from stator.runner import StatorRunner
-from tests.stator.commands.previewing import HELD, deed, outcomes, refused, run
-from tests.stator.making import put, raw
-from tests.testapp.basic import Author, Deed, DeedGraph, Page
+from tests import commanding
+from tests.stator.commands.previewing import HELD, deed, everything, outcomes, refused, run
+from tests.stator.making import ago, change, locked_elsewhere, put, raw
+from tests.testapp.basic import Author, Deed, DeedGraph, Page, PageGraph, Step
 from tests.testapp.operators import Letter, LetterGraph, Parcel
-from tests.testapp.power import Crate, CrateGraph, Measure, MeasureGraph, Transfer, Written
+from tests.testapp.power import Crate, CrateGraph, Customer, Measure, MeasureGraph, Order, Transfer, Written
+from tests.testapp.waiting import Rollout
 
 pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "other"])
 
@@ -204,3 +209,184 @@ def test_handler_that_closes_its_connection_ends_the_preview_with_one_line(monke
     assert refusal.value.returncode == 75
     assert not Written.objects.exists()
     assert Deed.stator.counts()["called"] == 1
+
+
+# ``manage.py stator preview``: which objects it attempts, leaves alone and counts
+
+
+def test_claimed_quarantined_and_unknown_objects_are_left_alone_and_counted(asked):
+    put(Parcel)
+    put(Parcel, **HELD)
+    put(Parcel, state_crashes=3)
+    change(put(Parcel), state="forgotten")
+    document = asked("testapp.Parcel")
+    assert document["attempted"] == 1
+    assert document["left_alone"] == {"claimed": 1, "locked": 0, "quarantined": 1, "unknown": 1}
+    assert asked("testapp.Parcel", "--all-waiting")["attempted"] == 1
+
+
+@pytest.mark.postgresql  # SQLite has no locks of rows
+def test_locked_objects_are_left_alone_and_counted(asked):
+    put(Parcel)
+    with locked_elsewhere(put(Parcel)):
+        document = asked("testapp.Parcel")
+    assert (document["attempted"], document["left_alone"]["locked"]) == (1, 1)
+
+
+def test_objects_that_are_not_due_wait_unless_they_are_asked_for(asked):
+    put(Parcel, state_ready=False, state_next_attempt=ago(-600))
+    put(Parcel, state_ready=False, state_next_attempt=ago(600))
+    assert asked("testapp.Parcel")["attempted"] == 1
+    assert asked("testapp.Parcel", "--all-waiting")["attempted"] == 2
+
+
+def test_paused_objects_are_attempted(asked):
+    """Pausing, looking at the preview and resuming is one way to deploy."""
+    put(Parcel)
+    Parcel.stator.pause()
+    assert asked("testapp.Parcel")["attempted"] == 1
+    assert Pause.objects.active().exists()
+
+
+def test_state_and_lookups_choose(asked):
+    put(Parcel, orders="wait")
+    put(Parcel, address="Main Street")
+    put(Parcel, state="stamped")
+    assert [each["from"] for each in asked("testapp.Parcel", "--state", "stamped")["outcomes"]] == ["stamped"]
+    assert asked("testapp.Parcel", "--where", "address__startswith=Main")["attempted"] == 1
+    both = asked("testapp.Parcel", "--where", "orders=wait", "--where", "address=Main Street")
+    assert both["attempted"] == 0
+
+
+def test_limit_is_shared_by_the_states(asked):
+    for _ in range(5):
+        put(Parcel)
+    for _ in range(2):
+        put(Parcel, state="stamped")
+    document = asked("testapp.Parcel", "--limit", 4)
+    assert ({each["from"]: each["count"] for each in document["outcomes"]}, document["more"]) == (
+        {"packed": 2, "stamped": 2},
+        True,
+    )
+    assert not asked("testapp.Parcel", "--limit", 7)["more"]
+
+
+def test_what_happens_without_a_handler_is_counted(asked):
+    put(Order, amount=200)
+    put(Order, customer=put(Customer, blocked=True))
+    put(Order, amount=500, **HELD)
+    document = asked("testapp.Order")
+    assert document["without_handler"] == [
+        {"from": "waiting", "what": "condition met", "to": "working", "count": 1},
+        {"from": "waiting", "what": "condition met", "to": "shipped", "count": 1},
+    ]
+    assert document["attempted"] == 0
+
+
+def test_timeouts_renames_and_deletions_are_counted(asked):
+    change(put(Step), state="older")
+    put(Step, state="outside", state_ready=False, state_changed=ago(8000))
+    put(Step, state="done", state_ready=False, state_changed=ago(90_000))
+    document = asked("testapp.Step")
+    assert {(each["from"], each["what"], each["to"]) for each in document["without_handler"]} == {
+        ("older", "renamed", "renewed"),
+        ("outside", "times out", "failed"),
+        ("done", "deleted", ""),
+    }
+    assert document["left_alone"]["unknown"] == 0
+    text = run("testapp.Step")
+    assert "older -> renewed: renamed" in text
+    assert "done is deleted" in text
+
+
+def test_late_object_times_out(asked):
+    put(Rollout, state_changed=ago(8000), build=None)
+    # Its handler moves it; a move is no timeout.
+    assert {each["what"] for each in asked("testapp.Rollout")["outcomes"]} == {"moves"}
+
+
+# ``manage.py stator preview``: handlers that take too long, and interruptions
+
+
+def given_up(*arguments):
+    """The JSON document of a preview that ended with exit code 2, since a handler took too long."""
+    return commanding.asked("stator", "preview", *arguments, code=2)
+
+
+def stuck(row):
+    Written.objects.create(about=row.pk)
+    threading.Event().wait(60)
+
+
+def stuck_in_the_database(row):
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_sleep(60)")
+
+
+def stuck_for_good(row):
+    try:
+        stuck(row)
+    except BaseException:
+        return "done"
+
+
+@pytest.mark.parametrize("function", [stuck, stuck_for_good])
+def test_handler_that_takes_too_long_ends_the_preview(monkeypatch, function):
+    row = deed(monkeypatch, function)
+    before = everything()
+    document = given_up("testapp.Deed", "--timeout", "0.2")
+    assert document["gave_up"] == {"state": "called", "objects": [str(row.pk)], "seconds": 0.2}
+    assert (document["attempted"], document["not_tried"], document["left_alone"]["locked"]) == (0, {}, 0)
+    assert everything() == before
+    assert not connection.in_atomic_block
+
+
+def test_what_was_found_until_a_handler_takes_too_long_is_told_and_what_was_not_tried(monkeypatch, capsys):
+    monkeypatch.setitem(DeedGraph.deeds, "good", lambda row: "done")
+    for _ in range(2):
+        put(Deed, deed="good")
+    row = deed(monkeypatch, stuck)
+    put(Deed, deed="good")
+    put(Deed, state="awaited", deed="good")
+    document = given_up("testapp.Deed", "--timeout", "0.2")
+    assert outcomes(document) == {("called", "moves", "done", "", ""): 2}
+    assert document["gave_up"]["objects"] == [str(row.pk)]
+    assert document["not_tried"] == {"called": 1, "awaited": 1}
+    assert document["left_alone"]["locked"] == 0
+    with pytest.raises(SystemExit):
+        call_command("stator", "preview", "testapp.Deed", "--timeout", "0.2")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "2 of testapp.Deed attempted; all changes were rolled back."
+    assert lines[-2] == f"The handler of called ran longer than 0.2 s on {row.pk} and was ended."
+    assert lines[-1].startswith("Not tried: 1 in called, 1 in awaited. Raise --timeout")
+
+
+@pytest.mark.postgresql
+def test_statement_that_takes_too_long_is_cancelled(monkeypatch):
+    deed(monkeypatch, stuck_in_the_database)
+    assert given_up("testapp.Deed", "--timeout", "0.2")["gave_up"]
+    assert Deed.objects.count() == 1
+
+
+def test_async_handler_that_takes_too_long(monkeypatch):
+    async def hang(cls, page):
+        await Written.objects.acreate(about=page.pk)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(PageGraph, "handle_draft", classmethod(hang))
+    put(Page, title="p")
+    before = everything()
+    assert given_up("testapp.Page", "--timeout", "0.2")["gave_up"]["state"] == "draft"
+    assert everything() == before
+
+
+def test_interruption_by_hand_goes_through_and_leaves_nothing(monkeypatch):
+    def interrupted(row):
+        Written.objects.create(about=row.pk)
+        raise KeyboardInterrupt
+
+    deed(monkeypatch, interrupted)
+    before = everything()
+    with pytest.raises(KeyboardInterrupt):
+        run("testapp.Deed")
+    assert everything() == before

@@ -21,18 +21,6 @@ def counted(*kinds: Any, most: int = 100) -> dict[int, list[Tally]]:
     return tally("default", question("default", kinds, most))
 
 
-def test_rows_are_told_by_state_with_the_oldest_the_first_due_and_how_many_are_late() -> None:
-    put(Parcel, state_changed=ago(100), state_next_attempt=ago(30))
-    put(Parcel, state_changed=ago(5), state_next_attempt=ago(50))
-    put(Parcel, state="sent", state_changed=ago(7))
-    packed, sent = sorted(counted(by_state(raw(Parcel), LATE))[0], key=lambda one: one.value)
-    assert (packed.value, packed.count, packed.late) == ("packed", 2, 1)
-    assert 100 <= packed.oldest < 200
-    assert 50 <= packed.waited < 100
-    assert (sent.value, sent.count, sent.late) == ("sent", 1, 0)
-    assert 7 <= sent.waited < 90
-
-
 def test_rows_are_told_by_the_values_of_a_column() -> None:
     for tenant, age in ((7, 100), (7, 300), (9, 5)):
         put(Errand, tenant=tenant, state_changed=ago(age))
@@ -71,18 +59,3 @@ def test_more_kinds_than_one_statement_takes(
     with django_assert_max_num_queries(6):
         found = counted(*kinds)
     assert [found[number][0].count for number in range(len(kinds))] == [1] * len(kinds)
-
-
-def test_rows_with_the_flag_are_counted_apart_and_wait_for_nothing() -> None:
-    put(Parcel, state_next_attempt=ago(300), state_crashes=3)
-    put(Parcel, state_next_attempt=ago(30))
-    put(Parcel, state="sent", state_crashes=3)
-    crashed = Q(state_crashes__gte=3)
-    found = counted(by_state(raw(Parcel), flag=crashed), in_all(raw(Parcel), crashed), in_all(raw(Parcel))[:1])
-    packed, sent = sorted(found[0], key=lambda one: one.value)
-    assert (packed.count, packed.flagged) == (2, 1)
-    assert packed.waited is not None
-    assert 30 <= packed.waited < 300
-    assert (sent.count, sent.flagged, sent.waited) == (1, 1, None)
-    assert [(one.count, one.flagged) for one in found[1]] == [(3, 2)]
-    assert [one.count for one in found[2]] == [1]

@@ -1,15 +1,20 @@
 """Chores without a handler, and the poll that finds work."""
 
 import pytest
+from django.db.models import Q, QuerySet
 
 from stator.db import chores
 from stator.db.interface import new_token, new_worker_id
 from stator.db.probe import Work, look
-from stator.models import Report, Stats
+from stator.exceptions import GraphError
+from stator.graph import State, StateGraph
+from stator.models import History, Report, Stats
 from stator.signals import transitioned
 from tests.stator.db.calling import take, work
 from tests.stator.making import ago, at_once, change, claim_all, locked_elsewhere, put, raw, row
+from tests.stator.running import hearing
 from tests.testapp.basic import Rest, Scrap, Step, StepGraph
+from tests.testapp.power import Customer, Order, OrderGraph
 
 pytestmark = pytest.mark.usefixtures("transactional_db")
 
@@ -36,14 +41,8 @@ def test_marking_ready_keeps_the_due_time_so_that_rows_keep_their_place(operatio
 @pytest.fixture
 def listener():
     """Moves without a handler are listed only for those who listen."""
-    heard = []
-
-    def hear(sender, moves, **kwargs):
-        heard.extend(moves)
-
-    transitioned.connect(hear, sender=Step)
-    yield heard
-    transitioned.disconnect(hear, sender=Step)
+    with hearing(transitioned, Step) as heard:
+        yield heard
 
 
 @pytest.mark.parametrize(("state", "target"), [("new", "late"), ("outside", "failed")])
@@ -207,3 +206,67 @@ def test_work_tells_of_leases_from_before_the_clock_was_set_back(operations):
     take(operations, step)
     change(step, state_locked_until=ago(-86400))
     assert work(operations) == Work(expired=True)
+
+
+# Transitions that a statement makes, without a handler
+
+
+def test_sql_transition_moves_all_that_match_and_joins(make):
+    blocked = Customer.objects.create(blocked=True)
+    small, large, theirs = Order.objects.create(amount=5), Order.objects.create(amount=500), Order(customer=blocked)
+    theirs.save()
+    made = make(Order)
+    assert chores.move_matching(made, 100).count == 2
+    states = dict(Order.objects.values_list("pk", "state"))
+    assert states == {small.pk: "waiting", large.pk: "working", theirs.pk: "shipped"}
+    assert chores.move_matching(made, 100).count == 0
+    large.refresh_from_db()
+    # attempt_immediately=False: due after one interval.
+    assert (large.state_version, large.state_ready, large.state_next_attempt is None) == (1, False, False)
+    assert set(Stats.objects.values_list("source", "to", "handled")) == {
+        ("waiting", "working", 1),
+        ("waiting", "shipped", 1),
+    }
+    assert all(0 < stats.longest == stats.seconds < 60 for stats in Stats.objects.all())
+
+
+def test_sql_transition_keeps_history_and_tells_those_who_listen(make):
+    order = Order.objects.create(amount=500)
+    with hearing(transitioned, Order):
+        moves = chores.move_matching(make(Order), 100)
+    assert [(move.pk, move.source, move.to) for move in moves.listed] == [(order.pk, "waiting", "working")]
+    entry = History.objects.get(object_pk=str(order.pk))
+    assert (entry.kind, entry.source, entry.to, entry.version) == ("move", "waiting", "working", 1)
+    assert (entry.reason, entry.model_label) == ("condition met", "testapp.order")
+
+
+def test_sql_transition_leaves_claimed_rows_alone_and_is_bounded(make):
+    Order.objects.bulk_create(Order(amount=500) for _ in range(5))
+    made = make(Order)
+    assert chores.move_matching(made, 3).count == 3
+    assert chores.move_matching(made, 3).count == 2
+    Order.stator.retry()
+    claims = made.claim(list(OrderGraph.automatic_states), 5)
+    QuerySet(Order).update(amount=-1)
+    assert chores.move_matching(made, 10).count == 0
+    assert len(claims) == 5
+
+
+@pytest.mark.parametrize("condition", ["paid", None, 3, ("amount", 3)])
+def test_condition_that_is_none_is_refused_by_name(condition):
+    with pytest.raises(GraphError, match=r"Wrong\.new\.when\(.*\): takes a condition, such as Q"):
+
+        class Wrong(StateGraph):
+            new = State()
+            done = State()
+            new.when(condition).to(done)
+
+
+def test_state_that_is_left_by_conditions_alone_needs_no_handler():
+    class Conditional(StateGraph):
+        new = State()
+        done = State()
+        new.when(Q(pk__gt=0)).to(done)
+
+    assert not Conditional.new.automatic
+    assert Conditional.new.children == {Conditional.done}

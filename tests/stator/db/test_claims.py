@@ -126,20 +126,6 @@ def test_row_without_a_due_time_is_claimed_though_its_state_begins_in_the_future
     assert pks(claim_all(operations)) == [step.pk]
 
 
-def test_state_unknown_to_the_code_is_neither_claimed_nor_marked_nor_timed_out(operations):
-    strange = put(Step, state_changed=ago(10**6))
-    change(strange, state="of tomorrow")
-    before = row(strange).__dict__ | {"_state": None}
-    assert claim_all(operations) == []
-    assert chores.mark_ready(operations, 5) == 0
-    change(strange, state_ready=False)
-    assert chores.mark_ready(operations, 5) == 0
-    assert chores.time_out(operations, 5).count == 0
-    assert chores.delete_due(operations, 5) == 0
-    change(strange, state_ready=True)
-    assert row(strange).__dict__ | {"_state": None} == before
-
-
 @pytest.mark.parametrize(
     ("max_crashes", "expected"),
     [(1, [1, 0, 0]), (2, [1, 0, 1]), (3, [1, 1, 1]), (4, [1, 1, 2])],
@@ -218,8 +204,3 @@ def test_idempotency_key_is_stable_over_retries_and_new_on_re_entry(operations):
     record(operations, (third, Moved(StepGraph.slow)))
     record(operations, (take(operations, step), Moved(StepGraph.new)))
     assert take(operations, step).idempotency_key == f"testapp.step:{step.pk}:2:new"
-
-
-def test_quarantined_row_is_not_claimed_in_any_manner(operations):
-    put(Step, state_crashes=operations.settings.MAX_CRASHES)
-    assert [operations.claim(automatic(operations), 5, crashes=crashes) for crashes in Crashes] == [[], [], []]

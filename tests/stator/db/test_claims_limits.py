@@ -1,7 +1,7 @@
 """How much is claimed: by the limit of a state, by what the model lets a worker claim, and without quarantine."""
 
 import pytest
-from django.db import IntegrityError, connection
+from django.db import IntegrityError, connection, transaction
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
@@ -9,6 +9,9 @@ from stator.db import refusals
 from stator.db.claims import Claims
 from stator.models import Report
 from stator.rows.claimable import Crashes
+from stator.rows.concurrency_limits import Limit
+from tests.sizes import PATIENCE
+from tests.stator.making import automatic, begun_beside, raw
 from tests.stator.running import work
 from tests.testapp.power import Ride, Transfer, Visitor
 
@@ -73,3 +76,23 @@ def test_row_of_a_state_without_quarantine_is_claimed_however_many_leases_it_los
     assert ride.state_crashes == made.settings.MAX_CRASHES - 1
     assert not Report.objects.exists()
     assert work(Ride).moved == {("testapp.ride", "done"): 1}
+
+
+# States whose concurrency is limited over all workers: they are claimed by one worker at a time
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize("is_known", [True, False], ids=["known", "new"])
+def test_claim_waits_for_one_that_is_not_committed_and_counts_what_that_took(make, is_known):
+    first, second = make(Visitor), make(Visitor)
+    states = automatic(first)
+    if is_known:
+        with transaction.atomic():
+            Limit.lock("default", first.label, states[0].name)
+    Visitor.objects.bulk_create(Visitor() for _ in range(5))
+    with transaction.atomic():
+        taken = first.claim(states, 1)
+        beside = begun_beside(lambda: second.claim(states, 10))
+        assert not beside.done(), "the claim of another worker did not wait"
+    taken += beside.result(PATIENCE)
+    assert len(taken) == raw(Visitor).filter(state_claim__isnull=False).count() == 2

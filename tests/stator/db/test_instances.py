@@ -8,6 +8,7 @@ from stator.db.instances import loader_of
 from stator.models import Report
 from stator.runner import StatorRunner
 from tests.stator.making import ago, automatic, operations_of, put, raw
+from tests.stator.running import connected, hearing
 from tests.testapp.basic import Step, StepGraph
 from tests.testapp.keys import Code, CodeKeyed
 from tests.testapp.power import Crate, Transfer
@@ -43,17 +44,9 @@ def test_instance_can_be_saved_and_moved_by_hand():
 
 
 def test_receiver_of_a_signal_is_called():
-    seen = []
-
-    def receive(sender, instance, **values):
-        seen.append(instance)
-
-    post_init.connect(receive, sender=Step)
-    try:
+    with hearing(post_init, Step) as seen:
         instance, _ = loaded(Step, Step.objects.create(name="a"))
-        assert any(one is instance for one in seen)
-    finally:
-        post_init.disconnect(receive, sender=Step)
+    assert any(values["instance"] is instance for _, values in seen)
 
 
 @pytest.mark.parametrize("name", ["__init__", "__setattr__", "from_db"])
@@ -104,9 +97,8 @@ def unreadable(request, garbled):
         garbled(Step)
         yield
     else:
-        post_init.connect(refuse_to_be_made, sender=Step)
-        yield
-        post_init.disconnect(refuse_to_be_made, sender=Step)
+        with connected(post_init, refuse_to_be_made, sender=Step):
+            yield
 
 
 def some_steps():

@@ -8,14 +8,9 @@ from django.db import connection
 from stator.capabilities import capabilities_of
 from stator.conf import Settings
 from stator.db import operations_for
-from stator.db.interface import Operations, Parts, batches_of, new_token, new_worker_id
+from stator.db.interface import batches_of, new_token, new_worker_id
 from stator.graph.outcomes import Moved, Waiting
 from tests.testapp.basic import Step, StepGraph
-
-
-def parts(parts_of):
-    made = Operations(Step, "default", Settings(), new_worker_id(), parts_of)
-    return {name: getattr(made, name) for name in Parts._fields}
 
 
 def test_operations_are_pickled_with_their_parts():

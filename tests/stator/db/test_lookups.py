@@ -41,17 +41,3 @@ def test_instances_are_those_of_the_orm_with_annotations():
     assert found.read_at.tzinfo is not None
     assert same._state.db == connection.alias
     assert not same._state.adding
-
-
-def test_it_is_one_statement_that_is_compiled_once(django_assert_max_num_queries):
-    make_queue()
-    built = []
-
-    def build():
-        built.append(1)
-        return (Queue.objects.filter(name=NAME),)
-
-    for _ in range(3):
-        with django_assert_max_num_queries(1):
-            first_of_each(connection.alias, "compiled once", build, {"name": "encode"})
-    assert built == [1]

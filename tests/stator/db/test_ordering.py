@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connection, models
-from django.db.models.functions import Lower
 from django.test.utils import isolate_apps
 
 from stator.db.ordering import AGEING, HEAD_EVERY, HEAD_PART, Turn
@@ -20,13 +19,9 @@ from tests.stator.making import ago, at_once, automatic, locked_elsewhere, opera
 from tests.testapp.fairness import Consignment, Enquiry, Sender, Ticket, TicketGraph
 from tests.testapp.models import Line
 
+pytestmark = pytest.mark.usefixtures("transactional_db")
+
 NEW = [TicketGraph.new]
-
-
-@pytest.fixture(params=["vendor", "portable"])
-def make(request, transactional_db):
-    """Makes operations on a model, each as of a worker of its own."""
-    return lambda model, **settings: operations_of(model, request.param, **settings)
 
 
 def pks(claims):
@@ -254,20 +249,11 @@ def test_claim_of_a_hundred_of_a_hundred_thousand_walks_its_index(transactional_
 
 
 WRONG = {
-    "no text": ({"priority": 3}, r"Enquiry\.StatorMeta\.priority=3 must be the name of a field"),
-    "no field": ({"fair_by": "tennant"}, "fair_by='tennant' is not a field with a column"),
     "ours": ({"priority": "state_attempts"}, "is not a field with a column"),
-    "state": ({"fair_by": "state"}, "is not a field with a column"),
-    "no number": ({"priority": "tenant"}, "is a CharField; it must be an integer field"),
     "null": ({"priority": "nothing"}, "may be null; give it a default instead"),
     "null key": ({"fair_by": "nothing"}, "may be null; give it a default instead"),
     "json": ({"fair_by": "data"}, "is a JSONField, whose values have no order"),
     "elsewhere": ({"fair_by": "above"}, "is in the table of Base; it must be in the table with the state"),
-    "a list": ({"fair_by": ["tenant"]}, "must be the name of a field"),
-    "no expression": ({"then": "tenant"}, "must be an expression"),
-    "nothing before": ({"then": Lower("tenant")}, "needs a priority"),
-    "no seconds": ({"heartbeat": "tenant"}, "must be the name of a FloatField"),
-    "misspelled": ({"priorty": "tenant"}, "has no option 'priorty'; did you mean 'priority'"),
 }
 
 

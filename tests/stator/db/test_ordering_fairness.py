@@ -6,10 +6,9 @@ import time
 import pytest
 from django.db import connection, connections
 
-from stator.db.ordering import AGEING
 from stator.runner import StatorRunner
 from tests.stator.making import ago, put, raw
-from tests.testapp.fairness import Consignment, Crowd, CrowdGraph, Enquiry, Guest, Sender, Ticket, TicketGraph
+from tests.testapp.fairness import Consignment, Crowd, CrowdGraph, Guest, Sender, Ticket
 
 pytestmark = pytest.mark.usefixtures("transactional_db")
 
@@ -76,31 +75,6 @@ def test_model_with_a_hundred_thousand_ready_rows_does_not_hold_up_the_one_of_an
         assert len(begun) < FLOOD, "there was no crowd any more"
         waited.append(observer.waited)
     assert min(waited) < 1.0, waited
-
-
-def flood_of(model, number, **columns):
-    raw(model).bulk_create([model(**columns) for _ in range(number)], batch_size=10_000)
-
-
-def test_tenant_with_very_many_ready_rows_does_not_hold_up_the_one_of_another(monkeypatch):
-    monkeypatch.setattr(TicketGraph, "seen", seen := [])
-    flood_of(Enquiry, 3000, tenant="large")
-    flood_of(Enquiry, 1, tenant="small")
-    small = raw(Enquiry).get(tenant="small").pk
-    summary = StatorRunner([Enquiry], concurrency=50, until_idle=True).run()
-    assert summary.handled == {"testapp.enquiry": 3001}
-    assert seen.index(small) < 2 * 50
-
-
-def test_row_that_is_not_urgent_is_served_among_very_many_that_are(monkeypatch, settings):
-    settings.STATOR = {**settings.STATOR, "BATCH_SIZE": 20}
-    monkeypatch.setattr(TicketGraph, "seen", seen := [])
-    flood_of(Ticket, 1, urgency=9)
-    flood_of(Ticket, 3000, urgency=1)
-    old = raw(Ticket).get(urgency=9).pk
-    summary = StatorRunner([Ticket], concurrency=20, until_idle=True).run()
-    assert summary.handled == {"testapp.ticket": 3001}
-    assert seen.index(old) < (AGEING + 1) * 20
 
 
 def test_place_in_line_follows_priority_age_and_key():

@@ -7,7 +7,8 @@ from django.utils import timezone
 
 from stator.db import own_tables
 from stator.models import Depth, History, Report, Stats
-from tests.stator.making import ago, put
+from stator.rows.statistics import MERGED
+from tests.stator.making import ago, at_once, locked_elsewhere, operations_of, put
 from tests.testapp.basic import Rest, Step
 
 pytestmark = pytest.mark.usefixtures("transactional_db")
@@ -49,3 +50,93 @@ def test_old_reports_and_statistics_are_pruned(operations):
         Depth.objects.create(model_label="x", minute=ago(age), queued=1)
     assert own_tables.prune("default", 10, errors=100, history=100, stats=100) == 4
     assert [model.objects.count() for model in (Report, History, Stats, Depth)] == [1, 1, 1, 1]
+
+
+# Statistics of hours that are over: the rows of all workers become one, and no count is lost
+
+
+LABEL = "testapp.step"
+HOUR = 3600
+
+
+def hour(back):
+    """When the hour began that was so many hours ago."""
+    return ago(back * HOUR).replace(minute=0, second=0, microsecond=0)
+
+
+def add(back, shard, handled, *, to="done", failed=0, seconds=0.0, longest=0.0):
+    return Stats.objects.create(
+        model_label=LABEL, hour=hour(back), source="new", to=to, shard=shard, handled=handled, failed=failed,
+        seconds=seconds, longest=longest,
+    )  # fmt: skip
+
+
+def kept():
+    names = ("hour", "to", "shard", "handled", "failed", "seconds", "longest")
+    return list(Stats.objects.order_by("hour", "to", "shard").values_list(*names))
+
+
+def test_shards_of_an_hour_that_is_over_become_one_row(operations):
+    add(5, 1, 10, failed=2, seconds=8.0, longest=3.0)
+    add(5, 300, 5, seconds=4.0, longest=3.5)
+    add(5, 7, 1, to="")
+    add(4, 1, 100)
+    assert own_tables.merge_stats(operations, 100) == 4
+    assert kept() == [
+        (hour(5), "", MERGED, 1, 0, 0.0, 0.0),
+        (hour(5), "done", MERGED, 15, 2, 12.0, 3.5),
+        (hour(4), "done", MERGED, 100, 0, 0.0, 0.0),
+    ]
+    assert own_tables.merge_stats(operations, 100) == 0
+
+
+def test_this_hour_and_the_one_before_are_left_to_workers(operations):
+    add(0, 1, 10)
+    add(1, 2, 10)
+    assert own_tables.merge_stats(operations, 100) == 0
+    assert [row[2] for row in kept()] == [2, 1]
+
+
+def test_count_that_comes_late_is_added_to_the_merged_row(operations):
+    add(5, 1, 10)
+    add(5, 2, 20)
+    own_tables.merge_stats(operations, 100)
+    add(5, 1, 7)
+    assert own_tables.merge_stats(operations, 100) == 2
+    assert kept() == [(hour(5), "done", MERGED, 37, 0, 0.0, 0.0)]
+
+
+def test_many_shards_are_merged_in_bounded_steps(operations, monkeypatch):
+    monkeypatch.setattr(own_tables, "PARTS", 10)
+    Stats.objects.bulk_create(
+        Stats(model_label=LABEL, hour=hour(5), source="new", to="done", shard=shard, handled=1) for shard in range(35)
+    )
+    passes = 0
+    while own_tables.merge_stats(operations, 5):
+        passes += 1
+    assert passes == 4
+    assert kept() == [(hour(5), "done", MERGED, 35, 0, 0.0, 0.0)]
+
+
+def test_workers_that_merge_at_once_lose_no_count(operations):
+    for back in range(3, 13):
+        for shard in range(8):
+            add(back, shard, 1)
+
+    def merge():
+        while own_tables.merge_stats(operations_of(Step, "vendor"), 20):
+            pass
+
+    at_once(*[merge] * 4)
+    while own_tables.merge_stats(operations, 100):
+        pass
+    assert [row[2:4] for row in kept()] == [(MERGED, 8)] * 10
+
+
+@pytest.mark.postgresql
+def test_row_that_somebody_holds_is_left_with_its_others(operations):
+    add(5, 1, 10)
+    held = add(5, 2, 20)
+    with locked_elsewhere(held):
+        assert own_tables.merge_stats(operations, 100) == 0
+    assert own_tables.merge_stats(operations, 100) == 2

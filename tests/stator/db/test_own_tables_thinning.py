@@ -9,24 +9,13 @@ from django.utils import timezone
 from stator.db import own_tables
 from stator.models import Depth, Stats
 from stator.overview.flow import flows
-from tests.stator.making import ago, at_once, operations_of
+from tests.stator.making import ago, at_once
 from tests.testapp.basic import Step
 
 pytestmark = pytest.mark.usefixtures("transactional_db")
 
 LABEL, OTHER = "testapp.step", "testapp.parcel"
 DAY = 86400
-
-
-@pytest.fixture(params=["vendor", "portable"])
-def make(request):
-    """Makes operations on a model, each as of a worker of its own."""
-    return lambda model=Step: operations_of(model, request.param)
-
-
-@pytest.fixture
-def operations(make):
-    return make()
 
 
 def hour(days, hours=0):

@@ -12,7 +12,7 @@ from stator.db.interface import new_token, new_worker_id
 from stator.db.probe import Work, look
 from stator.runner import StatorRunner
 from tests.sizes import PATIENCE
-from tests.stator.making import ago, automatic, operations_of, put, raw
+from tests.stator.making import ago, automatic, put, raw
 from tests.testapp.basic import Diary, Rest, Step
 from tests.testapp.fairness import Enquiry, Ticket, TicketGraph
 
@@ -20,12 +20,6 @@ pytestmark = pytest.mark.usefixtures("transactional_db")
 
 HELD = {"state_claim": new_token(new_worker_id()), "state_locked_until": ago(60), "state_ready": False}
 LONG_AGO = {"state_changed": ago(9000), "state_ready": False, "state_next_attempt": ago(-86400)}
-
-
-@pytest.fixture(params=["vendor", "portable"])
-def make(request):
-    """Makes operations on a model, each as of a worker of its own."""
-    return lambda model=Step, **settings: operations_of(model, request.param, **settings)
 
 
 @pytest.fixture

@@ -34,8 +34,6 @@ def test_fault_of_a_statement_is_no_outage(error):
 
 ABSENT = [
     "SELECT absent FROM testapp_line",
-    "SELECT testapp_line.absent FROM testapp_line",
-    "UPDATE testapp_line SET absent = 1",
     "INSERT INTO testapp_line (absent) VALUES (1)",
     "SELECT 1 FROM nowhere",
 ]

@@ -13,9 +13,8 @@ from stator.models import History
 from stator.rows.fields import SPREAD
 from stator.runner import StatorRunner
 from stator.worker import duties
-from tests.processes import wait_until
 from tests.stator.db.test_postgresql_plans import explaining
-from tests.stator.making import ago, expire, operations_of, raw
+from tests.stator.making import ago, operations_of, raw
 from tests.stator.partitions.dividing import while_divided
 from tests.testapp.spreading import Sheet, SheetGraph
 
@@ -84,16 +83,6 @@ def test_claim_is_full_however_few_rows_each_slice_has(operations):
     assert len(claim(operations, 50)) == 14
 
 
-def test_chores_find_the_rows_of_every_slice(operations):
-    sheets(count=60, state_ready=False, state_next_attempt=ago(5))
-    perform(duties.MARK_READY, operations)
-    assert raw(Sheet).filter(state_ready=True).count() == 60
-    claims = claim(operations)
-    expire(*(each.instance for each in claims[:40]))
-    perform(duties.REAP, operations)
-    assert raw(Sheet).filter(state_crashes=1, state_claim=None).count() == 40
-
-
 def test_rows_time_out_and_are_deleted_in_every_slice(operations):
     sheets(count=40, state="left", state_ready=False, state_changed=ago(4000))
     for duty in duties.PASS:
@@ -115,13 +104,6 @@ def test_limit_of_a_state_is_for_all_slices_together(operations):
     sheets(count=50, state="narrow")
     assert len(operations.claim([SheetGraph.narrow], 10)) == 2
     assert not operations.claim([SheetGraph.narrow], 10)
-
-
-def test_rows_of_a_claim_without_an_answer_are_released_in_every_slice(operations):
-    sheets(count=50)
-    token = claim(operations)[0].token
-    assert operations.release_token(token) == 50
-    assert raw(Sheet).filter(state_ready=True, state_attempts=0).count() == 50
 
 
 def test_claims_are_renewed_and_end_when_they_are_lost(operations):
@@ -169,15 +151,3 @@ def test_claim_and_record_meet_the_partition_of_their_slice_alone(operations, mo
         # What may be updated is listed first.
         assert set(re.findall(r"Scan.* on (testapp_sheet_part\d)", plan)) <= {"testapp_sheet_part2"}, plan
     assert " on testapp_sheet_part2 " in explained.plans[-1]
-
-
-@pytest.mark.fault
-def test_worker_that_is_killed_leaves_every_row_to_the_other(worker_process):
-    sheets(count=400)
-    with worker_process("testapp.Sheet") as first, worker_process("testapp.Sheet", "--run-for", "600"):
-        wait_until(lambda: states()["done"] > 5, message=first.output)
-        first.kill()
-        # Leases of the other worker as well, so both of them have claims that hold no more.
-        raw(Sheet).filter(state_claim__isnull=False).update(state_locked_until=ago(1))
-        wait_until(lambda: states()["done"] == 400, message=first.output)
-    assert History.objects.filter(to="done").count() == 400

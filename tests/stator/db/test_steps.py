@@ -56,22 +56,20 @@ def failing_once(order):
     return "paid"
 
 
-def test_later_attempt_gets_recorded_results_without_a_call():
+def test_later_attempt_gets_recorded_results_without_a_call_and_another_visit_none():
     order = scripted(failing_once)
     assert attempt(order).failure.message == "lost the network"
     assert steps(order) == {"reserve": "reserve done", "charge": "charge done"}
     assert set(Step.objects.values_list("state", "attempt")) == {("new", 1)}
+    # Time ends no visit.
+    advance(90, Purchase)
     attempt(order)
     assert (order.state, names()) == ("paid", ["reserve", "charge", "mail"])
     assert scripts["got"] == ["reserve done", "charge done", "mail done"]
-
-
-def test_time_that_passes_between_attempts_ends_no_visit():
-    order = scripted(failing_once)
+    order.transition_perform("new")
+    assert steps(order) == {}
     attempt(order)
-    advance(90, Purchase)
-    attempt(order)
-    assert names() == ["reserve", "charge", "mail"]
+    assert names() == ["reserve", "charge", "mail", "reserve", "charge"]
 
 
 def test_step_whose_call_raises_is_not_recorded_and_may_be_repeated_at_once():
@@ -113,15 +111,6 @@ def test_each_step_has_an_idempotency_key_that_is_equal_in_all_attempts():
     attempt(order)
     base = f"testapp.purchase:{order.pk}:0:new"
     assert calls == [("charge", f"{base}:charge"), ("mail", f"{base}:mail")] * 2
-
-
-def test_object_that_returns_to_a_state_does_its_steps_again():
-    order = scripted(failing_once)
-    attempt(order)
-    order.transition_perform("new")
-    assert steps(order) == {}
-    attempt(order)
-    assert names() == ["reserve", "charge"] * 2
 
 
 def test_changed_order_and_removed_steps_are_no_error():
@@ -286,10 +275,16 @@ def test_steps_of_visits_that_ended_otherwise_are_pruned_in_parts(model):
     assert {int(pk) for pk in left} == {attempted.pk, orders[3].pk}
 
 
-def test_ended_steps_of_a_model_with_history_stay_as_long_as_the_history():
+def test_ended_steps_of_a_model_with_history_are_on_its_page_and_stay_as_long_as_the_history(admin_client):
     order = scripted(failing_once, model=KeptPurchase)
     attempt(order)
     attempt(order)
+    text = admin_client.get(f"/admin/testapp/keptpurchase/{order.pk}/stator/").content.decode()
+    assert all(f"Step {name} done in new" in text for name in ("reserve", "charge", "mail"))
+    # Their results are on pages of their own.
+    assert text.count("mail done") == 1
+    step = Step.objects.latest("pk")
+    assert "&quot;mail done&quot;" in admin_client.get(f"/admin/stator/step/{step.pk}/change/").content.decode()
     own_tables.prune("default", 100, errors=1e6, history=90, stats=1e6)
     assert Step.objects.count() == 3
     Step.objects.update(at=ago(100))
@@ -335,17 +330,6 @@ def test_steps_that_are_done_and_the_one_that_runs_are_explained():
     done = order.explain()[-1]
     assert (done.code, done.numbers) == ("steps_done", {"steps": ["reserve", "charge"]})
     assert done.sentence == "Its attempts have done the steps reserve and charge; a further one does not repeat them."
-
-
-def test_page_of_an_object_lists_its_steps_without_their_results(admin_client):
-    order = scripted(failing_once, model=KeptPurchase)
-    attempt(order)
-    attempt(order)
-    text = admin_client.get(f"/admin/testapp/keptpurchase/{order.pk}/stator/").content.decode()
-    assert all(f"Step {name} done in new" in text for name in ("reserve", "charge", "mail"))
-    assert text.count("mail done") == 1
-    step = Step.objects.latest("pk")
-    assert "&quot;mail done&quot;" in admin_client.get(f"/admin/stator/step/{step.pk}/change/").content.decode()
 
 
 def test_step_is_recorded_when_the_database_returns_and_not_called_again(transactional_db, monkeypatch):

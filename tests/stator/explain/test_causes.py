@@ -42,18 +42,15 @@ def test_healthy_models_have_no_trouble() -> None:
     assert found() == []
 
 
-def test_row_that_is_due_and_not_marked_ready_waits_for_a_worker() -> None:
-    put(Parcel, state_ready=False, state_next_attempt=ago(90))
+def test_row_that_is_due_or_becomes_due_waits_for_a_worker() -> None:
+    put(Parcel, state_ready=False, state_next_attempt=ago(-86400))
+    [problem] = found()
+    assert (problem.code, problem.level, problem.count) == ("no_worker", "error", 1)
+    raw(Parcel).update(state_next_attempt=ago(90))
     [problem] = found()
     assert (problem.code, problem.command) == ("no_worker", "manage.py runstator")
     assert problem.sentence.startswith("1 waits, but no live worker serves it")
     assert "the first has waited 1 m 3" in problem.sentence
-
-
-def test_what_is_due_only_tomorrow_needs_a_worker_too() -> None:
-    put(Parcel, state_ready=False, state_next_attempt=ago(-86400))
-    [problem] = found()
-    assert (problem.code, problem.level, problem.count) == ("no_worker", "error", 1)
 
 
 def test_former_name_of_a_state_needs_a_worker_that_gives_it_the_new_one() -> None:
@@ -266,14 +263,6 @@ def newer() -> None:
     label = "testapp.parcel"
     for pid in (3, 4):
         worker(id=f"{pid:012x}", host="oak", pid=pid, published=graphs_published({label: NewerGraph}))
-
-
-def test_workers_with_another_graph() -> None:
-    newer()
-    [problem] = found()
-    assert (problem.code, problem.level, problem.where) == ("versions", "warning", "testapp.Parcel")
-    words = "2 versions of its graph run: oak/3, oak/4 know checked; this process knows none of these"
-    assert problem.sentence.startswith(words)
 
 
 @pytest.mark.parametrize("ready", [True, False])

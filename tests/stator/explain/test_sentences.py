@@ -16,13 +16,6 @@ from tests.testapp.explained import Errand
 pytestmark = pytest.mark.django_db
 
 
-def test_row_in_a_terminal_state_stays_there(crew):
-    assert str(first(put(Errand, state="done"))) == "done is a terminal state: the object stays here."
-    reason = first(put(Errand, state="swept", state_changed=ago(600)))
-    assert reason.code == "terminal"
-    assert reason.numbers["deleted_in"] == pytest.approx(3000, abs=40)
-
-
 def test_external_with_and_without_its_timeout(crew):
     reason = first(put(Errand, state="outside", state_changed=ago(86400 - 5)))
     assert reason.code == "external"
@@ -178,12 +171,6 @@ def test_row_that_was_deleted_is_gone():
     errand = put(Errand)
     raw(Errand).all().delete()
     assert codes(errand) == ["gone"]
-
-
-def paused():
-    errand = put(Errand)
-    Errand.stator.pause("new")
-    return errand
 
 
 def test_pause_of_named_objects_is_told_of_the_object_and_not_as_a_lookup(crew):

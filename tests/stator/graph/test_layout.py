@@ -1,9 +1,11 @@
 """Pictures of graphs: boxes in columns, lines between them."""
 
 import re
+from xml.etree import ElementTree
 
 import pytest
 
+from stator.commands import graph
 from stator.graph.layout import BOX_HEIGHT, Box, Picture, lay_out
 from stator.models import StatorModel
 
@@ -78,3 +80,12 @@ def test_boxes_of_real_graphs_lie_apart_and_within_the_picture(model):
     assert {(line.source, line.target) for line in picture.lines} == {edge[:2] for edge in edges_of(graph)}
     for line in picture.lines:
         assert all(0 <= x <= picture.width and 0 <= y <= picture.height for x, y in points(line.path))
+
+
+# Drawings of a graph as text: hostile names, and a name for each kind of edge
+
+
+def test_svg_of_hostile_names_stays_well_formed():
+    node = {"name": "a", "label": "<b>&", "count": None, "initial": True, "terminal": True, "external": False}
+    drawn = ElementTree.fromstring(graph.svg('<i>"', [node], []))
+    assert [text.text for text in drawn.iter("{http://www.w3.org/2000/svg}text")] == ["<b>&"]

@@ -129,16 +129,6 @@ def test_outcome_follows_from_state_result_failures_and_age(state, result, failu
     assert (outcome.failure.kind.removeprefix("stator.exceptions.") if outcome.failure else "") == error
 
 
-def test_coroutine_is_no_state():
-    async def handler():
-        return "done"
-
-    coroutine = handler()
-    outcome = resolve(idle, coroutine)
-    coroutine.close()
-    assert "an object of type coroutine" in outcome.failure.message
-
-
 def test_wrong_state_names_graph_state_what_came_and_what_is_allowed():
     message = resolve(tried, Errand.idle).failure.message
     assert message == (

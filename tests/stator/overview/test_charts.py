@@ -1,6 +1,11 @@
 """Bars over time."""
 
+import pytest
+from django.test import RequestFactory
+
+from stator.overview import sections as module
 from stator.overview.charts import FLOOR, WIDTH, Point, chart, sparkline
+from stator.overview.sections import Section, add_section, sections
 
 
 class TestChart:
@@ -8,17 +13,6 @@ class TestChart:
         found = chart([Point("10:00", 0), Point("11:00", 50), Point("12:00", 100)])
         assert [bar.height for bar in found.bars] == [0, (FLOOR - 6) / 2, FLOOR - 6]
         assert (found.most, found.total, found.latest) == (100, 150, 100)
-
-    def test_what_was_bad_is_a_part_of_its_bar_at_the_floor(self):
-        [bar] = chart([Point("10:00", 100, bad=25)]).bars
-        assert bar.bad == (FLOOR - 6) / 4
-        found = chart([Point("10:00", 0), Point("11:00", 100, bad=25), Point("12:00", 10)])
-        assert found.path == "M106.7 70v-64h104.7v64zM213.3 70v-6.4h104.7v6.4z"
-        assert found.bad_path == "M106.7 70v-16h104.7v16z"
-
-    def test_each_period_says_what_it_stands_for(self):
-        found = chart([Point("10:00", 0), Point("11:00", 12345, bad=25)])
-        assert found.columns == [("M0 70v-70h158v70z", "10:00: 0"), ("M160 70v-70h158v70z", "11:00: 12,345, 25 failed")]
 
     def test_bars_fill_the_width(self):
         bars = chart([Point(str(number), 1) for number in range(24)]).bars
@@ -31,11 +25,28 @@ class TestChart:
 
 
 class TestSparkline:
-    def test_line_reaches_from_the_floor_to_the_highest_value(self):
-        found = sparkline([0, 5.0, 10.0])
-        assert (found.path, found.most) == ("M0,23.0L0,23.0 59,12.0 118,1.0", 10)
-        assert found.area == "M0,24L0,23.0 59,12.0 118,1.0V24z"
-
     def test_nothing_known_is_a_gap(self):
         assert sparkline([1, None, 1]).path == "M0,1.0L0,1.0M118,1.0L118,1.0"
         assert sparkline([None, None]).path == ""
+
+
+# Sections of the overview that other apps add
+
+
+@pytest.fixture
+def added(monkeypatch):
+    """Only the sections of the test."""
+    monkeypatch.setattr(module, "_added", found := [])
+    return found
+
+
+def test_sections_come_in_the_order_in_which_they_were_added(added):
+    for slug in ("b", "a"):
+        add_section(lambda request, slug=slug: Section(slug, slug.upper(), ("What",)))
+    assert [section.slug for section in sections(RequestFactory().get("/"))] == ["b", "a"]
+
+
+def test_function_that_returns_none_adds_nothing_for_this_request(added):
+    add_section(lambda request: Section("disks", "Disks", ()) if request.GET else None)
+    assert sections(RequestFactory().get("/")) == []
+    assert [section.title for section in sections(RequestFactory().get("/", {"a": "1"}))] == ["Disks"]

@@ -8,7 +8,7 @@ from stator.db.interface import new_token
 from stator.explain.survey import NAMED, SHOWN
 from stator.models import Worker
 from stator.overview.depths import depths
-from stator.overview.workers import workers_holding, workers_of
+from stator.overview.workers import workers_holding
 from stator.querysets import OperatorQuerySet
 from tests.stator.making import ago, put, raw
 from tests.testapp.explained import Errand
@@ -61,14 +61,6 @@ def test_silent_worker_that_holds_objects_is_missed_and_shown_first(workers):
     assert re.fullmatch(r"silent for 1\d m[ \d s]*, holds 1", missed.told)
 
 
-def test_process_that_replaced_a_dead_worker_tells_how_it_ended(workers):
-    hold(GONE)
-    raw(Worker).filter(pk=GONE).update(pid=42)
-    raw(Worker).filter(pk=ALIVE).update(published={"replaced": {"pid": 42, "exit_code": -9}})
-    (missed,) = found().missed
-    assert re.fullmatch(r"silent for 1\d m[ \d s]* \(exit 137, SIGKILL: out of memory\?\), holds 1", missed.told)
-
-
 def test_dead_worker_was_up_until_its_last_heartbeat_and_a_stopped_one_until_it_stopped(workers):
     since = {process.worker.pk: process.since for process in found().processes}
     assert since[ALIVE] >= 100
@@ -80,13 +72,3 @@ def test_no_more_workers_are_shown_than_a_page_has():
     for number in range(SHOWN + 1):
         register(f"{number:012x}")
     assert (len(found().processes), len(found().shown)) == (SHOWN + 1, SHOWN)
-
-
-def test_objects_are_counted_by_the_worker_that_holds_them():
-    for worker in (ALIVE, ALIVE, GONE):
-        hold(worker)
-    put(Errand)
-    register(ALIVE)
-    register(GONE)
-    found = workers_of("default", [Errand]).processes
-    assert {process.worker.pk: len(process.runs) for process in found} == {ALIVE: 2, GONE: 1}

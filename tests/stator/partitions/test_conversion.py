@@ -27,8 +27,7 @@ def event(age=0.0):
 
 
 @on_postgresql
-@pytest.mark.parametrize("period", ["day", "week", "month"])
-@pytest.mark.parametrize("label", LABELS)
+@pytest.mark.parametrize(("label", "period"), list(zip(LABELS, ["day", "week", "month"], strict=True)))
 def test_a_table_has_partitions_and_then_is_as_before(label, period):
     table = LABELS[label]
     before = shape(table)

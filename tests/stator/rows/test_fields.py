@@ -1,20 +1,25 @@
 """The columns of a managed table: what a new row begins with, and what migrations see."""
 
-from datetime import timedelta
+import re
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.core.exceptions import FieldError, ValidationError
-from django.db import connection, migrations, models
-from django.db.migrations.state import ModelState, ProjectState
+from django.db import connection, models
+from django.db.migrations.state import ModelState
 from django.forms import modelform_factory
-from django.test.utils import isolate_apps
+from django.test.utils import CaptureQueriesContext, isolate_apps
 from django.utils import timezone
 
 from stator.db.interface import new_token
 from stator.models import StatorModel
+from stator.rows import fields
+from stator.rows.columns import FRAMEWORK_COLUMNS
 from stator.rows.fields import StateField
-from tests.stator.making import ago, change, claim_all, operations_of, put, raw, row
-from tests.testapp.basic import Step, StepGraph
+from stator.testing import advance, drain
+from tests.stator.making import ago, bulk, change, claim_all, operations_of, put, raw, row
+from tests.testapp.basic import Page, Step, StepGraph
 from tests.testapp.models import Line, LineGraph
 
 pytestmark = pytest.mark.django_db
@@ -40,12 +45,6 @@ def test_row_born_in_a_state_with_a_first_delay_is_due_after_its_interval(state)
     assert timedelta(seconds=55) < found.state_next_attempt - timezone.now() < timedelta(seconds=65)
 
 
-@pytest.mark.parametrize("state", ["outside", "done", StepGraph.failed])
-def test_row_born_where_nothing_is_attempted_is_never_ready(state):
-    found = row(Step.objects.create(state=state))
-    assert (found.state, found.state_ready, found.state_next_attempt) == (str(state), False, None)
-
-
 @pytest.mark.parametrize(
     "create", [Step.objects.create, lambda **values: Step(**values).save()], ids=["create", "save"]
 )
@@ -54,31 +53,12 @@ def test_unknown_state_is_refused_with_the_names_there_are(create):
         create(state="nowhere")
 
 
-def test_bulk_create_begins_rows_as_create_does():
-    Step.objects.bulk_create([Step(), Step(state=StepGraph.late), Step(state="done")])
-    rows = raw(Step).order_by("pk")
-    assert [(found.state, found.state_ready) for found in rows] == [("new", True), ("late", False), ("done", False)]
-    assert [found.state_next_attempt is None for found in rows] == [True, False, True]
-
-
 COPIES = [
     lambda step: step.save(force_insert=True),
     lambda step: Step.objects.bulk_create([step]),
     lambda step: Step.objects.bulk_create([step], ignore_conflicts=True),
 ]
 each_copy = pytest.mark.parametrize("copy", COPIES, ids=["save", "bulk_create", "bulk_create with conflicts"])
-
-
-@each_copy
-def test_copy_of_a_leased_row_is_not_leased(copy):
-    original = put(Step, state_claim=new_token("0" * 12), state_locked_until=ago(-60), state_ready=False)
-    step = raw(Step).get()
-    step.pk, step._state.adding = None, True
-    copy(step)
-    assert raw(Step).count() == 2
-    made = raw(Step).exclude(pk=original.pk).get()
-    assert (made.state_claim, made.state_locked_until) == (None, None)
-    assert row(original).state_claim == original.state_claim
 
 
 BEFALLEN = {
@@ -97,17 +77,20 @@ def begun(step):
 @pytest.mark.parametrize(("state", "ready"), [("new", True), ("late", False), ("done", False)])
 def test_copy_of_a_quarantined_row_begins_as_a_new_row(copy, state, ready):
     original = put(Step, state=state, **BEFALLEN)
+    change(original, state_claim=new_token("0" * 12), state_locked_until=ago(-60))
     step = raw(Step).get()
     step.pk, step._state.adding = None, True
     copy(step)
     made = raw(Step).exclude(pk=original.pk).get()
     assert (made.state, made.state_ready, begun(made)) == (state, ready, [None, 0, 0, 0, 0])
+    assert (made.state_claim, made.state_locked_until) == (None, None)
     assert timezone.now() - made.state_changed < timedelta(seconds=30)
     if state == "late":
         assert timedelta(seconds=55) < made.state_next_attempt - timezone.now() < timedelta(seconds=65)
     else:
         assert made.state_next_attempt is None
     assert row(original).state_crashes == 5
+    assert row(original).state_claim
 
 
 def test_what_is_created_now_and_saved_again_under_another_key_begins_as_a_new_row():
@@ -141,16 +124,12 @@ def test_state_is_accepted_wherever_a_value_is():
     assert Line.objects.filter(state__in=[LineGraph.second, "first"]).count() == 1
     assert Line.objects.filter(state__in={LineGraph.first}).count() == 0
     assert Line.objects.exclude(state=LineGraph.second).count() == 0
+    assert Line.objects.exclude(state__in=[LineGraph.first]).get() == line
     assert Line.objects.filter(models.Q(state=LineGraph.second)).count() == 1
     assert Line.objects.filter(state__startswith="sec").count() == 1
     assert dict(Line.objects.values_list("state", "pk")) == {LineGraph.second: line.pk}
     when = models.When(state=LineGraph.second, then=models.Value(1))
     assert Line.objects.annotate(n=models.Case(when, default=0, output_field=models.IntegerField())).get().n == 1
-
-
-def test_rows_in_an_unknown_state_can_be_asked_for_and_loaded():
-    change(Line.objects.create(), state="of tomorrow")
-    assert Line.objects.get(state="of tomorrow").state == "of tomorrow"
 
 
 def test_defaults_are_in_the_database_too():
@@ -160,11 +139,6 @@ def test_defaults_are_in_the_database_too():
     found = raw(Line).get()
     assert (found.state_ready, found.state_version, found.state_attempts) == (True, 0, 0)
     assert abs(timezone.now() - found.state_changed) < timedelta(seconds=30)
-
-
-def test_framework_columns_are_in_no_form():
-    editable = {field.name for field in Line._meta.fields if field.editable}
-    assert editable == {"id", "name"}
 
 
 def test_migrations_know_of_the_graph_the_names_of_its_states_only():
@@ -177,15 +151,6 @@ def test_migrations_know_of_the_graph_the_names_of_its_states_only():
     assert kwargs == {"choices": choices, "default": "first", "editable": False, "max_length": 100}
     for field in state.fields.values():
         assert field.deconstruct()[1].startswith("django.db.models.")
-
-
-def test_field_takes_the_options_that_old_migrations_pass():
-    field = StateField(choices=[("x", "x")], default="outdated", graph=LineGraph, max_length=100)
-    assert field.get_default() == "first"
-    operation = migrations.CreateModel("Older", [("id", models.AutoField(primary_key=True)), ("state", field)])
-    state = ProjectState()
-    operation.state_forwards("testapp", state)
-    assert state.apps.get_model("testapp", "Older")(state=LineGraph.last).state == "last"
 
 
 @pytest.mark.parametrize("graph", [None, "LineGraph", LineGraph.first, object, StatorModel])
@@ -237,3 +202,126 @@ def test_editable_state_is_checked_by_forms():
     assert "is not one of the available choices" in form({"state": "nowhere"}).errors["state"][0]
     with pytest.raises(FieldError, match="non-editable"):
         modelform_factory(Step, fields=["state"])
+
+
+# An INSERT leaves out the framework's columns; rows and objects are the same as if it named them
+
+
+LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
+
+
+def named(queries):
+    """The framework's columns that each INSERT names."""
+    inserted = (re.match(r'INSERT INTO ["`]\w+["`] \(([^)]*)\)', query["sql"]) for query in queries)
+    return [FRAMEWORK_COLUMNS & set(re.findall(r"\w+", found[1])) for found in inserted if found]
+
+
+def columns_of(instance):
+    return {name: getattr(instance, name) for name in sorted(FRAMEWORK_COLUMNS)}
+
+
+def test_new_object_names_none_of_the_frameworks_columns_and_is_as_its_row():
+    with CaptureQueriesContext(connection) as queries:
+        page = Page.objects.create(title="a")
+    assert named(queries) == [set()]
+    assert columns_of(page) == columns_of(row(page))
+    assert (page.state_ready, page.state_version, page.state_claim) == (True, 0, None)
+    assert 0 <= (datetime.now(UTC) - page.state_changed).total_seconds() < 60
+
+
+def test_so_do_many_at_once():
+    with CaptureQueriesContext(connection) as queries:
+        pages = Page.objects.bulk_create(bulk(*(Page(title=str(number)) for number in range(20))))
+    assert named(queries) == [set()]
+    assert [columns_of(page) for page in pages] == [columns_of(row(page)) for page in pages]
+
+
+@pytest.mark.parametrize(
+    ("state", "ready", "is_due"), [("late", False, True), ("outside", False, False), ("done", False, False)]
+)
+@pytest.mark.parametrize("many", [False, True])
+def test_state_that_is_not_attempted_at_once_is_named_in_the_insert(state, ready, is_due, many):
+    step = Step.objects.bulk_create(bulk(Step(state=state)))[0] if many else Step.objects.create(state=state)
+    found = row(step)
+    assert (found.state, found.state_ready, found.state_next_attempt is not None) == (state, ready, is_due)
+    assert step.state_ready == ready
+
+
+def assigned(**columns):
+    step = Step()
+    for name, value in columns.items():
+        setattr(step, name, value)
+    step.save()
+    return step
+
+
+STARTED_LATER = {
+    "create": lambda **columns: Step.objects.create(**columns),
+    "acreate": lambda **columns: awaited(Step.objects.acreate, **columns),
+    "assigned": assigned,
+    "asave": lambda **columns: saved_by_async_code(Step(**columns)),
+    "get_or_create": lambda **columns: Step.objects.get_or_create(name="a", defaults=columns)[0],
+    "bulk_create": lambda **columns: Step.objects.bulk_create(bulk(Step(), Step(**columns)))[1],
+    "abulk_create": lambda **columns: awaited(Step.objects.abulk_create, bulk(Step(**columns)))[0],
+    "ignore_conflicts": lambda **columns: conflicting(Step(**columns)),
+}
+
+
+@async_to_sync
+async def awaited(function, *args, **kwargs):
+    return await function(*args, **kwargs)
+
+
+def saved_by_async_code(step):
+    awaited(step.asave)
+    return step
+
+
+def conflicting(step):
+    Step.objects.bulk_create([step], ignore_conflicts=True)
+    return raw(Step).get()
+
+
+@pytest.mark.parametrize("create", STARTED_LATER.values(), ids=STARTED_LATER)
+@pytest.mark.parametrize("state", ["new", "late"])
+def test_object_that_is_created_to_start_later_is_not_attempted_before(create, state):
+    due = ago(-3600)
+    step = create(state_next_attempt=due, state=state)
+    found = row(step)
+    assert (found.state, found.state_ready, found.state_next_attempt) == (state, False, due)
+    assert not step.state_ready
+    raw(Step).exclude(pk=step.pk).delete()
+    assert drain(Step) == 0
+    advance(3601, Step)
+    assert drain(Step) == 1
+
+
+def test_start_that_is_past_is_now():
+    step = Step.objects.create(state_next_attempt=ago(60))
+    assert drain(Step) == 1
+    assert row(step).state == "done"
+
+
+def test_of_many_that_differ_each_has_its_own():
+    steps = [Step(), Step(state="done"), Step(state_changed=LONG_AGO), Step(state_next_attempt=ago(-60))]
+    with CaptureQueriesContext(connection) as queries:
+        made = Step.objects.bulk_create(bulk(*steps))
+    assert named(queries) == [{"state_ready", "state_changed", "state_next_attempt"}]
+    new, done, old, later = (row(step) for step in made)
+    assert (new.state_ready, done.state_ready) == (True, False)
+    assert (old.state_changed, new.state_next_attempt) == (LONG_AGO, None)
+    assert (later.state_ready, later.state_next_attempt) == (False, steps[3].state_next_attempt)
+
+
+def test_insert_into_an_unmanaged_table_names_every_column(monkeypatch):
+    monkeypatch.setattr(Page._meta, "managed", False)
+    fields._left_to_defaults.cache_clear()
+    try:
+        with CaptureQueriesContext(connection) as queries:
+            page = Page.objects.create(title="a")
+    finally:
+        fields._left_to_defaults.cache_clear()
+    [columns] = named(queries)
+    # That one Django leaves out itself from 6.0 on.
+    assert columns | {"state_changed"} == FRAMEWORK_COLUMNS
+    assert columns_of(page) == columns_of(row(page))

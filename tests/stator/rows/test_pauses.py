@@ -27,15 +27,6 @@ def claimed(operations):
     return {claim.pk for lane in lanes_of(operations) for claim in operations.claim(lane.states, 100)}
 
 
-def test_paused_model_is_not_claimed(operations):
-    put(Errand)
-    put(Errand, state="heir")
-    pause = Errand.stator.pause(reason="no", actor="ada")
-    assert claimed(operations) == set()
-    assert (pause.model_label, pause.state, pause.where, pause.until) == ("testapp.errand", "", {}, None)
-    assert (pause.reason, pause.actor) == ("no", "ada")
-
-
 def test_paused_rows_are_not_claimed_and_the_others_are(operations):
     rows = [put(Errand, tenant=tenant) for tenant in range(6)]
     heir = put(Errand, state="heir", tenant=3)
@@ -64,20 +55,6 @@ def test_expired_pause_ends_by_itself(operations):
     raw(Pause).update(until=ago(1))
     look(operations)
     assert len(claimed(operations)) == 1
-
-
-def test_look_is_one_statement_while_nothing_begins_or_ends(django_assert_max_num_queries):
-    # On PostgreSQL the vendor's own statements go past what counts them.
-    operations = operations_of(Errand, "portable")
-    put(Errand)
-    with django_assert_max_num_queries(1):
-        look(operations)
-    Errand.stator.pause("new")
-    Errand.stator.pause(where={"tenant": 3})
-    with django_assert_max_num_queries(3):
-        look(operations)
-    with django_assert_max_num_queries(1):
-        look(operations)
 
 
 def test_pause_of_another_model_changes_nothing(operations):
@@ -237,10 +214,3 @@ def test_pause_that_would_name_too_many_objects_is_refused():
     with pytest.raises(ValueError, match=f"names at most {MAX_OBJECTS} objects"):
         pause_objects(Errand, "default", list(range(MAX_OBJECTS + 1)), **OWN)
     pause_objects(UuidKeyed, "default", [put(UuidKeyed).pk for _ in range(MAX_OBJECTS)], **OWN)
-
-
-def test_paused_state_is_not_claimed_and_the_others_are(operations):
-    put(Errand)
-    other = put(Errand, state="heir")
-    Errand.stator.pause("new")
-    assert claimed(operations) == {other.pk}

@@ -164,17 +164,6 @@ def test_update_is_of_all_rows_or_of_none(monkeypatch):
     assert set(Site.objects.values_list("domain", "visits")) == {("a", 0), ("a", 1)}
 
 
-def test_waiting_object_is_attempted_now():
-    site = Site.objects.create(domain="slow")
-    StatorRunner([Site]).run_single_cycle()
-    site.refresh_from_db()
-    assert not site.state_ready
-    site.domain = "fast"
-    site.save()
-    assert StatorRunner([Site]).run_single_cycle() == 1
-    assert state_of(site)[0] == "serving"
-
-
 def test_attempt_that_began_before_the_change_is_refused():
     site = Site.objects.create(domain="a")
     operations = operations_for(Site, Settings(), new_worker_id())

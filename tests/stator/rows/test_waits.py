@@ -1,25 +1,42 @@
 """Objects that wait for others are attempted once those are there, and never before."""
 
+import threading
+
 import pytest
 from django.core.exceptions import ImproperlyConfigured
-from django.db import transaction
+from django.db import connections, transaction
 from django.db.models import F
 
 from stator.checks.tables import check_waits
 from stator.db import chores
+from stator.db.interface import new_token
 from stator.db.probe import look
 from stator.graph.outcomes import Moved
 from stator.models import Worker
 from stator.rows import columns
+from stator.rows.claimable import Crashes
 from stator.rows.meta import options_of
 from stator.rows.waits import waits_of
 from stator.runner import StatorRunner
 from stator.signals import became_ready
 from stator.testing import drain
 from stator.worker.duties import START
-from tests.stator.making import ago, automatic, change, claim_all, operations_of, put, raw, row
+from tests.sizes import PATIENCE
+from tests.stator.making import (
+    ago,
+    at_once,
+    automatic,
+    change,
+    claim_all,
+    locked_elsewhere,
+    operations_of,
+    put,
+    raw,
+    row,
+)
 from tests.stator.rows.waiting import is_parked, waiting
-from tests.testapp.power import Plan, Site
+from tests.stator.running import hearing
+from tests.testapp.power import Site
 from tests.testapp.waiting import Build, BuildGraph, Rollout
 
 pytestmark = pytest.mark.django_db
@@ -94,15 +111,10 @@ def test_move_to_a_state_in_which_waiting_goes_on_wakes_nobody(rollouts):
 
 def test_workers_are_told_of_woken_rows_after_the_commit(rollouts, django_capture_on_commit_callbacks):
     build, _ = waiting(rollouts)
-    told = []
-    became_ready.connect(told_of := lambda sender, **kwargs: told.append(sender))
-    try:
-        with django_capture_on_commit_callbacks(execute=True):
-            build.transition_perform("built")
-            assert told == []
-    finally:
-        became_ready.disconnect(told_of)
-    assert told == [Rollout]
+    with hearing(became_ready) as told, django_capture_on_commit_callbacks(execute=True):
+        build.transition_perform("built")
+        assert told == []
+    assert [sender for sender, _ in told] == [Rollout]
 
 
 def test_object_that_leaves_again_is_waited_for_again(rollouts):
@@ -301,10 +313,90 @@ def test_unknown_state_is_named_by_the_system_check(monkeypatch):
     assert list(check_waits(Rollout)) == []
 
 
-def test_models_that_wait_for_nothing_pay_nothing(django_assert_max_num_queries):
-    assert waits_of(Plan) == waits_of(Site) == ()
-    site = Site.objects.create(domain="a")
-    with django_assert_max_num_queries(1):
-        Site.objects.filter(pk=site.pk).update(visits=1)
-    with django_assert_max_num_queries(1):
-        site.save(update_fields=["visits"])
+# Objects that wait for others, and those that are moved at the same moment: none is forgotten
+
+
+each_way = pytest.mark.parametrize("implementation", ["vendor", "portable"])
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+@each_way
+def test_object_that_is_being_moved_just_now_keeps_its_waiters_from_being_parked(implementation):
+    rollouts = operations_of(Rollout, implementation)
+    build = Build.objects.create()
+    rollout = Rollout.objects.create(build=build)
+    with locked_elsewhere(build):
+        assert claim_all(rollouts) == []
+        assert not is_parked(rollout)
+        assert not row(rollout).state_ready
+        assert look(rollouts)[rollouts].due
+    assert chores.mark_ready(rollouts, 10) == 1
+    assert claim_all(rollouts) == []
+    assert is_parked(rollout)
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+@each_way
+def test_move_and_parking_at_the_same_moment_lose_nobody(implementation):
+    builds = [Build.objects.create() for _ in range(40)]
+    rollouts = [Rollout.objects.create(build=build) for build in builds for _ in range(3)]
+    found = []
+
+    def park():
+        operations = operations_of(Rollout, implementation)
+        for _ in range(20):
+            chores.mark_ready(operations, 1000)
+            found.extend(claim.pk for claim in operations.claim(automatic(operations), 7))
+
+    def move():
+        for build in builds:
+            Build.objects.get(pk=build.pk).transition_perform("built")
+
+    at_once(park, park, move)
+    left = operations_of(Rollout)
+    # Without a scheduling pass: whatever was parked has been woken.
+    assert not raw(Rollout).filter(columns.parked()).exists()
+    chores.mark_ready(left, 1000)
+    found.extend(claim.pk for claim in claim_all(left, 1000))
+    assert sorted(found) == sorted(rollout.pk for rollout in rollouts)
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+@each_way
+def test_parking_holds_the_awaited_object_until_it_is_done(implementation):
+    """A move that begins meanwhile waits, and then finds the row parked."""
+    operations = operations_of(Rollout, implementation)
+    build = Build.objects.create()
+    rollout = Rollout.objects.create(build=build)
+    moved = threading.Event()
+
+    def move():
+        build.transition_perform("built")
+        moved.set()
+        connections.close_all()
+
+    thread = threading.Thread(target=move, daemon=True)
+    with transaction.atomic():
+        token = new_token(operations.worker_id)
+        assert operations.claims._claim_rows(automatic(operations), 10, token, Crashes.NONE) == []
+        assert is_parked(rollout)
+        thread.start()
+        assert not moved.wait(0.3)
+    thread.join(PATIENCE)
+    assert moved.is_set()
+    assert row(rollout).state_ready
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+def test_row_that_an_application_holds_is_woken_by_the_next_pass():
+    operations = operations_of(Rollout)
+    build, rollout = waiting(operations)
+    with locked_elsewhere(rollout):
+        build.transition_perform("built")
+        assert is_parked(rollout)
+    assert chores.reopen(operations, 10) == 1
+    assert row(rollout).state_ready

@@ -10,6 +10,7 @@ from stator.signals import became_ready
 from tests.processes import wait_until
 from tests.sizes import PATIENCE
 from tests.stator.making import at_once, put, raw
+from tests.stator.running import connected
 from tests.testapp.models import Line, SyncLine
 
 
@@ -36,9 +37,8 @@ def told():
     def note(sender, **values):
         senders.append(sender)
 
-    became_ready.connect(note)
-    yield senders
-    became_ready.disconnect(note)
+    with connected(became_ready, note):
+        yield senders
 
 
 @pytest.mark.postgresql

@@ -16,6 +16,7 @@ from stator.worker.connections import (
     watch_session,
 )
 from tests.sizes import PATIENCE
+from tests.stator.running import connected
 from tests.testapp.models import Line
 
 if connection.vendor == "postgresql":
@@ -141,13 +142,8 @@ def test_what_is_set_while_a_connection_is_opened_is_no_change_of_a_handler():
             clean_connections()
         connections.close_all()
 
-    connection_created.connect(set_something)
-    try:
-        thread = threading.Thread(target=work)
-        thread.start()
-        thread.join()
-    finally:
-        connection_created.disconnect(set_something)
+    with connected(connection_created, set_something):
+        in_thread(work)
     assert len(found) == 2
     assert found[0] is found[1]
 

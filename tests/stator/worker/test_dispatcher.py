@@ -68,17 +68,6 @@ async def test_no_more_is_claimed_than_there_is_room_to_start():
 
 
 @on_loop
-async def test_models_take_turns_at_being_first():
-    models = [FakeOperations(f"app.{name}", ready=1000) for name in "abc"]
-    dispatcher, room = dispatcher_of(*models, room=0)
-    for _ in range(30):
-        room.left = 1
-        await dispatcher.claim()
-    begun = [claim.operations.label for claim in room.begun]
-    assert {label: begun.count(label) for label in set(begun)} == {"app.a": 10, "app.b": 10, "app.c": 10}
-
-
-@on_loop
 async def test_busy_model_does_not_keep_another_from_its_turn():
     busy, other = FakeOperations("app.busy", ready=10_000), FakeOperations("app.other", ready=1)
     dispatcher, room = dispatcher_of(busy, other, room=5)

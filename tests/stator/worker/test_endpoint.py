@@ -12,6 +12,7 @@ from django.db import OperationalError
 from stator.runner import StatorRunner
 from stator.testing import advance, attempt
 from stator.worker.endpoint import Endpoint
+from stator.worker.measures import BUCKETS, Durations
 from stator.worker.watchdog import Health
 from tests.processes import wait_until
 from tests.servers.user import free_port
@@ -55,24 +56,14 @@ def stub() -> Any:
 
 
 class TestProbes:
-    def test_of_a_worker_that_works(self, stub: Any) -> None:
-        assert get(stub.port, "/health") == (200, "alive\n")
-        assert get(stub.port, "/ready") == (200, "ready\n")
-
-    def test_of_one_that_takes_on_no_work(self, stub: Any) -> None:
+    def test_life_and_readiness_are_two_things(self, stub: Any) -> None:
+        alive = (200, "alive\n")
+        assert (get(stub.port, "/health"), get(stub.port, "/ready")) == (alive, (200, "ready\n"))
         stub.is_ready = False
-        assert get(stub.port, "/health")[0] == 200
-        assert get(stub.port, "/ready") == (503, "not\n")
-
-    def test_of_one_that_leaves_a_model_out(self, stub: Any) -> None:
-        stub.schema.left_out.append(
-            SimpleNamespace(lacking="table shop_invoice lacks column total; run manage.py migrate")
-        )
-        told = "ready\nleft out: table shop_invoice lacks column total; run manage.py migrate\n"
-        assert get(stub.port, "/ready") == (200, told)
-        assert get(stub.port, "/health") == (200, "alive\n")
-
-    def test_of_one_that_stands_still(self, stub: Any) -> None:
+        assert (get(stub.port, "/health"), get(stub.port, "/ready")) == (alive, (503, "not\n"))
+        stub.is_ready, lacking = True, "table shop_invoice lacks column total; run manage.py migrate"
+        stub.schema.left_out.append(SimpleNamespace(lacking=lacking))
+        assert (get(stub.port, "/health"), get(stub.port, "/ready")) == (alive, (200, f"ready\nleft out: {lacking}\n"))
         stub.watchdog = type("watchdog", (), {"sees_life": False})
         assert get(stub.port, "/health") == (503, "not\n")
         assert get(stub.port, "/ready")[0] == 503
@@ -200,3 +191,20 @@ def answers(port: int) -> bool:
         return get(port, "/ready")[0] == 200
     except (urllib.error.URLError, ConnectionError):
         return False
+
+
+# Counts and timings of a worker process
+
+
+def test_buckets_count_all_that_took_no_longer():
+    durations = Durations()
+    for seconds in (0.001, 0.002, 0.3, 4000):
+        durations.add(seconds)
+    buckets = dict(durations.buckets())
+    assert buckets["0.001"] == 1
+    assert buckets["0.0025"] == 2
+    assert buckets["0.25"] == 2
+    assert buckets["0.5"] == 3
+    assert buckets[f"{BUCKETS[-1]:g}"] == 3
+    assert buckets["+Inf"] == 4
+    assert durations.sum == pytest.approx(4000.303)

@@ -12,7 +12,7 @@ from stator.models import Report, Stats
 from stator.runner import StatorRunner
 from stator.signals import transitioned
 from stator.worker.executor import attempt_sync
-from tests.stator.running import work
+from tests.stator.running import hearing, work
 from tests.testapp.power import Transfer, Written
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -95,20 +95,6 @@ def test_atomic_handler_may_lock_the_rows_that_it_goes_through():
     assert (transfer.state, transfer.touched) == ("done", 5)
 
 
-def queries(path, work):
-    """The texts that the connection sends to the server during some work, one for each round trip."""
-    server = connection.connection.pgconn
-    with path.open("w") as trace:
-        server.trace(trace.fileno())
-        try:
-            work()
-        finally:
-            server.untrace()
-    lines = [line.split("\t") for line in path.read_text().splitlines()]
-    sent = [fields for fields in lines if "F" in fields and "Query" in fields]
-    return [fields[-1].strip().removeprefix('"').removesuffix('"').replace('\\"', '"') for fields in sent]
-
-
 def claimed(operations):
     [claim] = operations.claim(list(operations.graph.automatic_states), 1)
     return claim
@@ -141,19 +127,12 @@ def test_atomic_attempt_that_cannot_begin_did_not_take_place(monkeypatch):
 
 def test_error_in_what_an_atomic_handler_has_called_after_the_commit_undoes_nothing_and_is_logged(caplog):
     Transfer.objects.create(deed="hook")
-    heard = []
-
-    def hear(sender, moves, **kwargs):
-        heard.extend(move.to for move in moves)
-
-    transitioned.connect(hear)
-    try:
+    with hearing(transitioned) as heard:
         summary = work(Transfer)
-    finally:
-        transitioned.disconnect(hear)
     assert Transfer.objects.get().state == "done"
     assert summary.moved == {("testapp.transfer", "done"): 1}
-    assert (summary.failed, summary.lost, heard) == (0, 0, ["done"])
+    assert (summary.failed, summary.lost) == (0, 0)
+    assert [move.to for _, values in heard for move in values["moves"]] == ["done"]
     assert not Report.objects.exists()
     [record] = [record for record in caplog.records if record.levelname == "ERROR"]
     assert (record.message, record.model, record.state) == ("stator.on_commit_failed", "testapp.transfer", "new")

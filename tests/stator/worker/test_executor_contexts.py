@@ -8,7 +8,7 @@ from django.utils import timezone, translation
 
 from stator import signals
 from stator.testing import drain
-from tests.stator.running import work
+from tests.stator.running import connected, work
 from tests.testapp.basic import Deed, DeedGraph
 from tests.testapp.power import Crate, CrateGraph, Freight, FreightGraph, Transfer, TransferGraph
 
@@ -92,11 +92,7 @@ def test_receiver_leaves_nothing_to_handlers_and_to_its_next_call(seen, monkeypa
 
     Deed.objects.bulk_create(Deed() for _ in range(3))
     clean = look()
-    signal = getattr(signals, name)
-    signal.connect(receive)
-    try:
+    with connected(getattr(signals, name), receive):
         work(Deed)
-    finally:
-        signal.disconnect(receive)
     assert len(seen) >= 7
     assert seen == [clean] * len(seen)

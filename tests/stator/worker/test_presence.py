@@ -1,6 +1,7 @@
 """The row of a process in the table of workers."""
 
 import os
+import signal
 from datetime import timedelta
 
 import pytest
@@ -8,12 +9,15 @@ from django.db import OperationalError, connections
 from django.db.models.functions import Now
 
 from stator import __version__
+from stator.db import own_tables
 from stator.db.interface import new_worker_id
 from stator.models import Worker
-from stator.rows.workers import live_workers
+from stator.rows.workers import live_workers, name_of
 from stator.signals import on_heartbeat
 from stator.worker.presence import Presence, published_by
+from tests.processes import wait_until
 from tests.stator.making import operations_of, raw
+from tests.stator.running import connected
 from tests.testapp.explained import Errand
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -76,10 +80,6 @@ def test_what_apps_publish_is_written_when_it_changes(statements_of_show):
     assert Worker.objects.get().published == {"colors": ["blue"]}
 
 
-def refuse():
-    raise OperationalError("the disk is full")
-
-
 @pytest.fixture
 def statements_of_show(django_assert_max_num_queries):
     """The statements of one refresh, as text."""
@@ -106,13 +106,8 @@ def test_receivers_publish_and_a_faulty_one_keeps_nothing_from_the_others(caplog
 
 
 def published_with(receivers):
-    for receiver in receivers:
-        on_heartbeat.connect(receiver)
-    try:
+    with connected(on_heartbeat, *receivers):
         return {name: value for name, value in published_by(object()).items() if name != "tasks"}
-    finally:
-        for receiver in receivers:
-            on_heartbeat.disconnect(receiver)
 
 
 def test_last_word_marks_the_row_stopped(presence):
@@ -120,3 +115,30 @@ def test_last_word_marks_the_row_stopped(presence):
     presence.leave()
     assert Worker.objects.get().stopped is not None
     assert live_workers("default") == []
+
+
+# The table of workers: written at the start, refreshed while the process lives, closed at its end
+
+
+def test_worker_whose_row_comes_after_its_first_claim_has_its_name_then():
+    worker = new_worker_id()
+    assert name_of(worker, "default") == worker
+    Worker.objects.create(id=worker, name="bot-1", host="h", pid=1, version="1", models=[])
+    assert name_of(worker, "default") == "bot-1"
+
+
+def test_rows_of_workers_that_are_gone_are_pruned_after_a_day(presence):
+    presence.show()
+    raw(Worker).create(id="0" * 12, host="ash", pid=1, version="1", database="default")
+    raw(Worker).filter(pk="0" * 12).update(heartbeat=Now() - timedelta(hours=25))
+    assert own_tables.prune("default", 10, errors=100, history=100, stats=100) == 1
+    assert Worker.objects.count() == 1
+
+
+@pytest.mark.fault
+def test_processes_appear_and_disappear(worker_process):
+    with worker_process("testapp.Errand") as worker:
+        wait_until(lambda: Worker.objects.live().filter(pid=worker.pid).exists())
+        worker.send(signal.SIGTERM)
+        assert worker.wait() == 0
+    assert Worker.objects.get().stopped is not None

@@ -63,21 +63,18 @@ async def test_what_came_in_is_written_in_batches_of_a_kind(writing):
 
 
 @on_loop
-async def test_outage_keeps_outcomes_and_the_next_time_repeats_in_doubt(writing):
-    writing = writing()
-    (claim,) = writing.add(DONE)
+async def test_outage_keeps_outcomes_and_the_next_time_repeats_those_in_doubt_with_what_came_meanwhile(writing):
+    writing, operations = writing(), FakeOperations()
+    (claim,) = writing.add(DONE, operations=operations)
     writing.answers = [OperationalError("server closed the connection unexpectedly")]
     with pytest.raises(OperationalError):
         await writing.recorder.flush()
     assert writing.recorder.held == {id(claim): claim}
     assert writing.recorder.came.is_set()
-    assert await writing.recorder.flush() == 1
-    assert [again for _, again in writing.batches] == [False, True]
-
-
-class Mute(Exception):
-    def __str__(self):
-        raise RuntimeError("not even a text")
+    writing.add(DONE, DONE, operations=operations)
+    assert await writing.recorder.flush() == 3
+    assert sorted((len(ended), again) for ended, again in writing.batches) == [(1, False), (1, True), (2, False)]
+    assert not writing.recorder.held
 
 
 @on_loop
@@ -195,17 +192,3 @@ async def test_claims_that_cannot_be_recorded_are_told_by_database_until_they_ca
     assert writing.recorder.unrecorded() == {"default": held[1:]}
     await writing.recorder.flush()
     assert writing.recorder.unrecorded() == {}
-
-
-@on_loop
-async def test_what_came_in_during_an_outage_is_written_with_what_could_not_be(writing):
-    writing = writing()
-    writing.answers = [OperationalError("gone")]
-    writing.add(DONE)
-    with pytest.raises(OperationalError):
-        await writing.recorder.flush()
-    writing.add(DONE, DONE)
-
-    assert await writing.recorder.flush() == 3
-
-    assert not writing.recorder.held

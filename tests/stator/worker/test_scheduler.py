@@ -6,11 +6,13 @@ from types import SimpleNamespace
 import pytest
 from django.db import OperationalError
 
+from stator.capabilities import POSTGRESQL, SQLITE
 from stator.conf import Settings
 from stator.db.probe import Work
 from stator.db.rows import Place
+from stator.worker import duties
 from stator.worker import scheduler as module
-from stator.worker.duties import PASS, PRUNE, PRUNED_EVERY, START
+from stator.worker.duties import PASS, PRUNE, PRUNED_EVERY, START, Duty, perform
 from stator.worker.lanes import Lane, Lanes
 from stator.worker.outage import Outages
 from stator.worker.scheduler import BUSY_LOOK, FIRST_LOOK, Scheduler
@@ -207,3 +209,44 @@ async def test_receiver_that_does_not_return_holds_up_no_pass_and_is_not_called_
     with pytest.raises(ValueError, match="no such setting"):
         await databases.scheduler.perform_pass([Place("default")], Outages())
     assert len(called) == 2
+
+
+# How a duty is repeated until nothing is left
+
+
+def model_on(capabilities):
+    return SimpleNamespace(capabilities=capabilities, slices=())
+
+
+def parts(*counts):
+    """A chore that does so many rows in each of its parts."""
+    left = list(counts)
+    return left, lambda operations, limit: left.pop(0)
+
+
+@pytest.fixture
+def rests(monkeypatch):
+    """The seconds of each pause; a part takes 0.1 s, and the last one 9 s."""
+    clock, found = iter([10.0, 10.1, 20.0, 29.0, 30.0]), []
+    monkeypatch.setattr(duties, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(duties, "sleep", found.append)
+    return found
+
+
+def test_others_can_write_between_the_parts_where_there_is_one_writer(rests):
+    left, chore = parts(2, 2, 1)
+    perform(Duty("rename", chore, limit=2, gives_way=True), model_on(SQLITE), stopped=lambda: False)
+    assert (left, rests) == ([], [pytest.approx(0.1), duties.MAX_PAUSE])
+
+
+@pytest.mark.parametrize(("capabilities", "gives_way"), [(POSTGRESQL, True), (SQLITE, False)])
+def test_other_duties_and_databases_go_on_at_once(rests, capabilities, gives_way):
+    left, chore = parts(2, 2, 1)
+    perform(Duty("rename", chore, limit=2, gives_way=gives_way), model_on(capabilities), stopped=lambda: False)
+    assert (left, rests) == ([], [])
+
+
+def test_no_part_is_begun_after_a_stop():
+    left, chore = parts(2, 2, 1)
+    perform(Duty("rename", chore, limit=2), model_on(POSTGRESQL), stopped=lambda: len(left) < 2)
+    assert left == [1]

@@ -54,36 +54,6 @@ def test_missing_table_is_named_with_the_remedy():
     assert lacks_in([Line, Unmigrated]) == {Unmigrated: whole}
 
 
-def test_missing_columns_are_named_with_the_remedy():
-    with isolate_apps("tests.testapp"):
-
-        class HalfMigrated(StatorModel):
-            state = StateField(LineGraph)
-
-            class Meta:
-                app_label = "testapp"
-                db_table = "testapp_author"
-
-    text = refused(HalfMigrated)
-    assert text.startswith(
-        "table testapp_author of testapp.HalfMigrated in database 'default' lacks columns state, state_attempted, "
-    )
-    assert text.endswith("; run manage.py makemigrations and migrate")
-
-
-def test_missing_column_of_the_project_is_named_with_the_remedy():
-    drop("ALTER TABLE testapp_line RENAME COLUMN name TO away")
-    lack = "table testapp_line of testapp.Line in database 'default' lacks column name; run manage.py migrate"
-    assert refused(Line) == lack
-
-
-@pytest.mark.parametrize("table", ["stator_stats", "stator_report", "stator_history", "stator_depth", "stator_limit"])
-def test_missing_table_of_the_framework_is_named(table):
-    drop(f"DROP TABLE {table}")
-    [label] = [model._meta.label for model in OWN if model._meta.db_table == table]
-    assert refused(Line) == f"database 'default' has no table {table} of {label}; run manage.py migrate"
-
-
 @pytest.fixture
 def reader():
     drop("CREATE ROLE reader")

@@ -66,11 +66,3 @@ def test_worker_warns_once_for_a_state(handler: Any, caplog: pytest.LogCaptureFi
     assert (line.model, line.state, line.fields) == ("testapp.parcel", "packed", "address")
     assert "saves=[...]" in line.remedy
     assert ParcelGraph.packed.looks == 0
-
-
-def test_worker_looks_only_at_the_first_attempts(handler: Any, caplog: pytest.LogCaptureFixture) -> None:
-    handler(lambda parcel: None)
-    for _ in range(LOOKS + 1):
-        Parcel.objects.create()
-    StatorRunner([Parcel]).run_single_cycle()
-    assert ParcelGraph.packed.looks == 0

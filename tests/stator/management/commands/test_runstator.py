@@ -12,7 +12,6 @@ from django.test import override_settings
 
 from stator import __version__
 from stator.management.commands import runstator
-from stator.models import StatorModel
 from stator.worker.startup import Unusable
 from tests.commanding import line_at_a_terminal
 from tests.processes import environment_for_subprocess
@@ -27,36 +26,24 @@ BAD_ARGUMENTS = [
     (["nowhere.Model"], {}, "'nowhere.Model' is not a model; managed models are: "),
     (["testapp.Nowhere"], {}, "'testapp.Nowhere' is not a model; did you mean testapp."),
     (["testapp"], {}, "'testapp' is not a model"),
-    (["a.b.c"], {}, "'a.b.c' is not a model"),
     ([""], {}, "'' is not a model"),
-    ([" "], {}, "' ' is not a model"),
-    (["."], {}, "'.' is not a model"),
     (["x;drop table testapp_line"], {}, "'x;drop table testapp_line' is not a model"),
-    (["testapp.Line'; DROP TABLE x; --"], {}, "is not a model"),
     (["testapp.Line\nstator.forged"], {}, r"'testapp.Line\nstator.forged' is not a model"),
     (["testapp.Line\x00"], {}, r"'testapp.Line\x00' is not a model"),
-    (["../../etc/passwd"], {}, "is not a model"),
     (["testapp.Keyed"], {}, "'testapp.Keyed' is not a model"),
     (["auth.User"], {}, "'auth.User' is not managed by Stator; let it inherit StatorModel"),
-    (["testapp.Line", "nowhere.Model"], {}, "'nowhere.Model' is not a model"),
     ([], {"exclude": ["nowhere.Model"]}, "'nowhere.Model' is not a model"),
     ([], {"exclude": ["auth.User"]}, "'auth.User' is not managed by Stator"),
     (["testapp.Line"], {"exclude": ["testapp.Line"]}, "no models are left to work on; name models"),
     (["testapp.Branch"], {"exclude": ["testapp.BigKeyed"]}, "no models are left to work on"),
-    ([], {"metrics_port": 0}, "--metrics-port 0 must be from 1 to 65535"),
     ([], {"metrics_port": 65536}, "--metrics-port 65536 must be from 1 to 65535"),
     ([], {"metrics_port": 65535, "processes": 2}, "--metrics-port 65535 must be from 1 to 65534"),
     ([], {"concurrency": 0}, "--concurrency 0 must be from 1 to 100000"),
-    ([], {"concurrency": -1}, "--concurrency -1 must be from 1 to 100000"),
     ([], {"concurrency": 10**9}, "--concurrency 1000000000 must be from 1 to 100000"),
     ([], {"concurrency": NAN}, "--concurrency nan must be from 1 to 100000"),
-    ([], {"concurrency": INFINITY}, "--concurrency inf must be from 1 to 100000"),
     ([], {"concurrency": 2.5}, "--concurrency 2.5 must be a whole number"),
     ([], {"concurrency_per_model": 0}, "--concurrency-per-model 0 must be from 1 to 100000"),
-    ([], {"concurrency_per_model": -7}, "--concurrency-per-model -7 must be from 1 to 100000"),
     ([], {"processes": 0}, "--processes 0 must be from 1 to 256"),
-    ([], {"processes": -1}, "--processes -1 must be from 1 to 256"),
-    ([], {"processes": 10**9}, "--processes 1000000000 must be from 1 to 256"),
     ([], {"name": "a\tb"}, "must be a text of 1 to 100 printable characters"),
     ([], {"name": "w" * 101}, "must be a text of 1 to 100 printable characters"),
     ([], {"name": "w" * 98, "processes": 10}, "with the suffix -10"),
@@ -64,27 +51,20 @@ BAD_ARGUMENTS = [
     ([], {"run_for": NAN}, "--run-for nan must be a number of seconds"),
     ([], {"run_for": INFINITY}, "--run-for inf must be a number of seconds"),
     ([], {"schedule_interval": NAN}, "--schedule-interval nan must be a number of seconds"),
-    ([], {"schedule_interval": -5.0}, "--schedule-interval -5.0 must be a number of seconds"),
     ([], {"schedule_interval": 0.0}, "--schedule-interval 0.0 must be at least 0.05"),
     ([], {"shutdown_timeout": -1.0}, "--shutdown-timeout -1.0 must be a number of seconds"),
     ([], {"shutdown_timeout": 1e9}, "--shutdown-timeout 1000000000.0 must not be longer than LEASE"),
     ([], {"database": "nowhere"}, "--database 'nowhere' is not in DATABASES; choose from default, other"),
-    ([], {"database": "x;drop"}, "--database 'x;drop' is not in DATABASES"),
     ([], {"metrics_port": 9100, "metrics_address": ""}, "--metrics-address is empty; name an address of this host"),
-    ([], {"metrics_address": " "}, "--metrics-address is empty"),
     ([], {"liveness_file": ""}, "--liveness-file '' cannot be written"),
     ([], {"liveness_file": "/nowhere/at/all"}, "--liveness-file '/nowhere/at/all' cannot be written"),
-    ([], {"liveness_file": "/dev/null/file"}, "--liveness-file '/dev/null/file' cannot be written"),
     ([], {"liveness_file": "/"}, "--liveness-file '/' cannot be written"),
 ]
 
 # As a shell gives them.
 BAD_COMMAND_LINES = [
     (["nowhere.Model"], "'nowhere.Model' is not a model"),
-    (["x;drop table"], "'x;drop table' is not a model"),
     (["--concurrency", "NaN"], "argument -c/--concurrency: invalid int value: 'NaN'"),
-    (["--concurrency", "1e9"], "argument -c/--concurrency: invalid int value: '1e9'"),
-    (["--processes", "0"], "--processes 0 must be from 1 to 256"),
     (["-s", "0"], "CommandError: --schedule-interval 0.0 must be at least 0.05"),
     (["--no-such-option"], "unrecognized arguments: --no-such-option"),
 ]
@@ -108,12 +88,6 @@ def test_bad_settings_are_refused_in_one_line():
         call_command("runstator", "testapp.Line")
     assert str(caught.value) == "STATOR setting: 'LEESE' is not a setting; did you mean 'LEASE'?"
     assert caught.value.returncode == 2
-
-
-def test_excluding_everything_is_refused():
-    labels = [model._meta.label for model in StatorModel.subclasses]
-    with pytest.raises(CommandError, match="no models are left to work on"):
-        call_command("runstator", exclude=labels)
 
 
 def run(*arguments, **variables):
@@ -165,15 +139,6 @@ def test_missing_database_file_is_reported_and_not_made(tmp_path):
     assert not path.exists()
 
 
-def test_tables_that_are_missing_end_with_code_75_and_one_line(empty):
-    done = run("testapp.Line", DATABASE_URL="sqlite:////", TEST_DATABASE_DEFAULT=empty)
-    assert done.returncode == 75
-    assert (
-        done.stderr.strip()
-        == "runstator: database 'default' has no table testapp_line of testapp.Line; run manage.py migrate"
-    )
-
-
 def test_unusable_database_ends_every_process_of_several(empty):
     done = run("testapp.Line", "--processes", "2", DATABASE_URL="sqlite:////", TEST_DATABASE_DEFAULT=empty)
     assert done.returncode == 75
@@ -182,11 +147,13 @@ def test_unusable_database_ends_every_process_of_several(empty):
     }
 
 
-def test_help_shows_examples_signals_and_exit_codes():
-    done = run("--help")
-    assert done.returncode == 0
+def test_help_shows_examples_signals_and_exit_codes(capsys):
+    with pytest.raises(SystemExit) as ended:
+        call_command("runstator", "--help")
+    assert ended.value.code == 0
+    shown = capsys.readouterr().out
     for part in ("examples:", "signals:", "exit codes:", "--concurrency-per-model", "--liveness-file"):
-        assert part in done.stdout
+        assert part in shown
 
 
 @pytest.mark.usefixtures("transactional_db")
@@ -219,15 +186,6 @@ class TestWorking:
         assert ended == "INFO stator.ended ended=idle handled=2 failed=0 lost=0 unfinished=0"
         assert raw(Line).get().state == "last"
 
-    def test_json_logs_say_the_same(self):
-        done = run("testapp.Line", "--run-for", "0.1", "--json-logs")
-        events = [json.loads(line) for line in done.stderr.splitlines()]
-        # On a crowded machine the time may be over before it was ready.
-        names = [event["event"] for event in events if event["event"] != "stator.ready"]
-        assert names == ["stator.starting", "stator.serving", "stator.stopping", "stator.ended"]
-        assert events[1]["models"] == ["testapp.line"]
-        assert (events[-1]["ended"], events[-1]["handled"]) == ("time over", 0)
-
     @pytest.mark.parametrize("where", ["the option", "the stream of the process"])
     def test_program_that_calls_it_may_have_the_errors_elsewhere(self, monkeypatch, where):
         put(Line)
@@ -239,7 +197,7 @@ class TestWorking:
             call_command("runstator", "testapp.Line", "--until-idle", "--json-logs")
         assert raw(Line).get().state == "last"
         events = [json.loads(line)["event"] for line in errors.getvalue().splitlines()]
-        assert (events[0], events[-1]) == ("stator.starting", "stator.ended")
+        assert events == [f"stator.{name}" for name in ("starting", "serving", "ready", "stopping", "ended")]
 
     def test_program_that_calls_it_is_not_ended_where_the_database_cannot_be_used(self, monkeypatch):
         def refuse(models, alias, schemas):

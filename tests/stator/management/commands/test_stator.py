@@ -10,7 +10,6 @@ from django.core.management import call_command
 
 from stator.commands import SUBCOMMANDS
 from tests.commanding import line_at_a_terminal
-from tests.processes import environment_for_subprocess
 from tests.sizes import PATIENCE
 from tests.stator.commands.errands import LABEL
 
@@ -31,15 +30,6 @@ def test_refusal_on_the_command_line_has_exit_code_2_and_no_traceback(subprocess
     )
     assert (ended.returncode, ended.stdout) == (2, "")
     assert len(ended.stderr.strip().splitlines()) == 1
-
-
-def test_database_that_is_away_is_one_line_and_exit_code_75(tmp_path):
-    away = environment_for_subprocess(DATABASE_URL=f"sqlite:///{tmp_path}/none/here.sqlite3", TEST_DATABASE_DEFAULT="")
-    command = [sys.executable, "-m", "django", "stator", "explain", LABEL, "1"]
-    ended = subprocess.run(command, env=away, capture_output=True, text=True, timeout=PATIENCE, check=False)
-    assert ended.returncode == 75, ended.stderr
-    assert "the database cannot be used" in ended.stderr.strip().splitlines()[-1]
-    assert "Traceback" not in ended.stderr
 
 
 def test_every_subcommand_has_help():
