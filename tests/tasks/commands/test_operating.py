@@ -23,13 +23,13 @@ run, asked, refused = (partial(call, "tasks") for call in (commanding.run, comma
 
 
 def test_queues_are_listed_with_what_is_in_them(queue):
-    make_task(queue, "errored")
-    make_task(queue, "running")
-    make_task(queue, "invisible")
+    for status in (*["errored"] * 3, "running", *["invisible"] * 2):
+        make_task(queue, status)
     change(make_task(queue), state_changed=ago(600))
+    queue.publish_many([{"action": "resize"}] * 3)
     make_queue("mail").pause(publish=True, claim=True, reason="disk is full", author="ada")
     encode, mail = asked("queues")
-    assert [encode[name] for name in ("queue", "waiting", "later", "running", "dead")] == ["encode", "1", "1", "1", "1"]
+    assert [encode[name] for name in ("queue", "waiting", "later", "running", "dead")] == ["encode", "4", "2", "1", "3"]
     assert 599 < encode["oldest"] < 660
     assert (encode["workers"], encode["paused"]) == (["maker"], [])
     assert (mail["paused"], mail["pause"]) == (["publish", "claim"], "paused by ada (disk is full)")
@@ -37,7 +37,7 @@ def test_queues_are_listed_with_what_is_in_them(queue):
     assert lines[0].split() == operating.HEADS
     name, waiting, *oldest, later, running, dead, workers, paused = lines[1].split()
     assert (name, waiting, oldest[:2], later, running, dead, workers, paused) == (
-        "encode", "1", ["10", "m"], "1", "1", "1", "1", "-",
+        "encode", "4", ["10", "m"], "2", "1", "3", "1", "-",
     )  # fmt: skip
     assert lines[2].endswith("publish and claim: paused by ada (disk is full)")
     assert [one["queue"] for one in asked("queues", "mail")] == ["mail"]
