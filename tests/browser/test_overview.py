@@ -7,6 +7,7 @@ import pytest
 from stator.models import Pause
 from tasks.models import Queue
 from tests.browser.conftest import Browser
+from tests.processes import wait_until
 from tests.stator.admin.overviews import URL, failing, held, worker
 from tests.stator.making import ago, change, put
 from tests.testapp.operators import Parcel
@@ -37,6 +38,14 @@ def is_in_sight(browser: Browser, selector: str) -> bool:
         return box.height > 0 && box.top >= 0 && box.bottom <= innerHeight;
     """
     return bool(browser.driver.execute_script(script, selector))
+
+
+def test_quarantined_objects_are_retried_by_one_click(browser: Browser, injected: None) -> None:
+    browser.log_in()
+    browser.go(URL)
+    browser.click('[data-stator-code="quarantined"] button')
+    wait_until(lambda: not Parcel.objects.filter(state_crashes__gt=0).exists())
+    assert browser.complaints() == []
 
 
 @pytest.mark.parametrize("width", [1400, 390])
