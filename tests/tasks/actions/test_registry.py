@@ -36,6 +36,7 @@ class TestRegistering:
         [
             {"timeout": 0}, {"timeout": "1"}, {"timeout": float("nan")}, {"max_attempts": 0}, {"max_attempts": True},
             {"concurrency": 1.5}, {"local_retries": -1}, {"local_delay": -1}, {"rate": "ten"}, {"rate": "0/s"},
+            {"rate": "1.5/s"}, {"rate": "10/s "}, {"rate": "1/0s"}, {"rate": "9999999999/s"},
             {"no_such": 1},
         ],
     )  # fmt: skip

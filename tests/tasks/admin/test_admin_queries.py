@@ -111,7 +111,7 @@ def test_confirmation_takes_no_more_statements_for_more_rows(admin_client: Clien
 def test_few_tasks_of_a_status_among_many_are_found_by_indexes() -> None:
     """Not by reading all there are, as for counting them."""
     queue = make_queue()
-    ended = [Task(queue=queue, action="resize", state="completed", state_ready=False) for _ in range(5000)]
+    ended = [Task(queue=queue, action="resize", state="completed", state_ready=False) for _ in range(1500)]
     raw(Task).bulk_create(ended)
     # In this order, for those that run are claimed.
     statuses = ("errored", "running", "pending")

@@ -39,6 +39,7 @@ class TestQueues:
         "body",
         [
             {}, {"name": ""}, {"name": "a/b"}, {"name": "a\n"}, {"name": "x" * 101}, {"name": "a", "kind": "odd"},
+            {"name": "nul\0"}, {"name": "half\ud800"},
             {"name": "a", "kind": "exclusive"}, {"name": "a", "exclusive_key": "title"}, {"name": "a", "lease": 0},
             {"name": "a", "lease": "x"}, {"name": "a", "max_attempts": 0}, {"name": "a", "more": 1}, {"name": None},
             {"name": "a", "kind": "exclusive", "exclusive_key": "7"},
@@ -104,21 +105,3 @@ class TestQueues:
         assert [queue["name"] for queue in page["queues"]] == ["a", "b"]
         _, page = call("GET", f"queues?limit=2&after={page['next']}", None, given)
         assert ([queue["name"] for queue in page["queues"]], page["next"]) == (["c"], None)
-
-
-@pytest.mark.parametrize(
-    ("name", "address"),
-    [("a" * 101, "a" * 101), ("nul\0", "nul%00"), ("half\ud800", "half%ED%A0%80"), ("", None)],
-)
-def test_name_of_a_queue_that_no_database_keeps_is_refused(client, name, address):
-    bearer = {"HTTP_AUTHORIZATION": f"Bearer {token()}"}
-    body = json.dumps({"name": name})
-    answer = client.post("/api/queues", body, content_type="application/json", **bearer)
-    assert answer.status_code == 422
-    assert answer.json()["detail"]
-    assert not Queue.objects.exists()
-    if address:
-        body = json.dumps({"action": "resize"})
-        answer = client.post(f"/api/queues/{address}/tasks", body, content_type="application/json", **bearer)
-        assert answer.status_code in (404, 422)
-        assert answer.json()["detail"]
