@@ -297,7 +297,8 @@ def test_values_are_found_along_the_index(monkeypatch):
 def test_worker_that_is_killed_leaves_every_row_to_the_other(worker_process):
     for tenant in tenants(80):
         bills(tenant, 5)
-    with worker_process("testapp.Bill") as first, worker_process("testapp.Bill", "--run-for", "600"):
+    short = {"STATOR_LEASE": "10"}
+    with worker_process("testapp.Bill", **short) as first, worker_process("testapp.Bill", "--run-for", "600", **short):
         wait_until(lambda: states()["done"] > 5, message=first.output)
         first.kill()
         raw(Bill).filter(state_claim__isnull=False).update(state_locked_until=ago(1))
