@@ -128,12 +128,12 @@ class TestAdvance:
     def test_makes_timeouts_and_deletions_happen(self) -> None:
         parcel, gone = Parcel.objects.create(state="sent"), Parcel.objects.create(state="delivered")
         advance(6.9 * 86400)
-        drain()
+        drain(Parcel)
         parcel.refresh_from_db()
         assert parcel.state == "sent"
         assert not Parcel.objects.filter(pk=gone.pk).exists()
         advance(0.2 * 86400)
-        drain()
+        drain(Parcel)
         parcel.refresh_from_db()
         assert parcel.state == "returned"
 

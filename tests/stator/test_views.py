@@ -49,9 +49,7 @@ def untouched() -> bool:
 
 class TestToken:
     @pytest.fixture(autouse=True)
-    def row(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        # To look at all models of the tests takes a worker a second.
-        monkeypatch.setattr(views, "StatorRunner", partial(StatorRunner, [Line]))
+    def row(self, few_models: None) -> None:
         Line.objects.create()
 
     @pytest.mark.parametrize(
@@ -138,6 +136,12 @@ class TestToken:
         assert post(Client(enforce_csrf_checks=True)).status_code == 200
 
 
+@pytest.fixture
+def few_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker looks at a few models: at all models of the tests it looks for a second."""
+    monkeypatch.setattr(views, "StatorRunner", partial(StatorRunner, [Line, SyncLine, Letter, Eager]))
+
+
 class TestRun:
     def test_says_what_was_done(self, client: Client) -> None:
         Line.objects.create()
@@ -148,6 +152,7 @@ class TestRun:
         assert answer["failed"] == 1
         assert answer["seconds"] > 0
 
+    @pytest.mark.usefixtures("few_models")
     def test_ends_when_time_is_up(self, client: Client, settings: Any) -> None:
         Eager.objects.create()
         # On a crowded machine a worker may take longer to start.
@@ -163,6 +168,7 @@ class TestRun:
         callback = RequestRunner.as_view()
         assert callback._non_atomic_requests >= {"default", "other"}  # type: ignore[attr-defined]
 
+    @pytest.mark.usefixtures("few_models")
     def test_leaves_no_thread_and_no_signal_handler_behind(self, client: Client) -> None:
         Line.objects.create()
         SyncLine.objects.create()
@@ -174,6 +180,7 @@ class TestRun:
         assert set(threading.enumerate()) == before
         assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
 
+    @pytest.mark.usefixtures("few_models")
     def test_a_second_one_is_refused_meanwhile(self, client: Client) -> None:
         Line.objects.create()
         with views._running:
@@ -183,17 +190,18 @@ class TestRun:
         assert untouched()
         assert post(client).status_code == 200
 
+    @pytest.mark.usefixtures("few_models")
     def test_an_error_does_not_block_later_requests(self, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
         def fail(settings: Any) -> None:
             raise RuntimeError("no")
 
-        monkeypatch.setattr(views, "_work", fail)
-        with pytest.raises(RuntimeError):
+        with monkeypatch.context() as patched, pytest.raises(RuntimeError):
+            patched.setattr(views, "_work", fail)
             post(client)
-        monkeypatch.undo()
         assert post(client).status_code == 200
 
 
+@pytest.mark.usefixtures("few_models")
 def test_runs_under_asgi() -> None:
     Letter.objects.create(number="1")
     SyncLine.objects.create()
