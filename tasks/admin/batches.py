@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.html import format_html
@@ -17,6 +17,7 @@ from stator.models import over_nodes
 from stator.texts import COUNTED, told
 from tasks.admin.actions import CancelForm, RequeueForm
 from tasks.admin.newest import OperatedAdmin, number_in
+from tasks.diagnosis.figures import by_column
 from tasks.exceptions import TaskError
 from tasks.models import Batch, Task
 from tasks.queue.expressions import CountOf, for_each
@@ -79,20 +80,23 @@ class BatchList(ManagedList):
         """Read the rows, then the numbers."""
         super().get_results(request)
         batches: QuerySet[Any] = QuerySet(Batch, using=self.queryset.db)
-        found = dict(_unended(batches, [row.pk for row in self.result_list]))
+        left = _left(batches, [row.pk for row in self.result_list])
         for row in self.result_list:
-            row.shown_left = found.get(row.pk, 0)
+            row.shown_left = left.get(row.pk, "0")
 
 
-def _unended(batches: QuerySet[Any], pks: list[int]) -> Any:
+def _left(batches: QuerySet[Any], pks: list[int]) -> dict[int, str]:
+    """Return by batch how many tasks have not ended."""
+
     def unended(tasks: QuerySet[Any]) -> QuerySet[Any]:
         return tasks.filter(state__in=["pending", "shared"])
 
     if over_nodes(Task, batches.db):
         # Batches are on the coordinator alone, where no query of the nodes can refer to them.
-        mine: QuerySet[Any] = unended(QuerySet(Task, using=batches.db)).filter(batch__in=pks).order_by()
-        return mine.values("batch").annotate(count=Count("pk")).values_list("batch", "count")
-    return for_each(batches, pks, lambda mine: [CountOf(unended(mine).values("pk")[: COUNTED + 1])], relation="batch")
+        counts, cut = by_column(unended(QuerySet(Task, using=batches.db)).filter(batch__in=pks), "batch")
+        return {pk: told(counts[pk], cut) for pk in pks}
+    asked = for_each(batches, pks, lambda mine: [CountOf(unended(mine).values("pk")[: COUNTED + 1])], relation="batch")
+    return {pk: told(count) for pk, count in asked}
 
 
 class BatchAdmin(OperatedAdmin):
@@ -117,7 +121,7 @@ class BatchAdmin(OperatedAdmin):
     @admin.display(description="tasks left")
     def left(self, batch: Any) -> str:
         """Return how many tasks have not ended."""
-        return told(batch.shown_left)
+        return str(batch.shown_left)
 
     def live_context(self, request: HttpRequest, obj: Batch) -> dict[str, Any]:
         """Return what the page shows: how far the batch is, its tasks by status, and the possible actions."""

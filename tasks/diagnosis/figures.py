@@ -48,9 +48,9 @@ def figures_of(queues: Iterable[Any], using: str) -> dict[Any, Figures]:
     """
     tasks: QuerySet[Any] = QuerySet(Task, using=using)
     resting = tasks.filter(state_ready=False, state_claim=None)
-    later = _grouped(resting.filter(state="pending"))
-    running = _grouped(tasks.filter(state_claim__isnull=False, state="pending"))
-    dead = _grouped(resting.filter(state="errored", whole=None))
+    later = by_column(resting.filter(state="pending"))
+    running = by_column(tasks.filter(state_claim__isnull=False, state="pending"))
+    dead = by_column(resting.filter(state="errored", whole=None))
     return {
         pk: Figures(
             told(min(waiting, MAX_COUNTED), waiting > MAX_COUNTED),
@@ -93,7 +93,7 @@ def lines(pks: list[Any], using: str) -> dict[Any, tuple[int, datetime | None]]:
     return {pk: (count, since) for pk, count, since in for_each(QuerySet(Queue, using=using), pks, figures)}
 
 
-def _grouped(rows: QuerySet[Any]) -> tuple[Counter[Any], bool]:
-    """Return the counts by queue, and whether counting stopped at the limit."""
-    found = list(rows.order_by().values_list("queue", flat=True)[: MAX_COUNTED + 1])
+def by_column(rows: QuerySet[Any], name: str = "queue") -> tuple[Counter[Any], bool]:
+    """Return the counts by queue, or by another column, and whether counting stopped at the limit."""
+    found = list(rows.order_by().values_list(name, flat=True)[: MAX_COUNTED + 1])
     return Counter(found[:MAX_COUNTED]), len(found) > MAX_COUNTED
