@@ -31,7 +31,8 @@ TESTS = {
     "stator/db/chores.py": "stator/db/test_chores.py stator/rows/test_waits.py",
     "stator/db/ordering.py": "stator/db/test_ordering.py stator/rows/test_waits.py",
     "stator/db/steps.py": "stator/db/test_steps.py",
-    "stator/worker/attempts.py": "stator/worker/test_attempts.py stator/worker/test_executor_batches.py",
+    "stator/worker/attempts.py": "stator/worker/test_attempts.py stator/worker/test_executor_batches.py "
+    "stator/worker/test_room.py",
     "stator/worker/executor.py": "stator/worker/test_attempts.py stator/worker/test_executor_atomic.py "
     "stator/worker/test_executor_batches.py stator/worker/test_executor_handlers.py",
     "stator/worker/recorder.py": "stator/worker/test_recorder.py",

@@ -13,7 +13,7 @@ from stator.rows.unlocks import unlock_and_pause
 from stator.signals import transitioned
 from stator.undo import undo, undoable
 from tests.stator.making import LEASED, ago, at_once, change, claim_all, operations_of, put, raw, row
-from tests.stator.rows.test_unlocks import retry
+from tests.stator.rows.test_retry_at_rate import retry
 from tests.stator.running import hearing
 from tests.testapp.approvals import Expense
 from tests.testapp.basic import Page, Step

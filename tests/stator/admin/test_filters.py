@@ -1,4 +1,4 @@
-"""The filter by conditions lists exactly the rows that are meant, however few or many they are."""
+"""Lists of rows: columns, counts that end early, and filters, which find the rows that are meant, few or many."""
 
 import re
 from itertools import product

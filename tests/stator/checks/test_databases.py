@@ -10,7 +10,6 @@ from django.test.utils import CaptureQueriesContext
 
 from stator import checks
 from stator.checks.databases import check_migrations, check_rows, check_sqlite
-from stator.checks.settings import check_settings
 from tests.stator.admin.requests import set_columns
 from tests.testapp.keys import Branch
 from tests.testapp.models import Line
@@ -91,33 +90,3 @@ class TestRows:
 def test_this_repository_passes_all() -> None:
     found = run_checks(tags=["stator"], databases=["default"])
     assert [(message.id, message.obj) for message in found] == [("stator.W104", Branch)]
-
-
-# Checks of the ``STATOR`` settings
-
-
-class TestSettings:
-    @pytest.mark.parametrize(
-        ("given", "message", "hint"),
-        [
-            ({"LEESE": 3}, "'LEESE' is not a setting", "did you mean 'LEASE'?"),
-            ({"TOKEN": "short"}, "TOKEN must be a string of at least 32 bytes", "make one with secrets"),
-            ("all", "STATOR must be a dictionary, not str", "See"),
-        ],
-    )
-    def test_that_cannot_work_are_errors(self, settings: Any, given: Any, message: str, hint: str) -> None:
-        settings.STATOR = given
-        [error] = check_settings()
-        assert error.id == "stator.E001"
-        assert error.is_serious()
-        assert error.msg.startswith(f"STATOR setting: {message}")
-        assert error.hint.startswith(hint)
-        assert "short" not in error.msg + error.hint
-
-    def test_that_means_something_else_than_in_takahes_stator_is_told_of(self, settings: Any) -> None:
-        settings.STATOR_CONCURRENCY_PER_MODEL = 4
-        [warning] = check_settings()
-        assert (warning.id, warning.msg) == (
-            "stator.W002", "STATOR_CONCURRENCY_PER_MODEL=4 limits how many objects of a model are attempted at once."
-        )  # fmt: skip
-        assert warning.hint.endswith("write STATOR = {'CONCURRENCY_PER_MODEL': 4}.")

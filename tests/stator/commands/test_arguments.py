@@ -1,4 +1,4 @@
-"""Arguments of subcommands: bad ones are refused in one line, and who acts."""
+"""Arguments of subcommands: bad ones are refused in one line, and who acts; and answers as tables."""
 
 import pytest
 

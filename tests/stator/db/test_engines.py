@@ -5,10 +5,7 @@ The servers here are stand-ins: what they call themselves is what these engines 
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields
-from importlib import import_module
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +13,6 @@ from django.core.checks import run_checks
 from django.db import connection
 
 from stator import checks
-from stator.capabilities import KNOWN, Capabilities, capabilities_of
 from stator.db.engines import Engine, untested_engine, unusable_engine
 from tests.processes import WorkerProcess, settings_module
 
@@ -144,31 +140,3 @@ def test_worker_does_not_start_and_says_why_in_one_line(worker_process: type[Wor
         "is CockroachDB, which has no ctid, by which a claim finds the rows that it picked; set ENGINE to django_cock"
     )
     assert line.startswith(f"runstator: database 'default' {told}")
-
-
-# Capabilities of each vendor; an unknown one has only those that every database has
-
-
-def test_this_database_is_known():
-    assert capabilities_of(connection) in KNOWN.values()
-
-
-def test_database_of_an_unknown_vendor_can_do_what_every_database_can():
-    found = capabilities_of(SimpleNamespace(vendor="oracle"))
-    assert found == Capabilities(name="oracle")
-    assert [field.name for field in fields(found) if getattr(found, field.name) is True] == [
-        "concurrent_writers",
-        "locks_tables",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("look", "name"), [("clocks.skew", "clock"), ("tables.indexes", "indexes")], ids=["clock", "indexes"]
-)
-def test_doctor_names_the_vendor_that_it_cannot_look_at(monkeypatch, look, name):
-    module, _, function = look.partition(".")
-    module = import_module(f"stator.commands.doctor.{module}")
-    monkeypatch.setattr(module, "connections", {"default": SimpleNamespace(vendor="oracle")})
-    found = getattr(module, function)("default", [])
-    finding = found[0] if isinstance(found, list) else found
-    assert (finding.code, finding.level, finding.sentence) == (name, "ok", "not checked on oracle")

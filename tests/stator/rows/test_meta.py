@@ -3,18 +3,12 @@
 import pytest
 from django.contrib.auth.models import User
 from django.core.exceptions import ImproperlyConfigured
-from django.db import connection, models
 from django.db.models import Value
-from django.test.utils import isolate_apps
 
-from stator.models import StatorModel
-from stator.rows.fields import StateField
-from stator.rows.indexes import own_indexes
 from stator.rows.meta import column_of, field_of, graph_of, managed, named_state, options_of, owner_of
 from tests.testapp.basic import Step
 from tests.testapp.explained import Errand, ErrandGraph
-from tests.testapp.keys import BigKeyed, BigProxy, Branch, OddTable
-from tests.testapp.models import Line, LineGraph
+from tests.testapp.keys import BigKeyed, BigProxy, Branch
 from tests.testapp.waiting import Rollout
 
 
@@ -91,52 +85,3 @@ def test_wrong_option_is_refused_in_one_line(given, name, value, told):
     assert str(refused.value).startswith("Errand.StatorMeta")
     assert told in str(refused.value)
     assert "\n" not in str(refused.value)
-
-
-# The indexes that come with the mixin: on every managed table, once, under names of their own
-
-
-def prefixes(model):
-    return sorted("_".join(index.name.split("_")[:2]) for index in own_indexes(model))
-
-
-def test_every_managed_table_has_each_index_once():
-    for model in StatorModel.subclasses:
-        by_age = ["st_age"] if options_of(model).priority else []
-        assert prefixes(model) == [*by_age, "st_crash", "st_fail", "st_lease", "st_ready", "st_rest"], model
-        assert {index.name for index in own_indexes(model)} <= {index.name for index in model._meta.indexes}
-
-
-def test_names_differ_between_tables_and_fit_every_database():
-    names = [index.name for model in StatorModel.subclasses for index in own_indexes(model)]
-    assert len(names) == len(set(names))
-    assert max(map(len, names)) <= 30
-    assert all(name.isidentifier() for name in names)
-
-
-def test_children_and_proxies_have_none_of_their_own():
-    assert [index.name for index in BigProxy._meta.indexes if index.name.startswith("st_")] == []
-    assert [index.name for index in Branch._meta.indexes if index.name.startswith("st_")] == []
-    assert prefixes(BigKeyed)
-
-
-@isolate_apps("tests.testapp")
-def test_indexes_of_the_model_itself_are_kept():
-    class Indexed(StatorModel):
-        state = StateField(LineGraph)
-        name = models.CharField(max_length=5)
-
-        class Meta:
-            app_label = "testapp"
-            indexes = [models.Index(fields=["name"], name="by_name")]
-
-    assert "by_name" in {index.name for index in Indexed._meta.indexes}
-    assert len(Indexed._meta.indexes) == 6
-
-
-@pytest.mark.django_db
-@pytest.mark.parametrize("model", [Line, OddTable])
-def test_migrations_make_them(model):
-    with connection.cursor() as cursor:
-        found = connection.introspection.get_constraints(cursor, model._meta.db_table)
-    assert {index.name for index in own_indexes(model)} <= set(found)

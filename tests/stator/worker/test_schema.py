@@ -4,21 +4,18 @@ import time
 
 import pytest
 from asgiref.sync import async_to_sync
-from django.db import DatabaseError, OperationalError
+from django.db import OperationalError
 
 from stator.graph.outcomes import Waiting
-from stator.worker import outage as outage_module
 from stator.worker import schema as module
 from stator.worker.executor import UNFIT, attempt_async, attempt_sync
-from stator.worker.heartbeat import Heartbeat
-from stator.worker.lanes import Lane, Lanes
+from stator.worker.lanes import Lanes
 from stator.worker.measures import Measures
-from stator.worker.outage import reach
 from stator.worker.recorder import Recorder
 from tests.stator.making import claim_all, operations_of, put, raw, row
 from tests.stator.worker.fakes import FakeClaim
 from tests.stator.worker.lacking import error_of, run, wait_for, without
-from tests.testapp.models import Line, SyncLine
+from tests.testapp.models import Line
 from tests.testapp.power import Measure, Transfer
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -127,58 +124,3 @@ class TestRecords:
         assert (recorder.failed, recorder.lost) == (0, 0)
         assert raw(Measure).filter(state="new", state_claim__isnull=False, state_failures=0).count() == 3
         assert caplog.records == []
-
-
-# Steps that need databases: repeated until each is reached, and one that is away holds up no other
-
-
-class TestSteps:
-    def test_step_is_taken_again_at_once_without_the_model(self, schema, pair, caplog):
-        error = error_of()
-
-        async def step():
-            if not pair[0].lacking:
-                raise error
-            return "done"
-
-        with without(Line, "name"):
-            assert wait_for(reach, step, set(), lambda: False, schema) == "done"
-        assert [record.getMessage() for record in caplog.records] == ["stator.model_left_out"]
-
-    def test_error_that_no_table_explains_is_raised_after_some_tries(self, schema, monkeypatch):
-        monkeypatch.setattr(outage_module, "PAUSES", [0.001] * 3)
-        tries, error = [], error_of("SELECT 1 FROM nowhere")
-
-        async def step():
-            tries.append(1)
-            raise error
-
-        with pytest.raises(DatabaseError, match="nowhere"):
-            wait_for(reach, step, set(), lambda: False, schema)
-        assert len(tries) == 4
-
-    def test_lane_of_a_model_that_is_left_out_wants_nothing_until_it_is_back(self, pair):
-        lane = Lane(pair[0], [], False, 1)
-        lane.suspect = True
-        pair[0].lacking = "table testapp_line lacks column name"
-        assert not lane.wanted
-        pair[0].lacking = ""
-        assert lane.wanted
-
-    def test_lease_of_another_model_is_renewed(self, pair, monkeypatch):
-        line, sync = pair
-        put(Line), put(SyncLine)
-        claims = [*claim_all(line), *claim_all(sync)]
-        for claim in claims:
-            claim.deadline -= claim.lease
-        renewed, error = [], error_of()
-
-        def refuse(claims, **kwargs):
-            raise error
-
-        monkeypatch.setattr(line, "renew", refuse)
-        monkeypatch.setattr(sync, "renew", lambda claims, **kwargs: renewed.extend(claims) or set())
-        heartbeat = Heartbeat(lambda: claims, lambda keys: None, 1.0, None)
-        with pytest.raises(DatabaseError, match="absent"):
-            heartbeat.beat()
-        assert [claim.operations for claim in renewed] == [sync]
