@@ -3,10 +3,8 @@
 from django.db import connections
 
 from stator.capabilities import capabilities_of
-from stator.models import part_of
+from stator.models import SPREAD, part_of
 from tasks.rows.queues import QueueRow
-
-FIRST = 0
 
 
 def place_of_task(queue: QueueRow, value: str | None = None, key: str | None = None) -> dict[str, int]:
@@ -19,7 +17,7 @@ def place_of_task(queue: QueueRow, value: str | None = None, key: str | None = N
 
 def parts_of(queue: QueueRow) -> dict[str, int]:
     """Return the column of the only part that has tasks of the queue, or nothing for all parts."""
-    return {} if queue.spread else {"shard": FIRST}
+    return {} if queue.spread else {"shard": SPREAD[0]}
 
 
 def is_spread(queue: QueueRow) -> bool:
