@@ -25,12 +25,10 @@ from stator.querysets import OperatorAccess
 from stator.rows.actions import Action, Before
 from stator.rows.clock import Now, moment_text
 from stator.rows.column_guard import guard_managers
-from stator.rows.columns import FRAMEWORK_COLUMNS
+from stator.rows.columns import BEGUN, FRAMEWORK_COLUMNS, UNCOUNTED
 from stator.rows.concurrency_limits import Limit
 from stator.rows.fields import (
-    BEGUN,
     SPREAD,
-    UNCOUNTED,
     ChangedField,
     ClaimField,
     CountField,

@@ -19,28 +19,24 @@ from django.db.models import (
 from stator.graph.states import State
 from stator.rows.clock import Now
 
-FRAMEWORK_COLUMNS = frozenset(
-    {
-        "state_ready",
-        "state_changed",
-        "state_attempted",
-        "state_locked_until",
-        "state_next_attempt",
-        "state_attempts",
-        "state_failures",
-        "state_crashes",
-        "state_version",
-        "state_claim",
-    }
-)
-
-# The counters among the columns.
-COUNTS = ("state_attempts", "state_failures", "state_crashes", "state_version")
-
 # Values of columns or expressions for them.
 Changes = dict[str, object]
 
-_UNCLAIMED: Changes = {"state_claim": None, "state_locked_until": None}
+UNCLAIMED: Changes = {"state_claim": None, "state_locked_until": None}
+
+# The counters. An insert resets them even if the instance is a copy of a row with attempts.
+UNCOUNTED: Changes = {"state_attempts": 0, "state_failures": 0, "state_crashes": 0, "state_version": 0}
+
+# The values of a new row. Django would convert, send and read back each of these.
+BEGUN: Changes = {
+    "state_ready": True,
+    "state_attempted": None,
+    "state_next_attempt": None,
+    **UNCLAIMED,
+    **UNCOUNTED,
+}
+
+FRAMEWORK_COLUMNS = frozenset({"state_changed", *BEGUN})
 
 
 def ready_at_once(state: State) -> bool:
@@ -99,7 +95,7 @@ def entering(state: State) -> Changes:
         "state_failures": 0,
         "state_crashes": 0,
         "state_version": F("state_version") + 1,
-        **_UNCLAIMED,
+        **UNCLAIMED,
     }
 
 
@@ -148,7 +144,7 @@ def staying(due: object, failures: object) -> Changes:
         "state_next_attempt": due,
         "state_failures": failures,
         "state_crashes": 0,
-        **_UNCLAIMED,
+        **UNCLAIMED,
     }
 
 
@@ -158,7 +154,7 @@ def releasing(delay: float = 0.0, *, begun: bool = False) -> Changes:
     ``begun``: the handler had begun, so the attempt stays counted.
     """
     ready = {"state_ready": False, "state_next_attempt": after(delay)} if delay else {"state_ready": True}
-    return {**ready, "state_attempts": F("state_attempts") - (0 if begun else 1), **_UNCLAIMED}
+    return {**ready, "state_attempts": F("state_attempts") - (0 if begun else 1), **UNCLAIMED}
 
 
 def reaping(max_crashes: int, spared: Q | None = None) -> Changes:
@@ -178,7 +174,7 @@ def reaping(max_crashes: int, spared: Q | None = None) -> Changes:
         "state_ready": Case(When(goes_on, then=Value(True)), default=Value(False)),
         "state_crashes": crashes,
         "state_next_attempt": None,
-        **_UNCLAIMED,
+        **UNCLAIMED,
     }
 
 
@@ -205,4 +201,4 @@ def retrying() -> Changes:
 
 def unlocking() -> Changes:
     """Return the changes when an operator ends a claim; the attempt that held it can write nothing more."""
-    return {"state_ready": True, "state_next_attempt": None, **_UNCLAIMED}
+    return {"state_ready": True, "state_next_attempt": None, **UNCLAIMED}

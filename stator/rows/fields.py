@@ -26,24 +26,8 @@ from stator.graph.states import State
 from stator.rows import columns
 from stator.rows.clock import seconds_ahead
 
-# An insert resets these columns even if the instance is a copy of a row with attempts.
-UNCOUNTED: dict[str, object] = dict.fromkeys(columns.COUNTS, 0)
-
-# The values of a new row. Django would convert, send and read back each of these.
-BEGUN: dict[str, object] = {
-    "state_ready": True,
-    "state_attempted": None,
-    "state_locked_until": None,
-    "state_next_attempt": None,
-    "state_claim": None,
-    **UNCOUNTED,
-}
-
 # The values of a ``SpreadField``: as many as a large table needs parts on one machine or on several.
 SPREAD = range(32)
-
-# A new row has no claim, whatever the instance says.
-_CLAIM = {"state_claim": None, "state_locked_until": None}
 
 
 class _Plain(models.Field):
@@ -310,10 +294,11 @@ def fields_sent(
         left -= {"state_changed"}
     for instance in instances:
         values = instance.__dict__
-        values.update(_CLAIM)
+        # A new row has no claim, whatever the instance says.
+        values.update(columns.UNCLAIMED)
         # Nearly always all values are the defaults.
         if left and not (
-            BEGUN.items() <= values.items()
+            columns.BEGUN.items() <= values.items()
             and isinstance(values.get("state_changed"), DatabaseDefault)
             and str(values.get("state")) in ready
         ):
@@ -324,7 +309,7 @@ def fields_sent(
 @lru_cache(maxsize=1024)
 def _left_to_defaults(model: type[models.Model]) -> frozenset[str]:
     # A table that Django does not create may lack the defaults.
-    return frozenset({"state_changed", *BEGUN}) if model._meta.managed else frozenset()
+    return columns.FRAMEWORK_COLUMNS if model._meta.managed else frozenset()
 
 
 @lru_cache(maxsize=1024)
@@ -335,7 +320,7 @@ def _ready_at_once(model: Any) -> frozenset[str]:
 def _set(values: Mapping[str, object], ready: frozenset[str]) -> set[str]:
     """Return the columns with other values than the default, or that will get one before the insert."""
     # A missing value is deferred and will be read when it is sent.
-    found = {name for name, value in BEGUN.items() if values.get(name, values) != value}
+    found = {name for name, value in columns.BEGUN.items() if values.get(name, values) != value}
     if not isinstance(values.get("state_changed"), DatabaseDefault):
         found.add("state_changed")
     if "state_next_attempt" in found:
