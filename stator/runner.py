@@ -22,8 +22,9 @@ from stator.rows.statistics import Stats
 from stator.rows.workers import give_name
 from stator.schemas import in_schema
 from stator.signals import on_schedule
-from stator.worker.announcements import send_moves, tell
+from stator.worker.announcements import tell
 from stator.worker.attempts import calls_of, grouped
+from stator.worker.duties import MARK_READY, PASS, REAP, SETTLE
 from stator.worker.executor import attempt_async, attempt_sync
 from stator.worker.lanes import lanes_of
 from stator.worker.scheduler import send_in_schemas
@@ -141,7 +142,7 @@ class StatorRunner(WorkerOptions):
                 for model in models:
                     operations = operations_for(model, settings, worker_id, self.database, schema)
                     for part in operations.having(*chores.rows_to_watch(operations, 0)):
-                        _do_chores(part)
+                        _do_duties(part)
                     attempts += grouped(_claim_all(operations))
         for claims in attempts:
             _attempt(claims)
@@ -160,20 +161,10 @@ def attempt_row(row: StatorModel) -> Outcome:
     return _attempt([claim])[0][1]
 
 
-def _do_chores(operations: Operations) -> None:
-    limit = operations.settings.BATCH_SIZE
-    operations.reap(limit)
-    chores.settle(operations, limit)
-    move = calls_of(operations.settings).mover(operations)
-    for chore in (chores.rename, chores.move_matching, chores.time_out):
-        if moves := chore(operations, limit, move).listed:
-            send_moves(operations, moves)
-    while chores.delete_due(operations, limit) >= limit:
-        pass
-    while operations.waits and chores.reopen(operations, limit) == limit:
-        pass
-    while chores.mark_ready(operations, limit) == limit:
-        pass
+def _do_duties(operations: Operations) -> None:
+    for duty in (REAP, SETTLE, *PASS, MARK_READY):
+        while duty.needed(operations) and duty.call(operations):
+            pass
 
 
 def _claim_all(operations: Operations) -> list[Claim]:

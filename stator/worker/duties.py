@@ -150,9 +150,11 @@ MARK_READY = Duty(
 )
 REAP = Duty("reap", _reap, slices=lambda operations: operations.having(*operations.lost()))
 
+SETTLE = Duty("settle", chores.settle, 5 * LIMIT, slices=_unsettled)
+
 # Done for each model when a worker starts: only a deployment makes these necessary.
 START = (
-    Duty("settle", chores.settle, 5 * LIMIT, slices=_unsettled),
+    SETTLE,
     Duty("reopen", chores.reopen, 5 * LIMIT, slices=_parked),
 )
 

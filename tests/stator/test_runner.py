@@ -114,7 +114,7 @@ class TestSingleCycle:
         StatorRunner([Deed]).run_single_cycle()
         assert row(deed).state == "done"
 
-    def test_deletions_timeouts_and_reaping_are_done(self):
+    def test_deletions_timeouts_and_reaping_are_done(self, caplog):
         gone = put(Rest, state_changed=ago(61))
         late = put(Step, state="outside", state_changed=ago(7201))
         former = put(Step)
@@ -125,6 +125,7 @@ class TestSingleCycle:
         StatorRunner([Rest, Step]).run_single_cycle()
         assert not raw(Rest).filter(pk=gone.pk).exists()
         assert row(late).state == "failed"
+        assert [each.count for each in caplog.records if each.msg == "stator.leases_expired"] == [1]
         assert row(former).state == "done"
         assert row(lost).state == "done"
 
