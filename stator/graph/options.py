@@ -37,6 +37,14 @@ def is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
+def is_backoff(value: object) -> bool:
+    """Return whether a value is a back-off: a :class:`Backoff` that works, seconds, or a function."""
+    if not isinstance(value, Backoff):
+        return callable(value) or is_seconds(value)
+    well_based = _optional_seconds(value.base) and is_seconds(value.cap)
+    return well_based and is_number(value.factor) and value.factor >= 1
+
+
 def _optional_seconds(value: object) -> bool:
     return value is None or is_seconds(value)
 
@@ -69,13 +77,6 @@ def _are_names(value: object) -> bool:
     return isinstance(value, tuple) and all(isinstance(name, str) and name.isidentifier() for name in value)
 
 
-def _is_backoff(value: object) -> bool:
-    if not isinstance(value, Backoff):
-        return callable(value) or is_seconds(value)
-    well_based = _optional_seconds(value.base) and is_seconds(value.cap)
-    return well_based and is_number(value.factor) and value.factor >= 1
-
-
 SECONDS = (_optional_seconds, "a number of seconds above 0 and below a hundred years")
 FLAG = (_is_flag, "True or False")
 
@@ -89,7 +90,7 @@ OPTIONS: dict[str, tuple[Callable[[object], bool], str]] = {
     "leave_by_hand": FLAG,
     "delete_after": SECONDS,
     "jitter": (_is_fraction, "a fraction of the interval, from 0 to below 1"),
-    "backoff": (_is_backoff, "seconds above 0, a Backoff, or a function from the number of failures to seconds"),
+    "backoff": (is_backoff, "seconds above 0, a Backoff, or a function from the number of failures to seconds"),
     "max_failures": (_is_count, "a whole number of at least 1"),
     "max_runtime": SECONDS,
     "lease": SECONDS,

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from stator.exceptions import PROJECT_ERRORS, UNFIT_FOR_FUTURES, passable
 from stator.graph.backoff import MAX_SECONDS, Backoff
-from stator.graph.options import is_number
+from stator.graph.options import is_backoff, is_number
 from tasks.actions.frequency import Frequency, frequency, key_text
 from tasks.conf import DJANGO
 from tasks.failures import NoHandler
@@ -133,10 +133,10 @@ class AttemptOptions:
                 yield f"{option}={value!r} must be at most {MAX_TRIES}"
         if self.isolated not in (True, False):
             yield f"isolated={self.isolated!r} must be True or False"
-        if not isinstance(self.backoff, Backoff) and not callable(self.backoff) and not is_delay(self.backoff):
+        if not (is_backoff(self.backoff) or is_delay(self.backoff)):
             yield (
                 f"backoff={self.backoff!r} must be a number of seconds, a function of the number of errors, "
-                "or a stator.Backoff"
+                "or a stator.Backoff with seconds above 0 and a factor of at least 1"
             )
         try:
             _ = self.frequency

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 import tasks
+from stator import Backoff
 from tasks.actions.registry import find, registry
 from tasks.failures import NoHandler
 from tasks.worker import attempts as actions
@@ -37,7 +38,7 @@ class TestRegistering:
             {"timeout": 0}, {"timeout": "1"}, {"timeout": float("nan")}, {"max_attempts": 0}, {"max_attempts": True},
             {"concurrency": 1.5}, {"local_retries": -1}, {"local_delay": -1}, {"rate": "ten"}, {"rate": "0/s"},
             {"rate": "1.5/s"}, {"rate": "10/s "}, {"rate": "1/0s"}, {"rate": "9999999999/s"},
-            {"no_such": 1},
+            {"backoff": Backoff(base=-5)}, {"backoff": Backoff(factor=0.5)}, {"no_such": 1},
         ],
     )  # fmt: skip
     def test_bad_options_are_refused_and_named(self, option: dict[str, Any]) -> None:
