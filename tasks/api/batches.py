@@ -65,6 +65,5 @@ def requeue_batch(
 
 
 def _out(batch: Batch) -> dict[str, Any]:
-    names = ("id", "key", "state", "on_done", "on_failed", "created")
-    shown = {name: getattr(batch, name) for name in names}
-    return {**shown, "queue": batch.queue.name, "counts": batch.counts(), "progress": batch.progress.as_dict()}
+    own = {"queue": batch.queue.name, "counts": batch.counts(), "progress": batch.progress.as_dict()}
+    return {name: own[name] if name in own else getattr(batch, name) for name in BatchOut.model_fields}
