@@ -146,6 +146,8 @@ NUMBERS = {
 }
 TEXTS = {name: limits["max_length"] for name, limits in LIMITS.items() if "min_length" in limits}
 REQUIRED = ("action", "data")
+# The options whose value is one text or one number.
+PLAIN = (*TEXTS, *NUMBERS)
 
 
 def check_worker(name: object) -> str:

@@ -12,9 +12,9 @@ from stator.admin.confirmation import SHOWN, ActionFunction, ask, back, given, l
 from stator.admin.confirmed_snapshot import confirmed_in, describe_changes, see
 from stator.admin.listing import COUNTED, AtLeast, bounded_count
 from stator.models import moment_text, written_to
-from tasks.admin.publishing import clean_names, names_field, number_field
+from tasks.admin.publishing import clean_names, names_field, plain_field
 from tasks.exceptions import TaskError
-from tasks.messages import CHANGEABLE, NUMBERS
+from tasks.messages import CHANGEABLE
 from tasks.models import Task
 from tasks.querysets import FASTEST, SLOWEST, TaskQuerySet
 
@@ -89,7 +89,7 @@ class ChangeForm(ReasonForm):
         shown = {name: getattr(task, name) for name in CHANGEABLE} | {"worker_ids": "\n".join(task.worker_ids)}
         super().__init__(data, initial=shown)
         self.task = task
-        self.fields |= {name: number_field(name, CHANGEABLE[name]) for name in CHANGEABLE if name in NUMBERS}
+        self.fields |= {name: plain_field(name, CHANGEABLE[name]) for name in CHANGEABLE if name not in self.fields}
         for name in CHANGEABLE:
             # An option that is unchanged on the page is not written, even if another person has changed it since.
             self.fields[name].show_hidden_initial = True

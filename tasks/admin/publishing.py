@@ -8,7 +8,7 @@ from django import forms
 
 from stator.admin.fields import JSONField
 from tasks.exceptions import PublishRefused
-from tasks.messages import NAME_LENGTH, NUMBERS, OPTIONS
+from tasks.messages import NUMBERS, OPTIONS, PLAIN, REQUIRED, TEXTS
 from tasks.models import Queue
 from tasks.queue.publishing import Published
 
@@ -26,22 +26,19 @@ def names_field(help_text: str) -> forms.CharField:
     return forms.CharField(required=False, label="Workers", widget=area, help_text=f"{help_text}. Empty: any worker.")
 
 
-def text_field(name: str, *, required: bool) -> forms.CharField:
-    """Return the field of an option of tasks that is a text."""
-    line = forms.TextInput(attrs={"size": 60})
-    return forms.CharField(required=required, max_length=NAME_LENGTH, widget=line, help_text=_says(name))
-
-
 def json_field(name: str, further: str) -> Any:
     """Return the field of an option of tasks that is a value in JSON."""
     area = forms.Textarea(attrs={"rows": 4, "cols": 80, "spellcheck": "false"})
     return JSONField(required=False, widget=area, help_text=f"{_says(name)} {further}")
 
 
-def number_field(name: str, text: str = "") -> forms.Field:
-    """Return the field of an option of tasks that is a number."""
-    _, _, whole = NUMBERS[name]
+def plain_field(name: str, text: str = "") -> forms.Field:
+    """Return the field of an option of tasks that is a text or a number, with its documentation or this text."""
     text = text or _says(name)
+    if name in TEXTS:
+        kept: dict[str, Any] = {"max_length": TEXTS[name], "empty_value": None, "required": name in REQUIRED}
+        return forms.CharField(widget=forms.TextInput(attrs={"size": 60}), help_text=text, **kept)
+    _, _, whole = NUMBERS[name]
     unit = "" if whole or text.startswith("Seconds") else "Seconds. "
     return (forms.IntegerField if whole else forms.FloatField)(required=False, help_text=f"{unit}{text}")
 
@@ -59,9 +56,9 @@ class PublishForm(forms.Form):
     """One task to publish. Empty fields take the queue's value, or else the setting's."""
 
     queue = forms.ModelChoiceField(Queue.objects.order_by("name"))
-    action = text_field("action", required=True)
+    action = plain_field("action")
     data = json_field("data", "Empty: null.")
-    key = text_field("key", required=False)
+    key = plain_field("key")
     update = forms.BooleanField(
         required=False,
         label="Update",
@@ -79,7 +76,7 @@ class PublishForm(forms.Form):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields |= {name: number_field(name) for name in NUMBERS}
+        self.fields |= {name: plain_field(name) for name in PLAIN if name not in self.fields}
         self.order_fields([name for name in self.fields if not name.startswith("worker_")])
 
     def clean(self) -> dict[str, Any]:

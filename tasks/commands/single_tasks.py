@@ -10,7 +10,7 @@ from stator.graph.durations import seconds_of, span
 from stator.models import Now, moment_text
 from tasks.commands.operating import named, rows_of_numbers
 from tasks.exceptions import TaskError
-from tasks.messages import COLUMNS, NUMBERS, OPTIONS
+from tasks.messages import COLUMNS, NUMBERS, OPTIONS, PLAIN, TEXTS
 from tasks.models import Task
 from tasks.querysets import STATUSES
 from tasks.queue.runs import of_task
@@ -20,6 +20,8 @@ MAX_LISTED, MAX_RUNS = 10_000, 20
 HEADS = ["task", "queue", "action", "status", "attempts", "published", "key"]
 RUN_HEADS = ["worker", "began", "outcome", "reason"]
 
+# The options of a new task that have arguments of their own names.
+OWN_ARGUMENTS = tuple(name for name in PLAIN if name != "action")
 # What ``show`` says of a task besides its status, each if it has a value.
 SHOWN = tuple(name for name in COLUMNS if name != "action")
 
@@ -32,7 +34,6 @@ def add_subcommands(add: AddSubcommand) -> None:
     new.add_argument(
         "--data", metavar="JSON", help=f"{OPTIONS['data'].metadata['says']} For instance '{{\"image\": 7}}'."
     )
-    new.add_argument("--key", metavar="KEY", help=OPTIONS["key"].metadata["says"])
     new.add_argument(
         "--update", action="store_true", help="If a task of this key waits, write the given values into it."
     )
@@ -40,9 +41,9 @@ def add_subcommands(add: AddSubcommand) -> None:
     new.add_argument("--metadata", action="append", default=[], metavar="NAME=VALUE", help=metadata_help)
     worker_help = "Only this worker may claim it; repeatable."
     new.add_argument("--worker", action="append", default=[], metavar="NAME", help=worker_help)
-    for name, (_, _, whole) in NUMBERS.items():
-        kind: Callable[[str], Any] = int if whole else float
-        shown, text = "N" if whole else "SECONDS", OPTIONS[name].metadata["says"].replace("%", "%%")
+    for name in OWN_ARGUMENTS:
+        kind, shown = _kind_of(name)
+        text = OPTIONS[name].metadata["says"].replace("%", "%%")
         new.add_argument(f"--{name.replace('_', '-')}", type=kind, metavar=shown, help=text)
     listed = add("list", "List tasks, the latest first.", list_tasks)
     listed.add_argument("--queue", metavar="NAME", help="Only tasks of this queue.")
@@ -53,10 +54,17 @@ def add_subcommands(add: AddSubcommand) -> None:
     one.add_argument("number", type=int, metavar="TASK", help="Number of the task.")
 
 
+def _kind_of(name: str) -> tuple[Callable[[str], Any], str]:
+    """Return the type of an argument, and how the help shows its value."""
+    if name in TEXTS:
+        return str, name.upper()
+    return (int, "N") if NUMBERS[name][2] else (float, "SECONDS")
+
+
 def publish(options: Options) -> Answer:
     """Publish a task and report its outcome."""
     queue = named(options["name"])
-    given = {name: options[name] for name in ("key", *NUMBERS) if options[name] is not None}
+    given = {name: options[name] for name in OWN_ARGUMENTS if options[name] is not None}
     if metadata := where_of(options["metadata"], "--metadata"):
         given["metadata"] = metadata
     if options["worker"]:
