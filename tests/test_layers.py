@@ -181,6 +181,16 @@ def test_every_module_has_its_floor_and_no_floor_names_what_is_gone():
     assert set(FLOOR_OF) <= found, f"these are gone: {sorted(set(FLOOR_OF) - found)}"
 
 
+def test_page_on_the_inside_has_these_floors():
+    page = (ROOT / "docs" / "internals.rst").read_text()
+    [table] = re.findall(r"^floor +folders.*?\n=+ .*?\n(.*?)^=", page, re.MULTILINE | re.DOTALL)
+    named, floor = {}, 0
+    for line in table.splitlines():
+        floor = int(line[0].strip() or floor)
+        named.setdefault(floor, set()).update(re.findall(r"\w+", line[7:76]))
+    assert named == {floor: set(names.split()) for floor, names in FLOORS.items()}
+
+
 @each(WHOLE_NAMES)
 def test_module_imports_no_floor_above_its_own(name):
     above = floors_above(name, edges_of(tree_of(WHOLE_NAMES[name])))
