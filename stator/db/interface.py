@@ -150,7 +150,7 @@ class Claim(HeldClaim):
 
         Another worker may have the row before a late call would end.
         """
-        return time.monotonic() <= self.deadline and not self.operations.stopping
+        return time.monotonic() <= self.deadline and not self.operations.is_stopping()
 
     def unfinished(self, reason: str) -> Released:
         """Return the outcome if nobody waits for the attempt any more: it counts if it has begun."""
@@ -403,7 +403,9 @@ class Operations(Rows):
     ) -> None:
         super().__init__(model, alias, settings, worker_id, schema)
         self._parts_of = parts_of
+        # All slices share the flag. Its method is bound once, because it is called before each attempt.
         self._stopping = Flag()
+        self.is_stopping = self._stopping.is_set
         self._bind()
 
     def _bind(self) -> None:
@@ -560,11 +562,6 @@ class Operations(Rows):
     def stop(self) -> None:
         """Begin nothing more: the worker was asked to stop."""
         self._stopping.set()
-
-    @property
-    def stopping(self) -> bool:
-        """Whether the worker was asked to stop; all slices share the flag."""
-        return self._stopping.is_set()
 
     @property
     def longest_wait(self) -> float:

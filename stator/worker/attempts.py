@@ -7,7 +7,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import Context, copy_context
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 
 from stator.conf import Settings
@@ -261,9 +261,9 @@ class Attempts:
     def _line_up(self, attempts: list[Attempt]) -> None:
         """Give each attempt a place and a turn; attempts claimed ahead wait for both behind all other attempts."""
         room = self._room
-        short = {kind: room.are_short(*kind) for kind in {attempt.kind for attempt in attempts}}
+        are_short = cache(room.are_short)
         for attempt in attempts:
-            is_ahead = short[attempt.kind] and not attempt.claims[0].state.batch
+            is_ahead = are_short(*attempt.kind) and not attempt.claims[0].state.batch
             if not attempt.is_async:
                 room.thread_freed = room.thread_freed if room.threaded else time.monotonic()
                 attempt.placed = not is_ahead

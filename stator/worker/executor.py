@@ -69,8 +69,12 @@ class Calls(NamedTuple):
 
 def attempt_sync(claims: list[Claim], calls: Calls | None = None) -> Attempted:
     """Run a synchronous handler in the calling thread, each call in a copy of its context."""
-    with claims[0].operations.in_schema():
-        return _attempt_sync(claims, calls or PLAIN)
+    operations, calls = claims[0].operations, calls or PLAIN
+    # Even a context that does nothing costs as much as the rest of this function.
+    if not operations.schema:
+        return _attempt_sync(claims, calls)
+    with operations.in_schema():
+        return _attempt_sync(claims, calls)
 
 
 def _attempt_sync(claims: list[Claim], calls: Calls) -> Attempted:
@@ -88,22 +92,29 @@ def _attempt_sync(claims: list[Claim], calls: Calls) -> Attempted:
 
 async def attempt_async(claims: list[Claim], calls: Calls | None = None) -> Attempted:
     """Run an asynchronous handler on the event loop."""
-    calls = calls or PLAIN
-    with claims[0].operations.in_schema():
-        if not claims[0].may_begin:
-            return _unbegun(claims)
-        context = copy_context() if claims[0].state.batch else None
-        try:
-            return Attempted(await calls.awaited(claims))
-        except GeneratorExit:
-            # The call is being closed, which throws this error into it: nothing can be awaited any more.
-            raise
-        except BaseException:  # noqa: BLE001 - as above
-            singly = [[claim] for claim in claims]
-        ended = []
-        for each in singly:
-            ended += _again(each) or await asyncio.create_task(calls.awaited(each), context=context and context.copy())
-        return Attempted(ended)
+    operations, calls = claims[0].operations, calls or PLAIN
+    # As above.
+    if not operations.schema:
+        return await _attempt_async(claims, calls)
+    with operations.in_schema():
+        return await _attempt_async(claims, calls)
+
+
+async def _attempt_async(claims: list[Claim], calls: Calls) -> Attempted:
+    if not claims[0].may_begin:
+        return _unbegun(claims)
+    context = copy_context() if claims[0].state.batch else None
+    try:
+        return Attempted(await calls.awaited(claims))
+    except GeneratorExit:
+        # The call is being closed, which throws this error into it: nothing can be awaited any more.
+        raise
+    except BaseException:  # noqa: BLE001 - as above
+        singly = [[claim] for claim in claims]
+    ended = []
+    for each in singly:
+        ended += _again(each) or await asyncio.create_task(calls.awaited(each), context=context and context.copy())
+    return Attempted(ended)
 
 
 def timed_out(claim: Claim) -> Outcome:

@@ -27,7 +27,7 @@ NEEDED_FOR = 30.0
 class Call:
     """A call of ``function`` with ``argument`` in a thread; after it, ``end`` gets this object on the event loop.
 
-    ``since``: when it began to wait for a thread; infinite if it is never handed back.
+    ``since``: when it began to wait for a thread, 0 before; infinite if it is never handed back.
     """
 
     __slots__ = ("argument", "begun", "end", "ended", "error", "function", "given_up", "result", "since")
@@ -36,7 +36,7 @@ class Call:
 
     def __init__(self, function: Callable[[Any], Any], argument: Any, end: Callable[["Call"], object]) -> None:
         self.function, self.argument, self.end = function, argument, end
-        self.since = time.monotonic()
+        self.since = 0.0
         self.begun = self.given_up = False
         self.result: Any = None
         self.error: BaseException | None = None
@@ -119,8 +119,9 @@ class ThreadPool:
         """Have each call run as soon as a thread is free; their results come to the running event loop."""
         loop = asyncio.get_running_loop()
         ended = self._ended = self._ended if self._ended.loop is loop else EndedCalls(loop)
+        now = time.monotonic()
         for call in calls:
-            call.ended = ended
+            call.ended, call.since = ended, call.since or now
             self._queue.put(call)
         with self._lock:
             self._calls += len(calls)
