@@ -367,9 +367,3 @@ def _lost_of(
         for pk in _ended_so(run_rows(using), tokens, outcome, same):
             by_task[pk].ended, by_task[pk]._is_lost = True, False
     return [held for held in refused if held._is_lost]
-
-
-def was_ended(pk: int, token: UUID, outcome: str, *, using: str | None) -> bool:
-    """Return whether the claim ended with this outcome: its holder has lost the answer and repeats the request."""
-    runs = run_rows(using)
-    return runs.filter(task=pk, token=token, outcome=outcome).exists()

@@ -69,6 +69,7 @@ class TaskRow(StatorModel):
     read_at: datetime
     counted: int
     looked_up_claimant: str | None
+    holder: str | None
 
     class StatorMeta:
         """History is on. Worker processes claim the most urgent of the tasks that they may run."""
