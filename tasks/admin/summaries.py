@@ -7,8 +7,9 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from stator.admin.row_summary import lease
 from stator.models import Now
-from tasks.models import Run, Task
+from tasks.models import Task
 from tasks.queue.attempt_counts import attempts_of
+from tasks.queue.runs import holders
 
 
 class SummarizedTask(Protocol):
@@ -24,11 +25,12 @@ def summarize(tasks: Iterable[Any], using: str) -> None:
     rows = [*tasks]
     shared = _of_parts([task.pk for task in rows if task.state == "shared"], using)
     attempts = attempts_of(rows, using)
-    holders = _holders([task for task in rows if task.state_claim], using)
+    # For other claims, the token itself names the worker process.
+    workers = holders({task.pk: task.state_claim for task in rows if task.state_claim}, using)
     for task in rows:
         task.shown_status = shared.get(task.pk, "invisible") if task.state == "shared" else task.status
         task.shown_attempts = attempts[task.pk]
-        task.shown_holder = lease(task, holders.get(task.pk, ""))
+        task.shown_holder = lease(task, workers.get(task.pk, ""))
 
 
 def _of_parts(pks: list[int], using: str) -> dict[int, str]:
@@ -44,12 +46,3 @@ def _of_parts(pks: list[int], using: str) -> dict[int, str]:
         for pk, is_running, is_waiting in told.values_list("pk", running, waiting)
         if is_running or is_waiting
     }
-
-
-def _holders(held: list[Task], using: str) -> dict[int, str]:
-    """Return the named workers that hold tasks. For other claims, the token itself names the worker process."""
-    if not held:
-        return {}
-    runs = Run.objects.using(using).filter(token__in={task.state_claim for task in held}, task__in=held)
-    claims = {(task.pk, task.state_claim) for task in held}
-    return {pk: worker for pk, token, worker in runs.values_list("task", "token", "worker") if (pk, token) in claims}

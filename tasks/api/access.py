@@ -18,10 +18,11 @@ from tasks.api.lookups import Found, look_up
 from tasks.api.rate_limits import rates
 from tasks.conf import load_settings
 from tasks.messages import BIGINT
-from tasks.models import Batch, Queue, Run, Task
+from tasks.models import Batch, Queue, Task
 from tasks.querysets import TaskQuerySet
 from tasks.queue.attempt_counts import attempts_of
 from tasks.queue.consumers import Consumer, Verb, is_of, prefix_of
+from tasks.queue.runs import holders
 from tasks.rows.databases import home
 
 
@@ -142,14 +143,11 @@ def tasks_of(consumer: Consumer) -> TaskQuerySet:
 def complete(tasks: list[Task], using: str) -> None:
     """Set what answers show of these tasks, with a query for all of each."""
     counted = attempts_of(tasks, using)
-    workers: dict[tuple[int, object], str] = {}
-    if held := {task.pk: task.state_claim for task in tasks if task.state_claim is not None}:
-        runs = Run.objects.using(using).filter(task__in=list(held), token__in=set(held.values()))
-        workers = {(pk, token): worker for pk, token, worker in runs.values_list("task", "token", "worker")}
+    workers = holders({task.pk: task.state_claim for task in tasks if task.state_claim is not None}, using)
     note_progress(tasks, using)
     for task in tasks:
         task.counted = counted[task.pk]
-        task.looked_up_claimant = workers.get((task.pk, task.state_claim))
+        task.looked_up_claimant = workers.get(task.pk)
 
 
 def note_progress(tasks: Iterable[Any], using: str) -> None:

@@ -290,16 +290,8 @@ def find_many(queue: QueueRow, tokens: Mapping[int, UUID]) -> list[TaskClaim]:
     """Return the claims in a queue with these tokens, given by task number. Claims that have ended are left out."""
     model, using = queue.tasks.model, str(queue._state.db)
     held = [each for each in claims.find_many(model, tokens, using=using) if each.instance.queue_id == queue.pk]
-    workers = _workers(using, held)
-    return [TaskClaim(each, workers[each.pk]) for each in held if each.pk in workers]
-
-
-def _workers(using: str, held: list[claims.Claim]) -> dict[Any, str]:
-    """Return the named workers that hold these claims, by task; worker processes have no names."""
-    runs = run_rows(using)
-    tokens = {each.pk: each.token for each in held}
-    mine = runs.filter(task__in=list(tokens), token__in=set(tokens.values()))
-    return {pk: worker for pk, token, worker in mine.values_list("task", "token", "worker") if tokens[pk] == token}
+    workers = runs.holders({each.instance.pk: each.token for each in held}, using)
+    return [TaskClaim(each, workers[each.instance.pk]) for each in held if each.pk in workers]
 
 
 def were_ended(queue: QueueRow, tokens: Mapping[int, UUID], outcome: str, results: Results = None) -> set[int]:
@@ -307,17 +299,14 @@ def were_ended(queue: QueueRow, tokens: Mapping[int, UUID], outcome: str, result
 
     Their holder has lost the answer and repeats its request.
     """
-    return _ended_so(run_rows(queue._state.db).filter(task__queue=queue.pk), tokens, outcome, results)
+    return _ended_so(queue._state.db, tokens, outcome, results, task__queue=queue.pk)
 
 
-def _ended_so(runs: QuerySet[Any], tokens: Mapping[int, UUID], outcome: str, results: Results) -> set[int]:
-    found: set[int] = set()
-    if not tokens:
-        return found
-    for run in runs.filter(task__in=list(tokens), token__in=set(tokens.values()), outcome=outcome):
-        same = results is None or is_same_json(results[run.task_id], run.result)
-        found |= {run.task_id} if same and tokens[run.task_id] == run.token else set()
-    return found
+def _ended_so(
+    using: str | None, tokens: Mapping[int, UUID], outcome: str, results: Results, **conditions: object
+) -> set[int]:
+    found = runs.of_claims(tokens, using, outcome=outcome, **conditions)
+    return {pk for pk, run in found.items() if results is None or is_same_json(results[pk], run.result)}
 
 
 def resolve_many(results: Mapping[TaskClaim, Any]) -> list[TaskClaim]:
@@ -364,6 +353,6 @@ def _lost_of(
     for using, by_task in by_database.items():
         tokens = {pk: held.token for pk, held in by_task.items()}
         same = None if results is None else {pk: results[held] for pk, held in by_task.items()}
-        for pk in _ended_so(run_rows(using), tokens, outcome, same):
+        for pk in _ended_so(using, tokens, outcome, same):
             by_task[pk].ended, by_task[pk]._is_lost = True, False
     return [held for held in refused if held._is_lost]

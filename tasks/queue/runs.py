@@ -4,6 +4,7 @@ One statement writes the runs of all tasks of a claim. Django's bulk_create woul
 statement as the database takes to run it.
 """
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any, cast
@@ -95,6 +96,18 @@ def reaped(rows: QuerySet[Any], why: str) -> None:
         for pk, shard, version, token, at, until in lost
     ]
     run_rows(using).bulk_create(runs, ignore_conflicts=True)
+
+
+def of_claims(tokens: Mapping[int, UUID], using: str | None, **conditions: object) -> dict[int, Run]:
+    """Return the runs of claims by task, given their tokens by task; a worker process writes its run at the end."""
+    found = run_rows(using).filter(task__in=list(tokens), token__in=set(tokens.values()), **conditions)
+    # All tasks of one claim statement share a token, and a task has a run for each of its claims.
+    return {run.task_id: run for run in found if tokens[run.task_id] == run.token}
+
+
+def holders(tokens: Mapping[int, UUID], using: str | None) -> dict[int, str]:
+    """Return the named workers that hold these claims, by task; worker processes are left out."""
+    return {pk: run.worker for pk, run in of_claims(tokens, using).items()}
 
 
 def of_task(task: TaskRow) -> QuerySet[Run]:
