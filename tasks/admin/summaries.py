@@ -3,13 +3,13 @@
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-from django.db.models import Exists, OuterRef, Q, QuerySet
-
 from stator.admin.row_summary import lease
-from stator.models import Now
 from tasks.models import Task
 from tasks.queue.attempt_counts import attempts_of
 from tasks.queue.runs import holders
+
+# The statuses that are read of shared tasks.
+SHARED = ("running", "pending")
 
 
 class SummarizedTask(Protocol):
@@ -21,7 +21,7 @@ class SummarizedTask(Protocol):
 
 
 def summarize(tasks: Iterable[Any], using: str) -> None:
-    """Set ``shown_status``, ``shown_attempts`` and ``shown_holder`` on each task: at most five statements."""
+    """Set ``shown_status``, ``shown_attempts`` and ``shown_holder`` on each task: at most six statements."""
     rows = [*tasks]
     shared = _of_parts([task.pk for task in rows if task.state == "shared"], using)
     attempts = attempts_of(rows, using)
@@ -35,14 +35,5 @@ def summarize(tasks: Iterable[Any], using: str) -> None:
 
 def _of_parts(pks: list[int], using: str) -> dict[int, str]:
     """Return the statuses of shared tasks by primary key; merely invisible tasks are left out."""
-    if not pks:
-        return {}
-    parts: QuerySet[Task] = QuerySet(Task, using=using).filter(whole=OuterRef("pk"), state="pending")
-    held, hidden = Q(state_claim__isnull=False), Q(state_ready=False, state_next_attempt__gt=Now())
-    told: QuerySet[Task] = QuerySet(Task, using=using).filter(pk__in=pks)
-    running, waiting = Exists(parts.filter(held)), Exists(parts.filter(~held & ~hidden))
-    return {
-        pk: "running" if is_running else "pending"
-        for pk, is_running, is_waiting in told.values_list("pk", running, waiting)
-        if is_running or is_waiting
-    }
+    shared = Task.objects.using(using).filter(pk__in=pks)
+    return {pk: status for status in SHARED for pk in shared.with_status(status).values_list("pk", flat=True)}
