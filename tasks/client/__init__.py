@@ -145,8 +145,7 @@ class Client:
                 if error.code != "busy" or not left:
                     raise
             left = max(0.0, end - time.monotonic())
-        # An older server does not send ``waited``: the claim may have been made at any moment of the wait.
-        since = sent + answer["waited"] if "waited" in answer else time.monotonic() if left else sent
+        since = sent + answer["waited"]
         return [HttpClaim(self, found, options.get("lease"), since) for found in answer["claims"]]
 
     def resolve_many(self, queue: str, results: dict["HttpClaim", Any]) -> list["HttpClaim"]:
@@ -346,20 +345,17 @@ class Client:
 class HttpClaim:
     """A task that this program holds, until it ends the claim or the lease runs out.
 
-    ``since``: the monotonic time from which the lease counts; now by default. ``ended``: whether this program has ended
-    the claim.
+    ``wanted``: the lease that was asked for. ``since``: the monotonic time from which the lease counts. ``ended``:
+    whether this program has ended the claim.
     """
 
-    def __init__(
-        self, client: Client, answer: dict[str, Any], wanted: float | None = None, since: float | None = None
-    ) -> None:
+    def __init__(self, client: Client, answer: dict[str, Any], wanted: float | None, since: float) -> None:
         self.task: dict[str, Any] = answer["task"]
         self.attempt: int = answer["attempt"]
         self.lease: float = answer["lease"]
         self.ended = self._is_lost = False
-        # An older server does not send these.
-        self._interval: float | None = self.task.get("heartbeat_interval")
-        self.max_unexpected_retries: int | None = self.task.get("max_unexpected_retries")
+        self._interval: float | None = self.task["heartbeat_interval"]
+        self.max_unexpected_retries: int | None = self.task["max_unexpected_retries"]
         # The errors of this worker in all its claims of the task; 0 until one was noted in this claim.
         self.unexpected_errors = 0
         # How far the work is, and what of that was sent.
@@ -368,8 +364,8 @@ class HttpClaim:
         # The results of the recorded steps, once they were asked for, and the names that were used in this claim.
         self._steps: dict[str, Any] | None = None
         self._used: set[str] = set()
-        self._since = time.monotonic() if since is None else since
-        self._client, self._token, self._wanted = client, answer["token"], wanted
+        self._client, self._token = client, answer["token"]
+        self._wanted, self._since = wanted, since
 
     def __repr__(self) -> str:
         return f"<HttpClaim of task {self.task['id']}, attempt {self.attempt}>"
@@ -480,9 +476,8 @@ class HttpClaim:
     def _hold(self, verb: str, **values: object) -> None:
         answer, sent = self._call(verb, 0.0, values)
         self.lease, self._since = float(answer["lease"]), sent
-        if "unexpected_errors" in answer:
-            self._interval, self.max_unexpected_retries = answer["heartbeat_interval"], answer["max_unexpected_retries"]
-            self.unexpected_errors = max(self.unexpected_errors, answer["unexpected_errors"])
+        self._interval, self.max_unexpected_retries = answer["heartbeat_interval"], answer["max_unexpected_retries"]
+        self.unexpected_errors = max(self.unexpected_errors, answer["unexpected_errors"])
 
     def _end(self, verb: str, **values: object) -> None:
         # The server answers a repeated end like the first one, so it may be sent again.

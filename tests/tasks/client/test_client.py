@@ -13,9 +13,10 @@ from tests.sizes import PATIENCE
 
 LOST = (409, {"error": "lease_lost", "detail": "gone"}, {})
 DROPPED = None
+OF_TASK = {"heartbeat_interval": None, "max_unexpected_retries": None}
+HELD = {**OF_TASK, "lease": 30, "unexpected_errors": 0}
 ANYTHING = {
-    "results": [{"task": 7, "outcome": "failed"}], "lease": 30, "reasons": [], "schedules": [], "objects": [],
-    "next": None,
+    "results": [{"task": 7, "outcome": "failed"}], "reasons": [], "schedules": [], "objects": [], "next": None, **HELD
 }  # fmt: skip
 
 
@@ -85,8 +86,12 @@ def answers(server, *script):
     server.script = [found if found is DROPPED else (*found, {})[:3] for found in script]
 
 
-def claim(client, lease=30.0):
-    return HttpClaim(client, {"task": {"id": 7}, "attempt": 1, "lease": lease, "token": "t"})
+def claimed(pk=7, lease=30.0, token="t"):
+    return {"task": {"id": pk, **OF_TASK}, "attempt": 1, "lease": lease, "token": token}
+
+
+def claim(client, **given):
+    return HttpClaim(client, claimed(**given), None, module.time.monotonic())
 
 
 class Clock:
@@ -124,7 +129,7 @@ def clock(server, monkeypatch):
 
 
 def test_token_goes_in_the_header_and_nowhere_else(client, server):
-    answers(server, (200, {"claims": []}))
+    answers(server, (200, {"claims": [], "waited": 0.0}))
     assert client.claim("a/b c", worker="bot-1", limit=5, wait=2) == []
     [(method, path, body, headers)] = server.asked
     assert (method, path) == ("POST", "/api/queues/a%2Fb%20c/claims")
@@ -217,7 +222,7 @@ def test_nobody_at_the_address(pauses):
 @pytest.mark.parametrize(("status", "code"), [(429, "rate_limited"), (503, "busy")])
 def test_what_was_not_done_is_asked_again_when_the_server_says(client, server, pauses, status, code):
     later = (status, {"error": code, "detail": "later"}, {"Retry-After": "7"})
-    answers(server, later, (200, {"claims": []}))
+    answers(server, later, (200, {"claims": [], "waited": 0.0}))
     assert client.claim("q", worker="bot-1") == []
     assert pauses == [7.0]
     answers(server, later)
@@ -250,7 +255,7 @@ def test_addresses_are_of_http(base_url):
 
 def test_many_claims_are_ended_by_thousands_and_tried_again(client, server, pauses, monkeypatch):
     monkeypatch.setattr(module, "MAX_ENDED", 2)
-    claims = [HttpClaim(client, {"task": {"id": pk}, "attempt": 1, "lease": 30, "token": f"t{pk}"}) for pk in (1, 2, 3)]
+    claims = [claim(client, pk=pk, token=f"t{pk}") for pk in (1, 2, 3)]
     outcomes = [[(1, "completed"), (2, "lease_lost")], [(3, "completed")]]
     script = [(200, {"results": [{"task": pk, "outcome": told} for pk, told in part]}, {}) for part in outcomes]
     answers(server, DROPPED, *script)
@@ -263,7 +268,7 @@ def test_many_claims_are_ended_by_thousands_and_tried_again(client, server, paus
 
 
 def test_heartbeats_go_on_while_it_works_and_end_with_it(client, server):
-    answers(server, (200, {"lease": 30}))
+    answers(server, (200, HELD))
     with claim(client).heartbeating(every=0.01) as held:
         wait_until(lambda: len(server.asked) >= 3)
     assert not held.lost
@@ -274,7 +279,7 @@ def test_heartbeats_go_on_while_it_works_and_end_with_it(client, server):
 
 
 def test_heartbeat_sends_how_far_the_work_is_once(client, server):
-    answers(server, (200, {"lease": 30.0}))
+    answers(server, (200, HELD))
     held = claim(client)
     held.progress(1, 2)
     held.progress(2, 2, "both")
@@ -302,7 +307,7 @@ def test_step_is_called_unless_it_is_recorded_and_its_record_is_sent_until_it_ar
 
 
 def test_heartbeats_outlast_an_outage_and_tell_when_the_claim_is_lost(client, server):
-    answers(server, (200, {"lease": 30}), (500, {"error": "internal", "detail": "x"}), (200, {"lease": 30}), LOST)
+    answers(server, (200, HELD), (500, {"error": "internal", "detail": "x"}), (200, HELD), LOST)
     with claim(client).heartbeating(every=0.01) as held:
         wait_until(lambda: held.lost)
     assert len(server.asked) == 4
@@ -317,22 +322,17 @@ def test_pages_are_followed(client, server):
     ]
 
 
-CLAIMED = {"claims": [{"task": {"id": 7}, "attempt": 1, "lease": 30.0, "token": "t"}]}
-
-
 @pytest.mark.parametrize(
     ("waited", "left"),
     [
         # Sent 25 s ago, claimed at once, answered late.
-        ({"waited": 0.0}, 5.0),
+        (0.0, 5.0),
         # Claimed after 20 of the 25 s.
-        ({"waited": 20.0}, 25.0),
-        # A server that does not say so: as far as can be known.
-        ({}, 30.0),
+        (20.0, 25.0),
     ],
 )
 def test_lease_is_counted_from_before_the_claim(client, server, clock, waited, left):
-    answers(server, (200, {**CLAIMED, **waited}))
+    answers(server, (200, {"claims": [claimed()], "waited": waited}))
     now = clock(25.0)
     [held] = client.claim("q", worker="bot-1", wait=20)
     now.now += left - 0.1
@@ -345,7 +345,7 @@ def test_lease_is_counted_from_before_the_claim(client, server, clock, waited, l
     "hold", [lambda held: held.heartbeat(), lambda held: held.verify()], ids=["heartbeat", "verify"]
 )
 def test_lease_is_counted_from_before_the_heartbeat_that_was_answered(client, server, clock, hold):
-    answers(server, DROPPED, (200, {"lease": 20}))
+    answers(server, DROPPED, (200, {**HELD, "lease": 20}))
     now = clock(7.0)
     held = claim(client)
     now.now += 29.0

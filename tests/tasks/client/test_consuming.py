@@ -13,7 +13,7 @@ from tasks.client import Client
 from tasks.client import __file__ as installed
 from tests.processes import wait_until
 from tests.sizes import PATIENCE
-from tests.tasks.client.test_client import DROPPED, answers, server
+from tests.tasks.client.test_client import DROPPED, answers, claimed, server
 
 __all__ = ["server"]
 
@@ -29,8 +29,7 @@ def client(server):
 
 
 def claims(*pks, lease=30.0):
-    found = [{"task": {"id": pk}, "attempt": 1, "lease": lease, "token": f"t{pk}"} for pk in pks]
-    return 200, {"claims": found, "waited": 0.0}
+    return 200, {"claims": [claimed(pk, lease, f"t{pk}") for pk in pks], "waited": 0.0}
 
 
 def asked(server, after=0):
@@ -123,7 +122,7 @@ def test_server_that_does_not_wait_is_not_asked_all_the_time(client, server):
 
 
 def test_heartbeats_keep_the_lease_that_was_asked_for_last(client, server):
-    answers(server, claims(1, lease=3.0), (200, {"lease": 3.0}))
+    answers(server, claims(1, lease=3.0), (200, {**HELD[1], "lease": 3.0}))
     loop = client.consume("encode", worker="bot-1", lease=3.0)
     for claim in loop:
         claim.heartbeat(5.0)
@@ -149,4 +148,4 @@ def test_copy_of_the_folder_works_under_another_name(server, tmp_path):
     answers(server, claims(7), ENDED)
     code = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{PROGRAM}"
     answer = subprocess.run([sys.executable, "-I", "-c", code, server.url], capture_output=True, text=True, check=True)
-    assert json.loads(answer.stdout) == {"id": 7}
+    assert json.loads(answer.stdout)["id"] == 7
