@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
-from django.db import connections, transaction
+from django.db import transaction
 from django.db.models import QuerySet
 
 from stator.asynchronous import in_thread
@@ -17,7 +17,7 @@ from tasks.queue.operator_actions import Requeued, lock_with_parts
 from tasks.queue.publishing import OnExistingKey, Published, PublishOutcome
 from tasks.rows.batches import OPEN, BatchRow
 from tasks.rows.queues import QueueRow
-from tasks.rows.tables import task_model, task_rows
+from tasks.rows.tables import locked, task_model, task_rows
 from tasks.rows.tasks import TERMINAL
 
 # The seconds after which a batch of a queue that is paused tries to publish its action again.
@@ -153,8 +153,7 @@ class Batch(BatchRow):
             mine.update(batch=self)
             for task in others:
                 task.batch = self
-        no_key = connections[str(self._state.db)].features.has_select_for_no_key_update
-        state = self._row.select_for_update(no_key=no_key).values_list("state", flat=True).get()
+        state = locked(self._row).values_list("state", flat=True).get()
         if (is_new or others) and state not in OPEN:
             raise PublishRefused(f"{self} is {state} and takes no more tasks; publish them in a new batch")
 

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import connections, transaction
+from django.db import transaction
 from django.db.models import Count, Q, QuerySet
 
 from stator.models import Action, Now, move_rows, of_one_node
 from tasks.exceptions import MoveRefused
 from tasks.queue import runs
-from tasks.rows.tables import run_rows, task_model
+from tasks.rows.tables import locked, run_rows, task_model, task_rows
 from tasks.rows.tasks import TaskRow
 
 FAILED, SUCCEEDED = ("errored", "canceled"), ("completed",)
@@ -46,16 +46,16 @@ def cancel_many(
             # Like each statement of a worker, this locks a task before its runs. Otherwise both could deadlock.
             lock_with_parts(rows.filter(pk__in=batch))
             meant = list(rows.filter(pk__in=batch).with_status(*_cancelable(running)).values_list("pk", flat=True))
-            parts = _plain(rows).filter(whole__in=meant, state="pending")
+            parts = task_rows(rows.db).filter(whole__in=meant, state="pending")
             ending = [*meant, *parts.values_list("pk", flat=True)]
-            claimed = _plain(rows).filter(pk__in=ending, state_claim__isnull=False)
+            claimed = task_rows(rows.db).filter(pk__in=ending, state_claim__isnull=False)
             if running:
                 runs.reaped(claimed, "")
-                _runs(rows).filter(task__in=ending, token__in=claimed.values("state_claim"), ended=None).update(
+                run_rows(rows.db).filter(task__in=ending, token__in=claimed.values("state_claim"), ended=None).update(
                     ended=Now(), outcome="canceled", reason=reason or "canceled by others"
                 )
             told: dict[str, Any] = {"actor": actor, "reason": reason, "action": action}
-            canceled += move_rows(_plain(rows).filter(pk__in=meant), "canceled", **told)
+            canceled += move_rows(task_rows(rows.db).filter(pk__in=meant), "canceled", **told)
             move_rows(parts, "canceled", **told)
     return canceled
 
@@ -66,13 +66,12 @@ def lock_with_parts(rows: QuerySet[Any]) -> None:
     All code that writes both locks them in this order. A worker locks the parts that it claims or ends, and no shared
     task.
     """
-    no_key = connections[rows.db].features.has_select_for_no_key_update
     shared = []
     for part in of_one_node(rows):
-        locked = part.order_by("pk").select_for_update(no_key=no_key).values_list("pk", "worker_count")
-        shared += [pk for pk, workers in locked if workers > 1]
-    for part in of_one_node(_plain(rows).filter(whole__in=shared)) if shared else ():
-        list(part.order_by("pk").select_for_update(no_key=no_key).values_list("pk"))
+        each = locked(part).order_by("pk").values_list("pk", "worker_count")
+        shared += [pk for pk, workers in each if workers > 1]
+    for part in of_one_node(task_rows(rows.db).filter(whole__in=shared)) if shared else ():
+        list(locked(part).order_by("pk").values_list("pk"))
 
 
 def requeue(task: TaskRow, *, actor: str, reason: str) -> None:
@@ -126,7 +125,7 @@ def _reopen_many(rows: QuerySet[Any], dead: dict[Any, int], action: Action) -> N
         (parts, "pending"),
     ):
         move_rows(meant, state, actor=action.actor, reason=action.reason or "requeued", action=action)
-    _plain(rows).filter(pk__in=dead).update(notice_due=Now(), result=None)
+    task_rows(rows.db).filter(pk__in=dead).update(notice_due=Now(), result=None)
 
 
 def undone(rows: QuerySet[Any]) -> None:
@@ -138,13 +137,13 @@ def _postpone(rows: QuerySet[Any], dues: dict[Any, datetime]) -> None:
     """Postpone waiting tasks, and the parts of shared ones, to these times."""
     # Two statements: SQLite 3.53 cannot plan one OR of both conditions ("internal query planner error").
     for condition in (Q(pk__in=dues), Q(whole__in=dues)):
-        waiting = _plain(rows).filter(condition, state="pending")
+        waiting = task_rows(rows.db).filter(condition, state="pending")
         late = [
             rows.model(pk=pk, state_next_attempt=dues.get(pk) or dues[whole])
             for pk, whole in waiting.values_list("pk", "whole")
         ]
         waiting.update(state_ready=False)
-        _plain(rows).bulk_update(late, ["state_next_attempt"], batch_size=BATCH)
+        task_rows(rows.db).bulk_update(late, ["state_next_attempt"], batch_size=BATCH)
 
 
 def clear(task: TaskRow, *, failed: bool, succeeded: bool) -> bool:
@@ -171,19 +170,18 @@ def clear(task: TaskRow, *, failed: bool, succeeded: bool) -> bool:
 
 def _forget_failures(task: TaskRow) -> None:
     """Stop counting the claims so far, as attempts and against their workers."""
-    waiting: QuerySet[Any] = QuerySet(type(task), using=task._state.db)
-    waiting = waiting.filter(Q(pk=task.pk) | Q(whole=task.pk), state="pending", state_claim=None)
+    own = task_rows(task._state.db).filter(Q(pk=task.pk) | Q(whole=task.pk))
+    waiting = own.filter(state="pending", state_claim=None)
     pks = list(waiting.values_list("pk", flat=True))
     waiting.filter(pk__in=pks).update(state_attempts=0, state_failures=0)
-    _runs(_rows(task)).filter(task__in=pks).exclude(outcome="succeeded").update(version=None)
+    run_rows(task._state.db).filter(task__in=pks).exclude(outcome="succeeded").update(version=None)
 
 
 def _reopen(task: TaskRow, states: tuple[str, ...], parts: tuple[str, ...], actor: str, reason: str) -> bool:
     back = "shared" if task.worker_count > 1 else "pending"
     if not move_rows(_rows(task).filter(pk=task.pk, state__in=states), back, actor=actor, reason=reason):
         return False
-    plain: QuerySet[Any] = QuerySet(type(task), using=task._state.db)
-    plain.filter(pk=task.pk).update(notice_due=Now(), result=None)
+    task_rows(task._state.db).filter(pk=task.pk).update(notice_due=Now(), result=None)
     if back == "shared":
         move_rows(_rows(task).filter(whole=task.pk, state__in=parts), "pending", actor=actor, reason=reason)
     return True
@@ -194,9 +192,9 @@ def _being_deleted(rows: QuerySet[Any], shared: dict[int, int]) -> set[int]:
     if not shared:
         return set()
     # The deletion of parts locks these rows too, so none begins after this.
-    for part in of_one_node(_plain(rows).filter(pk__in=shared)):
+    for part in of_one_node(task_rows(rows.db).filter(pk__in=shared)):
         list(part.order_by("pk").select_for_update().values_list("pk"))
-    parts = _plain(rows).filter(whole__in=shared).order_by().values_list("whole").annotate(Count("pk"))
+    parts = task_rows(rows.db).filter(whole__in=shared).order_by().values_list("whole").annotate(Count("pk"))
     left = dict(parts)
     return {pk for pk, workers in shared.items() if left.get(pk, 0) < workers}
 
@@ -211,7 +209,7 @@ def _batches(rows: QuerySet[Any], pks: Sequence[Any]) -> Iterator[list[Any]]:
     size = 0
     for start in range(0, len(pks), BATCH):
         some = pks[start : start + BATCH]
-        workers = dict(_plain(rows).filter(pk__in=some).values_list("pk", "worker_count"))
+        workers = dict(task_rows(rows.db).filter(pk__in=some).values_list("pk", "worker_count"))
         for pk in some:
             if batch and size + workers.get(pk, 1) > BATCH:
                 yield batch
@@ -229,11 +227,3 @@ def _status(task: TaskRow) -> str:
 
 def _rows(task: TaskRow) -> Any:
     return task_model()._default_manager.using(task._state.db)
-
-
-def _runs(rows: QuerySet[Any]) -> QuerySet[Any]:
-    return run_rows(rows.db)
-
-
-def _plain(rows: QuerySet[Any]) -> QuerySet[Any]:
-    return QuerySet(rows.model, using=rows.db)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Self
 
-from django.db import connections, models
+from django.db import models
 from django.db.models import Exists, F, Q, QuerySet, Value
 from django.db.models.lookups import Exact, GreaterThan, IsNull
 from django.utils import timezone
@@ -14,6 +14,7 @@ from tasks.exceptions import TaskError
 from tasks.rows.claimants import CLAIMANT_ALIVE, MAX_CLAIMANTS, SEEN_EVERY, Claimant
 from tasks.rows.clock import Later
 from tasks.rows.databases import home
+from tasks.rows.tables import locked
 
 
 def label_of(queue: str) -> str:
@@ -143,12 +144,12 @@ class QueueRow(models.Model):
 
     def lock(self) -> None:
         """Lock the row until the transaction ends, so that claims which lock it too wait."""
-        _lock(self._row)
+        list(locked(self._row).values_list("pk"))
 
     def lock_worker(self, worker: str) -> None:
         """Lock the row of a worker that :meth:`note_worker` has noted, until the transaction ends."""
         seen: QuerySet[Claimant] = QuerySet(Claimant, using=self._state.db)
-        _lock(seen.filter(queue=self.pk, worker=worker))
+        list(locked(seen.filter(queue=self.pk, worker=worker)).values_list("pk"))
 
     def note_worker(self, worker: str) -> None:
         """Record that a worker asks for work, unless that was recorded within the last 10 s."""
@@ -170,8 +171,3 @@ class QueueRow(models.Model):
     @property
     def _row(self) -> QuerySet[Self]:
         return QuerySet(type(self), using=self._state.db).filter(pk=self.pk)
-
-
-def _lock(row: QuerySet[Any]) -> None:
-    no_key = connections[row.db].features.has_select_for_no_key_update
-    list(row.select_for_update(no_key=no_key).values_list("pk"))
