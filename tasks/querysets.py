@@ -75,8 +75,7 @@ class TaskQuerySet(QuerySet[Any]):
         action = action or Action.of(self.model, "cancel", actor, reason, moves=True)
         statuses = ("invisible", "pending", "running") if running else ("invisible", "pending")
         chosen = self.with_status(*statuses)
-        told: dict[str, Any] = {"actor": action.actor, "reason": action.reason, "action": action}
-        return cancel_many(self._all_tasks, chosen._urgent(), running=running, **told)
+        return cancel_many(self._all_tasks, chosen._urgent(), running=running, **_told(action))
 
     def requeue(
         self, reason: str = "", *, actor: str = "", per_minute: float | None = None, action: Action | None = None
@@ -90,7 +89,7 @@ class TaskQuerySet(QuerySet[Any]):
             raise TaskError(f"per_minute={per_minute!r} must be a number from {SLOWEST} to {FASTEST:,}, or None")
         pks = self.dead_letters()._urgent()
         action = action or Action.of(self.model, "requeue", actor, reason, moves=True)
-        return requeue_many(self._all_tasks, pks, action, per_minute=per_minute)
+        return requeue_many(self._all_tasks, pks, per_minute=per_minute, **_told(action))
 
     acancel = in_thread(cancel)
     arequeue = in_thread(requeue)
@@ -144,3 +143,7 @@ class TaskQuerySet(QuerySet[Any]):
     @property
     def _runs(self) -> QuerySet[Model]:
         return run_rows(self.db)
+
+
+def _told(action: Action) -> dict[str, Any]:
+    return {"actor": action.actor, "reason": action.reason, "action": action}

@@ -78,15 +78,22 @@ def requeue(task: TaskRow, *, actor: str, reason: str) -> None:
     """Requeue a dead letter with all its attempts, for every worker that may claim it."""
     if task.whole_id is not None:
         raise MoveRefused(f"task {task.pk} is a part of task {task.whole_id}; requeue that task")
-    with transaction.atomic(using=task._state.db):
-        if task.worker_count > 1 and _being_deleted(_rows(task), {task.pk: task.worker_count}):
+    if not requeue_many(_rows(task), [task.pk], actor=actor, reason=reason).count:
+        if (status := _status(task)) == "errored":
             raise MoveRefused(f"task {task.pk} is being deleted, since its retention is over; publish a new task")
-        if not _reopen(task, ("errored",), FAILED, actor, reason or "requeued"):
-            raise MoveRefused(f"task {task.pk} is {_status(task)}; only an errored task can be requeued")
+        raise MoveRefused(f"task {task.pk} is {status}; only an errored task can be requeued")
     task.refresh_from_db(task._state.db)
 
 
-def requeue_many(rows: Any, pks: Sequence[Any], action: Action, *, per_minute: float | None = None) -> Requeued:
+def requeue_many(
+    rows: Any,
+    pks: Sequence[Any],
+    *,
+    actor: str,
+    reason: str,
+    action: Action | None = None,
+    per_minute: float | None = None,
+) -> Requeued:
     """Requeue the dead letters with these keys, in this order.
 
     Parts of shared tasks are left out, and tasks that are being deleted.
@@ -105,7 +112,8 @@ def requeue_many(rows: Any, pks: Sequence[Any], action: Action, *, per_minute: f
             if not found:
                 continue
             begun = begun or next(iter(found.values()))[1]
-            _reopen_many(rows, {pk: workers for pk, (workers, _) in found.items()}, action)
+            told: dict[str, Any] = {"actor": actor, "reason": reason or "requeued", "action": action}
+            _reopen(rows, {pk: workers for pk, (workers, _) in found.items()}, FAILED, **told)
             if per_minute is not None:
                 pace = timedelta(minutes=1 / per_minute)
                 dues = {pk: begun + pace * (count + n) for n, pk in enumerate(pk for pk in batch if pk in found)}
@@ -115,17 +123,16 @@ def requeue_many(rows: Any, pks: Sequence[Any], action: Action, *, per_minute: f
     return Requeued(count, last)
 
 
-def _reopen_many(rows: QuerySet[Any], dead: dict[Any, int], action: Action) -> None:
-    """Requeue locked dead letters. ``dead``: the number of workers of each, by key."""
-    shared = [pk for pk, workers in dead.items() if workers > 1]
-    parts = rows.filter(whole__in=shared, state__in=FAILED)
-    for meant, state in (
-        (rows.filter(pk__in=dead.keys() - set(shared)), "pending"),
-        (rows.filter(pk__in=shared), "shared"),
-        (parts, "pending"),
-    ):
-        move_rows(meant, state, actor=action.actor, reason=action.reason or "requeued", action=action)
-    task_rows(rows.db).filter(pk__in=dead).update(notice_due=Now(), result=None)
+def _reopen(rows: QuerySet[Any], ended: dict[Any, int], states: tuple[str, ...], **told: Any) -> None:
+    """Let locked tasks that have ended wait again, and their parts in these states.
+
+    ``ended``: the number of workers of each task, by key. ``told``: the actor and the reason, for the history.
+    """
+    shared = [pk for pk, workers in ended.items() if workers > 1]
+    move_rows(rows.filter(pk__in=ended.keys() - set(shared)), "pending", **told)
+    move_rows(rows.filter(pk__in=shared), "shared", **told)
+    move_rows(rows.filter(whole__in=shared, state__in=states), "pending", **told)
+    task_rows(rows.db).filter(pk__in=ended).update(notice_due=Now(), result=None)
 
 
 def undone(rows: QuerySet[Any]) -> None:
@@ -147,7 +154,7 @@ def _postpone(rows: QuerySet[Any], dues: dict[Any, datetime]) -> None:
 
 
 def clear(task: TaskRow, *, failed: bool, succeeded: bool) -> bool:
-    """Let workers that failed, or succeeded, run the task again; return whether anything changed.
+    """Let workers that failed, or succeeded, run a locked task again; return whether anything changed.
 
     A task that ended that way is requeued; a running one is left alone.
     """
@@ -157,7 +164,8 @@ def clear(task: TaskRow, *, failed: bool, succeeded: bool) -> bool:
     if task.worker_count > 1 and _being_deleted(_rows(task), {task.pk: task.worker_count}):
         return False
     if task.state in states:
-        return _reopen(task, (task.state,), states, "", "published again")
+        _reopen(_rows(task), {task.pk: task.worker_count}, states, reason="published again")
+        return True
     if task.state not in ("pending", "shared"):
         return False
     if task.worker_count > 1:
@@ -175,16 +183,6 @@ def _forget_failures(task: TaskRow) -> None:
     pks = list(waiting.values_list("pk", flat=True))
     waiting.filter(pk__in=pks).update(state_attempts=0, state_failures=0)
     run_rows(task._state.db).filter(task__in=pks).exclude(outcome="succeeded").update(version=None)
-
-
-def _reopen(task: TaskRow, states: tuple[str, ...], parts: tuple[str, ...], actor: str, reason: str) -> bool:
-    back = "shared" if task.worker_count > 1 else "pending"
-    if not move_rows(_rows(task).filter(pk=task.pk, state__in=states), back, actor=actor, reason=reason):
-        return False
-    task_rows(task._state.db).filter(pk=task.pk).update(notice_due=Now(), result=None)
-    if back == "shared":
-        move_rows(_rows(task).filter(whole=task.pk, state__in=parts), "pending", actor=actor, reason=reason)
-    return True
 
 
 def _being_deleted(rows: QuerySet[Any], shared: dict[int, int]) -> set[int]:
