@@ -64,16 +64,6 @@ class QueueForm(forms.ModelForm):
             # SQLite accepts larger values than the other databases.
             self.fields[name].validators.append(MaxValueValidator(RULES[name].most))
 
-    def clean(self) -> dict[str, Any]:
-        """Require a key for an exclusive queue, and refuse one for any other."""
-        super().clean()
-        values = self.cleaned_data
-        exclusive = values.get("kind") == Queue.Kind.EXCLUSIVE
-        if "exclusive_key" in values and "kind" in values and exclusive != bool(values["exclusive_key"]):
-            told = "An exclusive queue needs a key." if exclusive else "Only an exclusive queue has a key."
-            self.add_error("exclusive_key", told)
-        return values
-
 
 class PauseQueuesForm(PauseObjectsForm):
     """What to pause, why, and for how long."""

@@ -43,10 +43,6 @@ class Queue(QueueRow):
         """Save the queue; raise ``ValidationError`` for changes that existing tasks rule out."""
         if any(was not in (None, getattr(self, name)) for was, name in zip(self._was, MADE_AS, strict=True)):
             raise ValidationError("kind, exclusive_key and spread of a queue cannot be changed; create another queue")
-        if self.exclusive != bool(self.exclusive_key):
-            raise ValidationError(
-                {"exclusive_key": "an exclusive queue needs a key, and only an exclusive one has one"}
-            )
         if "name" in self.__dict__ and (wrong := rules.queue_name_problem(self.name)):
             raise ValidationError({"name": wrong})
         self._check_rules()

@@ -90,6 +90,8 @@ def problems(queue: QueueRow) -> dict[str, str]:
         found["http_actions"] = wrong
     if queue.one_per_worker and not queue.actions_elsewhere and over_nodes(task_model(), home()):
         found["one_per_worker"] = "only programs that claim by name obey this on Citus; then set actions_elsewhere, too"
+    if queue.exclusive != bool(queue.exclusive_key):
+        found["exclusive_key"] = "an exclusive queue needs a key, and only an exclusive one has one"
     # The key of an existing queue cannot be changed.
     if queue._state.adding and queue.exclusive_key and not is_metadata_name(queue.exclusive_key):
         found["exclusive_key"] = f"it is a name in metadata, so it {METADATA_NAME_RULE}"
