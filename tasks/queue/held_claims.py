@@ -310,9 +310,11 @@ def _ended_so(
 
 
 def resolve_many(results: Mapping[TaskClaim, Any]) -> list[TaskClaim]:
-    """Complete the tasks of claims, each with its result; return the claims that were lost.
+    """Complete the tasks of many claims, of any queues, each with its result, in few statements.
 
-    A claim that was ended so before is not lost: a repeat after an error has the same answer.
+    Return the claims that were lost, for which nothing was written. In each database, either all other claims are
+    written or none; over several nodes, those of each part. After an error, repeat the call: it completes the rest and
+    has the answer that the first call would have had.
     """
     settings = load_settings()
     ends: dict[str, list[tuple[claims.Claim, claims.Outcome]]] = defaultdict(list)
@@ -329,7 +331,7 @@ def resolve_many(results: Mapping[TaskClaim, Any]) -> list[TaskClaim]:
 
 
 def fail_many(errors: Mapping[TaskClaim, BaseException | str]) -> list[TaskClaim]:
-    """End claims without success, each with its error; return the claims that were lost.
+    """End many claims, of any queues, without success, each with its error; return the claims that were lost.
 
     Each claim is a transaction of its own: its task waits again, or is errored if it has no attempts left. A claim that
     failed before is not lost: a repeat after an error has the same answer.

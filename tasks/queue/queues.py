@@ -1,7 +1,7 @@
 """Queues: their rules, and methods to publish, claim and pause."""
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import Any
 
@@ -166,30 +166,9 @@ class Queue(QueueRow):
         """Return the loop of :meth:`consume` for ``async for`` and ``await run``."""
         return consuming.AsyncQueueLoop(self, worker=worker, **options)
 
-    @staticmethod
-    def resolve_many(results: Mapping[TaskClaim, Any]) -> list[TaskClaim]:
-        """Complete the tasks of many claims, of any queues, each with its result, in few statements.
-
-        Return the claims that were lost, for which nothing was written. In each database, either all other claims are
-        written or none; over several nodes, those of each part. After an error, repeat the call: it completes the rest
-        and has the answer that the first call would have had.
-        """
-        return held_claims.resolve_many(results)
-
-    @staticmethod
-    async def aresolve_many(results: Mapping[TaskClaim, Any]) -> list[TaskClaim]:
-        """Run :meth:`resolve_many` from async code."""
-        return await sync_to_async(held_claims.resolve_many)(results)
-
-    @staticmethod
-    def fail_many(errors: Mapping[TaskClaim, BaseException | str]) -> list[TaskClaim]:
-        """End many claims, of any queues, without success, each with its error; return the claims that were lost."""
-        return held_claims.fail_many(errors)
-
-    @staticmethod
-    async def afail_many(errors: Mapping[TaskClaim, BaseException | str]) -> list[TaskClaim]:
-        """Run :meth:`fail_many` from async code."""
-        return await sync_to_async(held_claims.fail_many)(errors)
+    resolve_many, fail_many = staticmethod(held_claims.resolve_many), staticmethod(held_claims.fail_many)
+    aresolve_many = staticmethod(sync_to_async(held_claims.resolve_many))
+    afail_many = staticmethod(sync_to_async(held_claims.fail_many))
 
     # Pauses
 
