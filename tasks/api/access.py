@@ -45,14 +45,14 @@ class Token(HttpBearer):
 
     def authenticate(self, request: HttpRequest, token: str) -> Consumer:
         """Return the consumer of this token, with what the path of the request names."""
-        consumer = _consumer_of(token, request.resolver_match.kwargs if request.resolver_match else {})
+        consumer = consumer_of(token, request.resolver_match.kwargs if request.resolver_match else {})
         rates.take(consumer, consumer.requests_per_minute or load_settings().API_REQUESTS_PER_MINUTE)
         if self.verb is not None:
             check_verb(consumer, self.verb)
         return consumer
 
 
-def _consumer_of(token: str, path: Mapping[str, object]) -> Consumer:
+def consumer_of(token: str, path: Mapping[str, object]) -> Consumer:
     """Return the consumer of a token, with what a path names; raise ``Unauthorized`` if the token is not usable."""
     prefix = prefix_of(token)
     consumer, found = look_up(prefix, path) if prefix else (None, None)

@@ -38,12 +38,6 @@ class ConsumerQuerySet(models.QuerySet["Consumer"]):
         """Return consumers that are enabled and have not expired by the database's clock."""
         return self.filter(Q(expires=None) | Q(expires__gt=Now()), enabled=True)
 
-    def of_token(self, token: str) -> "Consumer | None":
-        """Return the usable consumer with this token; None if the token is wrong, unknown, expired or disabled."""
-        prefix = prefix_of(token)
-        found = self.usable().filter(prefix=prefix).first() if prefix else None
-        return found if is_of(found, token) else None
-
 
 class Consumer(models.Model):
     """A program with a token.

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from contextlib import contextmanager
 
+from tasks.api.access import consumer_of
+from tasks.api.errors import Unauthorized
 from tasks.models import Batch, Queue, Run, Schedule, Task
 from tasks.queue.consumers import Consumer, Verb
 from tests.processes import WorkerProcess, wait_until
@@ -52,6 +54,14 @@ def server(*, threads=None, port=0, **variables):
         found = ADDRESS.search(process.output())
         assert found, process.output()
         yield f"{found[1]}/api/"
+
+
+def opened(token):
+    """The consumer that a token lets in, or None."""
+    try:
+        return consumer_of(token, {})
+    except Unauthorized:
+        return None
 
 
 def token(name="full", *, queues=(), verbs=Verb.values, **values):

@@ -4,6 +4,7 @@ import pytest
 
 from tasks.models import Queue
 from tasks.queue.consumers import Consumer
+from tests.tasks.serving import opened
 
 pytestmark = pytest.mark.django_db
 
@@ -26,7 +27,7 @@ class TestAdmin:
         assert "no-store" in answer["Cache-Control"]
         [token] = answer.content.decode().split('<code id="token">')[1:]
         token = token.partition("<")[0]
-        consumer = Consumer.objects.of_token(token)
+        consumer = opened(token)
         assert consumer.verbs == ["claim"]
         assert list(consumer.reach()) == [queue]
         shown = "".join(admin_client.get(self.URL + path).content.decode() for path in ("", f"{consumer.pk}/change/"))

@@ -10,6 +10,7 @@ from django.utils import timezone
 from tasks.models import Queue
 from tasks.queue import consumers
 from tasks.queue.consumers import Consumer, Verb
+from tests.tasks.serving import opened
 
 pytestmark = pytest.mark.django_db
 
@@ -21,14 +22,9 @@ def consumer(**values):
     return made, token
 
 
-def opened(token):
-    found = Consumer.objects.of_token(token)
-    return found and found.name
-
-
 def test_token_is_found_and_nothing_of_it_is_stored():
     made, token = consumer()
-    assert opened(token) == "bot"
+    assert opened(token) == made
     secret = token.rpartition(f"{made.prefix}_")[2]
     assert len(secret) >= 43
     row = Consumer.objects.values().get()
@@ -60,13 +56,13 @@ def test_anything_else_opens_nothing(spoil):
 
 def test_disabled_and_expired_ones_open_nothing():
     made, token = consumer(expires=timezone.now() + timedelta(hours=1))
-    assert opened(token) == "bot"
+    assert opened(token) == made
     Consumer.objects.update(expires=timezone.now() - timedelta(seconds=1))
     assert opened(token) is None
     Consumer.objects.update(expires=None, enabled=False)
     assert opened(token) is None
     Consumer.objects.update(enabled=True)
-    assert opened(token) == "bot"
+    assert opened(token) == made
 
 
 def test_unknown_tokens_are_compared_as_known_ones_are(monkeypatch):

@@ -10,6 +10,7 @@ from django.core.management import CommandError
 from tasks.models import Queue
 from tasks.queue.consumers import Consumer
 from tests import commanding
+from tests.tasks.serving import opened
 
 pytestmark = pytest.mark.django_db
 
@@ -30,7 +31,7 @@ def refused(*arguments):
 
 def test_create_prints_the_token_alone(queue):
     token = run("create", "bot-1", "--queue", "encode", "--verb", "publish", "--verb", "claim").strip()
-    consumer = Consumer.objects.of_token(token)
+    consumer = opened(token)
     assert consumer.name == "bot-1"
     assert consumer.verbs == ["publish", "claim"]
     assert list(consumer.reach()) == [queue]
@@ -40,7 +41,7 @@ def test_create_prints_the_token_alone(queue):
 def test_create_with_everything_as_json():
     options = "--verb query --expires 2130-01-31T00:00Z --requests-per-minute 9 --rows-per-minute 8"
     told = asked("create", "bot-1", "--all-queues", *options.split())
-    assert Consumer.objects.of_token(told.pop("token"))
+    assert opened(told.pop("token"))
     assert told == {
         "name": "bot-1", "prefix": Consumer.objects.get().prefix, "enabled": True, "verbs": ["query"], "queues": None,
         "objects": {}, "expires": "2130-01-31T00:00:00+00:00", "used": None, "requests_per_minute": 9,
@@ -78,7 +79,7 @@ def test_bad_input_gets_one_line_and_makes_nothing(arguments, message):
 
 def test_token_for_managed_objects_needs_no_queue():
     token = run("create", "bank", "--object", "testapp.Expense:approve,reject", "--object", "testapp.packet").strip()
-    assert Consumer.objects.of_token(token).managed_objects == {
+    assert opened(token).managed_objects == {
         "testapp.expense": ["approve", "reject"], "testapp.packet": [],
     }  # fmt: skip
     assert ", objects testapp.expense, testapp.packet, never used" in run("list")
@@ -97,7 +98,7 @@ def test_list_shows_no_token():
 def test_revoke_ends_a_token():
     token = run("create", "bot-1", "--queue", "encode", "--verb", "claim").strip()
     assert "bot-1 is disabled" in run("revoke", "bot-1")
-    assert Consumer.objects.of_token(token) is None
+    assert opened(token) is None
     assert ", disabled, " in run("list")
     assert asked("revoke", "bot-1")["enabled"] is False
     with pytest.raises(CommandError, match="there is no consumer 'bot-2'"):
