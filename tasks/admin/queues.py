@@ -4,7 +4,6 @@ from typing import Any, Protocol
 
 from django import forms
 from django.contrib import admin
-from django.core.validators import MaxValueValidator
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
@@ -60,9 +59,6 @@ class QueueForm(forms.ModelForm):
         super().__init__(*args, **kwargs)
         if "name" in self.fields:
             self.fields["name"].validators.append(NAME)
-        for name in (each for each, rule in RULES.items() if rule.kind is int and each in self.fields):
-            # SQLite accepts larger values than the other databases.
-            self.fields[name].validators.append(MaxValueValidator(RULES[name].most))
 
 
 class PauseQueuesForm(PauseObjectsForm):

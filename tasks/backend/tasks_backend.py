@@ -49,6 +49,7 @@ from tasks.exceptions import PublishRefused, TaskError
 from tasks.failures import NoHandler
 from tasks.messages import Json, json_text
 from tasks.queue.priorities import priority_of
+from tasks.queue.publishing import bound_tasks
 from tasks.queue.rules import queue_name_problem
 from tasks.rows.databases import home
 from tasks.rows.tables import task_rows
@@ -104,10 +105,8 @@ class StatorBackend(BaseTaskBackend):
 
         The results are in order. As with :meth:`enqueue`, each call is checked and ``task_enqueued`` is sent for it.
         """
-        most = load_settings().PUBLISH_LIMIT
         given = [_call(each) for each in calls]
-        if len(given) > most:
-            raise PublishRefused(f"{len(given):,} tasks are too many for one call; the maximum is {most:,}")
+        bound_tasks(len(given), load_settings().PUBLISH_LIMIT)
         return self._enqueue(task, given)
 
     aenqueue_many = in_thread(enqueue_many)
