@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache, reduce
 from operator import or_
-from types import MappingProxyType
 
 from django.db.models import F, OuterRef, Q, Subquery, Value
 from django.db.models.lookups import Exact
@@ -82,12 +81,7 @@ ALL_RULES = frozenset({ONE_EACH, LIMITED, OTHERS})
 _rules: dict[str, frozenset[str]] = {}
 
 
-def choose(
-    worker_id: str,
-    queues: tuple[str, ...],
-    metadata: Mapping[str, object] = MappingProxyType({}),
-    excluded: tuple[str, ...] = (),
-) -> None:
+def choose(worker_id: str, queues: tuple[str, ...], metadata: Mapping[str, object], excluded: tuple[str, ...]) -> None:
     """Restrict the worker with this id to tasks of these queues, not ``excluded``, with these values in metadata."""
     _chosen[worker_id] = queues, tuple(sorted(metadata.items())), excluded
 

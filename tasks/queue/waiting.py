@@ -20,7 +20,6 @@ from django.db.models import Exists, Model, OuterRef
 from stator.claims import bring_up
 from stator.signals import became_ready
 from tasks.exceptions import TooManyWaiting
-from tasks.rows.databases import home
 from tasks.rows.queues import QueueRow
 from tasks.rows.tables import queue_rows, task_model, task_rows
 
@@ -101,10 +100,10 @@ class Waiters:
         return queues
 
 
-def with_ready(queues: set[int], using: str | None = None) -> set[int]:
+def with_ready(queues: set[int], using: str) -> set[int]:
     """Return the queues among these that have a ready task; index ``tasks_task_ready_in_queue``."""
     ready = task_rows().filter(queue=OuterRef("pk"), state_ready=True, state_claim=None)
-    asked = queue_rows(using or home()).filter(pk__in=queues).values_list("pk", Exists(ready))
+    asked = queue_rows(using).filter(pk__in=queues).values_list("pk", Exists(ready))
     return {pk for pk, is_ready in asked if is_ready}
 
 

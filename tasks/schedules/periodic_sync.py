@@ -30,13 +30,13 @@ def connect() -> None:
     checks.register(check_schedules, "tasks", checks.Tags.database)
 
 
-def sync(using: str | None = None) -> None:
+def sync() -> None:
     """Create a schedule for each registered function, and stop schedules whose function is gone; safe to repeat.
 
     An operator's changes stay until the declaration in the code changes. Raises ``ImproperlyConfigured`` if a timetable
     cannot work.
     """
-    using = using or router.db_for_write(Schedule)
+    using = router.db_for_write(Schedule)
     for known in registry.values():
         if problem := next(iter(_schedule(known).problems().values()), None):
             raise ImproperlyConfigured(f"@periodic {known.name}: {problem}")

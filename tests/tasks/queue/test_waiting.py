@@ -30,7 +30,7 @@ def test_queues_with_a_ready_task_are_found(queue):
     empty, later = make_queue("empty"), make_queue("later")
     queue.publish("resize")
     later.publish("resize", invisible_for=60)
-    assert with_ready({queue.pk, empty.pk, later.pk}) == {queue.pk}
+    assert with_ready({queue.pk, empty.pk, later.pk}, "default") == {queue.pk}
 
 
 def test_only_those_that_wait_for_the_queue_are_woken(queue, quiet):
