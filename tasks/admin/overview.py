@@ -1,7 +1,6 @@
 """The queues section of the admin's overview: what waits in each queue, since when, and what is paused."""
 
 from collections import Counter
-from datetime import datetime
 from typing import Any
 
 from django.contrib import admin
@@ -77,10 +76,9 @@ def _claimed(using: str) -> Counter[int]:
 
 
 def _row(
-    queue: Any, line: tuple[int, datetime | None], claimed: int, asking: tuple[int, float] | None, tasks: str
+    queue: Any, line: tuple[int, float | None], claimed: int, asking: tuple[int, float] | None, tasks: str
 ) -> tuple[Cell, ...]:
-    waiting, since = line
-    waited = seconds_of(queue.read_at - since) if since is not None else None
+    waiting, waited = line
     late = waited is not None and waited > TOO_LONG and not queue.claiming_paused
     return (
         Cell(queue.name, f"{tasks}?queue__id__exact={queue.pk}" if tasks else ""),

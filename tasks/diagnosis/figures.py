@@ -3,17 +3,18 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from django.db.models import QuerySet
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce
 
+from stator.graph.durations import seconds_of
 from stator.models import Now
 from stator.texts import told
-from tasks.models import Queue, Task
+from tasks.models import Task
 from tasks.queue.expressions import CountOf, FirstOf, for_each
+from tasks.rows.tables import queue_rows
 
 # Waiting tasks are counted up to this number in each queue, other tasks up to it in all queues together.
 MAX_COUNTED = 10_000
@@ -54,20 +55,13 @@ def figures_of(queues: Iterable[Any], using: str) -> dict[Any, Figures]:
     return {
         pk: Figures(
             told(min(waiting, MAX_COUNTED), waiting > MAX_COUNTED),
-            (now - since).total_seconds() if since else None,
+            oldest,
             told(later[0][pk], later[1]),
             told(running[0][pk], running[1]),
             told(dead[0][pk], dead[1]),
         )
-        for pk, waiting, since, now in _waiting([queue.pk for queue in queues], using)
+        for pk, (waiting, oldest) in lines([queue.pk for queue in queues], using, MAX_COUNTED + 1).items()
     }
-
-
-def _waiting(pks: list[Any], using: str) -> Any:
-    def figures(tasks: QuerySet[Any]) -> list[Combinable]:
-        return [_count_in(tasks), FirstOf(waiting_in(tasks, MAX_COUNTED + 1)), Now()]
-
-    return for_each(QuerySet(Queue, using=using), pks, figures)
 
 
 def waiting_in(tasks: QuerySet[Any], limit: int) -> QuerySet[Any]:
@@ -75,22 +69,25 @@ def waiting_in(tasks: QuerySet[Any], limit: int) -> QuerySet[Any]:
     return _line_of(tasks).values(since=Coalesce("state_next_attempt", "state_changed"))[:limit]
 
 
-def _count_in(tasks: QuerySet[Any]) -> CountOf:
-    return CountOf(_line_of(tasks).values("priority")[: MAX_COUNTED + 1])
-
-
 def _line_of(tasks: QuerySet[Any]) -> QuerySet[Any]:
     # Ready tasks are pending and unclaimed. Conditions that say so would keep an index alone from counting them.
     return tasks.filter(state_ready=True).order_by("priority")
 
 
-def lines(pks: list[Any], using: str) -> dict[Any, tuple[int, datetime | None]]:
-    """Return, by queue, how many tasks wait, up to one more than ``MAX_COUNTED``, and since when the first one does."""
+def lines(pks: list[Any], using: str, read: int = 1) -> dict[Any, tuple[int, float | None]]:
+    """Return, by queue, how many tasks wait, up to one more than ``MAX_COUNTED``, and for how many seconds the first.
+
+    ``read``: in which number of tasks, in the order of claims, the one that has waited longest is looked for.
+    """
 
     def figures(tasks: QuerySet[Any]) -> list[Combinable]:
-        return [_count_in(tasks), FirstOf(waiting_in(tasks, 1))]
+        count = CountOf(_line_of(tasks).values("priority")[: MAX_COUNTED + 1])
+        return [count, FirstOf(waiting_in(tasks, read)), Now()]
 
-    return {pk: (count, since) for pk, count, since in for_each(QuerySet(Queue, using=using), pks, figures)}
+    return {
+        pk: (count, None if since is None else seconds_of(now - since))
+        for pk, count, since, now in for_each(queue_rows(using), pks, figures)
+    }
 
 
 def by_column(rows: QuerySet[Any], name: str = "queue") -> tuple[Counter[Any], bool]:

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
-from datetime import datetime
 from shlex import quote
 from typing import Any
 
@@ -70,9 +69,9 @@ def _late_ticks(using: str) -> dict[int, list[float]]:
     return found
 
 
-def _of_pause(queue: Any, waiting: int, first: datetime | None, late: list[float]) -> Problem:
+def _of_pause(queue: Any, waiting: int, waited: float | None, late: list[float]) -> Problem:
     behind = waiting if queue.claiming_paused else 0
-    seconds = seconds_of(queue.read_at - first) if first is not None and behind else None
+    seconds = waited if behind else None
     count, more = min(behind, MAX_COUNTED), behind > MAX_COUNTED
     waits = f"; {told(count, more)} {'waits' if behind == 1 else 'wait'}" if behind else ""
     waits += f", the first for {span(seconds)}" if seconds is not None else ""
