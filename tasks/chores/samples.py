@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from django.db.models import Model, QuerySet
+from django.db.models import QuerySet
 from django.db.models.expressions import Combinable
 from django.utils import timezone
 
 from stator.graph.durations import seconds_of
 from stator.models import Depth, Now, Stats
 from tasks.diagnosis.figures import waiting_in
-from tasks.models import Queue
 from tasks.queue.expressions import CountOf, FirstOf, for_each
 from tasks.rows.queues import label_of
+from tasks.rows.tables import queue_rows
 from tasks.rows.tasks import TERMINAL
 
 # The most queues that are sampled, and the most tasks that are counted in each: waiting, and ended in an hour.
@@ -75,7 +75,7 @@ def _waiting(using: str) -> Iterator[Sample]:
         return [CountOf(line), FirstOf(line), Now()]
 
     names = _names(using)
-    for pk, waiting, since, now in for_each(_queues(using), list(names), figures):
+    for pk, waiting, since, now in for_each(queue_rows(using), list(names), figures):
         yield Sample(pk, names[pk], waiting, since, now)
 
 
@@ -87,14 +87,9 @@ def _count_ended(using: str, names: dict[int, str], hour: datetime) -> None:
         dead = ended.filter(state="errored")
         return [CountOf(rows.order_by("state_changed").values("state_changed")[:ENDED]) for rows in (ended, dead)]
 
-    counted = for_each(_queues(using), list(names), figures)
+    counted = for_each(queue_rows(using), list(names), figures)
     Stats.put(using, hour, {label_of(names[pk]): (ended, dead) for pk, ended, dead in counted if ended})
 
 
-def _queues(using: str) -> QuerySet[Model]:
-    rows: QuerySet[Any] = QuerySet(Queue, using=using)
-    return rows
-
-
 def _names(using: str) -> dict[int, str]:
-    return dict(_queues(using).order_by("pk").values_list("pk", "name")[:QUEUES])
+    return dict(queue_rows(using).order_by("pk").values_list("pk", "name")[:QUEUES])

@@ -3,10 +3,10 @@
 from collections.abc import Collection
 from typing import Any
 
-from django.db.models import Count, F, QuerySet
+from django.db.models import Count, F
 
 from stator.models import History
-from tasks.rows.tables import run_rows
+from tasks.rows.tables import run_rows, task_rows
 from tasks.rows.tasks import TERMINAL
 
 # Attempts of parts are counted from these columns.
@@ -16,10 +16,7 @@ OF_PARTS = ("whole", "worker_count", "state", "state_version", "state_attempts")
 def attempts_of(tasks: Collection[Any], using: str | None) -> dict[int, int]:
     """Return the attempts of each task since it was published or requeued; a shared task has its parts' attempts."""
     wholes = [task.pk for task in tasks if task.worker_count > 1]
-    parts: list[Any] = []
-    if wholes:
-        rows: QuerySet[Any] = QuerySet(type(next(iter(tasks))), using=using)
-        parts = list(rows.filter(whole__in=wholes).only(*OF_PARTS))
+    parts = list(task_rows(using).filter(whole__in=wholes).only(*OF_PARTS))
     ended = _of_ended([task for task in (*tasks, *parts) if task.state in TERMINAL and task.worker_count == 1], using)
     counted = {task.pk: ended.get(task.pk, task.state_attempts) for task in tasks}
     for part in parts:

@@ -132,7 +132,7 @@ def picker(queue: Any, worker: WorkerName, metadata: Metadata | None, settings: 
     """Return a function that filters claimable rows to the ones this worker may claim now, in the order of claims."""
 
     def pick(rows: Rows) -> Rows:
-        every: Rows = QuerySet(rows.model, using=rows.db)
+        every = task_rows(rows.db)
         asking = Asking(worker=worker, rows=every, settings=settings, queue=queue, of_queue=of_known(queue))
         eligible = rows.filter(may_claim(asking, TASK, WORKER, PART), queue=queue.pk)
         if metadata:

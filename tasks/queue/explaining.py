@@ -16,6 +16,7 @@ from tasks.queue.parts import parts_of
 from tasks.queue.runs import of_task
 from tasks.queue.serving import Service, service_of
 from tasks.queue.unserved import UNSERVED, reason_of
+from tasks.rows.tables import task_rows
 from tasks.rows.tasks import TaskRow, names_nobody
 
 # The most tasks that are counted ahead of one; the framework counts up to the same number.
@@ -31,7 +32,7 @@ TOLD = ("terminal", "external")
 def explain(task: TaskRow, framework: list[Any]) -> list[Any]:
     """Return all reasons with their remedies, the most decisive first: the queue's, then the framework's."""
     framework = [replace(reason, remedy="") if reason.code in TOLD else reason for reason in framework]
-    rows: QuerySet[Any] = QuerySet(type(task), using=task._state.db)
+    rows = task_rows(task._state.db)
     row = rows.filter(pk=task.pk, shard=task.shard).select_related("queue").first()
     if row is None:
         return framework

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
-from django.db.models import CharField, F, Field, FloatField, OuterRef, QuerySet, Sum
+from django.db.models import CharField, F, Field, FloatField, OuterRef, Sum
 
 from stator import claims
 from stator.asynchronous import in_thread
@@ -23,7 +23,7 @@ from tasks.queue import runs
 from tasks.queue.eligibility import Lease, WorkerName, allowed, attempts_left, renewed_end
 from tasks.rows.queues import QueueRow
 from tasks.rows.runs import Run
-from tasks.rows.tables import queue_rows, run_rows
+from tasks.rows.tables import queue_rows, run_rows, task_rows
 from tasks.rows.tasks import TaskRow
 
 Result = TypeVar("Result")
@@ -200,20 +200,10 @@ class TaskClaim:
     def _using(self) -> str:
         return str(self.task._state.db)
 
-    @property
-    def _rows(self) -> QuerySet[Any]:
-        return QuerySet(type(self.task), using=self._using)
-
-    @property
-    def _run(self) -> QuerySet[Any]:
-        runs = run_rows(self._using)
-        # Tasks that were claimed together share one token.
-        return runs.filter(task=self.task.pk, token=self.token)
-
     def _count_error(self) -> int:
-        self._run.update(unexpected_errors=F("unexpected_errors") + 1)
-        runs = run_rows(self._using)
-        mine = runs.filter(task=self.task.pk, worker=self.worker, version=self.task.state_version)
+        of_task = run_rows(self._using).filter(task=self.task.pk)
+        of_task.filter(token=self.token).update(unexpected_errors=F("unexpected_errors") + 1)
+        mine = of_task.filter(worker=self.worker, version=self.task.state_version)
         return int(mine.aggregate(count=Sum("unexpected_errors"))["count"] or 0)
 
     def _give_up(self, outcome: str, reason: str, failure: Failure | None) -> None:
@@ -239,7 +229,7 @@ class TaskClaim:
     def _lost(self) -> LeaseLost:
         """Note that the claim is lost, and return the error for its holder; it says what became of the task."""
         self._is_lost = True
-        found = self._rows.filter(pk=self.task.pk).first()
+        found = task_rows(self._using).filter(pk=self.task.pk).first()
         if found is None:
             why = "the task is gone"
         elif found.state_claim == self.token:

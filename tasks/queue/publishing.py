@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from django.db import DatabaseError, IntegrityError, transaction
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 
 from stator.claims import is_retryable, longest_lease
 from tasks.actions.registry import declared
@@ -20,6 +20,7 @@ from tasks.queue.operator_actions import clear, lock_with_parts
 from tasks.queue.parts import is_spread, place_of_task
 from tasks.rows.clock import Later
 from tasks.rows.queues import QueueRow
+from tasks.rows.tables import task_rows
 from tasks.rows.tasks import TaskRow
 
 # A try fails when another publisher has just published one of the same keys.
@@ -266,8 +267,7 @@ def _publish(queue: QueueRow, rows: list[Any], on_existing: OnExistingKey, *, ov
     insert_by_rows(new, str(using))
     parts = [part for row in new if row.worker_count > 1 for part in _parts(row, row.worker_count)]
     model.objects.using(using).bulk_create(parts, batch_size=BATCH)
-    every: QuerySet[Any] = QuerySet(model, using=using)
-    written = every.in_bulk([row.pk for row in new])
+    written = task_rows(using).in_bulk([row.pk for row in new])
     inserted = {id(row): written[row.pk] for row in new}
     by_key = {row.key: inserted[id(row)] for row in new if row.key is not None}
     for task in (*there.values(), *written.values()):
@@ -293,8 +293,7 @@ def _found(queue: QueueRow, keys: list[str], *, lock: bool) -> dict[str, Any]:
     """Return the tasks with these keys and their parts; ``lock`` locks both, because they may be changed."""
     if not keys:
         return {}
-    rows: QuerySet[Any] = QuerySet(queue.tasks.model, using=queue._state.db)
-    found = rows.filter(queue=queue, key__in=keys).order_by("pk")
+    found = task_rows(queue._state.db).filter(queue=queue, key__in=keys).order_by("pk")
     if lock:
         lock_with_parts(found)
     return {task.key: task for task in found.prefetch_related("parts")}
@@ -343,20 +342,19 @@ def _update(queue: QueueRow, pairs: list[tuple[Any, Any]]) -> None:
             changed.append(each)
     names = sorted({"worker_count" for _, row in pairs if row.has_count}.union(*(row.given for _, row in pairs)))
     if names:
-        rows: QuerySet[Any] = QuerySet(queue.tasks.model, using=queue._state.db)
-        rows.bulk_update(changed, names, batch_size=BATCH)
+        task_rows(queue._state.db).bulk_update(changed, names, batch_size=BATCH)
 
 
 def change(task: TaskRow, given: dict[str, Any]) -> None:
     """Write these options into a task that has not ended, and into its parts; see ``Task.change``."""
-    using, model = task._state.db, type(task)
+    using = task._state.db
     if unknown := sorted(given.keys() - CHANGEABLE.keys()):
         raise TaskError(f"{unknown[0]!r} of a task cannot be changed; {', '.join(CHANGEABLE)} can be")
-    message = checked_message({"action": "any", **given}, load_settings(), longest_lease(model, using=using))
+    message = checked_message({"action": "any", **given}, load_settings(), longest_lease(type(task), using=using))
     values = {name: getattr(message, name) for name in given}
     if "worker_ids" in values:
         values["worker_ids"] = list(message.worker_ids)
-    rows: QuerySet[Any] = QuerySet(model, using=using)
+    rows = task_rows(using)
     with transaction.atomic(using=using):
         lock_with_parts(rows.filter(pk=task.pk))
         row = rows.filter(pk=task.pk).first()
@@ -393,7 +391,7 @@ def _resize(task: TaskRow, workers: int) -> None:
     surplus = waiting[-(len(parts) - workers) :] if workers < len(parts) else []
     if len(parts) - len(surplus) > workers:
         raise PublishRefused(f"worker_count={workers} is too few for task {task.pk}: more of its parts have ended")
-    rows: QuerySet[Any] = QuerySet(type(task), using=task._state.db)
+    rows = task_rows(task._state.db)
     rows.filter(pk__in=surplus).delete()
     rows.bulk_create(new, batch_size=BATCH)
     task.worker_count = workers

@@ -109,7 +109,7 @@ def reason_of(task: TaskRow, service: Service) -> list[Any]:
 
     The list is empty if a worker process serves it, or if no worker process runs at all: the framework reports that.
     """
-    rows: QuerySet[Any] = QuerySet(type(task), using=task._state.db)
+    rows = task_rows(task._state.db)
     row, each = rows.filter(pk=task.pk, shard=task.shard), _open_to_each(service, rows)
     first = Case(
         *(When(condition, then=Value(code)) for code, condition in conditions([service], rows.db).items()),
@@ -127,7 +127,7 @@ GONE = "Start one of them; or publish the task again with its key, update=True a
 
 
 def _no_eligible(task: TaskRow, service: Service) -> Any:
-    rows: QuerySet[Any] = QuerySet(type(task), using=task._state.db)
+    rows = task_rows(task._state.db)
     row = rows.filter(pk=task.pk)
     serving = [names for offer, names in service.offers.items() if row.filter(taken(offer, rows)).exists()]
     live = [*service.named, *sorted(chain.from_iterable(serving))]

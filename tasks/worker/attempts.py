@@ -14,7 +14,6 @@ from weakref import WeakKeyDictionary
 
 from asgiref.sync import SyncToAsync, sync_to_async
 from django.db import Error
-from django.db.models import QuerySet
 from django.utils.module_loading import autodiscover_modules
 
 from stator.claims import Claim
@@ -45,7 +44,7 @@ from tasks.messages import Json
 from tasks.queue.process_eligibility import choose, choose_actions, note_rules
 from tasks.queue.runs import REASON_LENGTH
 from tasks.rows.queues import QueueRow
-from tasks.rows.tables import queue_rows
+from tasks.rows.tables import queue_rows, task_rows
 from tasks.rows.tasks import TaskRow
 
 __all__ = ["Context", "NoHandler", "RegisteredAction", "action", "attempt", "backoff_of_attempt", "find", "registry"]
@@ -339,8 +338,8 @@ def _most_retries(found: RegisteredAction, context: Context) -> int:
     if not context.still_mine():
         return 0
     task = context.task
-    rows: QuerySet[Any] = QuerySet(type(task), using=task._state.db)
-    own = rows.filter(pk=task.pk).values_list("max_unexpected_retries", flat=True).first()
+    rows = task_rows(task._state.db).filter(pk=task.pk)
+    own: int | None = rows.values_list("max_unexpected_retries", flat=True).first()
     return found.local_retries if own is None else own
 
 
