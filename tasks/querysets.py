@@ -63,8 +63,8 @@ class TaskQuerySet(QuerySet[Any]):
         return self.order_by("priority", "pk")
 
     def dead_letters(self) -> "TaskQuerySet":
-        """Return dead letters: errored tasks, without the parts of shared ones."""
-        return self.filter(state="errored", whole=None)
+        """Return dead letters: errored tasks, without the parts of shared ones. Index ``st_rest``."""
+        return self.filter(*self._conditions("errored"), whole=None)
 
     def cancel(self, reason: str = "", *, actor: str = "", running: bool = False, action: Action | None = None) -> int:
         """Cancel waiting tasks, and with ``running`` also claimed ones, in batches; return how many.

@@ -51,9 +51,8 @@ class DeadGroup:
 def dead_by_error(queue: Queue) -> list[DeadGroup]:
     """Return a queue's latest dead letters by the place of their last error, most first; three statements."""
     using = str(queue._state.db)
-    tasks: QuerySet[Any] = QuerySet(Task, using=using)
     # The framework's index of resting rows lacks the queue, so this reads the latest dead letters of all queues.
-    dead = tasks.filter(state="errored", state_ready=False, state_claim=None, whole=None)
+    dead = Task.objects.using(using).dead_letters()
     latest = dead.order_by("-state_next_attempt", "-state_changed").values_list("pk", "queue")[:MAX_SEARCHED]
     pks = [pk for pk, of in latest if of == queue.pk][:READ]
     errors, groups = errors_of(pks, using), dict[str, DeadGroup]()

@@ -77,7 +77,7 @@ class DeadLetterFilter(ErrorFilter):
 
     def failing(self, rows: QuerySet[Any]) -> QuerySet[Any]:
         """Return the dead letters."""
-        return rows.filter(state="errored", state_ready=False, state_claim=None, whole=None)
+        return Task.objects.using(rows.db).dead_letters()
 
 
 class TaskAdmin(OperatedAdmin):

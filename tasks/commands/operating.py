@@ -107,7 +107,7 @@ def _queue_row(told: dict[str, Any]) -> list[str]:
 def list_dead(options: Options) -> Answer:
     """List dead letters, the latest first."""
     limit = limit_of(options, MAX_LETTERS)
-    dead = Task.objects.using(home()).dead_letters().filter(state_ready=False, state_claim=None)
+    dead = Task.objects.using(home()).dead_letters()
     if options["queue"]:
         dead = dead.filter(queue=named(options["queue"]))
     latest = dead.select_related("queue").annotate(read_at=Now()).order_by("-state_next_attempt", "-state_changed")

@@ -114,8 +114,7 @@ def _list_of(queues: list[Tally]) -> tuple[AdminAction, ...]:
 
 def dead(using: str) -> list[QuerySet[Task]]:
     """Return the tasks that gave up."""
-    tasks: QuerySet[Task] = QuerySet(Task, using=using)
-    return [tasks.filter(state="errored", state_ready=False, state_claim=None, whole=None).order_by()]
+    return [Task.objects.using(using).dead_letters().order_by()]
 
 
 def _of_dead(name: str, found: Tally, more: bool) -> Problem:
