@@ -22,11 +22,11 @@ from stator.texts import listed
 from tasks.admin import actions
 from tasks.admin.newest import OperatedAdmin, number_in
 from tasks.admin.publishing import PublishForm
-from tasks.admin.queue_errors import errors_of
 from tasks.admin.summaries import SummarizedTask, summarize
 from tasks.admin.timeline import MAX_SHOWN, as_text, timeline
 from tasks.models import Queue, Task
 from tasks.querysets import STATUSES
+from tasks.queue.latest_errors import errors_of
 from tasks.queue.priorities import shown_priority
 from tasks.rows.tasks import TERMINAL
 

@@ -26,7 +26,7 @@ from tasks.exceptions import TaskError
 from tasks.messages import BIGINT
 from tasks.models import Queue, Task
 from tasks.queue.attempt_counts import attempts_of
-from tasks.queue.explaining import last_error
+from tasks.queue.latest_errors import TaskFailure, errors_of
 from tasks.queue.rules import queue_name_problem
 from tasks.rows.databases import home
 
@@ -112,8 +112,8 @@ def list_dead(options: Options) -> Answer:
         dead = dead.filter(queue=named(options["queue"]))
     latest = dead.select_related("queue").annotate(read_at=Now()).order_by("-state_next_attempt", "-state_changed")
     letters = list(latest[:limit])
-    attempts = attempts_of(letters, home())
-    data = [_letter(task, attempts[task.pk]) for task in letters]
+    attempts, errors = attempts_of(letters, home()), errors_of((task.pk for task in letters), home())
+    data = [_letter(task, attempts[task.pk], errors.get(task.pk)) for task in letters]
     if not data:
         return Answer(data, ["There are no dead letters."])
     more = [f"There may be more; raise --limit {limit}."] * (len(data) == limit)
@@ -122,10 +122,10 @@ def list_dead(options: Options) -> Answer:
     return Answer(data, [*table(LETTER_HEADS, rows), *more])
 
 
-def _letter(task: Task, attempts: int) -> dict[str, Any]:
+def _letter(task: Task, attempts: int, error: TaskFailure | None) -> dict[str, Any]:
     return {
         "task": task.pk, "queue": task.queue.name, "action": task.action, "key": task.key, "attempts": attempts,
-        "age": seconds_of(task.read_at - task.state_changed), "error": last_error(task),
+        "age": seconds_of(task.read_at - task.state_changed), "error": error.line if error else "",
     }  # fmt: skip
 
 
@@ -176,7 +176,7 @@ def pause(options: Options) -> Answer:
     given = {name: options[name] for name in ("publish", "claim", "reason", "seconds")}
     with refusing(TaskError, option="--for"):
         queue.pause(**given, author=actor())
-    return Answer(_pauses_of(queue), [f"Queue {queue.name}: {_paused_words(queue)}."])
+    return Answer(_pauses_of(queue), [f"Queue {queue.name}: {queue.pause_line}."])
 
 
 def resume(options: Options) -> Answer:
@@ -189,13 +189,6 @@ def resume(options: Options) -> Answer:
 def _pauses_of(queue: Queue) -> dict[str, Any]:
     until = queue.pause_until.isoformat() if queue.pause_until else None
     return {"queue": queue.name, "publish": queue.publish_paused, "claim": queue.claim_paused, "until": until}
-
-
-def _paused_words(queue: Queue) -> str:
-    what = [words for words, holds in (
-        ("new tasks are refused", queue.publish_paused), ("no tasks can be claimed", queue.claim_paused),
-    ) if holds]  # fmt: skip
-    return f"{' and '.join(what)}, {queue.pause_description}"
 
 
 def rows_of_numbers(ids: list[int]) -> Any:

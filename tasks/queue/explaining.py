@@ -7,13 +7,13 @@ from typing import Any
 
 from django.db.models import Case, Q, QuerySet, When
 
-from stator.models import Reason, Report, records_of
+from stator.models import Reason
 from tasks.actions.registry import find
 from tasks.conf import load_settings
-from tasks.failures import NoHandler, last_line
+from tasks.failures import NoHandler
 from tasks.queue.eligibility import RULES, Asking, waiting
+from tasks.queue.latest_errors import errors_of
 from tasks.queue.parts import parts_of
-from tasks.queue.runs import of_task
 from tasks.queue.serving import Service, service_of
 from tasks.queue.unserved import UNSERVED, reason_of
 from tasks.rows.tables import task_rows
@@ -52,8 +52,8 @@ def explain(task: TaskRow, framework: list[Any]) -> list[Any]:
 def _of_state(row: TaskRow, rows: QuerySet[Any]) -> Iterator[Any]:
     """Yield the reasons of a task that does not wait for a claim, and the task that a part belongs to."""
     if row.state == "errored":
-        said = last_error(row)
-        last = f" The last error: {said}" if said else ""
+        errors = errors_of([row.pk], rows.db)
+        last = f" The last error: {errors[row.pk].line}" if errors else ""
         remedy = "Find the cause. After you have fixed it, requeue the task."
         yield Reason("dead_letter", f"It ended without success and needs an operator.{last}", remedy=remedy)
     if row.whole_id is not None:
@@ -71,15 +71,6 @@ def _of_state(row: TaskRow, rows: QuerySet[Any]) -> Iterator[Any]:
             {"worker": run.worker, "attempt": row.state_attempts},
             "Wait. If that worker is gone, its lease expires by itself; unlock to end it now.",
         )
-
-
-def last_error(task: TaskRow) -> str:
-    """Return the error of the last failed run of the task, or of any of its parts; empty if there is none."""
-    own = of_task(task).filter(outcome="failed").exclude(reason="")
-    if run := own.order_by("-pk").first():
-        return last_line(run.reason)
-    report = records_of(Report, type(task), task.pk, str(task._state.db)).exclude(error="").first()
-    return last_line(f"{report.error}: {report.message}".partition("\n")[0]) if report else ""
 
 
 def _against_rules(row: TaskRow, rows: QuerySet[Any]) -> Iterator[Any]:

@@ -106,7 +106,7 @@ def test_tasks_are_canceled(queue):
 
 def test_queue_is_paused_and_resumed(queue):
     text = run("pause", "encode", "--claim", "--reason", "disk is full")
-    assert text == f"Queue encode: no tasks can be claimed, paused by {getpass.getuser()} (disk is full).\n"
+    assert text == f"Queue encode: claiming paused by {getpass.getuser()} (disk is full).\n"
     assert queue.current().claiming_paused
     answer = asked("pause", "encode", "--publish", "--claim", "--for", 60)
     assert (answer["publish"], answer["claim"], bool(answer["until"])) == (True, True, True)

@@ -1,0 +1,68 @@
+"""The latest error of tasks: what a worker process reported, or what a named worker gave as its reason."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from django.db.models.functions import Right
+
+from stator.models import Report
+from tasks.failures import last_line
+from tasks.rows.tables import run_rows, task_model, task_rows
+
+# Characters at the end of a traceback, which has the frame that raised the error.
+END = 1500
+
+_FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
+_NUMBER = re.compile(r"\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFailure:
+    """The latest error of a task: as one line, where it was raised, and its fingerprint if a process recorded it."""
+
+    line: str
+    place: str = ""
+    fingerprint: str = ""
+
+    @property
+    def group(self) -> str:
+        """Equal for errors of one place; without a place for errors whose first words differ in numbers alone."""
+        return self.place or self.fingerprint or _NUMBER.sub("", self.line.partition(":")[0])
+
+
+def errors_of(pks: Iterable[int], using: str) -> dict[int, TaskFailure]:
+    """Return the latest errors of tasks by key; a shared task has those of its parts. At most three statements."""
+    own = {pk: pk for pk in pks}
+    parts = dict(task_rows(using).filter(whole__in=list(own)).values_list("pk", "whole"))
+    return _reported(list(own), using) | _reasons(parts | own, using)
+
+
+def _reported(pks: list[int], using: str) -> dict[int, TaskFailure]:
+    """Return the errors of actions that worker processes ran."""
+    label = task_model()._meta.label_lower
+    reports = Report.objects.using(using).filter(model_label=label, object_pk__in=[str(pk) for pk in pks])
+    found = reports.exclude(error="").values_list(
+        "object_pk", "error", "message", Right("traceback", END), "fingerprint"
+    )
+    return {
+        int(pk): TaskFailure(last_line(f"{error}: {message}".partition("\n")[0]), _place(trace), fingerprint)
+        for pk, error, message, trace, fingerprint in found
+    }
+
+
+def _reasons(tasks: dict[int, int], using: str) -> dict[int, TaskFailure]:
+    """Return what named workers gave as the reason of the last failed claims. ``tasks``: by key, whose error it is."""
+    failed = run_rows(using).filter(task__in=list(tasks), outcome="failed").exclude(reason="").order_by("pk")
+    reasons = {tasks[task]: reason for task, reason in failed.values_list("task", "reason")}
+    return {pk: TaskFailure(last_line(reason), _place(reason)) for pk, reason in reasons.items()}
+
+
+def _place(trace: str) -> str:
+    """Return the file, line and function of the last frame of a traceback."""
+    frames = _FRAME.findall(trace)
+    if not frames:
+        return ""
+    file, line, function = frames[-1]
+    return f"{'/'.join(PurePath(file).parts[-2:])}, line {line}, in {function}"
