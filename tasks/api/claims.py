@@ -266,7 +266,7 @@ def _verified(held: TaskClaim) -> dict[str, object]:
 def _held_out(held: TaskClaim, lease: float) -> dict[str, object]:
     return {
         "lease": lease,
-        "heartbeat_interval": held.task.heartbeat_interval,
+        "heartbeat_interval": held.heartbeat_interval,
         "max_unexpected_retries": held.max_unexpected_retries,
         "unexpected_errors": held.unexpected_errors,
     }

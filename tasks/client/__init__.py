@@ -29,7 +29,7 @@ from functools import partial
 from typing import Any
 
 # Relative, so that a copy of the folder works under any name.
-from .consuming import ConsumerLoop, beat_after
+from .consuming import ConsumerLoop, LoopClaim
 
 MAX_PAUSE = 10.0
 # The most claims that one request ends, and the most characters of an error.
@@ -342,50 +342,28 @@ class Client:
             raise Unreachable(f"{method} {path.partition('?')[0]}: {type(error).__name__}: {error}") from error
 
 
-class HttpClaim:
+class HttpClaim(LoopClaim):
     """A task that this program holds, until it ends the claim or the lease runs out.
 
-    ``wanted``: the lease that was asked for. ``since``: the monotonic time from which the lease counts. ``ended``:
-    whether this program has ended the claim.
+    ``wanted``: the lease that was asked for. ``since``: the monotonic time from which the lease counts.
     """
 
     def __init__(self, client: Client, answer: dict[str, Any], wanted: float | None, since: float) -> None:
+        super().__init__(since)
         self.task: dict[str, Any] = answer["task"]
         self.attempt: int = answer["attempt"]
-        self.lease: float = answer["lease"]
-        self.ended = self._is_lost = False
-        self._interval: float | None = self.task["heartbeat_interval"]
-        self.max_unexpected_retries: int | None = self.task["max_unexpected_retries"]
-        # The errors of this worker in all its claims of the task; 0 until one was noted in this claim.
-        self.unexpected_errors = 0
+        self.lease = answer["lease"]
+        self._follow(self.task)
         # How far the work is, and what of that was sent.
         self._reached: dict[str, Any] | None = None
         self._sent: dict[str, Any] | None = None
         # The results of the recorded steps, once they were asked for, and the names that were used in this claim.
         self._steps: dict[str, Any] | None = None
         self._used: set[str] = set()
-        self._client, self._token = client, answer["token"]
-        self._wanted, self._since = wanted, since
+        self._client, self._token, self._wanted = client, answer["token"], wanted
 
     def __repr__(self) -> str:
         return f"<HttpClaim of task {self.task['id']}, attempt {self.attempt}>"
-
-    @property
-    def lost(self) -> bool:
-        """Return whether the claim is lost: the server said so, or its lease is over by this program's clock.
-
-        The clock runs on while the server is unavailable. A claim that was ended in time is not lost.
-        """
-        return not self.ended and (self._is_lost or time.monotonic() >= self._until)
-
-    @property
-    def heartbeat_due(self) -> float:
-        """Return the monotonic time of the next heartbeat: after the task's interval, else a third of the lease."""
-        return self._since + beat_after(self.lease, self._interval)
-
-    @property
-    def _until(self) -> float:
-        return self._since + self.lease
 
     def verify(self) -> None:
         """Raise ``LeaseLost`` unless the claim is still held. Call it right before an action that cannot be undone."""
@@ -418,9 +396,8 @@ class HttpClaim:
         if name not in self._steps:
             result = function()
             # The same record may be sent again.
-            self._steps[name] = self._sent_by("PUT", f"steps/{_quote(name)}", self._until, {"result": result})[0][
-                "result"
-            ]
+            answer, _ = self._call(f"steps/{_quote(name)}", self._until, {"result": result}, method="PUT")
+            self._steps[name] = answer["result"]
         self._used.add(name)
         return self._steps[name]
 
@@ -464,7 +441,7 @@ class HttpClaim:
             thread.join()
 
     def _beat(self, ended: threading.Event, every: float | None) -> None:
-        while not ended.wait(every or beat_after(self.lease, self._interval)):
+        while not ended.wait(every or self._beat_after):
             try:
                 self.heartbeat()
             except LeaseLost:
@@ -476,8 +453,12 @@ class HttpClaim:
     def _hold(self, verb: str, **values: object) -> None:
         answer, sent = self._call(verb, 0.0, values)
         self.lease, self._since = float(answer["lease"]), sent
-        self._interval, self.max_unexpected_retries = answer["heartbeat_interval"], answer["max_unexpected_retries"]
+        self._follow(answer)
         self.unexpected_errors = max(self.unexpected_errors, answer["unexpected_errors"])
+
+    def _follow(self, task: dict[str, Any]) -> None:
+        self.heartbeat_interval = task["heartbeat_interval"]
+        self.max_unexpected_retries = task["max_unexpected_retries"]
 
     def _end(self, verb: str, **values: object) -> None:
         # The server answers a repeated end like the first one, so it may be sent again.
@@ -487,10 +468,7 @@ class HttpClaim:
     def _note_end(self, *, lost: bool) -> None:
         self._is_lost, self.ended = lost, not lost
 
-    def _call(self, verb: str, until: float, values: dict[str, Any]) -> tuple[Any, float]:
-        return self._sent_by("POST", verb, until, values)
-
-    def _sent_by(self, method: str, verb: str, until: float, values: dict[str, Any]) -> tuple[Any, float]:
+    def _call(self, verb: str, until: float, values: dict[str, Any], method: str = "POST") -> tuple[Any, float]:
         body = {"token": self._token, **{name: value for name, value in values.items() if value is not None}}
         path = f"tasks/{self.task['id']}/claim/{verb}"
         try:

@@ -1,4 +1,4 @@
-"""The loop of a named worker. It needs neither HTTP nor Django, only claims that look like :class:`LoopClaim`."""
+"""The loop of a named worker. It needs neither HTTP nor Django, only claims of the class :class:`LoopClaim`."""
 
 import contextvars
 import logging
@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from functools import cache
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any
 
 logger = logging.getLogger("tasks.consume")
 
@@ -22,36 +22,50 @@ BEAT_AGAIN = 1.0
 LEFT = "its worker left the loop"
 
 
-class LoopClaim(Protocol):
-    """A claim as the loop uses it."""
+class LoopClaim:
+    """A claim that a worker holds, as the loop uses it. ``since``: the monotonic time from which its lease counts.
+
+    ``lease``: seconds from then until it runs out.
+    ``ended``: whether this program has ended the claim.
+    ``heartbeat_interval``, ``max_unexpected_retries``: of the task, as of the latest heartbeat; None if it has none.
+    ``unexpected_errors``: those of this worker in all its claims of the task; 0 until one was noted in this claim.
+    """
+
+    lease: float
+    heartbeat_interval: float | None
+    max_unexpected_retries: int | None
+
+    def __init__(self, since: float) -> None:
+        self._since = since
+        self.ended = self._is_lost = False
+        self.unexpected_errors = 0
 
     @property
     def lost(self) -> bool:
-        """Whether its lease is over, or another worker has the task."""
+        """Return whether the claim is lost: one of its methods found so, or its lease is over by this program's clock.
 
-    @property
-    def ended(self) -> bool:
-        """Whether this worker has ended it."""
+        The clock runs on while the server or the database is unavailable. A claim that was ended in time is not lost.
+        """
+        return not self.ended and (self._is_lost or time.monotonic() >= self._until)
 
     @property
     def heartbeat_due(self) -> float:
-        """The monotonic time of the next heartbeat."""
+        """Return the monotonic time of the next heartbeat: after the task's interval, else a third of the lease."""
+        return self._since + self._beat_after
 
-    @property
-    def max_unexpected_retries(self) -> int | None:
-        """How many errors its task lets one worker retry; None if the task does not set this."""
-
-    @property
-    def unexpected_errors(self) -> int:
-        """How many errors this worker has noted."""
-
-    def heartbeat(self) -> object:
+    def heartbeat(self) -> None:
         """Renew the lease."""
+        raise NotImplementedError
 
+    @property
+    def _until(self) -> float:
+        return self._since + self.lease
 
-def beat_after(lease: float, interval: float | None) -> float:
-    """Return the seconds from one heartbeat to the next, given the task's own interval."""
-    return lease * USUAL if interval is None else min(interval, lease * LATEST)
+    @property
+    def _beat_after(self) -> float:
+        if self.heartbeat_interval is None:
+            return self.lease * USUAL
+        return min(self.heartbeat_interval, self.lease * LATEST)
 
 
 class StopSignals:

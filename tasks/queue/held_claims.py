@@ -16,7 +16,7 @@ from stator import claims
 from stator.asynchronous import in_thread
 from stator.claims import Failure, bounded, describe
 from stator.exceptions import LeaseLost
-from tasks.client.consuming import beat_after
+from tasks.client.consuming import LoopClaim
 from tasks.conf import TaskSettings, load_settings
 from tasks.messages import Json, check_json, check_lease, is_same_json
 from tasks.queue import runs
@@ -37,7 +37,7 @@ FOLLOWED = ("heartbeat_interval", "max_unexpected_retries")
 HEARTBEAT_FIELDS: dict[str, Field] = {"worker": CharField(), "lease": FloatField()}
 
 
-class TaskClaim:
+class TaskClaim(LoopClaim):
     """A task that a worker holds until it ends the claim, or its lease or its timeout runs out.
 
     Every method but ``verify`` writes, and only while the claim is held. Otherwise it raises
@@ -45,45 +45,23 @@ class TaskClaim:
 
     ``attempt``: 1 for the first.
     ``lease``: seconds from the claim, or the latest heartbeat, until it runs out.
-    ``ended``: whether this program has ended the claim.
     """
 
     def __init__(self, claim: claims.Claim, worker: str) -> None:
+        # The lease counts from before the statement that took it.
+        super().__init__(claim.claimed)
         self._claim = claim
         self.worker = worker
         self.task = claim.instance
         self.token: UUID = claim.token
         self.attempt: int = claim.attempt
-        self.lease: float = (self.task.state_locked_until - self.task.state_attempted).total_seconds()
-        self.ended = self._is_lost = False
+        self.lease = (self.task.state_locked_until - self.task.state_attempted).total_seconds()
+        self._follow(self.task.heartbeat_interval, self.task.max_unexpected_retries)
         # The task's columns as the end of the claim has written them, if the task waits again and they are known.
         self.left: dict[str, object] | None = None
-        # The errors of this worker in all its claims of the task; 0 until one was noted in this claim.
-        self.unexpected_errors = 0
-        # The monotonic time from which the lease counts: before the statement that took it.
-        self._since: float = claim.claimed
 
     def __repr__(self) -> str:
         return f"<TaskClaim of task {self.task.pk} by {self.worker}, attempt {self.attempt}>"
-
-    @property
-    def lost(self) -> bool:
-        """Return whether the claim is lost: one of its methods found so, or its lease is over by this program's clock.
-
-        The clock runs on while the database is unavailable. A claim that was ended in time is not lost.
-        """
-        return not self.ended and (self._is_lost or time.monotonic() >= self._since + self.lease)
-
-    @property
-    def heartbeat_due(self) -> float:
-        """Return the monotonic time of the next heartbeat: after the task's interval, else a third of the lease."""
-        return self._since + beat_after(self.lease, self.task.heartbeat_interval)
-
-    @property
-    def max_unexpected_retries(self) -> int | None:
-        """Return the task's number of unexpected errors that one worker retries, as of the latest heartbeat."""
-        most: int | None = self.task.max_unexpected_retries
-        return most
 
     def verify(self) -> None:
         """Raise ``LeaseLost`` unless the claim is still held. Call it right before an action that cannot be undone."""
@@ -153,9 +131,12 @@ class TaskClaim:
         self._note_hold(sent, *held)
         self.show_progress()
 
-    def _note_hold(self, sent: float, now: datetime, until: datetime, *followed: float | None) -> None:
-        for name, value in zip(FOLLOWED, followed, strict=True):
-            setattr(self.task, name, value)
+    def _follow(self, interval: float | None, retries: int | None) -> None:
+        self.heartbeat_interval = self.task.heartbeat_interval = interval
+        self.max_unexpected_retries = self.task.max_unexpected_retries = retries
+
+    def _note_hold(self, sent: float, now: datetime, until: datetime, *followed: Any) -> None:
+        self._follow(*followed)
         self.lease, self._since = (until - now).total_seconds(), sent
         if self.lease <= 0:
             # The timeout was shortened to less than the attempt has taken already.

@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from tasks import client as module
-from tasks.client import ApiError, Client, HttpClaim, LeaseLost, Unreachable
+from tasks.client import ApiError, Client, HttpClaim, LeaseLost, Unreachable, consuming
 from tests.processes import wait_until
 from tests.sizes import PATIENCE
 
@@ -113,7 +113,8 @@ def clock(server, monkeypatch):
 
     def begin(seconds_to_answer):
         made = Clock(seconds_to_answer)
-        monkeypatch.setattr(module, "time", made)
+        for each in (module, consuming):
+            monkeypatch.setattr(each, "time", made)
         once = Client._once
 
         def slow(self, *arguments):
