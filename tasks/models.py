@@ -5,7 +5,6 @@ from datetime import datetime
 from typing import Any, ClassVar
 from uuid import UUID
 
-from django.core.exceptions import ValidationError
 from django.db.models import F
 
 from stator.asynchronous import in_thread
@@ -125,8 +124,3 @@ class Task(TaskRow):
     def explain(self) -> list[Reason]:
         """Return why the task is not moving: the queue's reasons, then the framework's for any managed object."""
         return explaining.explain(self, super().explain())
-
-    def clean(self) -> None:
-        """Raise ``ValidationError`` for values that cannot be published."""
-        if self.worker_count < 1:
-            raise ValidationError({"worker_count": f"must be at least 1, got {self.worker_count}"})
