@@ -147,7 +147,7 @@ def complete(tasks: list[Task], using: str) -> None:
     note_progress(tasks, using)
     for task in tasks:
         task.counted = counted[task.pk]
-        task.looked_up_claimant = workers.get(task.pk)
+        task.holder = workers.get(task.pk)
 
 
 def note_progress(tasks: Iterable[Any], using: str) -> None:

@@ -53,7 +53,7 @@ def _attempts(task: Task) -> int:
 
 
 def _claimant(task: Task) -> str | None:
-    return task.looked_up_claimant if hasattr(task, "looked_up_claimant") else task.claimant
+    return task.holder if hasattr(task, "holder") else task.claimant
 
 
 def _progress(task: Task) -> dict[str, Any] | None:

@@ -111,7 +111,7 @@ def _seconds(payload: ClaimIn) -> float:
 
 def _answer(claims: list[TaskClaim], waited: float, payload: ClaimIn) -> HttpResponse:
     for each in claims:
-        each.task.looked_up_claimant = payload.worker
+        each.task.holder = payload.worker
     return answer(claims_out(claims, waited))
 
 
@@ -306,6 +306,6 @@ def _ended(held: TaskClaim, state: str, **values: object) -> Task:
 
 def _without_claim(held: TaskClaim, **values: object) -> Task:
     task: Task = held.task
-    gone = dict.fromkeys(("state_claim", "state_locked_until", "looked_up_claimant"))
+    gone = dict.fromkeys(("state_claim", "state_locked_until", "holder"))
     task.__dict__.update(gone, **values)
     return task

@@ -68,7 +68,6 @@ class TaskRow(StatorModel):
     # Set for command lines and answers of the API: when the row was read, and what was looked up for many tasks.
     read_at: datetime
     counted: int
-    looked_up_claimant: str | None
     holder: str | None
 
     class StatorMeta:

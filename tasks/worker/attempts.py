@@ -27,13 +27,11 @@ from tasks.actions.isolation import answer_of, process_for_action, value_of
 from tasks.actions.registry import (
     Context,
     RegisteredAction,
-    action,
     actions_on_loop,
     contained,
     django_on_loop,
     find,
     finders,
-    registry,
     runs_on_loop,
 )
 from tasks.actions.throttles import ActionSlot
@@ -46,8 +44,6 @@ from tasks.queue.runs import REASON_LENGTH
 from tasks.rows.queues import QueueRow
 from tasks.rows.tables import queue_rows, task_rows
 from tasks.rows.tasks import TaskRow
-
-__all__ = ["Context", "NoHandler", "RegisteredAction", "action", "attempt", "backoff_of_attempt", "find", "registry"]
 
 logger = logging.getLogger("tasks.actions")
 

@@ -8,7 +8,6 @@ import tasks
 from stator import Backoff
 from tasks.actions.registry import find, registry
 from tasks.failures import NoHandler
-from tasks.worker import attempts as actions
 from tests.tasks.actions.making import ran
 from tests.testapp import actions as examples
 
@@ -20,7 +19,7 @@ class TestRegistering:
         with pytest.raises(ValueError, match=r"'resize' is tests.testapp.actions.resize already, not .*<lambda>"):
             tasks.action("resize")(lambda: None)
         assert find("resize", "any").function is examples.resize
-        assert "resize" in actions.registry
+        assert "resize" in registry
 
     def test_decorator_without_a_name_is_refused(self) -> None:
         with pytest.raises(TypeError, match=r"needs a name: @tasks.action\('print'\)"):
