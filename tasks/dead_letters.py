@@ -8,6 +8,7 @@ import logging
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import itemgetter
 from typing import Any
 
 from django.core.mail import mail_admins
@@ -16,7 +17,7 @@ from django.utils.module_loading import import_string
 from django.views.debug import get_default_exception_reporter_filter
 
 from stator.claims import bounded
-from stator.models import History, Now, Report, names_of, records_of, worker_of
+from stator.models import Now, Report, names_of, records_of
 from tasks.conf import load_settings
 from tasks.messages import Json
 from tasks.models import Run, Schedule, Task
@@ -149,40 +150,14 @@ def _errors_in(attempts: list[Attempt]) -> list[str]:
 
 
 def _attempts(task: Task) -> list[Attempt]:
-    """Return the attempts, in order; the error of an attempt that succeeded or still runs is empty."""
-    latest, errors = _latest(task)
-    known = {worker_of(run.token) for run in latest}
-    attempts = [(run.claimed, run.worker, _error_of(run)) for run in latest]
-    # The history also has failures without a run: no worker's attempt ended with them.
-    others = [error for error in errors if error[1] not in known]
-    names = names_of({worker for _, worker, _ in others}, str(task._state.db)) if others else {}
-    attempts += [(at, names[worker], error) for at, worker, error in others]
-    return sorted(attempts, key=lambda attempt: attempt[0])
+    """Return the attempts of a task, or of its parts, since it was published or requeued, the first one first.
 
-
-def _latest(task: Task) -> tuple[list[Run], list[Attempt]]:
-    """Return the runs and recorded errors of a task, or of its parts, since it was published or requeued."""
+    The error of an attempt that succeeded or still runs is empty.
+    """
     stays = runs.of_task(task).filter(task=OuterRef("task")).order_by("-version").exclude(version=None)
     latest = runs.of_task(task).filter(version=Subquery(stays.values("version")[:1])).select_related("task")
-    each = task.parts.all() if task.worker_count > 1 else [task]
-    return list(latest.order_by("-pk")[:ERRORS]), _errors({str(one.pk): one.state_version for one in each}, task)
-
-
-def _errors(versions: dict[str, int], task: Task) -> list[Attempt]:
-    """Return the errors in the history and the latest reports of tasks, which are given with their versions."""
-    of_these = {"model_label": Task._meta.label_lower, "object_pk__in": list(versions)}
-    using = task._state.db
-    # The history has a move with the version after it, and the errors before the move with the version before it.
-    rows = History.objects.using(using).filter(**of_these).exclude(error="").order_by("-pk")[:ERRORS]
-    found = [row for row in rows if row.version >= versions[row.object_pk] - 1]
-    known = {(row.object_pk, row.error) for row in found}
-    reports = Report.objects.using(using).filter(**of_these).exclude(error="")[:ERRORS]
-    # The row of a move may lack the error that caused the move.
-    return [(row.at, row.worker, row.error) for row in found] + [
-        (row.at, row.worker, f"{row.error}: {row.message}")
-        for row in reports
-        if (row.object_pk, f"{row.error}: {row.message}") not in known
-    ]
+    attempts = [(run.claimed, run.worker, _error_of(run)) for run in latest.order_by("-pk")[:ERRORS]]
+    return sorted(attempts, key=itemgetter(0))
 
 
 def _error_of(run: Run) -> str:
