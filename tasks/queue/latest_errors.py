@@ -36,11 +36,13 @@ def errors_of(pks: Iterable[int], using: str) -> dict[int, TaskFailure]:
     """Return the latest errors of tasks by key; a shared task has those of its parts. At most three statements."""
     own = {pk: pk for pk in pks}
     parts = dict(task_rows(using).filter(whole__in=list(own)).values_list("pk", "whole"))
-    return _reported(list(own), using) | _reasons(parts | own, using)
+    reported = _reported(list(own), using)
+    # A program says what went wrong in its own words, so its report has no place; a worker process has a run, too.
+    return reported | _reasons(parts | own, using) | {pk: error for pk, error in reported.items() if error.place}
 
 
 def _reported(pks: list[int], using: str) -> dict[int, TaskFailure]:
-    """Return the errors of actions that worker processes ran."""
+    """Return the errors that are reported of these tasks."""
     label = task_model()._meta.label_lower
     reports = Report.objects.using(using).filter(model_label=label, object_pk__in=[str(pk) for pk in pks])
     found = reports.exclude(error="").values_list(
@@ -53,7 +55,7 @@ def _reported(pks: list[int], using: str) -> dict[int, TaskFailure]:
 
 
 def _reasons(tasks: dict[int, int], using: str) -> dict[int, TaskFailure]:
-    """Return what named workers gave as the reason of the last failed claims. ``tasks``: by key, whose error it is."""
+    """Return the reasons of the last failed claims. ``tasks``: by key, whose error it is."""
     failed = run_rows(using).filter(task__in=list(tasks), outcome="failed").exclude(reason="").order_by("pk")
     reasons = {tasks[task]: reason for task, reason in failed.values_list("task", "reason")}
     return {pk: TaskFailure(last_line(reason), _place(reason)) for pk, reason in reasons.items()}
