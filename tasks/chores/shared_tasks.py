@@ -19,7 +19,7 @@ from tasks.chores.retention import prune
 from tasks.chores.samples import sample
 from tasks.dead_letters import send_notices
 from tasks.models import Task
-from tasks.rows.databases import home, worked_in
+from tasks.rows.databases import home
 
 # Keys per statement.
 BATCH = 500
@@ -77,9 +77,9 @@ def _on_moves(
             send_notices(using, errored[part])
 
 
-def _on_schedule(sender: object, **kwargs: object) -> None:
+def _on_schedule(sender: Any, **kwargs: object) -> None:
     # Even a worker that serves no tasks does these chores, where queues are written; a schema may be without tasks.
-    for using in worked_in(sender, Task) or [home()] * (not current_schema()):
+    for using in sender.databases_of(Task) or [home()] * (not current_schema()):
         Task.objects.using(using).end_exhausted()
         end_parts(using)
         send_notices(using)

@@ -15,9 +15,3 @@ def home() -> str:
 def settle(row: Model) -> None:
     """Let a row that was read from a replica be read again, and written, in the database where routers write it."""
     row._state.db = home_of(row)
-
-
-def worked_in(sender: object, model: type[Model]) -> list[str]:
-    """Return the databases that need a model's chores at a scheduling pass of a worker."""
-    told: list[str] = sender.databases_of(model) if hasattr(sender, "databases_of") else [home()]
-    return told

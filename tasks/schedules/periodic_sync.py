@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
@@ -10,7 +11,6 @@ from django.utils.module_loading import autodiscover_modules
 
 from stator import signals
 from stator.schemas import current_schema
-from tasks.rows.databases import worked_in
 from tasks.schedules.periodic import Periodic, registry
 from tasks.schedules.rates import prune_rates
 from tasks.schedules.schedules import LEASE, Schedule
@@ -144,8 +144,8 @@ def _on_start(sender: object, **kwargs: object) -> None:
         sync()
 
 
-def _on_schedule(sender: object, **kwargs: object) -> None:
-    for using in worked_in(sender, Schedule):
+def _on_schedule(sender: Any, **kwargs: object) -> None:
+    for using in sender.databases_of(Schedule):
         prune_rates(using)
         if registry:
             bring_back(using)

@@ -10,6 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from stator import signals
 from stator.models import History, Report
 from stator.partitions.tables import read
+from stator.runner import StatorRunner
 from tasks.chores import retention
 from tasks.chores.retention import prune
 from tasks.models import Claimant, Queue, Run, Task
@@ -70,7 +71,7 @@ def test_records_of_a_task_are_deleted_with_it():
     task = make_task(queue, "errored", priority=-1)
     aged(task, 5)
     assert (History.objects.exists(), Report.objects.exists(), Run.objects.exists()) == (True, True, True)
-    signals.on_schedule.send(None)
+    signals.on_schedule.send(StatorRunner([Task]))
     assert [task.action for task in Task.objects.all()] == ["other"]
     assert (History.objects.exists(), Report.objects.exists(), Run.objects.exists()) == (False, False, False)
 
