@@ -1,6 +1,6 @@
 """Queues and tasks for tests, and time that passes for them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -48,6 +48,16 @@ def make_task(queue: Queue, status: str = "pending", **options: Any) -> Task:
     task.refresh_from_db()
     assert task.status == status
     return task
+
+
+def publish(queue: Queue, actions: Iterable[str], **options: Any) -> list[Task]:
+    """A task for each of these actions."""
+    return [queue.publish(action, **options).task for action in actions]
+
+
+def statuses(tasks: Iterable[Task]) -> list[str]:
+    """The statuses that tasks have now."""
+    return [fresh(task).status for task in tasks]
 
 
 def fresh(task: Task) -> Task:

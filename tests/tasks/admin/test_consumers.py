@@ -2,16 +2,10 @@
 
 import pytest
 
-from tasks.models import Queue
 from tasks.queue.consumers import Consumer
 from tests.tasks.serving import opened
 
-pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(autouse=True)
-def queue():
-    return Queue.objects.create(name="encode")
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("queue")]
 
 
 class TestAdmin:

@@ -34,11 +34,6 @@ def no_watch_is_left(settings):
     wait_until(lambda: not [thread for thread in threading.enumerate() if thread.name == "tasks-waiting"])
 
 
-@pytest.fixture
-def queue():
-    return Queue.objects.create(name="encode")
-
-
 class Waiting(threading.Thread):
     """A request that waits, in a thread of its own as a server has it."""
 

@@ -7,7 +7,7 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.test import AsyncClient
 
-from tasks.models import Queue, Run
+from tasks.models import Run
 from tasks.queue.consumers import Consumer
 from tasks.queue.waiting import waiters
 from tests.processes import wait_until
@@ -23,11 +23,6 @@ WAITING = 12
 def no_watch_is_left():
     yield
     wait_until(lambda: not [thread for thread in threading.enumerate() if thread.name == "tasks-waiting"])
-
-
-@pytest.fixture
-def queue():
-    return Queue.objects.create(name="encode")
 
 
 def asked(given, *, wait=20, method="post", **body):

@@ -16,7 +16,7 @@ from tasks.queue import claiming, held_claims
 from tasks.queue.waiting import waiters
 from tests.processes import wait_until
 from tests.stator.making import expire
-from tests.tasks.making import claim_one, claimed, fresh, make_queue
+from tests.tasks.making import claim_one, claimed, fresh, make_queue, publish, statuses
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -39,10 +39,6 @@ def nobody_waits(heeded):
     wait_until(lambda: not [thread for thread in threading.enumerate() if thread.name.startswith(names)])
 
 
-def publish(queue, actions, **options):
-    return [queue.publish(action, **options).task for action in actions]
-
-
 def beside(function):
     """Call a function in a thread of its own, which leaves no connection."""
 
@@ -55,10 +51,6 @@ def beside(function):
     thread = threading.Thread(target=call)
     thread.start()
     return thread
-
-
-def statuses(tasks):
-    return [fresh(task).status for task in tasks]
 
 
 # Iterating

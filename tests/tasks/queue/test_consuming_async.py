@@ -14,7 +14,7 @@ from tasks.queue.consuming import MAX_WAIT
 from tasks.queue.waiting import waiters
 from tests.processes import wait_until
 from tests.sizes import PATIENCE
-from tests.tasks.making import fresh
+from tests.tasks.making import fresh, publish, statuses
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -24,14 +24,6 @@ def nobody_waits():
     yield
     names = ("tasks-waiting", "heartbeats of a consumer")
     wait_until(lambda: not [thread for thread in threading.enumerate() if thread.name.startswith(names)])
-
-
-def publish(queue, actions, **options):
-    return [queue.publish(action, **options).task for action in actions]
-
-
-def statuses(tasks):
-    return [fresh(task).status for task in tasks]
 
 
 async def until(condition):

@@ -7,17 +7,11 @@ from functools import partial
 import pytest
 from django.core.management import CommandError
 
-from tasks.models import Queue
 from tasks.queue.consumers import Consumer
 from tests import commanding
 from tests.tasks.serving import opened
 
-pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(autouse=True)
-def queue():
-    return Queue.objects.create(name="encode")
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("queue")]
 
 
 run, asked = partial(commanding.run, "tasks", "token"), partial(commanding.asked, "tasks", "token")
