@@ -9,16 +9,6 @@ from stator.graph.backoff import Backoff
 from stator.graph.options import check_event, check_options, is_seconds
 from stator.graph.states import Edge, State
 
-RESERVED = (
-    "states",
-    "initial_state",
-    "terminal_states",
-    "automatic_states",
-    "choices",
-    "edges",
-    "renames",
-    "event_names",
-)
 STATE_NAME_LENGTH = 100
 
 
@@ -58,6 +48,10 @@ class StateGraph:
             state.graph = cls
             setattr(cls, name, state)
         _complete(cls)
+
+
+# What each graph computes.
+RESERVED = frozenset(StateGraph.__annotations__)
 
 
 def state_problem(graph: type[StateGraph], name: object) -> str:
