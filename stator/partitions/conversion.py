@@ -19,7 +19,7 @@ from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django.db.models import ForeignKey, Model
 
 from stator.partitions.schemes import MAX_NAME, Division, Scheme, part_of
-from stator.partitions.tables import LEAVES, Part, spelled_out
+from stator.partitions.tables import LEAVES, Part, asked, spelled_out
 from stator.partitions.upkeep import is_locked, locked
 from stator.rows.keys import key_fields
 
@@ -316,8 +316,7 @@ class Conversion:
         self._do(cursor, "DROP TABLE {former}", former=former)
         if self.scheme.keeps_orphans and not division:
             self._delete_orphans(cursor)
-        self._execute(cursor, [each for kind in INDEXES for each in properties[kind]])
-        self._execute(cursor, [each for kind in REST for each in properties[kind]])
+        self._execute(cursor, [each for kind in (*INDEXES, *REST) for each in properties[kind]])
         self._set(cursor, properties)
 
     def _divided(self, division: Division | None) -> str:
@@ -352,8 +351,8 @@ class Conversion:
     def _sequence(self) -> Sequence | None:
         """Return the sequence of the key; None if it has none."""
         for schema, name, is_identity in self._asked(SEQUENCE, {"table": self.quoted, "pk": self.pk}):
-            asked = self._spelled_out("SELECT last_value, is_called FROM {sequence}", sequence=(schema, name))
-            [(last, is_called)] = self._asked(asked)
+            read = self._spelled_out("SELECT last_value, is_called FROM {sequence}", sequence=(schema, name))
+            [(last, is_called)] = self._asked(read)
             return Sequence((schema, name), is_identity, last, is_called)
         return None
 
@@ -404,6 +403,4 @@ class Conversion:
         return spelled_out(self.connection, template, **own, **parts)
 
     def _asked(self, statement: str, params: Any = None) -> list[Any]:
-        with self.connection.cursor() as cursor:
-            cursor.execute(statement, params)
-            return list(cursor.fetchall())
+        return asked(self.connection, statement, params)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Protocol
 from django.core.management.base import CommandError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from stator.partitions.tables import DAY, following, periods_from, spelled_out, start_of
+from stator.partitions.tables import DAY, asked, following, periods_from, spelled_out, start_of
 from stator.partitions.upkeep import creation
 from stator.rows.fields import SPREAD
 
@@ -76,7 +76,7 @@ class ByTime:
 
     def divide(self, connection: BaseDatabaseWrapper, table: Place) -> Division:
         """Return the default partition and, besides the first one, the future partitions."""
-        [(epoch, newest)] = _asked(connection, spelled_out(connection, TIMES, column=self.column, table=table))
+        [(epoch, newest)] = asked(connection, spelled_out(connection, TIMES, column=self.column, table=table))
         now = datetime.fromtimestamp(epoch, UTC)
         if newest and datetime.fromtimestamp(newest, UTC) > now + DAY:
             raise CommandError(
@@ -115,9 +115,9 @@ class ByValue(_Numbered):
         """Return the partitions: values that are in none are refused by the database."""
         first, *others = [SPREAD[number :: self.partitions] for number in range(self.partitions)]
         parts: dict[str, Any] = {"column": self.column, "table": table}
-        [(filled, spread)] = _asked(connection, spelled_out(connection, FILLED, values=first, **parts))
+        [(filled, spread)] = asked(connection, spelled_out(connection, FILLED, values=first, **parts))
         if spread:
-            for (value,) in _asked(connection, spelled_out(connection, OUTSIDE, values=SPREAD, **parts)):
+            for (value,) in asked(connection, spelled_out(connection, OUTSIDE, values=SPREAD, **parts)):
                 raise CommandError(
                     f"{self.operation}: {table[1]} has a row whose {self.column} is {value}; it must be from 0 to "
                     f"{SPREAD[-1]}. Correct such rows, then migrate again."
@@ -161,9 +161,3 @@ class ByHash(_Numbered):
 def part_of(table: Place, suffix: str) -> Place:
     """Return the schema and the name of a partition."""
     return table[0], f"{table[1][: MAX_NAME - len(suffix) - 1]}_{suffix}"
-
-
-def _asked(connection: BaseDatabaseWrapper, statement: str) -> list[Any]:
-    with connection.cursor() as cursor:
-        cursor.execute(statement)
-        return list(cursor.fetchall())

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from django.apps import apps
 from django.db import connections
@@ -139,14 +140,19 @@ def read(model: type[Model], alias: str) -> PartitionedTable | None:
     connection = connections[alias]
     if not (partition_column(model) and capabilities_of(connection).has_partitions):
         return None
-    with connection.cursor() as cursor:
-        cursor.execute(READ, [connection.ops.quote_name(model._meta.db_table)])
-        found = cursor.fetchall()
+    found = asked(connection, READ, [connection.ops.quote_name(model._meta.db_table)])
     if not found:
         return None
     schema, name, owned, now = found[0][:4]
     parts = tuple(Partition(each[4], _moment(each[5]), _moment(each[6])) for each in found if each[4])
     return PartitionedTable(schema, name, partition_column(model), owned, datetime.fromtimestamp(now, UTC), parts)
+
+
+def asked(connection: BaseDatabaseWrapper, statement: str, params: Any = None) -> list[Any]:
+    """Return the rows of a statement."""
+    with connection.cursor() as cursor:
+        cursor.execute(statement, params)
+        return list(cursor.fetchall())
 
 
 def is_partitioned(model: type[Model], alias: str) -> bool:

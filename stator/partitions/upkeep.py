@@ -12,7 +12,7 @@ from django.db import OperationalError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model, QuerySet
 
-from stator.partitions.tables import TICK, Partition, PartitionedTable, read, spelled_out
+from stator.partitions.tables import TICK, Partition, PartitionedTable, asked, read, spelled_out
 
 logger = logging.getLogger("stator.partitions")
 
@@ -122,9 +122,7 @@ def rest_of(connection: BaseDatabaseWrapper, table: PartitionedTable) -> Partiti
     if table.default is None:
         return None
     statement = spelled_out(connection, ENDS, column=table.column, part=(table.schema, table.default.name))
-    with connection.cursor() as cursor:
-        cursor.execute(statement)
-        lower, upper = cursor.fetchone()
+    [(lower, upper)] = asked(connection, statement)
     if upper is None:
         return None
     return Partition(table.default.name, datetime.fromtimestamp(lower, UTC), datetime.fromtimestamp(upper, UTC) + TICK)
