@@ -4,10 +4,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 from django.db.models import Model, QuerySet
 
-from stator.overview.depths import far_future, outside
+from stator.overview.depths import far_future, resting_in, resting_unknown
 from stator.querysets import OVERDUE, OperatorQuerySet
 from stator.rows import columns
-from stator.rows.claimable import RESTING
 from stator.rows.indexes import line_of_all
 from stator.rows.meta import graph_of
 
@@ -18,9 +17,9 @@ def _stuck(rows: OperatorQuerySet[Model]) -> Iterator[QuerySet[Model]]:
     """Yield stuck rows: resting ones by state, in ranges of the index ``st_rest``; then ready ones, then held ones."""
     for state in graph_of(rows.model).states.values():
         if state.expect_within:
-            late = _resting(rows).filter(state=state.name, state_changed__lte=columns.after(-state.expect_within))
+            late = resting_in(rows, state).filter(state_changed__lte=columns.after(-state.expect_within))
             yield late.filter(state_next_attempt=None).order_by("state_changed")
-            yield late.filter(state_next_attempt__isnull=False).order_by("state_next_attempt", "state_changed")
+            yield late.filter(state_next_attempt__isnull=False)
     yield rows.stuck().filter(state_ready=True)
     yield rows.stuck().leased()
 
@@ -30,21 +29,16 @@ def _overdue(rows: OperatorQuerySet[Model]) -> Iterator[QuerySet[Model]]:
     yield rows.overdue().filter(state_ready=True).order_by(*line_of_all(rows.model, by_age=True))
     since = columns.after(-OVERDUE)
     for state in graph_of(rows.model).automatic_states:
-        resting = _resting(rows.overdue()).filter(state=state.name)
+        resting = resting_in(rows.overdue(), state)
         yield resting.filter(state_next_attempt=None, state_changed__lte=since).order_by("state_changed")
-        yield resting.filter(state_next_attempt__lte=since).order_by("state_next_attempt")
+        yield resting.filter(state_next_attempt__lte=since)
 
 
 def _unknown(rows: OperatorQuerySet[Model]) -> Iterator[QuerySet[Model]]:
-    """Yield rows in unknown states: resting ones, between the known states in the index ``st_rest``; ready; held."""
-    known = list(graph_of(rows.model).states)
-    yield _resting(rows.unknown()).filter(outside(known))
+    """Yield rows in unknown states: resting, ready and held ones."""
+    yield resting_unknown(rows)
     yield rows.unknown().filter(state_ready=True)
     yield rows.unknown().leased()
-
-
-def _resting(rows: QuerySet[Model]) -> QuerySet[Model]:
-    return rows.filter(RESTING)
 
 
 # The title and rows of each condition; if no single index has the rows, parts that indexes have.

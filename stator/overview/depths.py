@@ -77,11 +77,11 @@ def _question(
             by_state(_ready(rows), _any_late(states.values()), Q(state_crashes__gte=crashes)),
             in_all(rows.leased().order_by(), Q(state_failures__gt=0)),
             in_all(rows.filter(state_crashes__gt=0, state_crashes__gte=crashes).order_by()),
-            by_state(resting_unknown(rows, [*states]).order_by()),
+            by_state(resting_unknown(rows).order_by()),
             # Held rows, which an index alone cannot leave out, are subtracted, up to this number.
             in_all(rows.filter(state_failures__gt=0).order_by())[: 2 * most],
             by_state(far_future(rows)),
-            *(by_state(_resting(rows, state), _late(state)) for state in states.values()),
+            *(by_state(resting_in(rows, state), _late(state)) for state in states.values()),
         ],
         most,
     )
@@ -99,9 +99,9 @@ def _question_of_quarantined(
     return question(using, [by_state(apart, _any_late(states), Q(state_failures__gt=0))], most)
 
 
-def resting_unknown(rows: OperatorQuerySet, known: list[str]) -> OperatorQuerySet:
-    """Return resting rows in states other than the known ones."""
-    return rows.filter(RESTING, outside(known)).exclude(state__in=known)
+def resting_unknown(rows: OperatorQuerySet) -> OperatorQuerySet:
+    """Return resting rows in unknown states, between the known ones in the index ``st_rest``."""
+    return rows.filter(RESTING, _outside([*rows.model.state_graph.states])).unknown()
 
 
 def far_future(rows: OperatorQuerySet) -> OperatorQuerySet:
@@ -116,7 +116,7 @@ def far_future(rows: OperatorQuerySet) -> OperatorQuerySet:
     return far.filter(state_crashes__lt=load_settings().MAX_CRASHES).order_by("state_next_attempt")
 
 
-def outside(known: list[str]) -> Q:
+def _outside(known: list[str]) -> Q:
     """Return ranges of the index ``st_rest`` between the known states; the caller must exclude known states as well."""
     known = sorted(known)
     gaps = Q(state__lt=known[0]) | Q(state__gt=known[-1])
@@ -131,10 +131,9 @@ def _ready(rows: OperatorQuerySet) -> OperatorQuerySet:
     return rows.filter(state_ready=True).order_by(*line_of_all(rows.model, by_age=True))
 
 
-def _resting(rows: OperatorQuerySet, state: State) -> OperatorQuerySet:
+def resting_in(rows: OperatorQuerySet, state: State) -> OperatorQuerySet:
     """Return the rows of a state that are neither held nor ready, first due first. Index ``st_rest``."""
-    resting = rows.filter(RESTING, state=state.name)
-    return resting.order_by("state_next_attempt", "state_changed")
+    return rows.filter(RESTING, state=state.name).order_by("state_next_attempt", "state_changed")
 
 
 def _note_ready(rows: OperatorQuerySet, ready: list[Tally], found: Depths) -> None:
@@ -163,7 +162,7 @@ def _note_resting(rows: OperatorQuerySet, state: State, resting: list[Tally], fo
             one.unmarked = some.waited
         if some.late:
             # No more than were counted: the search for one more would read all rows.
-            _name(_resting(rows, state).filter(_late(state)), one, found, some.late)
+            _name(resting_in(rows, state).filter(_late(state)), one, found, some.late)
 
 
 def _leave_out_quarantined(rows: OperatorQuerySet, ready: list[Tally], quarantined: list[Tally], found: Depths) -> None:
@@ -182,7 +181,7 @@ def _leave_out_quarantined(rows: OperatorQuerySet, ready: list[Tally], quarantin
 def _first_due(rows: OperatorQuerySet, state: State) -> float | None:
     """Return for how many seconds the first resting row of a state that is not quarantined has been due."""
     waits = ExpressionWrapper(Now() - place_in_line(), output_field=DurationField())
-    others = _resting(rows, state).filter(state_crashes__lt=load_settings().MAX_CRASHES)
+    others = resting_in(rows, state).filter(state_crashes__lt=load_settings().MAX_CRASHES)
     due = [others.filter(state_next_attempt__isnull=part) for part in (True, False)]
     found = [seconds_of(wait) for part in due for wait in part.values_list(waits, flat=True)[:1]]
     return max((wait for wait in found if wait), default=None)
