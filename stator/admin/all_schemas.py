@@ -5,10 +5,8 @@ from dataclasses import dataclass
 
 from stator.admin.access import Pages
 from stator.admin.problems import shown_problem
-from stator.graph.durations import span
 from stator.models import StatorModel
-from stator.overview.schemas import MAX_LOOKED_BY_PAGE, SchemaFigures, in_schemas, surveyed
-from stator.texts import told
+from stator.overview.schemas import MAX_LOOKED_BY_PAGE, in_schemas, surveyed
 from stator.worker.startup import Unusable
 
 # The most lines about single schemas.
@@ -41,16 +39,11 @@ def show_schemas(models: list[type[StatorModel]], pages: Pages, read: Callable[[
     looked = surveyed(known, MAX_LOOKED_BY_PAGE, read)
     by_label = {model._meta.label_lower: model for model in models}
     single = known.worth_a_line()
-    lines = [("", label, _cells(figures)) for label, figures in known.total().items() if figures.say_something]
-    lines += [(place.schema, label, _cells(figures)) for place, label, figures in single[:MAX_LINES]]
+    lines = [("", label, figures.cells("")) for label, figures in known.total().items() if figures.say_something]
+    lines += [(place.schema, label, figures.cells("")) for place, label, figures in single[:MAX_LINES]]
     return ShownSchemas(
         [shown_problem(one, by_label, pages) for one in looked.problems()],
         looked.note, lines, max(0, len(single) - MAX_LINES),
         len(known.found) - len({place for place, _, _ in single}), len(known.found),
         [place.schema for place in known.alone],
     )  # fmt: skip
-
-
-def _cells(found: SchemaFigures) -> list[str]:
-    oldest = "" if found.oldest_ready is None else span(found.oldest_ready)
-    return [told(found.ready), oldest, *map(told, (found.leased, found.failing, found.quarantined))]

@@ -15,7 +15,7 @@ from stator.commands.workers import lines_of_progress, reported
 from stator.explain.survey import Surveyed
 from stator.graph.durations import span
 from stator.models import StatorModel
-from stator.overview.schemas import MAX_LOOKED, SchemaFigures, in_schemas, named, surveyed, works_in_schemas
+from stator.overview.schemas import MAX_LOOKED, in_schemas, named, surveyed, works_in_schemas
 from stator.overview.stays import HEADS as STAYS
 from stator.overview.stays import Stays, moves, stays
 from stator.overview.survey import problems, surveys
@@ -74,8 +74,8 @@ def _in_schemas(options: Options) -> Answer:
         raise BadInput(str(error)) from error
     total = known.total()
     told_of = known.worth_a_line()
-    rows = [_line("all", label, figures) for label, figures in total.items() if figures.say_something]
-    rows += [_line(place.schema, label, figures) for place, label, figures in told_of[:MAX_LINES]]
+    rows = [["all", label, *figures.cells("-")] for label, figures in total.items() if figures.say_something]
+    rows += [[place.schema, label, *figures.cells("-")] for place, label, figures in told_of[:MAX_LINES]]
     quiet = len(known.found) - len({place for place, _, _ in told_of})
     looked = surveyed(known, MAX_LOOKED)
     standing = looked.problems()
@@ -99,11 +99,6 @@ def _in_schemas(options: Options) -> Answer:
         "not_looked_into": [place.schema for place in looked.unread],
     }
     return Answer(data, lines)
-
-
-def _line(schema: str, label: str, found: SchemaFigures) -> list[str]:
-    oldest = "-" if found.oldest_ready is None else span(found.oldest_ready)
-    return [schema, label, told(found.ready), oldest, *map(told, (found.leased, found.failing, found.quarantined))]
 
 
 def _figures(one: Surveyed, left: list[Stays]) -> dict[str, Any]:

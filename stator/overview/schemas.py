@@ -18,7 +18,7 @@ from stator.db.rows import Place
 from stator.explain.kinds import in_order, problems_in, signs_of_apps
 from stator.explain.problem import Problem
 from stator.explain.survey import Survey
-from stator.graph.durations import seconds_of
+from stator.graph.durations import seconds_of, span
 from stator.models import StatorModel, Worker
 from stator.overview.conditions import parts_of
 from stator.overview.survey import survey
@@ -56,6 +56,11 @@ class SchemaFigures:
     def say_something(self) -> bool:
         """Whether any of them is not zero."""
         return any((self.ready, self.leased, self.failing, self.quarantined))
+
+    def cells(self, none: str) -> list[str]:
+        """Return the numbers as texts, in their order above; ``none``: in place of a wait."""
+        oldest = none if self.oldest_ready is None else span(self.oldest_ready)
+        return [told(self.ready), oldest, *map(told, (self.leased, self.failing, self.quarantined))]
 
     def add(self, other: "SchemaFigures") -> None:
         """Add the figures of another schema."""
