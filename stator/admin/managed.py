@@ -92,7 +92,7 @@ class StatorAdmin(AnyAddressAdmin):
         """Return whether the user may move objects by hand."""
         if not request.user.has_perm(force_permission(self.model)):
             return False
-        return not self._overrides("has_change_permission") or bool(self.has_change_permission(request, obj))
+        return not self._overrides("change") or bool(self.has_change_permission(request, obj))
 
     def has_send_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Return whether the user may send one of the events of the graph."""
@@ -102,16 +102,11 @@ class StatorAdmin(AnyAddressAdmin):
     @property
     def differs_by_object(self) -> bool:
         """Whether the project overrides a permission, so that each object has to be checked."""
-        return any(
-            map(
-                self._overrides,
-                ("has_change_permission", "has_retry_permission", "has_move_permission", "has_send_permission"),
-            )
-        )
+        return any(map(self._overrides, ("change", "retry", "move", "send")))
 
-    def _overrides(self, name: str) -> bool:
-        original = getattr(StatorAdmin, name)
-        return getattr(type(self), name) is not original
+    def _overrides(self, permission: str) -> bool:
+        name = f"has_{permission}_permission"
+        return getattr(type(self), name) is not getattr(StatorAdmin, name)
 
     # Lists
 
