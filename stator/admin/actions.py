@@ -13,7 +13,7 @@ from stator.admin.confirmation import ActionFunction, refuse
 from stator.admin.confirmed_snapshot import confirmed_in
 from stator.admin.fields import SPAN_HELP, SpanField
 from stator.admin.listing import AnyAddressAdmin
-from stator.graph import StateGraph
+from stator.graph import State, StateGraph
 from stator.rows.actions import Action
 from stator.rows.meta import graph_of, written_to
 from stator.rows.pauses import MAX_OBJECTS, pause_objects, resume_objects
@@ -51,6 +51,11 @@ class MoveForm(ReasonForm):
         field.error_messages["invalid_choice"] = (
             f"%(value)s is not a state to which objects can be moved by hand. Choose {' or '.join(names)}."
         )
+
+
+def next_by_hand(state: State) -> list[str]:
+    """Return the states that edges lead to from a state, and that people may move objects to."""
+    return [each.name for each in state.graph.states.values() if each in state.children and each.enter_by_hand]
 
 
 class PauseObjectsForm(ReasonForm):

@@ -120,8 +120,7 @@ def _moves_of(model_admin: ModelAdmin, request: HttpRequest, row: StatorModel) -
     state = row.state_graph.states.get(row.state)
     if state is not None and not state.leave_by_hand:
         return []
-    children = state.children if state is not None else ()
-    return [*(each.name for each in row.state_graph.states.values() if each in children and each.enter_by_hand), ""]
+    return [*(actions.next_by_hand(state) if state else ()), ""]
 
 
 def _events_of(model_admin: Any, request: HttpRequest, row: StatorModel) -> list[str]:

@@ -132,9 +132,8 @@ class StatorAdmin(AnyAddressAdmin):
         elif ErrorFilter.parameter_name in asked or asked.get("condition") == "failing":
             found = [("stator_retry", "Retry now", "")]
         elif state is not None and state.leave_by_hand:
-            ways = [each.name for each in self.model.state_graph.states.values() if each in state.children]
-            ways = [name for name in ways if self.model.state_graph.states[name].enter_by_hand]
-            found = [("stator_move", f"Move to {name}\N{HORIZONTAL ELLIPSIS}", name) for name in ways]
+            names = actions.next_by_hand(state)
+            found = [("stator_move", f"Move to {name}\N{HORIZONTAL ELLIPSIS}", name) for name in names]
         return [each for each in found if each[0] in may]
 
     def unsortable_if_many(self, name: str) -> bool:
