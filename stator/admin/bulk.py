@@ -126,12 +126,18 @@ def permitted(
     """Return the rows that the user has the permission for; checks each only if the project's admin overrides it."""
     if not model_admin.differs_by_object:
         return queryset
-    may = getattr(model_admin, f"has_{permission}_permission")
-    asked = islice(queryset.iterator(chunk_size=1000), AT_ONCE)
-    pks = [row.pk for row in asked if may(request, row)]
+    pks = checked(model_admin, request, queryset, permission)
     if not pks and request.POST.get("select_across") != "1":
         raise PermissionDenied
     return model_admin.get_queryset(request).filter(pk__in=pks)
+
+
+def checked(
+    model_admin: AnyAddressAdmin, request: HttpRequest, queryset: QuerySet[Model], permission: str
+) -> list[object]:
+    """Return the keys of the rows for each of which the user has the permission, among as many as a request takes."""
+    may = getattr(model_admin, f"has_{permission}_permission")
+    return [row.pk for row in islice(queryset.iterator(chunk_size=1000), AT_ONCE) if may(request, row)]
 
 
 def ask_about(

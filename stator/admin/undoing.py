@@ -1,6 +1,5 @@
 """Undo in the admin: a button for an hour after each action of operators, on the list of the model."""
 
-from collections.abc import Iterator
 from typing import Any
 
 from django.contrib import messages
@@ -10,7 +9,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 
 from stator.admin.actions import ReasonForm
-from stator.admin.bulk import AT_ONCE, OTHERWISE, next_part, progress_of
+from stator.admin.bulk import AT_ONCE, OTHERWISE, checked, next_part, progress_of
 from stator.admin.confirmation import admin_url, ask, log, tell
 from stator.admin.confirmed_snapshot import CONFIRMED, describe_changes
 from stator.admin.listing import AnyAddressAdmin
@@ -83,19 +82,10 @@ def _undo(model_admin: AnyAddressAdmin, request: HttpRequest, action: Action, re
 
 def _mine(model_admin: AnyAddressAdmin, request: HttpRequest, rows: QuerySet[Any], permission: str) -> QuerySet[Any]:
     """Return the rows that the user sees and may change."""
-    pks = rows.values_list("pk", flat=True)
-    seen = model_admin.get_queryset(request).using(rows.db).filter(pk__in=list(pks))
-    return rows.filter(pk__in=list(_permitted(model_admin, request, seen, permission)))
-
-
-def _permitted(
-    model_admin: AnyAddressAdmin, request: HttpRequest, seen: QuerySet[Any], permission: str
-) -> Iterator[object]:
-    if not model_admin.differs_by_object:
-        yield from seen.values_list("pk", flat=True)
-        return
-    may = getattr(model_admin, f"has_{permission}_permission")
-    yield from (row.pk for row in seen.iterator(chunk_size=BATCH) if may(request, row))
+    seen = model_admin.get_queryset(request).using(rows.db).filter(pk__in=list(rows.values_list("pk", flat=True)))
+    differs = model_admin.differs_by_object
+    pks = checked(model_admin, request, seen, permission) if differs else list(seen.values_list("pk", flat=True))
+    return rows.filter(pk__in=pks)
 
 
 def _actions(model_admin: AnyAddressAdmin, using: str) -> QuerySet[Action]:
