@@ -73,8 +73,8 @@ class ProgressForm(forms.Form):
 
 def action_of(request: HttpRequest, model: type[Model], kind: str, reason: str = "", *, moves: bool = False) -> Action:
     """Return the action that the user's request is about: a new one, or one whose next part is done now."""
-    actor, form = request.user.get_username(), ProgressForm(request.POST)
-    number = form.cleaned_data["stator_action"] if form.is_valid() else None
+    actor = request.user.get_username()
+    *_, number = progress_of(request)
     new = Action.of(model, kind, actor, reason, moves=moves)
     mine = undoable(router.db_for_write(model)).filter(model_label=new.model_label, kind=kind, actor=new.actor)
     return (mine.filter(pk=number).first() if number else None) or new
