@@ -9,7 +9,6 @@ from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
-from django.utils.html import format_html, format_html_join
 
 from stator.admin.inbox import waiting_for
 from stator.admin.links import link_to_object
@@ -157,16 +156,12 @@ class WorkerAdmin(KeptAdmin):
             return "nothing"
         claims = {(one.label.lower(), str(one.pk)): one.token for one in found}
         said = progress_of(home_of(worker), claims)
-        lines: list[str] = [
-            format_html(
-                "{} {} in {}, for {} {}", one.label, link_to_object(self.admin_site, one.label, str(one.pk)), one.state,
-                span(one.running),
-                render_to_string("stator/admin/bar.html", {"progress": said.get((one.label.lower(), str(one.pk)))}),
-            )
+        held = [
+            (one, link_to_object(self.admin_site, one.label, str(one.pk)), span(one.running),
+             said.get((one.label.lower(), str(one.pk))))
             for one in found[:MAX_HELD]
         ]  # fmt: skip
-        lines += ["and more"] if len(found) > MAX_HELD else []
-        return format_html("<ul>{}</ul>", format_html_join("", "<li>{}</li>", ((line,) for line in lines)))
+        return render_to_string("stator/admin/held.html", {"held": held, "more": len(found) > MAX_HELD})
 
     @admin.display(description="models")
     def serves(self, worker: Worker) -> str:
