@@ -2,20 +2,9 @@
 
 from django.contrib import admin
 
+from stator.admin import overview, pauses, read_only  # noqa: F401 - they register their admins
 from stator.admin.managed import StatorAdmin
-from stator.admin.overview import OverviewAdmin
-from stator.admin.pauses import PauseAdmin
-from stator.admin.read_only import (
-    ActionAdmin,
-    DepthAdmin,
-    EventAdmin,
-    HistoryAdmin,
-    ReportAdmin,
-    StatsAdmin,
-    StepAdmin,
-    WorkerAdmin,
-)
-from stator.models import Action, Depth, Event, History, Overview, Pause, Report, StatorModel, Stats, Step, Worker
+from stator.models import StatorModel
 from stator.overview.sections import Cell, Section, add_section
 
 __all__ = ["Cell", "Section", "StatorAdmin", "add_section", "register_managed"]
@@ -27,11 +16,3 @@ def register_managed(site: admin.AdminSite = admin.site) -> None:
         # Django's admin accepts no composite key.
         if not (model._meta.is_composite_pk or site.is_registered(model)):
             site.register(model, StatorAdmin)
-
-
-for _model, _model_admin in (
-    (Stats, StatsAdmin), (Depth, DepthAdmin), (Report, ReportAdmin), (History, HistoryAdmin),
-    (Event, EventAdmin), (Step, StepAdmin), (Pause, PauseAdmin), (Worker, WorkerAdmin), (Overview, OverviewAdmin),
-    (Action, ActionAdmin),
-):  # fmt: skip
-    admin.site.register(_model, _model_admin)

@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django import forms
-from django.contrib import messages
+from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.db import router
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
@@ -20,7 +20,7 @@ from stator.admin.panels import HEADS, show
 from stator.admin.read_only import KeptAdmin
 from stator.admin.search import found
 from stator.admin.source import source_for
-from stator.models import StatorModel
+from stator.models import Overview, StatorModel
 from stator.overview.errors import GROUPED, fingerprinted
 from stator.overview.flow import DAY, PERIODS
 from stator.overview.schemas import schemas_of, works_in_schemas
@@ -61,6 +61,7 @@ class RetryForm(forms.Form):
         raise forms.ValidationError("there is no managed model with this label")
 
 
+@admin.register(Overview)
 class OverviewAdmin(KeptAdmin):
     """One page for users with ``view_overview``; names of a model's objects need that model's permissions.
 

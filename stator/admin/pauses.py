@@ -78,6 +78,7 @@ def stator_end(model_admin: "PauseAdmin", request: HttpRequest, queryset: QueryS
     return back(model_admin, request)
 
 
+@admin.register(Pause)
 class PauseAdmin(KeptAdmin):
     """Pauses are made and ended, never changed.
 

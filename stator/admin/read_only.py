@@ -14,7 +14,7 @@ from stator.admin.inbox import waiting_for
 from stator.admin.links import link_to_object
 from stator.admin.listing import AnyAddressAdmin
 from stator.graph.durations import seconds_of, span
-from stator.models import Event, History, Report, Stats, Step, Worker
+from stator.models import Action, Depth, Event, History, Report, Stats, Step, Worker
 from stator.rows.meta import home_of
 from stator.rows.progress import progress_of
 from stator.rows.unlocks import held_by
@@ -81,6 +81,7 @@ class OfObjectAdmin(KeptAdmin):
         return super().get_search_results(request, queryset, search_term)
 
 
+@admin.register(Stats)
 class StatsAdmin(KeptAdmin):
     """Attempts per model, hour and edge."""
 
@@ -95,6 +96,7 @@ class StatsAdmin(KeptAdmin):
         return round(stats.seconds / stats.handled, 3) if stats.to and stats.handled else None
 
 
+@admin.register(Depth)
 class DepthAdmin(KeptAdmin):
     """Samples of the queue's depth."""
 
@@ -104,6 +106,7 @@ class DepthAdmin(KeptAdmin):
     ordering = ("-minute", "-pk")
 
 
+@admin.register(Action)
 class ActionAdmin(KeptAdmin):
     """The manual actions of operators: who did what to how many objects, when and why."""
 
@@ -113,6 +116,7 @@ class ActionAdmin(KeptAdmin):
     ordering = ("-at", "-pk")
 
 
+@admin.register(Worker)
 class WorkerAdmin(KeptAdmin):
     """The worker processes of the last day."""
 
@@ -169,6 +173,7 @@ class WorkerAdmin(KeptAdmin):
         return ", ".join(worker.models) if len(worker.models) <= MAX_NAMED else f"{len(worker.models):,} models"
 
 
+@admin.register(Report)
 class ReportAdmin(OfObjectAdmin):
     """Reports of the latest attempts; a user who may view these rows sees tracebacks."""
 
@@ -183,6 +188,7 @@ class ReportAdmin(OfObjectAdmin):
         return report.message[:100]
 
 
+@admin.register(History)
 class HistoryAdmin(OfObjectAdmin):
     """History of objects: moves, errors, manual actions."""
 
@@ -192,6 +198,7 @@ class HistoryAdmin(OfObjectAdmin):
     ordering = ("-pk",)
 
 
+@admin.register(Step)
 class StepAdmin(OfObjectAdmin):
     """Durable steps of attempts, with their results."""
 
@@ -201,6 +208,7 @@ class StepAdmin(OfObjectAdmin):
     ordering = ("-pk",)
 
 
+@admin.register(Event)
 class EventAdmin(OfObjectAdmin):
     """Events that were sent to objects, with their payloads."""
 
