@@ -10,7 +10,7 @@ from stator.admin.graphs import LivePicture, Segment, picture, state_bar
 from stator.admin.problems import shown_problem
 from stator.explain.causes import TOO_LONG
 from stator.explain.survey import Group, Survey, Surveyed, WorkerStatus
-from stator.graph.durations import span
+from stator.graph.durations import longest, span
 from stator.models import Report, StatorModel, Worker
 from stator.overview.charts import Chart, Point, Sparkline, chart, sparkline
 from stator.overview.flow import flows
@@ -224,7 +224,7 @@ def _figures(rows: list[ModelRow], workers: list[WorkerStatus]) -> list[Figure]:
     depths, minutes = [row.surveyed.depths for row in rows], [row.minutes for row in rows]
     rates, waits, failing, alive = moves_in(minutes), waits_in(minutes), failing_in(minutes), alive_in(workers)
     rate = next((known for known in reversed(rates[-GAP:]) if known is not None), None)
-    wait = max((one.waited for one in depths if one.waited is not None), default=None)
+    wait = longest(one.waited for one in depths)
     fail, live = sum(one.failing for one in depths), int(alive[-1] or 0)
     lines = [sparkline(values) for values in (rates, waits, failing, alive)]
     none = "\N{EM DASH}"

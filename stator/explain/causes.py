@@ -14,7 +14,7 @@ from stator.conf import load_settings
 from stator.explain.problem import ERROR, WARNING, AdminAction, Problem
 from stator.explain.sentences import either
 from stator.explain.survey import AwaitedObject, Held, InState, Survey, Surveyed, WorkerStatus
-from stator.graph.durations import seconds_of, span
+from stator.graph.durations import longest, seconds_of, span
 from stator.rows.clock import moment_text
 from stator.rows.pauses import NAMED, Pause
 from stator.rows.versions import Version, compared
@@ -445,13 +445,13 @@ def _full(one: Surveyed) -> list[InState]:
 
 def _effects(states: list[InState]) -> str:
     """Return what a cause did to the objects in some states, as the end of a sentence."""
-    longest, late = _longest(states), sum(state.stuck for state in states)
-    said = f"; the first has waited {span(longest)}" if longest is not None and longest > TOO_LONG else ""
+    waited, late = _longest(states) or 0.0, sum(state.stuck for state in states)
+    said = f"; the first has waited {span(waited)}" if waited > TOO_LONG else ""
     return f"{said}; {told(late)} later than expected" if late else said
 
 
 def _longest(states: list[InState]) -> float | None:
-    return max((wait for state in states if (wait := state.longest_wait) is not None), default=None)
+    return longest(state.longest_wait for state in states)
 
 
 def _waits(count: int, cut: bool = False) -> str:

@@ -8,7 +8,7 @@ from uuid import UUID
 from django.db.models import Model
 
 from stator.explain.problem import Problem
-from stator.graph.durations import span
+from stator.graph.durations import longest, span
 from stator.graph.states import State
 from stator.rows.meta import graph_of
 from stator.rows.pauses import Pause
@@ -103,7 +103,7 @@ class InState:
     @property
     def longest_wait(self) -> float | None:
         """Seconds since the first object was due that is not claimed; None if there is none."""
-        return max((wait for wait in (self.waited, self.unmarked) if wait is not None), default=None)
+        return longest((self.waited, self.unmarked))
 
 
 @dataclass(slots=True)
@@ -137,7 +137,7 @@ class Depths:
     @property
     def unmarked(self) -> float | None:
         """Seconds since the first object was due that is not marked ready; None if there is none."""
-        return max((one.unmarked for one in self.states.values() if one.unmarked is not None), default=None)
+        return longest(one.unmarked for one in self.states.values())
 
     @property
     def leased(self) -> int:

@@ -1,5 +1,6 @@
 """Durations as text, short enough for a table."""
 
+from collections.abc import Iterable
 from datetime import timedelta
 
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
@@ -13,6 +14,11 @@ def seconds_of(length: timedelta | int | None) -> float:
     if length is None:
         return 0.0
     return max(0.0, length.total_seconds() if isinstance(length, timedelta) else length / 1_000_000)
+
+
+def longest(lengths: Iterable[float | None]) -> float | None:
+    """Return the longest of some durations; None if none is known."""
+    return max((each for each in lengths if each is not None), default=None)
 
 
 def span(seconds: float) -> str:

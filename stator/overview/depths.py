@@ -12,7 +12,7 @@ from stator.conf import load_settings
 from stator.db.bounded_counts import Question, Tally, by_state, in_all, question, tally
 from stator.explain.survey import LEASED, Depths, Far, Held, InState, Stuck
 from stator.graph import State
-from stator.graph.durations import seconds_of
+from stator.graph.durations import longest, seconds_of
 from stator.models import StatorModel
 from stator.querysets import OperatorQuerySet
 from stator.rows import columns
@@ -138,7 +138,7 @@ def resting_in(rows: OperatorQuerySet, state: State) -> OperatorQuerySet:
 
 def _note_ready(rows: OperatorQuerySet, ready: list[Tally], found: Depths) -> None:
     found.ready = _count(ready)
-    found.waited = max((one.waited for one in ready if one.waited is not None), default=None)
+    found.waited = longest(one.waited for one in ready)
     for one in found.states.values():
         one.cut = found.ready > COUNTED and one.state is not None and one.state.automatic
     for some in ready:

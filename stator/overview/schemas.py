@@ -18,7 +18,7 @@ from stator.db.rows import Place
 from stator.explain.kinds import in_order, problems_in, signs_of_apps
 from stator.explain.problem import Problem
 from stator.explain.survey import Survey
-from stator.graph.durations import seconds_of, span
+from stator.graph.durations import longest, seconds_of, span
 from stator.models import StatorModel, Worker
 from stator.overview.conditions import parts_of
 from stator.overview.survey import survey
@@ -69,9 +69,7 @@ class SchemaFigures:
         self.failing += other.failing
         self.quarantined += other.quarantined
         self.signs |= other.signs
-        self.oldest_ready = max(
-            (each for each in (self.oldest_ready, other.oldest_ready) if each is not None), default=None
-        )
+        self.oldest_ready = longest((self.oldest_ready, other.oldest_ready))
 
     def as_dict(self) -> dict[str, Any]:
         """Return them for JSON; ``capped``: the names of the numbers that ended at a limit."""
@@ -254,7 +252,7 @@ def _merged(same: list[tuple[str, Problem]]) -> Problem:
         sentence = f"{many}{counted(len(same), 'schema')} ({named(each_count)}); {sentence}"
     return replace(
         worst.in_schema(schema), sentence=sentence, count=count, more=more, schemas=names,
-        since=max((each.since for _, each in same if each.since is not None), default=None),
+        since=longest(each.since for _, each in same),
     )  # fmt: skip
 
 
