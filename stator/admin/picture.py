@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from stator.graph import StateGraph
-from stator.graph.drawing import described
+from stator.graph.drawing import described, joined
 from stator.graph.layout import MAX_STATES, Box, Line, Picture, lay_out
 from stator.models import StatorModel
 
@@ -33,7 +33,7 @@ def picture_of(row: StatorModel, moves: list[tuple[str, str]]) -> GraphPicture |
     graph = row.state_graph
     if len(graph.states) > MAX_STATES:
         return None
-    kinds = _edges(graph)
+    kinds = joined(map(described, graph.edges))
     # Moves by hand may go where no edge leads, and come from states that no longer exist.
     by_hand = {move: ("hand", "by hand") for move in moves if move not in kinds}
     ways = kinds | by_hand
@@ -49,16 +49,6 @@ def picture_of(row: StatorModel, moves: list[tuple[str, str]]) -> GraphPicture |
     lines = [_line(line, ways, moves) for line in picture.lines]
     # Lines drawn last are on top.
     return GraphPicture(picture, boxes, sorted(lines, key=lambda line: line.gone))
-
-
-def _edges(graph: type[StateGraph]) -> dict[tuple[str, str], tuple[str, str]]:
-    """Return the kind and the words of each pair of states; the kind is the kind of their first edge."""
-    found: dict[tuple[str, str], tuple[str, str]] = {}
-    for edge in map(described, graph.edges):
-        ends = edge["from"], edge["to"]
-        kind, words = found.get(ends, (edge["kind"], ""))
-        found[ends] = (kind, ", ".join(filter(None, [words, edge["label"]])))
-    return found
 
 
 def _box_classes(graph: type[StateGraph], name: str, here: str, been: set[str]) -> str:

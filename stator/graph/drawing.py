@@ -1,5 +1,6 @@
 """Drawings of a graph as text: Mermaid, Graphviz and SVG, from dictionaries of its states and edges."""
 
+from collections.abc import Iterable
 from html import escape
 from typing import TypedDict
 
@@ -61,23 +62,29 @@ def dot(title: str, nodes: list[Node], edges: list[Drawn]) -> str:
 
 def svg(title: str, nodes: list[Node], edges: list[Drawn]) -> str:
     """Return a drawing that needs no other program: dark lines on white, in every viewer."""
-    ways: dict[tuple[str, str], list[Drawn]] = {}
-    for edge in edges:
-        ways.setdefault((edge["from"], edge["to"]), []).append(edge)
-    words = {ends: ", ".join(edge["label"] for edge in way if edge["label"]) for ends, way in ways.items()}
+    ways = joined(edges)
     first = [node["name"] for node in nodes if node["initial"]]
     names = tuple(dict.fromkeys([*first, *(node["name"] for node in nodes)]))
     longest = max(len(node["label"]) for node in nodes)
     size = Size(narrowest=max(NARROWEST, LETTER * longest + 28))
-    picture = lay_out(names, tuple((*ends, label) for ends, label in words.items()), size)
+    picture = lay_out(names, tuple((*ends, words) for ends, (_, words) in ways.items()), size)
     named = {node["name"]: node for node in nodes}
     lines = [
         SVG_HEAD.format(title=escape(title), width=f"{picture.width:.0f}", height=f"{picture.height:.0f}"),
-        *(_drawn_line(line, ways[line.source, line.target][0]["kind"]) for line in picture.lines),
-        *(_words(line, words[line.source, line.target]) for line in picture.lines),
+        *(_drawn_line(line, ways[line.source, line.target][0]) for line in picture.lines),
+        *(_words(line, ways[line.source, line.target][1]) for line in picture.lines),
         *(_drawn_box(box, named[box.name]) for box in picture.boxes),
     ]
     return "\n".join([*filter(None, lines), "</svg>"])
+
+
+def joined(edges: Iterable[Drawn]) -> dict[tuple[str, str], tuple[str, str]]:
+    """Return the kind and the words of each pair of states; the kind is the kind of their first edge."""
+    found: dict[tuple[str, str], tuple[str, str]] = {}
+    for edge in edges:
+        kind, words = found.get((edge["from"], edge["to"]), (edge["kind"], ""))
+        found[edge["from"], edge["to"]] = kind, ", ".join(filter(None, [words, edge["label"]]))
+    return found
 
 
 def _drawn_line(line: Line, kind: str) -> str:
