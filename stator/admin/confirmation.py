@@ -12,10 +12,10 @@ from django.contrib.admin.utils import quote
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.template.response import TemplateResponse
-from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 
 from stator.admin.confirmed_snapshot import CONFIRMED, FIELD, Seen
+from stator.admin.links import address_of
 from stator.texts import escape
 
 logger = logging.getLogger("stator.admin")
@@ -128,9 +128,7 @@ def noun_of(model_admin: ModelAdmin, count: int) -> str:
 
 def admin_url(model_admin: ModelAdmin, view: str, *args: object) -> str:
     """Return the URL of another admin page of the same model."""
-    opts = model_admin.opts
-    site = model_admin.admin_site.name
-    return reverse(f"admin:{opts.app_label}_{opts.model_name}_{view}", args=args, current_app=site)
+    return address_of(model_admin.admin_site, model_admin.model, view, *args)
 
 
 def _begun_at(request: HttpRequest) -> str:

@@ -14,16 +14,22 @@ from stator.rows.meta import model_named, model_of
 from stator.rows.workers import Worker
 
 
+def address_of(site: AdminSite, model: type[Model], page: str, *args: object) -> str:
+    """Return the address of an admin page of a model, whoever may see it."""
+    opts = model._meta
+    return reverse(f"admin:{opts.app_label}_{opts.model_name}_{page}", args=args, current_app=site.name)
+
+
 def page_of(site: AdminSite, model: type[Model], pk: object) -> str:
     """Return the address of one object's page; "" if the site has none."""
-    return _address(site, model, "change", quote(str(pk))) if site.is_registered(model) else ""
+    return address_of(site, model, "change", quote(str(pk))) if site.is_registered(model) else ""
 
 
 def list_of(site: AdminSite, model: type[Model], **lookups: str) -> str:
     """Return the address of the list of objects that match the lookups; "" if the site has none."""
     if not site.is_registered(model):
         return ""
-    return f"{_address(site, model, 'changelist')}{'?' if lookups else ''}{urlencode(lookups)}"
+    return f"{address_of(site, model, 'changelist')}{'?' if lookups else ''}{urlencode(lookups)}"
 
 
 def link_to_object(site: AdminSite, label: str, key: str) -> str:
@@ -58,8 +64,3 @@ def _related(site: AdminSite, numbers: dict[str, Any]) -> list[tuple[str, str]]:
         return []
     mine = {f"{numbers['key']}__exact": numbers["of"]}
     return [(f"Those in {state}", list_of(site, model, **mine, state__exact=state)) for state in numbers["states"]]
-
-
-def _address(site: AdminSite, model: type[Model], page: str, *args: str) -> str:
-    opts = model._meta
-    return reverse(f"admin:{opts.app_label}_{opts.model_name}_{page}", args=args, current_app=site.name)
