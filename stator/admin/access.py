@@ -5,7 +5,7 @@ from typing import Any
 
 from django.contrib import admin
 from django.contrib.auth import get_permission_codename
-from django.db.models import Model, QuerySet
+from django.db.models import Model
 from django.http import HttpRequest
 
 from stator.admin import links
@@ -53,10 +53,7 @@ class Pages:
 
     def visible(self, model: type[StatorModel], pks: Iterable[object], using: str) -> set[object]:
         """Return the keys of objects that the user may see, as the project's admin narrows its list."""
-        if not self.may_view(model):
-            return set()
-        rows = self._narrowed(model, using)
-        return set(pks) if rows is None else set(rows.filter(pk__in=set(pks)).values_list("pk", flat=True))
+        return set(self._listed(model, list(pks), using)) if self.may_view(model) else set()
 
     def retryable(self, model: type[StatorModel], pks: list[object], using: str) -> list[object]:
         """Return the keys of objects that the user may retry; checks each if the project's admin overrides this."""
@@ -67,14 +64,14 @@ class Pages:
         if getattr(model_admin, "differs_by_object", False):
             asked = model_admin.get_queryset(self._request).using(using).filter(pk__in=pks)
             return [row.pk for row in asked if model_admin.has_retry_permission(self._request, row)]
-        rows = self._narrowed(model, using)
-        return pks if rows is None else list(rows.filter(pk__in=pks).values_list("pk", flat=True))
+        return self._listed(model, pks, using)
 
-    def _narrowed(self, model: type[StatorModel], using: str) -> QuerySet[Model] | None:
-        """Return the objects in the list of the project's admin; None if it lists all."""
+    def _listed(self, model: type[StatorModel], pks: list[object], using: str) -> list[object]:
+        """Return those of the keys whose objects are in the list of the project's admin."""
         if not self._narrows(model):
-            return None
-        return self._site.get_model_admin(model).get_queryset(self._request).using(using).order_by()
+            return pks
+        rows = self._site.get_model_admin(model).get_queryset(self._request).using(using).order_by()
+        return list(rows.filter(pk__in=pks).values_list("pk", flat=True))
 
     def _narrows(self, model: type[Model]) -> bool:
         """Return whether the project's admin may leave objects out of its list."""
