@@ -97,7 +97,7 @@ class Command(TerminalCommand):
         metadata_help = "Claim only tasks whose metadata has this value (JSON, else a text); repeatable."
         add("--metadata", action="append", default=[], metavar="NAME=VALUE", help=metadata_help)
         add("-c", "--concurrency", type=int, metavar="N", help="Attempts at once in one process.")
-        add("--concurrency-per-model", type=int, metavar="N", help="Attempts at once of one model in one process.")
+        add("--concurrency-per-model", type=int, metavar="N", help="The same of one model; 0: no limit.")
         processes_help = "Worker processes under a parent that replaces them (default: one, without a parent)."
         add("--processes", type=int, metavar="N", help=processes_help)
         add("--database", metavar="ALIAS", help="Work in this database instead of where the routers write each model.")
@@ -270,18 +270,15 @@ def _chosen(labels: list[str], excluded: list[str]) -> list[type[StatorModel]]:
 
 
 def _check_numbers(options: dict[str, Any]) -> None:
+    """Refuse numbers that are no settings, which are checked as such."""
     processes = 1 if options["processes"] is None else options["processes"]
     if not 1 <= processes <= 256:
         raise BadInput(f"--processes {processes} must be from 1 to 256")
     port, last = options["metrics_port"], 65536 - processes
     if port is not None and not 1 <= port <= last:
         raise BadInput(f"--metrics-port {port} must be from 1 to {last}, so that each process has one")
-    for name, most in (("concurrency", 100_000), ("concurrency_per_model", 100_000)):
-        if options[name] is not None and not 1 <= options[name] <= most:
-            raise BadInput(f"--{name.replace('_', '-')} {options[name]} must be from 1 to {most}")
-    for name in ("run_for", "schedule_interval", "shutdown_timeout"):
-        if options[name] is not None and not 0 <= options[name] < float("inf"):
-            raise BadInput(f"--{name.replace('_', '-')} {options[name]} must be a number of seconds, at least 0")
+    if not 0 <= options["run_for"] < float("inf"):
+        raise BadInput(f"--run-for {options['run_for']} must be a number of seconds, at least 0")
 
 
 def _check_queues(options: dict[str, Any], models: list[type[StatorModel]]) -> None:
