@@ -1,7 +1,6 @@
 """What waits for the events of one user, over all models."""
 
 from collections.abc import Iterator
-from datetime import datetime
 from typing import Any
 
 from django.contrib.admin import AdminSite
@@ -16,7 +15,7 @@ from stator.admin.sending import may_send
 from stator.graph.durations import seconds_of
 from stator.models import StatorModel
 from stator.overview.sections import Cell, Section
-from stator.rows.clock import Now
+from stator.rows.columns import stayed
 from stator.rows.events import declared_events
 from stator.rows.meta import graph_of, managed
 from stator.texts import told
@@ -51,9 +50,6 @@ def _of(site: AdminSite, request: HttpRequest, model: type[StatorModel]) -> Iter
         ]
         rows: QuerySet[Any] = every.filter(SOMEWHERE, state__in=states)
         if states and (count := bounded_count(rows)):
-            first: tuple[datetime, datetime] | None = (
-                rows.order_by("state_changed").values_list("state_changed", Now()).first()
-            )
+            longest = rows.order_by("state_changed").values_list(stayed(), flat=True).first()
             url = pages.list_of(model, **{EventFilter.parameter_name: name})
-            waited = seconds_of(first[1] - first[0]) if first else None
-            yield Cell(_label(model)), Cell(name, url), Cell(told(count)), Cell.lasting(waited)
+            yield Cell(_label(model)), Cell(name, url), Cell(told(count)), Cell.lasting(seconds_of(longest))

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from math import inf
-from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
@@ -135,7 +134,7 @@ def _verbs(operations: Operations) -> Iterator[tuple[str, Callable[[], object]]]
         for lane in [[state] for state in states if state.concurrency] + [[s for s in states if not s.concurrency]]:
             yield verb, lambda lane=lane, crashes=crashes: _claim(operations, lane, crashes)  # type: ignore[misc]
     for state in states:
-        for target in sorted(state.children, key=_name):
+        for target in sorted(state.children, key=str):
             yield f"record {state.name} to {target.name}", _recording(operations, state, Moved(target))
         yield f"record {state.name}, attempted again", _recording(operations, state, Waiting(60.0))
         yield f"record {state.name}, released", _recording(operations, state, Released())
@@ -176,9 +175,6 @@ def _claim_of(operations: Operations, state: State) -> Claim:
     times = dict.fromkeys(("state_changed", "state_attempted", "state_locked_until"), LONG_AGO)
     instance.__dict__.update(values, **{operations.pk_name: _key(operations)}, **counts, **times, state=state.name)
     return Claim(operations, instance, state, TOKEN, 0.0)
-
-
-_name = attrgetter("name")
 
 
 def _key(operations: Operations) -> object:
