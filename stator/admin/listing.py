@@ -130,16 +130,13 @@ class BoundedChangeList(ChangeList):
         if not lacks_index:
             return
         try:
-            many = is_large(self.root_queryset) and (not self.has_filters_now or is_large(queryset))
+            # The list is read now, before Django itself says whether it is narrowed down.
+            narrowed = self.query or self.get_filters_params()
+            many = is_large(self.root_queryset) and (not narrowed or is_large(queryset))
         except (ValueError, OverflowError, DataError) as error:
             raise IncorrectLookupParameters from error
         if many:
             self.sortable_by = [name for name in self.sortable_by or () if name not in lacks_index]
-
-    @property
-    def has_filters_now(self) -> bool:
-        """Whether the list is narrowed down; asked while it is read, before Django says so itself."""
-        return bool(self.query or self.get_filters_params())
 
     def enrich(self, rows: list[Any]) -> None:
         """Read what the columns show beside the rows, for all rows together; here nothing."""

@@ -64,12 +64,10 @@ def _in_errors(site: AdminSite, request: HttpRequest, words: str) -> Iterator[tu
     pages = Pages(site, request)
     reports = newest(Report.objects.all(), "at").exclude(error="").order_by("-at")
     matching = reports.filter(message__stator_icontains=words) | reports.filter(error__stator_icontains=words)
-    for label, key, state, error, message in matching.values_list(*_ERROR)[:OF_ERRORS]:
+    columns = ("model_label", "object_pk", "state", "error", "message")
+    for label, key, state, error, message in matching.values_list(*columns)[:OF_ERRORS]:
         model = model_of(label)
         if model is not None and issubclass(model, StatorModel) and pages.sees_all(model):
             url = page_of(site, model, key)
             told = f"{error}: {message}"[:200]
             yield Cell(model._meta.label, list_of(site, model)), Cell(key, url), Cell(state), Cell(told)
-
-
-_ERROR = ("model_label", "object_pk", "state", "error", "message")

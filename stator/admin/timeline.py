@@ -48,7 +48,6 @@ class Timeline:
 
     events: list[TimelineEvent]
     moves: list[tuple[str, str]]
-    report: Report | None
 
 
 def timeline_of(row: StatorModel) -> Timeline:
@@ -75,7 +74,7 @@ def timeline_of(row: StatorModel) -> Timeline:
         what = f"Attempt {row.state_attempts} in {row.state} began"
         events.append(TimelineEvent("begun", row.state_attempted, what, holder(row.state_claim)))
     events.sort(key=lambda event: event.at, reverse=True)
-    return Timeline(events[:LATEST], [(act.source, act.to) for act in kept if act.to], report)
+    return Timeline(events[:LATEST], [(act.source, act.to) for act in kept if act.to])
 
 
 def _crew(ids: set[str], using: str | None) -> dict[str, str]:
