@@ -1,6 +1,6 @@
 """``Model.stator``: queries and actions of operators on the rows of a managed model."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any, TypeVar, overload
@@ -157,6 +157,11 @@ class OperatorQuerySet(GuardedQuerySet[M]):
     def _quarantine(self) -> Q:
         # "Above 0" looks redundant, but SQLite uses a partial index only if the filter repeats the index's condition.
         return Q(state_crashes__gt=0, state_crashes__gte=load_settings().MAX_CRASHES)
+
+
+def rows_by_label(models: Iterable[type[M]], using: str) -> dict[str, OperatorQuerySet[M]]:
+    """Return all rows of each model in a database, by the model's label in lower case."""
+    return {model._meta.label_lower: OperatorQuerySet(model, using=using) for model in models}
 
 
 class Addressee:

@@ -8,7 +8,6 @@ from typing import Any
 from django.contrib.admin import AdminSite
 from django.http import HttpRequest
 
-from stator.explain.survey import Survey
 from stator.models import Overview, StatorModel
 from stator.overview.replica import alias_of
 from stator.overview.schemas import MAX_LOOKED_BY_PAGE, in_schemas, surveyed, works_in_schemas
@@ -46,15 +45,15 @@ class _Problems:
         if time.monotonic() >= self._until and self._busy.acquire(blocking=False):
             try:
                 in_many = works_in_schemas()
-                self._counted = _in_schemas() if in_many else len(problems(_surveys()))
+                self._counted = _in_schemas() if in_many else _in_databases()
                 self._until = time.monotonic() + (FRESH_OF_MANY if in_many else FRESH)
             finally:
                 self._busy.release()
         return self._counted
 
 
-def _surveys() -> list[Survey]:
-    return surveys(managed(StatorModel.subclasses), read=alias_of)
+def _in_databases() -> int:
+    return len(problems(surveys(managed(StatorModel.subclasses), read=alias_of)))
 
 
 def _in_schemas() -> int:

@@ -7,7 +7,7 @@ from stator.commands.arguments import limit_of, models_of
 from stator.explain.survey import Group
 from stator.graph.durations import span
 from stator.overview.errors import groups
-from stator.querysets import OperatorQuerySet
+from stator.querysets import rows_by_label
 from stator.rows.meta import by_database
 from stator.texts import told
 
@@ -27,10 +27,7 @@ def run(options: Options) -> Answer:
     models, limit = models_of(options["labels"]), limit_of(options)
     found: list[Group] = []
     for using, part in by_database(models, options["database"]).items():
-        rows: dict[str, OperatorQuerySet] = {
-            model._meta.label_lower: OperatorQuerySet(model, using=using) for model in part
-        }
-        found += [group for group in groups(using, rows)[0] if group.failing]
+        found += [group for group in groups(using, rows_by_label(part, using))[0] if group.failing]
     found = sorted(found, key=lambda group: -len(group.failing))[:limit]
     labels = {model._meta.label_lower: str(model._meta.label) for model in models}
     data = [

@@ -383,11 +383,9 @@ def _hashed(pks: Sequence[Any]) -> str:
 # Pauses
 
 
-def paused(found: Survey) -> Iterator[Problem]:
+def paused(one: Surveyed) -> Iterator[Problem]:
     """Find pauses."""
-    for pause in found.pauses:
-        if (one := found.models.get(pause.model_label)) is not None:
-            yield _of_pause(one, pause)
+    return (_of_pause(one, pause) for pause in one.pauses)
 
 
 def _of_pause(one: Surveyed, pause: Any) -> Problem:

@@ -143,7 +143,7 @@ KINDS: list[ProblemKind] = [
         rows=lambda many: many.paused,
         remedy="Ask the person who paused it, then resume.",
         level=WARNING,
-        find=causes.paused,
+        find=of_models(causes.paused),
         rank=6,
         keeps="paused",
     ),

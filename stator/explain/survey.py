@@ -336,7 +336,6 @@ class Survey:
     using: str
     models: dict[str, Surveyed]
     workers: Workers
-    pauses: list[Pause]
     groups: list[Group]
     older_errors: bool
     home: str

@@ -15,7 +15,7 @@ from stator.overview.depths import depths, empty
 from stator.overview.errors import groups
 from stator.overview.waiters import waiters
 from stator.overview.workers import workers_holding
-from stator.querysets import OperatorQuerySet
+from stator.querysets import OperatorQuerySet, rows_by_label
 from stator.rows.clock import Now
 from stator.rows.meta import by_database
 from stator.rows.pauses import MAX_PAUSES, Pause
@@ -39,9 +39,7 @@ def problems(found: Iterable[Survey]) -> list[Problem]:
 
 def survey(using: str, models: Iterable[type[StatorModel]], home: str = "") -> Survey:
     """Read some models of a database: one or two statements for each, six or so for all, and those by apps' kinds."""
-    rows_of: dict[str, OperatorQuerySet[StatorModel]] = {
-        model._meta.label_lower: OperatorQuerySet(model, using=using) for model in models
-    }
+    rows_of = rows_by_label(models, using)
     pauses: list[Pause] = list(Pause.objects.using(using).active().annotate(read_at=Now()).order_by("pk")[:MAX_PAUSES])
     lacks = {label: lack for label, rows in rows_of.items() if (lack := wrong_expression(rows.model, using))}
     depths_of = _all_depths(using, rows_of, lacks)
@@ -59,7 +57,7 @@ def survey(using: str, models: Iterable[type[StatorModel]], home: str = "") -> S
         )
         for label, rows in rows_of.items()
     }  # fmt: skip
-    known = Survey(using, found, people, pauses, found_groups, older, home or using)
+    known = Survey(using, found, people, found_groups, older, home or using)
     for label, problem in problems_of_apps(known):
         found[label].own.append(problem)
     return known

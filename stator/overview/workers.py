@@ -11,7 +11,7 @@ from stator.explain.survey import Held, Workers, WorkerStatus
 from stator.graph.durations import seconds_of
 from stator.models import StatorModel
 from stator.overview.depths import held
-from stator.querysets import OperatorQuerySet
+from stator.querysets import rows_by_label
 from stator.rows.process_exits import exits_in
 from stator.rows.progress import progress_of
 from stator.rows.workers import MAX_WORKERS, Worker, worker_of
@@ -19,10 +19,8 @@ from stator.rows.workers import MAX_WORKERS, Worker, worker_of
 
 def workers_of(using: str, models: Iterable[type[StatorModel]]) -> Workers:
     """Return the workers of a database with their held objects of some models; one statement a model and one more."""
-    rows_of: dict[str, OperatorQuerySet] = {
-        model._meta.label_lower: OperatorQuerySet(model, using=using) for model in models
-    }
-    return workers_holding(using, ((label, one) for label, rows in rows_of.items() for one in held(rows)))
+    rows_of = rows_by_label(models, using).items()
+    return workers_holding(using, ((label, one) for label, rows in rows_of for one in held(rows)))
 
 
 def workers_holding(using: str, held: Iterable[tuple[str, Held]]) -> Workers:
