@@ -141,10 +141,9 @@ class _Rehearsed:
 
 
 def _rehearsed(operations: Operations, chosen: dict[State, list[object]], timeout: float | None) -> _Rehearsed:
-    total, done = sum(map(len, chosen.values())), _Rehearsed()
+    total, done, tried = sum(map(len, chosen.values())), _Rehearsed(), set[object]()
     if total:
         sys.stderr.write(f"{WARNING}\n")
-    tried = 0
     with progress(f"of {total:,} attempted") as shown:
         for state, part in _parts(chosen):
             seconds = timeout or state.max_runtime or TIMEOUT
@@ -155,10 +154,11 @@ def _rehearsed(operations: Operations, chosen: dict[State, list[object]], timeou
             except TookTooLong as late:
                 objects = late.pks or part
                 done.gave_up = {"state": state.name, "objects": list(map(str, objects)), "seconds": seconds}
-                done.not_tried = _not_tried(chosen, state, part, {*objects, *(each.pk for each in done.findings)})
+                tried.update(objects, (each.pk for each in done.findings))
+                done.not_tried = Counter(its.name for its, pks in chosen.items() for pk in pks if pk not in tried)
                 break
-            tried += len(part)
-            shown(tried)
+            tried.update(part)
+            shown(len(tried))
     return done
 
 
@@ -167,16 +167,6 @@ def _parts(chosen: dict[State, list[object]]) -> Iterator[tuple[State, list[obje
     for state, pks in chosen.items():
         size = state.batch or 1
         yield from ((state, pks[start : start + size]) for start in range(0, len(pks), size))
-
-
-def _not_tried(chosen: dict[State, list[object]], at: State, part: list[object], tried: set[object]) -> dict[str, int]:
-    """Return how many objects of each state come after the last tried ones."""
-    parts = list(_parts(chosen))
-    after = parts[parts.index((at, part)) + 1 :]
-    counted = Counter({at.name: sum(pk not in tried for pk in part)})
-    for state, pks in after:
-        counted[state.name] += len(pks)
-    return {name: count for name, count in counted.items() if count}
 
 
 def _grouped(findings: list[Finding]) -> list[dict[str, Any]]:
