@@ -57,19 +57,17 @@ def _shown(action: AdminAction, pages: Pages) -> dict[str, object] | None:
     url = pages.page_of(model, action.pks[0]) if is_link else pages.list_of(model, **dict(action.query))
     if not url:
         return None
+    link = {"label": action.label, "url": url, "action": "", "pks": [], "across": False}
     if is_link:
-        return {"label": action.label, "url": url, "action": "", "pks": [], "across": False}
+        return link
     # Keys are named only to users who may see every object.
     narrowed = bool(action.pks) and issubclass(model, StatorModel) and not pages.sees_all(model)
     may = bool(action.action) and pages.may_act(model, action.action) and not narrowed
-    if not may:
-        # Of an action that the user may not do, the list of its objects is left.
-        label = "List" if action.action else action.label
-        return {"label": label, "url": url, "action": "", "pks": [], "across": False} if action.query else None
-    return {
-        "label": action.label, "url": url, "action": action.action, "pks": [*action.pks] or [_any_key(model)],
-        "across": not action.pks,
-    }  # fmt: skip
+    if may:
+        pks = [*action.pks] or [_any_key(model)]
+        return link | {"action": action.action, "pks": pks, "across": not action.pks}
+    # Of an action that the user may not do, the list of its objects is left.
+    return link | {"label": "List" if action.action else action.label} if action.query else None
 
 
 def _any_key(model: type[Model]) -> object:

@@ -11,8 +11,6 @@ MAX_SECONDS = 100 * 365 * 86400.0
 
 def jittered(interval: float, fraction: float) -> float:
     """Return an interval varied at random by up to ``fraction`` of itself in either direction."""
-    if not fraction:
-        return interval
     return interval * random.uniform(1 - fraction, 1 + fraction)
 
 
