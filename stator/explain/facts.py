@@ -11,7 +11,6 @@ from django.db import router
 from django.db.models import Exists, F, Model, OuterRef, Q, QuerySet, Subquery, Value
 
 from stator.conf import Settings, load_settings
-from stator.explain.gathered import Gathered, gather_related
 from stator.graph.failures import lease_lost
 from stator.graph.states import AwaitedEvent, State
 from stator.rows.claimable import claimable
@@ -26,7 +25,9 @@ from stator.rows.progress import Progress, progress_of
 from stator.rows.reports import Event, History, Report, records_of, steps_of
 from stator.rows.versions import Fleet
 from stator.rows.waits import waits_of
+from stator.rows.watches import Watch, watches_of
 from stator.rows.workers import Worker, live_workers, worker_of
+from stator.texts import COUNTED
 
 # Events that count towards a number of senders, or are kept, are read up to this number.
 MAX_EVENTS = 100
@@ -37,6 +38,9 @@ MAX_STEPS = 50
 # Rows ahead are counted up to this number; counting a million would be no more useful.
 LINE = 1000
 
+# Related objects are counted up to this number, by an index; unfinished ones, up to ``COUNTED``.
+MAX_RELATED = 100_000
+
 
 @dataclass(frozen=True, slots=True)
 class Awaited:
@@ -46,6 +50,27 @@ class Awaited:
     pk: object
     state: str
     until: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Gathered:
+    """An edge of the object's state: how many related objects it has, and how many of each state the edge waits for.
+
+    ``missing`` stops at ``COUNTED`` and one more, ``total`` at ``MAX_RELATED`` and one more.
+    ``oldest``: when the first of them entered each state.
+    ``key``: of the related object, if the relation leads to one at most.
+    """
+
+    watch: Watch
+    total: int
+    missing: Counter[str] = field(default_factory=Counter)
+    oldest: dict[str, datetime] = field(default_factory=dict)
+    key: Any = None
+
+    def is_final(self, state: str) -> bool:
+        """Return whether related objects stay in a state."""
+        known = graph_of(self.watch.other).states.get(state)
+        return known is not None and known.terminal
 
 
 @dataclass(kw_only=True)
@@ -209,7 +234,7 @@ def gather(model: type[Model], pk: object, using: str | None = None) -> Facts | 
     if graph_of(owner).event_names:
         counted = Q(version=facts.row["state_version"], voter__isnull=False) | Q(version=None, until__gt=Now())
         facts.events = list(records_of(Event, owner, pk, using).filter(counted).order_by("pk")[:MAX_EVENTS])
-    facts.related = gather_related(owner, pk, facts.name, using)
+    facts.related = [_gathered(watch, pk, using) for watch in watches_of(owner) if watch.state.name == facts.name]
     if facts.automatic and facts.row["state_attempts"]:
         facts.steps = list(steps_of(rows, pk).values_list("name", flat=True)[:MAX_STEPS])
     _read_workers(facts, using)
@@ -252,6 +277,20 @@ def _awaited(facts: Facts) -> Iterator[Awaited]:
         state = facts.row[f"stator_awaited_{wait.field}"]
         if state is not None and state not in wait.until:
             yield Awaited(str(wait.awaited._meta.label), facts.row[wait.key], state, wait.until)
+
+
+def _gathered(watch: Watch, pk: object, using: str) -> Gathered:
+    """Return what an edge by related objects misses, in two statements, or three."""
+    related = watch.related_to_one(using, pk)
+    found = Gathered(watch, related.order_by().values("pk")[: MAX_RELATED + 1].count())
+    missing = related.exclude(state__in=watch.condition.in_).order_by().values_list("state", "state_changed")
+    for state, changed in missing[: COUNTED + 1]:
+        found.missing[state] += 1
+        found.oldest[state] = min(changed, found.oldest.get(state, changed))
+    if watch.to_one:
+        rows: QuerySet[Model, Any] = QuerySet(watch.model, using=using).filter(pk=pk)
+        found.key = rows.values_list(f"{watch.name}__pk", flat=True).first()
+    return found
 
 
 def _read_workers(facts: Facts, using: str) -> None:

@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from stator.explain.facts import LINE, Facts
-from stator.explain.gathered import MAX_RELATED, Gathered
+from stator.explain.facts import LINE, MAX_RELATED, Facts, Gathered
 from stator.graph.durations import span
 from stator.rows.meta import graph_of
 from stator.rows.pauses import NAMED
