@@ -1,6 +1,6 @@
 """A table over the nodes of Citus, for the migration operation ``Distribute``."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 from django.core.management.base import CommandError
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
@@ -36,7 +36,7 @@ TRUNCATE = "SELECT truncate_local_data_after_distributing_table(%s)"
 class Beside(ByValue):
     """The table is beside another one, and unique constraints that hold for rows of that one get the column."""
 
-    widened: ClassVar[tuple[str | None, ...]] = ("p", "u", None)
+    widened = ("p", "u", None)
 
 
 class NodesConversion(Conversion):

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from django.core.management.base import CommandError
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -44,35 +44,34 @@ class Division:
     copies: bool = False
 
 
-class Scheme(Protocol):
-    """How tables are divided.
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """How tables are divided, by the value of ``column``.
 
     ``widened``: the kinds of keys that get the column, without which no key of a table with partitions can be; "p" is
     the primary key. ``keeps_orphans``: rows stay in partitions when what they refer to is deleted.
     """
 
-    operation: ClassVar[str]
-    widened: ClassVar[tuple[str | None, ...]]
-    keeps_orphans: ClassVar[bool]
+    column: str
 
-    @property
-    def column(self) -> str:
-        """The column whose value decides."""
+    operation: ClassVar[str]
+    widened: ClassVar[tuple[str | None, ...]] = ("p",)
+    keeps_orphans: ClassVar[bool] = False
 
     def divide(self, connection: BaseDatabaseWrapper, table: Place) -> Division:
         """Return the partitions of a table; raise ``CommandError`` if its rows do not fit in."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
-class ByTime:
+class ByTime(Scheme):
     """A partition for each period; the first one has all rows that are there."""
 
-    column: str
     period: str
 
-    operation: ClassVar[str] = "PartitionByTime"
-    widened: ClassVar[tuple[str | None, ...]] = ("p", "u", None)
-    keeps_orphans: ClassVar[bool] = True
+    operation = "PartitionByTime"
+    widened = ("p", "u", None)
+    keeps_orphans = True
 
     def divide(self, connection: BaseDatabaseWrapper, table: Place) -> Division:
         """Return the default partition and, besides the first one, the future partitions."""
@@ -96,15 +95,12 @@ class ByTime:
 
 
 @dataclass(frozen=True, slots=True)
-class _Numbered:
+class _Numbered(Scheme):
     """A fixed number of partitions; the value of the column decides which of them has a row."""
 
-    column: str
     partitions: int
 
-    operation: ClassVar[str] = "Distribute"
-    widened: ClassVar[tuple[str | None, ...]] = ("p",)
-    keeps_orphans: ClassVar[bool] = False
+    operation = "Distribute"
 
 
 @dataclass(frozen=True, slots=True)
