@@ -23,9 +23,9 @@ MAX_MODELS = 20
 MAX_NUMBER = 1_000_000
 
 
-def add_label(parser: ArgumentParser, **options: Any) -> None:
+def add_label(parser: ArgumentParser) -> None:
     """Add the argument that names a model."""
-    parser.add_argument("label", metavar="app.Model", help="The model.", **options)
+    parser.add_argument("label", metavar="app.Model", help="The model.")
 
 
 def add_pks(parser: ArgumentParser, many: str) -> None:
