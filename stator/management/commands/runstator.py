@@ -214,7 +214,7 @@ class Command(TerminalCommand):
             return self._serve(runner, number)
         except Unusable as error:
             for line in str(error).splitlines():
-                self.stderr.write(escape(f"runstator: {line}"))
+                self._say(line)
             return UNUSABLE
 
     def _serve(self, runner: StatorRunner, number: int) -> int:
@@ -223,7 +223,7 @@ class Command(TerminalCommand):
         except (OSError, UnicodeError) as error:
             where = f"{self._address}:{self._port + number}"
             why = getattr(error, "strerror", None) or error
-            self.stderr.write(escape(f"runstator: --metrics-port: {where} cannot be used: {why}"))
+            self._say(f"--metrics-port: {where} cannot be used: {why}")
             return BAD
         runner.progress = ProgressLine(self._errors)
         collect_rarely()
