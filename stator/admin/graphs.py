@@ -14,8 +14,6 @@ from stator.overview.flow import Flow
 from stator.texts import told
 
 SIZE = Size(height=64.0, narrowest=148.0, widest=260.0)
-# A longer name is cut in its box; the box's title has all of it.
-NAME = 30
 # Room for this text is reserved at each line, whatever its rate, so that boxes keep their places.
 WIDEST_RATE = "99,999/h"
 
@@ -25,7 +23,6 @@ class GraphNode:
     """A box with its texts; ``css`` has its classes."""
 
     box: Box
-    name: str
     count: str
     told: str
     failures: str
@@ -81,7 +78,6 @@ def _node(box: Box, state: State, one: InState, flow: Flow, url: str) -> GraphNo
     heat = one.heat if one.count and not state.terminal else 0
     return GraphNode(
         box=box,
-        name=box.name if len(box.name) <= NAME else f"{box.name[: NAME - 1]}\N{HORIZONTAL ELLIPSIS}",
         count=told(one.count, one.cut),
         told=f"oldest {oldest}" if oldest else "moved from outside" if state.kind == "external" else "",
         failures=_rate(failures),
