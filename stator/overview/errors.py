@@ -73,7 +73,7 @@ def fingerprinted(rows: OperatorQuerySet, fingerprint: str, page: int) -> Iterat
     last = 0
     while found := list(reports.filter(pk__gt=last).order_by("pk").values_list("pk", "object_pk")[:page]):
         last = found[-1][0]
-        yield list(_failing(rows, [text for _, text in found]))
+        yield _failing(rows, [text for _, text in found])
 
 
 def _failing_in(label: str, rows: OperatorQuerySet) -> Iterator[Group]:
@@ -127,12 +127,12 @@ def _judge(rows: OperatorQuerySet, reported: dict[str, Reported]) -> None:
 _JUDGED = ("pk", "state", "state_failures", "state_crashes", "state_attempted")
 
 
-def _failing(rows: OperatorQuerySet, texts: Iterable[str]) -> dict[object, str]:
-    """Return the keys of objects that still fail and can be retried, with the keys' text in reports."""
-    keys = dict(_keys(rows, texts))
+def _failing(rows: OperatorQuerySet, texts: Iterable[str]) -> list[object]:
+    """Return the keys of objects that still fail and can be retried, from the keys' texts in reports."""
+    pks = [pk for pk, _ in _keys(rows, texts)]
     states = [state.name for state in rows.model.state_graph.automatic_states]
-    found = rows.failed().filter(pk__in=list(keys), state_claim=None, state__in=states)
-    return {pk: keys[pk] for pk in found.values_list("pk", flat=True)}
+    found = rows.failed().filter(pk__in=pks, state_claim=None, state__in=states)
+    return list(found.values_list("pk", flat=True))
 
 
 def _keys(rows: OperatorQuerySet, texts: Iterable[str]) -> Iterator[tuple[object, str]]:
