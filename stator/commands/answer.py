@@ -90,6 +90,11 @@ def offer(action: Action, options: Options) -> list[str]:
     return [f"To undo this within {span(UNDONE_WITHIN)}: manage.py stator undo {action.pk}{''.join(where)}"]
 
 
+def with_remedy(line: str, remedy: str) -> list[str]:
+    """Return a line and, below it, what to do; the line alone if nothing is to be done."""
+    return [line, *([f"      -> {remedy}"] if remedy else [])]
+
+
 def table(heads: list[str], rows: Iterable[Sequence[object]]) -> list[str]:
     """Return the lines of a table, columns as wide as their content."""
     cells = [heads, *([escape(str(value)) for value in row] for row in rows)]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
-from stator.commands.answer import Answer, Options
+from stator.commands.answer import Answer, Options, with_remedy
 from stator.commands.arguments import add_label, database_of, limit_of, named_model, pks_of
 from stator.commands.named import missing_sentence
 from stator.commands.trouble import lines_of, troubled
@@ -70,7 +70,7 @@ def _answer(model: type[StatorModel], pk: object, using: str) -> Answer:
     data = {"model": model._meta.label, "pk": str(pk), "reasons": [reason.as_dict() for reason in reasons]}
     if [reason.code for reason in reasons] == ["gone"]:
         return Answer(data, [f"gone: {missing_sentence([pk])}."], 1)
-    return Answer(data, [line for reason in reasons for line in _lines(reason)])
+    return Answer(data, [line for one in reasons for line in with_remedy(f"{one.code}: {one.sentence}", one.remedy)])
 
 
 def _in_each_schema(model: type[StatorModel], pk: object, found: list[Place]) -> Answer:
@@ -100,11 +100,6 @@ def reasons_of(model: type[StatorModel], pk: object, using: str) -> list[Reason]
         # The object would look in the database of the routers, which is not the one where it was found.
         return explain(model, pk, using)
     return row.explain()
-
-
-def _lines(reason: Reason) -> list[str]:
-    remedy = [f"      -> {reason.remedy}"] if reason.remedy else []
-    return [f"{reason.code}: {reason.sentence}", *remedy]
 
 
 def _overview(model: type[StatorModel], using: str, limit: int) -> Answer:
@@ -154,10 +149,7 @@ def _by_reason(found: list[dict[str, Any]]) -> Iterable[list[dict[str, Any]]]:
 
 def _lines_of_group(same: list[dict[str, Any]]) -> list[str]:
     first = same[0]["reasons"][0]
-    lines = [
-        f"{first['code']}: {counted(len(same), 'object')}",
-        *([f"      -> {first['remedy']}"] if first["remedy"] else []),
-    ]
+    lines = with_remedy(f"{first['code']}: {counted(len(same), 'object')}", first["remedy"])
     for one in same:
         where = f"in schema {one['schema']}, " if "schema" in one else ""
         lines.append(f"  {one['pk']}  {where}{one['what']}, in {one['state']} for {span(one['age'])}")

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
+from stator.commands.answer import with_remedy
 from stator.explain.problem import Problem
 from stator.explain.survey import Surveyed
 from stator.graph.durations import seconds_of
@@ -16,8 +17,8 @@ LATE = 10.0
 
 def lines_of(problem: Problem) -> list[str]:
     """Return a problem as lines for a terminal: what is wrong, then the command that fixes it."""
-    remedy = [f"      -> {problem.command or problem.remedy}"] if problem.command or problem.remedy else []
-    return [escape(line) for line in (f"{problem.level:7}  {problem.where}: {problem.text}", *remedy)]
+    line = f"{problem.level:7}  {problem.where}: {problem.text}"
+    return [escape(each) for each in with_remedy(line, problem.command or problem.remedy)]
 
 
 def troubled(one: Surveyed, limit: int) -> list[tuple[object, str, str, float]]:

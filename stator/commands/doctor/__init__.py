@@ -8,7 +8,7 @@ from typing import Any
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, InterfaceError, connections
 
 from stator.capabilities import capabilities_of
-from stator.commands.answer import Answer, Options
+from stator.commands.answer import Answer, Options, with_remedy
 from stator.commands.arguments import models_of
 from stator.commands.doctor import clocks, postgresql, standing, tables
 from stator.commands.doctor.structures import alike
@@ -152,6 +152,4 @@ def _looked(look: Look, alias: str, models: list[type[StatorModel]]) -> list[Pro
 
 def _lines(found: list[dict[str, Any]]) -> Iterator[str]:
     for one in found:
-        yield f"{one['level']:4}  {one['database']}  {one['check']}: {one['message']}"
-        if one["remedy"]:
-            yield f"      -> {one['remedy']}"
+        yield from with_remedy(f"{one['level']:4}  {one['database']}  {one['check']}: {one['message']}", one["remedy"])
