@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -105,7 +105,7 @@ def confirmed_in(request: HttpRequest, model: type[Model]) -> Seen | None:
         given = json.loads(request.POST.get(FIELD, ""))
         if "rows" in given:
             rows = {key: RowVersion(*map(int, version)) for key, version in given["rows"].items()}
-            return Seen(rows=rows) if _are_keys(model, rows) else None
+            return Seen(rows=rows) if all(can_be_key(model, key) for key in rows) else None
         states = dict.fromkeys(map(str, given["states"]), 0)
         return Seen(counts=states, at=datetime.fromisoformat(given["at"]))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
@@ -116,10 +116,6 @@ def describe_changes(changes: list[str]) -> str:
     """Return which rows have changed since they were shown; "" if none has."""
     named = changes[:NAMED] + [f"{len(changes) - NAMED:,} others have changed"] * (len(changes) > NAMED)
     return f"since you were asked: {', '.join(map(escape, named))}" if named else ""
-
-
-def _are_keys(model: type[Model], keys: Iterable[str]) -> bool:
-    return all(can_be_key(model, key) for key in keys)
 
 
 def _phrase(key: str, shown: RowVersion, now: tuple[str, RowVersion] | None, *, same_claim: bool) -> str:

@@ -52,7 +52,8 @@ def dead_end(graph: type[StateGraph]) -> Iterator[Finding]:
 
 def busy_loop(graph: type[StateGraph]) -> Iterator[Finding]:
     """W203: a loop of states that are attempted immediately and several times a second."""
-    hasty = {state for state in graph.automatic_states if _is_hasty(state)}
+    often = {state for state in graph.automatic_states if (state.try_interval or 0) < SECOND}
+    hasty = {state for state in often if state.attempt_immediately}
     for state in graph.states.values():
         if state in hasty and state in _reachable(*(state.children & hasty), within=hasty):
             hint = "Set attempt_immediately=False, or a try_interval of a second or more, on one state of the loop."
@@ -123,10 +124,6 @@ def _permissions_on(model: type[Model]) -> Iterator[str]:
 LOOKS = (
     unreachable, dead_end, busy_loop, early_timeout, short_lease, failures_to_nowhere, stray_handlers, unsendable,
 )  # fmt: skip
-
-
-def _is_hasty(state: State) -> bool:
-    return state.attempt_immediately and (state.try_interval or 0) < SECOND
 
 
 def _reachable(*starts: State, within: Iterable[State] | None = None) -> set[State]:

@@ -7,6 +7,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import groupby
+from operator import itemgetter
 from shlex import quote
 from typing import Any
 
@@ -107,7 +108,7 @@ def incomplete(one: Surveyed) -> Iterator[Problem]:
 def silent_workers(found: Survey) -> Iterator[Problem]:
     """Find workers that fell silent while they held objects."""
     for process in found.workers.missed:
-        counts = {label: list(runs) for label, runs in groupby(sorted(process.runs, key=_label), _label)}
+        counts = {label: list(runs) for label, runs in groupby(sorted(process.runs, key=itemgetter(0)), itemgetter(0))}
         held = ", ".join(f"{len(runs):,} of {found.models[label].label}" for label, runs in counts.items())
         actions = tuple(
             AdminAction("Unlock", label, "stator_unlock", tuple(held.pk for _, held in runs[:SHOWN]))
@@ -155,10 +156,6 @@ def same_names(found: Survey) -> Iterator[Problem]:
                 "give each a --name of its own, or none", where=f"worker {name}", count=len(workers),
                 command="manage.py stator workers",
             )  # fmt: skip
-
-
-def _label(run: tuple[str, Any]) -> str:
-    return run[0]
 
 
 def _expiry(process: WorkerStatus) -> str:
