@@ -131,18 +131,15 @@ def stator_pause(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: Q
     if not (seen and form.is_valid()):
         words = "will not be attempted by workers. Running attempts may finish; timeouts and moves by hand go on."
         return ask_about(model_admin, request, rows, form, title="Pause", words=words, button="Pause")
-    given = form.cleaned_data
-    action = action_of(request, queryset.model, "pause", given["reason"])
-    act = ActionSpec(f"Paused. {given['reason']}".strip(), "paused", lambda rows: _pause(rows, action, **given))
+    reason, seconds = form.cleaned_data["reason"], form.cleaned_data["seconds"]
+    action = action_of(request, queryset.model, "pause", reason)
+    act = ActionSpec(f"Paused. {reason}".strip(), "paused", lambda rows: _pause(rows, action, seconds))
     return carry_out(model_admin, request, rows, "retry", act, seen)
 
 
-def _pause(rows: QuerySet[Model], action: Action, *, reason: str, seconds: float | None) -> int:
-    pks = list(rows.values_list("pk", flat=True))
-    if not pks:
-        return 0
-    told = {"actor": action.actor, "reason": reason}
-    pause_objects(rows.model, written_to(rows), pks, seconds=seconds, action=action, **told)
+def _pause(rows: QuerySet[Model], action: Action, seconds: float | None) -> int:
+    if pks := list(rows.values_list("pk", flat=True)):
+        pause_objects(rows.model, written_to(rows), pks, action, seconds)
     return len(pks)
 
 

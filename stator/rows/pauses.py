@@ -204,21 +204,17 @@ def end_chosen(pauses: QuerySet["Pause"], label: str, actor: str) -> int:
 
 
 def pause_objects(
-    model: type[Model],
-    using: str,
-    pks: Sequence[object],
-    *,
-    reason: str,
-    actor: str,
-    seconds: float | None,
-    action: Action | None = None,
+    model: type[Model], using: str, pks: Sequence[object], action: Action, seconds: float | None = None
 ) -> Pause:
-    """Pause some objects by key; raise ``ValueError`` with one line if they are too many for one pause."""
+    """Pause some objects by key, for the reason and as the actor of an action.
+
+    Raise ``ValueError`` with one line if they are too many for one pause.
+    """
     if len(pks) > MAX_OBJECTS:
         raise ValueError(f"a pause names at most {MAX_OBJECTS} objects; pause a state instead, or use a lookup")
     where = {NAMED: [_kept(pk) for pk in pks]}
-    pause = planned_pause(model, using, state=None, where=where, reason=reason, actor=actor, seconds=seconds)
-    return keep_pause(pause, using, action)
+    why = {"reason": action.reason, "actor": action.actor}
+    return keep_pause(planned_pause(model, using, state=None, where=where, seconds=seconds, **why), using, action)
 
 
 def resume_objects(model: type[Model], using: str, pks: Iterable[object], *, actor: str) -> int:

@@ -113,7 +113,7 @@ def unlock_and_pause(rows: QuerySet[Model], action: Action) -> int:
     Raise ``ValueError`` with one line if they are too many for one pause. The rows are due only when every worker has
     read the pause.
     """
-    using, owner, actor = written_to(rows), owner_of(rows.model), action.actor
+    using, owner = written_to(rows), owner_of(rows.model)
     claimed = rows.using(using).filter(state_claim__isnull=False)
     due = columns.after(max(SETTLED, 3 * load_settings().POLL_INTERVAL))
     changes = columns.unlocking() | {"state_ready": False, "state_next_attempt": due}
@@ -121,7 +121,6 @@ def unlock_and_pause(rows: QuerySet[Model], action: Action) -> int:
         pks = list(claimed.order_by("pk").values_list("pk", flat=True))
         if not pks:
             return 0
-        reason = action.reason
-        pause_objects(owner, using, pks, reason=reason, actor=actor, seconds=None, action=action)
+        pause_objects(owner, using, pks, action)
         held: QuerySet[Model] = QuerySet(owner, using=using).filter(pk__in=pks, state_claim__isnull=False)
-        return write_by_hand(held, changes, actor=actor, reason="unlocked and paused", action=action)
+        return write_by_hand(held, changes, actor=action.actor, reason="unlocked and paused", action=action)

@@ -193,7 +193,7 @@ def test_objects_wait_for_others_and_are_reconciled():
 
 def test_pauses_hold_all_objects_or_one():
     first, other = seats(1)
-    pause_objects(Seat, "default", [first.pk], reason="why", actor="ops", seconds=None)
+    pause_objects(Seat, "default", [first.pk], Action.of(Seat, "pause", "ops", "why"))
     assert is_paused_by_name(Seat, "default", first.pk)
     assert first.explain()[0].code == "paused"
     assert [claim.pk for claim in operations_of(Seat).claim([SeatGraph.free], 9)] == [other.pk]

@@ -7,7 +7,7 @@ import pytest
 from django.db.models.functions import Now
 
 from stator.conf import load_settings
-from stator.models import History, Report, Worker
+from stator.models import Action, History, Report, Worker
 from stator.rows.pauses import pause_objects
 from tests.stator.explain.errands import WORKER, codes, first, held, report
 from tests.stator.making import ago, change, put, raw
@@ -175,5 +175,5 @@ def test_row_that_was_deleted_is_gone():
 
 def test_pause_of_named_objects_is_told_of_the_object_and_not_as_a_lookup(crew):
     errand, other = put(Errand), put(Errand)
-    pause_objects(Errand, "default", [errand.pk, other.pk], actor="anna", reason="asked", seconds=None)
+    pause_objects(Errand, "default", [errand.pk, other.pk], Action.of(Errand, "pause", "anna", "asked"))
     assert str(first(errand)) == "Paused by anna: this object, until it is resumed: asked."

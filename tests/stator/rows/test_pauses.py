@@ -5,7 +5,7 @@ import pytest
 from stator.db import chores
 from stator.db.probe import look
 from stator.graph.outcomes import Moved
-from stator.models import History, Pause
+from stator.models import Action, History, Pause
 from stator.rows.pauses import MAX_OBJECTS, is_paused_by_name, pause_objects, resume_objects
 from stator.runner import StatorRunner
 from stator.worker.lanes import lanes_of
@@ -183,12 +183,13 @@ def test_retry_and_unlock_record_who_did_it():
     assert History.objects.count() == 2
 
 
-OWN = {"reason": "look into it", "actor": "ada", "seconds": 600}
+def pause_by_name(model, pks):
+    pause_objects(model, "default", pks, Action.of(model, "pause", "ada", "look into it"), 600)
 
 
 def test_objects_paused_by_name_are_not_claimed_until_they_are_resumed(operations):
     one, two, other = (put(Errand) for _ in range(3))
-    pause_objects(Errand, "default", [one.pk, two.pk], **OWN)
+    pause_by_name(Errand, [one.pk, two.pk])
     assert claimed(operations) == {other.pk}
     [before] = Pause.objects.active()
     assert resume_objects(Errand, "default", [one.pk, other.pk], actor="bob") == 1
@@ -212,5 +213,5 @@ def test_resuming_objects_leaves_other_pauses_alone():
 
 def test_pause_that_would_name_too_many_objects_is_refused():
     with pytest.raises(ValueError, match=f"names at most {MAX_OBJECTS} objects"):
-        pause_objects(Errand, "default", list(range(MAX_OBJECTS + 1)), **OWN)
-    pause_objects(UuidKeyed, "default", [put(UuidKeyed).pk for _ in range(MAX_OBJECTS)], **OWN)
+        pause_by_name(Errand, list(range(MAX_OBJECTS + 1)))
+    pause_by_name(UuidKeyed, [put(UuidKeyed).pk for _ in range(MAX_OBJECTS)])
