@@ -31,8 +31,8 @@ FAR, FAR_NAMED = 366 * 86400.0, 20
 def depths(rows: OperatorQuerySet) -> Depths:
     """Return the numbers of a model by the one statement that :func:`_question` makes.
 
-    It takes one more statement if rows are held, one if some are due in the far future, one if some are quarantined,
-    one for each state with stuck rows, and two for each state with quarantined rows that are due.
+    It takes one more statement if rows are held, one if some are due in the far future, one for each state with stuck
+    rows, and two for each state with quarantined rows that are due.
     """
     model: type[StatorModel] = rows.model
     using, states = rows.db, model.state_graph.states
@@ -40,7 +40,7 @@ def depths(rows: OperatorQuerySet) -> Depths:
     expected = tuple(state.expect_within for state in states.values())
     crashes = load_settings().MAX_CRASHES
     counted = tally(using, _question(model, using, COUNTED + 1, crashes, expected))
-    ready, claimed, quarantined, unknown, failed, far, *rested = (counted[number] for number in range(6 + len(states)))
+    ready, claimed, quarantined, apart, unknown, failed, far, *rested = map(counted.__getitem__, range(7 + len(states)))
     found.quarantined = _count(quarantined)
     found.failing = min(COUNTED + 1, max(0, _count(failed) - sum(one.flagged for one in claimed)))
     found.unknown_states.update({some.value: some.count for some in unknown})
@@ -52,9 +52,7 @@ def depths(rows: OperatorQuerySet) -> Depths:
         _note_held(held(rows), found)
     for state, resting in zip(states.values(), rested, strict=True):
         _note_resting(rows, state, resting, found)
-    if found.quarantined:
-        apart = tally(using, _question_of_quarantined(model, using, COUNTED + 1, crashes, expected))
-        _leave_out_quarantined(rows, ready, apart[0], found)
+    _leave_out_quarantined(rows, ready, apart, found)
     found.stuck.sort(key=lambda one: -one.age)
     return found
 
@@ -70,13 +68,17 @@ def _question(
 ) -> Question:
     """Return the statements for a model; cached, since writing them takes longer than the answer of a small table."""
     rows: OperatorQuerySet[StatorModel] = OperatorQuerySet(model, using=using)
-    states = model.state_graph.states
+    states, automatic = model.state_graph.states, model.state_graph.automatic_states
+    quarantined = rows.filter(state_crashes__gt=0, state_crashes__gte=crashes).order_by()
+    # Those that would be attempted.
+    apart = quarantined.filter(Q(state__in=sorted(state.name for state in automatic)), state_claim=None)
     return question(
         using,
         [
             by_state(_ready(rows), _any_late(states.values()), Q(state_crashes__gte=crashes)),
             in_all(rows.leased().order_by(), Q(state_failures__gt=0)),
-            in_all(rows.filter(state_crashes__gt=0, state_crashes__gte=crashes).order_by()),
+            in_all(quarantined),
+            by_state(apart, _any_late(automatic), Q(state_failures__gt=0)),
             by_state(resting_unknown(rows).order_by()),
             # Held rows, which an index alone cannot leave out, are subtracted, up to this number.
             in_all(rows.filter(state_failures__gt=0).order_by())[: 2 * most],
@@ -85,18 +87,6 @@ def _question(
         ],
         most,
     )
-
-
-@lru_cache(maxsize=256)
-def _question_of_quarantined(
-    model: type[StatorModel], using: str, most: int, crashes: int, expected: tuple[float | None, ...]
-) -> Question:
-    """Return the statement for the quarantined rows, which counts failing ones apart."""
-    rows: OperatorQuerySet[StatorModel] = OperatorQuerySet(model, using=using)
-    states = model.state_graph.automatic_states
-    among = Q(state__in=sorted(state.name for state in states))
-    apart = rows.filter(among, state_crashes__gt=0, state_crashes__gte=crashes, state_claim=None).order_by()
-    return question(using, [by_state(apart, _any_late(states), Q(state_failures__gt=0))], most)
 
 
 def resting_unknown(rows: OperatorQuerySet) -> OperatorQuerySet:
