@@ -12,8 +12,8 @@ from stator.explain.causes import TOO_LONG
 from stator.explain.survey import Group, Survey, Surveyed, WorkerStatus
 from stator.graph.durations import longest, span
 from stator.models import Report, StatorModel, Worker
-from stator.overview.charts import Chart, Point, Sparkline, chart, sparkline
-from stator.overview.flow import flows
+from stator.overview.charts import Chart, Sparkline, chart, sparkline
+from stator.overview.flow import Flow, flows
 from stator.overview.last_hour import GAP, Minutes, alive_in, failing_in, minutes_of, moves_in, waits_in
 from stator.overview.stays import Stays, moves, stays
 from stator.overview.survey import problems, surveys
@@ -94,26 +94,25 @@ class Panel:
     """The graph and the charts of one model, for its page."""
 
     label: str
+    flow: Flow
     picture: LivePicture
     handled: Chart
     queued: Chart
     waits: Chart
-    latest: Point | None
     url: str
     stays: list[Stays]
-    moved: int
-    stayed: int
 
     @property
     def outcomes(self) -> str:
         """How many attempts were handled, and how those without an error ended, as text."""
-        ended = f", {self.moved:,} moved, {self.stayed:,} stayed" if self.moved or self.stayed else ""
+        moved, stayed = self.flow.moved, self.flow.stayed
+        ended = f", {moved:,} moved, {stayed:,} stayed" if moved or stayed else ""
         return f"{self.handled.total:,} in all{ended}"
 
     @property
     def queue_now(self) -> str:
         """The latest sample of the queue as text."""
-        latest = self.latest
+        latest = self.flow.latest
         return f"{told(latest.count)} at {latest.when}" if latest else "no sample of the last minutes"
 
     @property
@@ -213,9 +212,8 @@ def _panel(found: Survey, model: type[StatorModel], pages: Pages, now: datetime,
     label = model._meta.label_lower
     flow = flows(found.using, [label], now, period)[label]
     return Panel(
-        model._meta.label, picture(model, found.models[label].depths, flow, pages), chart(flow.handled),
-        chart(flow.queued), chart(flow.waits), flow.latest, pages.list_of(model),
-        stays(found.using, [model]).get(label, []), flow.moved, flow.stayed,
+        model._meta.label, flow, picture(model, found.models[label].depths, flow, pages), chart(flow.handled),
+        chart(flow.queued), chart(flow.waits), pages.list_of(model), stays(found.using, [model]).get(label, []),
     )  # fmt: skip
 
 
