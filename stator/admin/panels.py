@@ -192,7 +192,6 @@ def show(
 
 
 def _show_database(shown: ShownModels, found: Survey, pages: Pages, now: datetime) -> None:
-    model_of = {label: one.model for label, one in found.models.items()}
     named = _named(found, pages)
     minutes = minutes_of(found.using, found.models, now)
     for label, one in found.models.items():
@@ -200,11 +199,10 @@ def _show_database(shown: ShownModels, found: Survey, pages: Pages, now: datetim
         shown.stuck += _stuck(one, named[label], pages)
     shown.older_errors = shown.older_errors or found.older_errors
     # Most failing first.
-    groups = found.groups[:GROUPS]
-    shown.groups += [_described(group, model_of[group.label], named[group.label], pages) for group in groups]
+    shown.groups += [_described(one, found.models[one.label], named, pages) for one in found.groups[:GROUPS]]
     for process in found.workers.shown:
         part = shown.processes if process.status == "alive" or process.runs else shown.ended
-        part.append(_process(process, model_of, named, pages))
+        part.append(_process(process, found, named, pages))
     shown.alive += sum(process.status == "alive" for process in found.workers.processes)
 
 
@@ -265,9 +263,10 @@ def _stuck(panel: Surveyed, named: set[object], pages: Pages) -> list[dict[str, 
     ]  # fmt: skip
 
 
-def _described(group: Group, model: type[StatorModel], named: set[object], pages: Pages) -> dict[str, Any]:
+def _described(group: Group, of: Surveyed, named: dict[str, set[object]], pages: Pages) -> dict[str, Any]:
     """Return a group for display; the message, which may quote any object, only if the user may see all of them."""
-    example = next((pk for pk in group.failing[:1] if pk in named), None)
+    model = of.model
+    example = next((pk for pk in group.failing[:1] if pk in named[group.label]), None)
     return asdict(group) | {
         "label": model._meta.label,
         "message": group.message if pages.sees_all(model) else "",
@@ -290,12 +289,10 @@ def _gave_up(group: Group, model: type[StatorModel], pages: Pages) -> str:
     return pages.list_of(model, state__exact=str(state.failure_state)) if state and state.failure_state else ""
 
 
-def _process(
-    process: WorkerStatus, model_of: dict[str, type[StatorModel]], named: dict[str, set[object]], pages: Pages
-) -> dict[str, object]:
+def _process(process: WorkerStatus, found: Survey, named: dict[str, set[object]], pages: Pages) -> dict[str, object]:
     runs = []
     for label, one in process.shown:
-        model = model_of[label]
+        model = found.models[label].model
         seen = one.pk in named[label]
         runs.append({
             "what": f"{model._meta.label} {one.pk}" if seen else str(model._meta.label), "state": one.state,
