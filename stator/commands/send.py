@@ -6,7 +6,7 @@ from typing import Any
 from django.contrib.auth import get_user_model
 
 from stator.commands.answer import Answer, BadInput, Options, actor, refusing
-from stator.commands.arguments import add_label, json_of, model_of, pks_of, rows_of
+from stator.commands.arguments import add_label, database_of, json_of, model_of, pks_of
 from stator.exceptions import EventRefused
 from stator.rows.events import send
 
@@ -36,7 +36,7 @@ def run(options: Options) -> Answer:
     model = model_of(options["label"])
     [pk] = pks_of(model, [options["pk"]])
     by = _user(options["by"]) if options["by"] else actor()
-    using = rows_of(model, options).db
+    using = database_of(options, model)
     with refusing(EventRefused):
         payload = json_of("--payload", options["payload"])
         sent = send(
