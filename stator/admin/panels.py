@@ -75,14 +75,14 @@ class ModelRow:
         """The cells of the table of models, each with its class, under ``HEADS``."""
         one = self.surveyed.depths
         late = one.waited is not None and one.waited > TOO_LONG
-        stuck = told(one.stuck_count, any(state.cut and state.stuck for state in one.states.values()))
+        stuck = told(one.stuck_count, "stuck" in one.capped)
         counts = [(one.failing, told(one.failing), "failing"), (one.stuck_count, stuck, "stuck"),
                   (one.quarantined, told(one.quarantined), "quarantined")]  # fmt: skip
         ill = ", ".join(f"{text} {word}" for count, text, word in counts if count)
         cells = [
             (told(one.ready), ""),
             ("" if one.waited is None else span(one.waited), "error" if late else ""),
-            (f"{one.leased:,}{'+' if one.leased >= 1000 else ''}", "error" if one.late else ""),
+            (told(one.leased, "leased" in one.capped), "error" if one.late else ""),
             (ill, "error" * bool(ill)),
             (f"{self.surveyed.live:,}", "error" if self.surveyed.needs_worker else ""),
         ]
