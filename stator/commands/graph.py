@@ -2,11 +2,14 @@
 
 from argparse import ArgumentParser
 
+from django.template import Context, Engine
+
 from stator.commands.answer import Answer, Options
 from stator.commands.arguments import add_label, model_of, rows_of
 from stator.explain.survey import InState
 from stator.graph import State
-from stator.graph.drawing import Node, described, dot, mermaid, svg
+from stator.graph.drawing import Drawn, Node, described, dot, joined, mermaid
+from stator.graph.layout import LETTER, NARROWEST, Size, lay_out
 from stator.overview.depths import depths
 from stator.texts import told
 
@@ -41,3 +44,21 @@ def _node(state: State, numbers: dict[str, InState]) -> Node:
         "terminal": state.terminal,
         "external": state.kind == "external",
     }
+
+
+def svg(title: str, nodes: list[Node], edges: list[Drawn]) -> str:
+    """Return a drawing that needs no other program: dark lines on white, in every viewer."""
+    ways, named = joined(edges), {node["name"]: node for node in nodes}
+    first = [node["name"] for node in nodes if node["initial"]]
+    longest = max(len(node["label"]) for node in nodes)
+    size = Size(narrowest=max(NARROWEST, LETTER * longest + 28))
+    lines = tuple((*ends, words) for ends, (_, words) in ways.items())
+    picture = lay_out(tuple(dict.fromkeys([*first, *named])), lines, size)
+    shown = {
+        "title": title,
+        "picture": picture,
+        "lines": [(line, *ways[line.source, line.target]) for line in picture.lines],
+        "boxes": [(box, named[box.name]) for box in picture.boxes],
+    }
+    # By an engine of its own: a project that only runs workers may have none.
+    return Engine(app_dirs=True).render_to_string("stator/graph.svg", Context(shown, use_l10n=False))
