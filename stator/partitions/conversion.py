@@ -13,7 +13,6 @@ from random import uniform
 from time import sleep
 from typing import Any
 
-from django.core.management.base import CommandError
 from django.db import OperationalError
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django.db.models import ForeignKey, Model
@@ -205,19 +204,14 @@ class Conversion:
         table = self.model._meta.db_table
         for schema, name, kind in self._asked(FIND, [self.connection.ops.quote_name(table)]):
             return schema, name, kind
-        raise CommandError(
-            f"{self.scheme.operation}: there is no table {table} yet. Add the latest migration of "
-            f"{self.model._meta.app_label!r} to the dependencies of this one."
-        )
+        remedy = f"Add the latest migration of {self.model._meta.app_label!r} to the dependencies of this one"
+        raise self.scheme.refusal(f"there is no table {table} yet", remedy)
 
     def _refuse_dependents(self, *, keeps_triggers: bool = True) -> None:
         """Raise ``CommandError`` if something refers to the table, or is a trigger that would be lost."""
         given = {"table": self.quoted, "keeps_triggers": keeps_triggers}
         for dependent, kind in self._asked(DEPENDENTS, given):
-            raise CommandError(
-                f"{self.scheme.operation}: {dependent} refers to the table {self.name}, and would lose it. "
-                f"{REMEDIES[kind]}, then migrate again."
-            )
+            raise self.scheme.refusal(f"{dependent} refers to the table {self.name}, and would lose it", REMEDIES[kind])
 
     def _keys(self) -> list[tuple[Any, ...]]:
         """Return the keys to widen, once what an interrupted conversion left is removed.
@@ -229,10 +223,8 @@ class Conversion:
         for name, kind, *_ in keys:
             if kind not in self.scheme.widened:
                 column = self.scheme.column
-                raise CommandError(
-                    f"{self.scheme.operation}: {name} of {self.name} is unique without {column}, which partitions "
-                    f"cannot enforce. Add {column} to its constraint, then migrate again."
-                )
+                what = f"{name} of {self.name} is unique without {column}, which partitions cannot enforce"
+                raise self.scheme.refusal(what, f"Add {column} to its constraint")
         return keys
 
     @contextmanager
@@ -378,10 +370,9 @@ class Conversion:
                 if not is_locked(error):
                     raise
                 if not left:
-                    raise CommandError(
-                        f"{self.scheme.operation}: the table {self.name} was in use at each of {TRIES} tries. End long "
-                        "transactions (manage.py stator doctor names the oldest), then migrate again."
-                    ) from error
+                    what = f"the table {self.name} was in use at each of {TRIES} tries"
+                    remedy = "End long transactions (manage.py stator doctor names the oldest)"
+                    raise self.scheme.refusal(what, remedy) from error
             sleep(uniform(0, MAX_PAUSE))
 
     def _run(self, template: str, **parts: Part) -> None:

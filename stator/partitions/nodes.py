@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from django.core.management.base import CommandError
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django.db.models import Model
 
@@ -74,16 +73,12 @@ class NodesConversion(Conversion):
     def _is_distributed(self) -> bool:
         """Return whether the table is distributed already; raise ``CommandError`` if it cannot be."""
         if self.kind == "p":
-            raise CommandError(
-                f"{self.scheme.operation}: {self.name} has partitions. Reverse the migration that divided it, then "
-                "migrate again."
-            )
+            raise self.scheme.refusal(f"{self.name} has partitions", "Reverse the migration that divided it")
         for (is_distributed,) in self._asked(MANAGED, [self.quoted]):
             if not is_distributed:
-                raise CommandError(
-                    f"{self.scheme.operation}: {self.name} is in a distributed schema, or a reference table, or refers "
-                    "to one. Put it into another schema, or give such fields db_constraint=False until it is "
-                    "distributed, then migrate again."
+                raise self.scheme.refusal(
+                    f"{self.name} is in a distributed schema, or a reference table, or refers to one",
+                    "Put it into another schema, or give such fields db_constraint=False until it is distributed",
                 )
             return True
         return False
@@ -92,10 +87,9 @@ class NodesConversion(Conversion):
         # Citus has no triggers.
         self._refuse_dependents(keeps_triggers=False)
         for name, target in self._asked(FOREIGN_KEYS, [self.quoted, self.scheme.column]):
-            raise CommandError(
-                f"{self.scheme.operation}: the foreign key {name} of {self.name} refers to {target}. Give its field "
-                "db_constraint=False until the table is distributed, then migrate again. It may refer to reference "
-                "tables."
+            raise self.scheme.refusal(
+                f"{self.name} may refer to reference tables only, and its foreign key {name} refers to {target}",
+                "Give its field db_constraint=False until the table is distributed",
             )
         keys = self._keys()
         with self._undone_on_error():

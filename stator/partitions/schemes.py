@@ -62,6 +62,10 @@ class Scheme:
         """Return the partitions of a table; raise ``CommandError`` if its rows do not fit in."""
         raise NotImplementedError
 
+    def refusal(self, what: str, remedy: str) -> CommandError:
+        """Return the error that says what keeps a table from being divided, and what to do."""
+        return CommandError(f"{self.operation}: {what}. {remedy}, then migrate again.")
+
 
 @dataclass(frozen=True, slots=True)
 class ByTime(Scheme):
@@ -78,10 +82,8 @@ class ByTime(Scheme):
         [(epoch, newest)] = asked(connection, spelled_out(connection, TIMES, column=self.column, table=table))
         now = datetime.fromtimestamp(epoch, UTC)
         if newest and datetime.fromtimestamp(newest, UTC) > now + DAY:
-            raise CommandError(
-                f"{self.operation}: {table[1]} has rows of the future, up to "
-                f"{datetime.fromtimestamp(newest, UTC):%Y-%m-%d}. Correct or delete them, then migrate again."
-            )
+            last = datetime.fromtimestamp(newest, UTC)
+            raise self.refusal(f"{table[1]} has rows of the future, up to {last:%Y-%m-%d}", "Correct or delete them")
         # Long enough for all rows that are written before the table is converted.
         upper = following(start_of(now + DAY, self.period), self.period)
         ahead = (bounds for bounds in periods_from(now, self.period) if bounds[0] >= upper)
@@ -114,10 +116,8 @@ class ByValue(_Numbered):
         [(filled, spread)] = asked(connection, spelled_out(connection, FILLED, values=first, **parts))
         if spread:
             for (value,) in asked(connection, spelled_out(connection, OUTSIDE, values=SPREAD, **parts)):
-                raise CommandError(
-                    f"{self.operation}: {table[1]} has a row whose {self.column} is {value}; it must be from 0 to "
-                    f"{SPREAD[-1]}. Correct such rows, then migrate again."
-                )
+                what = f"{table[1]} has a row whose {self.column} is {value}; it must be from 0 to {SPREAD[-1]}"
+                raise self.refusal(what, "Correct such rows")
         return Division(
             method="LIST",
             suffix="part0",
