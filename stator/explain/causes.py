@@ -166,9 +166,9 @@ def _expiry(process: WorkerStatus) -> str:
 def late_leases(found: Survey) -> Iterator[Problem]:
     """Find leases that ran out and that nobody has taken over."""
     patience = 2 * load_settings().REAP_INTERVAL + 1
-    silent = {id(held) for process in found.workers.missed for _, held in process.runs}
-    for one in found.models.values():
-        late = [held for held in one.depths.held if held.late > patience and id(held) not in silent]
+    orphaned = found.workers.orphaned
+    for label, one in found.models.items():
+        late = [held for held in one.depths.held if held.late > patience and (label, held.pk) not in orphaned]
         if late:
             keys = tuple(held.pk for held in late[:SHOWN])
             cut = "leased" in one.depths.capped
@@ -176,7 +176,7 @@ def late_leases(found: Survey) -> Iterator[Problem]:
                 one, f"{told(len(late), cut)} lease{'' if len(late) == 1 else 's'} expired and not taken over: the "
                 "holder died or hangs", more=cut, count=len(late), since=max(held.late for held in late),
                 remedy="start manage.py runstator, or unlock",
-                actions=(AdminAction("Unlock", one.model._meta.label_lower, "stator_unlock", keys),),
+                actions=(AdminAction("Unlock", label, "stator_unlock", keys),),
                 command=f"manage.py stator unlock {one.label} {_keys(keys)}",
             )  # fmt: skip
 
@@ -267,18 +267,18 @@ def slow(one: Surveyed) -> Iterator[Problem]:
 
 def full_limits(found: Survey) -> Iterator[Problem]:
     """Find states whose limit holds up further objects; only attempts that seem to hang are to be unlocked."""
-    silent = {id(held) for process in found.workers.missed for _, held in process.runs}
+    orphaned = found.workers.orphaned
     for one in found.models.values():
         for state in _full(one):
-            yield _of_full(one, state, silent)
+            yield _of_full(one, state, orphaned)
 
 
-def _of_full(one: Surveyed, state: InState, silent: Collection[int]) -> Problem:
+def _of_full(one: Surveyed, state: InState, orphaned: Collection[tuple[str, object]]) -> Problem:
+    label = one.model._meta.label_lower
     held = sorted((row for row in one.depths.held if row.state == state.name), key=lambda row: -row.running)
     # Leases that are over, and leases of silent workers, have a problem of their own.
-    alive = [row for row in held if row.late <= 0 and id(row) not in silent]
+    alive = [row for row in held if row.late <= 0 and (label, row.pk) not in orphaned]
     hanging = tuple(row.pk for row in alive if _seems_to_hang(state, row))[:SHOWN]
-    label = one.model._meta.label_lower
     unlock = [AdminAction(f"Unlock{ELLIPSIS}", label, "stator_unlock", hanging)] if hanging else []
     return _about(
         one, f"{_waits(state.ready)} in {state.name}: limit "

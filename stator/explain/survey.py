@@ -262,6 +262,11 @@ class Workers:
         """The workers that fell silent and hold objects."""
         return [process for process in self.processes if process.is_missed]
 
+    @property
+    def orphaned(self) -> set[tuple[str, object]]:
+        """The objects that they hold, by the label of the model and their key."""
+        return {(label, held.pk) for process in self.missed for label, held in process.runs}
+
 
 @dataclass(frozen=True, slots=True)
 class Surveyed:

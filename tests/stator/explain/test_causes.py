@@ -17,6 +17,7 @@ from stator.metrics import SiteMetrics
 from stator.models import Pause, Report, Worker
 from stator.overview.survey import problems, survey, surveys
 from stator.rows import columns
+from stator.rows.progress import keep_progress, reached
 from stator.rows.versions import graphs_published
 from tests.queries import unbounded
 from tests.stator.admin.overviews import WORKER, failing, held, worker
@@ -99,6 +100,13 @@ def test_silent_worker_with_what_it_holds() -> None:
     assert re.match(words, problem.sentence)
     assert problem.command == f"manage.py stator unlock testapp.Parcel {one.pk}"
     assert [action.pks for action in problem.actions] == [(one.pk,)]
+
+
+def test_silent_worker_that_had_said_its_progress_is_the_only_problem_of_what_it_holds() -> None:
+    worker(heartbeat=ago(420))
+    one = held(state_locked_until=ago(300))
+    keep_progress("default", "testapp.parcel", [(one.pk, one.state_claim, reached(1, 4))])
+    assert codes() == ["silent_worker"]
 
 
 def test_worker_without_notifications_is_a_trouble_that_says_why() -> None:
