@@ -73,7 +73,7 @@ def stator_retry(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: Q
         "Retry now.", "are due now", lambda rows: rows.retry(action=action),
         "held by workers, or in states that workers do not attempt", makes_due=True, action=action,
     )  # fmt: skip
-    return carry_out(model_admin, request, queryset, "retry", act)
+    return carry_out(model_admin, request, queryset, act)
 
 
 @admin.action(description="Unlock", permissions=["retry"])
@@ -101,7 +101,7 @@ def stator_unlock(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: 
         same_claim=True,
         action=action,
     )
-    return carry_out(model_admin, request, queryset, "retry", act, seen)
+    return carry_out(model_admin, request, queryset, act, seen)
 
 
 @admin.action(description="Release from quarantine", permissions=["retry"])
@@ -115,7 +115,7 @@ def stator_release(
         lambda rows: rows.quarantined().retry(action=action),
         "not in quarantine", makes_due=True, action=action,
     )  # fmt: skip
-    return carry_out(model_admin, request, queryset, "retry", act)
+    return carry_out(model_admin, request, queryset, act)
 
 
 @admin.action(description="Pause\N{HORIZONTAL ELLIPSIS}", permissions=["retry"])
@@ -134,7 +134,7 @@ def stator_pause(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: Q
     reason, seconds = form.cleaned_data["reason"], form.cleaned_data["seconds"]
     action = action_of(request, queryset.model, "pause", reason)
     act = ActionSpec(f"Paused. {reason}".strip(), "paused", lambda rows: _pause(rows, action, seconds))
-    return carry_out(model_admin, request, rows, "retry", act, seen)
+    return carry_out(model_admin, request, rows, act, seen)
 
 
 def _pause(rows: QuerySet[Model], action: Action, seconds: float | None) -> int:
@@ -152,7 +152,7 @@ def stator_resume(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: 
         lambda rows: resume_objects(rows.model, written_to(rows), rows.values_list("pk", flat=True), actor=actor),
         "not paused by themselves; end pauses of the model and of states under Pauses",
     )  # fmt: skip
-    return carry_out(model_admin, request, queryset, "retry", act)
+    return carry_out(model_admin, request, queryset, act)
 
 
 @admin.action(description="Move to state\N{HORIZONTAL ELLIPSIS}", permissions=["move"])
@@ -174,9 +174,9 @@ def stator_move(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: Qu
         f"Moved to {state} by hand. {reason}".strip(), f"moved to {state}",
         lambda rows: rows.exclude(state__in=kept).move(state, action=action),
         f"in {' or '.join(kept)}, which no move by hand leaves, or {OTHERWISE}" if kept else OTHERWISE,
-        action=action,
+        permission="move", action=action,
     )  # fmt: skip
-    return carry_out(model_admin, request, queryset, "move", act, seen)
+    return carry_out(model_admin, request, queryset, act, seen)
 
 
 ACTIONS: tuple[ActionFunction, ...] = (

@@ -45,14 +45,16 @@ def label_of(act: ActionFunction) -> str:
 class ActionSpec:
     """An action: its log text, its success text, its function, and why some rows are left alone.
 
-    ``same_claim``: if it was confirmed, rows that were claimed anew since are left alone too. ``makes_due``: the
-    message also says what keeps the rows from their attempt. ``action``: what can be undone, in all parts the same.
+    ``permission``: what it needs for each row. ``same_claim``: if it was confirmed, rows that were claimed anew since
+    are left alone too. ``makes_due``: the message also says what keeps the rows from their attempt. ``action``: what
+    can be undone, in all parts the same.
     """
 
     logged: str
     done: str
     write: Callable[[OperatorQuerySet[Model]], int]
     otherwise: str = OTHERWISE
+    permission: str = "retry"
     same_claim: bool = False
     makes_due: bool = False
     action: Action | None = None
@@ -81,12 +83,7 @@ def action_of(request: HttpRequest, model: type[Model], kind: str, reason: str =
 
 
 def carry_out(
-    model_admin: AnyAddressAdmin,
-    request: HttpRequest,
-    queryset: QuerySet[Model],
-    permission: str,
-    act: ActionSpec,
-    seen: Seen | None = None,
+    model_admin: AnyAddressAdmin, request: HttpRequest, rows: QuerySet[Model], act: ActionSpec, seen: Seen | None = None
 ) -> HttpResponse | None:
     """Act on the rows, or on the next part of all rows that a filter finds; show a message at the end.
 
@@ -94,29 +91,31 @@ def carry_out(
     """
     across = request.POST.get("select_across") == "1"
     after, done_before, left_before, _ = progress_of(request)
-    rows, last = _part(queryset, after) if across else (queryset, None)
-    chosen = rows.order_by()[: AT_ONCE + 1].count()
+    part, last = _part(rows, after) if across else (rows, None)
+    chosen = part.order_by()[: AT_ONCE + 1].count()
     changes = []
     if seen is not None:
         if last is None:
             changes = seen.changes(model_admin.get_queryset(request), same_claim=act.same_claim)
-        rows = seen.unchanged(rows, same_claim=act.same_claim)
-    rows = permitted(model_admin, request, rows, permission)
+        part = seen.unchanged(part, same_claim=act.same_claim)
+    part = permitted(model_admin, request, part, act.permission)
     if not after:
-        log(model_admin, request, rows, act.logged)
-    looked = looked_at(rows) if act.makes_due else []
+        log(model_admin, request, part, act.logged)
+    looked = looked_at(part) if act.makes_due else []
     try:
-        done = act.write(operated(rows))
+        done = act.write(operated(part))
     except ValueError as error:
         return refuse(model_admin, request, str(error))
     left = left_before + max(0, chosen - done)
     done += done_before
     if last is not None:
-        return _go_on(model_admin, request, queryset, act, last, done, left)
+        return _go_on(model_admin, request, rows, act, last, done, left)
     if seen is not None and seen.rows is not None:
         # Rows that a filter no longer finds are left alone too.
         left = max(left, len(seen.rows) - done)
-    _tell(model_admin, request, act, done, left, changes, prospects(queryset, looked, done) if looked else "")
+    kept = escape(prospects(rows, looked, done)) if looked else ""
+    words = f"{_left_alone(model_admin, act, left, changes)} {kept}".strip()
+    tell(model_admin, request, done, _of_number(act.done, done), words)
     return back(model_admin, request)
 
 
@@ -226,21 +225,12 @@ def next_part(
     return TemplateResponse(request, "stator/admin/progress.html", context)
 
 
-def _tell(
-    model_admin: AnyAddressAdmin,
-    request: HttpRequest,
-    act: ActionSpec,
-    done: int,
-    left: int,
-    changes: list[str],
-    kept: str,
-) -> None:
-    words = escape(kept)
-    if left:
-        why = describe_changes(changes) or act.otherwise
-        was = "was" if left == 1 else "were"
-        words = f"{left:,} {noun_of(model_admin, left)} {was} not changed ({why}). {words}".strip()
-    tell(model_admin, request, done, _of_number(act.done, done), words)
+def _left_alone(model_admin: AnyAddressAdmin, act: ActionSpec, left: int, changes: list[str]) -> str:
+    """Return how many rows were not changed, and why; "" if all were."""
+    if not left:
+        return ""
+    was, why = "was" if left == 1 else "were", describe_changes(changes) or act.otherwise
+    return f"{left:,} {noun_of(model_admin, left)} {was} not changed ({why})."
 
 
 def _of_number(words: str, count: int) -> str:

@@ -86,8 +86,9 @@ def stator_send(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: Qu
     act = ActionSpec(
         f"Sent {name}. {reason}".strip(), f"got {name}",
         lambda found: _send(found, name, payload, request.user, reason), "in a state that does not take it, or refused",
+        permission="send",
     )  # fmt: skip
-    return carry_out(model_admin, request, rows, "send", act, seen)
+    return carry_out(model_admin, request, rows, act, seen)
 
 
 def _form(event: AwaitedEvent, given: Any) -> Any:
