@@ -140,7 +140,7 @@ class State:
 
     def times_out_to(self, other: "State", seconds: float) -> None:
         """Move an object to ``other`` once it has been in this state for ``seconds``."""
-        self._add_edge("times_out_to", other, seconds)
+        self._add_edge("times_out_to", other, seconds=seconds)
 
     def fails_to(self, other: "State") -> None:
         """Move an object to ``other`` when its handler raises ``Fail`` or fails ``max_failures`` times in a row."""
@@ -222,14 +222,7 @@ class State:
         """The bound handler; raises ``AttributeError`` when the graph has none."""
         return getattr(self.graph, self.handler_name or "")
 
-    def _add_edge(
-        self,
-        kind: str,
-        other: "State",
-        seconds: float | None = None,
-        condition: object = None,
-        event: "AwaitedEvent | None" = None,
-    ) -> None:
+    def _add_edge(self, kind: str, other: "State", **options: Any) -> None:
         if not isinstance(other, State):
             raise GraphError(
                 f"{kind}() takes a State of the same graph, not {other!r}; define the state above the edge"
@@ -241,7 +234,7 @@ class State:
             )
         # The new state stores an edge from an inherited state, so that the parent graph does not change.
         keeper = other if self.graph else self
-        keeper.edges.append(Edge(kind, self, other, seconds, condition, event))
+        keeper.edges.append(Edge(kind, self, other, **options))
 
     def _copy(self) -> "State":
         return State(**self._declared)
