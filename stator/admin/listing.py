@@ -262,7 +262,9 @@ def moment_column(options: Any, name: str) -> Any:
 def refuse_forbidden(model_admin: ModelAdmin, request: HttpRequest) -> None:
     """Answer 403 to an action that the user was not offered; the admin itself would only ignore it."""
     chosen = request.POST.getlist("action")
-    for function, name, _ in filter(None, map(model_admin.get_action, model_admin.actions or ())):
+    for action in model_admin.actions or ():
+        function = action if callable(action) else getattr(model_admin, action, None)
+        name = action if isinstance(action, str) else action.__name__
         for permission in getattr(function, "allowed_permissions", ()) if name in chosen else ():
             if not getattr(model_admin, f"has_{permission}_permission")(request):
                 raise PermissionDenied
