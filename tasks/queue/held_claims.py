@@ -276,8 +276,8 @@ def were_ended(queue: QueueRow, tokens: Mapping[int, UUID], outcome: str, result
 def _ended_so(
     using: str | None, tokens: Mapping[int, UUID], outcome: str, results: Results, **conditions: object
 ) -> set[int]:
-    found = runs.of_claims(tokens, using, outcome=outcome, **conditions)
-    return {pk for pk, run in found.items() if results is None or is_same_json(results[pk], run.result)}
+    found = runs.of_claims(tokens, using, "result", outcome=outcome, **conditions)
+    return {pk for pk, result in found.items() if results is None or is_same_json(results[pk], result)}
 
 
 def resolve_many(results: Mapping[TaskClaim, Any]) -> list[TaskClaim]:

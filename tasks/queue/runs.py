@@ -98,16 +98,16 @@ def reaped(rows: QuerySet[Any], why: str) -> None:
     run_rows(using).bulk_create(runs, ignore_conflicts=True)
 
 
-def of_claims(tokens: Mapping[int, UUID], using: str | None, **conditions: object) -> dict[int, Run]:
-    """Return the runs of claims by task, given their tokens by task; a worker process writes its run at the end."""
-    found = run_rows(using).filter(task__in=list(tokens), token__in=set(tokens.values()), **conditions)
-    # All tasks of one claim statement share a token, and a task has a run for each of its claims.
-    return {run.task_id: run for run in found if tokens[run.task_id] == run.token}
-
-
 def holders(tokens: Mapping[int, UUID], using: str | None) -> dict[int, str]:
     """Return the named workers that hold these claims, by task; worker processes are left out."""
-    return {pk: run.worker for pk, run in of_claims(tokens, using).items()}
+    return of_claims(tokens, using, "worker")
+
+
+def of_claims(tokens: Mapping[int, UUID], using: str | None, column: str, **conditions: object) -> dict[int, Any]:
+    """Return a column of the runs of claims by task, given their tokens by task."""
+    found = run_rows(using).filter(task__in=list(tokens), token__in=set(tokens.values()), **conditions)
+    # All tasks of one claim statement share a token, and a task has a run for each of its claims.
+    return {pk: value for pk, token, value in found.values_list("task", "token", column) if tokens[pk] == token}
 
 
 def of_task(task: TaskRow) -> QuerySet[Run]:
