@@ -6,11 +6,12 @@ nothing, and the claim takes several.
 """
 
 import logging
+from contextlib import suppress
 from functools import partial
 from operator import itemgetter
 from typing import Any
 
-from django.db import DatabaseError, IntegrityError
+from django.db import IntegrityError
 from django.db.models import CharField, F, FloatField, JSONField, Q, QuerySet
 
 from stator import claims
@@ -128,16 +129,11 @@ def _take(queue: QueueRow, limit: int, worker: str, lease: float | None, metadat
         return []
     if claims.bring_up(model, using=using):
         model.objects.using(using).end_exhausted(queue)
-    for attempt in range(1, TRIES + 1):
-        try:
+    for _ in range(TRIES):
+        with suppress(IntegrityError):
             found, put_off = _claim(queue, worker, limit, lease, metadata)
             if found or not put_off:
                 return found
-        except DatabaseError as error:
-            if not (isinstance(error, IntegrityError) or claims.is_retryable(error)):
-                raise
-            if attempt == TRIES and not isinstance(error, IntegrityError):
-                raise
     # On every try other workers were faster, or all claimed tasks were put off: nothing is left for this worker.
     return []
 
