@@ -1,4 +1,4 @@
-"""Admin of claims by named workers: read-only."""
+"""Admin of claims: read-only."""
 
 from django.contrib import admin
 from django.db.models import F, QuerySet

@@ -77,11 +77,6 @@ class Rates:
                     self._merge(consumer.pk, block)
                     missing = self._take_here(consumer.pk, amount, new=True)
 
-    def forget(self) -> None:
-        """Forget all blocks, so that the database is asked again."""
-        with self._lock:
-            self._blocks.clear()
-
     def _merge(self, pk: int, block: Block) -> None:
         # The rest of the previous block was too small for this request, but may be enough for a smaller one.
         present = self._blocks.get(pk)

@@ -9,7 +9,7 @@ from tests.tasks.serving import Scene, token
 
 @pytest.fixture(autouse=True)
 def fresh_rates():
-    rates.forget()
+    rates._blocks.clear()
 
 
 @pytest.fixture

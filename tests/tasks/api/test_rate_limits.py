@@ -135,8 +135,8 @@ def test_requests_and_rows_are_counted_apart_and_begin_anew_together(consumer, m
 class TestPublishing:
     @pytest.fixture
     def publish(self, client):
-        rates.forget()
-        row_rates.forget()
+        rates._blocks.clear()
+        row_rates._blocks.clear()
         Queue.objects.create(name="encode", actions_elsewhere=True)
 
         def call(*counts, **values):
