@@ -80,7 +80,7 @@ def carry_out(request: dict[str, Any], say: Say) -> Any:
     context = Context(claim.instance, claim)
     with _saying(claim, say):
         value = asyncio.run(found.acall(context)) if found.is_async else found.call(context)
-    return storable(found.result_of(value), "the result", load_settings())
+    return storable(found.result_of(value), load_settings())
 
 
 @contextmanager

@@ -9,12 +9,12 @@ from tasks.failures import NotStorable
 from tasks.messages import Json, json_text
 
 
-def storable(value: Json, what: str, settings: TaskSettings) -> Any:
-    """Return the value as JSON has it: lists for tuples, keys as text; raise ``NotStorable`` if that is impossible."""
+def storable(value: Json, settings: TaskSettings) -> Any:
+    """Return a result as JSON has it: lists for tuples, keys as text; raise ``NotStorable`` if that is impossible."""
     if value is None:
         return None
     try:
-        text = json_text(what, value, settings.PAYLOAD_LIMIT, settings.PAYLOAD_DEPTH)
+        text = json_text("the result", value, settings.PAYLOAD_LIMIT, settings.PAYLOAD_DEPTH)
     except TaskError as refused:
         raise NotStorable(str(refused)) from None
     return json.loads(text)

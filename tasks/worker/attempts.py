@@ -287,7 +287,7 @@ async def _carry_out(found: RegisteredAction, task: TaskRow, settings: TaskSetti
         context.end()
         if found.concurrency:
             await sync_to_async(_leave)(found, context)
-    task.result = storable(found.result_of(value), "the result", settings)
+    task.result = storable(found.result_of(value), settings)
 
 
 async def _retried(found: RegisteredAction, context: Context, settings: TaskSettings, beginning: _Beginning) -> Any:
