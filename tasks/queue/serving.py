@@ -132,15 +132,17 @@ class Service:
 
 def service_of(queue: QueueRow) -> Service:
     """Return the workers that serve a queue in the database of this copy; two statements."""
-    using = str(queue._state.db)
-    seen = Claimant.objects.using(using).filter(queue=queue.pk)
-    return Service(queue, processes_in(using), dict(_asked(seen).get(queue.pk, {})))
+    return services_of([queue], str(queue._state.db))[0]
 
 
 def services_of(queues: list[Any], using: str) -> list[Service]:
     """Return the workers that serve each of these queues in a database; two statements."""
-    processes, asked = processes_in(using), _asked(Claimant.objects.using(using).all())
-    return [Service(queue, processes, asked.get(queue.pk, {})) for queue in queues]
+    asked: dict[Any, dict[str, float]] = defaultdict(dict)
+    seen = Claimant.objects.using(using).filter(queue__in=queues).annotate(read_at=Now()).order_by("-seen", "pk")
+    for queue, worker, moment, now in seen.values_list("queue", "worker", "seen", "read_at")[:MAX_CLAIMANTS]:
+        asked[queue][worker] = seconds_of(now - moment)
+    processes = processes_in(using)
+    return [Service(queue, processes, asked[queue.pk]) for queue in queues]
 
 
 def processes_in(using: str) -> tuple[Process, ...]:
@@ -155,14 +157,6 @@ def is_anywhere(action: str, queue: QueueRow, processes: Iterable[Process]) -> b
     if queue.actions_elsewhere or declared(action, queue.name) is not None:
         return True
     return any((names := process.names(queue)) is None or action in names for process in processes)
-
-
-def _asked(rows: QuerySet[Claimant]) -> dict[Any, dict[str, float]]:
-    found: dict[Any, dict[str, float]] = defaultdict(dict)
-    latest = rows.annotate(read_at=Now()).order_by("-seen", "pk").values_list("queue", "worker", "seen", "read_at")
-    for queue, worker, seen, now in latest[:MAX_CLAIMANTS]:
-        found[queue][worker] = seconds_of(now - seen)
-    return found
 
 
 def taken(offer: Offer, rows: QuerySet[Any]) -> Q:
