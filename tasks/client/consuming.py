@@ -28,7 +28,7 @@ class LoopClaim:
     ``lease``: seconds from then until it runs out.
     ``ended``: whether this program has ended the claim.
     ``heartbeat_interval``, ``max_unexpected_retries``: of the task, as of the latest heartbeat; None if it has none.
-    ``unexpected_errors``: those of this worker in all its claims of the task; 0 until one was noted in this claim.
+    ``unexpected_errors``: the errors of this worker in all its claims of the task; 0 until one was noted in this claim.
     """
 
     lease: float

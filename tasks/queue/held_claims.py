@@ -56,7 +56,8 @@ class TaskClaim(LoopClaim):
         self.token: UUID = claim.token
         self.attempt: int = claim.attempt
         self.lease = (self.task.state_locked_until - self.task.state_attempted).total_seconds()
-        self._follow(self.task.heartbeat_interval, self.task.max_unexpected_retries)
+        self.heartbeat_interval = self.task.heartbeat_interval
+        self.max_unexpected_retries = self.task.max_unexpected_retries
         # The task's columns as the end of the claim has written them, if the task waits again and they are known.
         self.left: dict[str, object] | None = None
 
@@ -131,12 +132,10 @@ class TaskClaim(LoopClaim):
         self._note_hold(sent, *held)
         self.show_progress()
 
-    def _follow(self, interval: float | None, retries: int | None) -> None:
-        self.heartbeat_interval = self.task.heartbeat_interval = interval
-        self.max_unexpected_retries = self.task.max_unexpected_retries = retries
-
-    def _note_hold(self, sent: float, now: datetime, until: datetime, *followed: Any) -> None:
-        self._follow(*followed)
+    def _note_hold(self, sent: float, now: datetime, until: datetime, *followed: object) -> None:
+        for name, value in zip(FOLLOWED, followed, strict=True):
+            setattr(self.task, name, value)
+            setattr(self, name, value)
         self.lease, self._since = (until - now).total_seconds(), sent
         if self.lease <= 0:
             # The timeout was shortened to less than the attempt has taken already.

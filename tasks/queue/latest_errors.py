@@ -33,7 +33,7 @@ class TaskFailure:
 
 
 def errors_of(pks: Iterable[int], using: str) -> dict[int, TaskFailure]:
-    """Return the latest errors of tasks by key; a shared task has those of its parts. At most three statements."""
+    """Return the latest errors of tasks by key; a shared task has the errors of its parts. At most three statements."""
     own = {pk: pk for pk in pks}
     parts = dict(task_rows(using).filter(whole__in=list(own)).values_list("pk", "whole"))
     reported = _reported(list(own), using)

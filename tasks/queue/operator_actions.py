@@ -113,7 +113,7 @@ def requeue_many(
                 continue
             begun = begun or next(iter(found.values()))[1]
             told: dict[str, Any] = {"actor": actor, "reason": reason or "requeued", "action": action}
-            _reopen(rows, {pk: workers for pk, (workers, _) in found.items()}, FAILED, **told)
+            _reopen(rows, {pk: workers for pk, (workers, _) in found.items()}, FAILED, told)
             if per_minute is not None:
                 pace = timedelta(minutes=1 / per_minute)
                 dues = {pk: begun + pace * (count + n) for n, pk in enumerate(pk for pk in batch if pk in found)}
@@ -123,7 +123,7 @@ def requeue_many(
     return Requeued(count, last)
 
 
-def _reopen(rows: QuerySet[Any], ended: dict[Any, int], states: tuple[str, ...], **told: Any) -> None:
+def _reopen(rows: QuerySet[Any], ended: dict[Any, int], states: tuple[str, ...], told: dict[str, Any]) -> None:
     """Let locked tasks that have ended wait again, and their parts in these states.
 
     ``ended``: the number of workers of each task, by key. ``told``: the actor and the reason, for the history.
@@ -164,7 +164,7 @@ def clear(task: TaskRow, *, failed: bool, succeeded: bool) -> bool:
     if task.worker_count > 1 and _being_deleted(_rows(task), {task.pk: task.worker_count}):
         return False
     if task.state in states:
-        _reopen(_rows(task), {task.pk: task.worker_count}, states, reason="published again")
+        _reopen(_rows(task), {task.pk: task.worker_count}, states, {"reason": "published again"})
         return True
     if task.state not in ("pending", "shared"):
         return False
