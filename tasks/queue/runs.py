@@ -105,6 +105,8 @@ def holders(tokens: Mapping[int, UUID], using: str | None) -> dict[int, str]:
 
 def of_claims(tokens: Mapping[int, UUID], using: str | None, column: str, **conditions: object) -> dict[int, Any]:
     """Return a column of the runs of claims by task, given their tokens by task."""
+    if not tokens:
+        return {}
     found = run_rows(using).filter(task__in=list(tokens), token__in=set(tokens.values()), **conditions)
     # All tasks of one claim statement share a token, and a task has a run for each of its claims.
     return {pk: value for pk, token, value in found.values_list("task", "token", column) if tokens[pk] == token}
