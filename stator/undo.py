@@ -97,11 +97,18 @@ class Undone:
 
 @dataclass(frozen=True, slots=True)
 class UndoPart:
-    """A part of an undo: so many ``batches`` after a key, as of the undo with the number ``action``; 0 begins one."""
+    """A part of an undo: so many ``batches`` after a key, as of the undo with the number ``action``; 0 begins one.
 
-    batches: int
+    ``among``: returns those of some objects that the actor may change; all by default.
+    """
+
+    batches: int | None = None
     after: str = ""
     action: int = 0
+    among: Callable[[QuerySet[Any]], QuerySet[Any]] | None = None
+
+
+ALL = UndoPart()
 
 
 def undoable(using: str) -> QuerySet[Action]:
@@ -110,22 +117,15 @@ def undoable(using: str) -> QuerySet[Action]:
 
 
 def undo(
-    pk: int,
-    using: str,
-    *,
-    actor: str,
-    reason: str,
-    progress: Callable[[int], None] | None = None,
-    among: Callable[[QuerySet[Any]], QuerySet[Any]] | None = None,
-    part: UndoPart | None = None,
+    pk: int, using: str, *, actor: str, reason: str, progress: Callable[[int], None] | None = None, part: UndoPart = ALL
 ) -> Undone:
     """Undo the action with this number: objects that nobody has touched since go back; the others are named.
 
     An object is untouched if no attempt has begun, nobody has moved it, and nothing has made it due. It gets the state,
     attempts, errors and due time that it had; where an attempt was cut off, it is due when that lease would have ended.
     Batches are transactions of their own, so what an interrupted undo has left, the next one does. Raise ``ValueError``
-    with one line if there is nothing to undo. ``progress`` is called with the number of objects so far. ``among``
-    returns those of some objects that the actor may change; all by default. ``part``: do only a part of it.
+    with one line if there is nothing to undo. ``progress`` is called with the number of objects so far. ``part``: do
+    only a part of it.
     """
     action = Action.objects.using(using).filter(pk=pk).annotate(age=Now() - F("at")).first()
     if action is None:
@@ -135,11 +135,11 @@ def undo(
     if (model := model_of(action.model_label)) is None:
         raise ValueError(f"action {pk} is about {action.model_label}, which this code does not have")
     given = {"undoes": pk, "actor": actor[:150]}
-    begun = Action.objects.using(using).filter(pk=part.action, **given).first() if part and part.action else None
+    begun = Action.objects.using(using).filter(pk=part.action, **given).first() if part.action else None
     own = begun or Action.of(model, "undo", actor, reason, moves=action.moves, undoes=pk)
     own.progress = progress
     done = Undone(own)
-    _Undoing(model, using, action, done, among).all(part)
+    _Undoing(model, using, action, done, part).all()
     if not done.rest:
         _end_pauses(action, done, using)
     return done
@@ -153,17 +153,17 @@ class _Undoing:
     using: str
     action: Action
     done: Undone
-    among: Callable[[QuerySet[Any]], QuerySet[Any]] | None
+    part: UndoPart
 
-    def all(self, part: UndoPart | None) -> None:
+    def all(self) -> None:
         """Undo it in batches, or a part of them."""
         operations = operations_for(self.model, load_settings(), new_worker_id(), self.using)
         some = retried(operations, self._batch)
-        for number, page in enumerate(self._pages(part.after if part else "")):
-            if part and number == part.batches:
+        for number, page in enumerate(self._pages(self.part.after)):
+            if number == self.part.batches:
                 return
             self._part(some, page)
-            self.done.rest = page[-1].object_pk if part else ""
+            self.done.rest = page[-1].object_pk
         self.done.rest = ""
 
     def _part(self, some: Any, page: list[Was]) -> None:
@@ -230,9 +230,9 @@ class _Undoing:
 
     def _allowed(self, keys: list[object]) -> list[object]:
         """Return the keys of the objects that the actor may change."""
-        if self.among is None:
+        if self.part.among is None:
             return keys
-        return list(self.among(self._rows.filter(pk__in=keys)).values_list("pk", flat=True))
+        return list(self.part.among(self._rows.filter(pk__in=keys)).values_list("pk", flat=True))
 
     def _keep_history(self, going: Going) -> None:
         """Write that objects go back, before they do."""

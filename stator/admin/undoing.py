@@ -1,5 +1,6 @@
 """Undo in the admin: a button for an hour after each action of operators, on the list of the model."""
 
+from functools import partial
 from typing import Any
 
 from django.contrib import messages
@@ -62,12 +63,12 @@ def describe(action: Action) -> str:
 
 def _undo(model_admin: AnyAddressAdmin, request: HttpRequest, action: Action, reason: str) -> HttpResponse:
     after, done_before, left_before, number = progress_of(request)
-    part = UndoPart(AT_ONCE // BATCH, after, number)
-    if not part.after:
+    mine = partial(_mine, model_admin, request, _permission(action))
+    if not after:
         log(model_admin, request, [], f"Undid action {action.pk}. {reason}".strip())
     done = undo(
-        action.pk, router.db_for_write(model_admin.model), actor=request.user.get_username(), reason=reason, part=part,
-        among=lambda rows: _mine(model_admin, request, rows, _permission(action)),
+        action.pk, router.db_for_write(model_admin.model), actor=request.user.get_username(), reason=reason,
+        part=UndoPart(AT_ONCE // BATCH, after, number, among=mine),
     )  # fmt: skip
     count, left = done.count + done_before, len(done.left) + done.unnamed + left_before
     if done.rest:
@@ -80,7 +81,7 @@ def _undo(model_admin: AnyAddressAdmin, request: HttpRequest, action: Action, re
     return _to_list(model_admin)
 
 
-def _mine(model_admin: AnyAddressAdmin, request: HttpRequest, rows: QuerySet[Any], permission: str) -> QuerySet[Any]:
+def _mine(model_admin: AnyAddressAdmin, request: HttpRequest, permission: str, rows: QuerySet[Any]) -> QuerySet[Any]:
     """Return the rows that the user sees and may change."""
     seen = model_admin.get_queryset(request).using(rows.db).filter(pk__in=list(rows.values_list("pk", flat=True)))
     differs = model_admin.differs_by_object
