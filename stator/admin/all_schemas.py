@@ -1,11 +1,11 @@
 """The contents of the overview of a site in many schemas: their problems in one list, and their figures."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from stator.admin.access import Pages
 from stator.admin.problems import shown_problem
 from stator.models import StatorModel
+from stator.overview.replica import Read
 from stator.overview.schemas import MAX_LOOKED_BY_PAGE, in_schemas, surveyed
 from stator.worker.startup import Unusable
 
@@ -30,8 +30,8 @@ class ShownSchemas:
     failed: str = ""
 
 
-def show_schemas(models: list[type[StatorModel]], pages: Pages, read: Callable[[str], str]) -> ShownSchemas:
-    """Read the figures of all schemas, and the problems of the worst ones; ``read`` as in :func:`in_schemas`."""
+def show_schemas(models: list[type[StatorModel]], pages: Pages, read: Read) -> ShownSchemas:
+    """Read the figures of all schemas, and the problems of the worst ones."""
     try:
         known = in_schemas(models, read=read)
     except Unusable as error:

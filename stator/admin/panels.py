@@ -1,6 +1,5 @@
 """The contents of the overview, for each model and for all together."""
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
@@ -15,6 +14,7 @@ from stator.models import Report, StatorModel, Worker
 from stator.overview.charts import Chart, Sparkline, chart, sparkline
 from stator.overview.flow import Flow, flows
 from stator.overview.last_hour import GAP, Minutes, alive_in, failing_in, minutes_of, moves_in, waits_in
+from stator.overview.replica import Read
 from stator.overview.stays import Stays, moves, stays
 from stator.overview.survey import problems, surveys
 from stator.rows.meta import managed
@@ -162,10 +162,10 @@ def show(
     *,
     only: type[StatorModel] | None = None,
     period: str,
-    read: Callable[[str], str] = str,
+    read: Read = str,
     schema: str = "",
 ) -> ShownModels:
-    """Read everything about ``models``, and the graph of ``only``; ``read`` as in :func:`surveys`.
+    """Read everything about ``models``, and the graph of ``only``.
 
     ``schema``: the one of many that is read, which commands have to name. As many statements as the models have states,
     however large the tables are.

@@ -5,7 +5,7 @@ Only what is shown and decides nothing is read here.
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,9 @@ logger = logging.getLogger("stator.replica")
 # Seconds of lag after which the primary is read instead: on a replica further behind, live workers would soon count as
 # dead.
 MAX_LAG = WORKER_BEAT
+
+# Returns, by the alias of a database, the alias of that or of its replica, which is read instead.
+Read = Callable[[str], str]
 
 # Seconds until a replica is asked again for its lag, and after it did not answer: an attempt to connect may take long.
 FRESH, AWAY = 1.0, 10.0

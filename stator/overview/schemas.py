@@ -4,7 +4,7 @@ Problems are looked for in the schemas whose figures say that there may be some,
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
 from itertools import zip_longest
@@ -21,6 +21,7 @@ from stator.explain.survey import Survey
 from stator.graph.durations import longest, seconds_of, span
 from stator.models import StatorModel, Worker
 from stator.overview.conditions import parts_of
+from stator.overview.replica import Read
 from stator.overview.survey import survey
 from stator.overview.waiters import waiting_in_vain
 from stator.querysets import OperatorQuerySet
@@ -160,16 +161,11 @@ def _resting() -> Any:
 
 
 def in_schemas(
-    models: Iterable[type[StatorModel]],
-    using: str | None = None,
-    read: Callable[[str], str] = str,
-    *,
-    with_signs: bool = True,
+    models: Iterable[type[StatorModel]], using: str | None = None, read: Read = str, *, with_signs: bool = True
 ) -> InSchemas:
     """Return the figures in all schemas of the setting; raise ``Unusable`` if they cannot be found.
 
-    ``read`` as in :func:`stator.overview.survey.surveys`. ``with_signs``: also look for signs of problems, which takes
-    as long as the figures.
+    ``with_signs``: also look for signs of problems, which takes as long as the figures.
     """
     places, left_out = _places(list(models), using)
     resting = _resting()
@@ -191,7 +187,7 @@ def in_schemas(
     return InSchemas(found, alone, models_in, odd, left_out, filled)
 
 
-def surveyed(known: InSchemas, most: int, read: Callable[[str], str] = str) -> "SchemaSurveys":
+def surveyed(known: InSchemas, most: int, read: Read = str) -> "SchemaSurveys":
     """Survey the schemas whose figures show problems, ``most`` at most: the worst with each kind of figures in turn.
 
     Problems with workers are looked for in one schema at least.

@@ -1,6 +1,6 @@
 """Read everything that shows problems with the models of a database; bounded, however many rows there are."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import nullcontext
 
 from django.db import DatabaseError, connections
@@ -13,6 +13,7 @@ from stator.explain.survey import Depths, Survey, Surveyed
 from stator.models import StatorModel
 from stator.overview.depths import depths, empty
 from stator.overview.errors import groups
+from stator.overview.replica import Read
 from stator.overview.waiters import waiters
 from stator.overview.workers import workers_holding
 from stator.querysets import OperatorQuerySet, rows_by_label
@@ -22,13 +23,8 @@ from stator.rows.pauses import MAX_PAUSES, Pause
 from stator.rows.versions import Fleet
 
 
-def surveys(
-    models: Iterable[type[StatorModel]], using: str | None = None, read: Callable[[str], str] = str
-) -> list[Survey]:
-    """Read some models in the databases that they are written to, or all of them in the given database.
-
-    ``read``: returns, by the alias of a database, the alias of that or of its replica, which is read instead.
-    """
+def surveys(models: Iterable[type[StatorModel]], using: str | None = None, read: Read = str) -> list[Survey]:
+    """Read some models in the databases that they are written to, or all of them in the given database."""
     return [survey(read(alias), part, alias) for alias, part in by_database(models, using).items()]
 
 
