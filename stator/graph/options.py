@@ -49,14 +49,6 @@ def _optional_seconds(value: object) -> bool:
     return value is None or is_seconds(value)
 
 
-def _is_flag(value: object) -> bool:
-    return isinstance(value, bool)
-
-
-def _is_fraction(value: object) -> bool:
-    return is_number(value) and 0 <= value < 1
-
-
 def _is_count(value: object) -> bool:
     return value is None or (isinstance(value, int) and not isinstance(value, bool) and value > 0)
 
@@ -78,7 +70,7 @@ def _are_names(value: object) -> bool:
 
 
 SECONDS = (_optional_seconds, "a number of seconds above 0 and below a hundred years")
-FLAG = (_is_flag, "True or False")
+FLAG = (lambda value: isinstance(value, bool), "True or False")
 
 OPTIONS: dict[str, tuple[Callable[[object], bool], str]] = {
     "try_interval": SECONDS,
@@ -89,7 +81,7 @@ OPTIONS: dict[str, tuple[Callable[[object], bool], str]] = {
     "enter_by_hand": FLAG,
     "leave_by_hand": FLAG,
     "delete_after": SECONDS,
-    "jitter": (_is_fraction, "a fraction of the interval, from 0 to below 1"),
+    "jitter": (lambda value: is_number(value) and 0 <= value < 1, "a fraction of the interval, from 0 to below 1"),
     "backoff": (is_backoff, "seconds above 0, a Backoff, or a function from the number of failures to seconds"),
     "max_failures": (_is_count, "a whole number of at least 1"),
     "max_runtime": SECONDS,
