@@ -62,15 +62,20 @@ async def reach(
     has_no_time: Callable[[], bool],
     schema: Schema,
 ) -> Result | None:
-    """Return the result of the step, repeating it as :func:`repeat` does."""
+    """Return the result of the step, repeating it as needed; None if there is no time to wait.
+
+    Until it succeeds, the step is in ``unreachable``. After an error about a missing table or column, the step is
+    repeated without the models that ``schema`` finds incomplete. If it finds none, the step is repeated at most once
+    for each pause.
+    """
     changes = schema.changes
     try:
         return await step()
     except Exception as error:  # noqa: BLE001 - raised again unless it passes
-        return await repeat(step, error, changes, unreachable, has_no_time, schema)
+        return await _repeat(step, error, changes, unreachable, has_no_time, schema)
 
 
-async def repeat(
+async def _repeat(
     step: Callable[[], Awaitable[Result]],
     error: Exception,
     changes: int,
@@ -78,12 +83,7 @@ async def repeat(
     has_no_time: Callable[[], bool],
     schema: Schema,
 ) -> Result | None:
-    """Return the result of a step that has failed, repeating it as needed; None if there is no time to wait.
-
-    ``changes``: the changes of ``schema``, read before the step. Until it succeeds, the step is in ``unreachable``.
-    After an error about a missing table or column, the step is repeated without the models that ``schema`` finds
-    incomplete. If it finds none, the step is repeated at most once for each pause.
-    """
+    """Repeat a step that has failed, as :func:`reach` says; ``changes`` of ``schema`` were read before the step."""
     pauses = iter(PAUSES)
     while True:
         if not await _is_repaired(error, changes, schema):

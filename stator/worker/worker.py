@@ -3,13 +3,13 @@
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import nullcontext
 from contextvars import Context
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from functools import partial
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any
 
 from django.db import connections
 from django.db.models import Model
@@ -33,7 +33,7 @@ from stator.worker.endpoint import Endpoint
 from stator.worker.heartbeat import Heartbeat, interval_for
 from stator.worker.lanes import Lanes, lanes_of
 from stator.worker.measures import Measures
-from stator.worker.outage import Outages, repeat
+from stator.worker.outage import Outages, reach
 from stator.worker.presence import Presence, published_by
 from stator.worker.recorder import Recorder
 from stator.worker.scheduler import Scheduler, send_in_schemas
@@ -42,8 +42,6 @@ from stator.worker.shutdown import Requests, close, stop_on_signals
 from stator.worker.startup import Find, Places
 from stator.worker.threads import DatabaseThreads, database_thread_for_handlers, tidy_connections_of_loop
 from stator.worker.watchdog import Health, Watchdog
-
-Result = TypeVar("Result")
 
 # Seconds after which connections that asynchronous handlers lost are closed, and the queries that DEBUG collects are
 # dropped.
@@ -225,6 +223,9 @@ class Worker(WorkerOptions):
         )
         self.resting = self._resting()
         self.schema = Schema(self.operations, threads.duties.run, in_schemas=self.works_in_schemas)
+        self._reach = partial(
+            reach, unreachable=self.measures.unreachable, has_no_time=self._has_no_time, schema=self.schema
+        )
         leases = [lease for each in self.kinds for lease in each.shortest_leases()]
         presence = Presence(self.id, self.operations, self._figures, partial(published_by, self), self.resting)
         soon = partial(partial, self._loop.call_soon_threadsafe)
@@ -369,13 +370,6 @@ class Worker(WorkerOptions):
         while True:
             await asyncio.sleep(MENDED_EVERY)
             await tidy_connections_of_loop(close=self.attempts.loop_rests)
-
-    async def _reach(self, step: Callable[[], Awaitable[Result]]) -> Result | None:
-        changes = self.schema.changes
-        try:
-            return await step()
-        except Exception as error:  # noqa: BLE001 - raised again unless it passes
-            return await repeat(step, error, changes, self.measures.unreachable, self._has_no_time, self.schema)
 
     def _has_no_time(self) -> bool:
         return self._is_stopping and self._forced

@@ -5,11 +5,11 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
-from typing import TextIO, TypeVar
+from typing import TextIO
 from uuid import UUID
 
 from stator import signals
@@ -34,8 +34,6 @@ from stator.worker.scheduler import send_in_schemas
 from stator.worker.schema import Schema
 from stator.worker.threads import DatabaseThread, database_thread_for_handlers
 from stator.worker.watchdog import Health, Watchdog
-
-Result = TypeVar("Result")
 
 Say = Callable[[IsolatedAnswer], None]
 
@@ -125,7 +123,8 @@ class Preparation:
         """Send the signals in a schema, unless that was done."""
         if schema not in self._prepared:
             self._prepared.add(schema)
-            await _reach(lambda: self._thread.run(self._send, schema), Schema([], self._thread.run))
+            send = partial(self._thread.run, self._send, schema)
+            await reach(send, set(), lambda: False, Schema([], self._thread.run))
 
     def _send(self, schema: str) -> None:
         send_in_schemas([schema], signals.on_start, self)
@@ -193,13 +192,9 @@ class IsolatedAttempt:
         schema = Schema([self._operations], thread.run)
         while recorder.held:
             await recorder.came.wait()
-            await _reach(recorder.flush, schema)
+            await reach(recorder.flush, set(), lambda: False, schema)
         moved = [to for _, to in recorder.moved]
         return {"ended": "recorded", "moved": moved, "failed": recorder.failed, "lost": recorder.lost}
-
-
-async def _reach(step: Callable[[], Awaitable[Result]], schema: Schema) -> Result | None:
-    return await reach(step, set(), lambda: False, schema)
 
 
 class IsolatedClaim(Claim):

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -13,6 +14,7 @@ from stator.worker.crash_isolation import InProcessIsolation
 from stator.worker.dispatcher import Dispatcher
 from stator.worker.executor import STOPPED
 from stator.worker.lanes import Lane, Lanes
+from stator.worker.outage import reach
 from stator.worker.recorder import Recorder
 from stator.worker.shutdown import StopRequests
 from stator.worker.worker import Worker
@@ -41,7 +43,8 @@ class Stopping:
             worker.recorder, 10, lambda alias: True, worker.measures.times["claim"],
         )  # fmt: skip
         worker.scheduler = SimpleNamespace(stop=lambda: None, soon=lambda: None)
-        worker.schema = SimpleNamespace(changes=0)
+        schema = SimpleNamespace(changes=0)
+        worker._reach = partial(reach, unreachable=set(), has_no_time=worker._has_no_time, schema=schema)
         self.loops = [asyncio.create_task(loop) for loop in (worker._fast_loop(), worker._record_loop())]
 
     async def write(self, function, operations, batch, *, again):
