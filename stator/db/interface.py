@@ -411,6 +411,7 @@ class Operations(Rows):
     def _bind(self) -> None:
         self.transactions, self.leases, self.claims, self.records = self._parts_of(self)
         transactions, leases, claims, records = self.transactions, self.leases, self.claims, self.records
+        self.longest_wait = transactions.longest_wait
         # The methods are bound once, so that a call costs one lookup.
         self.transaction = transactions.transaction
         self.reading = transactions.reading
@@ -492,12 +493,9 @@ class Operations(Rows):
         # by one.
         return self.is_spread_freely and not self.capabilities.has_nodes
 
-    def of_slice(self, value: object) -> "Operations":
-        """Return the same operations on the rows with one value of ``spread``."""
-        return self._of_slices(value)
-
     @cached_property
-    def _of_slices(self) -> Callable[[object], "Operations"]:
+    def of_slice(self) -> Callable[[object], "Operations"]:
+        """A function that returns the same operations on the rows with one value of ``spread``."""
         return lru_cache(maxsize=MAX_SLICES)(self._limited)
 
     @cached_property
@@ -562,11 +560,6 @@ class Operations(Rows):
     def stop(self) -> None:
         """Begin nothing more: the worker was asked to stop."""
         self._stopping.set()
-
-    @property
-    def longest_wait(self) -> float:
-        """Seconds that a worker's statement may wait for another transaction's lock."""
-        return self.transactions.longest_wait
 
     def read_pauses(self) -> list[Pause]:
         """Return the active pauses in this database, for all models."""

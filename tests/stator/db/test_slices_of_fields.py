@@ -125,7 +125,7 @@ def test_slices_are_made_on_demand_and_forgotten(operations, monkeypatch):
     claims = claim(operations)
     operations.stop()
     assert not any(each.may_begin for each in claims)
-    assert operations._of_slices.cache_info().currsize == 3
+    assert operations.of_slice.cache_info().currsize == 3
     operations.record(done(claims))
     assert states() == {"done": 10}
 
@@ -146,7 +146,7 @@ def test_claim_ends_after_many_values_without_a_row(on_nodes, monkeypatch):
 def part_of_nothing(asked):
     def part(self, value):
         asked.append(value)
-        found = self._of_slices(value)
+        found = self._limited(value)
         found.claim_together = lambda *args, **kwargs: []
         return found
 
