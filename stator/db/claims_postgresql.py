@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
 from django.db.models import Field, Q, UUIDField
@@ -160,6 +160,11 @@ class StatementClaim:
     def _changes(self) -> columns.Changes:
         return columns.claiming_due(Parameter(TOKEN, UUIDField()), self._operations.lease_end())
 
+    @cached_property
+    def _statements(self) -> dict[Any, Any]:
+        """The statements, by what they depend on beside the model and the settings."""
+        return self._compiler.statements_of(type(self), self._operations)
+
     def _written(self, text: str, returning: str = "", **holes: str | Statement) -> Statement:
         compiler = self._compiler
         return written(
@@ -237,12 +242,8 @@ class OrderedClaim(StatementClaim):
                 behind=written(BEHIND, pk=compiler.pk) if further else "",
                 priority="" if by_age else compiler.priority,
             )
-        return self._statements[kind]
-
-    @cached_property
-    def _statements(self) -> dict[tuple[bool, bool, Crashes, bool], Statement]:
-        """The statements by four facts: by age or not, behind a place or not, the ``Crashes``, with places or not."""
-        return self._compiler.statements_of(type(self), self._operations)
+        statement: Statement = self._statements[kind]
+        return statement
 
     def _place_in_line(self, instance: Instance) -> tuple[datetime, object]:
         [key] = self._compiler.sent([instance.pk])
@@ -259,20 +260,15 @@ class FairClaim(StatementClaim):
             "states": wanted.names, "last": turn.last, "limit": limit, "max_values": limit + SPARE_VALUES,
             "seed": wanted.token.int % SEEDS,
         }  # fmt: skip
-        statement = self._by_age if turn.by_age else self._by_priority
+        by_age = turn.by_age
+        if by_age not in self._statements:
+            self._statements[by_age] = self._ordered_by("" if by_age else compiler.priority)
+        statement: Statement = self._statements[by_age]
         params = self._bound(statement, values, wanted.token)
         found = self._operations.fetch(statement.text, params, sql.BY_KEY)
         if found:
             turn.last = max(found, key=_number_of_turn)[compiler.fields.index(self._key)]
         return self._instances([row[:-1] for row in found], turn)
-
-    @cached_property
-    def _by_age(self) -> Statement:
-        return self._ordered_by("")
-
-    @cached_property
-    def _by_priority(self) -> Statement:
-        return self._ordered_by(self._compiler.priority)
 
     def _ordered_by(self, first: str) -> Statement:
         compiler, key = self._compiler, self._key
@@ -309,12 +305,13 @@ class FilteredClaim(StatementClaim):
         states = pauses.running(wanted.states) if pauses else wanted.states
         turn, names = wanted.turn.by_age, tuple(state.name for state in states)
         key = (id(condition), wanted.crashes, turn, names)
-        kept = self._cache.get(key)
-        if kept is None or kept[0] is not condition:
-            if len(self._cache) >= MAX_CACHED:
-                self._cache.clear()
-            kept = self._cache[key] = condition, self._compiled(wanted, condition)
-        return kept[1]
+        known, statement = self._statements.get(key, (None, None))
+        if statement is None or known is not condition:
+            if len(self._statements) >= MAX_CACHED:
+                self._statements.clear()
+            statement = self._compiled(wanted, condition)
+            self._statements[key] = condition, statement
+        return statement
 
     def _compiled(self, wanted: Wanted, condition: Q) -> Statement:
         operations, compiler = self._operations.for_any_slice, self._compiler
@@ -327,13 +324,6 @@ class FilteredClaim(StatementClaim):
         only = compiler.slice_of(operations)
         return filtered(compiler, picked, self._changes, only=only, numbers=", picked.n")
 
-    @cached_property
-    def _cache(self) -> dict[tuple[object, ...], tuple[Q, Statement]]:
-        return self._compiler.statements_of(type(self), self._operations)
-
-
-Known = TypeVar("Known", bound=StatementClaim)
-
 
 class PostgresqlClaims(claims.Claims):
     """Claims by one statement, each by the way that suits the model."""
@@ -341,21 +331,16 @@ class PostgresqlClaims(claims.Claims):
     def __init__(self, operations: Operations, compiler: Compiler) -> None:
         super().__init__(operations)
         self.compiler = compiler
-        self._ways: dict[type[StatementClaim], Any] = {}
+        self._ways: dict[type[StatementClaim], StatementClaim] = {}
 
     def _claim_rows(self, states: list[State], limit: int, token: UUID, crashes: Crashes) -> list[Instance]:
         way = way_to_claim(self._operations, crashes)
         if way is None:
             return super()._claim_rows(states, limit, token, crashes)
         turn = self.lines.next(states) if crashes is Crashes.NONE else Turn()
-        return self.way(way).claim(Wanted(states, limit, token, crashes, turn))
-
-    def way(self, kind: type[Known]) -> Known:
-        """Return the way to claim of this type, which keeps its statements."""
-        if kind not in self._ways:
-            self._ways[kind] = kind(self._operations, self.compiler)
-        known: Known = self._ways[kind]
-        return known
+        if way not in self._ways:
+            self._ways[way] = way(self._operations, self.compiler)
+        return self._ways[way].claim(Wanted(states, limit, token, crashes, turn))
 
 
 def way_to_claim(operations: Operations, crashes: Crashes) -> type[StatementClaim] | None:
