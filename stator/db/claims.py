@@ -87,13 +87,12 @@ class Claims:
         self, part: Operations, states: list[State], limit: int, token: UUID, crashes: Crashes
     ) -> list[Claim]:
         """Claim rows of a slice, unless it is on a node that is away."""
-        if not part.capabilities.has_nodes or part.slice is None:
+        if not part.is_on_node:
             return part.claim_together(states, limit, token=token, crashes=crashes)
-        claims = list[Claim]()
         if part.locks.allow(CLAIM):
             with part.locks.spared(CLAIM):
-                claims = part.claim_together(states, limit, token=token, crashes=crashes)
-        return claims
+                return part.claim_together(states, limit, token=token, crashes=crashes)
+        return []
 
     def _room(self, states: list[State]) -> int:
         """Return how many more rows may be claimed, as it seems before the limit of a state is locked."""

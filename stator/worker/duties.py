@@ -30,10 +30,6 @@ MAX_PAUSE = 0.25
 PRUNED_EVERY = 20
 
 
-def _every_slice(operations: Operations) -> list[Operations]:
-    return operations.slices or [operations]
-
-
 def _unsettled(operations: Operations) -> list[Operations]:
     return operations.having(*chores.unsettled(operations))
 
@@ -69,7 +65,7 @@ class Duty:
     needed: Callable[[Operations], bool] = lambda operations: True
     every: int = 1
     gives_way: bool = False
-    slices: Callable[[Operations], list[Operations]] = _every_slice
+    slices: Callable[[Operations], list[Operations]] = lambda operations: operations.slices or [operations]
 
     def call(self, *models: Operations) -> bool:
         """Do a bounded part of it; return whether there may be more."""
@@ -87,7 +83,7 @@ def perform(duty: Duty, *models: Operations, stopped: Callable[[], bool]) -> Non
     """Do a duty until nothing is left or the worker stops."""
     for group in [(part,) for part in duty.slices(*models)] if len(models) == 1 else [models]:
         part = group[0]
-        if not part.capabilities.has_nodes or part.slice is None:
+        if not part.is_on_node:
             _perform(duty, *group, stopped=stopped)
         elif part.locks.allow(duty.name):
             with part.locks.spared(duty.name):

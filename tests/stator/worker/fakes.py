@@ -67,7 +67,7 @@ class FakeOperations:
     graph, alias, worker_id, lacking, schema = WorkGraph, "default", "0" * 12, "", ""
     place, in_schema, is_awaited = Rows.place, Rows.in_schema, Rows.is_awaited
     awaited = frozenset()
-    slice, slices, has_slices, is_spread_freely = None, (), False, False
+    slice, slices, has_slices, is_on_node, is_spread_freely = None, (), False, False, False
     waking = frozenset({"called", "awaited"})
     # Objects of the model wait for others, so no duty is left out.
     waits = ("another",)

@@ -215,7 +215,7 @@ async def test_receiver_that_does_not_return_holds_up_no_pass_and_is_not_called_
 
 
 def model_on(capabilities):
-    return SimpleNamespace(capabilities=capabilities, slices=())
+    return SimpleNamespace(capabilities=capabilities, slices=(), is_on_node=False)
 
 
 def parts(*counts):
