@@ -236,23 +236,23 @@ class Rows:
         end = columns.after(self.settings.LEASE)
         return Case(*own, default=end, output_field=DateTimeField()) if own else end
 
-    def expired(self) -> list[Q]:
-        """Return filters for leases past their end, and for leases too long to be possible: a clock was set back since.
+    def due(self) -> list[QuerySet[Model]]:
+        """Return querysets of the rows to mark ready: their time has come, or they have none, which means now.
+
+        Index ``st_rest``. An OR of the two would read all rows that are due some day.
+        """
+        resting = self.waiting()
+        return [resting.filter(state_next_attempt__lte=Now()), resting.filter(state_next_attempt=None)]
+
+    def lost(self) -> list[QuerySet[Model]]:
+        """Return querysets of the rows whose leases have run out, or are too long: a clock was set back since.
 
         If this code does not know a state, only newer workers know how long its leases may be. Index ``st_lease``,
         which has both kinds at its ends. An OR of the two would read all leases.
         """
-        held, beyond = Q(state_claim__isnull=False), columns.after(self.longest_lease + CLOCK_SLACK)
-        impossible = Q(state_locked_until__gt=beyond, state__in=self.known)
-        return [held & Q(state_locked_until__lte=Now()), held & impossible]
-
-    def due(self) -> list[QuerySet[Model]]:
-        """Return querysets of the rows to mark ready: their time has come. Index ``st_rest``."""
-        return [self.waiting().filter(part) for part in columns.come_due()]
-
-    def lost(self) -> list[QuerySet[Model]]:
-        """Return querysets of the rows whose leases have run out. Index ``st_lease``."""
-        return [self.rows.filter(part) for part in self.expired()]
+        held, beyond = self.rows.filter(state_claim__isnull=False), columns.after(self.longest_lease + CLOCK_SLACK)
+        impossible = held.filter(state_locked_until__gt=beyond, state__in=self.known)
+        return [held.filter(state_locked_until__lte=Now()), impossible]
 
     @cached_property
     def known(self) -> list[str]:

@@ -61,14 +61,6 @@ def stayed() -> Expression:
     return ExpressionWrapper(Now() - F("state_changed"), output_field=DurationField())
 
 
-def come_due() -> list[Q]:
-    """Return filters for rows whose due time has passed, and for rows without one: null means now.
-
-    Each can use a part of an index. An OR of the two would read all rows that are due some day.
-    """
-    return [Q(state_next_attempt__lte=Now()), Q(state_next_attempt=None)]
-
-
 def parked() -> Q:
     """Return a filter for rows that wait for another object: their due time is so far away that no poll finds them."""
     return Q(state_ready=False, state_claim=None, state_next_attempt__gte=parked_from())
