@@ -38,18 +38,15 @@ class Schema:
 
     async def examine(self) -> None:
         """Read the tables of all models; raise :class:`~stator.worker.startup.Unusable` if none is complete."""
-        await self._examine(self._operations)
-
-    async def read(self, group: list[Operations]) -> None:
-        """Read the tables of some models."""
-        await self._examine(group)
+        await self.read(self._operations)
 
     async def look_again(self) -> None:
         """Read the tables of left-out models again if it is time."""
         if time.monotonic() >= self._next:
-            await self._examine(self.left_out)
+            await self.read(self.left_out)
 
-    async def _examine(self, group: list[Operations]) -> None:
+    async def read(self, group: list[Operations]) -> None:
+        """Read the tables of some models."""
         for operations, lack in (await self._run(_lacks, group)).items():
             if lack != operations.lacking:
                 operations.lacking = lack
