@@ -22,6 +22,9 @@ from stator.statements import selecting
 # Rows of one kind, with the columns that are counted.
 Kind: TypeAlias = QuerySet[Model, dict[str, Any]]
 
+# Statements that count rows. Times come from the database, so they can be cached.
+Question: TypeAlias = tuple[tuple[str, Params | None], ...]
+
 # Kinds in one statement; SQLite joins at most 500.
 AT_ONCE = 100
 
@@ -42,13 +45,6 @@ class Tally:
     flagged: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
-    """Statements that count rows. Times come from the database, so they can be cached."""
-
-    statements: tuple[tuple[str, Params | None], ...]
-
-
 def question(using: str, kinds: Sequence[Kind], most: int) -> Question:
     """Return what to ask for the first ``most`` rows of each kind made by :func:`by_state` or :func:`in_all`.
 
@@ -56,14 +52,14 @@ def question(using: str, kinds: Sequence[Kind], most: int) -> Question:
     """
     cut = [kind if kind.query.is_sliced else kind[:most] for kind in kinds]
     parts = [_part(using, number, kind) for number, kind in enumerate(cut)]
-    return Question(tuple(_joined(using, parts[first : first + AT_ONCE]) for first in range(0, len(parts), AT_ONCE)))
+    return tuple(_joined(using, parts[first : first + AT_ONCE]) for first in range(0, len(parts), AT_ONCE))
 
 
 def tally(using: str, asked: Question) -> dict[int, list[Tally]]:
     """Return, by the number of each kind, the tallies of its rows."""
     found: dict[int, list[Tally]] = defaultdict(list)
     with connections[using].cursor() as cursor:
-        for statement, params in asked.statements:
+        for statement, params in asked:
             cursor.execute(statement, params)
             for number, value, count, late, flagged, oldest, waited in cursor.fetchall():
                 since = None if waited is None else seconds_of(waited)

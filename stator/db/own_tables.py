@@ -6,6 +6,7 @@ Each does a bounded part in one short transaction. It is safe to run twice, on a
 from contextlib import suppress
 from datetime import datetime, timedelta
 from itertools import groupby
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from django.core.exceptions import ValidationError
@@ -101,6 +102,8 @@ def _prune_before(alias: str, limit: int) -> int:
     return rows.filter(pk__in=old).delete()[0] if old else 0
 
 
+LABEL = attrgetter("model_label")
+
 # The last step that was examined in each database and schema; the next pass goes on after it.
 _examined: dict[tuple[str, str], int] = {}
 
@@ -116,7 +119,7 @@ def _prune_steps(alias: str, limit: int, history: float) -> int:
     found = list(steps.filter(pk__gt=_examined.get(place, 0)).order_by("pk").defer("result")[:limit])
     _examined[place] = found[-1].pk if len(found) == limit else 0
     ended: list[int] = []
-    for label, group in groupby(sorted(found, key=_label), key=_label):
+    for label, group in groupby(sorted(found, key=LABEL), key=LABEL):
         of_model = list(group)
         known = model_of(label)
         model: Any = known if hasattr(known, "state_graph") else None
@@ -129,10 +132,6 @@ def _prune_steps(alias: str, limit: int, history: float) -> int:
             over = [step for step in over if (step.pk,) in past]
         ended += [step.pk for step in over]
     return steps.filter(pk__in=ended).delete()[0] if ended else 0
-
-
-def _label(step: Step) -> str:
-    return step.model_label
 
 
 def _entered(model: Any, alias: str, pks: set[str]) -> dict[str, datetime]:

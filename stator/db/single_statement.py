@@ -282,7 +282,8 @@ def _noting(
     """Return the UPDATE, or the DELETE, of the records that refer to rows of ``done`` and have this token."""
     meta, column_of = records.model._meta, compiler.column_of
     table = compiler.quote(meta.db_table)
-    mine = _of_done(compiler, records, token)
+    row, key = (column_of(meta.get_field(name)) for name in (records.row, records.token))
+    mine = Statement.of(f"{table}.{row} = done.pk AND {table}.{key} = ", token)
     if records.forget:
         return Statement.of(f"DELETE FROM {table} USING done WHERE ", mine)  # noqa: S608 - names
     assigned, own = dict(copied), records.values
@@ -291,14 +292,6 @@ def _noting(
         assigned[name] = compiler.value(field, Parameter(PROGRAM + name, field) if PROGRAM + name in own else value)
     parts = [Statement.of(f"{column_of(meta.get_field(name))} = ", value) for name, value in assigned.items()]
     return Statement.of(f"UPDATE {table} SET ", joined(parts, ", "), " FROM done WHERE ", mine)  # noqa: S608 - names
-
-
-def _of_done(compiler: Compiler, records: ProgramRecords, token: Statement) -> Statement:
-    """Return the condition of the records that refer to rows of ``done`` and have this token."""
-    meta = records.model._meta
-    table = compiler.quote(meta.db_table)
-    column, key = (compiler.column_of(meta.get_field(name)) for name in (records.row, records.token))
-    return Statement.of(f"{table}.{column} = done.pk AND {table}.{key} = ", token)
 
 
 def end(ended: list[Ended], records: ProgramRecords, only: Only | None) -> Written | None:

@@ -38,17 +38,16 @@ class Crashes(Enum):
         return Q(state_crashes__gt=0, state_crashes__gte=lowest, state_crashes__lt=too_high)
 
 
-def claimable(states: Iterable[str], settings: Settings, crashes: Crashes | None = None) -> Q:
-    """Return a filter for the rows in some states that may be claimed; :func:`claimable_sql` is its text.
-
-    Without ``crashes``, it matches all rows that are not quarantined.
-    """
-    lost = crashes.matches(settings) if crashes else Q(state_crashes__lt=settings.MAX_CRASHES)
-    return READY & Q(state__in=sorted(states)) & lost
+def claimable(states: Iterable[str], settings: Settings) -> Q:
+    """Return a filter for the rows in some states that may be claimed, which are not quarantined."""
+    return READY & Q(state__in=sorted(states), state_crashes__lt=settings.MAX_CRASHES)
 
 
 def claimable_sql(crashes: Crashes) -> str:
-    """Return :func:`claimable` as text. Values: ``states`` and, for rows that lost leases, ``lowest``, ``too_high``."""
+    """Return :func:`claimable` and :meth:`Crashes.matches` together, as text.
+
+    Values: ``states`` and, for rows that lost leases, ``lowest`` and ``too_high``.
+    """
     if crashes is Crashes.NONE:
         return f"{_READY} AND state_crashes = 0"
     return f"{_READY} AND state_crashes > 0 AND state_crashes >= %(lowest)s AND state_crashes < %(too_high)s"

@@ -287,7 +287,9 @@ def fields_sent(
     model: type[models.Model], instances: Sequence[models.Model], fields: Sequence[models.Field], using: str
 ) -> list[models.Field]:
     """Return the fields that an INSERT of these instances must name."""
-    left, ready = _left_to_defaults(model), _ready_at_once(model)
+    ready = _ready_at_once(model)
+    # A table that Django does not create may lack the defaults.
+    left = columns.FRAMEWORK_COLUMNS if model._meta.managed else frozenset[str]()
     connection = connections[using]
     if left and capabilities_of(connection).clock_in_utc and seconds_ahead(connection):
         # The default in the table is in UTC.
@@ -304,12 +306,6 @@ def fields_sent(
         ):
             left = left - _set(values, ready)
     return [field for field in fields if field.name not in left]
-
-
-@lru_cache(maxsize=1024)
-def _left_to_defaults(model: type[models.Model]) -> frozenset[str]:
-    # A table that Django does not create may lack the defaults.
-    return columns.FRAMEWORK_COLUMNS if model._meta.managed else frozenset()
 
 
 @lru_cache(maxsize=1024)

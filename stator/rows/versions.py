@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import attrgetter
 
 from django.db.models import F, Model
 
@@ -72,7 +73,7 @@ class Fleet:
             for each, workers in groups.items()
             if each != here
         ]
-        return [*sorted(found, key=_place), Version(_names(groups.get(here, [])), own, here=True)]
+        return [*sorted(found, key=attrgetter("workers")), Version(_names(groups.get(here, [])), own, here=True)]
 
     def knowing(self, model: type[Model]) -> dict[str, list[str]]:
         """Return the states of a model that only other processes know, each with the live workers that know it."""
@@ -141,10 +142,6 @@ def name_of(worker: Worker) -> str:
 
 def _names(workers: Iterable[Worker]) -> tuple[str, ...]:
     return tuple(sorted(map(name_of, workers)))
-
-
-def _place(version: Version) -> tuple[str, ...]:
-    return version.workers
 
 
 def _graphs_of(worker: Worker) -> dict[str, str]:
