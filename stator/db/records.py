@@ -36,20 +36,20 @@ class Records:
     def __init__(self, operations: Operations) -> None:
         self._operations = operations
 
-    def record(self, ended: list[Ended], *, again: bool = False, last: bool = False) -> Written:
+    def record(self, ended: list[Ended], *, last: bool = False) -> Written:
         """Record outcomes of valid claims, with reports and statistics, in one transaction for each kind.
 
-        ``again``: an earlier try got no answer, so outcomes that are found written count as accepted. ``last``: the
-        transaction has nothing else to do, so the last statement may commit it.
+        ``last``: the transaction has nothing else to do, so the last statement may commit it.
         """
         batches = batches_of(ended)
         last = last and len(batches) == 1
-        return Written.total(batch.operations.record_batch(batch, again=again, last=last) for batch in batches)
+        return Written.total(batch.operations.record_batch(batch, last=last) for batch in batches)
 
     def record_batch(self, batch: OutcomeBatch, *, again: bool = False, last: bool = False) -> Written:
         """Call :meth:`record` for outcomes of one kind: in one transaction or not at all.
 
-        Outcomes that may move an object that another transaction holds are left out, to be written later.
+        ``again``: an earlier try got no answer, so outcomes that are found written count as accepted. Outcomes that may
+        move an object that another transaction holds are left out, to be written later.
         """
         try:
             return self._record_batch(batch, again=again, last=last)
@@ -60,7 +60,7 @@ class Records:
             written.deferred += [ended for ended in batch.ended if ended[0].pk in later]
             return written
 
-    def _record_batch(self, batch: OutcomeBatch, *, again: bool = False, last: bool = False) -> Written:
+    def _record_batch(self, batch: OutcomeBatch, *, again: bool, last: bool) -> Written:
         operations = self._operations
         # In the transaction of a handler, what it has written would be lost.
         wait = operations.connection.in_atomic_block

@@ -8,7 +8,7 @@ from django.db import connection
 from stator.conf import Settings
 from stator.db import operations_for
 from stator.db.chores import mark_ready
-from stator.db.interface import new_worker_id
+from stator.db.interface import OutcomeBatch, new_worker_id
 from stator.graph.failures import describe
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
 from tests.faults.events import Row
@@ -68,7 +68,7 @@ class Product:
 
     def do_record(self, request: ask.Record, monotonic: float) -> bool:
         ended = [(request.held.claim, _outcome(request.outcome))]
-        return not self._operations.record(ended, again=request.again).lost
+        return not self._operations.record_batch(OutcomeBatch.of(ended), again=request.again).lost
 
     def do_handback(self, request: ask.HandBack, monotonic: float) -> None:
         self._operations.release_token(request.token)

@@ -8,7 +8,7 @@ from django.db import DatabaseError
 from django.utils import timezone
 
 from stator.db import records
-from stator.db.interface import new_token, new_worker_id
+from stator.db.interface import OutcomeBatch, new_token, new_worker_id
 from stator.db.records import is_written
 from stator.graph.failures import describe
 from stator.graph.outcomes import Moved, Released, Waiting
@@ -139,7 +139,7 @@ def test_outcome_whose_answer_was_lost_is_found_written_when_it_is_repeated(oper
     claim = take(operations, step)
     once = record(operations, (claim, outcome))
     before = raw(Step).filter(pk=step.pk).values().get()
-    again = operations.record([(claim, outcome)], again=True)
+    again = operations.record_batch(OutcomeBatch.of([(claim, outcome)]), again=True)
     assert (again.lost, again.deferred) == ([], [])
     assert (again.moves, again.failures) == (once.moves, once.failures)
     assert raw(Step).filter(pk=step.pk).values().get() == before
@@ -385,4 +385,4 @@ def test_outcome_that_is_repeated_for_a_row_that_others_have_claimed_since_is_lo
     operations.reap(10)
     operations.claim(automatic(operations), 1, crashes=Crashes.FEW)
     for outcome in (Moved(StepGraph.done), Waiting(5.0), Released()):
-        assert operations.record([(claim, outcome)], again=True).lost == [claim]
+        assert operations.record_batch(OutcomeBatch.of([(claim, outcome)]), again=True).lost == [claim]

@@ -3,6 +3,7 @@
 import pytest
 from django.db import transaction
 
+from stator.db.interface import OutcomeBatch
 from stator.graph.outcomes import Moved
 from stator.testing import advance, drain
 from tasks.exceptions import MoveRefused, PublishRefused
@@ -268,4 +269,4 @@ def test_outcome_of_a_task_whose_instance_is_gone_is_written(queue):
     [claim] = claim_all(operations)
     # As where an outcome is written again, after a lock or a deadlock.
     claim.free()
-    assert operations.record([(claim, Moved(TaskGraph.completed))], again=True).moves
+    assert operations.record_batch(OutcomeBatch.of([(claim, Moved(TaskGraph.completed))]), again=True).moves
