@@ -4,18 +4,13 @@ from collections.abc import Iterable, Mapping
 
 from django.db.models import Model, QuerySet
 
-from stator.db.interface import Claim, Ended, OutcomeBatch
+from stator.db.interface import Claim, Ended
 from stator.db.values import Pk
 from stator.graph.attempt_log import AttemptLog
 from stator.graph.failures import Failure, bounded, lease_lost, quarantined, text_of
 from stator.graph.outcomes import Moved, Outcome
-from stator.rows.reports import REASON_LENGTH, History, Report, failure_report, keep_reports, reason_report
+from stator.rows.reports import REASON_LENGTH, History, Report, failure_report, keep_reports
 from stator.rows.workers import worker_of
-
-
-def keep(alias: str, label: str, kept: OutcomeBatch) -> None:
-    """Write the latest error, or reason to wait, of each object."""
-    keep_reports(alias, label, [report for ended in kept.ended if (report := report_of(label, *ended))])
 
 
 def keep_history(alias: str, label: str, kept: Iterable[Ended], stays: Mapping[Pk, float | None]) -> None:
@@ -56,8 +51,12 @@ def report_of(label: str, claim: Claim, outcome: Outcome) -> Report | None:
     """Return the report of an outcome with an error or a reason, else None."""
     if failure := outcome.failure:
         return failure_report(label, claim.pk, claim.state.name, failure, worker_of(claim.token), claim.log)
-    reason = outcome.reason
-    return reason_report(label, claim.pk, claim.state.name, reason, worker_of(claim.token)) if reason else None
+    if not outcome.reason:
+        return None
+    return Report(
+        model_label=label, object_pk=str(claim.pk), state=claim.state.name,
+        message=bounded(str(outcome.reason), REASON_LENGTH), worker=worker_of(claim.token),
+    )  # fmt: skip
 
 
 def error_of(failure: Failure | None) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from django.db.models import F, Model, QuerySet, Value
 
-from stator.db.history import keep, keep_history, logged
+from stator.db.history import keep_history, logged, report_of
 from stator.db.interface import Claim, Ended, Moves, Operations, OutcomeBatch, Written, batches_of
 from stator.db.leases import still_claimed
 from stator.db.steps import forget_steps
@@ -22,7 +22,7 @@ from stator.graph.durations import seconds_of
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
 from stator.rows import columns
 from stator.rows.clock import Seconds
-from stator.rows.reports import History, keep_entries
+from stator.rows.reports import History, keep_entries, keep_reports
 from stator.rows.statistics import Stats, Stay
 from stator.rows.transitions import entered
 from stator.rows.watches import WaiterHeld
@@ -70,7 +70,8 @@ class Records:
             if kept.saves and not self._saves_at_once(batch):
                 self._save(kept)
             if kept.reported:
-                keep(operations.alias, operations.label, kept)
+                reports = [report for ended in kept.ended if (report := report_of(operations.label, *ended))]
+                keep_reports(operations.alias, operations.label, reports)
             if operations.recorded and accepted and batch.begun and not self._keeps_attempts(batch):
                 operations.recorded(operations.alias, kept.ended)
             if self._has_history(batch) and not self._kept_with(batch):

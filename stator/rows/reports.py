@@ -285,13 +285,6 @@ def failure_report(
     )  # fmt: skip
 
 
-def reason_report(label: str, pk: object, state: str, reason: str, worker: str) -> Report:
-    """Return an unsaved report of a reason to wait."""
-    return Report(
-        model_label=label, object_pk=str(pk), state=state, message=bounded(str(reason), REASON_LENGTH), worker=worker
-    )
-
-
 def keep_reports(using: str, label: str, reports: Iterable[Report]) -> None:
     """Save the latest report of each object, counting repetitions; call it while the claims on them are valid."""
     latest = {report.object_pk: report for report in reports}

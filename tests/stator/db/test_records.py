@@ -126,7 +126,7 @@ def test_outcome_and_what_is_kept_beside_it_are_written_together_or_not_at_all(o
 
     step = put(Step)
     claim = take(operations, step)
-    monkeypatch.setattr(records, "keep", refuse)
+    monkeypatch.setattr(records, "keep_reports", refuse)
     with pytest.raises(DatabaseError, match="the disk is full"):
         record(operations, (claim, Waiting(5.0, ERROR)))
     assert (row(step).state_claim, row(step).state_failures) == (claim.token, 0)
