@@ -182,19 +182,14 @@ def _claim_all(operations: Operations) -> list[Claim]:
 
 
 def _attempt(claims: list[Claim]) -> list[Ended]:
-    with claims[0].operations.in_schema():
-        return _attempt_there(claims)
-
-
-def _attempt_there(claims: list[Claim]) -> list[Ended]:
-    calls = calls_of(claims[0].operations.settings)
-    with contained(claims[0].operations):
-        attempt = async_to_sync(attempt_async) if claims[0].state.is_async else attempt_sync
-        # An asynchronous handler would else leave its context to the caller.
-        attempted = copy_context().run(attempt, claims, calls)
-    if attempted.ended:
-        operations = claims[0].operations
-        tell(operations, operations.record(attempted.ended), claims)
+    operations = claims[0].operations
+    with operations.in_schema():
+        with contained(operations):
+            attempt = async_to_sync(attempt_async) if claims[0].state.is_async else attempt_sync
+            # An asynchronous handler would else leave its context to the caller.
+            attempted = copy_context().run(attempt, claims, calls_of(operations.settings))
+        if attempted.ended:
+            tell(operations, operations.record(attempted.ended), claims)
     for claim in claims:
         claim.free()
     return [*attempted.ended, *attempted.recorded]
