@@ -45,7 +45,6 @@ class AlterTableInUse(Operation):
     migration with this operation has ``atomic = False``. ``makemigrations`` writes both.
     """
 
-    atomic = False
     serialization_expand_args = ["operations"]
 
     def __init__(self, model_name: str, operations: Sequence[Operation]) -> None:
@@ -120,8 +119,6 @@ class KeepDueTimes(TableOperation):
     committed. Reversing the migration clears the ready mark of rows that wait, and gives them a time of their last
     attempt.
     """
-
-    atomic = False
 
     def __init__(self, model_name: str, intervals: Mapping[str, float]) -> None:
         super().__init__(model_name)

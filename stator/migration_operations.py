@@ -57,7 +57,6 @@ class TableOperation(Operation):
     They do nothing where the router allows no migration of the model, or the database lacks what they need.
     """
 
-    reversible = True
     reduces_to_sql = False
 
     def __init__(self, model_name: str) -> None:
@@ -267,7 +266,6 @@ class RenameRecords(Operation):
     :class:`RenameState`.
     """
 
-    reversible = True
     reduces_to_sql = False
 
     def __init__(self, old: str, new: str) -> None:
@@ -276,9 +274,6 @@ class RenameRecords(Operation):
                 raise ValueError(f"RenameRecords({old!r}, {new!r}): {label!r} is not a label such as 'shop.Invoice'")
         self.old = old
         self.new = new
-
-    def deconstruct(self) -> tuple[str, list[Any], dict[str, Any]]:
-        return type(self).__name__, [self.old, self.new], {}
 
     def state_forwards(self, app_label: str, state: ProjectState) -> None:
         """Change nothing: the records are rows."""
