@@ -239,7 +239,8 @@ def _wrong_value(name: str, value: Any, metadata: Mapping[str, Any]) -> Iterator
     elif kind is dict:
         yield from _wrong_aliases(name, value)
     elif kind is tuple:
-        if not (callable(value) or _is_path(value)) and wrong_schemas(value):
+        is_path = isinstance(value, str) and "." in value
+        if not (callable(value) or is_path) and wrong_schemas(value):
             yield f"{name}={value!r} must be a list of names of schemas, or a function that returns one"
     elif kind in (int, float) and not (is_number(value) and (kind is float or isinstance(value, int))):
         yield f"{name}={value!r} must be {'a whole number' if kind is int else 'a number'}"
@@ -270,11 +271,6 @@ def _wrong_aliases(name: str, value: object) -> Iterator[str]:
 def wrong_schemas(value: object) -> bool:
     """Return whether a value is no list of names of schemas."""
     return not isinstance(value, list | tuple) or not all(isinstance(name, str) and name for name in value)
-
-
-def _is_path(value: object) -> bool:
-    """Return whether a value may be the dotted path of a function."""
-    return isinstance(value, str) and "." in value
 
 
 def _has_tracing() -> bool:

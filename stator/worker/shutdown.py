@@ -8,9 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from stator.worker.supervisor import handlers_for_children, restore_handlers
-
-STDERR = 2
-
+from stator.worker.watchdog import STDERR
 
 # Returns how often the supervisor of a worker was asked to stop, or None if there is no supervisor any more.
 Requests = Callable[[], int | None]
@@ -54,7 +52,6 @@ def stop_on_signals(
     for number in before:
         loop.add_signal_handler(number, signals.hear)
     if hasattr(signal, "SIGQUIT"):
-        # The descriptor, because a program may have replaced sys.stderr by an object without one.
         faulthandler.register(signal.SIGQUIT, file=STDERR)
     try:
         yield
