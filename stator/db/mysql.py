@@ -13,7 +13,7 @@ from stator.db.generated import forget_columns, in_columns, present_columns
 from stator.db.interface import Operations, Parts
 from stator.db.locks import PROBE
 from stator.db.retry import is_of_schema
-from stator.db.values import Params, Pk, Row
+from stator.db.values import Pk
 
 # How many more rows are found than wanted.
 SPARE = 100
@@ -72,13 +72,6 @@ class MysqlTransactions(transactions.Transactions):
             connection.ensure_connection()
             limit_waits(connection, wait)
         return nullcontext()
-
-    def fetch(
-        self, statement: str, params: Params, planner: str = "", *, often: bool = False, last: bool = False
-    ) -> list[Row]:
-        """Return the rows of one statement."""
-        with self.reading():
-            return super().fetch(statement, params)
 
     def lock(self, rows: QuerySet[Model], limit: int, *, in_order: bool = False) -> list[Pk]:
         """Lock rows like the portable method; find rows ``in_order`` first and lock them then.

@@ -10,7 +10,6 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from stator.db import portable, transactions
 from stator.db.interface import Operations, Parts
-from stator.db.values import Params, Row
 
 
 class SqliteTransactions(transactions.Transactions):
@@ -45,13 +44,6 @@ class SqliteTransactions(transactions.Transactions):
             return nullcontext()
         connection.ensure_connection()
         return _waiting(connection, wait, nullcontext())
-
-    def fetch(
-        self, statement: str, params: Params, planner: str = "", *, often: bool = False, last: bool = False
-    ) -> list[Row]:
-        """Return the rows of one statement."""
-        with self.reading():
-            return super().fetch(statement, params)
 
 
 @contextmanager

@@ -30,7 +30,7 @@ class Transactions:
         ``planner``: settings that are sent ahead of it. ``often``: it is sent again and again. ``last``: it commits the
         handler's transaction. They are for PostgreSQL.
         """
-        with self._operations.connection.cursor() as cursor:
+        with self.reading(), self._operations.connection.cursor() as cursor:
             cursor.execute(statement, params)
             return list(cursor.fetchall())
 
