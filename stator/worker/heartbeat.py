@@ -74,7 +74,6 @@ class Heartbeat:
         self._failed = 0
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._work, name="stator-heartbeat", daemon=True)
-        self.beats = 0
 
     def start(self) -> None:
         """Start the thread."""
@@ -152,7 +151,6 @@ class Heartbeat:
         self._connections = {alias: connections[alias] for alias in self._aliases}
         self._live()
         while not self._stopped.wait(self._pause()):
-            self.beats += 1
             self._live(self.beat, self.show_progress)
         self._reach(self._presence.leave)
         connections.close_all()
