@@ -180,25 +180,18 @@ def _listed(schemas: Schemas) -> Sequence[str]:
 
 
 def _patiently(alias: str, look: Callable[[], Result]) -> Result:
-    try:
-        return _again_and_again(alias, look)
-    except (DatabaseError, InterfaceError) as error:
-        text = one_line(error)
-        raise Unusable(f"database {alias!r} cannot be used: {text}; check DATABASES[{alias!r}]") from error
-
-
-def _again_and_again(alias: str, look: Callable[[], Result]) -> Result:
     end = time.monotonic() + sum(PAUSES)
-    for pause in PAUSES:
+    for pause in (*PAUSES, 0.0):
         try:
             return look()
         except (DatabaseError, InterfaceError) as error:
             connections[alias].close_if_unusable_or_obsolete()
             # If the time is over before the pauses are, the connection is so slow that the checks took all the time.
-            if not is_outage(error) or time.monotonic() > end:
-                raise
+            if not (pause and is_outage(error)) or time.monotonic() > end:
+                text = one_line(error)
+                raise Unusable(f"database {alias!r} cannot be used: {text}; check DATABASES[{alias!r}]") from error
         threading.Event().wait(pause * random.uniform(0.5, 1.0))
-    return look()
+    raise AssertionError("the last look returns or raises")
 
 
 def _check(alias: str, models: Sequence[type[Model]]) -> dict[type[Model], str]:
