@@ -280,12 +280,12 @@ class StatorModel(models.Model):
         if moving:
             state_by_hand(type(self), self.state)
         changed = self._watched_changes(names) if claim is None and not moving else []
-        reopens = claim is None and may_reopen(type(self), names)
+        reopens = claim is None and may_reopen(self._state_owner, names)
         # A save is nearly always one statement, which needs no transaction and so no further round trips.
         several = moving or changed or reopens
         with transaction.atomic(using=using, savepoint=False) if several else nullcontext():
             if changed:
-                mine: QuerySet[models.Model] = QuerySet(owner_of(type(self)), using=using).filter(pk=self.pk)
+                mine: QuerySet[models.Model] = QuerySet(self._state_owner, using=using).filter(pk=self.pk)
                 look_again(mine, changed)
             written = super()._do_update(rows if own else base_qs, using, pk_val, own, *args, **kwargs)
             if claim is not None and own and not written:
@@ -361,7 +361,7 @@ class StatorModel(models.Model):
 
         Under multi-table inheritance a plain parent's table has no claim column, so the row with the claim is checked.
         """
-        owner = owner_of(type(self))
+        owner = self._state_owner
         if issubclass(base_qs.model, owner):
             return base_qs.filter(state_claim=claim)
         mine: QuerySet[models.Model] = QuerySet(owner, using=base_qs.db).filter(pk=self.pk, state_claim=claim)

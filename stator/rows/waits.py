@@ -109,7 +109,7 @@ def reopen(rows: QuerySet[Model], limit: int) -> int:
 def update_and_reopen(queryset: QuerySet[Model], names: Iterable[str], update: Callable[[], int]) -> int:
     """Call ``update()``; reopen parked rows if it may change what they wait for."""
     owner = owner_of(queryset.model)
-    if not _touched(owner, names):
+    if not may_reopen(owner, names):
         return update()
     using = written_to(queryset)
     meant = queryset.using(using).order_by().values("pk")
@@ -118,9 +118,11 @@ def update_and_reopen(queryset: QuerySet[Model], names: Iterable[str], update: C
         return update()
 
 
-def may_reopen(model: type[Model], names: Iterable[str]) -> bool:
-    """Return whether a save of the named fields may change what the row waits for."""
-    return _touched(owner_of(model), names)
+def may_reopen(owner: type[Model], names: Iterable[str]) -> bool:
+    """Return whether a write to the named fields may change what a row waits for."""
+    given = set(names)
+    fields = [field_of(owner, wait.field) for wait in waits_of(owner)]
+    return any(given & {field.name, field.attname} for field in fields)
 
 
 def reopen_saved(instance: Model, using: str) -> None:
@@ -149,12 +151,6 @@ def _wait(model: type[Model], name: str, until: tuple[str, ...]) -> Wait:
         if wrong := state_problem(graph, state):
             raise ImproperlyConfigured(f"{where}: {wrong}")
     return Wait(model, name, awaited, until)
-
-
-def _touched(owner: type[Model], names: Iterable[str]) -> bool:
-    given = set(names)
-    fields = [field_of(owner, wait.field) for wait in waits_of(owner)]
-    return any(given & {field.name, field.attname} for field in fields)
 
 
 def _reopen_all(rows: QuerySet[Model]) -> None:
