@@ -149,22 +149,18 @@ def releasing(delay: float = 0.0, *, begun: bool = False) -> Changes:
     return {**ready, "state_attempts": F("state_attempts") - (0 if begun else 1), **UNCLAIMED}
 
 
-def reaping(max_crashes: int, spared: Q | None = None) -> Changes:
+def reaping(max_crashes: int, spared: Q) -> Changes:
     """Return the changes when a lease runs out: a crash is counted, and ``max_crashes`` of them mean quarantine.
 
     ``spared``: a filter for rows without quarantine; their crash count stops at the last value that keeps them
     claimable.
     """
-    goes_on = Q(state_crashes__lt=max_crashes - 1)
-    crashes: Expression = F("state_crashes") + 1
-    if spared:
-        goes_on |= spared
-        most = Q(spared, state_crashes__gte=max_crashes - 1)
-        crashes = Case(When(most, then=Value(max_crashes - 1)), default=crashes)
+    goes_on = Q(state_crashes__lt=max_crashes - 1) | spared
+    most = Q(spared, state_crashes__gte=max_crashes - 1)
     return {
         # Before the count that it reads: MySQL assigns from left to right, so later expressions see the new values.
         "state_ready": Case(When(goes_on, then=Value(True)), default=Value(False)),
-        "state_crashes": crashes,
+        "state_crashes": Case(When(most, then=Value(max_crashes - 1)), default=F("state_crashes") + 1),
         "state_next_attempt": None,
         **UNCLAIMED,
     }
