@@ -19,7 +19,7 @@ again if a receiver cannot reach the database. At a pass, ``databases`` are the 
 from collections.abc import Callable
 from contextvars import copy_context
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from django.db import transaction
 from django.db.models import Model
@@ -32,6 +32,13 @@ class Move(NamedTuple):
     pk: Any
     source: str
     to: str
+
+
+class Sender(Protocol):
+    """The worker that sends ``on_schedule``."""
+
+    def databases_of(self, model: type[Model]) -> list[str]:
+        """Return the databases where it serves a model."""
 
 
 transitioned = Signal()

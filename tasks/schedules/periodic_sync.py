@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
@@ -144,7 +143,7 @@ def _on_start(sender: object, **kwargs: object) -> None:
         sync()
 
 
-def _on_schedule(sender: Any, **kwargs: object) -> None:
+def _on_schedule(sender: signals.Sender, **kwargs: object) -> None:
     for using in sender.databases_of(Schedule):
         prune_rates(using)
         if registry:
