@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import KW_ONLY, dataclass, field, fields
+from functools import partial
 from typing import Any
 
 from asgiref.sync import async_to_sync
@@ -81,12 +82,13 @@ class StatorRunner(WorkerOptions):
 
     def worker(self) -> Worker:
         """Return the worker that :meth:`run` runs, not yet started."""
+        schemas = self.chosen_schemas
         return Worker(
             self.models,
             self.settings(),
             alias=self.database,
             places=self._places_to_serve(),
-            find=self._find_places if self.chosen_schemas else None,
+            find=partial(find_places, self.models, self.database, schemas) if schemas else None,
             run_for=self.run_for,
             liveness_file=self.liveness_file,
             **{option.name: getattr(self, option.name) for option in fields(WorkerOptions)},
@@ -98,9 +100,6 @@ class StatorRunner(WorkerOptions):
 
     def _places_to_serve(self) -> Places | None:
         return self.places or places_to_serve(self.models, self.database, self.chosen_schemas)
-
-    def _find_places(self) -> tuple[Places, dict[str, str]]:
-        return find_places(self.models, self.database, self.chosen_schemas)
 
     @property
     def chosen_schemas(self) -> Schemas:

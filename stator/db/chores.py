@@ -78,7 +78,7 @@ def time_out(operations: Operations, limit: int, move: Callable[..., Moves] | No
     parts = []
     for state in operations.graph.states.values():
         if state.timeout_state and state.timeout_value:
-            past = _stayed(_resting(operations, state), state.timeout_value)
+            past = _stayed(_resting(operations.rows, state), state.timeout_value)
             parts += _move(operations, move, past, limit, (state.name, state.timeout_state, "timed out"))
     return _total(parts)
 
@@ -144,7 +144,7 @@ def delete_due(operations: Operations, limit: int) -> int:
     deleted = 0
     for state in operations.graph.states.values():
         if state.delete_after:
-            old = _stayed(_resting(operations, state, deletable(operations)), state.delete_after)
+            old = _stayed(_resting(deletable(operations), state), state.delete_after)
             delete = partial(_delete_some, operations)
             deleted += sum(unless_refused(operations, DELETE, [old], limit, delete, errors=Exception))
     return deleted
@@ -164,9 +164,9 @@ def rows_to_watch(operations: Operations, within: float) -> list[QuerySet[Model]
         reopenable(operations),
         *(rows for former in operations.graph.renames for rows in _renamed(operations, former)),
         *matching(operations),
-        *(_stayed(_resting(operations, state), state.timeout_value - within)
+        *(_stayed(_resting(operations.rows, state), state.timeout_value - within)
           for state in states if state.timeout_state and state.timeout_value),
-        *(_stayed(_resting(operations, state, deletable(operations)), state.delete_after - within)
+        *(_stayed(_resting(deletable(operations), state), state.delete_after - within)
           for state in states if state.delete_after),
     ]  # fmt: skip
 
@@ -185,8 +185,7 @@ def _is_heard(model: type[Model], seen: set[type[Model]]) -> bool:
     return any(_is_heard(each, seen) for each in related - seen if each)
 
 
-def _resting(operations: Operations, state: State, rows: QuerySet[Model] | None = None) -> QuerySet[Model]:
-    rows = operations.rows if rows is None else rows
+def _resting(rows: QuerySet[Model], state: State) -> QuerySet[Model]:
     return rows.filter(RESTING, state=state.name)
 
 

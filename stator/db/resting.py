@@ -83,8 +83,10 @@ def read_in_each(alias: str, schemas: Sequence[str], statement: Statement) -> di
     Schemas where a table or a column is missing, a table is locked, or whose node is away, are left out.
     """
     found: dict[str, Row] = {}
+    planner = sql.wait_for_locks(PROBE) + sql.ANY
     for start in range(0, len(schemas), AT_ONCE):
-        found |= _read(alias, schemas[start : start + AT_ONCE], statement)
+        rows = _send(alias, schemas[start : start + AT_ONCE], statement, planner, _is_left_out)
+        found |= {schema: row for schema, [row] in rows.items()}
     return found
 
 
@@ -104,11 +106,6 @@ def write_in_each(alias: str, schemas: Sequence[str], statement: Statement) -> N
     planner = sql.wait_for_locks(PROBE) + "SET LOCAL synchronous_commit = off; "
     for start in range(0, len(schemas), AT_ONCE):
         _send(alias, schemas[start : start + AT_ONCE], statement, planner, is_of_node)
-
-
-def _read(alias: str, schemas: Sequence[str], statement: Statement) -> dict[str, Row]:
-    found = _send(alias, schemas, statement, sql.wait_for_locks(PROBE) + sql.ANY, _is_left_out)
-    return {schema: row for schema, [row] in found.items()}
 
 
 def _is_left_out(error: BaseException) -> bool:
