@@ -3,7 +3,7 @@
 from contextlib import contextmanager
 
 import pytest
-from django.db.models import F, Q
+from django.db.models import F
 
 from stator.conf import Settings
 from stator.db import operations_for
@@ -93,7 +93,7 @@ def renew_by_pk(operations):
 
 def reap_at_will(operations):
     """A mutant that reaps without looking at the clock."""
-    operations.expired = lambda: [Q(state_claim__isnull=False)]
+    operations.lost = lambda: [operations.rows.filter(state_claim__isnull=False)]
 
 
 def claim_carelessly(guarded, **wrong):
