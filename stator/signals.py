@@ -34,7 +34,7 @@ class Move(NamedTuple):
     to: str
 
 
-class Sender(Protocol):
+class ServingWorker(Protocol):
     """The worker that sends ``on_schedule``."""
 
     def databases_of(self, model: type[Model]) -> list[str]:

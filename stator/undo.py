@@ -99,7 +99,7 @@ class Undone:
 class UndoPart:
     """A part of an undo: so many ``batches`` after a key, as of the undo with the number ``action``; 0 begins one.
 
-    ``among``: returns those of some objects that the actor may change; all by default.
+    ``among``: narrows objects to the ones that the actor may change; all by default.
     """
 
     batches: int | None = None

@@ -67,7 +67,7 @@ class Pages:
         return self._listed(model, pks, using)
 
     def _listed(self, model: type[StatorModel], pks: list[object], using: str) -> list[object]:
-        """Return those of the keys whose objects are in the list of the project's admin."""
+        """Return the keys whose objects are in the list of the project's admin."""
         if not self._narrows(model):
             return pks
         rows = self._site.get_model_admin(model).get_queryset(self._request).using(using).order_by()

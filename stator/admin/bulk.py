@@ -134,7 +134,7 @@ def permitted(
 def checked(
     model_admin: AnyAddressAdmin, request: HttpRequest, queryset: QuerySet[Model], permission: str
 ) -> list[object]:
-    """Return the keys of the rows for each of which the user has the permission, among as many as a request takes."""
+    """Check the permission for each of as many rows as a request takes; return the keys of the permitted rows."""
     may = getattr(model_admin, f"has_{permission}_permission")
     return [row.pk for row in islice(queryset.iterator(chunk_size=1000), AT_ONCE) if may(request, row)]
 

@@ -77,7 +77,7 @@ def _on_moves(
             send_notices(using, errored[part])
 
 
-def _on_schedule(sender: signals.Sender, **kwargs: object) -> None:
+def _on_schedule(sender: signals.ServingWorker, **kwargs: object) -> None:
     # Even a worker that serves no tasks does these chores, where queues are written; a schema may be without tasks.
     for using in sender.databases_of(Task) or [home()] * (not current_schema()):
         Task.objects.using(using).end_exhausted()

@@ -345,7 +345,7 @@ class Client:
 class HttpClaim(LoopClaim):
     """A task that this program holds, until it ends the claim or the lease runs out.
 
-    ``wanted``: the lease that was asked for. ``since``: the monotonic time from which the lease counts.
+    ``wanted``: the lease that was asked for. ``since``: the monotonic time when it began.
     """
 
     def __init__(self, client: Client, answer: dict[str, Any], wanted: float | None, since: float) -> None:

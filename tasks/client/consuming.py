@@ -23,7 +23,7 @@ LEFT = "its worker left the loop"
 
 
 class LoopClaim:
-    """A claim that a worker holds, as the loop uses it. ``since``: the monotonic time from which its lease counts.
+    """A claim that a worker holds, as the loop uses it. ``since``: the monotonic time when its lease began.
 
     ``lease``: seconds from then until it runs out.
     ``ended``: whether this program has ended the claim.

@@ -77,7 +77,7 @@ def _line_of(tasks: QuerySet[Any]) -> QuerySet[Any]:
 def lines(pks: list[Any], using: str, read: int = 1) -> dict[Any, tuple[int, float | None]]:
     """Return, by queue, how many tasks wait, up to one more than ``MAX_COUNTED``, and for how many seconds the first.
 
-    ``read``: in which number of tasks, in the order of claims, the one that has waited longest is looked for.
+    ``read``: the number of tasks, in the order of claims, among which the longest wait is looked for.
     """
 
     def figures(tasks: QuerySet[Any]) -> list[Combinable]:

@@ -283,8 +283,8 @@ def resolve_many(results: Mapping[TaskClaim, Any]) -> list[TaskClaim]:
     """Complete the tasks of many claims, of any queues, each with its result, in few statements.
 
     Return the claims that were lost, for which nothing was written. In each database, either all other claims are
-    written or none; over several nodes, those of each part. After an error, repeat the call: it completes the rest and
-    has the answer that the first call would have had.
+    written or none; over several nodes, this holds for each part. After an error, repeat the call: it completes
+    the rest and has the answer that the first call would have had.
     """
     settings = load_settings()
     ends: dict[str, list[tuple[claims.Claim, claims.Outcome]]] = defaultdict(list)

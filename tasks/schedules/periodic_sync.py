@@ -143,7 +143,7 @@ def _on_start(sender: object, **kwargs: object) -> None:
         sync()
 
 
-def _on_schedule(sender: signals.Sender, **kwargs: object) -> None:
+def _on_schedule(sender: signals.ServingWorker, **kwargs: object) -> None:
     for using in sender.databases_of(Schedule):
         prune_rates(using)
         if registry:
