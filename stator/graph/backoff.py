@@ -11,7 +11,7 @@ MAX_SECONDS = 100 * 365 * 86400.0
 
 def jittered(interval: float, fraction: float) -> float:
     """Return an interval varied at random by up to ``fraction`` of itself in either direction."""
-    return interval * random.uniform(1 - fraction, 1 + fraction)
+    return interval * random.uniform(1 - fraction, 1 + fraction) if fraction else interval
 
 
 @dataclass(frozen=True, slots=True)
