@@ -9,6 +9,7 @@ from stator.db.probe import Work, look
 from stator.exceptions import GraphError
 from stator.graph import State, StateGraph
 from stator.models import History, Report, Stats
+from stator.rows import columns
 from stator.signals import transitioned
 from tests.stator.db.calling import take, work
 from tests.stator.making import ago, at_once, change, claim_all, locked_elsewhere, put, raw, row
@@ -99,6 +100,12 @@ def test_row_that_gets_the_new_name_keeps_attempts_and_times(operations, ready):
     assert (after.state, after.state_version) == ("renewed", before.state_version + 1)
     kept = ("state_ready", *times, *counts)
     assert [getattr(after, name) for name in kept] == [getattr(before, name) for name in kept]
+
+
+def test_row_whose_state_is_external_under_its_new_name_is_not_ready():
+    step = put(Step)
+    raw(Step).filter(pk=step.pk).update(**columns.renaming(StepGraph.outside))
+    assert (row(step).state, row(step).state_ready) == ("outside", False)
 
 
 def test_rows_are_deleted_once_they_have_stayed_long_enough(operations):

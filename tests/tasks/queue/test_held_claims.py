@@ -248,12 +248,15 @@ def test_heartbeat_extends_the_lease_but_not_past_the_timeout(queue):
         claim.heartbeat()
 
 
-def test_heartbeat_follows_the_configuration(queue):
-    queue.publish("a")
-    claim = claim_one(queue)
-    Queue.objects.update(lease=250)
-    claim.heartbeat()
-    assert claim.lease == pytest.approx(250, abs=20)
+def test_heartbeat_follows_the_configuration_of_its_queue(queue):
+    quick = make_queue("quick", lease=40)
+    for each in (queue, quick):
+        each.publish("a")
+    claim, quick_one = claim_one(queue), claim_one(quick)
+    Queue.objects.filter(pk=queue.pk).update(lease=250)
+    for held, seconds in ((claim, 250), (quick_one, 40)):
+        held.heartbeat()
+        assert held.lease == pytest.approx(seconds, rel=0.1)
 
 
 def test_worker_that_is_no_longer_allowed_loses_its_task_at_the_next_heartbeat(queue):
