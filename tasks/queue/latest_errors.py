@@ -5,11 +5,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import PurePath
 
+from django.db.models import Max
 from django.db.models.functions import Right
 
 from stator.models import Report
 from tasks.failures import last_line
-from tasks.rows.tables import run_rows, task_model, task_rows
+from tasks.rows.tables import run_rows, task_model
 
 # Characters at the end of a traceback, which has the frame that raised the error.
 END = 1500
@@ -33,12 +34,11 @@ class TaskFailure:
 
 
 def errors_of(pks: Iterable[int], using: str) -> dict[int, TaskFailure]:
-    """Return the latest errors of tasks by key; a shared task has the errors of its parts. At most three statements."""
-    own = {pk: pk for pk in pks}
-    parts = dict(task_rows(using).filter(whole__in=list(own)).values_list("pk", "whole"))
-    reported = _reported(list(own), using)
+    """Return the latest errors of tasks by key; a shared task has the errors of its parts. At most four statements."""
+    tasks = list(pks)
+    reported = _reported(tasks, using)
     # A program says what went wrong in its own words, so its report has no place; a worker process has a run, too.
-    return reported | _reasons(parts | own, using) | {pk: error for pk, error in reported.items() if error.place}
+    return reported | _reasons(tasks, using) | {pk: error for pk, error in reported.items() if error.place}
 
 
 def _reported(pks: list[int], using: str) -> dict[int, TaskFailure]:
@@ -54,11 +54,16 @@ def _reported(pks: list[int], using: str) -> dict[int, TaskFailure]:
     }
 
 
-def _reasons(tasks: dict[int, int], using: str) -> dict[int, TaskFailure]:
-    """Return the reasons of the last failed claims. ``tasks``: by key, whose error it is."""
-    failed = run_rows(using).filter(task__in=list(tasks), outcome="failed").exclude(reason="").order_by("pk")
-    reasons = {tasks[task]: reason for task, reason in failed.values_list("task", "reason")}
-    return {pk: TaskFailure(last_line(reason), _place(reason)) for pk, reason in reasons.items()}
+def _reasons(pks: list[int], using: str) -> dict[int, TaskFailure]:
+    """Return the reasons of the last failed claims of these tasks, or of their parts."""
+    failed = run_rows(using).filter(outcome="failed").exclude(reason="")
+    # A task may have a thousand parts, and each of them many claims, so the database finds the last ones.
+    latest: dict[int, int] = {}
+    for of in ("task", "task__whole"):
+        latest |= dict(failed.filter(**{f"{of}__in": pks}).values_list(of).annotate(Max("pk")))
+    reasons = dict(failed.filter(pk__in=latest.values()).values_list("pk", "reason"))
+    found = {pk: reasons[run] for pk, run in latest.items() if run in reasons}
+    return {pk: TaskFailure(last_line(reason), _place(reason)) for pk, reason in found.items()}
 
 
 def _place(trace: str) -> str:
