@@ -261,7 +261,7 @@ def find_many(queue: QueueRow, tokens: Mapping[int, UUID]) -> list[TaskClaim]:
     model, using = queue.tasks.model, str(queue._state.db)
     held = [each for each in claims.find_many(model, tokens, using=using) if each.instance.queue_id == queue.pk]
     workers = runs.holders({each.instance.pk: each.token for each in held}, using)
-    return [TaskClaim(each, workers[each.instance.pk]) for each in held if each.pk in workers]
+    return [TaskClaim(each, workers[pk]) for each in held if (pk := each.instance.pk) in workers]
 
 
 def were_ended(queue: QueueRow, tokens: Mapping[int, UUID], outcome: str, results: Results = None) -> set[int]:
