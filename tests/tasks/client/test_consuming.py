@@ -148,4 +148,4 @@ def test_copy_of_the_folder_works_under_another_name(server, tmp_path):
     answers(server, claims(7), ENDED)
     code = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{PROGRAM}"
     answer = subprocess.run([sys.executable, "-I", "-c", code, server.url], capture_output=True, text=True, check=True)
-    assert json.loads(answer.stdout)["id"] == 7
+    assert json.loads(answer.stdout) == claimed(7)["task"]
