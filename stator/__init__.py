@@ -28,4 +28,4 @@ __all__ = [
     "__version__",
 ]
 
-__version__ = "1.1.dev0"
+__version__ = "1.2.dev0"
