@@ -7,9 +7,7 @@ from django.conf import settings
 from django.db.models import (
     Case,
     DateTimeField,
-    DurationField,
     Expression,
-    ExpressionWrapper,
     F,
     Q,
     Value,
@@ -17,7 +15,7 @@ from django.db.models import (
 )
 
 from stator.graph.states import State
-from stator.rows.clock import Now
+from stator.rows.clock import Elapsed, Now
 
 # Values of columns or expressions for them.
 Changes = dict[str, object]
@@ -58,7 +56,7 @@ def after(seconds: float) -> Expression:
 
 def stayed() -> Expression:
     """Return how long rows have been in their state, by the database's clock."""
-    return ExpressionWrapper(Now() - F("state_changed"), output_field=DurationField())
+    return Elapsed(F("state_changed"))
 
 
 def parked() -> Q:

@@ -2,13 +2,16 @@
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
-from django.db import OperationalError, ProgrammingError, router
+from django.db import router
 from django.utils.module_loading import autodiscover_modules
 
 from stator import signals
+from stator.checks.messages import looked
+from stator.db.schema import lack_of
 from stator.schemas import current_schema
 from tasks.schedules.periodic import Periodic, registry
 from tasks.schedules.rates import prune_rates
@@ -79,16 +82,14 @@ def check_schedules(
 ) -> Iterator[checks.CheckMessage]:
     """Yield tasks.W101 and W102 for the same problems of stored schedules, and W103 for functions that are gone."""
     for alias in databases or []:
-        if not router.allow_migrate_model(alias, Schedule):
-            continue
-        rows = Schedule.objects.using(alias).filter(enabled=True).order_by("pk")
-        try:
-            found = list(rows[:CHECKED])
-        except (OperationalError, ProgrammingError):
-            # The check may run before the migrations: the table, or a column, is still missing.
-            continue
-        for row in found:
-            yield from _check_row(row)
+        # The check may run before the migrations: the table, or a column, is still missing.
+        if router.allow_migrate_model(alias, Schedule) and not lack_of(Schedule, alias):
+            yield from looked(partial(_check_rows, alias), alias)
+
+
+def _check_rows(alias: str) -> Iterator[checks.CheckMessage]:
+    for row in Schedule.objects.using(alias).filter(enabled=True).order_by("pk")[:CHECKED]:
+        yield from _check_row(row)
 
 
 HINT = "Make ticks further apart, so that after a worker dies its tick can be repeated before the next one is due."
