@@ -15,10 +15,10 @@ from tests.proofs.proof import table
 from tests.settings import TEST_DIRECTORY
 
 BROWSER = "tests/browser/"
-# What no database and no version of Django changes; .ci/run tests it once. Of isolated processes, tasks of Django's own
-# backend are tested everywhere; of admin and API, all but who may do what, and how many statements a page takes; of
-# workers, all but how several processes share what there is; of schedules, the ticks themselves. Attempts of tasks and
-# of rows of models are made by the same workers, so those of tasks are tested once.
+# What no database and no version of Django changes; bin/test tests it once, on PostgreSQL. Of isolated processes, tasks
+# of Django's own backend are tested everywhere; of admin and API, all but who may do what, and how many statements a
+# page takes; of workers, all but how several processes share what there is; of schedules, the ticks themselves.
+# Attempts of tasks and of rows of models are made by the same workers, so those of tasks are tested once.
 ONCE = (
     "tests/benchmarks/", "tests/browser/test_accessibility.py", "tests/browser/test_docs_search.py",
     "tests/browser/test_operating.py", "tests/browser/test_themes.py", "tests/browser/test_walk.py", "tests/deploy/",
