@@ -19,6 +19,7 @@ from stator.rows.clock import Now
 from stator.rows.column_guard import GuardedQuerySet, M
 from stator.rows.events import Sent, send
 from stator.rows.indexes import place_in_line
+from stator.rows.life import Life
 from stator.rows.meta import graph_of, home_of, owner_of, written_to
 from stator.rows.pauses import Pause, end_pauses, keep_pause, planned_pause
 from stator.rows.progress import Reached
@@ -98,10 +99,22 @@ class OperatorQuerySet(GuardedQuerySet[M]):
         changes = columns.unlocking()
         return write_by_hand(self.leased(), changes, actor=action.actor, reason="unlocked", action=action)
 
-    def move(self, state: State | str, *, actor: str = "", reason: str = "", action: Action | None = None) -> int:
-        """Move the rows to ``state`` by hand, recording actor and reason; return how many."""
+    def move(
+        self,
+        state: State | str,
+        *,
+        actor: str = "",
+        reason: str = "",
+        action: Action | None = None,
+        start_over: bool = False,
+    ) -> int:
+        """Move the rows to ``state`` by hand, recording actor and reason; return how many.
+
+        ``start_over``: rows that return to the state that failed begin a new visit, without their recorded steps.
+        """
         action = action or Action.of(self.model, "move", actor, reason, moves=True)
-        return move_by_hand(self, state, actor=action.actor, reason=action.reason, action=action)
+        told = {"actor": action.actor, "reason": action.reason}
+        return move_by_hand(self, state, **told, action=action, start_over=start_over)
 
     def counts(self) -> dict[str, int]:
         """Return the number of rows in each state, including states of the graph that have none."""
@@ -230,12 +243,17 @@ class HeldClaim(Addressee):
     reached: Reached | None
 
     @property
+    def life(self) -> Life:
+        """The life, visit and wish of the attempt."""
+        raise NotImplementedError
+
+    @property
     def idempotency_key(self) -> str:
         """A key that stays equal in every attempt until the object leaves the state, and changes if it re-enters it.
 
         Pass it to external services. Each step has a key of its own, which is this one while the step is called.
         """
-        key = f"{self.operations.label}:{self.pk}:{self.version}:{self.state.name}"
+        key = self.life.key(self.operations.label, self.pk, self.state.name)
         step = running_step.get()
         return key if step is None or step[0] is not self else f"{key}:{step[1]}"
 

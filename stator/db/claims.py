@@ -228,13 +228,14 @@ def with_events(claims: list[Adopted]) -> list[Adopted]:
     """Return claims of one model, each with the latest event of its object in this state or on the way into it."""
     if claims and claims[0].operations.graph.event_names:
         operations = claims[0].operations
-        held = {(str(claim.pk), claim.version): claim for claim in claims}
+        held = {(str(claim.pk), claim.life.visit): claim for claim in claims}
         mine = events_of(operations.model, operations.alias).filter(
             object_pk__in=[pk for pk, _ in held], version__in={version for _, version in held}
         )
         latest = mine.order_by().values("object_pk", "version").annotate(latest=Max("pk")).values("latest")
         with operations.reading():
             for event in Event.objects.using(operations.alias).filter(pk__in=latest):
-                if claim := held.get((event.object_pk, event.version or 0)):
+                claim = held.get((event.object_pk, event.version or 0))
+                if claim and claim.life.is_of(event.life):
                     claim.event = event
     return claims

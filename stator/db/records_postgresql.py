@@ -21,6 +21,7 @@ from stator.db.compiler import Compiler, places_of
 from stator.db.history import error_of, logged, report_of
 from stator.db.interface import Operations, OutcomeBatch, Written
 from stator.db.values import Pk, Row
+from stator.graph import State
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
 from stator.rows import columns
 from stator.rows.clock import Now
@@ -234,6 +235,7 @@ class PostgresqlRecords(records.Records):
         history = self._kept_with(batch)
         shape = _Shape(
             to=batch.to,
+            failed=batch.source.name if batch.may_go_on else "",
             saved=self._saved_with(batch),
             placed=any(map(_place, batch.claims)),
             history=history,
@@ -331,7 +333,7 @@ class PostgresqlRecords(records.Records):
         returned = f"{compiler.table}.state_version AS version, {WORKER}, v.duration, v.attempts, v.attempted, "
         for_notes = [f"v.{name}" for name in ("claim", *names[1:])] if noted else []
         also = "".join(f"{each}, " for each in for_notes + _after(compiler, attempts))
-        changes = _changes(batch.outcome)
+        changes = _changes(batch.outcome, batch.source)
         if noted and not batch.moved and not batch.released:
             # Marked ready here: otherwise the next claim would have to do it first, which takes several statements.
             changes["state_ready"] = RawSQL("v.delay <= 0", [], output_field=BooleanField())
@@ -449,6 +451,7 @@ class PostgresqlRecords(records.Records):
 class _Shape(NamedTuple):
     """What the text of a recording statement depends on.
 
+    ``failed``: the state that is left, if the visit of it may go on later, or another one goes on.
     ``erred``: the history has the error of an attempt.
     ``attempts``: the model's records of attempts are written as well.
     ``noted``: changes of a program's records of claims; with them, each key is returned with the time.
@@ -457,6 +460,7 @@ class _Shape(NamedTuple):
     """
 
     to: str
+    failed: str
     saved: tuple[str, ...]
     placed: bool
     history: bool
@@ -526,9 +530,9 @@ def _delays(batch: OutcomeBatch) -> list[float | None]:
     return delays if any(delays) else []
 
 
-def _changes(outcome: Outcome) -> columns.Changes:
+def _changes(outcome: Outcome, source: State) -> columns.Changes:
     if isinstance(outcome, Moved):
-        return columns.entering(outcome.to)
+        return columns.entering(outcome.to, {source.name})
     delay = RawSQL("v.delay * interval '1 second'", [], output_field=DurationField())
     if isinstance(outcome, Released):
         # One statement for rows that are ready again, whose delay is null, and rows that are due later.
