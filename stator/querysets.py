@@ -182,7 +182,7 @@ class Addressee:
         instance = self.instance
         using = home_of(instance)
         sent = send(type(instance), instance.pk, name, payload, by=by, key=key, reason=reason, using=using)
-        if sent.outcome in ("moved", "ready"):
+        if sent.outcome == "moved":
             instance.__dict__.pop("stator", None)
         instance._note_moved(using)
         return sent

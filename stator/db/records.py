@@ -125,7 +125,7 @@ class Records:
                     stays.append(self._about_to_leave(rows, accepted))
                 outcome = ended[0][1]
                 values = outcome.values or {} if self._saves_at_once(batch) else {}
-                rows.update(**changes_of(outcome), **values)
+                rows.update(**changes_of(outcome, woken=batch.source.woken_by_events), **values)
         if not batch.released:
             self._count(batch, accepted, stays)
         return accepted
@@ -244,11 +244,11 @@ def write_key(ended: Ended) -> tuple[int, tuple[float, bool]]:
     return claim.token.int, (outcome.after if isinstance(outcome, Released) else 0.0, False)
 
 
-def changes_of(outcome: Outcome) -> columns.Changes:
-    """Return the columns that an outcome changes."""
+def changes_of(outcome: Outcome, *, woken: bool = False) -> columns.Changes:
+    """Return the columns that an outcome changes; ``woken``: an event may have marked the held row ready."""
     if isinstance(outcome, Moved):
         return columns.entering(outcome.to)
     if isinstance(outcome, Released):
         return columns.releasing(outcome.after, begun=outcome.begun)
     failures = F("state_failures") + 1 if outcome.failure else Value(0)
-    return columns.staying(columns.after(outcome.delay), failures)
+    return columns.staying(columns.after(outcome.delay), failures, woken=woken)

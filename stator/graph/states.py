@@ -101,6 +101,8 @@ class State:
         self.conditions: list[tuple[object, State]] = []
         # The events that objects here wait for, by name.
         self.events: dict[str, AwaitedEvent] = {}
+        # Whether one of them has no target, so that it only makes its object ready.
+        self.woken_by_events = False
         # Events without a target that were declared on a state of a parent graph.
         self.unplaced: list[str] = []
         # The conditions that lack a target so far.

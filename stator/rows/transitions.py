@@ -187,8 +187,7 @@ def apply_event(owner: type[Model], using: str, row: Locked, awaited: AwaitedEve
         move_rows(rows, awaited.target, actor=event.sender, reason=event.described, kind=History.Kind.EVENT)
     else:
         note_event(owner, using, row.pk, event)
-        # A claim that is under way ends, so that no attempt that did not see the event puts the object off.
-        rows.update(**columns.unlocking())
+        rows.update(**columns.reopening())
         signals.announce(owner, using)
     return max(missing, 0)
 

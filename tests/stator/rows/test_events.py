@@ -5,11 +5,14 @@ from asgiref.sync import async_to_sync
 from django.contrib.auth.models import Permission, User
 from django.db import transaction
 
+from stator import claims
 from stator.exceptions import EventRefused
-from stator.graph.outcomes import Moved
+from stator.graph.failures import describe
+from stator.graph.outcomes import Moved, Released, Waiting
 from stator.models import Event, History
+from stator.overview.depths import depths
 from stator.testing import drain
-from tests.stator.making import ago, at_once, claim_all, operations_of, put, raw, row
+from tests.stator.making import ago, at_once, change, claim_all, operations_of, put, raw, row
 from tests.testapp.approvals import Expense, ExpenseGraph, Packet
 
 pytestmark = pytest.mark.django_db
@@ -134,6 +137,73 @@ def test_event_without_a_target_makes_the_object_ready_and_is_seen_by_its_handle
     assert expense.stator.send("hurry", by="ops").outcome == "ready"
     drain(Expense)
     assert (row(expense).state, row(expense).seen) == ("paid", "hurry None ops")
+
+
+@pytest.mark.parametrize("outcome", [Waiting(3600), Waiting(3600, describe(ValueError("away"))), Released(begun=True)])
+def test_event_during_an_attempt_leaves_its_claim_and_brings_one_more_attempt(outcome):
+    operations, expense = operations_of(Expense), put(Expense, state="approved")
+    [claim] = claim_all(operations)
+    for _ in range(3):
+        assert raw(Expense).get(pk=expense.pk).stator.send("hurry", by="ops").outcome == "ready"
+    assert claim.still_mine()
+    assert claim_all(operations) == []
+    assert operations.record([(claim, outcome)]).lost == []
+    now = row(expense)
+    assert (now.state_ready, now.state_next_attempt, now.state_claim) == (True, None, None)
+    [again] = claim_all(operations)
+    assert (again.attempt, again.event.name) == (2, "hurry")
+    operations.record([(again, Waiting(3600))])
+    assert not row(expense).state_ready
+    assert claim_all(operations) == []
+
+
+def test_event_during_an_attempt_that_moves_the_object_is_over_with_its_visit():
+    operations, expense = operations_of(Expense), put(Expense, state="approved")
+    [claim] = claim_all(operations)
+    raw(Expense).get(pk=expense.pk).stator.send("hurry")
+    assert operations.record([(claim, Moved(ExpenseGraph.paid))]).moves
+    assert (row(expense).state, row(expense).state_ready) == ("paid", False)
+
+
+def test_event_before_a_claim_is_of_that_claim_alone():
+    operations, expense = operations_of(Expense), put(Expense, state="approved", state_ready=False)
+    change(expense, state_next_attempt=ago(-3600))
+    expense.stator.send("hurry")
+    [claim] = claim_all(operations)
+    operations.record([(claim, Waiting(3600))])
+    assert not row(expense).state_ready
+
+
+def test_program_that_holds_an_object_gets_one_more_claim_for_an_event():
+    expense = put(Expense, state="approved")
+    [claim] = claims.claim(Expense)
+    raw(Expense).get(pk=expense.pk).stator.send("hurry")
+    assert claims.end([(claim, Waiting(3600))]).lost == []
+    [again] = claims.claim(Expense)
+    assert (again.pk, again.event.name) == (expense.pk, "hurry")
+
+
+def test_handler_that_sends_its_own_object_an_event_keeps_its_claim(monkeypatch):
+    expense, seen = put(Expense, state="approved", waits=True), []
+
+    def handle(cls, found):
+        seen.append(found.stator.attempt)
+        if len(seen) == 1:
+            found.stator.send("hurry")
+            assert found.stator.still_mine()
+        found.save()
+
+    monkeypatch.setattr(ExpenseGraph, "handle_approved", classmethod(handle))
+    drain(Expense)
+    assert (seen, row(expense).state_attempts) == ([1, 2], 2)
+
+
+def test_held_object_that_will_be_attempted_again_is_counted_once():
+    expense = put(Expense, state="approved")
+    claim_all(operations_of(Expense))
+    raw(Expense).get(pk=expense.pk).stator.send("hurry")
+    found = depths(Expense.stator)
+    assert (found.ready, len(found.held)) == (0, 1)
 
 
 def test_event_ends_a_claim_by_the_fence():
