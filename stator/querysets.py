@@ -211,7 +211,7 @@ class HeldClaim(Addressee):
     """``instance.stator`` during an attempt: the claim on the object.
 
     ``event``: the latest event that the object got on its way into the state or in it, with ``name``, ``payload``,
-    ``sender`` and ``at``; or None.
+    ``sender`` and ``at``; or None. ``events``: all of them, oldest first.
     ``attempt``: the number of this attempt in this state. ``failures``: errors in a row so far. ``version``: how often
     the object has moved. ``age``: seconds since it entered the state.
     """
@@ -238,6 +238,11 @@ class HeldClaim(Addressee):
         key = f"{self.operations.label}:{self.pk}:{self.version}:{self.state.name}"
         step = running_step.get()
         return key if step is None or step[0] is not self else f"{key}:{step[1]}"
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """The events that the object got on its way into the state and in it, oldest first."""
+        raise NotImplementedError
 
     def progress(self, done: float, total: float | None = None, text: str = "") -> None:
         """Say how far the attempt is, for those who look: ``done`` of ``total``, and a text of at most 200 characters.

@@ -202,6 +202,11 @@ def events_of(model: type[Model], using: str) -> QuerySet[Event]:
     return Event.objects.using(using).filter(model_label=model._meta.label_lower)
 
 
+def events_of_visit(model: type[Model], using: str, pk: object, version: int) -> QuerySet[Event]:
+    """Return the events that an object got on its way into its state or in it, oldest first."""
+    return events_of(model, using).filter(object_pk=str(pk), version=version).order_by("pk")
+
+
 def reports_of(model: type[Model], using: str, **lookups: object) -> QuerySet[Report]:
     """Return the reports on the row of an outer query that match the lookups."""
     reports = Report.objects.using(using).filter(

@@ -70,11 +70,12 @@ class PacketGraph(StateGraph):
     packed = State(try_interval=60)
     sent = State()
     ordered.on("pack").to(packed)
+    packed.on("label")
     packed.transitions_to(sent)
 
     @classmethod
     async def handle_packed(cls, packet):
-        packet.note = packet.stator.event.payload["note"]
+        packet.note = packet.stator.events[0].payload["note"]
         await packet.asave()
         return cls.sent
 

@@ -13,7 +13,7 @@ from stator.models import Event, History
 from stator.overview.depths import depths
 from stator.testing import drain
 from tests.stator.making import ago, at_once, change, claim_all, operations_of, put, raw, row
-from tests.testapp.approvals import Expense, ExpenseGraph, Packet
+from tests.testapp.approvals import Expense, ExpenseGraph, Packet, PacketGraph
 
 pytestmark = pytest.mark.django_db
 
@@ -67,6 +67,31 @@ def test_asynchronous_handler_reads_it_as_well():
         packet.stator.send("pack", {"note": f"box {number}"})
     drain(Packet)
     assert [row(packet).note for packet in packets] == ["box 0", "box 1", "box 2"]
+
+
+@pytest.mark.parametrize("most", [1000, 2])
+def test_handlers_read_all_events_of_the_visit(monkeypatch, most):
+    monkeypatch.setattr("stator.db.claims.MAX_EVENTS", most)
+    told, packets = {}, [Packet.objects.create() for _ in range(2)]
+
+    def tell(cls, it):
+        told[type(it), it.pk] = [event.payload for event in it.stator.events], it.stator.event.payload
+
+    async def tell_on_the_loop(cls, it):
+        tell(cls, it)
+
+    monkeypatch.setattr(PacketGraph, "handle_packed", classmethod(tell_on_the_loop))
+    monkeypatch.setattr(ExpenseGraph, "handle_approved", classmethod(tell))
+    expense = put(Expense, state="approved")
+    for number in range(3):
+        expense.stator.send("hurry", number)
+    for packet in packets:
+        packet.stator.send("pack", {"note": "box"})
+        packet.stator.send("label", packet.pk)
+    drain(Expense, Packet)
+    assert told == {(Packet, one.pk): ([{"note": "box"}, one.pk], one.pk) for one in packets} | {
+        (Expense, expense.pk): ([0, 1, 2], 2)
+    }
 
 
 def test_asend_is_send_for_async_code():
