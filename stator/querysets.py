@@ -174,8 +174,9 @@ class Addressee:
     def send(self, name: str, payload: Any = None, *, by: Any = None, key: str = "", reason: str = "") -> Sent:
         """Send an event that the object waits for, in the caller's transaction; return what became of it.
 
-        ``payload``: what the form of the event takes, or JSON values. ``by``: the user who sends it, or the name of a
-        program. ``key``: at most 100 characters; an event with a key that the object has had is not taken again.
+        ``payload``: what the form of the event takes, or JSON values. ``by``: the user who sends it; anything else,
+        such as the name of a program, becomes a :class:`~stator.Sender`. ``key``: at most 100 characters; an event with
+        a key that the object has had is not taken again.
         ``reason``: stored in the history. Raises :class:`~stator.exceptions.EventRefused`. The instance shows its new
         state.
         """

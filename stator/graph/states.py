@@ -296,7 +296,8 @@ class AwaitedEvent:
 
     ``permission``: its senders need this permission, for example ``"shop.approve_order"``.
     ``form``: validates the payload: a form class, or a function that takes the payload and returns what is stored.
-    ``unless``: ``unless(instance, user)`` returns True for a sender who may not send it.
+    ``unless``: ``unless(instance, sender)`` returns True for a sender who may not send it: a user, or a ``Sender``. The
+    first line of its docstring, or its name in words, is part of the refusal.
     ``count``: how many different senders it takes.
     ``keep_for``: seconds for which an event that comes before its state is kept; the object gets it when it enters.
     """

@@ -15,6 +15,7 @@ from django.forms import BaseForm
 
 from stator.conf import load_settings
 from stator.exceptions import EventRefused
+from stator.graph.senders import Sender, sender_of
 from stator.graph.states import AwaitedEvent, State
 from stator.rows.clock import Now
 from stator.rows.meta import graph_of, owner_of
@@ -54,12 +55,13 @@ def send(
 ) -> Sent:
     """Send an event to an object; raise :class:`EventRefused`, with nothing changed, if it is not taken.
 
-    ``by``: the user who sends it, or the name of a program. ``key``: a repeated key of an object is not taken again.
+    ``by``: the user who sends it; anything else, such as the name of a program, becomes a :class:`~stator.Sender`.
+    ``key``: a repeated key of an object is not taken again.
     ``reason``: stored in the history.
     """
     owner = owner_of(model)
     using = using or router.db_for_write(owner)
-    request = _Request(owner, pk, name, payload, by, key, reason)
+    request = _Request(owner, pk, name, payload, sender_of(by), key, reason)
     found: list[Sent] = []
 
     def take(alias: str, rows: QuerySet[Model], before: list[Locked]) -> int:
@@ -131,8 +133,7 @@ class _Request:
 
     @property
     def _sender(self) -> str:
-        name = self.by.get_username() if hasattr(self.by, "get_username") else self.by or ""
-        return str(name)[:150]
+        return str(self.by.get_username())[:150]
 
     def _repeated(self, mine: QuerySet[Event]) -> Event | None:
         if not self.key:
@@ -171,13 +172,13 @@ class _Request:
     def _check_sender(self, rows: QuerySet[Model], awaited: AwaitedEvent) -> None:
         instance = rows.get() if awaited.permission or awaited.unless else None
         if awaited.permission:
-            if not hasattr(self.by, "has_perm"):
+            if not hasattr(self.by, "has_perm") or (isinstance(self.by, Sender) and not self.by.permitted):
                 raise EventRefused(f"{self.name!r} needs a user with the permission {awaited.permission}; pass by=USER")
             if not has_permission(self.by, awaited, instance):
                 raise EventRefused(f"{self._sender} lacks the permission {awaited.permission} for {self.name!r}")
         if awaited.unless is not None and awaited.unless(instance, self.by):
             who = self._sender or "this sender"
-            raise EventRefused(f"{who} may not send {self.name!r} to {self._object}: {_name_of(awaited.unless)}")
+            raise EventRefused(f"{who} may not send {self.name!r} to {self._object}: {_words_of(awaited.unless)}")
 
     def _valid(self, awaited: AwaitedEvent) -> Any:
         form: Any = awaited.form
@@ -230,5 +231,9 @@ def _one_line(error: Exception) -> str:
     return " ".join(" ".join(said).split())
 
 
-def _name_of(function: Any) -> str:
+def _words_of(function: Any) -> str:
+    """Return the first line of the docstring of a function, or else its name in words."""
+    function = getattr(function, "func", function)
+    if lines := (function.__doc__ or "").strip().splitlines():
+        return str(lines[0]).rstrip(".")
     return getattr(function, "__name__", type(function).__name__).strip("_").replace("_", " ")

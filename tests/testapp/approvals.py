@@ -14,7 +14,7 @@ class ApproveForm(forms.Form):
 
 
 def is_submitter(expense, user):
-    return user == expense.submitter or getattr(user, "username", None) == expense.submitter
+    return expense.submitter == user.username
 
 
 def one_of_two(payload):

@@ -66,7 +66,7 @@ def test_form_of_the_event_is_asked_for_and_checked(admin_client: Client) -> Non
 def test_refusal_of_one_object_is_shown(admin_client: Client) -> None:
     expense = put(Expense, submitter="admin")
     send(admin_client, "approve", expense, note="mine")
-    assert "Admin may not send" in admin_client.get(URL).content.decode()
+    assert "Nothing was done: admin may not send" in admin_client.get(URL).content.decode()
     assert row(expense).state == "submitted"
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 from asgiref.sync import async_to_sync
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import AnonymousUser, Permission, User
 from django.db import transaction
 
-from stator import claims
+from stator import Sender, claims
 from stator.exceptions import EventRefused
 from stator.graph.failures import describe
 from stator.graph.outcomes import Moved, Released, Waiting
@@ -122,6 +122,36 @@ def test_refusals_say_in_one_sentence_what_is_wrong(approvers):
     assert "cannot be stored as JSON" in refused(expense, "reject", {"at": object()})
     assert "NUL character" in refused(expense, "reject", "a\0b")
     assert "the payload of 'receipt' is wrong: pay by cash or card" in refused(expense, "receipt", "gold")
+
+
+@pytest.mark.parametrize(
+    ("by", "name"),
+    [("Ops", "Ops"), (None, ""), (Sender("bank", permitted=True), "bank"), (7, "7"), (AnonymousUser(), "")],
+)
+def test_sender_is_a_user_or_has_what_users_have(monkeypatch, by, name):
+    asked = []
+
+    def is_submitter(expense, sender):
+        """The submitter of Expenses may not reject."""
+        asked.append((sender.username, sender.get_username(), sender.is_authenticated, sender.has_perm("any.thing")))
+        return expense.submitter == sender.username
+
+    monkeypatch.setattr(ExpenseGraph.submitted.events["reject"], "unless", is_submitter)
+    expense = Expense.objects.create(submitter="Ops")
+    if name == "Ops":
+        assert refused(expense, "reject", by=by) == (
+            f"Ops may not send 'reject' to testapp.Expense {expense.pk}: The submitter of Expenses may not reject"
+        )
+    else:
+        assert expense.stator.send("reject", by=by).event.sender == name
+    assert asked == [(name, name, False, name == "bank")]
+
+
+def test_permission_of_an_event_is_of_users_and_of_tokens_that_list_it(approvers):
+    expense = Expense.objects.create()
+    assert "needs a user with the permission" in refused(expense, "approve", {"note": "x"}, by="bank")
+    assert "needs a user with the permission" in refused(expense, "approve", {"note": "x"}, by=Sender("bank"))
+    assert approve(expense, Sender("bank", permitted=True)).missing == 1
 
 
 def test_refusal_says_who_has_decided():
