@@ -1,6 +1,5 @@
 """The action that sends an event to objects: asks for the event, then for what its form takes."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from django import forms
@@ -14,7 +13,7 @@ from stator.admin.confirmed_snapshot import confirmed_in
 from stator.admin.listing import AnyAddressAdmin
 from stator.exceptions import EventRefused
 from stator.graph.states import AwaitedEvent
-from stator.rows.events import declared_events, has_fields, has_permission, send
+from stator.rows.events import declared_events, has_fields, has_permission, payload_of, send
 from stator.rows.meta import graph_of, owner_of, written_to
 from stator.rows.transitions import Locked, in_batches
 
@@ -85,7 +84,7 @@ def stator_send(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: Qu
     if not (seen and form.is_bound and form.is_valid()):
         words = f"will get the event {name}."
         return ask_about(model_admin, request, rows, form, title=f"Send {name}", words=words, button=f"Send {name}")
-    payload = _payload(events[0], form.cleaned_data)
+    payload = _payload(events[0], form)
     reason = form.cleaned_data["stator_reason"]
     act = ActionSpec(
         f"Sent {name}. {reason}".strip(), f"got {name}",
@@ -107,8 +106,8 @@ def _form(event: AwaitedEvent, given: Any) -> Any:
     return form
 
 
-def _payload(event: AwaitedEvent, cleaned: Mapping[str, Any]) -> Any:
-    own = {name: value for name, value in cleaned.items() if name not in (EVENT, ASKED, "stator_reason")}
+def _payload(event: AwaitedEvent, form: forms.Form) -> Any:
+    own = {name: value for name, value in payload_of(form).items() if name not in (EVENT, ASKED, "stator_reason")}
     return own if has_fields(event) else own["payload"]
 
 

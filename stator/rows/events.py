@@ -11,7 +11,7 @@ from django.core.exceptions import ValidationError
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import router
 from django.db.models import Model, QuerySet
-from django.forms import BaseForm
+from django.forms import BaseForm, ModelChoiceField
 
 from stator.conf import load_settings
 from stator.exceptions import EventRefused
@@ -21,9 +21,14 @@ from stator.rows.clock import Now
 from stator.rows.meta import graph_of, owner_of
 from stator.rows.reports import KEY_LENGTH_OF_EVENTS, Event, events_of
 from stator.rows.transitions import Locked, apply_event, in_batches, note_event
-from stator.texts import bounded, has_nul
+from stator.texts import bounded, json_text, text_problem
 
 logger = logging.getLogger("stator.events")
+
+# The most levels of lists and objects in a payload.
+PAYLOAD_DEPTH = 50
+
+ENCODER = DjangoJSONEncoder(allow_nan=False, ensure_ascii=False)
 
 # How many events this process has refused, by model and event; a name that no graph has is "unknown".
 refusals: Counter[tuple[str, str]] = Counter()
@@ -101,6 +106,9 @@ class _Request:
         if self.name not in graph.event_names:
             named = ", ".join(graph.event_names) or "none"
             raise EventRefused(f"{graph.__name__} has no event {self.name!r}; its events: {named}")
+        for what, text in (("the sender's name", self._sender), ("the key", self.key)):
+            if wrong := text_problem(text):
+                raise EventRefused(f"{what} {wrong}")
         if repeated := self._repeated(mine):
             return Sent("repeated", repeated)
         state = graph.states.get(row.state)
@@ -158,7 +166,10 @@ class _Request:
         """Return the unsaved event if its sender and its payload are valid."""
         self._check_sender(rows, awaited)
         payload = self._valid(awaited)
-        _check_size(payload)
+        try:
+            json_text("the payload", payload, load_settings().PAYLOAD_LIMIT, PAYLOAD_DEPTH, ENCODER)
+        except ValueError as error:
+            raise EventRefused(str(error)) from None
         voter = self._sender if awaited.count > 1 else None
         if voter == "":
             raise EventRefused(f"{self.name!r} takes {awaited.count} different senders; pass by=")
@@ -195,7 +206,16 @@ class _Request:
         if not filled.is_valid():
             wrong = "; ".join(f"{name}: {' '.join(map(str, errors))}" for name, errors in filled.errors.items())
             raise EventRefused(f"the payload of {self.name!r} is wrong: {wrong}")
-        return filled.cleaned_data
+        return payload_of(filled)
+
+
+def payload_of(form: BaseForm) -> dict[str, Any]:
+    """Return the payload of an event from its valid form: the cleaned data, with the keys of chosen objects."""
+    chosen = {name: field for name, field in form.fields.items() if isinstance(field, ModelChoiceField)}
+    return {
+        name: chosen[name].prepare_value(value) if name in chosen else value
+        for name, value in form.cleaned_data.items()
+    }
 
 
 def has_permission(user: Any, awaited: AwaitedEvent, instance: Model | None = None) -> bool:
@@ -212,18 +232,6 @@ def has_fields(awaited: AwaitedEvent) -> bool:
 def declared_events(owner: type[Model], name: str) -> list[AwaitedEvent]:
     """Return the event of that name as each state that takes it declares it."""
     return [state.events[name] for state in graph_of(owner).states.values() if name in state.events]
-
-
-def _check_size(payload: Any) -> None:
-    try:
-        text = DjangoJSONEncoder(allow_nan=False).encode(payload)
-    except (TypeError, ValueError) as error:
-        raise EventRefused(f"the payload cannot be stored as JSON: {_one_line(error)}") from error
-    limit = load_settings().PAYLOAD_LIMIT
-    if len(text) > limit:
-        raise EventRefused(f"the payload has {len(text):,} bytes as JSON; the most is {limit:,}")
-    if has_nul(text):
-        raise EventRefused("the payload has a NUL character, which databases cannot store")
 
 
 def _one_line(error: Exception) -> str:

@@ -5,6 +5,7 @@ from copy import copy
 from typing import Any
 
 import pytest
+from django import forms
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 
@@ -109,6 +110,16 @@ def test_permission_is_checked_again_when_the_object_is_locked(monkeypatch: pyte
     monkeypatch.setattr(sending, "in_batches", move_first)
     send(client_of("lena", "view_expense", "delete_expense"), "reject", expense)
     assert row(expense).state == "submitted"
+
+
+def test_form_with_chosen_objects_sends_their_keys(admin_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    class ChoiceForm(forms.Form):
+        readers = forms.ModelMultipleChoiceField(User.objects.all())
+
+    monkeypatch.setattr(ExpenseGraph.submitted.events["reject"], "form", ChoiceForm)
+    anna = User.objects.create_user("anna")
+    send(admin_client, "reject", put(Expense), readers=str(anna.pk))
+    assert Event.objects.get().payload == {"readers": [anna.pk]}
 
 
 def test_graphs_without_events_have_no_such_action(admin_client: Client) -> None:

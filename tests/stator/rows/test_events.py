@@ -2,6 +2,7 @@
 
 import pytest
 from asgiref.sync import async_to_sync
+from django import forms
 from django.contrib.auth.models import AnonymousUser, Permission, User
 from django.db import transaction
 
@@ -12,6 +13,7 @@ from stator.graph.outcomes import Moved, Released, Waiting
 from stator.models import Event, History
 from stator.overview.depths import depths
 from stator.testing import drain
+from stator.texts import json_text
 from tests.stator.making import ago, at_once, change, claim_all, operations_of, put, raw, row
 from tests.testapp.approvals import Expense, ExpenseGraph, Packet, PacketGraph
 
@@ -161,6 +163,54 @@ def test_refusal_says_who_has_decided():
         f"testapp.Expense {expense.pk} is in rejected since 'reject' from anna, and does not take 'reject' there; "
         "it waits for no event"
     )
+
+
+def nested(levels):
+    return [nested(levels - 1)] if levels else []
+
+
+@pytest.mark.parametrize(
+    ("payload", "wrong"),
+    [
+        ("a\ud800", "has half of a surrogate pair"),
+        ({"a\udfff": 1}, "has half of a surrogate pair"),
+        (nested(51), "is nested deeper than 50 levels"),
+        ([float("nan")], "cannot be stored as JSON"),
+    ],
+)
+def test_payload_is_checked_like_the_data_of_a_task(payload, wrong):
+    expense = Expense.objects.create()
+    assert f"the payload {wrong}" in refused(expense, "reject", payload)
+    with pytest.raises(ValueError, match=f"the payload {wrong}"):
+        json_text("the payload", payload, 1000, 50)
+    assert expense.stator.send("reject", nested(50)).outcome == "moved"
+
+
+@pytest.mark.parametrize("given", [{"by": "a\0"}, {"by": "a\ud800"}, {"key": "a\0"}, {"reason": "a\0"}])
+def test_texts_that_no_database_stores_are_refused_or_cleaned(given):
+    expense = Expense.objects.create()
+    if "reason" in given:
+        assert expense.stator.send("reject", **given).outcome == "moved"
+    else:
+        assert "has " in refused(expense, "reject", **given)
+
+
+class ChoiceForm(forms.Form):
+    approver = forms.ModelChoiceField(User.objects.all())
+    named = forms.ModelChoiceField(User.objects.all(), to_field_name="username", required=False)
+    readers = forms.ModelMultipleChoiceField(User.objects.all(), required=False)
+
+
+def test_payload_has_the_keys_of_the_objects_that_its_form_chooses(approvers, monkeypatch):
+    anna, ben, ina = approvers
+    monkeypatch.setattr(ExpenseGraph.submitted.events["reject"], "form", ChoiceForm)
+    first, second = Expense.objects.create(), Expense.objects.create()
+    chosen = {"approver": anna.pk, "named": "ben", "readers": [ben.pk, ina.pk]}
+    assert first.stator.send("reject", chosen).event.payload == chosen
+    assert second.stator.send("reject", {"approver": anna, "readers": []}).event.payload == {
+        "approver": anna.pk, "named": None, "readers": [],
+    }  # fmt: skip
+    assert Event.objects.filter(payload__approver=anna.pk).count() == 2
 
 
 def test_payload_has_a_limit(settings):
