@@ -133,6 +133,8 @@ class StatorModel(models.Model):
     state_crashes = CountField(default=0, db_default=0, editable=False)
     state_version = VersionField(default=0, db_default=0, editable=False)
     state_claim = ClaimField(null=True, blank=True, editable=False)
+    state_life = models.BigIntegerField(null=True, blank=True, editable=False)
+    state_visit = models.BigIntegerField(null=True, blank=True, editable=False)
 
     subclasses: ClassVar[list[type["StatorModel"]]] = []
     stator = OperatorAccess()

@@ -19,6 +19,7 @@ from stator.rows.clock import Now
 from stator.rows.column_guard import GuardedQuerySet, M
 from stator.rows.events import Sent, send
 from stator.rows.indexes import place_in_line
+from stator.rows.life import Life
 from stator.rows.meta import graph_of, home_of, owner_of, written_to
 from stator.rows.pauses import Pause, end_pauses, keep_pause, planned_pause
 from stator.rows.progress import Reached
@@ -231,12 +232,17 @@ class HeldClaim(Addressee):
     reached: Reached | None
 
     @property
+    def life(self) -> Life:
+        """The life, visit and wish of the attempt."""
+        raise NotImplementedError
+
+    @property
     def idempotency_key(self) -> str:
         """A key that stays equal in every attempt until the object leaves the state, and changes if it re-enters it.
 
         Pass it to external services. Each step has a key of its own, which is this one while the step is called.
         """
-        key = f"{self.operations.label}:{self.pk}:{self.version}:{self.state.name}"
+        key = self.life.key(self.operations.label, self.pk, self.state.name)
         step = running_step.get()
         return key if step is None or step[0] is not self else f"{key}:{step[1]}"
 

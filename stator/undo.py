@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
-from django.db.models import Exists, F, Model, OuterRef, Q, QuerySet, Subquery, Value
+from django.db.models import BigIntegerField, F, Model, Q, QuerySet, Subquery, Value
+from django.db.models.functions import Cast
 from django.db.models.lookups import IsNull
 
 from stator.conf import load_settings
@@ -19,10 +20,11 @@ from stator.rows import columns
 from stator.rows.actions import UNDONE_WITHIN, Action, Before
 from stator.rows.clock import Now
 from stator.rows.keys import key_of, key_text
+from stator.rows.life import continued
 from stator.rows.meta import graph_of, hooks_of, model_of
 from stator.rows.nodes import over_nodes, read_first
 from stator.rows.pauses import Pause, end_chosen
-from stator.rows.reports import History, events_of
+from stator.rows.reports import History
 from stator.rows.transitions import Locked, entered, keep_acts, keep_moves, lock_rows, most_keys, tell_moves
 from stator.signals import announce
 from stator.statements import is_one_of
@@ -58,6 +60,7 @@ class Was(NamedTuple):
     version: int
     tried: int
     state: str
+    visit: int | None
     ready: bool
     attempts: int
     failures: int
@@ -251,7 +254,6 @@ class _Undoing:
         if not self.action.moves:
             announce(model, using)
             return
-        self._keep_events(found)
         for target, some in self._by_target(found):
             entered(model, using, target.name, [row.pk for row in some])
             tell_moves(model, using, some, target)
@@ -263,14 +265,6 @@ class _Undoing:
         for name in dict.fromkeys(before.state for before in going):
             some = [row for before, row in going.items() if before.state == name]
             yield graph_of(self.model).states[name], some
-
-    def _keep_events(self, found: Going) -> None:
-        """Let the events that the objects had in the state be of this visit too."""
-        if not any(state.events for state in graph_of(self.model).states.values()):
-            return
-        then = self._before.filter(object_pk=OuterRef("object_pk"), version=OuterRef("version") + 1)
-        events = events_of(self.model, self.using).filter(object_pk__in=[before.object_pk for before in found])
-        events.filter(Exists(then)).update(version=F("version") + 2)
 
     def _name(self, left: list[Was]) -> None:
         """Note why each of these objects was left alone."""
@@ -288,7 +282,10 @@ class _Undoing:
     def _changes(self, going: Going) -> columns.Changes:
         names = RESTORED | (MOVED_BACK if self.action.moves else {})
         version: columns.Changes = {"state_version": F("state_version") + 1} if self.action.moves else {}
-        return {column: self._of(name, going) for column, name in names.items()} | version
+        visit: columns.Changes = {}
+        if self.action.moves:
+            visit = continued(2, Cast(self._of("visit", going), BigIntegerField()), F("state_version") - 1)
+        return visit | {column: self._of(name, going) for column, name in names.items()} | version
 
     def _of(self, name: str, going: Going) -> Value | Subquery:
         """Return what the rows were before the action: one value if all had the same, else each row's own."""

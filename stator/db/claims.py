@@ -236,7 +236,7 @@ def with_events(claims: list[Adopted]) -> list[Adopted]:
     """
     if claims and claims[0].operations.graph.event_names:
         operations = claims[0].operations
-        held = {(str(claim.pk), claim.version): claim for claim in claims}
+        held = {(str(claim.pk), claim.life.visit): claim for claim in claims}
         mine = events_of(operations.model, operations.alias).filter(
             object_pk__in=[pk for pk, _ in held], version__in={version for _, version in held}
         )
@@ -244,13 +244,14 @@ def with_events(claims: list[Adopted]) -> list[Adopted]:
             found = list(mine.order_by("pk")[: MAX_EVENTS + 1])
             many = len(found) > MAX_EVENTS
             if many:
-                latest = mine.order_by().values("object_pk", "version").annotate(latest=Max("pk")).values("latest")
+                visits = mine.order_by().values("object_pk", "version", "life")
+                latest = visits.annotate(latest=Max("pk")).values("latest")
                 found = list(Event.objects.using(operations.alias).filter(pk__in=latest))
-            by_visit: dict[tuple[str, int | None], list[Event]] = defaultdict(list)
+            by_visit: dict[tuple[str, int | None, int], list[Event]] = defaultdict(list)
             for event in found:
-                by_visit[event.object_pk, event.version].append(event)
-            for key, claim in held.items():
-                own = tuple(by_visit.get(key, ()))
+                by_visit[event.object_pk, event.version, event.life].append(event)
+            for (pk, visit), claim in held.items():
+                own = tuple(by_visit.get((pk, visit, claim.life.number), ()))
                 claim.event, claim.happened = (own[-1], None if many else own) if own else (None, ())
                 if many and claim.state.is_async:
                     claim.happened = claim.events

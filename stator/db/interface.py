@@ -34,6 +34,7 @@ from stator.graph.options import is_seconds
 from stator.graph.outcomes import Moved, Outcome, Released
 from stator.querysets import HeldClaim
 from stator.rows.fields import SPREAD
+from stator.rows.life import LIFE, VISIT, Life, is_of_failure
 from stator.rows.meta import column_of, is_in_one_line
 from stator.rows.nodes import over_nodes
 from stator.rows.pauses import Pause, read_pauses
@@ -87,7 +88,7 @@ class Claim(HeldClaim):
     """
 
     __slots__ = (
-        "age", "attempt", "attempted", "before", "cancelled_for", "changed", "claimed", "deadline", "event",
+        "_of_life", "age", "attempt", "attempted", "before", "cancelled_for", "changed", "claimed", "deadline", "event",
         "failures", "finished", "gone", "happened", "heartbeat", "instance", "lease", "log", "max_runtime", "notes",
         "operations", "own_end", "pk", "place", "reached", "returned", "shown", "started", "state", "steps",
         "taken_back", "token", "unreadable", "version",
@@ -103,6 +104,7 @@ class Claim(HeldClaim):
         self.state = state
         self.token = token
         self.version: int = row["state_version"]
+        self._of_life: tuple[int | None, int | None] = row[LIFE], row[VISIT]
         self.attempt: int = row["state_attempts"]
         self.failures: int = row["state_failures"]
         self.attempted: datetime = row["state_attempted"]
@@ -132,6 +134,11 @@ class Claim(HeldClaim):
     def __repr__(self) -> str:
         return f"<Claim {self.operations.label} {self.pk} in {self.state.name}, attempt {self.attempt}>"
 
+    @property
+    def life(self) -> Life:
+        """The life, visit and wish of the attempt: whatever changes one of them ends the claim."""
+        return Life.of(self.version, *self._of_life)
+
     def free(self) -> None:
         """Forget the instance, which refers to the claim; otherwise only the garbage collector would free both."""
         self.instance = None
@@ -140,7 +147,7 @@ class Claim(HeldClaim):
     def events(self) -> tuple[Event, ...]:
         if self.happened is None:
             operations = self.operations
-            mine = events_of_visit(operations.model, operations.alias, self.pk, self.version)
+            mine = events_of_visit(operations.model, operations.alias, self.pk, self.life)
             self.happened = tuple(mine.filter(pk__lte=self.event.pk) if self.event else mine)
         return self.happened
 
@@ -332,10 +339,15 @@ class OutcomeBatch:
         )
 
     @property
+    def may_go_on(self) -> bool:
+        """Whether the visits that the rows leave may be continued later, or this move continues others."""
+        return isinstance(self.outcome, Moved) and is_of_failure(self.source, self.outcome.to)
+
+    @property
     def stepped(self) -> bool:
         """Whether the rows end visits of their state with steps that nobody needs any more."""
         operations = self.operations
-        if not (self.moved and operations.steps_used) or operations.options.history:
+        if not (self.moved and operations.steps_used) or operations.options.history or self.may_go_on:
             return False
         return any(claim.steps is not None for claim in self.claims)
 

@@ -1,5 +1,6 @@
 """The columns that each event in the life of a row changes. Nothing else decides this; all times are the database's."""
 
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -18,9 +19,7 @@ from django.db.models import (
 
 from stator.graph.states import State
 from stator.rows.clock import Now
-
-# Values of columns or expressions for them.
-Changes = dict[str, object]
+from stator.rows.life import UNMARKED, Changes, continued, visit_of_move
 
 UNCLAIMED: Changes = {"state_claim": None, "state_locked_until": None}
 
@@ -34,6 +33,7 @@ BEGUN: Changes = {
     "state_next_attempt": None,
     **UNCLAIMED,
     **UNCOUNTED,
+    **UNMARKED,
 }
 
 FRAMEWORK_COLUMNS = frozenset({"state_changed", *BEGUN})
@@ -75,9 +75,13 @@ def _year(year: int) -> datetime:
     return datetime(year, 1, 1, tzinfo=UTC if settings.USE_TZ else None)
 
 
-def entering(state: State) -> Changes:
-    """Return the changes when a row enters a state by an attempt, a timeout or by hand; any claim on it ends."""
+def entering(state: State, sources: Collection[str] = (), *, start_over: bool = False) -> Changes:
+    """Return the changes when a row enters a state by an attempt, a timeout or by hand; any claim on it ends.
+
+    ``sources``: the states that rows leave. ``start_over``: the visit that failed is not continued.
+    """
     return {
+        **visit_of_move(state, sources, start_over=start_over),
         "state": state.name,
         "state_changed": Now(),
         "state_attempted": None,
@@ -92,12 +96,12 @@ def entering(state: State) -> Changes:
 
 
 def renaming(state: State) -> Changes:
-    """Return the changes when a row gets the new name of its state: attempts, failures and times stay.
+    """Return the changes when a row gets the new name of its state: attempts, failures, times and the visit stay.
 
     A row that nothing attempts is not ready, should the state have become external or terminal.
     """
     rested: Changes = {} if state.automatic else {"state_ready": False}
-    return {**rested, "state": state.name, "state_version": F("state_version") + 1}
+    return {**continued(1), **rested, "state": state.name, "state_version": F("state_version") + 1}
 
 
 def claiming(token: UUID | Expression, until: object) -> Changes:

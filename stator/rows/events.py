@@ -19,7 +19,7 @@ from stator.graph.senders import Sender, sender_of
 from stator.graph.states import AwaitedEvent, State
 from stator.rows.clock import Now
 from stator.rows.meta import graph_of, owner_of
-from stator.rows.reports import KEY_LENGTH_OF_EVENTS, Event, events_of
+from stator.rows.reports import KEY_LENGTH_OF_EVENTS, Event, events_of, events_of_visit
 from stator.rows.transitions import Locked, apply_event, in_batches, note_event
 from stator.texts import bounded, json_text, text_problem
 
@@ -102,7 +102,8 @@ class _Request:
 
     def take(self, using: str, rows: QuerySet[Model], row: Locked) -> Sent:
         """Take the event for an object that is locked."""
-        graph, mine = graph_of(self.owner), events_of(self.owner, using).filter(object_pk=str(self.pk))
+        graph = graph_of(self.owner)
+        mine = events_of(self.owner, using).filter(row.life.of_life, object_pk=str(self.pk))
         if self.name not in graph.event_names:
             named = ", ".join(graph.event_names) or "none"
             raise EventRefused(f"{graph.__name__} has no event {self.name!r}; its events: {named}")
@@ -113,11 +114,12 @@ class _Request:
             return Sent("repeated", repeated)
         state = graph.states.get(row.state)
         if state is not None and self.name in state.events:
-            return self._given(using, rows, row, state.events[self.name], mine)
+            return self._given(using, rows, row, state.events[self.name])
         awaited = next((event for event in declared_events(self.owner, self.name) if event.keep_for), None)
         if awaited is None:
             raise EventRefused(self._not_awaited(row, state, mine))
         event = self._checked(rows, awaited)
+        event.life = row.life.number
         event.until = Now() + timedelta(seconds=awaited.keep_for or 0.0)
         if event.voter and mine.filter(name=self.name, version=None, voter=event.voter, until__gt=Now()).exists():
             raise EventRefused(f"{self._object} has {self.name!r} from {event.voter} already, which it keeps")
@@ -125,11 +127,12 @@ class _Request:
         note_event(self.owner, using, row.pk, event, "kept")
         return Sent("kept", event)
 
-    def _given(
-        self, using: str, rows: QuerySet[Model], row: Locked, awaited: AwaitedEvent, mine: QuerySet[Event]
-    ) -> Sent:
+    def _given(self, using: str, rows: QuerySet[Model], row: Locked, awaited: AwaitedEvent) -> Sent:
         event = self._checked(rows, awaited)
-        if event.voter and mine.filter(name=self.name, version=row.version, voter=event.voter).exists():
+        if (
+            event.voter
+            and events_of_visit(self.owner, using, row.pk, row.life).filter(name=self.name, voter=event.voter).exists()
+        ):
             raise EventRefused(f"{self._object} has {self.name!r} from {event.voter} already; another sender is needed")
         if missing := apply_event(self.owner, using, row, awaited, event):
             return Sent("counted", event, missing)
@@ -157,7 +160,7 @@ class _Request:
 
     def _not_awaited(self, row: Locked, state: State | None, mine: QuerySet[Event]) -> str:
         waits = f"it waits for {' or '.join(state.events)}" if state and state.events else "it waits for no event"
-        decided = mine.filter(version=row.version).order_by("-pk").first()
+        decided = mine.filter(version=row.life.visit).order_by("-pk").first()
         by = f" from {decided.sender}" if decided and decided.sender else ""
         why = f" since {decided.name!r}{by}" if decided else ""
         return f"{self._object} is in {row.state}{why}, and does not take {self.name!r} there; {waits}"
