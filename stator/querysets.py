@@ -187,15 +187,16 @@ class Addressee:
     def send(self, name: str, payload: Any = None, *, by: Any = None, key: str = "", reason: str = "") -> Sent:
         """Send an event that the object waits for, in the caller's transaction; return what became of it.
 
-        ``payload``: what the form of the event takes, or JSON values. ``by``: the user who sends it, or the name of a
-        program. ``key``: at most 100 characters; an event with a key that the object has had is not taken again.
+        ``payload``: what the form of the event takes, or JSON values. ``by``: the user who sends it; anything else,
+        such as the name of a program, becomes a :class:`~stator.Sender`. ``key``: at most 100 characters; an event with
+        a key that the object has had is not taken again.
         ``reason``: stored in the history. Raises :class:`~stator.exceptions.EventRefused`. The instance shows its new
         state.
         """
         instance = self.instance
         using = home_of(instance)
         sent = send(type(instance), instance.pk, name, payload, by=by, key=key, reason=reason, using=using)
-        if sent.outcome in ("moved", "ready"):
+        if sent.outcome == "moved":
             instance.__dict__.pop("stator", None)
         instance._note_moved(using)
         return sent
@@ -224,7 +225,7 @@ class HeldClaim(Addressee):
     """``instance.stator`` during an attempt: the claim on the object.
 
     ``event``: the latest event that the object got on its way into the state or in it, with ``name``, ``payload``,
-    ``sender`` and ``at``; or None.
+    ``sender`` and ``at``; or None. ``events``: all of them, oldest first.
     ``attempt``: the number of this attempt in this state. ``failures``: errors in a row so far. ``version``: how often
     the object has moved. ``age``: seconds since it entered the state.
     """
@@ -256,6 +257,11 @@ class HeldClaim(Addressee):
         key = self.life.key(self.operations.label, self.pk, self.state.name)
         step = running_step.get()
         return key if step is None or step[0] is not self else f"{key}:{step[1]}"
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """The events that the object got on its way into the state and in it, oldest first."""
+        raise NotImplementedError
 
     def progress(self, done: float, total: float | None = None, text: str = "") -> None:
         """Say how far the attempt is, for those who look: ``done`` of ``total``, and a text of at most 200 characters.

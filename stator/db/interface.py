@@ -39,7 +39,7 @@ from stator.rows.meta import column_of, is_in_one_line
 from stator.rows.nodes import over_nodes
 from stator.rows.pauses import Pause, read_pauses
 from stator.rows.progress import Reached, keep_progress, reached
-from stator.rows.reports import Event
+from stator.rows.reports import Event, events_of_visit
 from stator.signals import Move
 from stator.statements import Parameter, Statement, joined, selecting, written
 
@@ -74,6 +74,7 @@ class Claim(HeldClaim):
     ``place``: where in its table the claim has put the row, if known.
     ``unreadable``: the error of the project's code when the instance was made; the attempt fails with it.
     ``heartbeat``: seconds after which the lease is renewed.
+    ``happened``: the events of the visit; None if there are many, which are read when somebody asks for them.
     ``log``: what the attempt logged, if it did.
     ``reached``: how far the attempt says it is; ``shown``: what of that is written.
     ``started``: when the project's code was called, 0 before.
@@ -88,9 +89,9 @@ class Claim(HeldClaim):
 
     __slots__ = (
         "_of_life", "age", "attempt", "attempted", "before", "cancelled_for", "changed", "claimed", "deadline", "event",
-        "failures", "finished", "gone", "heartbeat", "instance", "lease", "log", "max_runtime", "notes", "operations",
-        "own_end", "pk", "place", "reached", "returned", "shown", "started", "state", "steps", "taken_back", "token",
-        "unreadable", "version",
+        "failures", "finished", "gone", "happened", "heartbeat", "instance", "lease", "log", "max_runtime", "notes",
+        "operations", "own_end", "pk", "place", "reached", "returned", "shown", "started", "state", "steps",
+        "taken_back", "token", "unreadable", "version",
     )  # fmt: skip
 
     def __init__(self, operations: "Operations", instance: Any, state: State, token: UUID, claimed: float) -> None:
@@ -124,6 +125,7 @@ class Claim(HeldClaim):
         self.changed: Mapping[str, tuple[Any, Any]] = NO_CHANGES
         self.notes: Mapping[str, object] = NO_NOTES
         self.event: Event | None = None
+        self.happened: tuple[Event, ...] | None = ()
         self.log: AttemptLog | None = None
         self.reached: Reached | None = None
         self.shown: Reached | None = None
@@ -140,6 +142,14 @@ class Claim(HeldClaim):
     def free(self) -> None:
         """Forget the instance, which refers to the claim; otherwise only the garbage collector would free both."""
         self.instance = None
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        if self.happened is None:
+            operations = self.operations
+            mine = events_of_visit(operations.model, operations.alias, self.pk, self.life)
+            self.happened = tuple(mine.filter(pk__lte=self.event.pk) if self.event else mine)
+        return self.happened
 
     @property
     def ended_in_time(self) -> bool:

@@ -251,4 +251,4 @@ def changes_of(outcome: Outcome, source: State) -> columns.Changes:
     if isinstance(outcome, Released):
         return columns.releasing(outcome.after, begun=outcome.begun)
     failures = F("state_failures") + 1 if outcome.failure else Value(0)
-    return columns.staying(columns.after(outcome.delay), failures)
+    return columns.staying(columns.after(outcome.delay), failures, woken=source.woken_by_events)

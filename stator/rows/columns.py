@@ -131,11 +131,16 @@ def claiming_due(token: UUID | Expression, until: object) -> Changes:
     }
 
 
-def staying(due: object, failures: object) -> Changes:
-    """Return the changes when an attempt ends and the row stays; an attempt that ends resets the crash count."""
+def staying(due: object, failures: object, *, woken: bool = False) -> Changes:
+    """Return the changes when an attempt ends and the row stays; an attempt that ends resets the crash count.
+
+    ``woken``: a held row that is marked ready got an event during the attempt, so it stays ready.
+    """
+    when: Changes = {"state_ready": False, "state_next_attempt": due}
+    if woken:
+        when = {"state_next_attempt": Case(When(state_ready=True, then=Value(None)), default=due)}
     return {
-        "state_ready": False,
-        "state_next_attempt": due,
+        **when,
         "state_failures": failures,
         "state_crashes": 0,
         **UNCLAIMED,
@@ -180,7 +185,10 @@ def postponing() -> Changes:
 
 
 def reopening() -> Changes:
-    """Return the changes when the awaited object is there; the row's turn counts from when it entered its state."""
+    """Return the changes when what a row waited for is there; its turn counts from when it entered its state.
+
+    A claim goes on. The mark stays on the held row, so one more attempt follows the present one: see :func:`staying`.
+    """
     return {"state_ready": True, "state_next_attempt": None}
 
 
