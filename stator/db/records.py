@@ -77,7 +77,7 @@ class Records:
             if self._has_history(batch) and not self._kept_with(batch):
                 keep_history(operations.alias, operations.label, kept.ended, accepted)
             if batch.stepped:
-                forget_steps([claim for claim in kept.claims if claim.steps is not None])
+                forget_steps(operations, [claim for claim in kept.claims if claim.steps is not None])
             if batch.awaited:
                 entered(operations.model, operations.alias, batch.to, accepted, wait=wait)
         return self._sort_out(batch, {*accepted, *self._found_written(batch, accepted)} if again else accepted)
