@@ -33,7 +33,7 @@ METADATA_NAME_RULE = (
 _NESTING = (dict, list, tuple)
 # Making one takes longer than most values.
 _JSON = json.JSONEncoder(allow_nan=False, ensure_ascii=False)
-_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def milliseconds() -> int:
@@ -223,7 +223,7 @@ def _check_names(message: Message) -> None:
         value = getattr(message, name)
         if value is None and name not in REQUIRED:
             continue
-        if not isinstance(value, str) or not 0 < len(value) <= most or _UNPRINTABLE.search(value):
+        if not isinstance(value, str) or not 0 < len(value) <= most or UNPRINTABLE.search(value):
             raise TaskError(f"{name}={_short(value)} must be a text of 1 to {most} printable characters")
     if message.action.startswith(DJANGO):
         raise TaskError(f"action={_short(message.action)} is for Django's Tasks framework; enqueue it there")
