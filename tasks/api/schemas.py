@@ -208,7 +208,7 @@ class RunOut(Schema):
     claimed: datetime = Field(examples=["2030-01-31T12:00:00Z"])
     lease_until: datetime = Field(examples=["2030-01-31T12:01:00Z"])
     ended: datetime | None = Field(examples=[None])
-    outcome: str = described("succeeded, failed, released or canceled; empty while it has not ended.", "")
+    outcome: str = described("succeeded, failed, released, canceled, waited or lost; empty while it has not ended.", "")
     timed_out: bool = Field(examples=[False])
     reason: str = Field(examples=[""])
     unexpected_errors: int = described("Errors after which the worker tried again, or gave up.", 0)

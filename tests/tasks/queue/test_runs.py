@@ -97,7 +97,8 @@ def test_lost_lease_is_a_run_of_the_worker_that_lost_it():
     expire(task)
     assert operations.reap(10) == [(task.pk, lost.pk)]
     (run,) = Run.objects.all()
-    assert (run.worker, run.token, run.outcome, run.ended, run.timed_out) == ("w9", claim.token, "", None, True)
+    assert (run.worker, run.token, run.outcome, run.timed_out) == ("w9", claim.token, "lost", True)
+    assert (run.reason, run.ended > run.lease_until) == ("its lease ran out", True)
     assert fresh(task).rejected_by == ["w9"]
 
 
