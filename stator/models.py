@@ -27,6 +27,7 @@ from stator.rows.clock import Now, moment_text
 from stator.rows.column_guard import guard_managers
 from stator.rows.columns import BEGUN, FRAMEWORK_COLUMNS, UNCOUNTED
 from stator.rows.concurrency_limits import Limit
+from stator.rows.due_times import make_due
 from stator.rows.fields import (
     SPREAD,
     ChangedField,
@@ -96,6 +97,7 @@ __all__ = [
     "home_of",
     "ids_of",
     "key_of",
+    "make_due",
     "moment_text",
     "move_rows",
     "name_of",
