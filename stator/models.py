@@ -316,7 +316,7 @@ class StatorModel(models.Model):
     def _note_uncommitted(self, using: str) -> None:
         """Note the version of a move that a rollback may undo."""
         rows: QuerySet[Any] = QuerySet(self._state_owner, using=using)
-        self._uncommitted = rows.values_list("state_version", flat=True).get(pk=self.pk)
+        [self._uncommitted] = rows.filter(pk=self.pk).values_list("state_version", flat=True)
 
     def _forget_undone(self, using: str) -> None:
         """Note the values in the database where a rollback has undone what the instance wrote."""
