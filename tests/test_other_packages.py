@@ -198,7 +198,8 @@ def test_polymorphic_children_are_handled_as_their_parents(project_with):
 
 
 def test_zeal_finds_no_repeated_queries_in_our_code(project_with):
-    further = "ZEAL_RAISE = True\nTASKS = {'default': {'BACKEND': 'tasks.backend.StatorBackend', 'OPTIONS': {'modules': ['script']}}}"
+    backend = {"BACKEND": "tasks.backend.StatorBackend", "OPTIONS": {"modules": ["script"]}}
+    further = f"ZEAL_RAISE = True\nTASKS = {{'default': {backend}}}"
     with project_with("django-zeal", "zeal", "tasks", further=further) as run:
         run("""
         import zeal
