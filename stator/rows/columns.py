@@ -14,6 +14,7 @@ from django.db.models import (
     Value,
     When,
 )
+from django.db.models.lookups import LessThanOrEqual
 
 from stator.graph.states import State
 from stator.rows.clock import Elapsed, Now
@@ -195,6 +196,12 @@ def reopening() -> Changes:
 def retrying() -> Changes:
     """Return the changes when an operator wants the row attempted now, with errors and crashes reset."""
     return {"state_ready": True, "state_next_attempt": None, "state_failures": 0, "state_crashes": 0}
+
+
+def rescheduling(moment: Expression) -> Changes:
+    """Return the changes when a waiting row is to be due at another time; one that has passed makes it ready."""
+    ready = Case(When(LessThanOrEqual(moment, Now()), then=Value(True)), default=Value(False))
+    return {"state_ready": ready, "state_next_attempt": moment}
 
 
 def unlocking() -> Changes:

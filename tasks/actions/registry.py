@@ -134,7 +134,7 @@ class AttemptOptions:
         if not (is_backoff(self.backoff) or is_delay(self.backoff)):
             yield (
                 f"backoff={self.backoff!r} must be a number of seconds, a function of the number of errors, "
-                "or a stator.Backoff with seconds above 0 and a factor of at least 1"
+                "or a stator.Backoff with seconds above 0, a factor of at least 1 and a jitter from 0 to 1"
             )
         try:
             _ = self.frequency

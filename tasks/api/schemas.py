@@ -123,7 +123,7 @@ class TaskChange(Body):
 class OnExistingKeyIn(Body):
     """What to do if the queue already has a task with this key."""
 
-    update: bool = described("Write the given parameters into a waiting task.", False, False)
+    update: bool = described("Write the given parameters into a waiting task, and move its start.", False, False)
     clear_failed: bool = described("Forget the workers that did not succeed, so that it runs again.", False, False)
     clear_succeeded: bool = described("Forget the workers that succeeded, so that it runs again.", False, False)
 

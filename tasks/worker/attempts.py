@@ -451,7 +451,7 @@ async def _load_queue(task: TaskRow, cached: dict[Any, _Queue]) -> Any:
     loaded = asyncio.Event()
     cached[task.queue_id] = loading = _Queue(loaded=loaded)
     try:
-        row = await sync_to_async(getattr)(task, "queue")
+        row = await sync_to_async(_read_queue)(task)
         cached[task.queue_id] = _Queue(time.monotonic() + QUEUE_CACHE, row)
     finally:
         # If the query failed, the next attempt sends it again.
@@ -459,6 +459,11 @@ async def _load_queue(task: TaskRow, cached: dict[Any, _Queue]) -> Any:
             del cached[task.queue_id]
         loaded.set()
     return row
+
+
+def _read_queue(task: TaskRow) -> Any:
+    # Packages that look for repeated queries would take ``task.queue`` of several tasks for one of them.
+    return queue_rows(str(task._state.db)).filter(pk=task.queue_id).first() or task.queue
 
 
 def _admit(found: RegisteredAction, context: Context) -> None:
