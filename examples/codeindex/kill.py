@@ -1,6 +1,5 @@
 """The part of ``--kill``: a worker that is killed in mid-flight, and a wrong bulk move that is undone."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -78,8 +77,12 @@ def _undo_a_move(root: str, console: Any) -> None:
 def _worker() -> Iterator[subprocess.Popen[bytes]]:
     """Run a worker process, which is ended at the latest with the block."""
     command = [sys.executable, str(settings.BASE_DIR / "manage.py"), "runstator", SourceFile._meta.label]
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "stdin": subprocess.DEVNULL}
-    process = subprocess.Popen([*command, "--name", "the-killed-one"], env=dict(os.environ), **quiet)
+    process = subprocess.Popen(
+        [*command, "--name", "the-killed-one"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     try:
         yield process
     finally:

@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("tasks", "0001_initial"),
+        ("tasks", "0002_life"),
     ]
 
     operations = [
