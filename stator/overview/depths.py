@@ -16,7 +16,7 @@ from stator.graph.durations import longest, seconds_of
 from stator.models import StatorModel
 from stator.querysets import OperatorQuerySet
 from stator.rows import columns
-from stator.rows.claimable import RESTING
+from stator.rows.claimable import READY, RESTING
 from stator.rows.clock import Elapsed, Now
 from stator.rows.indexes import line_of_all, place_in_line
 from stator.texts import COUNTED
@@ -118,7 +118,7 @@ def _outside(known: list[str]) -> Q:
 
 def _ready(rows: OperatorQuerySet) -> OperatorQuerySet:
     """Return the ready rows, first in line first. Index ``st_ready``, or ``st_age`` if there are priorities."""
-    return rows.filter(state_ready=True).order_by(*line_of_all(rows.model, by_age=True))
+    return rows.filter(READY).order_by(*line_of_all(rows.model, by_age=True))
 
 
 def resting_in(rows: OperatorQuerySet, state: State) -> OperatorQuerySet:

@@ -15,7 +15,7 @@ from stator.db.schema import lack_of
 from stator.schemas import current_schema
 from tasks.schedules.periodic import Periodic, registry
 from tasks.schedules.rates import prune_rates
-from tasks.schedules.schedules import LEASE, Schedule
+from tasks.schedules.schedules import Schedule, haste_of
 
 logger = logging.getLogger("tasks.schedules")
 
@@ -40,7 +40,8 @@ def sync() -> None:
     """
     using = router.db_for_write(Schedule)
     for known in registry.values():
-        if problem := next(iter(_schedule(known).problems().values()), None):
+        schedule = _schedule(known)
+        if problem := next(iter(schedule.problems().values()), None) or haste_of(schedule.timetable):
             raise ImproperlyConfigured(f"@periodic {known.name}: {problem}")
         for entity in known.entities:
             _declare(using, known, entity)
@@ -111,9 +112,8 @@ def _check(
     problems = row.problems()
     for problem in problems.values():
         yield kind(f"{what}: {problem}.", id=f"tasks.{group}1")
-    if not problems and (apart := row.timetable.shortest()) <= LEASE:
-        haste = f"its ticks are {apart:g} s apart; they must be more than a lease of {LEASE:g} s apart."
-        yield kind(f"{what}: {haste}", hint=HINT, id=f"tasks.{group}2")
+    if not problems and (haste := haste_of(row.timetable)):
+        yield kind(f"{what}: {haste}.", hint=HINT, id=f"tasks.{group}2")
 
 
 def _schedule(known: Periodic) -> Schedule:
