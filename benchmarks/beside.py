@@ -20,12 +20,14 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import django
 import psycopg
+from packaging.requirements import Requirement
 
 from benchmarks.__main__ import HERE, NAMES
 from benchmarks.harness import print_lines, server
@@ -35,7 +37,6 @@ ROOT = HERE.parent
 # What measures; the revision's own is put aside.
 MEASURING = ("benchmarks", "tests/servers")
 COMPILED = ("stator", "tasks", "project", *MEASURING)
-REQUIREMENTS = ("requirements.txt", "requirements-dev.txt", "requirements-mariadb.txt")
 EPILOG = """
 examples:
   python -m benchmarks.beside HEAD~20 throughput latency
@@ -44,8 +45,8 @@ examples:
   python -m benchmarks.beside HEAD throughput -- --quick              to see that it runs, not to measure
 
 Each run repeats its cases once unless you say otherwise (-- --repeat 3). Changes that are not committed count as this
-tree's: HEAD compares them with the last commit. If the requirements of the revision differ, an environment is made for
-it, which takes a minute or two. bin/bench --list names the benchmarks.
+tree's: HEAD compares them with the last commit. If this environment lacks what the revision requires, another one is
+made, which takes a minute or two. bin/bench --list names the benchmarks.
 exit codes:  0 all were compared, 1 some could not be, 2 bad arguments, 130 Ctrl-C. The worktree is removed in any case.
 """
 
@@ -156,16 +157,29 @@ def _uninterrupted() -> Iterator[None]:
 
 
 def _python(root: Path, commit: str, name: str) -> str:
-    """Return the Python for the revision: this one, unless its requirements are others."""
-    differ = _git("diff", "--name-only", commit, "--", *REQUIREMENTS).stdout.split()
-    if not differ:
+    """Return the Python for the revision: this one, unless its environment lacks what the revision requires."""
+    unmet = [line for line in _git("show", f"{commit}:requirements.txt").stdout.splitlines() if not _is_met(line)]
+    if not unmet:
         return sys.executable
-    print(f"beside: {' and '.join(differ)} of {name} differ, so it gets an environment of its own", file=sys.stderr)
+    lacks = f"{name} requires {' and '.join(unmet)}, which this environment lacks"
+    print(f"beside: {lacks}: {name} gets one of its own", file=sys.stderr)
     variables = {**os.environ, "PYTHON": sys.executable, "DJANGO": django.get_version()}
     made = subprocess.run([root / "bin" / "setup"], env=variables, stdout=subprocess.PIPE, text=True, check=False)
     if made.returncode:
         raise Impossible(f"no environment could be made for {name} (see above)")
     return made.stdout.strip()
+
+
+def _is_met(line: str) -> bool:
+    """Return whether this environment has what a line of requirements asks for."""
+    if not line or line.startswith(("#", "-")):
+        return True
+    wanted = Requirement(line)
+    if wanted.marker and not wanted.marker.evaluate():
+        return True
+    with suppress(PackageNotFoundError):
+        return wanted.specifier.contains(version(wanted.name), prereleases=True)
+    return False
 
 
 def compare(name: str, sides: tuple[Side, Side], pairs: int, further: list[str], url: str) -> int:
