@@ -45,6 +45,7 @@ from stator.rows.fields import (
 from stator.rows.hooks import AttemptRecords, ModelHooks, register_hooks
 from stator.rows.indexes import add_indexes
 from stator.rows.keys import key_of
+from stator.rows.life_ends import end_lives_with_deletes, forget_reports
 from stator.rows.meta import column_of, field_of, home_of, options_of, owner_of, written_to
 from stator.rows.nodes import of_one_node, over_nodes
 from stator.rows.pauses import Pause
@@ -261,6 +262,8 @@ class StatorModel(models.Model):
             fields = fields_sent(type(self), [self], fields, using)
             _leave_unread(fields, returning_fields)
         inserted = super()._do_insert(manager, using, fields, returning_fields, raw)  # type: ignore[misc]
+        if not raw and manager.model is owner:
+            forget_reports(owner, using, [self])
         self._note_loaded()
         self._loaded_state = str(self.state)
         if self.state_ready:
@@ -426,3 +429,4 @@ def _prepare(sender: type, **kwargs: object) -> None:
 
 
 class_prepared.connect(_prepare)
+end_lives_with_deletes()
