@@ -13,7 +13,7 @@ from stator.rows import columns
 from stator.rows.fields import fields_sent
 from stator.rows.life_ends import forget_reports
 from stator.rows.meta import owner_of
-from stator.rows.reconcile import update_and_look_again, watched_fields
+from stator.rows.reconcile import move_with_new_values, update_and_look_again, watched_fields
 from stator.rows.transitions import move_by_hand
 from stator.rows.waits import update_and_reopen
 from stator.signals import announce
@@ -42,6 +42,8 @@ class GuardedQuerySet(QuerySet[M]):
         state = values.pop("state")
         if hasattr(state, "resolve_expression"):
             _refuse(self.model, ["state"])
+        if watched := watched_fields(self.model, values):
+            return move_with_new_values(self, state, values, watched)
         return move_by_hand(self, state, also=values)
 
     update.alters_data = True  # type: ignore[attr-defined]

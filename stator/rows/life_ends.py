@@ -111,12 +111,12 @@ def _looking(using: str, count: int) -> Statement:
 
 def _forget(owner: type[Model], using: str, keys: Keys, kinds: Iterable[type[Model]]) -> None:
     for kind in kinds:
-        records = QuerySet(kind, using=using).filter(model_label=owner._meta.label_lower)
+        records: Any = QuerySet(kind, using=using).filter(model_label=owner._meta.label_lower)
         parts: list[Keys] = [keys]
         if isinstance(keys, list):
             parts = [keys[start : start + PART] for start in range(0, len(keys), PART)]
         for part in parts:
-            records.filter(object_pk__in=part)._raw_delete(using)  # type: ignore[attr-defined]
+            records.filter(object_pk__in=part)._raw_delete(using)
 
 
 def forget_reports(owner: type[Model], using: str, inserted: Sequence[models.Model]) -> None:

@@ -13,7 +13,7 @@ from stator.explain.facts import gather
 from stator.graph.outcomes import Moved
 from stator.models import Action, Event, Progress, Report, Step
 from stator.rows.actions import UNDONE_WITHIN
-from stator.rows.life import VERSION_AT, life_of
+from stator.rows.life import VERSION_AT, WISHES, life_of
 from stator.testing import advance, attempt, steps
 from stator.undo import undo
 from tests.stator.making import ago, change, claim_all, operations_of, raw, row
@@ -73,6 +73,37 @@ def test_new_wish_has_steps_and_a_key_of_its_own_in_the_same_visit(model):
     attempt(row(one))
     attempt(row(one))
     assert len(calls) == len(set(keys())) == 3
+
+
+@pytest.mark.parametrize("model", [Contract, PartContract, NumberedContract])
+def test_move_in_the_same_write_as_a_new_wish_hides_none(model):
+    one = made(model)
+    one.amount, one.state = 2, "audited"
+    one.save()
+    first = life_of(row(one)).number
+    model.objects.filter(pk=one.pk).update(amount=3, state="drafted")
+    second = life_of(row(one)).number
+    model.objects.filter(pk=one.pk).update(amount=3, state="audited")
+    assert [first % WISHES, second - first, life_of(row(one)).number - second] == [1, 1, 0]
+
+
+def test_attempt_that_writes_its_own_object_begins_no_wish():
+    one = made()
+    [claim] = claim_all(operations_of(Contract))
+    claim.instance.stator = claim
+    claim.instance.amount = 5
+    claim.instance.save()
+    assert life_of(row(one)).number % WISHES == 0
+
+
+def test_wish_begins_in_a_state_that_nothing_attempts_and_in_one_that_this_code_does_not_know():
+    for number, state in enumerate(("failed", "paid", "of another version"), start=1):
+        one = row(Contract(pk="a")) if number > 1 else made()
+        change(one, state=state, state_ready=False)
+        one = row(one)
+        one.amount += 1
+        one.save()
+        assert life_of(row(one)).number % WISHES == number
 
 
 MODELS = [Contract, PartContract, NumberedContract]
