@@ -229,10 +229,33 @@ def test_object_that_is_gone_is_refused():
 def test_repeated_key_changes_nothing_and_says_so():
     expense = Expense.objects.create()
     first = expense.stator.send("reject", "no", key="mail-17")
-    again = expense.stator.send("reject", "never", key="mail-17")
+    again = expense.stator.send("reject", "no", key="mail-17")
     assert (first.outcome, again.outcome, again.event.pk) == ("moved", "repeated", first.event.pk)
     assert History.objects.count() == 1
     assert "has 'reject' with the key 'mail-17' already" in refused(expense, "receipt", "cash", key="mail-17")
+
+
+def test_key_belongs_to_its_sender():
+    expense = put(Expense, state="approved")
+    sent = [expense.stator.send("hurry", by, by=by, key="7") for by in ("anna", "ben", "", "anna")]
+    assert [each.outcome for each in sent] == ["ready", "ready", "ready", "repeated"]
+    assert Event.objects.count() == 3
+
+
+def test_repeated_key_with_another_payload_is_never_silent(approvers, caplog):
+    anna, *_ = approvers
+    expense = Expense.objects.create()
+    caplog.set_level("WARNING", "stator.events")
+    first = expense.stator.send("approve", {"note": "ok", "amount": "2.50"}, by=anna, key="1")
+    same = expense.stator.send("approve", {"amount": "2.50", "note": " ok"}, by=anna, key="1")
+    assert (first.note, same.outcome, same.note, caplog.messages) == ("", "repeated", "", [])
+    other = expense.stator.send("approve", {"note": "ok", "amount": "2000"}, by=anna, key="1")
+    assert (other.outcome, other.event.payload["amount"]) == ("repeated", "2.50")
+    assert other.note == "the key '1' came with another payload before; that one counts"
+    assert caplog.messages == ["stator.event_repeated"]
+    told = History.objects.order_by("-pk").first().reason
+    assert told == f'approve {{"note": "ok", "amount": "2000"}} (repeated: {other.note})'
+    assert "another payload" in expense.stator.send("approve", {"note": ""}, by=anna, key="1").note
 
 
 def test_event_without_a_target_makes_the_object_ready_and_is_seen_by_its_handler():
