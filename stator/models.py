@@ -162,30 +162,40 @@ class StatorModel(models.Model):
             return 0.0
         return (timezone.now() - self.state_changed).total_seconds()
 
-    def transition_perform(self, state: State | str, *, actor: str = "", reason: str = "") -> None:
-        """Move the object to ``state`` by hand, ending any claim on it; the instance shows the new state."""
+    def transition_perform(
+        self, state: State | str, *, actor: str = "", reason: str = "", start_over: bool = False
+    ) -> None:
+        """Move the object to ``state`` by hand, ending any claim on it; the instance shows the new state.
+
+        A move from the state that ``fails_to`` led to, back into the state that failed, continues that visit with its
+        recorded steps and idempotency keys. ``start_over``: begin a new visit.
+        """
         using = home_of(self)
         rows: QuerySet[models.Model] = QuerySet(type(self), using=using).filter(pk=self.pk)
         self.__dict__.pop("stator", None)
-        if move_by_hand(rows, state, actor=actor, reason=reason):
+        if move_by_hand(rows, state, actor=actor, reason=reason, start_over=start_over):
             self._note_moved(using)
 
     atransition_perform = in_thread(transition_perform)
 
     @classmethod
     def transition_perform_queryset(
-        cls, queryset: Rows, state: State | str, *, actor: str = "", reason: str = ""
+        cls, queryset: Rows, state: State | str, *, actor: str = "", reason: str = "", start_over: bool = False
     ) -> int:
-        """Move every object of a queryset, or of a manager, to ``state`` by hand; return how many."""
+        """Move every object of a queryset, or of a manager, to ``state`` by hand; return how many.
+
+        ``start_over``: as of :meth:`transition_perform`.
+        """
         rows = queryset if isinstance(queryset, QuerySet) else queryset.all()
-        return move_by_hand(rows, state, actor=actor, reason=reason)
+        return move_by_hand(rows, state, actor=actor, reason=reason, start_over=start_over)
 
     @classmethod
     async def atransition_perform_queryset(
-        cls, queryset: Rows, state: State | str, *, actor: str = "", reason: str = ""
+        cls, queryset: Rows, state: State | str, *, actor: str = "", reason: str = "", start_over: bool = False
     ) -> int:
         """Run :meth:`transition_perform_queryset` in a thread, for async code."""
-        return await sync_to_async(cls.transition_perform_queryset)(queryset, state, actor=actor, reason=reason)
+        move = sync_to_async(cls.transition_perform_queryset)
+        return await move(queryset, state, actor=actor, reason=reason, start_over=start_over)
 
     def explain(self) -> list[Reason]:
         """Return the reasons why the object is not moving, the most decisive first, read from the database now."""

@@ -99,10 +99,22 @@ class OperatorQuerySet(GuardedQuerySet[M]):
         changes = columns.unlocking()
         return write_by_hand(self.leased(), changes, actor=action.actor, reason="unlocked", action=action)
 
-    def move(self, state: State | str, *, actor: str = "", reason: str = "", action: Action | None = None) -> int:
-        """Move the rows to ``state`` by hand, recording actor and reason; return how many."""
+    def move(
+        self,
+        state: State | str,
+        *,
+        actor: str = "",
+        reason: str = "",
+        action: Action | None = None,
+        start_over: bool = False,
+    ) -> int:
+        """Move the rows to ``state`` by hand, recording actor and reason; return how many.
+
+        ``start_over``: rows that return to the state that failed begin a new visit, without their recorded steps.
+        """
         action = action or Action.of(self.model, "move", actor, reason, moves=True)
-        return move_by_hand(self, state, actor=action.actor, reason=action.reason, action=action)
+        told = {"actor": action.actor, "reason": action.reason}
+        return move_by_hand(self, state, **told, action=action, start_over=start_over)
 
     def counts(self) -> dict[str, int]:
         """Return the number of rows in each state, including states of the graph that have none."""

@@ -1,6 +1,6 @@
 """Undo of manual actions: objects that nobody has touched since go back to what they were."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ from stator.rows.life import continued
 from stator.rows.meta import graph_of, hooks_of, model_of
 from stator.rows.nodes import over_nodes, read_first
 from stator.rows.pauses import Pause, end_chosen
-from stator.rows.reports import History
+from stator.rows.reports import History, events_of
 from stator.rows.transitions import Locked, entered, keep_acts, keep_moves, lock_rows, most_keys, tell_moves
 from stator.signals import announce
 from stator.statements import is_one_of
@@ -200,7 +200,7 @@ class _Undoing:
         with transaction.atomic(using=self.using):
             locked = lock_rows(rows, self.model, self.using, self._allowed(keys), self._at_rest())
             going = {known[str(row.pk)]: row for row in locked if _as_left(known[str(row.pk)], row)}
-            for before in self._changed_again(going):
+            for before in {*self._changed_again(going), *self._sent_to(going)}:
                 del going[before]
             if not going:
                 return set()
@@ -230,6 +230,15 @@ class _Undoing:
         again = Before.objects.using(self.using).filter(action__in=pks, object_pk__in=keys if pks else [])
         changed = set(again.values_list("object_pk", flat=True))
         return [before for before in going if before.object_pk in changed]
+
+    def _sent_to(self, some: Collection[Was]) -> list[Was]:
+        """Return the objects to which an event was sent since the action."""
+        if not graph_of(self.model).event_names:
+            return []
+        keys = [before.object_pk for before in some]
+        sent = events_of(self.model, self.using).filter(object_pk__in=keys, at__gt=self.action.at)
+        found = set(sent.values_list("object_pk", flat=True))
+        return [before for before in some if before.object_pk in found]
 
     def _allowed(self, keys: list[object]) -> list[object]:
         """Return the keys of the objects that the actor may change."""
@@ -273,9 +282,13 @@ class _Undoing:
         there: Any = self._rows.filter(is_one_of(self._rows, known))
         now = {str(pk): values for pk, *values in there.values_list("pk", "state", "state_version", "state_claim")}
         allowed = set(map(str, self._allowed(known)))
+        sent = {before.object_pk for before in self._sent_to(left)}
         for row in left:
             if row.object_pk in now and row.object_pk not in allowed:
                 self.done.leave(row.object_pk, "is not yours to change")
+                continue
+            if row.object_pk in sent and row.object_pk in now and now[row.object_pk][1] == row.version:
+                self.done.leave(row.object_pk, "got an event since")
                 continue
             self.done.leave(row.object_pk, _why(row, now.get(row.object_pk), graph_of(self.model).states))
 

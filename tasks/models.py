@@ -99,9 +99,12 @@ class Task(TaskRow):
         """
         operator_actions.cancel(self, actor=actor, reason=reason, running=running)
 
-    def requeue(self, reason: str = "", *, actor: str = "") -> None:
-        """Make an errored task wait again, with all its attempts; raise ``MoveRefused`` for any other task."""
-        operator_actions.requeue(self, actor=actor, reason=reason)
+    def requeue(self, reason: str = "", *, actor: str = "", start_over: bool = False) -> None:
+        """Make an errored task wait again, with all its attempts; raise ``MoveRefused`` for any other task.
+
+        Its recorded steps and its idempotency key stay. ``start_over``: the steps are run again, with new keys.
+        """
+        operator_actions.requeue(self, actor=actor, reason=reason, start_over=start_over)
 
     def change(self, **options: object) -> None:
         """Change options of a task that has not ended, even while a worker holds it; options that are not given stay.

@@ -24,7 +24,7 @@ from stator.undo import undoable
 # Rows of one request; more would take longer than servers and people wait for an answer.
 AT_ONCE = 5000
 # The fields of a confirmation page that are sent again for the next part.
-GIVEN = ("state", "reason", CONFIRMED, FIELD)
+GIVEN = ("state", "reason", "start_over", CONFIRMED, FIELD)
 
 
 # Why rows are left alone if an action gives no other reason.

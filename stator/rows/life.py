@@ -65,6 +65,10 @@ class Life:
         failed = version - (visit >> MOVES) % (1 << MOVES) if (visit >> MARK_AT) % MARKS else None
         return cls(life or 0, version - visit % (1 << MOVES), failed)
 
+    def keeps(self, number: int, visit: int | None) -> bool:
+        """Return whether a step of this life and wish, and of this visit, is in force, or is if its visit goes on."""
+        return number == self.number and visit in (self.visit, self.failed)
+
     @property
     def of_life(self) -> Q:
         """A filter for records of this life, whatever the wish."""

@@ -79,10 +79,13 @@ def move_by_hand(
     reason: str = "",
     also: Mapping[str, object] | None = None,
     action: Action | None = None,
+    start_over: bool = False,
 ) -> int:
     """Call :func:`move_rows`; raise ``ProtectedState`` if only the framework makes such a move."""
     target = state_by_hand(queryset.model, state)
-    return move_rows(queryset, target, actor=actor, reason=reason, also=also, by_hand=True, action=action)
+    return move_rows(
+        queryset, target, actor=actor, reason=reason, also=also, by_hand=True, action=action, start_over=start_over
+    )
 
 
 def move_rows(
@@ -95,6 +98,7 @@ def move_rows(
     by_hand: bool = False,
     kind: History.Kind = History.Kind.HAND,
     action: Action | None = None,
+    start_over: bool = False,
 ) -> int:
     """Move every row of ``queryset`` to any ``state``, ending any claim; return how many.
 
@@ -102,7 +106,7 @@ def move_rows(
     of their primary keys, in batches; each batch is a transaction of its own unless the caller has one open. ``also``:
     further columns to write with the move. ``by_hand``: raise ``ProtectedState`` for a row in a state with
     ``leave_by_hand=False``; its batch is not moved. ``kind``: of the entry in the history. ``action``: of which the
-    moves are a part, to be undone with it.
+    moves are a part, to be undone with it. ``start_over``: do not continue a visit that failed, and its steps.
     """
     target = named_state(queryset.model, state)
     owner = owner_of(queryset.model)
@@ -116,7 +120,8 @@ def move_rows(
             QuerySet(queryset.model, using=using).filter(pk__in=[row.pk for row in before]).update(**also)
         keep_moves(owner, using, [row.pk for row in before], target, reason, kind, actor=actor)
         sources = {row.state for row in before}
-        moved = rows.update(**_noted(action, rows, before, columns.entering(target, sources)), **own)
+        changes = columns.entering(target, sources, start_over=start_over)
+        moved = rows.update(**_noted(action, rows, before, changes), **own)
         entered(owner, using, target.name, [row.pk for row in before])
         tell_moves(owner, using, before, target)
         _note_own(owner, {row.pk for row in before}, target)

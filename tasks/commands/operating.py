@@ -64,6 +64,7 @@ def add_subcommands(add: AddSubcommand) -> None:
     again.add_argument("--queue", metavar="NAME", help="All dead letters of this queue, at most 10,000 at once.")
     pace_help = "How many become due per minute (default: all at once)."
     again.add_argument("--per-minute", type=float, metavar="N", help=pace_help)
+    again.add_argument("--start-over", action="store_true", help="Run recorded steps again, with new keys.")
     end = add("cancel", "Cancel tasks that wait.", cancel)
     end.add_argument("ids", nargs="+", type=int, metavar="TASK", help="Numbers of tasks.")
     end.add_argument("--running", action="store_true", help="Also cancel tasks that workers have claimed.")
@@ -140,7 +141,7 @@ def requeue(options: Options) -> Answer:
     rows = named(name).tasks.all() if name else rows_of_numbers(ids)
     action = Action.of(Task, "requeue", actor(), options["reason"], moves=True)
     with refusing(TaskError, option="--per-minute"), progress("requeued") as action.progress:
-        done = rows.requeue(per_minute=options["per_minute"], action=action)
+        done = rows.requeue(per_minute=options["per_minute"], action=action, start_over=options["start_over"])
     count, due = done.count, done.last_due
     requeued = f"{count:,} of {len(ids):,} requeued" if ids else f"{count:,} of queue {name} requeued"
     others = (
