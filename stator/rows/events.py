@@ -119,7 +119,7 @@ class _Request:
         if state is not None and self.name in state.events:
             return self._given(using, rows, row, state.events[self.name])
         awaited = next((event for event in declared_events(self.owner, self.name) if event.keep_for), None)
-        if awaited is None:
+        if awaited is None or self._was_taken(using, row):
             raise EventRefused(self._not_awaited(row, state, mine))
         event = self._checked(rows, awaited)
         event.life = row.life.number
@@ -129,6 +129,13 @@ class _Request:
         event.save(using=using)
         note_event(self.owner, using, row.pk, event, "kept")
         return Sent("kept", event)
+
+    def _was_taken(self, using: str, row: Locked) -> bool:
+        """Return whether the object has been, in this life, in a state that takes the event: it is kept only before."""
+        records: QuerySet[Event] = QuerySet(Event, using=using)
+        mine = records.filter(row.life.of_life, model_label=self.owner._meta.label_lower, object_pk=str(self.pk))
+        # A kept event has no source. Beside marks of states that were left, taken events tell of earlier releases.
+        return mine.filter(name=self.name).exclude(source="").exists()
 
     def _given(self, using: str, rows: QuerySet[Model], row: Locked, awaited: AwaitedEvent) -> Sent:
         event = self._checked(rows, awaited)
