@@ -45,6 +45,8 @@ from stator.rows.fields import (
 from stator.rows.hooks import AttemptRecords, ModelHooks, register_hooks
 from stator.rows.indexes import add_indexes
 from stator.rows.keys import key_of
+from stator.rows.life import Changes, new_wish
+from stator.rows.life_ends import end_lives_with_deletes, forget_reports
 from stator.rows.meta import column_of, field_of, home_of, options_of, owner_of, written_to
 from stator.rows.nodes import of_one_node, over_nodes
 from stator.rows.pauses import Pause
@@ -261,6 +263,8 @@ class StatorModel(models.Model):
             fields = fields_sent(type(self), [self], fields, using)
             _leave_unread(fields, returning_fields)
         inserted = super()._do_insert(manager, using, fields, returning_fields, raw)  # type: ignore[misc]
+        if not raw and manager.model is owner:
+            forget_reports(owner, using, [self])
         self._note_loaded()
         self._loaded_state = str(self.state)
         if self.state_ready:
@@ -291,7 +295,8 @@ class StatorModel(models.Model):
         moving = "state" in names and self._is_moving
         if moving:
             state_by_hand(type(self), self.state)
-        changed = self._watched_changes(names) if claim is None and not moving else []
+        wishes = self._watched_changes(names) if claim is None else []
+        changed = [] if moving else wishes
         reopens = claim is None and may_reopen(self._state_owner, names)
         # A save is nearly always one statement, which needs no transaction and so no further round trips.
         several = moving or changed or reopens
@@ -302,7 +307,11 @@ class StatorModel(models.Model):
             written = super()._do_update(rows if own else base_qs, using, pk_val, own, *args, **kwargs)
             if claim is not None and own and not written:
                 raise LeaseLost(f"{self._meta.label} {pk_val}: the claim on it has ended; this save changed nothing")
-            moved = moving and written and self._move_on_save(rows.using(using).filter(pk=pk_val))
+            moved = (
+                moving
+                and written
+                and self._move_on_save(rows.using(using).filter(pk=pk_val), new_wish() if wishes else None)
+            )
             if reopens and written and not moved:
                 reopen_saved(self, using)
         if written and claim is None:
@@ -384,10 +393,10 @@ class StatorModel(models.Model):
         """Whether another state was assigned since the object was loaded."""
         return self.__dict__.get("_loaded_state") not in (None, str(self.state))
 
-    def _move_on_save(self, row: QuerySet[models.Model]) -> bool:
+    def _move_on_save(self, row: QuerySet[models.Model], also: Changes | None) -> bool:
         state = str(self.state)
         claimed = self.__dict__.pop("stator", None)
-        if not move_by_hand(row, state) and claimed is not None:
+        if not move_by_hand(row, state, also=also) and claimed is not None:
             raise LeaseLost(f"{self._meta.label} {self.pk}: the claim on it has ended; it was not moved")
         self._loaded_state = state
         return True
@@ -426,3 +435,4 @@ def _prepare(sender: type, **kwargs: object) -> None:
 
 
 class_prepared.connect(_prepare)
+end_lives_with_deletes()

@@ -113,8 +113,8 @@ class OperatorQuerySet(GuardedQuerySet[M]):
         ``start_over``: rows that return to the state that failed begin a new visit, without their recorded steps.
         """
         action = action or Action.of(self.model, "move", actor, reason, moves=True)
-        told = {"actor": action.actor, "reason": action.reason}
-        return move_by_hand(self, state, **told, action=action, start_over=start_over)
+        actor, reason = action.actor, action.reason
+        return move_by_hand(self, state, actor=actor, reason=reason, action=action, start_over=start_over)
 
     def counts(self) -> dict[str, int]:
         """Return the number of rows in each state, including states of the graph that have none."""

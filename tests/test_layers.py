@@ -59,6 +59,7 @@ WITH_SQL = {
     "commands.statements": "sends one that finds nothing in place of those that write",
     "db": "the statements on rows",
     "rows.reports": "copies what rows are, by the server, before they are changed",
+    "rows.life_ends": "asks which records rows have that are about to be deleted",
     "rows.nodes": "asks Citus which tables it has distributed",
     "rows.column_guard": "asks the server what time it is",
     "migration_operations": "drops a trigger",

@@ -11,8 +11,9 @@ from django.db.models import Field, Manager, Model, QuerySet
 from stator.exceptions import ProtectedColumn
 from stator.rows import columns
 from stator.rows.fields import fields_sent
+from stator.rows.life_ends import forget_reports
 from stator.rows.meta import owner_of
-from stator.rows.reconcile import update_and_look_again, watched_fields
+from stator.rows.reconcile import move_with_new_values, update_and_look_again, watched_fields
 from stator.rows.transitions import move_by_hand
 from stator.rows.waits import update_and_reopen
 from stator.signals import announce
@@ -41,6 +42,8 @@ class GuardedQuerySet(QuerySet[M]):
         state = values.pop("state")
         if hasattr(state, "resolve_expression"):
             _refuse(self.model, ["state"])
+        if watched := watched_fields(self.model, values):
+            return move_with_new_values(self, state, values, watched)
         return move_by_hand(self, state, also=values)
 
     update.alters_data = True  # type: ignore[attr-defined]
@@ -80,6 +83,7 @@ class GuardedQuerySet(QuerySet[M]):
         if managed:
             announce(owner_of(self.model), self.db)
         if managed and not conflicts:
+            forget_reports(owner_of(self.model), self.db, created)
             for instance in created:
                 instance._note_loaded()
                 instance._loaded_state = str(instance.state)

@@ -227,15 +227,16 @@ def entered(owner: type[Model], using: str, name: str, pks: Collection[object], 
         _give_kept(owner, using, state, pks)
     for watch in watches_of(owner):
         if watch.state.name == name:
-            for some in _parts(owner, pks):
+            for some in parts_of(owner, pks):
                 _follow(watch, using, some, wait=wait)
     for watch in watchers_of(owner):
         if name in watch.condition.in_:
-            for some in _parts(owner, pks):
+            for some in parts_of(owner, pks):
                 _complete(watch, using, some, wait=wait)
 
 
-def _parts(owner: type[Model], pks: Collection[object]) -> Iterator[list[object]]:
+def parts_of(owner: type[Model], pks: Collection[object]) -> Iterator[list[object]]:
+    """Yield keys in parts of which one statement can name all."""
     listed, size = list(pks), most_keys(owner, BATCH)
     return (listed[start : start + size] for start in range(0, len(listed), size))
 
@@ -356,7 +357,7 @@ def _pages(queryset: QuerySet[Model], rows: QuerySet[Model]) -> Iterator[tuple[Q
     if query.is_sliced or query.distinct or query.combinator:
         # Such a queryset cannot be filtered further, so its keys are read at once.
         pks = sorted(set(keys_in(queryset)), key=str)
-        yield from ((rows, some) for some in _parts(rows.model, pks))
+        yield from ((rows, some) for some in parts_of(rows.model, pks))
         return
     last = None
     while page := _next_pks(queryset, rows.model, last):

@@ -1,11 +1,13 @@
 """The table of statuses: what may become of a task in each, and finding tasks by theirs."""
 
 import pytest
+from django.core.management import call_command
 
 from stator.models import Action
+from stator.testing import steps
 from stator.undo import undo
 from tasks.exceptions import MoveRefused
-from tasks.models import Task
+from tasks.models import Batch, Task
 from tests.stator.making import change
 from tests.tasks.making import claim_one, claimed, fresh, make_task
 
@@ -17,6 +19,50 @@ def test_dead_letter_is_requeued_with_all_its_attempts_for_all_workers(queue):
     task.requeue("mended", actor="ada")
     assert (task.status, task.attempts, task.rejected_by) == ("pending", 0, ["maker"])
     assert claim_one(queue, "maker").attempt == 1
+
+
+def died_after_a_step(queue, **options):
+    """A dead letter whose attempt has charged somebody."""
+    queue.publish("resize", key="once", max_attempts=1, **options)
+    claim = claim_one(queue)
+    claim.step("charge", lambda: "receipt 1")
+    claim.fail("no paper")
+    return fresh(claim.task)
+
+
+REQUEUED = {
+    "one": lambda task, **over: task.requeue("mended", **over),
+    "many": lambda task, **over: Task.objects.requeue("mended", **over),
+    "of a batch": lambda task, **over: task.batch.requeue("mended", **over),
+    "by a command": lambda task, start_over=False: call_command(
+        "tasks", "requeue", str(task.pk), *["--start-over"] * start_over
+    ),
+}
+
+
+@pytest.mark.parametrize("requeue", REQUEUED.values(), ids=REQUEUED)
+def test_requeued_task_keeps_its_steps_unless_it_is_to_start_over(queue, requeue):
+    task = died_after_a_step(queue, batch=Batch(queue=queue) if requeue is REQUEUED["of a batch"] else None)
+    requeue(task)
+    assert steps(task) == {"charge": "receipt 1"}
+    claim = claim_one(queue)
+    assert claim.step("charge", lambda: pytest.fail("it is recorded")) == "receipt 1"
+    claim.fail("no paper")
+    requeue(fresh(task), start_over=True)
+    assert claim_one(queue).step("charge", lambda: "receipt 2") == "receipt 2"
+
+
+def test_task_that_is_published_again_starts_over(queue):
+    died_after_a_step(queue)
+    queue.publish("resize", key="once", clear_failed=True)
+    assert claim_one(queue).step("charge", lambda: "receipt 2") == "receipt 2"
+
+
+def test_part_of_a_shared_task_keeps_its_steps(queue):
+    task = died_after_a_step(queue, worker_count=2).whole
+    claim_one(queue, "bot-2").resolve()
+    fresh(task).requeue("mended")
+    assert claim_one(queue).step("charge", lambda: pytest.fail("it is recorded")) == "receipt 1"
 
 
 def test_cancel_names_who_did_it_and_a_canceled_task_is_not_claimed(queue):
