@@ -212,7 +212,7 @@ class Addressee:
 
         ``payload``: what the form of the event takes, or JSON values. ``by``: the user who sends it; anything else,
         such as the name of a program, becomes a :class:`~stator.Sender`. ``key``: at most 100 characters; an event with
-        a key that the object has had is not taken again.
+        a key that its sender has used for the object is not taken again.
         ``reason``: stored in the history. Raises :class:`~stator.exceptions.EventRefused`. The instance shows its new
         state.
         """

@@ -25,7 +25,7 @@ from stator.rows.meta import graph_of, hooks_of, model_of
 from stator.rows.nodes import over_nodes, read_first
 from stator.rows.pauses import Pause, end_chosen
 from stator.rows.reports import History, events_of
-from stator.rows.transitions import Locked, entered, keep_acts, keep_moves, lock_rows, most_keys, tell_moves
+from stator.rows.transitions import Locked, entered, keep_acts, keep_moves, lock_rows, most_keys, note_left, tell_moves
 from stator.signals import announce
 from stator.statements import is_one_of
 from stator.texts import one_line
@@ -264,6 +264,7 @@ class _Undoing:
             announce(model, using)
             return
         for target, some in self._by_target(found):
+            note_left(model, using, [(row.pk, row.state, row.life) for row in some])
             entered(model, using, target.name, [row.pk for row in some])
             tell_moves(model, using, some, target)
         if undone := hooks_of(model).undone:

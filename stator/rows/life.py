@@ -70,10 +70,14 @@ class Life:
         return number == self.number and visit in (self.visit, self.failed)
 
     @property
+    def first(self) -> int:
+        """The number of this life in its first wish."""
+        return self.number - self.number % WISHES
+
+    @property
     def of_life(self) -> Q:
         """A filter for records of this life, whatever the wish."""
-        first = self.number - self.number % WISHES
-        return Q(life__gte=first, life__lt=first + WISHES)
+        return Q(life__gte=self.first, life__lt=self.first + WISHES)
 
     def is_of(self, number: int) -> bool:
         """Return whether a record with this ``number`` is of this life, whatever the wish."""

@@ -255,9 +255,9 @@ class Client:
         return self._call("GET", f"objects/{_quote(label)}/{_quote(str(pk))}")
 
     def send(self, label: str, pk: object, event: str, payload: object = None, *, key: str = "") -> Any:
-        """Send an event to a managed object and return ``outcome``, ``missing`` and ``object``.
+        """Send an event to a managed object and return ``outcome``, ``missing``, ``note`` and ``object``.
 
-        The call is retried only with a ``key``, which the object takes once.
+        The call is retried only with a ``key``, which the object takes once from this consumer.
         """
         path = f"objects/{_quote(label)}/{_quote(str(pk))}/events/{_quote(event)}"
         return self._call("POST", path, {"payload": payload, "key": key}, again=bool(key))

@@ -1,5 +1,7 @@
 """Events: an object takes those that its state waits for, once, from those who may send them, and nothing else."""
 
+from copy import copy
+
 import pytest
 from asgiref.sync import async_to_sync
 from django import forms
@@ -16,6 +18,7 @@ from stator.testing import drain
 from stator.texts import json_text
 from tests.stator.making import ago, at_once, change, claim_all, operations_of, put, raw, row
 from tests.testapp.approvals import Expense, ExpenseGraph, Packet, PacketGraph
+from tests.testapp.lives import Contract
 
 pytestmark = pytest.mark.django_db
 
@@ -229,10 +232,33 @@ def test_object_that_is_gone_is_refused():
 def test_repeated_key_changes_nothing_and_says_so():
     expense = Expense.objects.create()
     first = expense.stator.send("reject", "no", key="mail-17")
-    again = expense.stator.send("reject", "never", key="mail-17")
+    again = expense.stator.send("reject", "no", key="mail-17")
     assert (first.outcome, again.outcome, again.event.pk) == ("moved", "repeated", first.event.pk)
     assert History.objects.count() == 1
     assert "has 'reject' with the key 'mail-17' already" in refused(expense, "receipt", "cash", key="mail-17")
+
+
+def test_key_belongs_to_its_sender():
+    expense = put(Expense, state="approved")
+    sent = [expense.stator.send("hurry", by, by=by, key="7") for by in ("anna", "ben", "", "anna")]
+    assert [each.outcome for each in sent] == ["ready", "ready", "ready", "repeated"]
+    assert Event.objects.count() == 3
+
+
+def test_repeated_key_with_another_payload_is_never_silent(approvers, caplog):
+    anna, *_ = approvers
+    expense = Expense.objects.create()
+    caplog.set_level("WARNING", "stator.events")
+    first = expense.stator.send("approve", {"note": "ok", "amount": "2.50"}, by=anna, key="1")
+    same = expense.stator.send("approve", {"amount": "2.50", "note": " ok"}, by=anna, key="1")
+    assert (first.note, same.outcome, same.note, caplog.messages) == ("", "repeated", "", [])
+    other = expense.stator.send("approve", {"note": "ok", "amount": "2000"}, by=anna, key="1")
+    assert (other.outcome, other.event.payload["amount"]) == ("repeated", "2.50")
+    assert other.note == "the key '1' came with another payload before; that one counts"
+    assert caplog.messages == ["stator.event_repeated"]
+    told = History.objects.order_by("-pk").first().reason
+    assert told == f'approve {{"note": "ok", "amount": "2000"}} (repeated: {other.note})'
+    assert "another payload" in expense.stator.send("approve", {"note": ""}, by=anna, key="1").note
 
 
 def test_event_without_a_target_makes_the_object_ready_and_is_seen_by_its_handler():
@@ -347,6 +373,69 @@ def test_key_of_an_event_that_was_kept_in_vain_may_come_again():
     assert expense.stator.send("receipt", "card", key="r1").outcome == "kept"
     expense.transition_perform("paid")
     assert row(expense).state == "closed"
+
+
+def test_event_is_kept_only_before_the_first_state_that_takes_it():
+    operations, expense = operations_of(Expense), put(Expense, state="approved")
+    assert expense.stator.send("receipt", "card", key="early").outcome == "kept"
+    Event.objects.all().delete()
+    expense.transition_perform("paid")
+    expense.transition_perform("submitted")
+    assert refused(expense, "receipt", "card").endswith(
+        "is in submitted, and does not take 'receipt' there; it waits for approve or reject"
+    )
+    # Whatever the way out of the state.
+    worked, timed = put(Expense, state="paid"), put(Expense, state="paid")
+    moves = operations.move_rows(raw(Expense).filter(pk=timed.pk), "paid", ExpenseGraph.submitted, 5)
+    assert moves.count == 1
+    raw(Expense).filter(pk=worked.pk).update(state="approved")
+    assert "submitted" in refused(row(timed), "receipt", "card")
+
+
+def test_state_that_a_worker_has_left_is_remembered(monkeypatch):
+    event = copy(ExpenseGraph.paid.events["receipt"])
+    event.state = ExpenseGraph.approved
+    monkeypatch.setitem(ExpenseGraph.approved.events, "receipt", event)
+    expenses = [put(Expense, state="approved"), put(Expense, state="approved")]
+    operations = operations_of(Expense)
+    operations.record([(claim, Moved(ExpenseGraph.paid)) for claim in claim_all(operations)])
+    for expense in expenses:
+        raw(Expense).filter(pk=expense.pk).update(state="submitted")
+        assert "is in submitted" in refused(row(expense), "receipt", "card")
+
+
+def test_event_of_a_new_life_is_kept_again():
+    contract = Contract.objects.create(name="lease")
+    contract.transition_perform("approved")
+    contract.transition_perform("drafted")
+    assert "does not take 'pay'" in refused(contract, "pay")
+    contract.delete()
+    assert Contract.objects.create(name="lease").stator.send("pay").outcome == "kept"
+
+
+def test_second_of_two_kept_events_is_over_and_does_not_wait_for_the_next_visit():
+    expense = put(Expense, state="approved")
+    for sender in ("anna", "ben"):
+        assert expense.stator.send("receipt", "card", by=sender).outcome == "kept"
+    expense.transition_perform("paid")
+    assert row(expense).state == "closed"
+    told = History.objects.order_by("-pk").values_list("actor", "reason")[0]
+    assert told == ("ben", 'receipt {"by": "card"} (over: closed does not take it)')
+    assert list(Event.objects.values_list("sender", flat=True)) == ["anna"]
+    expense.transition_perform("paid")
+    assert row(expense).state == "paid"
+
+
+def test_all_kept_events_of_a_batch_of_moves_are_given(monkeypatch):
+    monkeypatch.setattr("stator.rows.transitions.BATCH", 3)
+    expenses = [put(Expense, state="approved") for _ in range(5)]
+    for expense in expenses:
+        for sender in ("anna", "ben"):
+            expense.stator.send("receipt", "card", by=sender)
+    operations = operations_of(Expense)
+    operations.move_rows(raw(Expense).filter(state="approved"), "approved", ExpenseGraph.paid, 100)
+    assert {row(expense).state for expense in expenses} == {"closed"}
+    assert Event.objects.filter(version=None).count() == 0
 
 
 def test_send_is_undone_with_the_transaction_of_its_caller():
