@@ -22,6 +22,7 @@ from stator.graph.attempt_log import AttemptLog
 from stator.graph.backoff import Backoff, delay_after
 from stator.graph.failures import bounded, text_of
 from stator.signals import on_heartbeat, on_start
+from stator.worker.isolated.surroundings import Surroundings
 from stator.worker.thread_pool import ThreadPool
 from tasks.actions.isolation import answer_of, process_for_action, value_of
 from tasks.actions.registry import (
@@ -375,9 +376,10 @@ def _begun(beginning: _Beginning, function: Callable[[], Any]) -> Any:
 async def _isolated(context: Context, settings: TaskSettings, beginning: _Beginning) -> Any:
     """Run the action in a process of its own, which ends with the attempt, and return its result."""
     task = context.task
+    around = Surroundings.here(task._state.db, task.stator.operations.schema)
     request = {
-        "task": task.pk, "token": task.stator.token.hex, "using": task._state.db, "action": task.action,
-        "queue": task.queue.name,
+        "task": task.pk, "token": task.stator.token.hex, "action": task.action, "queue": task.queue.name,
+        **around.as_request(),
     }  # fmt: skip
     process = process_for_action(settings.PAYLOAD_LIMIT + ANSWER_MARGIN)
     process.reached = context.progress
