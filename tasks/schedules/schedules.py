@@ -110,7 +110,7 @@ class ScheduleQuerySet(QuerySet["Schedule"]):
                 look_again(self.db, some)
         return updated
 
-    def bulk_create(self, objs: Iterable[Any], *args: Any, **kwargs: Any) -> list[Any]:  # type: ignore[override]
+    def bulk_create(self, objs: Iterable[Any], *args: Any, **kwargs: Any) -> list[Any]:
         """Create schedules as Django does; raise ``ValidationError`` for what :meth:`Schedule.save` refuses."""
         schedules = list(objs)
         for schedule in schedules:
