@@ -16,6 +16,7 @@ def connect() -> None:
             claimable=process_eligibility.open_to_process,
             holdable=process_eligibility.may_hold,
             lease_end=eligibility.lease_end_in_process,
+            max_runtime=eligibility.timeout_in_process,
             recorded=runs.recorded,
             attempts=runs.attempts,
             reaped=begun.reaped,

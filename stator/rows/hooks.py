@@ -44,6 +44,9 @@ class ModelHooks:
     # ends that is taken or renewed now; it reads other tables only by subqueries. A claim lasts for three seconds at
     # least, and no lease lasts longer than ``MAX_RUNTIME`` and ``LEASE``.
     lease_end: Callable[[float, Combinable], Expression] | None = None
+    # An expression of the seconds that an attempt may take, which is read at each renewal: less than at the beginning
+    # of the attempt ends it. For models with ``lease_end``.
+    max_runtime: Callable[[], Expression] | None = None
     # ``(alias)``: further reasons of ``explain_counts()``, a ``Q`` of rows for each code, before ``no_worker``.
     reasons: Callable[[str], dict[str, Q]] | None = None
     # ``(worker id, alias)``: a ``Q`` of the rows that the worker may go on holding; it loses its claims on other rows

@@ -30,6 +30,9 @@ MAX_TRIES = 1_000_000
 # Functions that find actions, by the prefix of the action's name. Arguments: the rest of the name, the queue, the data.
 finders: dict[str, Callable[[str, str, Any], "RegisteredAction"]] = {}
 
+# The beginning of the keys of tasks that batches publish; the number of the batch follows.
+BATCH_KEY = "tasks.batch:"
+
 # Held while a thread creates the event of a context.
 _making = threading.Lock()
 
@@ -68,6 +71,13 @@ class Context:
     def attempt(self) -> int:
         """The number of this attempt; 1 is the first."""
         return int(self.claim.attempt)
+
+    @property
+    def batch(self) -> int | None:
+        """The number of the batch that the task is in, or whose action it is; None if there is none."""
+        prefix, _, told = (self.task.key or "").rpartition(":")
+        of_batch = prefix.removeprefix(BATCH_KEY)
+        return int(of_batch) if told and prefix != of_batch and of_batch.isdecimal() else self.task.batch_id
 
     def still_mine(self) -> bool:
         """Return whether the attempt may go on: it is not over, and the database says that the claim stands."""

@@ -219,7 +219,13 @@ def alone(context: tasks.Context, do: str = "", path: str = "") -> Any:
         # Holds the outputs of the process open when that has ended.
         subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
         os._exit(0)
-    return {"pid": os.getpid(), "attempt": context.attempt, "mine": context.still_mine(), "task": context.task.pk}
+    return {
+        "pid": os.getpid(),
+        "attempt": context.attempt,
+        "mine": context.still_mine(),
+        "task": context.task.pk,
+        "worker": context.worker,
+    }
 
 
 @tasks.action("alone-settings", isolated=True)

@@ -17,7 +17,7 @@ from stator.worker.isolated.process import IsolatedProcess
 from stator.worker.isolated.surroundings import Surroundings
 from tasks.actions.isolation import answer_of, process_for_action
 from tasks.failures import IsolationError
-from tasks.models import Task
+from tasks.models import Run, Task
 from tests.processes import wait_until
 from tests.tasks.actions.isolation.making import make, ran
 
@@ -51,7 +51,13 @@ class TestAnswers:
     def test_it_runs_in_another_process_and_holds_the_claim_there(self) -> None:
         task = ran()
         assert (task.state, task.result.pop("pid") == os.getpid()) == ("completed", False)
-        assert task.result == {"attempt": 1, "mine": True, "task": task.pk}
+        worker = Run.objects.get().worker
+        assert task.result == {"attempt": 1, "mine": True, "task": task.pk, "worker": worker}
+
+    def test_process_itself_marks_that_the_last_attempt_begins(self) -> None:
+        assert ran("raise").begun is None
+        task = ran("raise", max_attempts=1)
+        assert task.begun == Run.objects.get(task=task).token
 
     def test_coroutine_functions_run_there_too_and_what_they_write_is_kept(self) -> None:
         task = ran(action="alone-async", data={"name": "written"})
