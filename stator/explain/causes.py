@@ -63,7 +63,12 @@ def _free(one: Surveyed, label: str, condition: str, states: Iterable[str] = ())
 
 
 def no_worker(found: Survey) -> Iterator[Problem]:
-    """Find models that no live worker serves; without any worker, they are one problem."""
+    """Find models that no live worker serves; without any worker, they are one problem.
+
+    None if the database takes no writes: a worker that is started ends at once.
+    """
+    if found.refusal:
+        return
     served = [one for one in found.models.values() if one.live]
     needing = [one for one in found.models.values() if one.needs_worker]
     if len(needing) > 1 and not served:
@@ -103,6 +108,16 @@ def incomplete(one: Surveyed) -> Iterator[Problem]:
     if one.lacking:
         sentence, _, remedy = one.lacking.rpartition("; ")
         yield _about(one, sentence, remedy=remedy, command="manage.py stator doctor")
+
+
+def read_only(found: Survey) -> Iterator[Problem]:
+    """Find that the database takes no writes."""
+    if found.refusal:
+        sentence, _, remedy = found.refusal.partition("; ")
+        yield Problem(
+            "", f"{sentence}: no object moves, and runstator exits with 75", remedy=remedy,
+            where=f"database {found.home!r}",
+        )  # fmt: skip
 
 
 def unread(found: Survey) -> Iterable[Problem]:
