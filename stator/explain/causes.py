@@ -16,6 +16,7 @@ from stator.explain.problem import ERROR, WARNING, AdminAction, Problem
 from stator.explain.sentences import either
 from stator.explain.survey import AwaitedObject, Held, InState, Survey, Surveyed, WorkerStatus
 from stator.graph.durations import longest, seconds_of, span
+from stator.graph.failures import HUNG_AT
 from stator.rows.clock import moment_text
 from stator.rows.pauses import NAMED, Pause
 from stator.rows.versions import Version, compared
@@ -223,10 +224,11 @@ def quarantined(one: Surveyed) -> Iterator[Problem]:
     """Find objects in quarantine."""
     if count := one.depths.quarantined:
         them = "it" if count == 1 else "them"
+        hung = [place for group in one.groups if (place := group.message.partition(HUNG_AT)[2].partition("\n")[0])]
         yield _about(
             one, f"{told(count)} quarantined: workers died while they attempted {them}", count=count,
             actions=(_all(one, "Retry", "quarantined", "stator_retry"),),
-            remedy="find out what ended the workers, then retry",
+            remedy="find out what ended the workers, then retry", detail=HUNG_AT + listed(hung) if hung else "",
             command=f"manage.py stator retry {one.label} --quarantined",
         )  # fmt: skip
 
