@@ -115,7 +115,8 @@ class OperatorQuerySet(GuardedQuerySet[M]):
         """
         rows = self.filter(state_claim=None, state__in=self._automatic)
         action = action or Action.of(self.model, "retry", actor)
-        return write_by_hand(rows, columns.retrying(), actor=action.actor, reason="retried", action=action)
+        changes = columns.retrying(load_settings().released_with)
+        return write_by_hand(rows, changes, actor=action.actor, reason="retried", action=action)
 
     def unlock(self, *, actor: str = "", action: Action | None = None) -> int:
         """End the claims on the rows, so that their holders can write nothing more; return how many."""

@@ -101,6 +101,8 @@ class Facts:
     steps: list[str] = field(default_factory=list)
     # If the object is in quarantine: how processes ended while they attempted it, with how many of them.
     endings: Counter[str] = field(default_factory=Counter)
+    # The latest retry by hand, of an object that is in quarantine or has lost leases.
+    retry: History | None = None
     # How far the attempt is that holds the object, if it has said so.
     progress: Progress | None = None
 
@@ -232,6 +234,9 @@ def gather(model: type[Model], pk: object, using: str | None = None) -> Facts | 
         latest = facts.report.worker if facts.report else ""
         ended = processes_of(Q(pk__in=held) | Q(pk=latest), using)
         facts.endings = Counter(process.ending for process in ended.values() if process.ending)
+    if facts.automatic and facts.row["state_crashes"] >= facts.settings.alone_from:
+        acts = records_of(History, owner, pk, using).filter(kind=History.Kind.HAND, reason__startswith="retried")
+        facts.retry = acts.order_by("-at").first()
     if graph_of(owner).event_names:
         life = Life.of(*(facts.row[name] for name in OF_LIFE))
         counted = life.of_wish & Q(version=life.visit, voter__isnull=False)

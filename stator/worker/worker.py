@@ -32,6 +32,7 @@ from stator.worker.dispatcher import Dispatcher
 from stator.worker.endpoint import Endpoint
 from stator.worker.heartbeat import Heartbeat, interval_for
 from stator.worker.lanes import Lanes, lanes_of
+from stator.worker.last_words import report_hanging
 from stator.worker.measures import Measures
 from stator.worker.outage import Outages, reach
 from stator.worker.presence import Presence, published_by
@@ -236,7 +237,9 @@ class Worker(WorkerOptions):
             aliases=self.scheduler.databases, connected=soon(self.lanes.woken.set),
             unrecorded=self.recorder.unrecorded, handed_back=soon(self.recorder.forget), patience=self.settings.LEASE,
         )  # fmt: skip
-        self.watchdog = Watchdog(self.settings.WATCHDOG, self.liveness_file, self.health.trouble)
+        self.watchdog = Watchdog(
+            self.settings.WATCHDOG, self.liveness_file, self.health.trouble, parting=report_hanging
+        )  # fmt: skip
         self.listeners = self._listeners()
 
     def _isolation(self) -> InProcessIsolation:

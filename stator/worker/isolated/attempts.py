@@ -29,6 +29,7 @@ from stator.worker.executor import STOPPED, Attempted, attempt_async, attempt_sy
 from stator.worker.isolated.messages import SAY_EVERY, IsolatedAnswer, Request
 from stator.worker.isolated.surroundings import Surroundings
 from stator.worker.lanes import Lanes
+from stator.worker.last_words import report_hanging
 from stator.worker.measures import Measures
 from stator.worker.outage import reach
 from stator.worker.recorder import Recorder
@@ -56,7 +57,7 @@ async def serve(requests: BinaryIO, answers: TextIO, database: str | None, *, in
 
     # A handler that blocks the event loop blocks nothing else, but only the watchdog would end it before its time
     # limit.
-    watchdog = Watchdog(load_settings().WATCHDOG, None, str, tells=False)
+    watchdog = Watchdog(load_settings().WATCHDOG, None, str, tells=False, parting=report_hanging)
     watchdog.start()
     ticking = asyncio.create_task(_tick(watchdog))
     thread, reader = DatabaseThread("stator-handler", handlers=True), asyncio.StreamReader()

@@ -359,6 +359,6 @@ def test_takes_bounded_statements(django_assert_max_num_queries: Any) -> None:
         held()
         put(Parcel, state_changed=ago(8000))
     # Within a transaction, two of them are for a savepoint.
-    with django_assert_max_num_queries(13) as queries:
+    with django_assert_max_num_queries(14) as queries:
         found()
     assert not unbounded([query["sql"] for query in queries.captured_queries])
