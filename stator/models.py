@@ -13,7 +13,7 @@ from django.db.models.signals import class_prepared
 from django.utils import timezone
 from django.utils.functional import classproperty
 
-from stator.asynchronous import in_thread
+from stator.asynchronous import awaited, in_thread
 from stator.exceptions import LeaseLost
 from stator.explain import Problem, Reason, explain
 from stator.explain.causes import differing
@@ -194,6 +194,7 @@ class StatorModel(models.Model):
         return move_by_hand(rows, state, actor=actor, reason=reason, start_over=start_over)
 
     @classmethod
+    @awaited
     async def atransition_perform_queryset(
         cls, queryset: Rows, state: State | str, *, actor: str = "", reason: str = "", start_over: bool = False
     ) -> int:

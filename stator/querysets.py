@@ -9,7 +9,7 @@ from uuid import UUID
 from asgiref.sync import sync_to_async
 from django.db.models import Count, Exists, Manager, Model, Q
 
-from stator.asynchronous import in_thread
+from stator.asynchronous import awaited, in_thread
 from stator.conf import load_settings
 from stator.explain.reasons import explain_counts
 from stator.graph.states import State
@@ -90,6 +90,7 @@ class OperatorQuerySet(GuardedQuerySet[M]):
                 late |= Q(state=state.name, state_changed__lte=columns.after(-state.expect_within))
         return self.filter(late)
 
+    @awaited
     async def adue(self, at: Due, *, actor: str = "", reason: str = "", action: Action | None = None) -> int:
         """Run :meth:`due` with a time in a thread, for async code."""
         return await sync_to_async(make_due)(self, at, action or Action.of(self.model, "due", actor, reason))
@@ -343,6 +344,7 @@ class HeldClaim(Addressee):
         found: Result = self.own_steps().call(name, function)
         return found
 
+    @awaited
     async def astep(self, name: str, function: Callable[[], Awaitable[Result]]) -> Result:
         """Do :meth:`step` with a coroutine function. Steps may run at the same time, as with ``asyncio.gather()``."""
         found: Result = await self.own_steps().acall(name, function)

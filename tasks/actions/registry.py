@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property, wraps
 from typing import Any, TypeVar
 
+from stator.asynchronous import awaited
 from stator.exceptions import PROJECT_ERRORS, UNFIT_FOR_FUTURES, passable
 from stator.graph.backoff import MAX_SECONDS, Backoff
 from stator.graph.options import is_backoff, is_number
@@ -99,6 +100,7 @@ class Context:
         found: Result = self.claim.step(name, function)
         return found
 
+    @awaited
     async def astep(self, name: str, function: Callable[[], Awaitable[Result]]) -> Result:
         """Do :meth:`step` with a coroutine function."""
         found: Result = await self.claim.astep(name, function)

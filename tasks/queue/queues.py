@@ -8,7 +8,7 @@ from typing import Any
 from asgiref.sync import sync_to_async
 from django.core.exceptions import ValidationError
 
-from stator.asynchronous import in_thread
+from stator.asynchronous import awaited, in_thread
 from stator.graph.backoff import MAX_SECONDS
 from tasks.datetimes import moment_problem, stored
 from tasks.exceptions import TaskError
@@ -150,6 +150,7 @@ class Queue(QueueRow):
         """
         return consuming.claim(self, wait, worker=worker, limit=limit, lease=lease, metadata=metadata)
 
+    @awaited
     async def aclaim(self, **options: Any) -> list[TaskClaim]:
         """Run :meth:`claim` from async code."""
         return await consuming.aclaim(self, **options)
