@@ -66,8 +66,8 @@ class Life:
         return cls(life or 0, version - visit % (1 << MOVES), failed)
 
     def keeps(self, number: int, visit: int | None) -> bool:
-        """Return whether a step of this life and wish, and of this visit, is in force, or is if its visit goes on."""
-        return number == self.number and visit in (self.visit, self.failed)
+        """Return whether a record of this life and wish, and of this visit, is in force, or is if its visit goes on."""
+        return number == self.number and visit is not None and visit in (self.visit, self.failed)
 
     @property
     def first(self) -> int:

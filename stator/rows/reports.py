@@ -123,7 +123,7 @@ class Event(models.Model):
     is null while the event is kept, ``until`` when, for a state that the object has not entered. ``source``: the state
     that took it; ``to``: where it moved the object, empty if it did not. ``voter``: the sender, if the event takes
     several. ``life``: the object's life and wish when it came, see :class:`~stator.rows.life.Life`. Stored as long as
-    the history.
+    the history, and while it is in force.
     """
 
     model_label = models.CharField(max_length=200)

@@ -305,7 +305,7 @@ def note_left(owner: type[Model], using: str, before: Iterable[tuple[object, str
 def _give_kept(owner: type[Model], using: str, state: State, pks: Collection[object]) -> None:
     """Give objects that have entered a state all events that were kept for it, in their order."""
     kept = events_of(owner, using).filter(name__in=kept_names(state), version=None, until__gt=Now()).order_by("pk")
-    for some in _parts(owner, pks):
+    for some in parts_of(owner, pks):
         mine, last = kept.filter(object_pk__in=[str(pk) for pk in some]), 0
         while page := list(mine.filter(pk__gt=last)[:BATCH]):
             for event in page:
