@@ -147,8 +147,8 @@ class _Row(NamedTuple):
 def _is_in_force(step: Step, row: _Row | None) -> bool:
     if row is None or not row.rests:
         return row is not None
-    of_earlier_release = step.visit is None and step.entered == row.entered
-    return row.life.keeps(step.life, row.life.visit if of_earlier_release else step.visit)
+    of_1_1 = step.entered == row.entered and step.life == row.life.unmarked
+    return of_1_1 or row.life.keeps(step.life, row.life.visit if step.entered == row.entered else step.visit)
 
 
 def _rows_of(model: Any, alias: str, pks: set[str]) -> dict[str, _Row]:
