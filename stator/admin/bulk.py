@@ -105,7 +105,8 @@ def carry_out(
     try:
         done = act.write(operated(part))
     except ValueError as error:
-        return refuse(model_admin, request, str(error))
+        # Django's pages begin each message with a capital letter, which would change a name.
+        return refuse(model_admin, request, f"Nothing was done: {error}")
     left = left_before + max(0, chosen - done)
     done += done_before
     if last is not None:

@@ -39,7 +39,7 @@ from stator.rows.meta import column_of, is_in_one_line
 from stator.rows.nodes import over_nodes
 from stator.rows.pauses import Pause, read_pauses
 from stator.rows.progress import Reached, keep_progress, reached
-from stator.rows.reports import Event
+from stator.rows.reports import Event, events_of_visit
 from stator.signals import Move
 from stator.statements import Parameter, Statement, joined, selecting, written
 
@@ -74,6 +74,7 @@ class Claim(HeldClaim):
     ``place``: where in its table the claim has put the row, if known.
     ``unreadable``: the error of the project's code when the instance was made; the attempt fails with it.
     ``heartbeat``: seconds after which the lease is renewed.
+    ``happened``: the events of the visit; None if there are many, which are read when somebody asks for them.
     ``log``: what the attempt logged, if it did.
     ``reached``: how far the attempt says it is; ``shown``: what of that is written.
     ``started``: when the project's code was called, 0 before.
@@ -88,9 +89,9 @@ class Claim(HeldClaim):
 
     __slots__ = (
         "_of_life", "age", "attempt", "attempted", "before", "cancelled_for", "changed", "claimed", "deadline", "event",
-        "failures", "finished", "gone", "heartbeat", "instance", "lease", "log", "max_runtime", "notes", "operations",
-        "own_end", "pk", "place", "reached", "returned", "shown", "started", "state", "steps", "taken_back", "token",
-        "unreadable", "version",
+        "failures", "finished", "gone", "happened", "heartbeat", "instance", "lease", "log", "max_runtime", "notes",
+        "operations", "own_end", "pk", "place", "reached", "returned", "shown", "started", "state", "steps",
+        "taken_back", "token", "unreadable", "version",
     )  # fmt: skip
 
     def __init__(self, operations: "Operations", instance: Any, state: State, token: UUID, claimed: float) -> None:
@@ -124,6 +125,7 @@ class Claim(HeldClaim):
         self.changed: Mapping[str, tuple[Any, Any]] = NO_CHANGES
         self.notes: Mapping[str, object] = NO_NOTES
         self.event: Event | None = None
+        self.happened: tuple[Event, ...] | None = ()
         self.log: AttemptLog | None = None
         self.reached: Reached | None = None
         self.shown: Reached | None = None
@@ -140,6 +142,14 @@ class Claim(HeldClaim):
     def free(self) -> None:
         """Forget the instance, which refers to the claim; otherwise only the garbage collector would free both."""
         self.instance = None
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        if self.happened is None:
+            operations = self.operations
+            mine = events_of_visit(operations.model, operations.alias, self.pk, self.life)
+            self.happened = tuple(mine.filter(pk__lte=self.event.pk) if self.event else mine)
+        return self.happened
 
     @property
     def ended_in_time(self) -> bool:
@@ -415,6 +425,8 @@ class Operations(Rows):
     ) -> None:
         super().__init__(model, alias, settings, worker_id, schema)
         self._parts_of = parts_of
+        # The values of ``spread`` whose slices were made, the latest last.
+        self._met: dict[object, None] = {}
         # All slices share the flag. Its method is bound once, because it is called before each attempt.
         self._stopping = Flag()
         self.is_stopping = self._stopping.is_set
@@ -461,7 +473,17 @@ class Operations(Rows):
         if not self.is_spread_freely:
             return self.numbered
         every = self.whole.order_by(F(self.spread_name)).values_list(self.spread_name, flat=True).distinct()
-        return list(map(self.of_slice, every))
+        try:
+            return list(map(self.of_slice, every))
+        except DatabaseError as error:
+            if not is_of_node(error):
+                raise
+            return self.known_slices
+
+    @property
+    def known_slices(self) -> list["Operations"]:
+        """The slices that are known without asking every node: of a field of the project, those that were met."""
+        return list(map(self.of_slice, list(self._met))) if self.is_spread_freely else self.numbered
 
     @property
     def numbered(self) -> list["Operations"]:
@@ -508,7 +530,13 @@ class Operations(Rows):
     @cached_property
     def of_slice(self) -> Callable[[object], "Operations"]:
         """A function that returns the same operations on the rows with one value of ``spread``."""
-        return lru_cache(maxsize=MAX_SLICES)(self._limited)
+        return lru_cache(maxsize=MAX_SLICES)(self._of_slice)
+
+    def _of_slice(self, value: object) -> "Operations":
+        self._met[value] = None
+        if len(self._met) > MAX_SLICES:
+            self._met.pop(next(iter(self._met)), None)
+        return self._limited(value)
 
     @cached_property
     def for_any_slice(self) -> "Operations":
@@ -561,13 +589,13 @@ class Operations(Rows):
         return written(DIFFERENT, column=self.spread_column, rows=joined(each, " UNION ALL "))
 
     def found(self, looking: Statement) -> list["Operations"]:
-        """Return the slices that a statement finds; all of them if a node is away, since it meets every node."""
+        """Return the slices that a statement finds; all that are known if a node is away, since it meets every node."""
         try:
             return [self.of_slice(value) for (value,) in self.fetch(looking.text, looking.params, often=True)]
         except DatabaseError as error:
             if not is_of_node(error):
                 raise
-            return self.slices
+            return self.known_slices
 
     def stop(self) -> None:
         """Begin nothing more: the worker was asked to stop."""

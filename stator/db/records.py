@@ -77,7 +77,7 @@ class Records:
             if self._has_history(batch) and not self._kept_with(batch):
                 keep_history(operations.alias, operations.label, kept.ended, accepted)
             if batch.stepped:
-                forget_steps([claim for claim in kept.claims if claim.steps is not None])
+                forget_steps(operations, [claim for claim in kept.claims if claim.steps is not None])
             if batch.awaited:
                 entered(operations.model, operations.alias, batch.to, accepted, wait=wait)
         return self._sort_out(batch, {*accepted, *self._found_written(batch, accepted)} if again else accepted)
@@ -251,4 +251,4 @@ def changes_of(outcome: Outcome, source: State) -> columns.Changes:
     if isinstance(outcome, Released):
         return columns.releasing(outcome.after, begun=outcome.begun)
     failures = F("state_failures") + 1 if outcome.failure else Value(0)
-    return columns.staying(columns.after(outcome.delay), failures)
+    return columns.staying(columns.after(outcome.delay), failures, woken=source.woken_by_events)

@@ -246,6 +246,7 @@ class PostgresqlRecords(records.Records):
             noted=_key(noted),
             only=_key(only),
             watched=tuple(watch.key for watch in watches),
+            woken=not (batch.moved or batch.released) and batch.source.woken_by_events,
         )
         statement = self._statements.get(shape)
         if statement is None:
@@ -336,7 +337,8 @@ class PostgresqlRecords(records.Records):
         changes = _changes(batch.outcome, batch.source)
         if noted and not batch.moved and not batch.released:
             # Marked ready here: otherwise the next claim would have to do it first, which takes several statements.
-            changes["state_ready"] = RawSQL("v.delay <= 0", [], output_field=BooleanField())
+            ready = "state_ready OR v.delay <= 0" if shape.woken else "v.delay <= 0"
+            changes["state_ready"] = RawSQL(ready, [], output_field=BooleanField())
         where = Statement.of(" AND ", only) if only else "" if batch.released else self._if_countable()
         return written(
             RECORD,
@@ -456,6 +458,7 @@ class _Shape(NamedTuple):
     ``attempts``: the model's records of attempts are written as well.
     ``noted``: changes of a program's records of claims; with them, each key is returned with the time.
     ``watched``: the foreign keys to objects that wait for all of their rows.
+    ``woken``: an event may have marked the held rows ready.
     ``tell``: each key is returned with the seconds in the state that was left, for a caller that writes the history.
     """
 
@@ -471,6 +474,7 @@ class _Shape(NamedTuple):
     noted: tuple[str, ...]
     only: tuple[str, ...]
     watched: tuple[str, ...]
+    woken: bool
 
 
 def _if_handed_on(waiting: list[str]) -> Iterator[str]:
@@ -540,7 +544,7 @@ def _changes(outcome: Outcome, source: State) -> columns.Changes:
         ready = RawSQL("v.delay IS NULL", [], output_field=BooleanField())
         return {**columns.releasing(begun=outcome.begun), "state_ready": ready, "state_next_attempt": due}
     failures = RawSQL("CASE WHEN v.failed THEN state_failures + 1 ELSE 0 END", [])
-    return columns.staying(Now() + delay, failures)
+    return columns.staying(Now() + delay, failures, woken=source.woken_by_events)
 
 
 _place = attrgetter("place")

@@ -374,10 +374,11 @@ def _record_in_two(claim: HeldClaim, name: str, text: str, *, in_time: bool) -> 
     return False
 
 
-def forget_steps(claims: Sequence[HeldClaim]) -> None:
+def forget_steps(operations: Any, claims: Sequence[HeldClaim]) -> None:
     """Delete the steps of rows that claims have moved on; call it in the transaction of the move.
 
-    It holds the rows, so no step of their next visit is there yet.
+    It holds the rows, so no step of their next visit is there yet. There may be no such rows: the fence has refused
+    the others.
     """
-    operations, pks = claims[0].operations, [str(claim.pk) for claim in claims]
+    pks = [str(claim.pk) for claim in claims]
     Step.objects.using(operations.alias).filter(model_label=operations.label, object_pk__in=pks).delete()

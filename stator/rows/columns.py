@@ -8,17 +8,16 @@ from django.conf import settings
 from django.db.models import (
     Case,
     DateTimeField,
-    DurationField,
     Expression,
-    ExpressionWrapper,
     F,
     Q,
     Value,
     When,
 )
+from django.db.models.lookups import LessThanOrEqual
 
 from stator.graph.states import State
-from stator.rows.clock import Now
+from stator.rows.clock import Elapsed, Now
 from stator.rows.life import UNMARKED, Changes, continued, visit_of_move
 
 UNCLAIMED: Changes = {"state_claim": None, "state_locked_until": None}
@@ -58,7 +57,7 @@ def after(seconds: float) -> Expression:
 
 def stayed() -> Expression:
     """Return how long rows have been in their state, by the database's clock."""
-    return ExpressionWrapper(Now() - F("state_changed"), output_field=DurationField())
+    return Elapsed(F("state_changed"))
 
 
 def parked() -> Q:
@@ -133,11 +132,16 @@ def claiming_due(token: UUID | Expression, until: object) -> Changes:
     }
 
 
-def staying(due: object, failures: object) -> Changes:
-    """Return the changes when an attempt ends and the row stays; an attempt that ends resets the crash count."""
+def staying(due: object, failures: object, *, woken: bool = False) -> Changes:
+    """Return the changes when an attempt ends and the row stays; an attempt that ends resets the crash count.
+
+    ``woken``: a held row that is marked ready got an event during the attempt, so it stays ready.
+    """
+    when: Changes = {"state_ready": False, "state_next_attempt": due}
+    if woken:
+        when = {"state_next_attempt": Case(When(state_ready=True, then=Value(None)), default=due)}
     return {
-        "state_ready": False,
-        "state_next_attempt": due,
+        **when,
         "state_failures": failures,
         "state_crashes": 0,
         **UNCLAIMED,
@@ -182,13 +186,22 @@ def postponing() -> Changes:
 
 
 def reopening() -> Changes:
-    """Return the changes when the awaited object is there; the row's turn counts from when it entered its state."""
+    """Return the changes when what a row waited for is there; its turn counts from when it entered its state.
+
+    A claim goes on. The mark stays on the held row, so one more attempt follows the present one: see :func:`staying`.
+    """
     return {"state_ready": True, "state_next_attempt": None}
 
 
 def retrying() -> Changes:
     """Return the changes when an operator wants the row attempted now, with errors and crashes reset."""
     return {"state_ready": True, "state_next_attempt": None, "state_failures": 0, "state_crashes": 0}
+
+
+def rescheduling(moment: Expression) -> Changes:
+    """Return the changes when a waiting row is to be due at another time; one that has passed makes it ready."""
+    ready = Case(When(LessThanOrEqual(moment, Now()), then=Value(True)), default=Value(False))
+    return {"state_ready": ready, "state_next_attempt": moment}
 
 
 def unlocking() -> Changes:

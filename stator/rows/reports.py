@@ -220,6 +220,11 @@ def events_of(model: type[Model], using: str) -> QuerySet[Event]:
     return Event.objects.using(using).filter(model_label=model._meta.label_lower)
 
 
+def events_of_visit(model: type[Model], using: str, pk: object, life: Life) -> QuerySet[Event]:
+    """Return the events of the present visit and wish of an object, oldest first."""
+    return events_of(model, using).filter(life.of_wish, object_pk=str(pk), version=life.visit).order_by("pk")
+
+
 def reports_of(model: type[Model], using: str, **lookups: object) -> QuerySet[Report]:
     """Return the reports on the row of an outer query that match the lookups."""
     reports = Report.objects.using(using).filter(

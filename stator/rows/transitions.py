@@ -18,7 +18,7 @@ from stator.rows.keys import key_names, key_of, keys_in
 from stator.rows.life import OF_LIFE, Life
 from stator.rows.meta import graph_of, named_state, options_of, owner_of, written_to
 from stator.rows.nodes import of_one_node
-from stator.rows.reports import REASON_LENGTH, Event, History, events_of, keep_entries
+from stator.rows.reports import REASON_LENGTH, Event, History, events_of, events_of_visit, keep_entries
 from stator.rows.waits import wake
 from stator.rows.watches import WaiterHeld, Watch, watchers_of, watches_of
 from stator.statements import is_one_of
@@ -189,7 +189,7 @@ def apply_event(owner: type[Model], using: str, row: Locked, awaited: AwaitedEve
     """Store an event that a locked object waits for, and do what it does; return how many more senders it needs."""
     missing = awaited.count - 1
     if missing:
-        missing -= votes_of(owner, using, row).filter(name=event.name).count()
+        missing -= events_of_visit(owner, using, row.pk, row.life).filter(name=event.name).count()
     moves = awaited.target is not None and missing <= 0
     event.version, event.until, event.source = row.version + 1 if moves else row.life.visit, None, row.state
     event.life = row.life.number
@@ -202,16 +202,9 @@ def apply_event(owner: type[Model], using: str, row: Locked, awaited: AwaitedEve
         move_rows(rows, awaited.target, actor=event.sender, reason=event.described, kind=History.Kind.EVENT)
     else:
         note_event(owner, using, row.pk, event)
-        # A claim that is under way ends, so that no attempt that did not see the event puts the object off.
-        rows.update(**columns.unlocking())
+        rows.update(**columns.reopening())
         signals.announce(owner, using)
     return max(missing, 0)
-
-
-def votes_of(owner: type[Model], using: str, row: Locked) -> QuerySet[Event]:
-    """Return the events of the present visit and wish of a locked object."""
-    mine = events_of(owner, using).filter(row.life.of_wish, object_pk=str(row.pk))
-    return mine.filter(version=row.life.visit)
 
 
 def note_event(owner: type[Model], using: str, pk: object, event: Event, outcome: str = "") -> None:
