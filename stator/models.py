@@ -27,6 +27,7 @@ from stator.rows.clock import Now, moment_text
 from stator.rows.column_guard import guard_managers
 from stator.rows.columns import BEGUN, FRAMEWORK_COLUMNS, UNCOUNTED
 from stator.rows.concurrency_limits import Limit
+from stator.rows.due_times import make_due
 from stator.rows.fields import (
     SPREAD,
     ChangedField,
@@ -98,6 +99,7 @@ __all__ = [
     "home_of",
     "ids_of",
     "key_of",
+    "make_due",
     "moment_text",
     "move_rows",
     "name_of",
@@ -335,7 +337,7 @@ class StatorModel(models.Model):
     def _note_uncommitted(self, using: str) -> None:
         """Note the version of a move that a rollback may undo."""
         rows: QuerySet[Any] = QuerySet(self._state_owner, using=using)
-        self._uncommitted = rows.values_list("state_version", flat=True).get(pk=self.pk)
+        [self._uncommitted] = rows.filter(pk=self.pk).values_list("state_version", flat=True)
 
     def _forget_undone(self, using: str) -> None:
         """Note the values in the database where a rollback has undone what the instance wrote."""

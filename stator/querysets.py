@@ -6,6 +6,7 @@ from contextvars import ContextVar
 from typing import Any, TypeVar, overload
 from uuid import UUID
 
+from asgiref.sync import sync_to_async
 from django.db.models import Count, Exists, Manager, Model, Q
 
 from stator.asynchronous import in_thread
@@ -17,6 +18,7 @@ from stator.rows.actions import Action
 from stator.rows.claimable import READY
 from stator.rows.clock import Now
 from stator.rows.column_guard import GuardedQuerySet, M
+from stator.rows.due_times import Due, make_due
 from stator.rows.events import Sent, send
 from stator.rows.indexes import place_in_line
 from stator.rows.life import Life
@@ -30,6 +32,9 @@ Result = TypeVar("Result")
 
 # The claim and the name of the step that runs in this context.
 running_step: ContextVar[tuple["HeldClaim", str] | None] = ContextVar("stator_step", default=None)
+
+# The time of ``due()`` that was not given; None means now.
+UNGIVEN: Any = object()
 
 # Seconds after which a due row should have been attempted.
 OVERDUE = 60.0
@@ -46,8 +51,23 @@ class OperatorQuerySet(GuardedQuerySet[M]):
         """Return the rows that workers may claim now."""
         return self.filter(self._is_due, READY, state__in=self._automatic)
 
-    def due(self) -> "OperatorQuerySet[M]":
-        """Return the rows whose due time has passed, marked ready or not."""
+    @overload
+    def due(self) -> "OperatorQuerySet[M]": ...
+
+    @overload
+    def due(self, at: Due, *, actor: str = "", reason: str = "", action: Action | None = None) -> int: ...
+
+    def due(
+        self, at: Due = UNGIVEN, *, actor: str = "", reason: str = "", action: Action | None = None
+    ) -> "OperatorQuerySet[M] | int":
+        """Return the rows whose due time has passed, marked ready or not; or, with ``at``, let all be due then.
+
+        ``at``: a datetime, a timedelta or seconds from now, or None for now. Returns how many rows are due then. Others
+        stay as they are: claimed and quarantined rows, rows that wait for another object, and rows in states that
+        workers do not attempt. Errors stay counted.
+        """
+        if at is not UNGIVEN:
+            return make_due(self, at, action or Action.of(self.model, "due", actor, reason))
         return self.filter(self._is_due, state_claim=None, state__in=self._automatic).exclude(self._quarantine)
 
     def leased(self) -> "OperatorQuerySet[M]":
@@ -69,6 +89,10 @@ class OperatorQuerySet(GuardedQuerySet[M]):
             if state.expect_within:
                 late |= Q(state=state.name, state_changed__lte=columns.after(-state.expect_within))
         return self.filter(late)
+
+    async def adue(self, at: Due, *, actor: str = "", reason: str = "", action: Action | None = None) -> int:
+        """Run :meth:`due` with a time in a thread, for async code."""
+        return await sync_to_async(make_due)(self, at, action or Action.of(self.model, "due", actor, reason))
 
     def overdue(self, seconds: float = OVERDUE) -> "OperatorQuerySet[M]":
         """Return the rows that have been due for longer than ``seconds`` and are not claimed: too few workers run."""
@@ -113,8 +137,7 @@ class OperatorQuerySet(GuardedQuerySet[M]):
         ``start_over``: rows that return to the state that failed begin a new visit, without their recorded steps.
         """
         action = action or Action.of(self.model, "move", actor, reason, moves=True)
-        actor, reason = action.actor, action.reason
-        return move_by_hand(self, state, actor=actor, reason=reason, action=action, start_over=start_over)
+        return move_by_hand(self, state, actor=action.actor, reason=action.reason, action=action, start_over=start_over)
 
     def counts(self) -> dict[str, int]:
         """Return the number of rows in each state, including states of the graph that have none."""
@@ -203,6 +226,25 @@ class Addressee:
 
     asend = in_thread(send)
 
+    def due(self, at: Due, *, actor: str = "", reason: str = "") -> bool:
+        """Let the object be due at ``at``: a datetime, a timedelta or seconds from now, or None for now.
+
+        Return False, with nothing changed, if a due time does not decide when it is attempted next: it is being
+        attempted, waits for another object, is in quarantine or in a state that workers do not attempt; ``explain()``
+        says which. A handler raises ``TryAgainLater`` instead. The instance shows its new due time. With an ``actor``,
+        it is an action of an operator: stored in the history, and undone by ``stator undo``.
+        """
+        instance = self.instance
+        using = home_of(instance)
+        rows: OperatorQuerySet[Any] = OperatorQuerySet(type(instance), using=using).filter(pk=instance.pk)
+        action = Action.of(type(instance), "due", actor, reason) if actor else None
+        if not make_due(rows, at, action):
+            return False
+        instance.refresh_from_db(using, fields=["state_ready", "state_next_attempt"])
+        return True
+
+    adue = in_thread(due)
+
 
 class Unclaimed(Addressee):
     """``instance.stator`` outside of attempts; it is false, and has nothing that belongs to a claim."""
@@ -250,9 +292,11 @@ class HeldClaim(Addressee):
 
     @property
     def idempotency_key(self) -> str:
-        """A key that stays equal in every attempt until the object leaves the state, and changes if it re-enters it.
+        """A key for external services: equal in every attempt of one visit of the state, and never equal in another.
 
-        Pass it to external services. Each step has a key of its own, which is this one while the step is called.
+        It also changes if a field of ``reconcile_on`` does, and if the object is deleted and made anew. A move back
+        from where ``fails_to`` led into the state that failed continues the visit, and so does an undo: the key is as
+        before. Each step has a key of its own, which is this one while the step is called.
         """
         key = self.life.key(self.operations.label, self.pk, self.state.name)
         step = running_step.get()
@@ -290,7 +334,8 @@ class HeldClaim(Addressee):
     def step(self, name: str, function: Callable[[], Result]) -> Result:
         """Call ``function`` and record what it returns; return the record, without a call, if an attempt has done so.
 
-        A record is for one visit of the state: an object that leaves the state and returns does its steps again. It is
+        A record is for one visit of the state and one wish: an object that leaves the state and returns does its steps
+        again, unless it returns from where ``fails_to`` led, and so does one whose watched field has changed. It is
         written before the method returns, and only while the claim holds. The result is what JSON has of it, of at most
         ``PAYLOAD_LIMIT`` bytes. Each name can be used once in an attempt. If the call raises, nothing is recorded.
 

@@ -30,7 +30,7 @@ _METADATA_NAME = re.compile('(?!-?[0-9]+$)[^"\\\\\x00-\x1f\x7f-\x9f\ud800-\udfff
 METADATA_NAME_RULE = (
     f"must be a text of 1 to {NAME_LENGTH} printable characters, without quotes and backslashes, and not a number"
 )
-_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def milliseconds() -> int:
@@ -210,7 +210,7 @@ def _check_names(message: Message) -> None:
         value = getattr(message, name)
         if value is None and name not in REQUIRED:
             continue
-        if not isinstance(value, str) or not 0 < len(value) <= most or _UNPRINTABLE.search(value):
+        if not isinstance(value, str) or not 0 < len(value) <= most or UNPRINTABLE.search(value):
             raise TaskError(f"{name}={_short(value)} must be a text of 1 to {most} printable characters")
     if message.action.startswith(DJANGO):
         raise TaskError(f"action={_short(message.action)} is for Django's Tasks framework; enqueue it there")

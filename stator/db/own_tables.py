@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
 from django.core.exceptions import ValidationError
-from django.db.models import Case, DurationField, ExpressionWrapper, Q, QuerySet, Value, When
+from django.db.models import Case, Q, QuerySet, Value, When
 from django.utils import timezone
 
 from stator.db.interface import Operations
@@ -19,7 +19,7 @@ from stator.graph.durations import seconds_of
 from stator.partitions import UPKEEP, is_partitioned, maintain
 from stator.rows import columns
 from stator.rows.actions import UNDONE_WITHIN, Action, Before
-from stator.rows.clock import Now
+from stator.rows.clock import Elapsed, Now
 from stator.rows.indexes import place_in_line
 from stator.rows.life import OF_LIFE, Life
 from stator.rows.meta import model_of, options_of
@@ -59,7 +59,7 @@ def _depth(operations: Operations, limit: int) -> dict[str, float]:
     ready = operations.ready(operations.graph.automatic_states)
     due = operations.waiting().filter(state_next_attempt__lte=Now())
     # The first row by the index; a minimum would read all rows.
-    waited = ExpressionWrapper(Now() - place_in_line(), output_field=DurationField())
+    waited = Elapsed(place_in_line())
     oldest = ready.order_by(place_in_line()).values_list(waited, flat=True).first() or timedelta()
     failing = operations.rows.filter(
         state_failures__gt=0, state_claim=None, state_crashes__lt=operations.settings.MAX_CRASHES
@@ -197,8 +197,8 @@ def _keeps(row: _Row | None, event: Event) -> bool:
 def _is_in_force(step: Step, row: _Row | None) -> bool:
     if row is None or not row.rests:
         return row is not None
-    of_earlier_release = step.visit is None and step.entered == row.entered
-    return row.life.keeps(step.life, row.life.visit if of_earlier_release else step.visit)
+    of_1_1 = step.entered == row.entered and step.life == row.life.unmarked
+    return of_1_1 or row.life.keeps(step.life, row.life.visit if step.entered == row.entered else step.visit)
 
 
 def _rows_of(model: Any, alias: str, pks: set[str]) -> dict[str, _Row]:

@@ -78,7 +78,7 @@ class Records:
             if self._has_history(batch) and not self._kept_with(batch):
                 keep_history(operations.alias, operations.label, kept.ended, accepted)
             if batch.stepped:
-                forget_steps([claim for claim in kept.claims if claim.steps is not None])
+                forget_steps(operations, [claim for claim in kept.claims if claim.steps is not None])
             if batch.awaited:
                 source = batch.source.name
                 note_left(operations.model, operations.alias, [(claim.pk, source, claim.life) for claim in kept.claims])

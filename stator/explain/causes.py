@@ -105,6 +105,11 @@ def incomplete(one: Surveyed) -> Iterator[Problem]:
         yield _about(one, sentence, remedy=remedy, command="manage.py stator doctor")
 
 
+def unread(found: Survey) -> Iterable[Problem]:
+    """Return why not everything could be read, each reason once."""
+    return {id(problem): problem for problem in found.unread.values()}.values()
+
+
 def silent_workers(found: Survey) -> Iterator[Problem]:
     """Find workers that fell silent while they held objects."""
     for process in found.workers.missed:

@@ -247,10 +247,14 @@ class WorkerStatus:
 
 @dataclass(slots=True)
 class Workers:
-    """Worker processes of one database. ``live``: the number of live workers that serve a model, by its label."""
+    """Worker processes of one database. ``live``: the number of live workers that serve a model, by its label.
+
+    ``unread``: what of them could not be read, as in :class:`Survey`.
+    """
 
     processes: list[WorkerStatus] = field(default_factory=list)
     live: Counter[str] = field(default_factory=Counter)
+    unread: dict[str, Problem] = field(default_factory=dict)
 
     @property
     def shown(self) -> list[WorkerStatus]:
@@ -336,6 +340,7 @@ class Survey:
     """The models of one database by label, and its workers. ``older_errors``: there are errors in no group.
 
     ``using``: the database that was read, which may be a replica of ``home``, where the models are written.
+    ``unread``: the models, our own included, of which reading was cut short, by label in lower case.
     """
 
     using: str
@@ -344,8 +349,9 @@ class Survey:
     groups: list[Group]
     older_errors: bool
     home: str
+    unread: dict[str, Problem] = field(default_factory=dict)
 
     @property
     def readable(self) -> set[str]:
         """The models whose rows could be read."""
-        return {label for label, one in self.models.items() if not one.lacking}
+        return {label for label, one in self.models.items() if not one.lacking and label not in self.unread}

@@ -5,14 +5,14 @@ from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
 
 from django.core.exceptions import ValidationError
-from django.db.models import DurationField, ExpressionWrapper, F, Q, QuerySet, Subquery
+from django.db.models import F, Q, QuerySet, Subquery
 from django.db.models.functions import Right
 
 from stator.conf import load_settings
 from stator.explain.survey import Group
 from stator.graph.durations import seconds_of
 from stator.querysets import OperatorQuerySet
-from stator.rows.clock import Now
+from stator.rows.clock import Elapsed
 from stator.rows.keys import key_of
 from stator.rows.reports import Report, reports_of
 from stator.statements import is_one_of
@@ -96,7 +96,7 @@ def _describe(errors: QuerySet[Report], found: dict[Key, Group], firsts: dict[Ke
     wanted = Q(pk__in=list(firsts.values()))
     for group in others[:DESCRIBED]:
         wanted |= Q(model_label=group.label, object_pk=str(group.failing[0]))
-    age = ExpressionWrapper(Now() - F("at"), output_field=DurationField())
+    age = Elapsed(F("at"))
     columns = ("model_label", "fingerprint", "error", "state", "message", Right("log", LOG_READ), age)
     for label, fingerprint, error, state, message, log, span in errors.filter(wanted).values_list(*columns):
         if (label, fingerprint) in found:

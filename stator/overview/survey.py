@@ -1,26 +1,28 @@
 """Read everything that shows problems with the models of a database; bounded, however many rows there are."""
 
-from collections.abc import Iterable
-from contextlib import nullcontext
+from collections.abc import Collection, Iterable
+from functools import partial
 
-from django.db import DatabaseError, connections
-from django.db.transaction import atomic
+from django.db import DatabaseError
 
 from stator.db.schema import lack_of, probe_columns, wrong_expression
-from stator.explain.kinds import in_order, problems_in, problems_of_apps
+from stator.explain.kinds import ProblemKind, in_order, kinds_of_apps, problems_in
 from stator.explain.problem import Problem
-from stator.explain.survey import Depths, Survey, Surveyed
+from stator.explain.survey import AwaitedObject, Depths, Survey, Surveyed
 from stator.models import StatorModel
 from stator.overview.depths import depths, empty
 from stator.overview.errors import groups
+from stator.overview.looks import Looks
 from stator.overview.replica import Read
 from stator.overview.waiters import waiters
 from stator.overview.workers import workers_holding
 from stator.querysets import OperatorQuerySet, rows_by_label
 from stator.rows.clock import Now
-from stator.rows.meta import by_database
+from stator.rows.meta import by_database, model_named
 from stator.rows.pauses import MAX_PAUSES, Pause
+from stator.rows.reports import Report
 from stator.rows.versions import Fleet
+from stator.rows.workers import Worker
 
 
 def surveys(models: Iterable[type[StatorModel]], using: str | None = None, read: Read = str) -> list[Survey]:
@@ -36,44 +38,66 @@ def problems(found: Iterable[Survey]) -> list[Problem]:
 def survey(using: str, models: Iterable[type[StatorModel]], home: str = "") -> Survey:
     """Read some models of a database: one or two statements for each, six or so for all, and those by apps' kinds."""
     rows_of = rows_by_label(models, using)
-    pauses: list[Pause] = list(Pause.objects.using(using).active().annotate(read_at=Now()).order_by("pk")[:MAX_PAUSES])
+    with Looks(using, [rows.model for rows in rows_of.values()]) as looks:
+        return _survey(using, rows_of, home or using, looks)
+
+
+def _survey(using: str, rows_of: dict[str, OperatorQuerySet[StatorModel]], home: str, looks: Looks) -> Survey:
+    active = Pause.objects.using(using).active().annotate(read_at=Now()).order_by("pk")
+    pauses: list[Pause] = looks.at(Pause, lambda: list(active[:MAX_PAUSES]), [])
     lacks = {label: lack for label, rows in rows_of.items() if (lack := wrong_expression(rows.model, using))}
-    depths_of = _all_depths(using, rows_of, lacks)
-    people = workers_holding(using, ((label, one) for label, found in depths_of.items() for one in found.held))
+    lacks |= _incomplete(rows_of, lacks, looks)
+    depths_of = {label: _depths(rows, lacks, looks) for label, rows in rows_of.items()}
+    people = workers_holding(using, ((label, one) for label, found in depths_of.items() for one in found.held), looks)
     failing = [label for label, found in depths_of.items() if found.failing or found.quarantined]
-    found_groups, older = groups(using, {label: rows for label, rows in rows_of.items() if label not in lacks}, failing)
-    fleet = Fleet.of(using)
+    known = {label: rows for label, rows in rows_of.items() if label not in lacks and label not in looks.unread}
+    found_groups, older = looks.at(Report, lambda: groups(using, known, failing), ([], False))
+    fleet = looks.at(Worker, lambda: Fleet.of(using), Fleet(using))
     found = {
         label: Surveyed(
             rows.model, using, depths_of[label], [pause for pause in pauses if pause.model_label == label],
             people.live[label], [group for group in found_groups if group.label == label],
             fleet.versions(rows.model), fleet.knowing(rows.model),
-            waiters(rows, [one.state for one in depths_of[label].automatic if one.state and one.resting]),
+            looks.at(rows.model, partial(_waiters, rows, depths_of[label]), []),
             lacking=lacks.get(label, ""),
         )
         for label, rows in rows_of.items()
     }  # fmt: skip
-    known = Survey(using, found, people, found_groups, older, home or using)
-    for label, problem in problems_of_apps(known):
-        found[label].own.append(problem)
-    return known
+    made = Survey(using, found, people, found_groups, older, home, looks.unread)
+    for kind in kinds_of_apps():
+        for problem in looks.at(model_named(kind.model), partial(_found_by, kind, made), []):
+            found[kind.model].own.append(problem)
+    return made
 
 
-def _all_depths(using: str, rows_of: dict[str, OperatorQuerySet], lacks: dict[str, str]) -> dict[str, Depths]:
-    """Return the numbers of each complete model; add what the other models lack to ``lacks``."""
-    # Within a transaction, a statement that fails must not end it.
-    guard = atomic(using=using) if connections[using].in_atomic_block else nullcontext()
+def _incomplete(rows_of: dict[str, OperatorQuerySet], lacks: Collection[str], looks: Looks) -> dict[str, str]:
+    """Return what further models lack: the numbers need not all columns, but workers do."""
+    others = {label: rows.model for label, rows in rows_of.items() if label not in lacks}
     try:
-        with guard:
-            # The numbers need not all columns, but workers do.
-            probe_columns((rows.model for label, rows in rows_of.items() if label not in lacks), using)
-            return {label: empty(rows) if label in lacks else depths(rows) for label, rows in rows_of.items()}
+        with looks.limits():
+            probe_columns(others.values(), looks.using)
     except DatabaseError:
-        found = {
-            label: lack for label, rows in rows_of.items()
-            if label not in lacks and (lack := lack_of(rows.model, using))
-        }  # fmt: skip
-        if not found:
+        return {label: lack for label, model in others.items() if (lack := lack_of(model, looks.using))}
+    return {}
+
+
+def _depths(rows: OperatorQuerySet, lacks: dict[str, str], looks: Looks) -> Depths:
+    """Return the numbers of a model; none if it lacks something, which is added to ``lacks`` if it was not known."""
+    label = rows.model._meta.label_lower
+    if label in lacks:
+        return empty(rows)
+    try:
+        return looks.at(rows.model, partial(depths, rows), empty(rows))
+    except DatabaseError:
+        if not (lack := lack_of(rows.model, rows.db)):
             raise
-    lacks |= found
-    return _all_depths(using, rows_of, lacks)
+        lacks[label] = lack
+        return empty(rows)
+
+
+def _waiters(rows: OperatorQuerySet, found: Depths) -> list[AwaitedObject]:
+    return waiters(rows, [one.state for one in found.automatic if one.state and one.resting])
+
+
+def _found_by(kind: ProblemKind, made: Survey) -> list[Problem]:
+    return list(kind.found_in(made))

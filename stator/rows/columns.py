@@ -8,17 +8,16 @@ from django.conf import settings
 from django.db.models import (
     Case,
     DateTimeField,
-    DurationField,
     Expression,
-    ExpressionWrapper,
     F,
     Q,
     Value,
     When,
 )
+from django.db.models.lookups import LessThanOrEqual
 
 from stator.graph.states import State
-from stator.rows.clock import Now
+from stator.rows.clock import Elapsed, Now
 from stator.rows.life import UNMARKED, Changes, continued, visit_of_move
 
 UNCLAIMED: Changes = {"state_claim": None, "state_locked_until": None}
@@ -58,7 +57,7 @@ def after(seconds: float) -> Expression:
 
 def stayed() -> Expression:
     """Return how long rows have been in their state, by the database's clock."""
-    return ExpressionWrapper(Now() - F("state_changed"), output_field=DurationField())
+    return Elapsed(F("state_changed"))
 
 
 def parked() -> Q:
@@ -197,6 +196,12 @@ def reopening() -> Changes:
 def retrying() -> Changes:
     """Return the changes when an operator wants the row attempted now, with errors and crashes reset."""
     return {"state_ready": True, "state_next_attempt": None, "state_failures": 0, "state_crashes": 0}
+
+
+def rescheduling(moment: Expression) -> Changes:
+    """Return the changes when a waiting row is to be due at another time; one that has passed makes it ready."""
+    ready = Case(When(LessThanOrEqual(moment, Now()), then=Value(True)), default=Value(False))
+    return {"state_ready": ready, "state_next_attempt": moment}
 
 
 def unlocking() -> Changes:

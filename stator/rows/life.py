@@ -65,6 +65,11 @@ class Life:
         failed = version - (visit >> MOVES) % (1 << MOVES) if (visit >> MARK_AT) % MARKS else None
         return cls(life or 0, version - visit % (1 << MOVES), failed)
 
+    @property
+    def unmarked(self) -> int:
+        """The number of this life and wish in steps by workers of version 1.1, whose time of entry is of this visit."""
+        return self.number if self.number % WISHES else 0
+
     def keeps(self, number: int, visit: int | None) -> bool:
         """Return whether a record of this life and wish, and of this visit, is in force, or is if its visit goes on."""
         return number == self.number and visit is not None and visit in (self.visit, self.failed)

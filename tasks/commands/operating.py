@@ -28,6 +28,7 @@ from tasks.models import Queue, Task
 from tasks.queue.attempt_counts import attempts_of
 from tasks.queue.latest_errors import TaskFailure, errors_of
 from tasks.queue.rules import queue_name_problem
+from tasks.queue.serving import services_of
 from tasks.rows.databases import home
 
 MAX_QUEUES, MAX_LETTERS, MAX_NAMED = 1000, 10_000, 1000
@@ -88,11 +89,11 @@ def list_queues(options: Options) -> Answer:
     found = [named(name) for name in options["names"]] or list(rows.order_by("name")[:MAX_QUEUES])
     add_figures(found, using)
     data = []
-    for queue in found:
+    for queue, service in zip(found, services_of(found, using), strict=True):
         holds = {"publish": queue.publishing_paused, "claim": queue.claiming_paused}
         paused = [name for name, is_paused in holds.items() if is_paused]
         data.append({
-            "queue": queue.name, "kind": queue.kind, **asdict(queue.figures), "workers": queue.live_workers(),
+            "queue": queue.name, "kind": queue.kind, **asdict(queue.figures), "workers": service.names,
             "paused": paused, "pause": queue.pause_description if paused else "",
         })  # fmt: skip
     return Answer(data, table(HEADS, map(_queue_row, data)) if data else ["There are no queues."])

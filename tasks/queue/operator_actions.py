@@ -53,7 +53,7 @@ def cancel_many(
             ending = [*meant, *parts.values_list("pk", flat=True)]
             claimed = task_rows(rows.db).filter(pk__in=ending, state_claim__isnull=False)
             if running:
-                runs.reaped(claimed, "")
+                runs.keep(claimed)
                 run_rows(rows.db).filter(task__in=ending, token__in=claimed.values("state_claim"), ended=None).update(
                     ended=Now(), outcome="canceled", reason=reason or "canceled by others"
                 )
