@@ -163,6 +163,15 @@ def test_votes_count_on_when_a_visit_continues(model):
     assert row(one).stator.send("approve", by="ben").outcome == "moved"
 
 
+def test_event_that_continues_a_visit_is_of_that_visit():
+    one = made()
+    fail(one)
+    by_event(one)
+    [claim] = claim_all(operations_of(Contract))
+    assert claim.event.name == "again"
+    assert claim.event.version == claim.life.visit == 0
+
+
 def test_move_that_starts_over_repeats_the_steps_with_new_keys():
     for number, move in enumerate(
         (
