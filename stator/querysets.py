@@ -294,9 +294,11 @@ class HeldClaim(Addressee):
 
     @property
     def idempotency_key(self) -> str:
-        """A key that stays equal in every attempt until the object leaves the state, and changes if it re-enters it.
+        """A key for external services: equal in every attempt of one visit of the state, and never equal in another.
 
-        Pass it to external services. Each step has a key of its own, which is this one while the step is called.
+        It also changes if a field of ``reconcile_on`` does, and if the object is deleted and made anew. A move back
+        from where ``fails_to`` led into the state that failed continues the visit, and so does an undo: the key is as
+        before. Each step has a key of its own, which is this one while the step is called.
         """
         key = self.life.key(self.operations.label, self.pk, self.state.name)
         step = running_step.get()
@@ -334,7 +336,8 @@ class HeldClaim(Addressee):
     def step(self, name: str, function: Callable[[], Result]) -> Result:
         """Call ``function`` and record what it returns; return the record, without a call, if an attempt has done so.
 
-        A record is for one visit of the state: an object that leaves the state and returns does its steps again. It is
+        A record is for one visit of the state and one wish: an object that leaves the state and returns does its steps
+        again, unless it returns from where ``fails_to`` led, and so does one whose watched field has changed. It is
         written before the method returns, and only while the claim holds. The result is what JSON has of it, of at most
         ``PAYLOAD_LIMIT`` bytes. Each name can be used once in an attempt. If the call raises, nothing is recorded.
 

@@ -37,9 +37,6 @@ BATCH = 2500
 # Objects that are named because they were left alone; further ones are counted.
 MAX_NAMED = 100_000
 
-# Later actions on the model that may have changed the same objects.
-MAX_LATER = 1000
-
 # The columns that come back, by the field that has them; the second ones only if the action moved the objects.
 RESTORED = {
     "state_ready": "ready", "state_next_attempt": "due", "state_failures": "failures", "state_crashes": "crashes",
@@ -225,9 +222,8 @@ class _Undoing:
         """Return the locked objects that later actions have changed."""
         label, own = self.action.model_label, self.done.action.pk
         later = Action.objects.using(self.using).filter(model_label=label, pk__gt=self.action.pk).exclude(pk=own)
-        pks = list(later.values_list("pk", flat=True)[:MAX_LATER])
         keys = [before.object_pk for before in going]
-        again = Before.objects.using(self.using).filter(action__in=pks, object_pk__in=keys if pks else [])
+        again = Before.objects.using(self.using).filter(action__in=later.values("pk"), object_pk__in=keys)
         changed = set(again.values_list("object_pk", flat=True))
         return [before for before in going if before.object_pk in changed]
 

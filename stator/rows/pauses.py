@@ -152,6 +152,10 @@ def planned_pause(
     owner = owner_of(model)
     where = check_where(owner, where)
     try_where(owner, using, where)
+    if Pause.objects.using(using).active().count() >= MAX_PAUSES:
+        raise ValueError(
+            f"workers read at most {MAX_PAUSES:,} pauses, and so many are active; end some, or pause by a column"
+        )
     return Pause(
         model_label=owner._meta.label_lower,
         state=named_state(owner, state).name if state else "",

@@ -192,9 +192,10 @@ def apply_event(owner: type[Model], using: str, row: Locked, awaited: AwaitedEve
     if missing:
         missing -= events_of_visit(owner, using, row.pk, row.life).filter(name=event.name).count()
     moves = awaited.target is not None and missing <= 0
-    event.version, event.until, event.source = row.version + 1 if moves else row.life.visit, None, row.state
-    event.life = row.life.number
-    event.to = awaited.target.name if moves and awaited.target else ""
+    leads_to = awaited.target if moves else None
+    event.version = row.life.visit_after(row.state, leads_to) if leads_to else row.life.visit
+    event.until, event.source, event.life = None, row.state, row.life.number
+    event.to = leads_to.name if leads_to else ""
     event.save(using=using)
     rows: QuerySet[Model] = QuerySet(owner, using=using).filter(pk=row.pk)
     if missing > 0:

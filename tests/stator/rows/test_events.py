@@ -7,8 +7,10 @@ from asgiref.sync import async_to_sync
 from django import forms
 from django.contrib.auth.models import AnonymousUser, Permission, User
 from django.db import transaction
+from django.db.models import QuerySet
 
 from stator import Sender, claims
+from stator.db import own_tables
 from stator.exceptions import EventRefused
 from stator.graph.failures import describe
 from stator.graph.outcomes import Moved, Released, Waiting
@@ -436,6 +438,52 @@ def test_all_kept_events_of_a_batch_of_moves_are_given(monkeypatch):
     operations.move_rows(raw(Expense).filter(state="approved"), "approved", ExpenseGraph.paid, 100)
     assert {row(expense).state for expense in expenses} == {"closed"}
     assert Event.objects.filter(version=None).count() == 0
+
+
+def past_retention():
+    QuerySet(Event).update(at=ago(1000))
+    raw(Expense).update(state_changed=ago(8000))
+
+
+def test_retention_keeps_events_that_are_in_force(approvers):
+    anna, ben, _ = approvers
+    voted, ended, early = put(Expense), put(Expense), put(Expense)
+    read = put(Expense, state="approved")
+    approve(voted, anna)
+    approve(ended, anna)
+    ended.stator.send("reject")
+    ended.transition_perform("escalated")
+    read.stator.send("hurry", 7)
+    early.stator.send("receipt", "card")
+    Event.objects.filter(object_pk=str(early.pk)).update(until=ago(-1000))
+    late = put(Expense)
+    late.stator.send("receipt", "card")
+    Event.objects.filter(object_pk=str(late.pk)).update(until=ago(500))
+    left = put(Expense, state="paid")
+    left.transition_perform("submitted")
+    past_retention()
+    own_tables.prune_all("default", 100, errors=500, history=500, stats=500)
+    assert set(Event.objects.values_list("object_pk", "name")) == {
+        (str(voted.pk), "approve"), (str(read.pk), "hurry"), (str(early.pk), "receipt"),
+    }  # fmt: skip
+    assert approve(voted, ben).outcome == "moved"
+    assert "is in submitted" in refused(row(left), "receipt", "card")
+    raw(Expense).filter(pk=left.pk)._raw_delete("default")
+    own_tables.prune_all("default", 100, errors=500, history=500, stats=500)
+    assert not QuerySet(Event).filter(object_pk=str(left.pk)).exists()
+
+
+def test_events_in_force_do_not_keep_later_ones_from_being_pruned(approvers):
+    anna, *_ = approvers
+    for _ in range(5):
+        approve(Expense.objects.create(), anna)
+    over = put(Expense, state="approved")
+    for _ in range(3):
+        over.stator.send("hurry")
+    raw(Expense).filter(pk=over.pk).update(state_version=9)
+    past_retention()
+    assert sum(own_tables.prune("default", 2, errors=500, history=500, stats=500) for _ in range(5)) >= 3
+    assert Event.objects.count() == 5
 
 
 def test_send_is_undone_with_the_transaction_of_its_caller():

@@ -3,15 +3,18 @@
 from contextlib import suppress
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models.signals import pre_delete
 
+from stator.admin.timeline import timeline_of
 from stator.db import own_tables
 from stator.db.chores import delete_due
 from stator.exceptions import EventRefused
 from stator.explain.facts import gather
 from stator.graph.outcomes import Moved
+from stator.migration_operations import _rename_state
 from stator.models import Action, Event, Progress, Report, Step
+from stator.rows import columns
 from stator.rows.actions import UNDONE_WITHIN
 from stator.rows.life import VERSION_AT, WISHES, life_of
 from stator.testing import advance, attempt, steps
@@ -158,6 +161,15 @@ def test_votes_count_on_when_a_visit_continues(model):
     fail(one)
     by_hand(one)
     assert row(one).stator.send("approve", by="ben").outcome == "moved"
+
+
+def test_event_that_continues_a_visit_is_of_that_visit():
+    one = made()
+    fail(one)
+    by_event(one)
+    [claim] = claim_all(operations_of(Contract))
+    assert claim.event.name == "again"
+    assert claim.event.version == claim.life.visit == 0
 
 
 def test_move_that_starts_over_repeats_the_steps_with_new_keys():
@@ -403,6 +415,18 @@ def test_queryset_that_can_be_deleted_at_once_still_is(django_assert_num_queries
     assert not Event.objects.exists()
 
 
+def test_page_shows_where_a_life_begins():
+    one = made()
+    for state in ("approved", "drafted", "approved"):
+        row(one).transition_perform(state)
+    assert "life" not in [event.kind for event in timeline_of(row(one)).events]
+    by_instance(one)
+    one = made()
+    assert [event.kind for event in timeline_of(row(one)).events] == ["life", "hand", "hand", "hand"]
+    row(one).transition_perform("approved")
+    assert [event.kind for event in timeline_of(row(one)).events] == ["hand", "life", "hand", "hand", "hand"]
+
+
 def test_delete_that_is_rolled_back_ends_nothing():
     one = made()
     attempt(row(one))
@@ -411,3 +435,36 @@ def test_delete_that_is_rolled_back_ends_nothing():
         assert not Step.objects.exists()
         raise ZeroDivisionError
     assert list(steps(row(one))) == ["price"]
+
+
+# Beside workers of version 1.1, whose statements do not know the columns
+
+
+def test_steps_of_an_earlier_release_stay_valid_until_there_is_a_new_wish():
+    for model in (Contract, NumberedContract):
+        one = made(model)
+        attempt(row(one))
+        Step.objects.update(life=0, visit=None)
+        attempt(row(one))
+        assert len(calls) == 1
+        model.objects.update(amount=7)
+        attempt(row(one))
+        assert len(calls) == 2
+        calls.clear()
+        row(one).delete()
+
+
+def test_visit_goes_on_when_its_state_is_renamed():
+    one = made()
+    attempt(row(one))
+    _rename_state(connection, Contract, "drafted", "audited")
+    vote_of_before, now = life_of(one).visit, row(one)
+    assert (now.state, life_of(now).visit, now.state_version) == ("audited", vote_of_before, 1)
+    raw(Contract).update(**columns.renaming(Contract.state_graph.drafted))
+    now = row(one)
+    assert (now.state, life_of(now).visit, now.state_version) == ("drafted", vote_of_before, 2)
+    Contract.stator.all().retry()
+    fail(one)
+    by_hand(one)
+    attempt(row(one))
+    assert [name for name, _ in calls] == ["price"]
