@@ -20,6 +20,7 @@ def connect() -> None:
             recorded=runs.recorded,
             attempts=runs.attempts,
             reaped=begun.reaped,
+            stays=operator_actions.stays,
             undone=operator_actions.undone,
             reasons=unserved.reasons,
             fixed=("batch",),

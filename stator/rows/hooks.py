@@ -65,6 +65,9 @@ class ModelHooks:
     # Foreign keys that are not set while a row is claimed. Edges of other models by these keys cost nothing for rows in
     # which they are null. If one is set meanwhile all the same, a scheduling pass moves the waiting object.
     fixed: tuple[str, ...] = ()
+    # ``(rows)``: called in the transaction that is to move these rows back because an action is undone. It returns the
+    # keys of the rows that must stay as they are, each with why, as words after the row's name.
+    stays: Callable[[QuerySet[Model]], Mapping[Any, str]] | None = None
     # ``(rows)``: called in the transaction that moved these rows back because an action was undone.
     undone: Callable[[QuerySet[Model]], None] | None = None
 

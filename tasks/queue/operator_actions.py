@@ -144,6 +144,39 @@ def _reopen(rows: QuerySet[Any], ended: dict[Any, int], states: tuple[str, ...],
     task_rows(rows.db).filter(pk__in=ended).update(notice_due=Now(), result=None)
 
 
+def stays(rows: QuerySet[Any]) -> dict[Any, str]:
+    """Return the canceled tasks that no undo may bring back, each with why; lock their batches.
+
+    A batch that has ended has published its action, and would have a task that is done later. A shared task that has
+    lost parts would end without them.
+    """
+    canceled = rows.filter(state="canceled").values_list("pk", "whole", "batch", "worker_count")
+    own = {pk: (whole, batch, workers) for pk, whole, batch, workers in canceled}
+    wholes = {whole for whole, _, _ in own.values() if whole is not None} - own.keys()
+    others = task_rows(rows.db).filter(pk__in=wholes).values_list("pk", "whole", "batch", "worker_count")
+    every = own | {pk: (whole, batch, workers) for pk, whole, batch, workers in others}
+    lacking = _being_deleted(rows, {pk: workers for pk, (_, _, workers) in every.items() if workers > 1})
+    ended = _ended_batches({batch for _, batch, _ in every.values() if batch is not None}, rows.db)
+    found = {}
+    for pk, (whole, _, _) in own.items():
+        of = pk if whole is None else whole
+        batch = every[of][1] if of in every else None
+        if batch in ended:
+            found[pk] = f"is in batch {batch}, which is {ended[batch]}"
+        elif of in lacking:
+            found[pk] = "has lost parts to its retention"
+    return found
+
+
+def _ended_batches(pks: set[Any], using: str | None) -> dict[Any, str]:
+    """Return the states of the batches that take no task back, and lock all of these batches."""
+    if not pks:
+        return {}
+    batches: QuerySet[Any] = QuerySet(task_model()._meta.get_field("batch").related_model, using=using)
+    states = dict(locked(batches.filter(pk__in=pks).order_by("pk")).values_list("pk", "state"))
+    return {pk: state for pk, state in states.items() if state in ("ending", "done", "canceled")}
+
+
 def undone(rows: QuerySet[Any]) -> None:
     """Send no second notice of dead letters that are dead again because their requeue was undone."""
     rows.filter(state="errored").update(notice_due=None)
