@@ -2,7 +2,7 @@
 
 import re
 
-from django.db import models
+from django.db import connection, models
 from django.db.migrations import AlterField, AlterModelOptions, Migration, RenameModel
 from django.db.migrations.state import ModelState, ProjectState
 from django.test.utils import isolate_apps
@@ -174,14 +174,14 @@ def test_commands_work_beside_an_app_with_a_migrate_of_its_own(tmp_path):
 
 
 STATUS = """
-from django.db import models
+from django.db import connection, models
 
 class Article(models.Model):
     {name} = models.CharField(max_length=20, default="draft", choices=[("draft", "Draft"), ("public", "Public")])
     kind = models.CharField(max_length=20, default="a", choices=[("a", "A")])
 """
 ADOPTED = """
-from django.db import models
+from django.db import connection, models
 from stator.graph import State, StateGraph
 from stator.models import StateField, StatorModel
 
@@ -220,3 +220,53 @@ def test_column_with_choices_is_not_lost_without_a_word(tmp_path):
         project.manage("migrate")
         project.manage("makemigrations", "--check", "--dry-run")
         assert project.execute("SELECT state, kind FROM shop_article") == [("public", "a")]
+
+
+URGENT = """
+from django.db import connection, models
+from stator.graph import State, StateGraph
+from stator.models import StateField, StatorModel
+
+class PageGraph(StateGraph):
+    draft = State(externally_progressed=True)
+    public = State()
+    draft.transitions_to(public)
+
+class Page(StatorModel):
+    state = StateField(PageGraph)
+    urgency = models.IntegerField({field})
+
+    class StatorMeta:
+        priority = "{priority}"
+"""
+COLUMNS = {
+    "sqlite": "SELECT sql FROM sqlite_master WHERE name LIKE ?",
+    "postgresql": "SELECT indexdef FROM pg_indexes WHERE indexname LIKE ?",
+    # Each index with the expressions of its generated columns.
+    "mysql": "SELECT group_concat(i.column_name), group_concat(c.generation_expression) "
+    "FROM information_schema.statistics i "
+    "JOIN information_schema.columns c USING (table_schema, table_name, column_name) "
+    "WHERE table_schema = DATABASE() AND i.index_name LIKE ?",
+}
+
+
+def test_change_of_the_order_by_priority_is_a_change_of_its_index(tmp_path):
+    with temporary_project(tmp_path) as project:
+        project.begin("shop")
+
+        def index(priority, field="default=0"):
+            project.write("shop/models.py", URGENT.format(priority=priority, field=field))
+            project.make_tables("shop")
+            project.manage("makemigrations", "--check", "--dry-run")
+            [definition] = project.execute(COLUMNS[connection.vendor], "st_ready_shop_page%")
+            return str(definition).replace("`", "").replace('"', "").lower()
+
+        def is_inverse(definition):
+            return re.search(r"1.* - (cast\()?urgency", definition) is not None
+
+        assert not is_inverse(index("urgency"))
+        assert is_inverse(index("-urgency"))
+        nullable = index("urgency", "null=True")
+        assert not is_inverse(nullable)
+        assert re.search(r"coalesce\(\(?urgency\)?[:,]", nullable)
+        assert not re.search(r"coalesce\(\(?urgency\)?[:,]", index("urgency"))
