@@ -59,8 +59,8 @@ class BatchWriter(MigrationWriter):
 
 LOSS = "WARNING: {label}: the last of these migrations removes {names}."
 ANEW = (
-    " Every row begins in the initial state, so workers do again what these columns say is done. Before you migrate, put "
-    "a migration that sets the states before the last one: see docs/how-to/adopt.rst."
+    " Every row begins in the initial state, so workers do again what these columns say is done. Before you migrate, "
+    "put a migration that sets the states before the last one: see docs/how-to/adopt.rst."
 )
 RENAMED = (
     " To keep the values of {first} as the states, first rename the field in a migration of its own: "
