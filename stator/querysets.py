@@ -26,6 +26,7 @@ from stator.rows.meta import graph_of, home_of, owner_of, written_to
 from stator.rows.pauses import Pause, end_pauses, keep_pause, planned_pause
 from stator.rows.progress import Reached
 from stator.rows.reports import Event, reports_of
+from stator.rows.rollbacks import remembered
 from stator.rows.transitions import move_by_hand, write_by_hand
 
 Result = TypeVar("Result")
@@ -220,10 +221,11 @@ class Addressee:
         """
         instance = self.instance
         using = home_of(instance)
-        sent = send(type(instance), instance.pk, name, payload, by=by, key=key, reason=reason, using=using)
-        if sent.outcome == "moved":
-            instance.__dict__.pop("stator", None)
-        instance._note_moved(using)
+        with remembered(using, [instance]):
+            sent = send(type(instance), instance.pk, name, payload, by=by, key=key, reason=reason, using=using)
+            if sent.outcome == "moved":
+                instance.__dict__.pop("stator", None)
+            instance._note_moved(using)
         return sent
 
     asend = in_thread(send)

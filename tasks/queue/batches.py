@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
 from django.db import transaction
@@ -10,7 +11,7 @@ from django.db.models import QuerySet
 from stator.asynchronous import in_thread
 from stator.exceptions import TryAgainLater
 from stator.graph import State, StateGraph
-from stator.models import Now, StateField, move_rows
+from stator.models import Now, StateField, move_rows, remembered
 from stator.statements import is_one_of
 from tasks.actions.registry import BATCH_KEY
 from tasks.exceptions import MoveRefused, PublishRefused, QueuePaused, TaskError
@@ -101,8 +102,9 @@ class Batch(BatchRow):
 
     def close(self) -> None:
         """Let an open batch end with its last task; any other one stays as it is."""
-        move_rows(self._row.filter(state=BatchGraph.filling.name), BatchGraph.running, reason="closed")
-        self.refresh_from_db(self._state.db)
+        with self._remembered():
+            move_rows(self._row.filter(state=BatchGraph.filling.name), BatchGraph.running, reason="closed")
+            self.refresh_from_db(self._state.db)
 
     def cancel(self, reason: str = "", *, actor: str = "", running: bool = False) -> int:
         """Cancel the batch, then its waiting tasks, and with ``running`` also claimed ones; return how many tasks.
@@ -110,8 +112,9 @@ class Batch(BatchRow):
         It publishes nothing. Raise :class:`~tasks.exceptions.MoveRefused` for a batch that is done.
         """
         done = BatchGraph.done.name
-        move_rows(self._row.exclude(state__in=[done, "canceled"]), BatchGraph.canceled, actor=actor, reason=reason)
-        self.refresh_from_db(self._state.db)
+        with self._remembered():
+            move_rows(self._row.exclude(state__in=[done, "canceled"]), BatchGraph.canceled, actor=actor, reason=reason)
+            self.refresh_from_db(self._state.db)
         if self.state == done:
             raise MoveRefused(f"{self} is done; only a batch that is not done can be canceled")
         canceled = 0
@@ -126,12 +129,13 @@ class Batch(BatchRow):
 
         Raise :class:`~tasks.exceptions.MoveRefused` for a batch that is done or canceled.
         """
-        self.refresh_from_db(self._state.db)
-        if self.state_graph.states[self.state].terminal:
-            raise MoveRefused(f"{self} is {self.state}; requeue its tasks one by one")
-        options = {"per_minute": per_minute, "start_over": start_over}
-        found: Requeued = self._tasks.requeue(reason, actor=actor, **options)
-        self.refresh_from_db(self._state.db)
+        with self._remembered():
+            self.refresh_from_db(self._state.db)
+            if self.state_graph.states[self.state].terminal:
+                raise MoveRefused(f"{self} is {self.state}; requeue its tasks one by one")
+            options = {"per_minute": per_minute, "start_over": start_over}
+            found: Requeued = self._tasks.requeue(reason, actor=actor, **options)
+            self.refresh_from_db(self._state.db)
         return found
 
     acancel = in_thread(cancel)
@@ -143,15 +147,16 @@ class Batch(BatchRow):
             if (self.queue_id, self._state.db) != (queue.pk, queue._state.db):
                 raise PublishRefused(f"{self} is not of queue {queue.name}; a batch has tasks of one queue")
             return False
-        for name in ACTIONS:
-            setattr(self, name, self._checked(queue, name))
-        given = {name: getattr(self, name) for name in (*ACTIONS, "over_http")}
-        rows: QuerySet[Batch] = QuerySet(type(self), using=queue._state.db)
-        if self.key is None:
-            found, new = rows.create(queue_id=queue.pk, **given), True
-        else:
-            found, new = rows.get_or_create(queue_id=queue.pk, key=self.key, defaults=given)
-        self.__dict__.update(found.__dict__)
+        with remembered(str(queue._state.db), [self]):
+            for name in ACTIONS:
+                setattr(self, name, self._checked(queue, name))
+            given = {name: getattr(self, name) for name in (*ACTIONS, "over_http")}
+            rows: QuerySet[Batch] = QuerySet(type(self), using=queue._state.db)
+            if self.key is None:
+                found, new = rows.create(queue_id=queue.pk, **given), True
+            else:
+                found, new = rows.get_or_create(queue_id=queue.pk, key=self.key, defaults=given)
+            self.__dict__.update(found.__dict__)
         return new
 
     def take(self, published: list[Published]) -> None:
@@ -168,11 +173,14 @@ class Batch(BatchRow):
             mine = task_rows(self._state.db).filter(pk__in={task.pk for task in others}, batch=None)
             lock_with_parts(mine)
             mine.update(batch=self)
-            for task in others:
-                task.batch = self
-        state = locked(self._row).values_list("state", flat=True).get()
+            with remembered(str(self._state.db), others):
+                for task in others:
+                    # Not the object, which Django would keep beside the column.
+                    task.batch_id = self.pk
+        state = locked(self._row).values_list("state", flat=True).first()
         if (is_new or others) and state not in OPEN:
-            raise PublishRefused(f"{self} is {state} and takes no more tasks; publish them in a new batch")
+            told = f"is {state} and takes no more tasks" if state else "is gone"
+            raise PublishRefused(f"{self} {told}; publish them in a new batch")
 
     def tell_first_failure(self) -> None:
         """Publish ``on_first_failure``, unless that was done or the batch is canceled; call it in a transaction.
@@ -215,6 +223,9 @@ class Batch(BatchRow):
             # Refused as of any message.
             return {"data": number, **message}
         return {"data": number, **message, "metadata": {**(metadata or {}), **number}}
+
+    def _remembered(self) -> AbstractContextManager[None]:
+        return remembered(str(self._state.db), [self])
 
     @property
     def _row(self) -> QuerySet["Batch"]:

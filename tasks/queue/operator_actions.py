@@ -8,7 +8,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Count, Q, QuerySet
 
-from stator.models import Action, Now, move_rows, of_one_node
+from stator.models import Action, Now, move_rows, of_one_node, remembered
 from tasks.exceptions import MoveRefused
 from tasks.queue import runs
 from tasks.rows.tables import locked, run_rows, task_model, task_rows
@@ -36,7 +36,7 @@ def cancel(task: TaskRow, *, actor: str, reason: str, running: bool) -> None:
     if not cancel_many(_rows(task), [task.pk], actor=actor, reason=reason, running=running):
         statuses = " or ".join(_cancelable(running))
         raise MoveRefused(f"task {task.pk} is {_status(task)}; only a task that is {statuses} can be canceled")
-    task.refresh_from_db(task._state.db)
+    _read_again(task)
 
 
 def cancel_many(
@@ -77,6 +77,11 @@ def lock_with_parts(rows: QuerySet[Any]) -> None:
         list(locked(part).order_by("pk").values_list("pk"))
 
 
+def _read_again(task: TaskRow) -> None:
+    with remembered(str(task._state.db), [task]):
+        task.refresh_from_db(task._state.db)
+
+
 def requeue(task: TaskRow, *, actor: str, reason: str, start_over: bool) -> None:
     """Requeue a dead letter with all its attempts, for every worker that may claim it.
 
@@ -88,7 +93,7 @@ def requeue(task: TaskRow, *, actor: str, reason: str, start_over: bool) -> None
         if (status := _status(task)) == "errored":
             raise MoveRefused(f"task {task.pk} is being deleted, since its retention is over; publish a new task")
         raise MoveRefused(f"task {task.pk} is {status}; only an errored task can be requeued")
-    task.refresh_from_db(task._state.db)
+    _read_again(task)
 
 
 def requeue_many(

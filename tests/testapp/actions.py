@@ -244,8 +244,8 @@ def alone_reads() -> list[str]:
     return [sys.stdin.read(), told, subprocess.run(["cat"], capture_output=True, text=True, check=True).stdout]
 
 
-@tasks.action("alone-where", isolated=True)
-def alone_where() -> list[str | None]:
+@tasks.action("surroundings", isolated=True)
+def surroundings() -> list[str | None]:
     """The language and the time zone, in a process of its own."""
     return [translation.get_language(), timezone.localtime().isoformat()[-6:], timezone.get_current_timezone_name()]
 

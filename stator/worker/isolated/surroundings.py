@@ -68,7 +68,7 @@ class Surroundings:
 def _time_zone() -> str | int:
     active = timezone.get_current_timezone()
     name: str | None = getattr(active, "key", None)
-    return name or (timezone.now().astimezone(active).utcoffset() or timedelta()) // timedelta(minutes=1)
+    return name or (active.utcoffset(None) or timedelta()) // timedelta(minutes=1)
 
 
 def settings_module() -> str:

@@ -41,7 +41,7 @@ class TestSurroundings:
     def test_language_and_time_zone_are_those_of_the_context_that_asks(self, zone: Any, name: str) -> None:
         with timezone.override(zone), translation.override("de"):
             offset = timezone.localtime().isoformat()[-6:]
-            assert ran(action="alone-where", data=None).result == ["de", offset, name]
+            assert ran(action="surroundings", data=None).result == ["de", offset, name]
 
     @override_settings(LOGIN_URL="/nowhere/", STATOR_TASKS={"PAYLOAD_LIMIT": 5000})
     def test_settings_are_those_of_the_process_that_started_it(self) -> None:
