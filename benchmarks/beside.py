@@ -222,6 +222,8 @@ def run(name: str, side: Side, further: list[str], url: str) -> tuple[int, Figur
     repeat = [] if any(each.startswith("--repeat") for each in further) else ["--repeat", "1"]
     with tempfile.NamedTemporaryFile(prefix="stator-figures-") as told:
         variables = {**os.environ, "DATABASE_URL": url, FIGURES_FILE: told.name}
+        # Each benchmark chooses its own; the harness has set this for its importers.
+        variables.pop("DJANGO_SETTINGS_MODULE", None)
         process = subprocess.Popen(
             [side.python, "-m", f"benchmarks.{name}", *repeat, *further], cwd=side.root, env=variables,
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
