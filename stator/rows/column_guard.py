@@ -11,7 +11,7 @@ from django.db.models import Field, Manager, Model, QuerySet
 from stator.exceptions import ProtectedColumn
 from stator.rows import columns
 from stator.rows.fields import fields_sent
-from stator.rows.life_ends import forget_reports
+from stator.rows.life_ends import forget_left
 from stator.rows.meta import owner_of
 from stator.rows.reconcile import move_with_new_values, update_and_look_again, watched_fields
 from stator.rows.transitions import move_by_hand
@@ -83,7 +83,7 @@ class GuardedQuerySet(QuerySet[M]):
         if managed:
             announce(owner_of(self.model), self.db)
         if managed and not conflicts:
-            forget_reports(owner_of(self.model), self.db, created)
+            forget_left(owner_of(self.model), self.db, created)
             for instance in created:
                 instance._note_loaded()
                 instance._loaded_state = str(instance.state)
