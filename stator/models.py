@@ -47,7 +47,7 @@ from stator.rows.hooks import AttemptRecords, ModelHooks, register_hooks
 from stator.rows.indexes import add_indexes
 from stator.rows.keys import key_of
 from stator.rows.life import Changes, new_wish
-from stator.rows.life_ends import end_lives_with_deletes, forget_reports
+from stator.rows.life_ends import end_lives_with_deletes, forget_left
 from stator.rows.meta import column_of, field_of, home_of, options_of, owner_of, written_to
 from stator.rows.nodes import of_one_node, over_nodes
 from stator.rows.pauses import Pause
@@ -280,7 +280,7 @@ class StatorModel(models.Model):
             _leave_unread(fields, returning_fields)
         inserted = super()._do_insert(manager, using, fields, returning_fields, raw)  # type: ignore[misc]
         if not raw and manager.model is owner:
-            forget_reports(owner, using, [self])
+            forget_left(owner, using, [self])
         self._note_loaded()
         self._loaded_state = str(self.state)
         if self.state_ready:

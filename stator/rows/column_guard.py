@@ -11,7 +11,7 @@ from django.db.models import Field, Manager, Model, QuerySet
 from stator.exceptions import ProtectedColumn
 from stator.rows import columns
 from stator.rows.fields import fields_sent
-from stator.rows.life_ends import forget_reports
+from stator.rows.life_ends import forget_left
 from stator.rows.meta import owner_of, written_to
 from stator.rows.reconcile import move_with_new_values, update_and_look_again, watched_fields
 from stator.rows.rollbacks import filled_by_saves, remembered
@@ -85,7 +85,7 @@ class GuardedQuerySet(QuerySet[M]):
                 objs, batch_size, ignore_conflicts, update_conflicts, update_fields, unique_fields
             )
             if managed and not conflicts:
-                forget_reports(owner_of(self.model), self.db, created)
+                forget_left(owner_of(self.model), self.db, created)
             for instance in created if managed and not conflicts else ():
                 instance._note_loaded()
                 instance._loaded_state = str(instance.state)
