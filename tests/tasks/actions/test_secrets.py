@@ -22,11 +22,11 @@ class Sneaky:
     """Functions that show nothing themselves: their frames are the project's."""
 
     def plain(self, *args: Any, **kwargs: Any) -> None:
-        args = kwargs = None  # type: ignore[assignment]
+        del args, kwargs
         raise ValueError("no")
 
     async def on_loop(self, *args: Any, **kwargs: Any) -> None:
-        args = kwargs = None  # type: ignore[assignment]
+        del args, kwargs
         raise ValueError("no")
 
 
