@@ -138,7 +138,7 @@ class StatorModel(models.Model):
 
     subclasses: ClassVar[list[type["StatorModel"]]] = []
     stator = OperatorAccess()
-    state: Any
+    state: StateField
     # The value of ``owner_of(model)``, stored because each insert needs it.
     _state_owner: ClassVar[type[models.Model]]
     # What a rollback may undo: the version of the latest move, or None for changes of watched fields alone.
