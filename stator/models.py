@@ -145,7 +145,7 @@ class StatorModel(models.Model):
 
     subclasses: ClassVar[list[type["StatorModel"]]] = []
     stator = OperatorAccess()
-    state: Any
+    state: StateField
     # The value of ``owner_of(model)``, stored because each insert needs it.
     _state_owner: ClassVar[type[models.Model]]
 
