@@ -184,7 +184,8 @@ def show(
     standing = problems(found)
     shown.rows.sort(key=lambda row: row.label)
     for row in shown.rows:
-        row.level = min((problem.level for problem in standing if problem.where == row.label), default="good")
+        concerning = (one.level for one in standing if row.label in (one.where, *one.numbers.get("models", ())))
+        row.level = min(concerning, default="good")
     shown.figures = _figures(shown.rows, [process for each in found for process in each.workers.processes])
     every, shown.rows = shown.rows, []
     for row in every:

@@ -12,6 +12,7 @@ from shlex import quote
 from typing import Any
 
 from stator.conf import load_settings
+from stator.explain.crew import START, Crew
 from stator.explain.problem import ERROR, WARNING, AdminAction, Problem
 from stator.explain.sentences import either
 from stator.explain.survey import AwaitedObject, Held, InState, Survey, Surveyed, WorkerStatus
@@ -84,7 +85,7 @@ def _no_worker_at_all(needing: list[Surveyed]) -> Problem:
     names = [one.label for one in needing]
     return Problem(
         "", f"no worker is running: {count:,}{'+' if cut else ''} objects of {len(needing):,} models wait"
-        f"{_effects(states)}", {"models": names}, "start manage.py runstator",
+        f"{_effects(states)}", {"models": names}, START,
         where="workers", detail=listed(names, SHOWN), count=count,
         more=cut, since=_longest(states), command="manage.py runstator",
     )  # fmt: skip
@@ -95,7 +96,7 @@ def _unserved(one: Surveyed) -> Problem:
     count = _waiting_in(one)
     return _about(
         one, f"{_waits(count, any(state.cut for state in states))}, but no live worker serves it; start runstator"
-        f"{_effects(states)}", count=count, since=_longest(states), remedy="start manage.py runstator",
+        f"{_effects(states)}", count=count, since=_longest(states), remedy=START,
         numbers={"models": [one.label]}, command="manage.py runstator",
     )  # fmt: skip
 
@@ -130,6 +131,8 @@ def silent_workers(found: Survey) -> Iterator[Problem]:
     """Find workers that fell silent while they held objects."""
     for process in found.workers.missed:
         counts = {label: list(runs) for label, runs in groupby(sorted(process.runs, key=itemgetter(0)), itemgetter(0))}
+        crews = {label: found.models[label].crew for label in counts}
+        alone = any(crew.is_missing for crew in crews.values())
         held = ", ".join(f"{len(runs):,} of {found.models[label].label}" for label, runs in counts.items())
         actions = tuple(
             AdminAction("Unlock", label, "stator_unlock", tuple(held.pk for _, held in runs[:SHOWN]))
@@ -139,11 +142,12 @@ def silent_workers(found: Survey) -> Iterator[Problem]:
         keys = _keys(held.pk for _, held in runs[:SHOWN])
         yield Problem(
             "", f"{process.worker.host}, process {process.worker.pid}, is {process.silence}; it "
-            f"holds {counted(len(process.runs), 'object')} ({held}), which live workers take over "
-            f"{_expiry(process)}", {"worker": process.worker.pk}, where=f"worker {process.worker.pk}",
-            count=len(process.runs), since=process.heard,
-            remedy="Make sure that the process is gone; start manage.py runstator if no other worker is live.",
-            actions=actions, command=f"manage.py stator unlock {found.models[label].label} {keys}",
+            f"holds {counted(len(process.runs), 'object')} ({held}), {_taken_over(process, crews.values())}",
+            {"worker": process.worker.pk, "models": [found.models[label].label for label in counts]},
+            where=f"worker {process.worker.pk}", count=len(process.runs), since=process.heard,
+            remedy=f"Make sure that the process is gone{f', then {START}' if alone else ''}.", actions=actions,
+            command="manage.py runstator" if alone
+            else f"manage.py stator unlock {found.models[label].label} {keys}",
         )  # fmt: skip
 
 
@@ -179,9 +183,9 @@ def same_names(found: Survey) -> Iterator[Problem]:
             )  # fmt: skip
 
 
-def _expiry(process: WorkerStatus) -> str:
+def _taken_over(process: WorkerStatus, crews: Iterable[Crew]) -> str:
     left = max(-held.late for _, held in process.runs)
-    return f"after their leases, within {span(left)}" if left > 0 else "now: their leases are over"
+    return min(crews, key=lambda crew: crew.live).takes_over(left, span(left))
 
 
 def late_leases(found: Survey) -> Iterator[Problem]:
@@ -189,14 +193,16 @@ def late_leases(found: Survey) -> Iterator[Problem]:
     patience = 2 * load_settings().REAP_INTERVAL + 1
     orphaned = found.workers.orphaned
     for label, one in found.models.items():
-        late = [held for held in one.depths.held if held.late > patience and (label, held.pk) not in orphaned]
+        free = [held for held in one.depths.held if (label, held.pk) not in orphaned]
+        # Without a live worker nobody takes them over; a worker that has just started has not had the time.
+        late = [held for held in free if (one.crew.fault(held.late) if one.live else held.late) > patience]
         if late:
             keys = tuple(held.pk for held in late[:SHOWN])
             cut = "leased" in one.depths.capped
             yield _about(
                 one, f"{told(len(late), cut)} lease{'' if len(late) == 1 else 's'} expired and not taken over: the "
                 "holder died or hangs", more=cut, count=len(late), since=max(held.late for held in late),
-                remedy="start manage.py runstator, or unlock",
+                remedy=f"{START}, or unlock" if one.crew.is_missing else "look at the log of the workers, or unlock",
                 actions=(AdminAction("Unlock", label, "stator_unlock", keys),),
                 command=f"manage.py stator unlock {one.label} {_keys(keys)}",
             )  # fmt: skip
@@ -273,15 +279,19 @@ def slow(one: Surveyed) -> Iterator[Problem]:
     """Find objects that have been due for long although a worker is alive."""
     # If the framework knows no worker of the model, the model itself says who serves it.
     free = [state for state in one.depths.automatic if state.name not in covered(one)]
-    states = [state for state in free if (state.longest_wait or 0.0) > TOO_LONG]
+    waits = one.crew.fault if one.live else (lambda waited: waited or 0.0)
+    states = [state for state in free if waits(state.longest_wait) > TOO_LONG]
     ready = sum(state.ready for state in states)
     if states and not one.needs_worker:
         many = _waits(ready) if ready else "objects are due"
+        taken = (
+            f", and {counted(one.live, 'live worker')} {'has' if one.live == 1 else 'have'} not taken it"
+            if one.live else ""
+        )  # fmt: skip
         names = [state.name for state in states]
         yield _about(
             one, f"{many} in {', '.join(names)}; the first has waited "
-            f"{span(_longest(states) or 0.0)}, and {counted(one.live, 'live worker')} "
-            f"{'has' if one.live == 1 else 'have'} not taken it", count=ready,
+            f"{span(_longest(states) or 0.0)}{taken}", count=ready,
             since=_longest(states), actions=(_free(one, "List", "ready" if ready else "overdue", names),),
             remedy="start more workers, or look for attempts that take long",
         )  # fmt: skip

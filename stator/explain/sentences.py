@@ -42,7 +42,8 @@ def unknown_state(facts: Facts) -> Iterator[Said]:
     """Say whether the state was renamed, or how to do that."""
     graph = graph_of(facts.model)
     if heir := graph.renames.get(facts.name):
-        sentence = f"{facts.name!r} is the former name of {heir}; workers move the object at their next pass."
+        when = "workers move the object at their next pass" if facts.workers else "a worker that is started moves it"
+        sentence = f"{facts.name!r} is the former name of {heir}; {when}."
         yield sentence, {"within": facts.settings.SCHEDULE_INTERVAL}
         return
     sentence = (
@@ -296,6 +297,9 @@ def in_line(facts: Facts) -> Iterator[Said]:
 def due(facts: Facts) -> Iterator[Said]:
     """Say how soon the object is marked ready."""
     within = facts.settings.SCHEDULE_INTERVAL if facts.parked else facts.settings.POLL_INTERVAL
+    if not facts.workers:
+        yield "Due; it is marked ready once a worker is started.", {"within": within}
+        return
     since = facts.since("state_next_attempt" if facts.row["state_next_attempt"] else "state_changed")
     if since > LATE:
         yield f"Due for {span(since)}, and no worker has marked it ready.", {"within": within, "since": since}

@@ -57,7 +57,7 @@ def _survey(using: str, rows_of: dict[str, OperatorQuerySet[StatorModel]], home:
     found = {
         label: Surveyed(
             rows.model, using, depths_of[label], [pause for pause in pauses if pause.model_label == label],
-            people.live[label], [group for group in found_groups if group.label == label],
+            people.crew(label), [group for group in found_groups if group.label == label],
             fleet.versions(rows.model), fleet.knowing(rows.model),
             looks.at(rows.model, partial(_waiters, rows, depths_of[label]), []),
             lacking=lacks.get(label, ""),

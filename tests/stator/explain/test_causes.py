@@ -93,6 +93,7 @@ def test_what_no_worker_moves_needs_none() -> None:
 
 def test_silent_worker_with_what_it_holds() -> None:
     worker(heartbeat=ago(420), running=7)
+    worker(id="b" * 12)
     one = held()
     [problem] = found()
     assert (problem.code, problem.level, problem.count) == ("silent_worker", "error", 1)
