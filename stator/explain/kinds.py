@@ -282,10 +282,9 @@ def knows_own_workers(label: str) -> bool:
     return any(kind.model == label and kind.code == "unserved" for kind in _added)
 
 
-def problems_of_apps(found: Survey) -> Iterator[tuple[str, Problem]]:
-    """Yield what the kinds of apps find, each with the model of its kind; this may read from the database."""
-    for kind in _added:
-        yield from ((kind.model, one) for one in kind.found_in(found))
+def kinds_of_apps() -> list[ProblemKind]:
+    """Return the kinds that apps have added; what they find may be read from the database."""
+    return list(_added)
 
 
 def signs_of_apps(labels: Collection[str], using: str) -> Iterator[QuerySet[Any]]:

@@ -1,16 +1,18 @@
 """Read everything that shows problems with the models of a database; bounded, however many rows there are."""
 
 from collections.abc import Iterable
-from contextlib import nullcontext
+from functools import partial
+from typing import Any
 
-from django.db import DatabaseError, connections
-from django.db.transaction import atomic
+from django.db import DatabaseError
 
 from stator.db.schema import lack_of, probe_columns, wrong_expression
-from stator.explain.kinds import in_order, problems_in, problems_of_apps
+from stator.explain.causes import failed_look
+from stator.explain.kinds import ProblemKind, in_order, kinds_of_apps, problems_in
 from stator.explain.problem import Problem
-from stator.explain.survey import Depths, Survey, Surveyed
+from stator.explain.survey import AwaitedObject, Depths, Survey, Surveyed
 from stator.models import StatorModel
+from stator.overview.apart import Apart, guarded
 from stator.overview.depths import depths, empty
 from stator.overview.errors import groups
 from stator.overview.replica import Read
@@ -21,6 +23,9 @@ from stator.rows.clock import Now
 from stator.rows.meta import by_database
 from stator.rows.pauses import MAX_PAUSES, Pause
 from stator.rows.versions import Fleet
+
+# What objects wait for if that cannot be read.
+NOBODY: list[AwaitedObject] = []
 
 
 def surveys(models: Iterable[type[StatorModel]], using: str | None = None, read: Read = str) -> list[Survey]:
@@ -34,46 +39,71 @@ def problems(found: Iterable[Survey]) -> list[Problem]:
 
 
 def survey(using: str, models: Iterable[type[StatorModel]], home: str = "") -> Survey:
-    """Read some models of a database: one or two statements for each, six or so for all, and those by apps' kinds."""
-    rows_of = rows_by_label(models, using)
+    """Read some models of a database: one or two statements for each, six or so for all, and those by apps' kinds.
+
+    A model that cannot be read is a problem of its own, and hides no other.
+    """
+    rows_of, apart = rows_by_label(models, using), Apart(using)
     pauses: list[Pause] = list(Pause.objects.using(using).active().annotate(read_at=Now()).order_by("pk")[:MAX_PAUSES])
-    lacks = {label: lack for label, rows in rows_of.items() if (lack := wrong_expression(rows.model, using))}
-    depths_of = _all_depths(using, rows_of, lacks)
+    depths_of = _all_depths(using, rows_of, apart)
     people = workers_holding(using, ((label, one) for label, found in depths_of.items() for one in found.held))
     failing = [label for label, found in depths_of.items() if found.failing or found.quarantined]
-    found_groups, older = groups(using, {label: rows for label, rows in rows_of.items() if label not in lacks}, failing)
+    complete = {label: rows for label, rows in rows_of.items() if label not in apart.failed}
+    found_groups, older = groups(using, complete, failing, apart)
+    waiting: dict[str, list[AwaitedObject]] = {
+        label: apart.look(label, partial(_waiters, rows, depths_of[label]), NOBODY) for label, rows in complete.items()
+    }
     fleet = Fleet.of(using)
     found = {
         label: Surveyed(
             rows.model, using, depths_of[label], [pause for pause in pauses if pause.model_label == label],
             people.live[label], [group for group in found_groups if group.label == label],
-            fleet.versions(rows.model), fleet.knowing(rows.model),
-            waiters(rows, [one.state for one in depths_of[label].automatic if one.state and one.resting]),
-            lacking=lacks.get(label, ""),
+            fleet.versions(rows.model), fleet.knowing(rows.model), waiting.get(label, []),
+            lacking=apart.failed.get(label, ""),
         )
         for label, rows in rows_of.items()
     }  # fmt: skip
     known = Survey(using, found, people, found_groups, older, home or using)
-    for label, problem in problems_of_apps(known):
-        found[label].own.append(problem)
+    _add_own(known)
     return known
 
 
-def _all_depths(using: str, rows_of: dict[str, OperatorQuerySet], lacks: dict[str, str]) -> dict[str, Depths]:
-    """Return the numbers of each complete model; add what the other models lack to ``lacks``."""
-    # Within a transaction, a statement that fails must not end it.
-    guard = atomic(using=using) if connections[using].in_atomic_block else nullcontext()
+def _waiters(rows: OperatorQuerySet, found: Depths) -> list[AwaitedObject]:
+    return waiters(rows, [one.state for one in found.automatic if one.state and one.resting])
+
+
+def _add_own(known: Survey) -> None:
+    """Add what the kinds of apps find, each to the model of its kind."""
+    for kind in kinds_of_apps():
+        apart = Apart(known.using)
+        found: list[Problem] = apart.look(kind.model, partial(_found_by, kind, known), [])
+        found += [failed_look(known.models[label], why) for label, why in apart.failed.items() if label in known.models]
+        if found:
+            known.models[kind.model].own.extend(found)
+
+
+def _found_by(kind: ProblemKind, known: Survey) -> list[Problem]:
+    return list(kind.found_in(known))
+
+
+def _all_depths(using: str, rows_of: dict[str, OperatorQuerySet], apart: Apart) -> dict[str, Depths]:
+    """Return the numbers of each complete model; note what keeps the others from being read."""
+    models: dict[str, Any] = {label: rows.model for label, rows in rows_of.items()}
+    apart.failed |= {label: lack for label, model in models.items() if (lack := wrong_expression(model, using))}
+    complete: dict[str, type[StatorModel]] = {
+        label: rows.model for label, rows in rows_of.items() if label not in apart.failed
+    }
     try:
-        with guard:
+        with guarded(using):
             # The numbers need not all columns, but workers do.
-            probe_columns((rows.model for label, rows in rows_of.items() if label not in lacks), using)
-            return {label: empty(rows) if label in lacks else depths(rows) for label, rows in rows_of.items()}
+            probe_columns(complete.values(), using)
     except DatabaseError:
-        found = {
-            label: lack for label, rows in rows_of.items()
-            if label not in lacks and (lack := lack_of(rows.model, using))
-        }  # fmt: skip
-        if not found:
-            raise
-    lacks |= found
-    return _all_depths(using, rows_of, lacks)
+        for label, model in complete.items():
+            if lack := lack_of(model, using):
+                apart.failed[label] = lack
+            else:
+                apart.look(label, partial(probe_columns, [model], using), None)
+    return {
+        label: empty(rows) if label in apart.failed else apart.look(label, partial(depths, rows), empty(rows))
+        for label, rows in rows_of.items()
+    }
