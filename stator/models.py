@@ -44,7 +44,7 @@ from stator.rows.fields import (
 )
 from stator.rows.hooks import AttemptRecords, ModelHooks, register_hooks
 from stator.rows.indexes import add_indexes
-from stator.rows.keys import key_of
+from stator.rows.keys import key_of, prepare_key, shown_key
 from stator.rows.meta import column_of, field_of, home_of, options_of, owner_of, written_to
 from stator.rows.nodes import of_one_node, over_nodes
 from stator.rows.pauses import Pause
@@ -106,6 +106,7 @@ __all__ = [
     "progress_of",
     "records_of",
     "register_hooks",
+    "shown_key",
     "steps_of",
     "tokens_of",
     "worker_of",
@@ -406,6 +407,7 @@ def _prepare(sender: type, **kwargs: object) -> None:
     spread = options_of(sender).spread
     if spread and not any(spread in (field.name, field.attname) for field in sender._meta.concrete_fields):
         SpreadField().contribute_to_class(sender, spread)
+    prepare_key(sender)
     add_indexes(sender)
     if sender._meta.apps is apps:
         StatorModel.subclasses.append(sender)

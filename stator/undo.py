@@ -18,7 +18,7 @@ from stator.graph.states import State
 from stator.rows import columns
 from stator.rows.actions import UNDONE_WITHIN, Action, Before
 from stator.rows.clock import Now
-from stator.rows.keys import key_of, key_text
+from stator.rows.keys import key_of, key_text, shown_text
 from stator.rows.meta import graph_of, hooks_of, model_of
 from stator.rows.nodes import over_nodes, read_first
 from stator.rows.pauses import Pause, end_chosen
@@ -172,7 +172,7 @@ class _Undoing:
             back = some(page)
         except IntegrityError as error:
             if len(page) == 1:
-                self.done.leave(page[0].object_pk, f"is refused: {one_line(error)}")
+                self._leave(page[0], f"is refused: {one_line(error)}")
                 return
             half = len(page) // 2
             self._part(some, page[:half])
@@ -281,9 +281,9 @@ class _Undoing:
         allowed = set(map(str, self._allowed(known)))
         for row in left:
             if row.object_pk in now and row.object_pk not in allowed:
-                self.done.leave(row.object_pk, "is not yours to change")
+                self._leave(row, "is not yours to change")
                 continue
-            self.done.leave(row.object_pk, _why(row, now.get(row.object_pk), graph_of(self.model).states))
+            self._leave(row, _why(row, now.get(row.object_pk), graph_of(self.model).states))
 
     def _changes(self, going: Going) -> columns.Changes:
         names = RESTORED | (MOVED_BACK if self.action.moves else {})
@@ -308,6 +308,9 @@ class _Undoing:
     @property
     def _rows(self) -> QuerySet[Model]:
         return QuerySet(self.model, using=self.using)
+
+    def _leave(self, row: Was, why: str) -> None:
+        self.done.leave(shown_text(self.model, row.object_pk), why)
 
     def _key(self, text: str) -> object:
         """Return a key from its text; None if it is of another type, from before a migration."""

@@ -19,6 +19,7 @@ from stator.overview.looks import Looks
 from stator.overview.replica import Read
 from stator.overview.stays import Stays, moves, stays
 from stator.overview.survey import problems, surveys
+from stator.rows.keys import shown_key
 from stator.rows.meta import managed
 from stator.rows.statistics import Depth, Stats
 from stator.texts import counted, listed, told
@@ -262,7 +263,7 @@ def _stuck(panel: Surveyed, named: set[object], pages: Pages) -> list[dict[str, 
     expected = {state.name: state.expect_within for state in panel.model.state_graph.states.values()}
     return [
         {
-            "label": panel.label, "pk": one.pk, "state": one.state, "age": one.age, "told": span(one.age),
+            "label": panel.label, "pk": shown_key(one.pk), "state": one.state, "age": one.age, "told": span(one.age),
             "expected": span(expected[one.state] or 0.0), "url": pages.page_of(panel.model, one.pk),
         }
         for one in panel.depths.stuck
@@ -285,7 +286,7 @@ def _described(group: Group, of: Surveyed, named: dict[str, set[object]], pages:
         "gave_up": f"{group.gave_up:,}" if group.gave_up else "",
         "gave_up_url": _gave_up(group, model, pages),
         "example": "" if example is None else pages.page_of(model, example),
-        "example_pk": example,
+        "example_pk": None if example is None else shown_key(example),
         "may_retry": bool(group.failing) and pages.may_retry(model),
     }
 
@@ -302,7 +303,7 @@ def _process(process: WorkerStatus, found: Survey, named: dict[str, set[object]]
         model = found.models[label].model
         seen = one.pk in named[label]
         runs.append({
-            "what": f"{model._meta.label} {one.pk}" if seen else str(model._meta.label), "state": one.state,
+            "what": f"{model._meta.label} {shown_key(one.pk)}" if seen else str(model._meta.label), "state": one.state,
             "for": span(one.running), "late": one.late > 0, "url": pages.page_of(model, one.pk) if seen else "",
             "progress": one.progress if seen else None,
         })  # fmt: skip

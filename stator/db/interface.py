@@ -403,6 +403,8 @@ class Operations(Rows):
     ) -> None:
         super().__init__(model, alias, settings, worker_id, schema)
         self._parts_of = parts_of
+        # The values of ``spread`` whose slices were made, the latest last.
+        self._met: dict[object, None] = {}
         # All slices share the flag. Its method is bound once, because it is called before each attempt.
         self._stopping = Flag()
         self.is_stopping = self._stopping.is_set
@@ -449,7 +451,17 @@ class Operations(Rows):
         if not self.is_spread_freely:
             return self.numbered
         every = self.whole.order_by(F(self.spread_name)).values_list(self.spread_name, flat=True).distinct()
-        return list(map(self.of_slice, every))
+        try:
+            return list(map(self.of_slice, every))
+        except DatabaseError as error:
+            if not is_of_node(error):
+                raise
+            return self.known_slices
+
+    @property
+    def known_slices(self) -> list["Operations"]:
+        """The slices that are known without asking every node: of a field of the project, those that were met."""
+        return list(map(self.of_slice, list(self._met))) if self.is_spread_freely else self.numbered
 
     @property
     def numbered(self) -> list["Operations"]:
@@ -496,7 +508,13 @@ class Operations(Rows):
     @cached_property
     def of_slice(self) -> Callable[[object], "Operations"]:
         """A function that returns the same operations on the rows with one value of ``spread``."""
-        return lru_cache(maxsize=MAX_SLICES)(self._limited)
+        return lru_cache(maxsize=MAX_SLICES)(self._of_slice)
+
+    def _of_slice(self, value: object) -> "Operations":
+        self._met[value] = None
+        if len(self._met) > MAX_SLICES:
+            self._met.pop(next(iter(self._met)), None)
+        return self._limited(value)
 
     @cached_property
     def for_any_slice(self) -> "Operations":
@@ -549,13 +567,13 @@ class Operations(Rows):
         return written(DIFFERENT, column=self.spread_column, rows=joined(each, " UNION ALL "))
 
     def found(self, looking: Statement) -> list["Operations"]:
-        """Return the slices that a statement finds; all of them if a node is away, since it meets every node."""
+        """Return the slices that a statement finds; all that are known if a node is away, since it meets every node."""
         try:
             return [self.of_slice(value) for (value,) in self.fetch(looking.text, looking.params, often=True)]
         except DatabaseError as error:
             if not is_of_node(error):
                 raise
-            return self.slices
+            return self.known_slices
 
     def stop(self) -> None:
         """Begin nothing more: the worker was asked to stop."""

@@ -58,6 +58,11 @@ class Work:
         return self.ready or self.crashed or self.suspect or self.due
 
 
+# The answer about a model whose rows are on several nodes while one of them is away: each slice is tried by itself.
+# Rows to run alone are left to the reaping, since looking for one in vain would hold up other claims.
+MAY_BE = Work(ready=True, crashed=True, due=True, expired=True)
+
+
 def look(*group: Operations) -> dict[Operations, Work]:
     """Return the work of each model at this moment; all operations are of one database.
 

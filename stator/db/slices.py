@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
+from django.db import DatabaseError
 from django.db.models import F, Model, QuerySet
 from django.db.models.expressions import RawSQL
 
 from stator.db import sql
 from stator.db.interface import Operations
+from stator.db.retry import is_of_node
 from stator.graph import State
 from stator.rows.claimable import Crashes
 from stator.rows.indexes import line_of_all
@@ -104,11 +106,17 @@ class FreeSlices(Slices):
         """Yield the slices of values with rows: from where the last claim ended to the end, then from the beginning.
 
         On one server, a few values that are not enough are followed by the operations on all: one statement for them
-        meets all partitions, but very many values with few rows would take a statement each.
+        meets all partitions, but very many values with few rows would take a statement each. While a node is away, the
+        values are those that were met before.
         """
         operations = self._operations
         if operations.capabilities.has_nodes:
-            yield from self._in_turn(states, crashes)
+            try:
+                yield from self._in_turn(states, crashes)
+            except DatabaseError as error:
+                if not is_of_node(error):
+                    raise
+                yield from _mixed(operations.known_slices)
             return
         if crashes is Crashes.NONE:
             yield from islice(self._in_turn(states, crashes), LIKELY)

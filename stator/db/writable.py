@@ -10,13 +10,13 @@ from stator.capabilities import capabilities_of
 
 def is_replica(connection: BaseDatabaseWrapper) -> bool:
     """Return whether a database takes no writes because it follows another one."""
-    return _answers(connection, capabilities_of(connection).replica_query)[0]
+    return bool(_answer(connection, capabilities_of(connection).replica_query)[0])
 
 
 def refusal_of_writes(connection: BaseDatabaseWrapper) -> str:
     """Return why a database takes no writes and, after a semicolon, what to do; "" if it takes them."""
     capabilities = capabilities_of(connection)
-    replica, read_only = _answers(connection, capabilities.replica_query, capabilities.read_only_query)
+    replica, read_only = _answer(connection, capabilities.read_only_query)
     if replica:
         return f"is a read replica ({capabilities.replica_sign}); point it at the primary"
     if read_only:
@@ -26,13 +26,14 @@ def refusal_of_writes(connection: BaseDatabaseWrapper) -> str:
     return ""
 
 
-def _answers(connection: BaseDatabaseWrapper, *queries: str) -> list[bool]:
-    """Return the answers of queries in one statement; False for one that the database does not have."""
-    if not any(queries):
-        return [False] * len(queries)
+def _answer(connection: BaseDatabaseWrapper, query: str) -> tuple[Any, ...]:
+    """Return the row of a query; of zeros if the database has none."""
+    if not query:
+        return 0, 0
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT {', '.join(f'({query})' if query else '1 = 0' for query in queries)}")
-        return [bool(answer) for answer in cursor.fetchone()]
+        cursor.execute(query)
+        row: tuple[Any, ...] = cursor.fetchone()
+    return row
 
 
 def _is_read_only_file(connection: Any) -> bool:

@@ -19,6 +19,7 @@ from stator.explain.survey import AwaitedObject, Held, InState, Survey, Surveyed
 from stator.graph.durations import longest, seconds_of, span
 from stator.graph.failures import HUNG_AT
 from stator.rows.clock import moment_text
+from stator.rows.keys import shown_key
 from stator.rows.pauses import NAMED, Pause
 from stator.rows.versions import Version, compared
 from stator.texts import COUNTED, counted, listed, told
@@ -108,8 +109,13 @@ def _waiting_in(one: Surveyed) -> int:
 def incomplete(one: Surveyed) -> Iterator[Problem]:
     """Find a model with a table, or an expression, that keeps statements about it from working."""
     if one.lacking:
-        sentence, _, remedy = one.lacking.rpartition("; ")
-        yield _about(one, sentence, remedy=remedy, command="manage.py stator doctor")
+        yield failed_look(one, one.lacking)
+
+
+def failed_look(one: Surveyed, why: str) -> Problem:
+    """Return the problem that a model, or a part of what is known of it, cannot be read."""
+    sentence, _, remedy = why.rpartition("; ")
+    return _about(one, sentence, code="incomplete", level=ERROR, remedy=remedy, command="manage.py stator doctor")
 
 
 def read_only(found: Survey) -> Iterator[Problem]:
@@ -382,7 +388,8 @@ def waiting(one: Surveyed) -> Iterator[Problem]:
         yield _about(
             one, f"{_waits(each.count, each.more)} in {each.waiting_in} for one {label}, which {what} {each.state}; "
             f"the first has waited {span(each.longest)}", level=ERROR if each.ended else WARNING, count=each.count,
-            more=each.more, detail=f"#{each.pk} has to be in {either(each.until)}{never}", since=each.longest,
+            more=each.more, since=each.longest,
+            detail=f"{_hashed([each.pk])} has to be in {either(each.until)}{never}",
             numbers={"awaited": each.model._meta.label_lower, "pk": each.pk, "until": list(each.until)},
             actions=(AdminAction(f"Move{ELLIPSIS}", each.model._meta.label_lower, "stator_move", (each.pk,)),),
             remedy="find out what keeps it there, or move it",
@@ -402,11 +409,11 @@ def _waits_too_long(one: Surveyed, each: AwaitedObject) -> bool:
 
 def _keys(pks: Iterable[Any]) -> str:
     """Return keys as arguments of a command."""
-    return " ".join(quote(str(pk)) for pk in pks)
+    return " ".join(quote(shown_key(pk)) for pk in pks)
 
 
 def _hashed(pks: Sequence[Any]) -> str:
-    return listed(f"#{pk}" for pk in pks)
+    return listed(f"#{shown_key(pk)}" for pk in pks)
 
 
 # Pauses

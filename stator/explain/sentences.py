@@ -6,6 +6,7 @@ from typing import Any
 
 from stator.explain.facts import LINE, MAX_RELATED, Facts, Gathered
 from stator.graph.durations import span
+from stator.rows.keys import shown_key
 from stator.rows.meta import graph_of
 from stator.rows.pauses import NAMED
 from stator.rows.workers import WORKER_ALIVE, worker_of
@@ -210,7 +211,7 @@ def _missing(facts: Facts, each: Gathered) -> Said:
     numbers = {
         "model": watch.other._meta.label, "relation": watch.name, "key": watch.key, "in": list(watch.condition.in_),
         "every": watch.condition.every, "total": each.total, "missing": each.missing.total(), "states": states,
-        "pk": None if each.key is None else str(each.key), "of": str(facts.pk), "target": watch.target.name,
+        "pk": None if each.key is None else shown_key(each.key), "of": str(facts.pk), "target": watch.target.name,
     }  # fmt: skip
     total = f"{MAX_RELATED:,}+" if each.total > MAX_RELATED else f"{each.total:,}"
     if not each.total:
@@ -233,8 +234,8 @@ def waits_for(facts: Facts) -> Iterator[Said]:
     """Say of each awaited object where it is and has to get."""
     for one in facts.awaited:
         until = either(one.until)
-        sentence = f"Waits for {one.label} {one.pk}, which is in state {one.state}, until it is in {until}."
-        yield sentence, {"model": one.label, "pk": str(one.pk), "state": one.state, "until": list(one.until)}
+        sentence = f"Waits for {one.label} {shown_key(one.pk)}, which is in state {one.state}, until it is in {until}."
+        yield sentence, {"model": one.label, "pk": shown_key(one.pk), "state": one.state, "until": list(one.until)}
 
 
 def backoff(facts: Facts) -> Iterator[Said]:

@@ -17,6 +17,7 @@ from stator.conf import load_settings
 from stator.exceptions import EventRefused
 from stator.graph.states import AwaitedEvent, State
 from stator.rows.clock import Now
+from stator.rows.keys import shown_key
 from stator.rows.meta import graph_of, owner_of
 from stator.rows.reports import KEY_LENGTH_OF_EVENTS, Event, events_of
 from stator.rows.transitions import Locked, apply_event, in_batches, note_event
@@ -69,7 +70,7 @@ def send(
     try:
         in_batches(QuerySet(owner, using=using).filter(pk=pk), take)
         if not found:
-            raise EventRefused(f"{owner._meta.label} {pk} does not exist")
+            raise EventRefused(f"{owner._meta.label} {shown_key(pk)} does not exist")
     except EventRefused as refused:
         fields = {
             "model": owner._meta.label_lower,
@@ -127,7 +128,7 @@ class _Request:
 
     @property
     def _object(self) -> str:
-        return f"{self.owner._meta.label} {self.pk}"
+        return f"{self.owner._meta.label} {shown_key(self.pk)}"
 
     @property
     def _sender(self) -> str:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from functools import partial
 
+from django.db import DatabaseError
 from django.db.models import Model
 from django.dispatch import Signal
 
@@ -14,7 +15,8 @@ from stator import signals
 from stator.conf import Settings
 from stator.db.interface import Operations, by_place
 from stator.db.locks import together
-from stator.db.probe import Work, look
+from stator.db.probe import MAY_BE, Work, look
+from stator.db.retry import is_of_node
 from stator.db.rows import Place
 from stator.schemas import current_schema, in_schema
 from stator.worker.duties import MARK_READY, PARTITIONS, PASS, PRUNE, REAP, SAMPLE, START, Duty, perform
@@ -192,7 +194,7 @@ class Scheduler:
             if place.alias not in outages and (group := self._served(place)):
                 self._looked[place] = time.monotonic()
                 with outages.noted(place.alias), in_schema(place.schema):
-                    together(group, LOOK, lambda *part: found.update(look(*part)))
+                    together(group, LOOK, partial(_look_at, found))
         return found
 
     def _to_look_at(self) -> list[Place]:
@@ -304,6 +306,16 @@ class Scheduler:
         # The pause keeps the worker out of step with other workers, and is never longer than promised.
         self._reaped[key] = now + self._settings.REAP_INTERVAL * random.uniform(0.6, 1.0)
         return True
+
+
+def _look_at(found: dict[Operations, Work], *part: Operations) -> None:
+    """Note what each model has to do. The poll meets every node; if one is away, there may be work on the others."""
+    try:
+        found.update(look(*part))
+    except DatabaseError as error:
+        if len(part) == 1 and part[0].is_over_nodes and is_of_node(error):
+            found[part[0]] = MAY_BE
+        raise
 
 
 def send_scheduled(scheduler: Scheduler, schemas: Iterable[str]) -> None:

@@ -5,6 +5,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from django.db import connection
 
 from stator.capabilities import POSTGRESQL
 from stator.db import interface, session, slices
@@ -151,6 +152,35 @@ def part_of_nothing(asked):
         return found
 
     return part
+
+
+NODE_AWAY = "DO $$ BEGIN RAISE connection_failure USING MESSAGE = 'connection to the remote node'; END $$"
+
+
+def test_while_a_node_is_away_the_values_that_were_met_are_tried(on_nodes, monkeypatch):
+    operations, known = operations_of(Bill), tenants(3)
+    for tenant in known:
+        bills(tenant)
+    operations.record(done(claim(operations)))
+    for tenant in known:
+        bills(tenant, state_ready=False, state_next_attempt=ago(1))
+
+    def fail(*args, **kwargs):
+        with connection.cursor() as cursor:
+            cursor.execute(NODE_AWAY)
+
+    def meet(execute, sql, params, many, context):
+        return fail() if "SELECT DISTINCT" in sql else execute(sql, params, many, context)
+
+    # Statements that meet every node.
+    monkeypatch.setattr(operations, "fetch", fail)
+    with connection.execute_wrapper(meet):
+        perform(duties.MARK_READY, operations)
+        assert len(claim(operations, 2)) == 2
+        assert len(claim(operations)) == 1
+        raw(Bill).filter(state="new").update(state_locked_until=ago(1))
+        perform(duties.REAP, operations)
+        assert len(operations.claim([SheetGraph.new], 9, crashes=Crashes.FEW)) == 3
 
 
 def test_full_state_is_not_claimed_value_by_value(operations, monkeypatch):

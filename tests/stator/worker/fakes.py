@@ -67,7 +67,7 @@ class FakeOperations:
     graph, alias, worker_id, lacking, schema = WorkGraph, "default", "0" * 12, "", ""
     place, in_schema, is_awaited = Rows.place, Rows.in_schema, Rows.is_awaited
     awaited = frozenset()
-    slice, slices, has_slices, is_on_node, is_spread_freely = None, (), False, False, False
+    slice, slices, has_slices, is_on_node, is_over_nodes, is_spread_freely = None, (), *[False] * 4
     waking = frozenset({"called", "awaited"})
     # Objects of the model wait for others, so no duty is left out.
     waits = ("another",)
@@ -111,6 +111,14 @@ def lock_timeout():
     error = OperationalError("canceling statement due to lock timeout")
     error.__cause__ = Exception()
     error.__cause__.sqlstate = "55P03"
+    return error
+
+
+def node_away():
+    """The error of a server that cannot reach the node with the rows."""
+    error = OperationalError("connection to the remote node failed")
+    error.__cause__ = Exception()
+    error.__cause__.sqlstate, error.__cause__.diag = "08006", SimpleNamespace(severity_nonlocalized="ERROR")
     return error
 
 

@@ -8,16 +8,17 @@ from django.db import OperationalError
 
 from stator.capabilities import POSTGRESQL, SQLITE
 from stator.conf import Settings
+from stator.db.locks import FIRST_PAUSE
 from stator.db.probe import Work
 from stator.db.rows import Place
 from stator.worker import duties
 from stator.worker import scheduler as module
-from stator.worker.duties import PASS, PRUNE, PRUNED_EVERY, START, Duty, perform
+from stator.worker.duties import MARK_READY, PASS, PRUNE, PRUNED_EVERY, REAP, START, Duty, perform
 from stator.worker.lanes import Lane, Lanes
 from stator.worker.outage import Outages
 from stator.worker.scheduler import BUSY_LOOK, FIRST_LOOK, Scheduler
 from tests.sizes import PATIENCE
-from tests.stator.worker.fakes import FakeOperations, at_once, elsewhere, lock_timeout, on_loop
+from tests.stator.worker.fakes import FakeOperations, at_once, elsewhere, lock_timeout, node_away, on_loop
 
 POLL_INTERVAL = 20.0
 
@@ -174,6 +175,33 @@ async def test_database_that_is_away_holds_up_no_poll_and_no_duty_of_another(mon
     assert hungry == ["app.a", "app.b"]
     assert {*START, *PASS, PRUNE} <= set(done["other"])
     assert done["default"] == []
+
+
+@on_loop
+async def test_while_a_node_is_away_there_may_be_work_on_the_others(monkeypatch):
+    over, on, other = models = [FakeOperations(f"app.{name}") for name in ("over", "on", "other")]
+    over.is_over_nodes = True
+    lanes = Lanes(Lane(each, [], False, 1) for each in models)
+    scheduler, done = Scheduler(models, lanes, Settings(), at_once), []
+    for lane in lanes:
+        lane.hungry = False
+
+    def look(*group):
+        if {over, on} & {*group}:
+            raise node_away()
+        return {each: Work(ready=True) for each in group}
+
+    monkeypatch.setattr(module, "look", look)
+    monkeypatch.setattr(module, "send_scheduled", lambda scheduler, schemas: None)
+    monkeypatch.setattr(module, "perform", lambda duty, *models, stopped: done.append((duty, models)))
+    await scheduler.tick()
+    assert [(lane.hungry, lane.crashed, lane.suspect) for lane in lanes] == [
+        (True, True, False), (False, False, False), (True, False, False)
+    ]  # fmt: skip
+    assert {(MARK_READY, (over,)), (REAP, (over,))} <= {*done}
+    assert not any(duty in (MARK_READY, REAP) and over not in models for duty, models in done)
+    # All of it is asked again in a moment, and no sooner.
+    assert 0 < over.locks.pause(module.LOOK) <= FIRST_PAUSE
 
 
 @on_loop
