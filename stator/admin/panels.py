@@ -54,8 +54,8 @@ class ModelRow:
     @property
     def moved(self) -> str:
         """How many moves the last hour had, as text."""
-        rates = [rate for rate in moves_in([self.minutes]) if rate is not None]
-        return f"{60 * sum(rates):,.0f}" if rates else ""
+        sampled = any(one is not None for one in self.minutes)
+        return f"{self.minutes.moved:,}" if self.minutes.moved or sampled else ""
 
     @property
     def bar(self) -> list[Segment]:
@@ -202,7 +202,7 @@ def _show_database(shown: ShownModels, found: Survey, pages: Pages, now: datetim
     named = _named(found, pages, looks)
     minutes = looks.at(Depth, partial(minutes_of, found.using, found.models, now), {})
     for label, one in found.models.items():
-        shown.rows.append(ModelRow(one, minutes.get(label, [None] * MINUTES)))
+        shown.rows.append(ModelRow(one, minutes.get(label, Minutes([None] * MINUTES))))
         shown.stuck += _stuck(one, named[label], pages)
     shown.older_errors = shown.older_errors or found.older_errors
     # Most failing first.

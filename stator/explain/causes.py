@@ -12,6 +12,7 @@ from shlex import quote
 from typing import Any
 
 from stator.conf import load_settings
+from stator.explain.circles import told_circle
 from stator.explain.crew import START, Crew
 from stator.explain.problem import ERROR, WARNING, AdminAction, Problem
 from stator.explain.sentences import either
@@ -29,6 +30,9 @@ TOO_LONG, FORGOTTEN = 60.0, 86400.0
 
 # How many objects and groups of errors are named.
 SHOWN = 20
+
+# Objects that are due in the far future and are named.
+NAMED_FAR = 3
 
 ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 
@@ -373,10 +377,10 @@ def far_future(one: Surveyed) -> Iterator[Problem]:
     named = [AdminAction("Retry now", label, "stator_retry", pks)] if count <= len(pks) else []
     yield _about(
         one, f"{told(count)} in {names} {'is' if count == 1 else 'are'} due in more than a year"
-        f"{f', the first in {span(first[0].due)}' if first else ''}", count=count,
-        detail=_hashed(pks), actions=(*named, _all(one, "List", "far")),
+        f"{f', the first on {moment_text(first[0].due)}' if first else ''}", count=count,
+        detail=_hashed(pks[:NAMED_FAR]), actions=(*named, _all(one, "List", "far")),
         remedy="if the due time is wrong, retry; if it is meant, give the state an expect_within as long",
-        command=f"manage.py stator retry {one.label} {_keys(pks)}",
+        command=f"manage.py stator retry {one.label} {_keys(pks) if count <= NAMED_FAR else '--far'}",
     )  # fmt: skip
 
 
@@ -397,11 +401,34 @@ def waiting(one: Surveyed) -> Iterator[Problem]:
         )  # fmt: skip
 
 
+def circles(found: Survey) -> Iterator[Problem]:
+    """Find objects that wait for each other, each circle once."""
+    told = set[frozenset[tuple[Any, Any]]]()
+    for one in found.models.values():
+        for each in one.waiters:
+            members = frozenset(each.circle)
+            if not members or members in told:
+                continue
+            told.add(members)
+            label, pk = each.model._meta.label, each.pk
+            yield Problem(
+                "", f"circle: {counted(len(members), 'object')} wait for each other, and none of them moves by itself",
+                {"awaited": each.model._meta.label_lower, "pk": pk, "models": [one.label]}, "move one of them",
+                where=label, model=each.model._meta.label_lower, detail=told_circle(each.circle), count=len(members),
+                since=each.longest,
+                actions=(AdminAction(f"Move{ELLIPSIS}", each.model._meta.label_lower, "stator_move", (pk,)),),
+                command=f"manage.py stator move {label} {quote(each.until[0])} {_keys([pk])} --reason WHY",
+            )  # fmt: skip
+
+
 def _told_as_waiting(one: Surveyed, state: InState) -> int:
     return sum(each.count for each in one.waiters if each.waiting_in == state.name and _waits_too_long(one, each))
 
 
 def _waits_too_long(one: Surveyed, each: AwaitedObject) -> bool:
+    if each.circle:
+        # A problem of its own, from its beginning on.
+        return False
     state = one.depths.states[each.waiting_in].state
     most = (state.expect_within if state else None) or FORGOTTEN
     return each.ended or each.longest > most

@@ -11,6 +11,7 @@ from django.db import router
 from django.db.models import Exists, F, Model, OuterRef, Q, QuerySet, Subquery, Value
 
 from stator.conf import Settings, load_settings
+from stator.explain.circles import Member, circle_through
 from stator.graph.failures import lease_lost
 from stator.graph.states import AwaitedEvent, State
 from stator.rows.claimable import claimable
@@ -91,6 +92,8 @@ class Facts:
     running: int = 0
     ahead: int = 0
     awaited: list[Awaited] = field(default_factory=list)
+    # The objects that wait for each other, this one first.
+    circle: list[Member] = field(default_factory=list)
     fair_by: dict[str, object] = field(default_factory=dict)
     # What edges of its state by related objects still miss.
     related: list[Gathered] = field(default_factory=list)
@@ -233,6 +236,8 @@ def gather(model: type[Model], pk: object, using: str | None = None) -> Facts | 
         latest = facts.report.worker if facts.report else ""
         ended = processes_of(Q(pk__in=held) | Q(pk=latest), using)
         facts.endings = Counter(process.ending for process in ended.values() if process.ending)
+    if facts.awaited:
+        facts.circle = circle_through(owner, facts.pk, using)
     if facts.automatic and facts.row["state_crashes"] >= facts.settings.alone_from:
         acts = records_of(History, owner, pk, using).filter(kind=History.Kind.HAND, reason__startswith="retried")
         facts.retry = acts.order_by("-at").first()

@@ -171,6 +171,15 @@ KINDS: list[ProblemKind] = [
         remedy="Check the program or person that should move it. If that is done or will not come, move it by hand.",
     ),
     ProblemKind.of_one(
+        sentences.circle,
+        holds=lambda facts: bool(facts.circle),
+        remedy="Move one of these objects to a state for which the other waits.",
+        alarming=True,
+        level=ERROR,
+        rank=6,
+        find=causes.circles,
+    ),
+    ProblemKind.of_one(
         sentences.waits_for,
         holds=lambda facts: bool(facts.awaited),
         rows=lambda many: waiting(many.rows),

@@ -2,10 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
+from stator.explain.circles import told_circle
 from stator.explain.facts import LINE, MAX_RELATED, Facts, Gathered
 from stator.graph.durations import span
+from stator.rows.clock import moment_text
 from stator.rows.keys import shown_key
 from stator.rows.meta import graph_of
 from stator.rows.pauses import NAMED
@@ -15,6 +18,9 @@ from stator.texts import counted, listed, told
 # Seconds after which an object that is due and not marked ready is not about to be.
 LATE = 60.0
 
+# Seconds: what comes later is told by its date.
+WEEK = 7 * 86400.0
+
 # A sentence, and its numbers for programs; durations are in seconds.
 Said = tuple[str, dict[str, Any]]
 
@@ -23,7 +29,10 @@ def terminal(facts: Facts) -> Iterator[Said]:
     """Say whether the object stays or is deleted."""
     if facts.state and facts.state.delete_after:
         left = facts.state.delete_after - facts.since("state_changed")
-        yield f"{facts.name} is a terminal state: the object is deleted {coming(left)}.", {"deleted_in": left}
+        yield (
+            f"{facts.name} is a terminal state: the object is deleted {coming(left, facts.now)}.",
+            {"deleted_in": left},
+        )
     else:
         yield f"{facts.name} is a terminal state: the object stays here.", {}
 
@@ -141,7 +150,9 @@ def _timeout(facts: Facts) -> Said:
     if not (state and state.timeout_state and state.timeout_value):
         return "", {}
     left = state.timeout_value - facts.since("state_changed")
-    timeout = f"times out to {state.timeout_state} {coming(left)}" if left > 0 else f"timed out {span(-left)} ago"
+    timeout = (
+        f"times out to {state.timeout_state} {coming(left, facts.now)}" if left > 0 else f"timed out {span(-left)} ago"
+    )
     return f"; it {timeout}", {"times_out_in": left}
 
 
@@ -230,6 +241,12 @@ def _some(state: str, count: int, oldest: float, each: Gathered) -> str:
     return f"{count:,} in {state} ({'' if count == 1 else 'the oldest '}for {span(oldest)})"
 
 
+def circle(facts: Facts) -> Iterator[Said]:
+    """Say which objects wait for each other."""
+    numbers = {"circle": [f"{model._meta.label} {shown_key(pk)}" for model, pk in facts.circle]}
+    yield f"Waits in a circle, so none of these objects moves by itself: {told_circle(facts.circle)}.", numbers
+
+
 def waits_for(facts: Facts) -> Iterator[Said]:
     """Say of each awaited object where it is and has to get."""
     for one in facts.awaited:
@@ -243,7 +260,7 @@ def backoff(facts: Facts) -> Iterator[Said]:
     failures, left = facts.row["state_failures"], -facts.since("state_next_attempt")
     words, numbers = _report(facts)
     said = f", the last one {words}" if facts.report and facts.report.error else ""
-    sentence = f"Backing off after {counted(failures, 'error')}{said}; next attempt {coming(left)}."
+    sentence = f"Backing off after {counted(failures, 'error')}{said}; next attempt {coming(left, facts.now)}."
     yield sentence, {"failures": failures, "next_attempt_in": left, **numbers}
 
 
@@ -257,7 +274,7 @@ def last_said(facts: Facts) -> Iterator[Said]:
 def not_due(facts: Facts) -> Iterator[Said]:
     """Say when the object is due."""
     left = -facts.since("state_next_attempt")
-    yield f"Not due yet: the next attempt is {coming(left)}.", {"next_attempt_in": left}
+    yield f"Not due yet: the next attempt is {coming(left, facts.now)}.", {"next_attempt_in": left}
 
 
 def no_worker(facts: Facts) -> Iterator[Said]:
@@ -318,8 +335,10 @@ def _report(facts: Facts) -> Said:
     return f"{report.error}: {report.message}", numbers
 
 
-def coming(left: float) -> str:
-    """Return a phrase for when something happens in ``left`` seconds."""
+def coming(left: float, now: datetime) -> str:
+    """Return a phrase for when something happens in ``left`` seconds; a date if that is more than a week."""
+    if left > WEEK:
+        return f"on {moment_text(now + timedelta(seconds=left))}"
     return f"in {span(left)}" if left > 0 else "now"
 
 

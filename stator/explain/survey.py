@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -52,10 +53,10 @@ class Stuck:
 
 @dataclass(frozen=True, slots=True)
 class Far:
-    """An object that is due in the far future; ``due`` in seconds from now."""
+    """An object that is due in the far future, at ``due``."""
 
     pk: object
-    due: float
+    due: datetime
 
 
 @dataclass(slots=True)
@@ -195,7 +196,8 @@ class AwaitedObject:
     """Rows in one state that wait for one object of another model: ``count`` of them, the first for ``longest`` s.
 
     ``model``, ``pk`` and ``state`` are of the awaited object; ``until``: the states that end the waiting. ``ended``: it
-    is in a terminal state, so it never gets to one of them.
+    is in a terminal state, so it never gets to one of them. ``circle``: the objects that wait for each other, it among
+    them, each as its model and its key.
     """
 
     model: type[Model]
@@ -207,6 +209,7 @@ class AwaitedObject:
     count: int = 0
     more: bool = False
     longest: float = 0.0
+    circle: list[tuple[type[Model], Any]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
