@@ -373,12 +373,11 @@ def far_future(one: Surveyed) -> Iterator[Problem]:
         return
     names, first = ", ".join(sorted(one.depths.far)), one.depths.far_first
     pks = tuple(far.pk for far in first)
-    label = one.model._meta.label_lower
-    named = [AdminAction("Retry now", label, "stator_retry", pks)] if count <= len(pks) else []
     yield _about(
         one, f"{told(count)} in {names} {'is' if count == 1 else 'are'} due in more than a year"
         f"{f', the first on {moment_text(first[0].due)}' if first else ''}", count=count,
-        detail=_hashed(pks[:NAMED_FAR]), actions=(*named, _all(one, "List", "far")),
+        actions=(_all(one, "Retry now", "far", "stator_retry"), _all(one, "List", "far")),
+        detail=_hashed(pks[:NAMED_FAR]),
         remedy="if the due time is wrong, retry; if it is meant, give the state an expect_within as long",
         command=f"manage.py stator retry {one.label} {_keys(pks) if count <= NAMED_FAR else '--far'}",
     )  # fmt: skip
@@ -398,6 +397,18 @@ def waiting(one: Surveyed) -> Iterator[Problem]:
             actions=(AdminAction(f"Move{ELLIPSIS}", each.model._meta.label_lower, "stator_move", (each.pk,)),),
             remedy="find out what keeps it there, or move it",
             command=f"manage.py stator move {label} STATE {_keys([each.pk])} --reason WHY",
+        )  # fmt: skip
+
+
+def awaits_nobody(one: Surveyed) -> Iterator[Problem]:
+    """Find objects that wait for events that no active user may send."""
+    for name, permissions in one.unanswerable.items():
+        state = one.depths.states[name]
+        yield _about(
+            one, f"{_waits(state.count, state.cut)} in {name} for an event that nobody may send: no active user has "
+            f"{either(permissions)}", count=state.count, since=state.oldest,
+            remedy="give an active user the permission, or move them by hand",
+            actions=(_all(one, "List", "", states=[name]),),
         )  # fmt: skip
 
 

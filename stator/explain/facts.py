@@ -24,6 +24,7 @@ from stator.rows.pauses import Pause, Pauses, read_pauses
 from stator.rows.process_exits import processes_of
 from stator.rows.progress import Progress, progress_of
 from stator.rows.reports import Event, History, Report, records_of, steps_of
+from stator.rows.senders import people_with
 from stator.rows.versions import Fleet
 from stator.rows.waits import waits_of
 from stator.rows.watches import Watch, watches_of
@@ -99,6 +100,8 @@ class Facts:
     related: list[Gathered] = field(default_factory=list)
     # Events that it got in its state and that need further senders, and events that are kept for a later state.
     events: list[Event] = field(default_factory=list)
+    # The people who may send each event that it waits for, by the name of the event, where that is known.
+    people: dict[str, list[str]] = field(default_factory=dict)
     # The names of the durable steps that are done in this visit of its state, in order.
     steps: list[str] = field(default_factory=list)
     # If the object is in quarantine: how processes ended while they attempted it, with how many of them.
@@ -132,6 +135,13 @@ class Facts:
     def taken_events(self) -> list[AwaitedEvent]:
         """The events that it waits for now."""
         return list(self.state.events.values()) if self.state else []
+
+    @property
+    def awaits_nobody(self) -> bool:
+        """Whether it waits for nothing but events that no active user may send."""
+        taken = self.taken_events
+        waits = bool(taken) and not (self.automatic or self.related)
+        return waits and all(self.people.get(event.name) == [] for event in taken)
 
     @property
     def renamed(self) -> bool:
@@ -244,6 +254,8 @@ def gather(model: type[Model], pk: object, using: str | None = None) -> Facts | 
     if graph_of(owner).event_names:
         counted = Q(version=facts.row["state_version"], voter__isnull=False) | Q(version=None, until__gt=Now())
         facts.events = list(records_of(Event, owner, pk, using).filter(counted).order_by("pk")[:MAX_EVENTS])
+        named = {event.name: people_with(event.permission) for event in facts.taken_events}
+        facts.people = {name: people for name, people in named.items() if people is not None}
     facts.related = [_gathered(watch, pk, using) for watch in watches_of(owner) if watch.state.name == facts.name]
     if facts.automatic and facts.row["state_attempts"]:
         facts.steps = list(steps_of(rows, pk).values_list("name", flat=True)[:MAX_STEPS])

@@ -159,8 +159,17 @@ KINDS: list[ProblemKind] = [
         remedy="Look at the related objects that are not done. To go on without them, move the object by hand.",
     ),
     ProblemKind.of_one(
+        sentences.awaits_nobody,
+        holds=lambda facts: facts.awaits_nobody,
+        remedy="Give an active user the permission. If nobody should have it, move the object by hand.",
+        alarming=True,
+        level=ERROR,
+        rank=6,
+        find=of_models(causes.awaits_nobody),
+    ),
+    ProblemKind.of_one(
         sentences.awaits_event,
-        holds=lambda facts: bool(facts.taken_events) and not facts.automatic,
+        holds=lambda facts: bool(facts.taken_events) and not (facts.automatic or facts.awaits_nobody),
         rows=lambda many: Q(state__in=[state.name for state in many.taking_events if not state.automatic]),
         remedy="Ask those who may send it. If it will not come, move the object by hand.",
     ),

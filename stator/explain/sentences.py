@@ -12,6 +12,7 @@ from stator.rows.clock import moment_text
 from stator.rows.keys import shown_key
 from stator.rows.meta import graph_of
 from stator.rows.pauses import NAMED
+from stator.rows.senders import NAMED as PEOPLE
 from stator.rows.workers import WORKER_ALIVE, worker_of
 from stator.texts import counted, listed, told
 
@@ -156,6 +157,11 @@ def _timeout(facts: Facts) -> Said:
     return f"; it {timeout}", {"times_out_in": left}
 
 
+def awaits_nobody(facts: Facts) -> Iterator[Said]:
+    """Say that nobody may send the events that the object waits for."""
+    yield from awaits_event(facts)
+
+
 def awaits_event(facts: Facts) -> Iterator[Said]:
     """Say which events the object waits for, who may send them, and who has."""
     events, numbers = _taken(facts)
@@ -188,14 +194,23 @@ def _taken(facts: Facts) -> Said:
     told, numbers = [], {}
     for event in facts.taken_events:
         senders = [sent.sender for sent in facts.events if sent.name == event.name and sent.version is not None]
-        parts = [f"from users with {event.permission}"] if event.permission else []
+        parts = [f"from users with {event.permission}{_people(facts.people.get(event.name))}"] * bool(event.permission)
         if event.count > 1:
             so_far = f" so far: {', '.join(senders)}" if senders else ""
             parts.append(f"{len(senders)} of {event.count} senders{so_far}")
-        details = f" ({', '.join(parts)})" if parts else ""
+        details = f" ({'; '.join(parts)})" if parts else ""
         told.append(f"{event.name}{details}")
         numbers[event.name] = {"permission": event.permission, "count": event.count, "senders": senders}
+        if event.name in facts.people:
+            numbers[event.name]["people"] = facts.people[event.name][:PEOPLE]
     return either(told), {"events": numbers}
+
+
+def _people(names: list[str] | None) -> str:
+    """Return who they are, as the end of a phrase; "" if that is not known."""
+    if names is None:
+        return ""
+    return f": {listed(names, PEOPLE)}" if names else ", which no active user has"
 
 
 def awaits_related(facts: Facts) -> Iterator[Said]:

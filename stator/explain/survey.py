@@ -307,6 +307,8 @@ class Surveyed:
     waiters: list[AwaitedObject] = field(default_factory=list)
     own: list[Problem] = field(default_factory=list)
     lacking: str = ""
+    # The permissions that no active user has, by the state whose objects wait for nothing but such events.
+    unanswerable: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def label(self) -> str:

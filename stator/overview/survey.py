@@ -22,6 +22,7 @@ from stator.querysets import OperatorQuerySet, rows_by_label
 from stator.rows.clock import Now
 from stator.rows.meta import by_database
 from stator.rows.pauses import MAX_PAUSES, Pause
+from stator.rows.senders import people_with
 from stator.rows.versions import Fleet
 from stator.rows.workers import Worker
 
@@ -60,7 +61,7 @@ def _survey(using: str, rows_of: dict[str, OperatorQuerySet[StatorModel]], home:
             rows.model, using, depths_of[label], [pause for pause in pauses if pause.model_label == label],
             people.crew(label), [group for group in found_groups if group.label == label],
             fleet.versions(rows.model), fleet.knowing(rows.model), waiting.get(label, []),
-            lacking=looks.failed.get(label, ""),
+            lacking=looks.failed.get(label, ""), unanswerable=_unanswerable(depths_of[label]),
         )
         for label, rows in rows_of.items()
     }  # fmt: skip
@@ -84,6 +85,17 @@ def _add_own(known: Survey, looks: Looks) -> None:
 
 def _found_by(kind: ProblemKind, known: Survey) -> list[Problem]:
     return list(kind.found_in(known))
+
+
+def _unanswerable(found: Depths) -> dict[str, list[str]]:
+    """Return the permissions that no active user has, by the state whose objects wait for nothing else."""
+    waiting = {
+        one.name: [event.permission for event in one.state.events.values()]
+        for one in found.states.values()
+        if one.count and one.state and one.state.events and not (one.state.automatic or one.state.conditions)
+    }
+    nobodys = {name: names for name, names in waiting.items() if all(people_with(each) == [] for each in set(names))}
+    return {name: sorted(set(names)) for name, names in nobodys.items()}
 
 
 def _waiters(rows: OperatorQuerySet, found: Depths) -> list[AwaitedObject]:

@@ -224,7 +224,9 @@ def test_due_in_the_far_future(monkeypatch: pytest.MonkeyPatch) -> None:
     when = moment_text(row(one).state_next_attempt)
     assert problem.text == f"1 in packed is due in more than a year, the first on {when}: #{one.pk}"
     assert problem.command == f"manage.py stator retry testapp.Parcel {one.pk}"
-    assert [action.pks for action in problem.actions] == [(one.pk,), ()]
+    assert [(action.action, action.query) for action in problem.actions] == [
+        ("stator_retry", (("condition", "far"),)), ("", (("condition", "far"),)),
+    ]  # fmt: skip
     # A state that says so may take longer.
     monkeypatch.setattr(ParcelGraph.packed, "expect_within", 800 * 86400)
     assert found() == []
