@@ -45,7 +45,7 @@ from stator.rows.fields import (
 )
 from stator.rows.hooks import AttemptRecords, ModelHooks, register_hooks
 from stator.rows.indexes import add_indexes
-from stator.rows.keys import key_of
+from stator.rows.keys import key_of, prepare_key, shown_key
 from stator.rows.life import Changes, new_wish
 from stator.rows.life_ends import end_lives_with_deletes, forget_left
 from stator.rows.meta import column_of, field_of, home_of, options_of, owner_of, written_to
@@ -113,6 +113,7 @@ __all__ = [
     "records_of",
     "register_hooks",
     "remembered",
+    "shown_key",
     "steps_of",
     "tokens_of",
     "worker_of",
@@ -413,6 +414,7 @@ def _prepare(sender: type, **kwargs: object) -> None:
     spread = options_of(sender).spread
     if spread and not any(spread in (field.name, field.attname) for field in sender._meta.concrete_fields):
         SpreadField().contribute_to_class(sender, spread)
+    prepare_key(sender)
     add_indexes(sender)
     if sender._meta.apps is apps:
         StatorModel.subclasses.append(sender)
