@@ -80,7 +80,9 @@ def send(
     try:
         in_batches(QuerySet(owner, using=using).filter(pk=pk), take)
         if not found:
-            raise EventRefused(f"{owner._meta.label} {shown_key(pk)} does not exist")
+            which = f"{owner._meta.label} {shown_key(pk)}"
+            unsaved = f"{which} is not saved yet; call save() before you send it an event"
+            raise EventRefused(unsaved if pk is None else f"{which} does not exist")
     except EventRefused as refused:
         fields = {
             "model": owner._meta.label_lower,

@@ -5,7 +5,7 @@ import re
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property, partial, wraps
 from typing import Any, TypeVar
 
@@ -16,7 +16,7 @@ from stator.graph.options import is_backoff, is_number
 from tasks.actions.frequency import Frequency, frequency, key_text
 from tasks.conf import DJANGO
 from tasks.failures import NoHandler
-from tasks.messages import Json
+from tasks.messages import Json, remedy_for
 
 Result = TypeVar("Result")
 
@@ -247,6 +247,11 @@ class RegisteredAction(AttemptOptions):
         return value
 
 
+ACTION_OPTIONS = frozenset(
+    option.name for option in fields(RegisteredAction) if option.name not in ("name", "function", "errors_are_final")
+)
+
+
 class Registry(dict[str, dict[str, RegisteredAction]]):
     """Actions by name, then by queue; the empty name of a queue stands for all queues without an action of their own.
 
@@ -312,6 +317,8 @@ def action(name: str, **options: Any) -> Callable[[Callable[..., Any]], Callable
         raise TypeError(f"@tasks.action needs a name: @tasks.action({getattr(name, '__name__', 'name')!r})")
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise ValueError(f"{name!r} is not a valid name for an action; use 1 to 200 letters, digits, '_', '-' and '.'")
+    for unknown in sorted(options.keys() - ACTION_OPTIONS):
+        raise TypeError(f"action {name!r} has no option {unknown!r}; {remedy_for(unknown, ACTION_OPTIONS)}")
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         made = RegisteredAction(name=name, function=function, **options)

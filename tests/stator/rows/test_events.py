@@ -231,6 +231,11 @@ def test_object_that_is_gone_is_refused():
         expense.stator.send("reject")
 
 
+def test_object_that_is_not_saved_is_refused():
+    with pytest.raises(EventRefused, match=r"is not saved yet; call save\(\) before you send it an event"):
+        Expense().stator.send("reject")
+
+
 def test_repeated_key_changes_nothing_and_says_so():
     expense = Expense.objects.create()
     first = expense.stator.send("reject", "no", key="mail-17")

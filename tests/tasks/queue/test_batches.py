@@ -56,6 +56,12 @@ def settle(batch):
     return batch.state
 
 
+@pytest.mark.parametrize("given", ["images", 7, Batch])
+def test_batch_that_is_none_is_refused(queue, given):
+    with pytest.raises(PublishRefused, match=r"is not a tasks.models.Batch; pass Batch\(\) or one that runs"):
+        queue.publish_many(messages(1), batch=given)
+
+
 def test_last_task_moves_its_batch_in_its_own_transaction_and_the_batch_publishes_its_action(queue):
     batch = batch_of(queue)
     assert (batch.state, batch.counts()) == (
