@@ -54,7 +54,7 @@ from stator.rows.pauses import Pause
 from stator.rows.progress import Progress, progress_of
 from stator.rows.reconcile import look_again, watched_fields, watched_values
 from stator.rows.reports import Event, History, Report, Step, records_of, steps_of
-from stator.rows.rollbacks import created, filled_by_saves, remembered
+from stator.rows.rollbacks import before_save, created, note_save, remembered
 from stator.rows.statistics import Depth, Stats
 from stator.rows.transitions import move_by_hand, move_rows, state_by_hand
 from stator.rows.versions import Version
@@ -260,8 +260,11 @@ class StatorModel(models.Model):
         update_fields: Iterable[str] | None = None,
     ) -> None:
         using = using or router.db_for_write(type(self), instance=self)
-        with remembered(using, [self], filled_by_saves(type(self))):
+        before = before_save(using, self)
+        try:
             super().save_base(raw, force_insert, force_update, using, update_fields)
+        finally:
+            note_save(using, self, before)
 
     save_base.alters_data = True  # type: ignore[attr-defined]
 

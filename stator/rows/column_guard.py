@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from django.db import NotSupportedError, models
+from django.db import NotSupportedError, models, transaction
 from django.db.models import Field, Manager, Model, QuerySet
 
 from stator.exceptions import ProtectedColumn
@@ -16,7 +16,7 @@ from stator.rows.keys import key_fields
 from stator.rows.life_ends import forget_left
 from stator.rows.meta import owner_of, spread_field, written_to
 from stator.rows.reconcile import move_with_new_values, update_and_look_again, watched_fields
-from stator.rows.rollbacks import filled_by_saves, remembered
+from stator.rows.rollbacks import before_save, note_save, remembered
 from stator.rows.transitions import move_by_hand
 from stator.rows.waits import update_and_reopen
 from stator.signals import announce
@@ -83,16 +83,19 @@ class GuardedQuerySet(QuerySet[M]):
             for instance in objs:
                 if instance.pk is None or not conflicts:
                     instance._begin()
-        filled = objs if managed else ()
-        with remembered(written_to(self), filled, filled_by_saves(self.model)):
-            created: list[Any] = super().bulk_create(
-                objs, batch_size, ignore_conflicts, update_conflicts, update_fields, unique_fields
-            )
-            if managed and not conflicts:
-                forget_left(owner_of(self.model), self.db, created)
-            for instance in created if managed and not conflicts else ():
-                instance._note_loaded()
-                instance._loaded_state = str(instance.state)
+        using = written_to(self)
+        noted = managed and not transaction.get_autocommit(using)
+        before = [(instance, before_save(using, instance)) for instance in (objs if noted else ())]
+        created: list[Any] = super().bulk_create(
+            objs, batch_size, ignore_conflicts, update_conflicts, update_fields, unique_fields
+        )
+        if managed and not conflicts:
+            forget_left(owner_of(self.model), self.db, created)
+        for instance in created if managed and not conflicts else ():
+            instance._note_loaded()
+            instance._loaded_state = str(instance.state)
+        for instance, was in before:
+            note_save(using, instance, was)
         if managed:
             announce(owner_of(self.model), self.db)
         return created
