@@ -20,17 +20,23 @@ def guarded(using: str) -> AbstractContextManager[object]:
 
 
 class Apart:
-    """The looks at the models of one database. ``failed``: why a model could not be looked at, and the remedy."""
+    """The looks at the models of one database. ``failed``: why a model could not be looked at, and the remedy.
 
-    def __init__(self, using: str) -> None:
+    ``raises``: an error is raised, for a caller who repeats all looks without that; it saves a savepoint for each.
+    """
+
+    def __init__(self, using: str, *, raises: bool = False) -> None:
         self.failed: dict[str, str] = {}
         self._connection = connections[using]
+        self._raises = raises
 
     def look(self, label: str, read: Callable[[], Seen], otherwise: Seen) -> Seen:
         """Return what ``read`` returns about a model; if it raises, note that once and return ``otherwise``.
 
         Only a database that cannot be reached any more ends the looks at all of them.
         """
+        if self._raises:
+            return read()
         try:
             with guarded(self._connection.alias):
                 return read()

@@ -47,7 +47,7 @@ def groups(
     among the latest ``GROUPED`` errors of all. Takes two statements, one for each model with failing objects, and one
     for each among these errors. Index ``stator_report_at``.
     """
-    apart = apart or Apart(using)
+    apart = apart or Apart(using, raises=True)
     counted = [label for label in rows_of if failing is None or label in failing]
     found: dict[Key, Group] = {}
     for label in counted:

@@ -4,8 +4,6 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from django.db import DatabaseError
-
 from stator.db.schema import lack_of, probe_columns, wrong_expression
 from stator.explain.causes import failed_look
 from stator.explain.kinds import ProblemKind, in_order, kinds_of_apps, problems_in
@@ -43,7 +41,16 @@ def survey(using: str, models: Iterable[type[StatorModel]], home: str = "") -> S
 
     A model that cannot be read is a problem of its own, and hides no other.
     """
-    rows_of, apart = rows_by_label(models, using), Apart(using)
+    models = list(models)
+    try:
+        with guarded(using):
+            return _survey(using, models, home, Apart(using, raises=True))
+    except Exception:  # noqa: BLE001 - raised again unless it is of one model
+        return _survey(using, models, home, Apart(using))
+
+
+def _survey(using: str, models: Iterable[type[StatorModel]], home: str, apart: Apart) -> Survey:
+    rows_of = rows_by_label(models, using)
     pauses: list[Pause] = list(Pause.objects.using(using).active().annotate(read_at=Now()).order_by("pk")[:MAX_PAUSES])
     depths_of = _all_depths(using, rows_of, apart)
     people = workers_holding(using, ((label, one) for label, found in depths_of.items() for one in found.held))
@@ -64,7 +71,7 @@ def survey(using: str, models: Iterable[type[StatorModel]], home: str = "") -> S
         for label, rows in rows_of.items()
     }  # fmt: skip
     known = Survey(using, found, people, found_groups, older, home or using)
-    _add_own(known)
+    _add_own(known, apart)
     return known
 
 
@@ -72,14 +79,20 @@ def _waiters(rows: OperatorQuerySet, found: Depths) -> list[AwaitedObject]:
     return waiters(rows, [one.state for one in found.automatic if one.state and one.resting])
 
 
-def _add_own(known: Survey) -> None:
+def _add_own(known: Survey, apart: Apart) -> None:
     """Add what the kinds of apps find, each to the model of its kind."""
+    before = dict(apart.failed)
     for kind in kinds_of_apps():
-        apart = Apart(known.using)
         found: list[Problem] = apart.look(kind.model, partial(_found_by, kind, known), [])
-        found += [failed_look(known.models[label], why) for label, why in apart.failed.items() if label in known.models]
         if found:
             known.models[kind.model].own.extend(found)
+    for label in apart.failed.keys() - before.keys() & known.models.keys():
+        known.models[label].own.append(failed_look(known.models[label], apart.failed[label]))
+
+
+def _are_complete(models: Iterable[type[StatorModel]], using: str) -> bool:
+    probe_columns(models, using)
+    return True
 
 
 def _found_by(kind: ProblemKind, known: Survey) -> list[Problem]:
@@ -90,19 +103,15 @@ def _all_depths(using: str, rows_of: dict[str, OperatorQuerySet], apart: Apart) 
     """Return the numbers of each complete model; note what keeps the others from being read."""
     models: dict[str, Any] = {label: rows.model for label, rows in rows_of.items()}
     apart.failed |= {label: lack for label, model in models.items() if (lack := wrong_expression(model, using))}
-    complete: dict[str, type[StatorModel]] = {
-        label: rows.model for label, rows in rows_of.items() if label not in apart.failed
-    }
-    try:
-        with guarded(using):
-            # The numbers need not all columns, but workers do.
-            probe_columns(complete.values(), using)
-    except DatabaseError:
-        for label, model in complete.items():
-            if lack := lack_of(model, using):
+    complete = [label for label in models if label not in apart.failed]
+    # The numbers need not all columns, but workers do. Nearly always no model lacks one.
+    if not apart.look("", partial(_are_complete, [models[label] for label in complete], using), False):
+        apart.failed.pop("")
+        for label in complete:
+            if lack := lack_of(models[label], using):
                 apart.failed[label] = lack
             else:
-                apart.look(label, partial(probe_columns, [model], using), None)
+                apart.look(label, partial(_are_complete, [models[label]], using), False)
     return {
         label: empty(rows) if label in apart.failed else apart.look(label, partial(depths, rows), empty(rows))
         for label, rows in rows_of.items()
