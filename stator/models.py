@@ -27,6 +27,7 @@ from stator.rows.clock import Now, moment_text
 from stator.rows.column_guard import guard_managers
 from stator.rows.columns import BEGUN, FRAMEWORK_COLUMNS, UNCOUNTED
 from stator.rows.concurrency_limits import Limit
+from stator.rows.due_times import make_due
 from stator.rows.fields import (
     SPREAD,
     ChangedField,
@@ -96,6 +97,7 @@ __all__ = [
     "home_of",
     "ids_of",
     "key_of",
+    "make_due",
     "moment_text",
     "move_rows",
     "name_of",
@@ -134,6 +136,8 @@ class StatorModel(models.Model):
     state_crashes = CountField(default=0, db_default=0, editable=False)
     state_version = VersionField(default=0, db_default=0, editable=False)
     state_claim = ClaimField(null=True, blank=True, editable=False)
+    state_life = models.BigIntegerField(null=True, blank=True, editable=False)
+    state_visit = models.BigIntegerField(null=True, blank=True, editable=False)
 
     subclasses: ClassVar[list[type["StatorModel"]]] = []
     stator = OperatorAccess()
@@ -161,30 +165,40 @@ class StatorModel(models.Model):
             return 0.0
         return (timezone.now() - self.state_changed).total_seconds()
 
-    def transition_perform(self, state: State | str, *, actor: str = "", reason: str = "") -> None:
-        """Move the object to ``state`` by hand, ending any claim on it; the instance shows the new state."""
+    def transition_perform(
+        self, state: State | str, *, actor: str = "", reason: str = "", start_over: bool = False
+    ) -> None:
+        """Move the object to ``state`` by hand, ending any claim on it; the instance shows the new state.
+
+        A move from the state that ``fails_to`` led to, back into the state that failed, continues that visit with its
+        recorded steps and idempotency keys. ``start_over``: begin a new visit.
+        """
         using = home_of(self)
         rows: QuerySet[models.Model] = QuerySet(type(self), using=using).filter(pk=self.pk)
         self.__dict__.pop("stator", None)
-        if move_by_hand(rows, state, actor=actor, reason=reason):
+        if move_by_hand(rows, state, actor=actor, reason=reason, start_over=start_over):
             self._note_moved(using)
 
     atransition_perform = in_thread(transition_perform)
 
     @classmethod
     def transition_perform_queryset(
-        cls, queryset: Rows, state: State | str, *, actor: str = "", reason: str = ""
+        cls, queryset: Rows, state: State | str, *, actor: str = "", reason: str = "", start_over: bool = False
     ) -> int:
-        """Move every object of a queryset, or of a manager, to ``state`` by hand; return how many."""
+        """Move every object of a queryset, or of a manager, to ``state`` by hand; return how many.
+
+        ``start_over``: as of :meth:`transition_perform`.
+        """
         rows = queryset if isinstance(queryset, QuerySet) else queryset.all()
-        return move_by_hand(rows, state, actor=actor, reason=reason)
+        return move_by_hand(rows, state, actor=actor, reason=reason, start_over=start_over)
 
     @classmethod
     async def atransition_perform_queryset(
-        cls, queryset: Rows, state: State | str, *, actor: str = "", reason: str = ""
+        cls, queryset: Rows, state: State | str, *, actor: str = "", reason: str = "", start_over: bool = False
     ) -> int:
         """Run :meth:`transition_perform_queryset` in a thread, for async code."""
-        return await sync_to_async(cls.transition_perform_queryset)(queryset, state, actor=actor, reason=reason)
+        move = sync_to_async(cls.transition_perform_queryset)
+        return await move(queryset, state, actor=actor, reason=reason, start_over=start_over)
 
     def explain(self) -> list[Reason]:
         """Return the reasons why the object is not moving, the most decisive first, read from the database now."""
@@ -315,7 +329,7 @@ class StatorModel(models.Model):
     def _note_uncommitted(self, using: str) -> None:
         """Note the version of a move that a rollback may undo."""
         rows: QuerySet[Any] = QuerySet(self._state_owner, using=using)
-        self._uncommitted = rows.values_list("state_version", flat=True).get(pk=self.pk)
+        [self._uncommitted] = rows.filter(pk=self.pk).values_list("state_version", flat=True)
 
     def _forget_undone(self, using: str) -> None:
         """Note the values in the database where a rollback has undone what the instance wrote."""

@@ -1,12 +1,13 @@
 """Undo of manual actions: objects that nobody has touched since go back to what they were."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
-from django.db.models import Exists, F, Model, OuterRef, Q, QuerySet, Subquery, Value
+from django.db.models import BigIntegerField, F, Model, Q, QuerySet, Subquery, Value
+from django.db.models.functions import Cast
 from django.db.models.lookups import IsNull
 
 from stator.conf import load_settings
@@ -19,6 +20,7 @@ from stator.rows import columns
 from stator.rows.actions import UNDONE_WITHIN, Action, Before
 from stator.rows.clock import Now
 from stator.rows.keys import key_of, key_text, shown_text
+from stator.rows.life import continued
 from stator.rows.meta import graph_of, hooks_of, model_of
 from stator.rows.nodes import over_nodes, read_first
 from stator.rows.pauses import Pause, end_chosen
@@ -58,6 +60,7 @@ class Was(NamedTuple):
     version: int
     tried: int
     state: str
+    visit: int | None
     ready: bool
     attempts: int
     failures: int
@@ -197,7 +200,7 @@ class _Undoing:
         with transaction.atomic(using=self.using):
             locked = lock_rows(rows, self.model, self.using, self._allowed(keys), self._at_rest())
             going = {known[str(row.pk)]: row for row in locked if _as_left(known[str(row.pk)], row)}
-            for before in self._changed_again(going):
+            for before in {*self._changed_again(going), *self._sent_to(going)}:
                 del going[before]
             if not going:
                 return set()
@@ -228,6 +231,15 @@ class _Undoing:
         changed = set(again.values_list("object_pk", flat=True))
         return [before for before in going if before.object_pk in changed]
 
+    def _sent_to(self, some: Collection[Was]) -> list[Was]:
+        """Return the objects to which an event was sent since the action."""
+        if not graph_of(self.model).event_names:
+            return []
+        keys = [before.object_pk for before in some]
+        sent = events_of(self.model, self.using).filter(object_pk__in=keys, at__gt=self.action.at)
+        found = set(sent.values_list("object_pk", flat=True))
+        return [before for before in some if before.object_pk in found]
+
     def _allowed(self, keys: list[object]) -> list[object]:
         """Return the keys of the objects that the actor may change."""
         if self.part.among is None:
@@ -251,7 +263,6 @@ class _Undoing:
         if not self.action.moves:
             announce(model, using)
             return
-        self._keep_events(found)
         for target, some in self._by_target(found):
             entered(model, using, target.name, [row.pk for row in some])
             tell_moves(model, using, some, target)
@@ -264,14 +275,6 @@ class _Undoing:
             some = [row for before, row in going.items() if before.state == name]
             yield graph_of(self.model).states[name], some
 
-    def _keep_events(self, found: Going) -> None:
-        """Let the events that the objects had in the state be of this visit too."""
-        if not any(state.events for state in graph_of(self.model).states.values()):
-            return
-        then = self._before.filter(object_pk=OuterRef("object_pk"), version=OuterRef("version") + 1)
-        events = events_of(self.model, self.using).filter(object_pk__in=[before.object_pk for before in found])
-        events.filter(Exists(then)).update(version=F("version") + 2)
-
     def _name(self, left: list[Was]) -> None:
         """Note why each of these objects was left alone."""
         keys = {row.object_pk: self._key(row.object_pk) for row in left}
@@ -279,16 +282,23 @@ class _Undoing:
         there: Any = self._rows.filter(is_one_of(self._rows, known))
         now = {str(pk): values for pk, *values in there.values_list("pk", "state", "state_version", "state_claim")}
         allowed = set(map(str, self._allowed(known)))
+        sent = {before.object_pk for before in self._sent_to(left)}
         for row in left:
             if row.object_pk in now and row.object_pk not in allowed:
                 self._leave(row, "is not yours to change")
+                continue
+            if row.object_pk in sent and row.object_pk in now and now[row.object_pk][1] == row.version:
+                self._leave(row, "got an event since")
                 continue
             self._leave(row, _why(row, now.get(row.object_pk), graph_of(self.model).states))
 
     def _changes(self, going: Going) -> columns.Changes:
         names = RESTORED | (MOVED_BACK if self.action.moves else {})
         version: columns.Changes = {"state_version": F("state_version") + 1} if self.action.moves else {}
-        return {column: self._of(name, going) for column, name in names.items()} | version
+        visit: columns.Changes = {}
+        if self.action.moves:
+            visit = continued(2, Cast(self._of("visit", going), BigIntegerField()), F("state_version") - 1)
+        return visit | {column: self._of(name, going) for column, name in names.items()} | version
 
     def _of(self, name: str, going: Going) -> Value | Subquery:
         """Return what the rows were before the action: one value if all had the same, else each row's own."""

@@ -2,6 +2,7 @@
 
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from stator.admin.access import Pages
@@ -13,12 +14,14 @@ from stator.graph.durations import longest, span
 from stator.models import Report, StatorModel, Worker
 from stator.overview.charts import Chart, Sparkline, chart, sparkline
 from stator.overview.flow import Flow, flows
-from stator.overview.last_hour import GAP, Minutes, alive_in, failing_in, minutes_of, moves_in, waits_in
+from stator.overview.last_hour import GAP, MINUTES, Minutes, alive_in, failing_in, minutes_of, moves_in, waits_in
+from stator.overview.looks import Looks
 from stator.overview.replica import Read
 from stator.overview.stays import Stays, moves, stays
 from stator.overview.survey import problems, surveys
 from stator.rows.keys import shown_key
 from stator.rows.meta import managed
+from stator.rows.statistics import Depth, Stats
 from stator.texts import counted, listed, told
 
 # Groups of errors, and stuck objects, that are shown.
@@ -173,11 +176,13 @@ def show(
     """
     shown = ShownModels()
     found = surveys(models, read=read)
-    standing = problems(found)
     for each in found:
-        _show_database(shown, each, pages, now)
-        if only is not None and only._meta.label_lower in each.models:
-            shown.panel = _panel(each, only, pages, now, period)
+        with Looks(each.using, [one.model for one in each.models.values()], each.unread) as looks:
+            _show_database(shown, each, pages, now, looks)
+            if only is not None and only._meta.label_lower in each.models:
+                shown.panel = looks.at(Stats, partial(_panel, each, only, pages, now, period), None)
+    # After all has been read, so that they name what could not be.
+    standing = problems(found)
     shown.rows.sort(key=lambda row: row.label)
     for row in shown.rows:
         row.level = min((problem.level for problem in standing if problem.where == row.label), default="good")
@@ -192,11 +197,11 @@ def show(
     return shown
 
 
-def _show_database(shown: ShownModels, found: Survey, pages: Pages, now: datetime) -> None:
-    named = _named(found, pages)
-    minutes = minutes_of(found.using, found.models, now)
+def _show_database(shown: ShownModels, found: Survey, pages: Pages, now: datetime, looks: Looks) -> None:
+    named = _named(found, pages, looks)
+    minutes = looks.at(Depth, partial(minutes_of, found.using, found.models, now), {})
     for label, one in found.models.items():
-        shown.rows.append(ModelRow(one, minutes[label]))
+        shown.rows.append(ModelRow(one, minutes.get(label, [None] * MINUTES)))
         shown.stuck += _stuck(one, named[label], pages)
     shown.older_errors = shown.older_errors or found.older_errors
     # Most failing first.
@@ -238,7 +243,7 @@ def _rate(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 or not value else f"{value:,.1f}" if value >= 1 else f"{value:.2g}"
 
 
-def _named(found: Survey, pages: Pages) -> dict[str, set[object]]:
+def _named(found: Survey, pages: Pages, looks: Looks) -> dict[str, set[object]]:
     """Return, by model, the keys of stuck, held and example objects that the user may see."""
     pks = {
         label: [*(held.pk for held in one.depths.stuck), *(held.pk for held in one.depths.held)]
@@ -247,8 +252,9 @@ def _named(found: Survey, pages: Pages) -> dict[str, set[object]]:
     for group in found.groups:
         pks[group.label] += group.failing[:1]
     return {
-        label: pages.visible(found.models[label].model, part, found.using) if part else set()
+        label: looks.at(model, partial(pages.visible, model, part, found.using), set()) if part else set()
         for label, part in pks.items()
+        for model in [found.models[label].model]
     }
 
 

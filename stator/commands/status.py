@@ -3,6 +3,7 @@
 from argparse import ArgumentParser
 from collections import Counter
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS
@@ -12,9 +13,10 @@ from stator.commands.arguments import models_of
 from stator.commands.pause import described
 from stator.commands.trouble import lines_of
 from stator.commands.workers import lines_of_progress, reported
-from stator.explain.survey import Surveyed
+from stator.explain.survey import Survey, Surveyed
 from stator.graph.durations import span
 from stator.models import StatorModel
+from stator.overview.looks import Looks
 from stator.overview.schemas import MAX_LOOKED, in_schemas, named, surveyed, works_in_schemas
 from stator.overview.stays import HEADS as STAYS
 from stator.overview.stays import Stays, moves, stays
@@ -43,13 +45,8 @@ def run(options: Options) -> Answer:
     if works_in_schemas(options["database"] or DEFAULT_DB_ALIAS):
         return _in_schemas(options)
     known = surveys(models_of(options["labels"]), options["database"])
+    found = [figures for each in known for figures in _figures_in(each)]
     standing = problems(known)
-    found = [
-        _figures(one, stays_of.get(label, []))
-        for each in known
-        for stays_of in [stays(each.using, [one.model for one in each.models.values()])]
-        for label, one in each.models.items()
-    ]
     workers = [worker for each in known for worker in reported(each.workers)]
     # Models without objects, unless asked for by name, would only push the other models off the screen.
     listed = [
@@ -101,7 +98,15 @@ def _in_schemas(options: Options) -> Answer:
     return Answer(data, lines)
 
 
-def _figures(one: Surveyed, left: list[Stays]) -> dict[str, Any]:
+def _figures_in(found: Survey) -> list[dict[str, Any]]:
+    models = [one.model for one in found.models.values()]
+    with Looks(found.using, models, found.unread) as looks:
+        stays_of = looks.at(Stats, partial(stays, found.using, models), {})
+        times = looks.at(Stats, lambda: {model: _times(model, found.using) for model in models}, {})
+    return [_figures(one, stays_of.get(label, []), times.get(one.model, [])) for label, one in found.models.items()]
+
+
+def _figures(one: Surveyed, left: list[Stays], times: list[dict[str, Any]]) -> dict[str, Any]:
     model, found = one.model, one.depths
     cut = {f"states.{state.name}" for state in found.states.values() if state.cut}
     return {
@@ -116,7 +121,7 @@ def _figures(one: Surveyed, left: list[Stays]) -> dict[str, Any]:
         "quarantined": found.quarantined,
         "unknown": found.unknown,
         "capped": sorted(found.capped | cut),
-        "time_in_state": _times(model, one.using),
+        "time_in_state": times,
         "stays": [asdict(one) for one in left],
         "paused": [described(pause) for pause in one.pauses],
         "unserved": [problem.as_dict() for problem in one.unserved],

@@ -21,6 +21,8 @@ from stator.rows.statistics import Stats, Stay
 from stator.rows.watches import Watch
 from stator.statements import Statement, written
 
+looking = postgresql.looking
+
 HOUR = "date_trunc('hour', statement_timestamp(), 'UTC')::{hour_type}"
 
 # The row with the statistics of a batch. The writers of an edge have one each, so none of them waits. Beside columns,

@@ -99,8 +99,9 @@ class Leases:
             rows = operations.rows.filter(pk__in=lock_parts(operations, parts, limit))
             held = [(pk, worker_of(token)) for pk, token in rows.values_list("pk", "state_claim")]
             if held:
-                if operations.hooks.reaped:
-                    operations.hooks.reaped(rows, "")
+                if operations.hooks.reaped and (unbegun := operations.hooks.reaped(rows, "")):
+                    operations.rows.filter(pk__in=unbegun).update(**columns.releasing())
+                    rows = operations.rows.filter(pk__in=[pk for pk, _ in held if pk not in unbegun])
                 if operations.options.history:
                     keep_lost(operations.alias, operations.label, rows)
                 rows.update(**columns.reaping(most, self._spared))

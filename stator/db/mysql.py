@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from math import ceil
+from typing import Any
 
 from django.db import OperationalError
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -142,3 +143,20 @@ def send(connection: BaseDatabaseWrapper, statement: str) -> None:
 def parts_of(operations: Operations) -> Parts:
     """Return the parts of these operations."""
     return portable.parts_of(operations)._replace(transactions=MysqlTransactions(operations))
+
+
+@contextmanager
+def looking(connection: Any, lock: float, most: float) -> Iterator[None]:
+    """Limit the seconds that statements of a block wait for locks, rounded up, and those that they take."""
+    connection.ensure_connection()
+    before = getattr(connection.connection, WAITS, None)
+    limit, unit = ("max_statement_time", 1) if connection.mysql_is_mariadb else ("max_execution_time", 1000)
+    limit_waits(connection, lock)
+    send(connection, f"SET @stator_usual = @@{limit}, SESSION {limit} = {most * unit:g}")
+    try:
+        with portable.looking(connection, lock, most):
+            yield
+    finally:
+        if connection.connection is not None:
+            send(connection, f"SET SESSION {limit} = @stator_usual")
+            limit_waits(connection, None if before is None else float(before[0]))

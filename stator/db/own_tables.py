@@ -7,10 +7,10 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from django.core.exceptions import ValidationError
-from django.db.models import DurationField, ExpressionWrapper, QuerySet
+from django.db.models import Case, QuerySet, Value, When
 from django.utils import timezone
 
 from stator.db.interface import Operations
@@ -19,8 +19,9 @@ from stator.graph.durations import seconds_of
 from stator.partitions import UPKEEP, is_partitioned, maintain
 from stator.rows import columns
 from stator.rows.actions import UNDONE_WITHIN, Action, Before
-from stator.rows.clock import Now
+from stator.rows.clock import Elapsed, Now
 from stator.rows.indexes import place_in_line
+from stator.rows.life import OF_LIFE, Life
 from stator.rows.meta import model_of, options_of
 from stator.rows.pauses import Pause
 from stator.rows.progress import Progress
@@ -58,7 +59,7 @@ def _depth(operations: Operations, limit: int) -> dict[str, float]:
     ready = operations.ready(operations.graph.automatic_states)
     due = operations.waiting().filter(state_next_attempt__lte=Now())
     # The first row by the index; a minimum would read all rows.
-    waited = ExpressionWrapper(Now() - place_in_line(), output_field=DurationField())
+    waited = Elapsed(place_in_line())
     oldest = ready.order_by(place_in_line()).values_list(waited, flat=True).first() or timedelta()
     failing = operations.rows.filter(
         state_failures__gt=0, state_claim=None, state_crashes__lt=operations.settings.MAX_CRASHES
@@ -112,7 +113,8 @@ def _prune_steps(alias: str, limit: int, history: float) -> int:
     """Delete steps of visits that have ended, for models with history past its retention; return how many.
 
     A move by a handler deletes the steps of its attempt. This is for moves by hand, by events and by timeouts, and for
-    deleted objects. It examines the next ``limit`` steps.
+    objects that raw SQL has deleted. It examines the next ``limit`` steps. Those of an object that was moved less than
+    an hour ago stay, since the move may be undone.
     """
     place = alias, current_schema()
     steps = Step.objects.using(alias)
@@ -123,8 +125,8 @@ def _prune_steps(alias: str, limit: int, history: float) -> int:
         of_model = list(group)
         known = model_of(label)
         model: Any = known if hasattr(known, "state_graph") else None
-        entered = _entered(model, alias, {step.object_pk for step in of_model}) if model else {}
-        over = [step for step in of_model if entered.get(step.object_pk) != step.entered]
+        found_rows = _rows_of(model, alias, {step.object_pk for step in of_model}) if model else {}
+        over = [step for step in of_model if not _is_in_force(step, found_rows.get(step.object_pk))]
         if over and model and options_of(model).history:
             past = set(
                 steps.filter(pk__in=[step.pk for step in over], at__lt=columns.after(-history)).values_list("pk")
@@ -134,12 +136,29 @@ def _prune_steps(alias: str, limit: int, history: float) -> int:
     return steps.filter(pk__in=ended).delete()[0] if ended else 0
 
 
-def _entered(model: Any, alias: str, pks: set[str]) -> dict[str, datetime]:
-    """Return when objects entered their states, by their keys as text."""
+class _Row(NamedTuple):
+    """The life of an object, when it entered its state, and whether that is so long ago that nobody can undo it."""
+
+    life: Life
+    entered: datetime
+    rests: bool
+
+
+def _is_in_force(step: Step, row: _Row | None) -> bool:
+    if row is None or not row.rests:
+        return row is not None
+    of_earlier_release = step.visit is None and step.entered == row.entered
+    return row.life.keeps(step.life, row.life.visit if of_earlier_release else step.visit)
+
+
+def _rows_of(model: Any, alias: str, pks: set[str]) -> dict[str, _Row]:
+    """Return what decides about the steps of objects, by their keys as text."""
     rows: QuerySet[Any] = QuerySet(model, using=alias)
+    rests = Case(When(state_changed__lte=columns.after(-UNDONE_WITHIN), then=Value(True)), default=Value(False))
     # Keys of another type, from before a migration, are of no object.
     with suppress(ValueError, ValidationError):
-        return {str(pk): at for pk, at in rows.filter(pk__in=pks).values_list("pk", "state_changed")}
+        found = rows.filter(pk__in=pks).values_list("pk", "state_changed", rests, *OF_LIFE)
+        return {str(pk): _Row(Life.of(*of_life), at, rested) for pk, at, rested, *of_life in found}
     return {}
 
 

@@ -1,5 +1,10 @@
 """The parts that work on every database; a vendor begins with them."""
 
+from contextlib import AbstractContextManager, nullcontext
+
+from django.db import transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+
 from stator.db.claims import Claims
 from stator.db.interface import Operations, Parts
 from stator.db.leases import Leases
@@ -10,3 +15,8 @@ from stator.db.transactions import Transactions
 def parts_of(operations: Operations) -> Parts:
     """Return the portable parts of these operations."""
     return Parts(Transactions(operations), Leases(operations), Claims(operations), Records(operations))
+
+
+def looking(connection: BaseDatabaseWrapper, lock: float, most: float) -> AbstractContextManager[object]:
+    """Return a block that keeps an open transaction usable; a vendor also limits the seconds of its statements."""
+    return transaction.atomic(using=connection.alias) if connection.in_atomic_block else nullcontext()

@@ -1,12 +1,14 @@
 """Parts for PostgreSQL 14 and later: one statement, and so one transaction, claims rows; one records outcomes."""
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
 from typing import Any
 
 from django.db import connections
 from django.db.models import F, Model, QuerySet
 from django.db.models.expressions import RawSQL
+from django.db.transaction import atomic
 
 from stator.db import portable, sql, transactions
 from stator.db.claims_postgresql import PostgresqlClaims
@@ -30,6 +32,10 @@ WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = %(state)s{slice} 
 LOCK_AMONG = """
 SELECT one.pk FROM ({among}) among CROSS JOIN LATERAL ({one}) one WHERE among.sought LIMIT {limit}
 """
+
+# The limits of a session, and how to restore them.
+LIMITS = "SELECT current_setting('lock_timeout'), current_setting('statement_timeout')"
+RESTORE = "SELECT set_config('lock_timeout', %s, true), set_config('statement_timeout', %s, true)"
 
 
 class PostgresqlTransactions(transactions.Transactions):
@@ -168,3 +174,16 @@ def parts_of(operations: Operations) -> Parts:
     transactions = PostgresqlTransactions(operations, compiler)
     records = PostgresqlRecords(operations, compiler, transactions.pick)
     return Parts(transactions, Leases(operations), PostgresqlClaims(operations, compiler), records)
+
+
+@contextmanager
+def looking(connection: Any, lock: float, most: float) -> Iterator[None]:
+    """Limit the seconds that statements of a block wait for locks and take, in a transaction or a part of one."""
+    outer = connection.in_atomic_block
+    with atomic(using=connection.alias):
+        usual = send(connection, LIMITS, ())[0] if outer else ()
+        set_limits(connection, wait=lock, time=most)
+        yield
+        if outer:
+            # A part that fails is rolled back, and its limits with it.
+            send(connection, RESTORE, usual)

@@ -45,6 +45,9 @@ OF_CONNECTIONS = frozenset({"08000", "08001", "08003", "08006"})
 # Citus whose connection to a node broke, answers with an InternalError.
 OUTAGES = (OperationalError, InterfaceError, InternalError)
 
+# query_canceled, also by ``statement_timeout``; MySQL's and MariaDB's numbers; SQLite's message.
+CUT, CUT_NUMBERS, CUT_TEXT = "57014", frozenset({3024, 1969}), "interrupted"
+
 # lock_not_available: at once with NOWAIT, after a wait with ``lock_timeout``.
 NOT_AVAILABLE = "55P03"
 
@@ -64,6 +67,12 @@ def is_lock_timeout(error: BaseException) -> bool:
     """Return whether a statement gave up waiting for another transaction's lock; it did nothing."""
     refused = getattr(error.__cause__, "sqlstate", None) == NOT_AVAILABLE or _number_of(error) in NOT_AVAILABLE_NUMBERS
     return refused or (isinstance(error, OperationalError) and "database is locked" in text_of(error))
+
+
+def is_cut_short(error: BaseException) -> bool:
+    """Return whether a statement was ended by a limit: of the time that it waits for a lock, or that it takes."""
+    cut = getattr(error.__cause__, "sqlstate", None) == CUT or _number_of(error) in CUT_NUMBERS
+    return cut or text_of(error) == CUT_TEXT or is_lock_timeout(error)
 
 
 def is_of_node(error: BaseException) -> bool:

@@ -154,9 +154,15 @@ def hurried(
         _put(connection, {"lock_timeout": usual})
 
 
-def set_limits(connection: BaseDatabaseWrapper, *, idle: float | None = None, wait: float | None = None) -> None:
-    """Set limits until the end of the transaction: for idle time, and for waiting for a lock."""
-    limits = {"idle_in_transaction_session_timeout": idle, "lock_timeout": wait}
+def set_limits(
+    connection: BaseDatabaseWrapper,
+    *,
+    idle: float | None = None,
+    wait: float | None = None,
+    time: float | None = None,
+) -> None:
+    """Set limits until the end of the transaction: for idle time, for waiting for a lock, for each statement."""
+    limits = {"idle_in_transaction_session_timeout": idle, "lock_timeout": wait, "statement_timeout": time}
     if wanted := {name: f"{max(1, int(seconds * 1000))}ms" for name, seconds in limits.items() if seconds is not None}:
         _put(connection, wanted)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from time import monotonic
 from traceback import clear_frames
 from typing import Any
 
@@ -68,3 +69,22 @@ def _waiting(connection: BaseDatabaseWrapper, seconds: float, work: AbstractCont
 def parts_of(operations: Operations) -> Parts:
     """Return the parts of these operations."""
     return portable.parts_of(operations)._replace(transactions=SqliteTransactions(operations))
+
+
+# Instructions of SQLite between two looks at the clock: about a millisecond.
+INSTRUCTIONS = 10_000
+
+
+@contextmanager
+def looking(connection: Any, lock: float, most: float) -> Iterator[None]:
+    """Limit the seconds that a block waits for the file, and those that it takes."""
+    connection.ensure_connection()
+    until = monotonic() + most
+    connection.connection.set_progress_handler(lambda: monotonic() > until, INSTRUCTIONS)
+    try:
+        # A statement that fails leaves an open transaction as it was, so this needs no savepoint.
+        with _waiting(connection, lock, nullcontext()):
+            yield
+    finally:
+        if connection.connection is not None:
+            connection.connection.set_progress_handler(None, 0)

@@ -17,6 +17,7 @@ from stator.rows.claimable import claimable
 from stator.rows.clock import Now
 from stator.rows.columns import FRAMEWORK_COLUMNS, parked_from
 from stator.rows.indexes import place_in_line
+from stator.rows.life import OF_LIFE, Life
 from stator.rows.meta import graph_of, options_of, owner_of
 from stator.rows.nodes import over_nodes
 from stator.rows.pauses import Pause, Pauses, read_pauses
@@ -232,7 +233,9 @@ def gather(model: type[Model], pk: object, using: str | None = None) -> Facts | 
         ended = processes_of(Q(pk__in=held) | Q(pk=latest), using)
         facts.endings = Counter(process.ending for process in ended.values() if process.ending)
     if graph_of(owner).event_names:
-        counted = Q(version=facts.row["state_version"], voter__isnull=False) | Q(version=None, until__gt=Now())
+        life = Life.of(*(facts.row[name] for name in OF_LIFE))
+        counted = life.of_wish & Q(version=life.visit, voter__isnull=False)
+        counted |= life.of_life & Q(version=None, until__gt=Now())
         facts.events = list(records_of(Event, owner, pk, using).filter(counted).order_by("pk")[:MAX_EVENTS])
     facts.related = [_gathered(watch, pk, using) for watch in watches_of(owner) if watch.state.name == facts.name]
     if facts.automatic and facts.row["state_attempts"]:

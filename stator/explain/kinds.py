@@ -245,6 +245,7 @@ KINDS: list[ProblemKind] = [
         remedy="Nothing to do. To have them repeated, move the object to its state by hand.",
     ),
     # The kinds below are about many objects, or about workers.
+    ProblemKind("unread", level=ERROR, rank=1, find=causes.unread),
     ProblemKind("incomplete", level=ERROR, rank=1, find=of_models(causes.incomplete)),
     ProblemKind("silent_worker", level=ERROR, rank=2, find=causes.silent_workers, section="workers"),
     ProblemKind("late_leases", level=ERROR, rank=3, find=causes.late_leases, section="workers"),
@@ -283,8 +284,8 @@ def knows_own_workers(label: str) -> bool:
 
 
 def kinds_of_apps() -> list[ProblemKind]:
-    """Return the kinds that apps have added; what they find may be read from the database."""
-    return list(_added)
+    """Return the kinds of apps that find problems of many, each by reading from the database."""
+    return [kind for kind in _added if kind.find is not None]
 
 
 def signs_of_apps(labels: Collection[str], using: str) -> Iterator[QuerySet[Any]]:

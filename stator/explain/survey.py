@@ -247,10 +247,14 @@ class WorkerStatus:
 
 @dataclass(slots=True)
 class Workers:
-    """Worker processes of one database. ``live``: the number of live workers that serve a model, by its label."""
+    """Worker processes of one database. ``live``: the number of live workers that serve a model, by its label.
+
+    ``unread``: what of them could not be read, as in :class:`Survey`.
+    """
 
     processes: list[WorkerStatus] = field(default_factory=list)
     live: Counter[str] = field(default_factory=Counter)
+    unread: dict[str, Problem] = field(default_factory=dict)
 
     @property
     def shown(self) -> list[WorkerStatus]:
@@ -273,9 +277,8 @@ class Surveyed:
     """One model: its depths, active pauses, number of live workers, errors and what waits.
 
     ``versions``: the versions of its graph, in live workers and here. ``knowing``: the states that only other processes
-    know, each with the names of the live workers that do. ``lacking``: why not everything can be read of its rows; for
-    a table or column that is missing, workers leave it out, too. ``own``: the problems that the kinds of the model
-    itself have found.
+    know, each with the names of the live workers that do. ``lacking``: why nothing can be read of its rows, and why
+    workers leave it out. ``own``: the problems that the kinds of the model itself have found.
     """
 
     # A ``StatorModel``, whose module imports this one.
@@ -336,6 +339,7 @@ class Survey:
     """The models of one database by label, and its workers. ``older_errors``: there are errors in no group.
 
     ``using``: the database that was read, which may be a replica of ``home``, where the models are written.
+    ``unread``: the models, our own included, of which reading was cut short, by label in lower case.
     """
 
     using: str
@@ -344,8 +348,9 @@ class Survey:
     groups: list[Group]
     older_errors: bool
     home: str
+    unread: dict[str, Problem] = field(default_factory=dict)
 
     @property
     def readable(self) -> set[str]:
         """The models whose rows could be read."""
-        return {label for label, one in self.models.items() if not one.lacking}
+        return {label for label, one in self.models.items() if not one.lacking and label not in self.unread}

@@ -123,6 +123,7 @@ def _apply(cls: type[StateGraph], edge: Edge) -> None:
             raise GraphError(f"{where}.on({edge.event.name!r}) is declared already; remove one of them")
         state.events[edge.event.name] = edge.event.within(cls)
         if edge.event.target is None:
+            state.woken_by_events = True
             return
     state.children.add(other)
     other.parents.add(state)

@@ -1,11 +1,18 @@
 """Sections of the overview that other apps add: tables of cells, rendered like the framework's own."""
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
+from django.db import DatabaseError
 from django.http import HttpRequest
 
+from stator.db.looks import bounded
+from stator.db.retry import is_cut_short
 from stator.graph.durations import span
+from stator.models import StatorModel
+from stator.rows.meta import by_database, managed
+from stator.texts import one_line
 
 # Texts with more characters are shown on several lines.
 LONG = 40
@@ -61,4 +68,19 @@ def add_section(function: Callable[[HttpRequest], Section | None]) -> Callable[[
 
 def sections(request: HttpRequest) -> list[Section]:
     """Return the sections for this user, in the order of their registration."""
-    return [section for function in _added if (section := function(request)) is not None]
+    return [section for function in _added if (section := _bounded(function, request)) is not None]
+
+
+def _bounded(function: Callable[[HttpRequest], Section | None], request: HttpRequest) -> Section | None:
+    """Return a section; if its tables are locked, one that says so."""
+    databases = by_database(managed(StatorModel.subclasses))
+    try:
+        with ExitStack() as stack:
+            for alias in databases:
+                stack.enter_context(bounded(alias))
+            return function(request)
+    except DatabaseError as error:
+        if not is_cut_short(error):
+            raise
+        name = function.__name__.strip("_").replace("_", " ").capitalize()
+        return Section(function.__name__, name, (), empty=f"It could not be read: {one_line(error)}")

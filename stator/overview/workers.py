@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from django.db.models import F
@@ -11,40 +12,44 @@ from stator.explain.survey import Held, Workers, WorkerStatus
 from stator.graph.durations import seconds_of
 from stator.models import StatorModel
 from stator.overview.depths import held
+from stator.overview.looks import Looks
 from stator.querysets import rows_by_label
 from stator.rows.process_exits import exits_in
-from stator.rows.progress import progress_of
+from stator.rows.progress import Progress, progress_of
 from stator.rows.workers import MAX_WORKERS, Worker, worker_of
 
 
 def workers_of(using: str, models: Iterable[type[StatorModel]]) -> Workers:
     """Return the workers of a database with their held objects of some models; one statement a model and one more."""
     rows_of = rows_by_label(models, using).items()
-    return workers_holding(using, ((label, one) for label, rows in rows_of for one in held(rows)))
+    with Looks(using, [rows.model for _, rows in rows_of]) as looks:
+        found = [(label, one) for label, rows in rows_of for one in looks.at(rows.model, partial(held, rows), [])]
+        return workers_holding(using, found, looks)
 
 
-def workers_holding(using: str, held: Iterable[tuple[str, Held]]) -> Workers:
+def workers_holding(using: str, held: Iterable[tuple[str, Held]], looks: Looks) -> Workers:
     """Return the workers of a database with the claimed rows that they hold; one statement, and one for progress."""
     runs: dict[str, list[tuple[str, Held]]] = defaultdict(list)
     for label, one in held:
         runs[worker_of(one.token)].append((label, one))
     rows: Any = Worker.objects.using(using)
     read = rows.with_status().annotate(replaced=F("published__replaced"), deaf=F("published__deaf")).defer("published")
-    workers = list(read.order_by("status", "-started", "pk")[:MAX_WORKERS])
+    workers: list[Any] = looks.at(Worker, lambda: list(read.order_by("status", "-started", "pk")[:MAX_WORKERS]), [])
     ends = exits_in((worker.host, worker.replaced) for worker in workers)
-    found = Workers([_process(worker, runs, ends.get((worker.host, worker.pid), "")) for worker in workers])
-    _note_progress(using, found)
+    processes = [_process(worker, runs, ends.get((worker.host, worker.pid), "")) for worker in workers]
+    found = Workers(processes, unread=looks.unread)
+    _note_progress(using, found, looks)
     for worker in workers:
         if worker.status == "alive":
             found.live.update(worker.models)
     return found
 
 
-def _note_progress(using: str, found: Workers) -> None:
+def _note_progress(using: str, found: Workers, looks: Looks) -> None:
     """Read how far the attempts are that are shown of the shown workers."""
     shown = [process.shown for process in found.shown]
     claims = {(label, str(one.pk)): one.token for runs in shown for label, one in runs}
-    said = progress_of(using, claims)
+    said = looks.at(Progress, lambda: progress_of(using, claims), {}) if claims else {}
     for process in found.shown if said else ():
         process.runs = [(label, replace(one, progress=said.get((label, str(one.pk))))) for label, one in process.runs]
 

@@ -10,6 +10,7 @@ from stator.rows import columns
 from stator.rows.clock import Now
 from stator.rows.fields import MomentField
 from stator.rows.keys import KEY_LENGTH, key_text
+from stator.rows.life import VISIT
 from stator.rows.meta import owner_of
 from stator.rows.reports import REASON_LENGTH, inserting, send
 
@@ -72,6 +73,7 @@ class Action(models.Model):
             "attempts": F("state_attempts"),
             "failures": F("state_failures"),
             "crashes": F("state_crashes"),
+            "visit": F(VISIT),
         }
         send(inserting(rows, Before, values), using, {})
 
@@ -113,6 +115,7 @@ class Before(models.Model):
     attempts = models.IntegerField()
     failures = models.IntegerField()
     crashes = models.IntegerField()
+    visit = models.BigIntegerField(null=True)
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["action", "object_pk"], name="stator_before_once_per_action")]

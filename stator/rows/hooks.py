@@ -1,6 +1,6 @@
 """Hooks: an app's functions that take part in claims, leases and records of a model's rows, and in explanations."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,8 +56,9 @@ class ModelHooks:
     # to ``recorded`` in any case, with their whole batch.
     attempts: Callable[[str, str], AttemptRecords] | None = None
     # ``(rows, why)``: called in the transaction that ends the claims on these rows, before it does. ``why`` is empty if
-    # their leases have run out; otherwise it says why ``holdable`` takes them from a worker.
-    reaped: Callable[[QuerySet[Model], str], None] | None = None
+    # their leases have run out; otherwise it says why ``holdable`` takes them from a worker. It returns the keys of the
+    # rows whose attempts are known not to have begun: if their leases have run out, no attempt and no crash counts.
+    reaped: Callable[[QuerySet[Model], str], Collection[Any]] | None = None
     # Foreign keys that are not set while a row is claimed. Edges of other models by these keys cost nothing for rows in
     # which they are null. If one is set meanwhile all the same, a scheduling pass moves the waiting object.
     fixed: tuple[str, ...] = ()

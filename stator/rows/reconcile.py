@@ -8,6 +8,7 @@ from django.db.models import DEFERRED, Model, QuerySet
 from django.db.models.fields.files import FieldFile
 
 from stator.rows import columns
+from stator.rows.life import new_wish
 from stator.rows.meta import field_of, graph_of, options_of, owner_of, written_to
 from stator.rows.transitions import Locked, in_batches, move_rows, write_by_hand
 
@@ -35,12 +36,17 @@ def _detached(value: object) -> object:
 
 
 def look_again(rows: QuerySet[Model], changed: Iterable[str]) -> None:
-    """Attempt rows now, ending claims made before the change; rows in terminal states return to the initial state."""
-    graph = graph_of(rows.model)
+    """Attempt rows now, ending claims made before the change; rows in terminal states return to the initial state.
+
+    For all of them a new wish begins.
+    """
+    graph, wish = graph_of(rows.model), new_wish()
     automatic = [state.name for state in graph.automatic_states]
-    write_by_hand(rows.filter(state__in=automatic), columns.unlocking())
     settled = [state.name for state in graph.terminal_states - {graph.initial_state}]
-    move_rows(rows.filter(state__in=settled), graph.initial_state, reason=f"{', '.join(sorted(changed))} changed")
+    rows.exclude(state__in=[*automatic, *settled]).update(**wish)
+    write_by_hand(rows.filter(state__in=automatic), columns.unlocking() | wish)
+    why = f"{', '.join(sorted(changed))} changed"
+    move_rows(rows.filter(state__in=settled), graph.initial_state, reason=why, also=wish)
 
 
 def update_and_look_again(queryset: QuerySet[Model], values: Mapping[str, object], watched: list[str]) -> int:

@@ -15,9 +15,10 @@ from stator.rows import columns
 from stator.rows.actions import Action, traceable
 from stator.rows.clock import Now, Seconds
 from stator.rows.keys import key_names, key_of, keys_in
+from stator.rows.life import OF_LIFE, Life
 from stator.rows.meta import graph_of, named_state, options_of, owner_of, written_to
 from stator.rows.nodes import of_one_node
-from stator.rows.reports import REASON_LENGTH, Event, History, events_of, keep_entries
+from stator.rows.reports import REASON_LENGTH, Event, History, events_of, events_of_visit, keep_entries
 from stator.rows.waits import wake
 from stator.rows.watches import WaiterHeld, Watch, watchers_of, watches_of
 from stator.statements import is_one_of
@@ -34,15 +35,22 @@ class Locked(NamedTuple):
 
     pk: object
     state: str
-    version: int
     attempts: int
+    version: int
+    life_number: int | None
+    visit_number: int | None
+
+    @property
+    def life(self) -> Life:
+        """Its life, visit and wish."""
+        return Life.of(self.version, self.life_number, self.visit_number)
 
 
 # A condition that all rows meet.
 EVERY = Q()
 
 # What is read for it.
-_OF_LOCKED = ("pk", "state", "state_version", "state_attempts")
+_OF_LOCKED = ("pk", "state", "state_attempts", *OF_LIFE)
 
 
 class _LockOptions(TypedDict, total=False):
@@ -71,10 +79,13 @@ def move_by_hand(
     reason: str = "",
     also: Mapping[str, object] | None = None,
     action: Action | None = None,
+    start_over: bool = False,
 ) -> int:
     """Call :func:`move_rows`; raise ``ProtectedState`` if only the framework makes such a move."""
     target = state_by_hand(queryset.model, state)
-    return move_rows(queryset, target, actor=actor, reason=reason, also=also, by_hand=True, action=action)
+    return move_rows(
+        queryset, target, actor=actor, reason=reason, also=also, by_hand=True, action=action, start_over=start_over
+    )
 
 
 def move_rows(
@@ -87,6 +98,7 @@ def move_rows(
     by_hand: bool = False,
     kind: History.Kind = History.Kind.HAND,
     action: Action | None = None,
+    start_over: bool = False,
 ) -> int:
     """Move every row of ``queryset`` to any ``state``, ending any claim; return how many.
 
@@ -94,7 +106,7 @@ def move_rows(
     of their primary keys, in batches; each batch is a transaction of its own unless the caller has one open. ``also``:
     further columns to write with the move. ``by_hand``: raise ``ProtectedState`` for a row in a state with
     ``leave_by_hand=False``; its batch is not moved. ``kind``: of the entry in the history. ``action``: of which the
-    moves are a part, to be undone with it.
+    moves are a part, to be undone with it. ``start_over``: do not continue a visit that failed, and its steps.
     """
     target = named_state(queryset.model, state)
     owner = owner_of(queryset.model)
@@ -107,7 +119,9 @@ def move_rows(
             # The queryset's own model is used: under multi-table inheritance a column may be in the child's table.
             QuerySet(queryset.model, using=using).filter(pk__in=[row.pk for row in before]).update(**also)
         keep_moves(owner, using, [row.pk for row in before], target, reason, kind, actor=actor)
-        moved = rows.update(**_noted(action, rows, before, columns.entering(target)), **own)
+        sources = {row.state for row in before}
+        changes = columns.entering(target, sources, start_over=start_over)
+        moved = rows.update(**_noted(action, rows, before, changes), **own)
         entered(owner, using, target.name, [row.pk for row in before])
         tell_moves(owner, using, before, target)
         _note_own(owner, {row.pk for row in before}, target)
@@ -175,9 +189,10 @@ def apply_event(owner: type[Model], using: str, row: Locked, awaited: AwaitedEve
     """Store an event that a locked object waits for, and do what it does; return how many more senders it needs."""
     missing = awaited.count - 1
     if missing:
-        missing -= events_of(owner, using).filter(object_pk=str(row.pk), name=event.name, version=row.version).count()
+        missing -= events_of_visit(owner, using, row.pk, row.life).filter(name=event.name).count()
     moves = awaited.target is not None and missing <= 0
-    event.version, event.until, event.source = row.version + moves, None, row.state
+    event.version, event.until, event.source = row.version + 1 if moves else row.life.visit, None, row.state
+    event.life = row.life.number
     event.to = awaited.target.name if moves and awaited.target else ""
     event.save(using=using)
     rows: QuerySet[Model] = QuerySet(owner, using=using).filter(pk=row.pk)
@@ -187,8 +202,7 @@ def apply_event(owner: type[Model], using: str, row: Locked, awaited: AwaitedEve
         move_rows(rows, awaited.target, actor=event.sender, reason=event.described, kind=History.Kind.EVENT)
     else:
         note_event(owner, using, row.pk, event)
-        # A claim that is under way ends, so that no attempt that did not see the event puts the object off.
-        rows.update(**columns.unlocking())
+        rows.update(**columns.reopening())
         signals.announce(owner, using)
     return max(missing, 0)
 
@@ -259,7 +273,7 @@ def _follow(watch: Watch, using: str, pks: list[object], *, wait: bool) -> None:
         keys = [row.pk for row in before]
         if options_of(owner).history:
             keep_moves(owner, using, keys, target, watch.reason, History.Kind.MOVE)
-        rows.filter(pk__in=keys).update(**columns.entering(target))
+        rows.filter(pk__in=keys).update(**columns.entering(target, {watch.state.name}))
         entered(owner, using, target.name, keys, wait=wait)
         tell_moves(owner, using, before, target)
 
@@ -270,9 +284,11 @@ def kept_names(state: State) -> list[str]:
 
 
 def _give(owner: type[Model], using: str, state: State, event: Event) -> None:
-    """Give an object a kept event, unless an earlier one has moved it on."""
+    """Give an object a kept event of its life, unless an earlier event has moved it on."""
 
     def take(alias: str, rows: QuerySet[Model], before: list[Locked]) -> int:
+        if not before[0].life.is_of(event.life):
+            return 0
         apply_event(owner, alias, before[0], state.events[event.name], event)
         return 1
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from stator.db.interface import Claim
 from stator.graph.outcomes import Outcome, Released
+from stator.rows.workers import name_of
 from stator.worker.executor import STOPPED, timed_out
 from stator.worker.isolated.messages import IsolatedAnswer, NotStarted, ProcessFailed, Request
 from stator.worker.isolated.process import IsolatedProcess
@@ -305,6 +306,7 @@ def _attempt(process: IsolatedProcess, claim: Claim) -> IsolatedAnswer:
     request: Request = {
         "model": operations.label, "token": claim.token.hex, "using": operations.alias, "schema": operations.schema,
         "worker": operations.worker_id,
+        "name": name_of(operations.worker_id),
     }  # fmt: skip
     claim.started = time.monotonic()
     process.reached = claim.progress

@@ -71,13 +71,16 @@ def _answer_to(request: dict[str, Any], say: Say) -> dict[str, Any]:
 def carry_out(request: dict[str, Any], say: Say) -> Any:
     """Run the action and return its value as JSON; ``say`` tells the worker how far it is."""
     # Imported by name: these modules need Django to be set up.
-    claims, models = import_module("stator.claims"), import_module("tasks.models")
+    claims, models, begun = map(import_module, ("stator.claims", "tasks.models", "tasks.queue.begun"))
     if path := import_module("stator.db.files").missing_file(connections[request["using"]]):
         raise NotBegun(START_AGAIN, f"the attempt did not begin: database file {path} does not exist")
     with claims.preparing():
         claim = claims.find(models.Task, request["task"], UUID(request["token"]), using=request["using"])
     found = find(request["action"], request["queue"], claim.instance.data)
-    context = Context(claim.instance, claim)
+    context = Context(claim.instance, claim, request["worker"])
+    if request["mark"]:
+        with claims.preparing():
+            begun.mark(claim.instance, claim.token)
     with _saying(claim, say):
         value = asyncio.run(found.acall(context)) if found.is_async else found.call(context)
     return storable(found.result_of(value), load_settings())

@@ -123,7 +123,7 @@ class TaskChange(Body):
 class OnExistingKeyIn(Body):
     """What to do if the queue already has a task with this key."""
 
-    update: bool = described("Write the given parameters into a waiting task.", False, False)
+    update: bool = described("Write the given parameters into a waiting task, and move its start.", False, False)
     clear_failed: bool = described("Forget the workers that did not succeed, so that it runs again.", False, False)
     clear_succeeded: bool = described("Forget the workers that succeeded, so that it runs again.", False, False)
 
@@ -208,7 +208,7 @@ class RunOut(Schema):
     claimed: datetime = Field(examples=["2030-01-31T12:00:00Z"])
     lease_until: datetime = Field(examples=["2030-01-31T12:01:00Z"])
     ended: datetime | None = Field(examples=[None])
-    outcome: str = described("succeeded, failed, released or canceled; empty while it has not ended.", "")
+    outcome: str = described("succeeded, failed, released, canceled, waited or lost; empty while it has not ended.", "")
     timed_out: bool = Field(examples=[False])
     reason: str = Field(examples=[""])
     unexpected_errors: int = described("Errors after which the worker tried again, or gave up.", 0)

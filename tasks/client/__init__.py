@@ -37,6 +37,9 @@ MAX_ENDED, MAX_TOLD = 1000, 8000
 # The most characters of a text about progress.
 MAX_TEXT = 200
 
+# The query of a request to start over.
+_OVER = "?start_over=true"
+
 
 class ApiError(Exception):
     """A refusal by the server: ``code`` is for programs, the text for people, ``status`` is the HTTP status."""
@@ -111,9 +114,9 @@ class Client:
         """Cancel a batch with its waiting tasks, and with ``running`` also claimed ones."""
         return self._call("POST", f"batches/{number}/cancel{_canceling(running, reason)}", {}, again=True)
 
-    def requeue_batch(self, number: int) -> Any:
-        """Requeue up to 10,000 dead letters of a batch."""
-        return self._call("POST", f"batches/{number}/requeue", {})
+    def requeue_batch(self, number: int, *, start_over: bool = False) -> Any:
+        """Requeue up to 10,000 dead letters of a batch; with ``start_over`` their recorded steps run again."""
+        return self._call("POST", f"batches/{number}/requeue{_OVER * start_over}", {})
 
     def claim(self, queue: str, *, worker: str, wait: float = 0.0, **options: object) -> list["HttpClaim"]:
         """Claim up to ``limit`` tasks (one by default), waiting up to ``wait`` seconds for the first."""
@@ -184,9 +187,9 @@ class Client:
         """Change options of a task that has not ended; options that are not given stay."""
         return self._call("POST", f"tasks/{pk}/change", options, again=True)
 
-    def requeue(self, pk: int) -> Any:
-        """Requeue a dead letter."""
-        return self._call("POST", f"tasks/{pk}/requeue", {})
+    def requeue(self, pk: int, *, start_over: bool = False) -> Any:
+        """Requeue a dead letter; with ``start_over`` its recorded steps run again."""
+        return self._call("POST", f"tasks/{pk}/requeue{_OVER * start_over}", {})
 
     def queues(self) -> Iterator[Any]:
         """Yield the queues that this token may use."""

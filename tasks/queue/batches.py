@@ -105,7 +105,9 @@ class Batch(BatchRow):
             canceled += count
         return canceled
 
-    def requeue(self, reason: str = "", *, actor: str = "", per_minute: float | None = None) -> Requeued:
+    def requeue(
+        self, reason: str = "", *, actor: str = "", per_minute: float | None = None, start_over: bool = False
+    ) -> Requeued:
         """Requeue up to 10,000 of its dead letters, after which a failed batch runs again; return how many.
 
         Raise :class:`~tasks.exceptions.MoveRefused` for a batch that is done or canceled.
@@ -113,7 +115,8 @@ class Batch(BatchRow):
         self.refresh_from_db(self._state.db)
         if self.state_graph.states[self.state].terminal:
             raise MoveRefused(f"{self} is {self.state}; requeue its tasks one by one")
-        found: Requeued = self._tasks.requeue(reason, actor=actor, per_minute=per_minute)
+        options = {"per_minute": per_minute, "start_over": start_over}
+        found: Requeued = self._tasks.requeue(reason, actor=actor, **options)
         self.refresh_from_db(self._state.db)
         return found
 

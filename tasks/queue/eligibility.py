@@ -41,6 +41,7 @@ from tasks.conf import TaskSettings, lease_of_process, load_settings
 from tasks.queue.expressions import ExactText, Names, is_any
 from tasks.rows.clock import Later
 from tasks.rows.queues import QueueRow, claims_are_paused
+from tasks.rows.runs import NO_REJECTIONS
 from tasks.rows.tables import queue_rows, run_rows, task_rows
 from tasks.rows.tasks import TaskRow, names_nobody
 
@@ -169,8 +170,8 @@ def allowed(worker: WorkerName) -> Q:
     return Q(worker_ids=[]) | Q(Names(worker))
 
 
-# Conditions of runs. An attempt that ended with TryAgainLater is no rejection.
-IS_REJECTION = ~Q(outcome="waited")
+# Conditions of runs.
+IS_REJECTION = ~Q(outcome__in=NO_REJECTIONS)
 HAS_PART = Q(outcome="succeeded", task__state="completed") | Q(task__state_claim=F("token"))
 HAD_PART = Q(version=F("task__state_version"))
 

@@ -16,6 +16,9 @@ from tasks.rows.tasks import TaskRow
 
 FAILED, SUCCEEDED = ("errored", "canceled"), ("completed",)
 
+# The options of moves of tasks that are published again.
+AGAIN: dict[str, Any] = {"reason": "published again", "start_over": True}
+
 # Rows per transaction of an action on many tasks.
 BATCH = 500
 
@@ -50,7 +53,7 @@ def cancel_many(
             ending = [*meant, *parts.values_list("pk", flat=True)]
             claimed = task_rows(rows.db).filter(pk__in=ending, state_claim__isnull=False)
             if running:
-                runs.reaped(claimed, "")
+                runs.keep(claimed)
                 run_rows(rows.db).filter(task__in=ending, token__in=claimed.values("state_claim"), ended=None).update(
                     ended=Now(), outcome="canceled", reason=reason or "canceled by others"
                 )
@@ -74,11 +77,14 @@ def lock_with_parts(rows: QuerySet[Any]) -> None:
         list(locked(part).order_by("pk").values_list("pk"))
 
 
-def requeue(task: TaskRow, *, actor: str, reason: str) -> None:
-    """Requeue a dead letter with all its attempts, for every worker that may claim it."""
+def requeue(task: TaskRow, *, actor: str, reason: str, start_over: bool) -> None:
+    """Requeue a dead letter with all its attempts, for every worker that may claim it.
+
+    ``start_over``: recorded steps are run again.
+    """
     if task.whole_id is not None:
         raise MoveRefused(f"task {task.pk} is a part of task {task.whole_id}; requeue that task")
-    if not requeue_many(_rows(task), [task.pk], actor=actor, reason=reason).count:
+    if not requeue_many(_rows(task), [task.pk], actor=actor, reason=reason, start_over=start_over).count:
         if (status := _status(task)) == "errored":
             raise MoveRefused(f"task {task.pk} is being deleted, since its retention is over; publish a new task")
         raise MoveRefused(f"task {task.pk} is {status}; only an errored task can be requeued")
@@ -93,12 +99,14 @@ def requeue_many(
     reason: str,
     action: Action | None = None,
     per_minute: float | None = None,
+    start_over: bool = False,
 ) -> Requeued:
     """Requeue the dead letters with these keys, in this order.
 
     Parts of shared tasks are left out, and tasks that are being deleted.
 
-    ``per_minute``: how many become due per minute, the first at once; None: all become due at once.
+    ``per_minute``: how many become due per minute, the first at once; None: all become due at once. ``start_over``:
+    recorded steps are run again.
     """
     count, begun, last = 0, None, None
     for batch in _batches(rows, pks):
@@ -113,6 +121,7 @@ def requeue_many(
                 continue
             begun = begun or next(iter(found.values()))[1]
             told: dict[str, Any] = {"actor": actor, "reason": reason or "requeued", "action": action}
+            told["start_over"] = start_over
             _reopen(rows, {pk: workers for pk, (workers, _) in found.items()}, FAILED, told)
             if per_minute is not None:
                 pace = timedelta(minutes=1 / per_minute)
@@ -126,7 +135,7 @@ def requeue_many(
 def _reopen(rows: QuerySet[Any], ended: dict[Any, int], states: tuple[str, ...], told: dict[str, Any]) -> None:
     """Let locked tasks that have ended wait again, and their parts in these states.
 
-    ``ended``: the number of workers of each task, by key. ``told``: the actor and the reason, for the history.
+    ``ended``: the number of workers of each task, by key. ``told``: options of the moves, such as the reason.
     """
     shared = [pk for pk, workers in ended.items() if workers > 1]
     move_rows(rows.filter(pk__in=ended.keys() - set(shared)), "pending", **told)
@@ -164,13 +173,13 @@ def clear(task: TaskRow, *, failed: bool, succeeded: bool) -> bool:
     if task.worker_count > 1 and _being_deleted(_rows(task), {task.pk: task.worker_count}):
         return False
     if task.state in states:
-        _reopen(_rows(task), {task.pk: task.worker_count}, states, {"reason": "published again"})
+        _reopen(_rows(task), {task.pk: task.worker_count}, states, AGAIN)
         return True
     if task.state not in ("pending", "shared"):
         return False
     if task.worker_count > 1:
         parts = _rows(task).filter(whole=task.pk, state__in=states)
-        move_rows(parts, "pending", reason="published again")
+        move_rows(parts, "pending", **AGAIN)
     if failed:
         _forget_failures(task)
     return True

@@ -9,6 +9,7 @@ from django.db import DatabaseError, IntegrityError, transaction
 from django.db.models import Q
 
 from stator.claims import is_retryable, longest_lease
+from stator.models import make_due
 from tasks.actions.registry import declared
 from tasks.conf import load_settings
 from tasks.exceptions import MoveRefused, PublishRefused, QueuePaused, TaskError
@@ -60,8 +61,9 @@ class Published:
 class OnExistingKey:
     """Options for keys that exist already.
 
-    ``update``: write the given parameters into a waiting task. ``clear_failed`` and ``clear_succeeded``: forget the
-    workers that failed, or succeeded, so that they may run it again; a task that ended that way waits again.
+    ``update``: write the given parameters into a waiting task, and move its start. ``clear_failed`` and
+    ``clear_succeeded``: forget the workers that failed, or succeeded, so that they may run it again; a task that ended
+    that way waits again.
     """
 
     update: bool = False
@@ -227,6 +229,7 @@ def _row(queue: QueueRow, message: Message, listed: frozenset[str] | None, batch
     )
     row.has_count = "worker_count" in message.given
     row.given = [name for name in PARAMETERS if DECIDED_BY.get(name, name) in message.given]
+    row.delay = delay if "invisible_for" in message.given else None
     return row
 
 
@@ -343,6 +346,26 @@ def _update(queue: QueueRow, pairs: list[tuple[Any, Any]]) -> None:
     names = sorted({"worker_count" for _, row in pairs if row.has_count}.union(*(row.given for _, row in pairs)))
     if names:
         task_rows(queue._state.db).bulk_update(changed, names, batch_size=BATCH)
+    _reschedule({task: row.delay for task, row in pairs if row.delay is not None}, str(queue._state.db))
+
+
+def _reschedule(delays: dict[Any, float], using: str) -> None:
+    """Let waiting tasks start after so many seconds, and the parts of shared ones."""
+    tasks = list(delays)
+    for start in range(0, len(tasks), BATCH):
+        some = tasks[start : start + BATCH]
+        for delay in {delays[task] for task in some}:
+            meant = [task.pk for task in some if delays[task] == delay]
+            own = task_rows(using).filter(pk__in=meant)
+            # Nothing attempts a shared task itself; parts that are added to it later start with it.
+            own.filter(state="shared").update(state_next_attempt=Later(delay))
+            make_due(own, delay)
+            make_due(task_rows(using).filter(whole__in=meant), delay)
+        written = task_rows(using).in_bulk([task.pk for task in some])
+        for task in some:
+            task.state_ready = written[task.pk].state_ready
+            task.state_next_attempt = written[task.pk].state_next_attempt
+            task.__dict__.pop("_prefetched_objects_cache", None)
 
 
 def change(task: TaskRow, given: dict[str, Any]) -> None:

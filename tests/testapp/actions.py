@@ -134,16 +134,20 @@ def child() -> None:
 
 
 @tasks.action("nap", takes_context=True)
-def nap(context: tasks.Context, path: str, seconds: float = 0.0) -> None:
-    """Write down that it has begun, then block a thread."""
+def nap(context: tasks.Context, path: str, seconds: float = 0.0, *, ends: bool = False) -> None:
+    """Write down that it has begun, then block a thread, or end the process."""
     note_begin(context, path)
+    if ends:
+        os._exit(3)
     Event().wait(seconds)
 
 
 @tasks.action("doze", takes_context=True)
-async def doze(context: tasks.Context, path: str, seconds: float = 0.0) -> None:
+async def doze(context: tasks.Context, path: str, seconds: float = 0.0, *, ends: bool = False) -> None:
     """The same on the event loop."""
     note_begin(context, path)
+    if ends:
+        os._exit(3)
     await asyncio.sleep(seconds)
 
 

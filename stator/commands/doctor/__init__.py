@@ -12,6 +12,7 @@ from stator.commands.answer import Answer, Options, with_remedy
 from stator.commands.arguments import models_of
 from stator.commands.doctor import clocks, postgresql, standing, tables
 from stator.commands.doctor.structures import alike
+from stator.db.looks import bounded
 from stator.explain.problem import ERROR, OK, WARNING, Problem
 from stator.models import StatorModel
 from stator.overview.schemas import MAX_LOOKED, InSchemas, in_schemas, named, surveyed, works_in_schemas
@@ -46,6 +47,9 @@ SERVERS: dict[str, tuple[Look, ...]] = {
     "notifies": (postgresql.pooler,),
     "fails_when_locked": (tables.sqlite_options,),
 }  # fmt: skip
+
+# Seconds that a statement of a check takes at most.
+LONGEST = 10.0
 
 # Of many schemas, the different structures that are examined, and the schemas that are named because they lack tables.
 MAX_STRUCTURES, MAX_LEFT_OUT = 20, 20
@@ -143,7 +147,8 @@ def _all_of(group: dict[str, tuple[Look, ...]], alias: str, models: list[type[St
 def _looked(look: Look, alias: str, models: list[type[StatorModel]]) -> list[Problem]:
     """Return the results of a check; if it fails, the other checks still run."""
     try:
-        found = look(alias, models)
+        with bounded(alias, most=LONGEST):
+            found = look(alias, models)
     except Exception as error:  # noqa: BLE001 - a fault of one check, or of a project's own
         text = f"could not be checked: {type(error).__name__}: {one_line(error)}"
         return [Problem(look.__name__.replace("_", " "), text, level=ERROR)]

@@ -23,6 +23,7 @@ from stator.graph.attempt_log import keep_logs
 from stator.graph.outcomes import Released
 from stator.models import StatorModel
 from stator.rows.meta import by_database, managed, model_named
+from stator.rows.workers import give_name
 from stator.worker.attempts import calls_of
 from stator.worker.executor import STOPPED, Attempted, attempt_async, attempt_sync
 from stator.worker.isolated.messages import SAY_EVERY, IsolatedAnswer, Request
@@ -136,6 +137,7 @@ class IsolatedAttempt:
 
     def __init__(self, request: Request, say: Say) -> None:
         self._settings = load_settings()
+        give_name(request["worker"], request["name"])
         model = model_named(request["model"])
         place = request["using"], request["schema"]
         self._operations = operations_for(model, self._settings, request["worker"], *place)

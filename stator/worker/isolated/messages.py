@@ -21,13 +21,14 @@ class ProcessFailed(StatorError):
 
 
 class Request(TypedDict):
-    """The row to attempt: its model, the token of its claim, where it is, and the worker that claimed it."""
+    """The row to attempt: its model, the token of its claim, where it is, and the id and name of its worker."""
 
     model: str
     token: str
     using: str
     schema: str
     worker: str
+    name: str
 
 
 class IsolatedAnswer(TypedDict, total=False):

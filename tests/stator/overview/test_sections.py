@@ -6,6 +6,9 @@ from django.test import RequestFactory
 from stator.overview import sections as module
 from stator.overview.sections import Section, add_section, sections
 
+# Their statements are limited.
+pytestmark = pytest.mark.django_db
+
 
 @pytest.fixture
 def added(monkeypatch):

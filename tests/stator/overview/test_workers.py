@@ -8,6 +8,7 @@ from stator.db.interface import new_token
 from stator.explain.survey import NAMED, SHOWN
 from stator.models import Worker
 from stator.overview.depths import depths
+from stator.overview.looks import Looks
 from stator.overview.workers import workers_holding
 from stator.querysets import OperatorQuerySet
 from tests.stator.making import ago, put, raw
@@ -31,7 +32,8 @@ def hold(worker, seconds=5):
 
 def found():
     held = depths(OperatorQuerySet(Errand, using="default")).held
-    return workers_holding("default", (("testapp.errand", one) for one in held))
+    with Looks("default") as looks:
+        return workers_holding("default", (("testapp.errand", one) for one in held), looks)
 
 
 @pytest.fixture
