@@ -9,7 +9,7 @@ from uuid import UUID
 from asgiref.sync import sync_to_async
 from django.db.models import Count, Exists, Manager, Model, Q
 
-from stator.asynchronous import in_thread
+from stator.asynchronous import awaited, in_thread
 from stator.conf import load_settings
 from stator.explain.reasons import explain_counts
 from stator.graph.states import State
@@ -26,6 +26,7 @@ from stator.rows.meta import graph_of, home_of, owner_of, written_to
 from stator.rows.pauses import Pause, end_pauses, keep_pause, planned_pause
 from stator.rows.progress import Reached
 from stator.rows.reports import Event, reports_of
+from stator.rows.rollbacks import remembered
 from stator.rows.transitions import move_by_hand, write_by_hand
 
 Result = TypeVar("Result")
@@ -90,6 +91,7 @@ class OperatorQuerySet(GuardedQuerySet[M]):
                 late |= Q(state=state.name, state_changed__lte=columns.after(-state.expect_within))
         return self.filter(late)
 
+    @awaited
     async def adue(self, at: Due, *, actor: str = "", reason: str = "", action: Action | None = None) -> int:
         """Run :meth:`due` with a time in a thread, for async code."""
         return await sync_to_async(make_due)(self, at, action or Action.of(self.model, "due", actor, reason))
@@ -115,7 +117,8 @@ class OperatorQuerySet(GuardedQuerySet[M]):
         """
         rows = self.filter(state_claim=None, state__in=self._automatic)
         action = action or Action.of(self.model, "retry", actor)
-        return write_by_hand(rows, columns.retrying(), actor=action.actor, reason="retried", action=action)
+        changes = columns.retrying(load_settings().released_with)
+        return write_by_hand(rows, changes, actor=action.actor, reason="retried", action=action)
 
     def unlock(self, *, actor: str = "", action: Action | None = None) -> int:
         """End the claims on the rows, so that their holders can write nothing more; return how many."""
@@ -212,16 +215,17 @@ class Addressee:
 
         ``payload``: what the form of the event takes, or JSON values. ``by``: the user who sends it; anything else,
         such as the name of a program, becomes a :class:`~stator.Sender`. ``key``: at most 100 characters; an event with
-        a key that the object has had is not taken again.
+        a key that its sender has used for the object is not taken again.
         ``reason``: stored in the history. Raises :class:`~stator.exceptions.EventRefused`. The instance shows its new
         state.
         """
         instance = self.instance
         using = home_of(instance)
-        sent = send(type(instance), instance.pk, name, payload, by=by, key=key, reason=reason, using=using)
-        if sent.outcome == "moved":
-            instance.__dict__.pop("stator", None)
-        instance._note_moved(using)
+        with remembered(using, [instance]):
+            sent = send(type(instance), instance.pk, name, payload, by=by, key=key, reason=reason, using=using)
+            if sent.outcome == "moved":
+                instance.__dict__.pop("stator", None)
+            instance._note_moved(using)
         return sent
 
     asend = in_thread(send)
@@ -292,9 +296,11 @@ class HeldClaim(Addressee):
 
     @property
     def idempotency_key(self) -> str:
-        """A key that stays equal in every attempt until the object leaves the state, and changes if it re-enters it.
+        """A key for external services: equal in every attempt of one visit of the state, and never equal in another.
 
-        Pass it to external services. Each step has a key of its own, which is this one while the step is called.
+        It also changes if a field of ``reconcile_on`` does, and if the object is deleted and made anew. A move back
+        from where ``fails_to`` led into the state that failed continues the visit, and so does an undo: the key is as
+        before. Each step has a key of its own, which is this one while the step is called.
         """
         key = self.life.key(self.operations.label, self.pk, self.state.name)
         step = running_step.get()
@@ -332,7 +338,8 @@ class HeldClaim(Addressee):
     def step(self, name: str, function: Callable[[], Result]) -> Result:
         """Call ``function`` and record what it returns; return the record, without a call, if an attempt has done so.
 
-        A record is for one visit of the state: an object that leaves the state and returns does its steps again. It is
+        A record is for one visit of the state and one wish: an object that leaves the state and returns does its steps
+        again, unless it returns from where ``fails_to`` led, and so does one whose watched field has changed. It is
         written before the method returns, and only while the claim holds. The result is what JSON has of it, of at most
         ``PAYLOAD_LIMIT`` bytes. Each name can be used once in an attempt. If the call raises, nothing is recorded.
 
@@ -342,6 +349,7 @@ class HeldClaim(Addressee):
         found: Result = self.own_steps().call(name, function)
         return found
 
+    @awaited
     async def astep(self, name: str, function: Callable[[], Awaitable[Result]]) -> Result:
         """Do :meth:`step` with a coroutine function. Steps may run at the same time, as with ``asyncio.gather()``."""
         found: Result = await self.own_steps().acall(name, function)

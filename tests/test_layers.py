@@ -41,6 +41,7 @@ WITHOUT_DJANGO = {name for name, floor in FLOOR_OF.items() if floor == 0} | {"wo
 LOADED_BY_NAME = {
     # The capabilities of the database name it.
     ("db", "statements"),
+    ("db.looks", "statements"),
     ("apps", "f'stator.{module}'"),
     # The settings of this very process.
     ("worker.isolated.surroundings", "module"),
@@ -59,6 +60,7 @@ WITH_SQL = {
     "commands.statements": "sends one that finds nothing in place of those that write",
     "db": "the statements on rows",
     "rows.reports": "copies what rows are, by the server, before they are changed",
+    "rows.life_ends": "asks which records rows have that are about to be deleted",
     "rows.nodes": "asks Citus which tables it has distributed",
     "rows.column_guard": "asks the server what time it is",
     "migration_operations": "drops a trigger",

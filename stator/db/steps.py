@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from inspect import iscoroutine
 from itertools import chain, repeat
 from threading import Event, Lock
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from asgiref.sync import sync_to_async
 from django.core.serializers.json import DjangoJSONEncoder
@@ -48,6 +48,17 @@ COLUMNS = (
 TARGET = ["model_label", "object_pk", "entered", "name"]
 
 ENCODER = DjangoJSONEncoder(allow_nan=False)
+
+
+class _Life(NamedTuple):
+    """What a statement says of a :class:`~stator.rows.life.Life`."""
+
+    number: Parameter
+    unmarked: Parameter
+    visit: Parameter
+
+
+_LIFE = _Life(*(Parameter(name, BigIntegerField()) for name in _Life._fields))
 
 _statements: StatementCache[Statement] = StatementCache()
 
@@ -230,7 +241,7 @@ class Steps:
 
 def _recorded(claim: HeldClaim) -> QuerySet[Step]:
     row = claim.operations.anywhere.filter(pk=claim.pk)
-    return steps_of_visit(row, str(claim.pk), claim.life.number, claim.life.visit)
+    return steps_of_visit(row, str(claim.pk), claim.life)
 
 
 def _read(claim: HeldClaim) -> list[Row]:
@@ -248,15 +259,13 @@ def _reading(operations: Any) -> Statement:
 
 
 def _steps_among(row: QuerySet[Any]) -> QuerySet[Step]:
-    number, visit = (Parameter(name, BigIntegerField()) for name in ("life", "visit"))
-    return steps_of_visit(row, Parameter("key", CharField()), number, visit)
+    return steps_of_visit(row, Parameter("key", CharField()), _LIFE)
 
 
 def _of_claim(claim: HeldClaim) -> dict[str, object]:
-    life = claim.life
-    return {
-        **key_values(claim.operations.model, claim.pk), "key": str(claim.pk), "life": life.number, "visit": life.visit,
-    }  # fmt: skip
+    life, key = claim.life, str(claim.pk)
+    of_life = {name: getattr(life, name) for name in _Life._fields}
+    return {**key_values(claim.operations.model, claim.pk), "key": key, **of_life}
 
 
 def _record(claim: HeldClaim, name: str, text: str, *, in_time: bool) -> bool:
@@ -311,7 +320,7 @@ def _inserting(operations: Any, *, in_time: bool) -> Statement:
     selected = held.exclude(Exists(_steps_among(row).filter(name=name).order_by())).values_list(
         Parameter("label", CharField()), Parameter("key", CharField()), "state_changed", name,
         "state", Parameter("result", TextField()), Now(), "state_attempts", "state_claim",
-        Parameter("life", BigIntegerField()), Parameter("visit", BigIntegerField()),
+        _LIFE.number, _LIFE.visit,
     )  # fmt: skip
     fields: list[Any] = [Step._meta.get_field(name) for name in COLUMNS]
     columns = ", ".join(quote(field.column) for field in fields)

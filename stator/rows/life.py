@@ -50,30 +50,49 @@ MARK_AT, VERSION_AT = 2 * MOVES, 2 * MOVES + 10
 class Life:
     """The life and wish of a row as one ``number``, and the ``visit``: the version of the row when it began.
 
-    ``failed``: the visit whose failure has led here, which a move back continues; None if there is none.
+    ``failed``: the visit whose failure has led here, which a move back continues, of a state with this ``mark``; None
+    if there is none. ``version``: the number of moves so far.
     """
 
     number: int = 0
     visit: int = 0
     failed: int | None = None
+    mark: int = 0
+    version: int = 0
 
     @classmethod
     def of(cls, version: int, life: int | None, visit: int | None) -> "Life":
         """Return the life of a row with these values of its columns; ``version`` is the number of its moves."""
         if visit is None or visit >> VERSION_AT != version % VERSIONS:
-            return cls(life or 0, version)
-        failed = version - (visit >> MOVES) % (1 << MOVES) if (visit >> MARK_AT) % MARKS else None
-        return cls(life or 0, version - visit % (1 << MOVES), failed)
+            return cls(life or 0, version, version=version)
+        mark = (visit >> MARK_AT) % MARKS
+        failed = version - (visit >> MOVES) % (1 << MOVES) if mark else None
+        return cls(life or 0, version - visit % (1 << MOVES), failed, mark, version)
+
+    def visit_after(self, source: str, target: State) -> int:
+        """Return the number of the visit that a move begins, or continues."""
+        if self.failed is not None and self.mark == _mark(target) and target.failure_state == source:
+            return self.failed
+        return self.version + 1
+
+    @property
+    def unmarked(self) -> int:
+        """The number of this life and wish in steps by workers of version 1.1, whose time of entry is of this visit."""
+        return self.number if self.number % WISHES else 0
 
     def keeps(self, number: int, visit: int | None) -> bool:
-        """Return whether a step of this life and wish, and of this visit, is in force, or is if its visit goes on."""
-        return number == self.number and visit in (self.visit, self.failed)
+        """Return whether a record of this life and wish, and of this visit, is in force, or is if its visit goes on."""
+        return number == self.number and visit is not None and visit in (self.visit, self.failed)
+
+    @property
+    def first(self) -> int:
+        """The number of this life in its first wish."""
+        return self.number - self.number % WISHES
 
     @property
     def of_life(self) -> Q:
         """A filter for records of this life, whatever the wish."""
-        first = self.number - self.number % WISHES
-        return Q(life__gte=first, life__lt=first + WISHES)
+        return Q(life__gte=self.first, life__lt=self.first + WISHES)
 
     def is_of(self, number: int) -> bool:
         """Return whether a record with this ``number`` is of this life, whatever the wish."""

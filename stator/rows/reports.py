@@ -104,6 +104,18 @@ class History(models.Model):
         return f"{self.model_label} {self.object_pk}: {self.source} -> {self.to}"
 
 
+# The ``version`` of a mark, in the table of events, that an object has left a state that takes an event.
+LEFT = -1
+
+
+class Events(models.Manager["Event"]):
+    """Events, without the marks of states that objects have left."""
+
+    def get_queryset(self) -> QuerySet["Event"]:
+        """Return the events."""
+        return super().get_queryset().exclude(version=LEFT)
+
+
 class Event(models.Model):
     """An event that was sent to one object: ``name``, ``payload``, ``sender`` and ``at``.
 
@@ -111,7 +123,7 @@ class Event(models.Model):
     is null while the event is kept, ``until`` when, for a state that the object has not entered. ``source``: the state
     that took it; ``to``: where it moved the object, empty if it did not. ``voter``: the sender, if the event takes
     several. ``life``: the object's life and wish when it came, see :class:`~stator.rows.life.Life`. Stored as long as
-    the history.
+    the history, and while it is in force.
     """
 
     model_label = models.CharField(max_length=200)
@@ -127,6 +139,7 @@ class Event(models.Model):
     key = models.CharField(max_length=KEY_LENGTH_OF_EVENTS, null=True, blank=True)  # noqa: DJ001 - null is unique beside null
     voter = models.CharField(max_length=150, null=True, blank=True)  # noqa: DJ001 - null is unique beside null
     life = models.BigIntegerField(default=0, db_default=0, editable=False)
+    objects = Events()
     # Why it was sent; only the history stores that.
     reason = ""
 
@@ -156,9 +169,9 @@ class Step(models.Model):
     """A step that an attempt on one object has done: ``name``, ``at`` and ``value``, which further attempts get.
 
     ``life`` and ``visit``: for which life, wish and visit it is done, see :class:`~stator.rows.life.Life`. ``entered``:
-    when the object entered its state; it is what says the visit of steps by workers of version 1.1, whose ``visit`` is
-    null. ``result``: the value as JSON text. ``attempt`` and ``claim``: the attempt that did it. Ended visits keep
-    their steps only for models with ``StatorMeta.history``, as long as the history.
+    when the object entered its state, which is all that steps by workers of version 1.1 have. ``result``: the value as
+    JSON text. ``attempt`` and ``claim``: the attempt that did it. Ended visits keep their steps only for models with
+    ``StatorMeta.history``, as long as the history.
     """
 
     model_label = models.CharField(max_length=200)
@@ -193,16 +206,20 @@ def steps_of(rows: QuerySet[Any], pk: Any) -> QuerySet[Step]:
     """Return the steps that are done in the present visit of one object among the rows of a managed model."""
     row = rows.filter(pk=pk)
     for values in row.values_list(*OF_LIFE):
-        life = Life.of(*values)
-        return steps_of_visit(row, str(pk), life.number, life.visit)
+        return steps_of_visit(row, str(pk), Life.of(*values))
     return Step.objects.none()
 
 
-def steps_of_visit(row: QuerySet[Any], key: Any, number: Any, visit: Any) -> QuerySet[Step]:
-    """Return the steps that are done in a visit of an object, which has this key as text; see :class:`Life`."""
+def steps_of_visit(row: QuerySet[Any], key: Any, life: Any) -> QuerySet[Step]:
+    """Return the steps that are done in a visit of an object, which has this key as text.
+
+    ``life``: a :class:`Life`, or parameters by these names. The time of entry says the visit as well: a worker of
+    version 1.1 may have recorded the step, or renamed the state.
+    """
     entered, label = row.order_by().values("state_changed"), row.model._meta.label_lower
-    steps = Step.objects.using(row.db).filter(model_label=label, object_pk=key, life=number).order_by("pk")
-    return steps.filter(Q(visit=visit) | Q(visit=None, entered__in=entered))
+    steps = Step.objects.using(row.db).filter(model_label=label, object_pk=key).order_by("pk")
+    by_time = Q(life__in=[life.number, life.unmarked], entered__in=entered)
+    return steps.filter(Q(life=life.number, visit=life.visit) | by_time)
 
 
 def records_of(kind: type[Record], model: type[Model], pk: object, using: str) -> QuerySet[Record]:

@@ -1,16 +1,26 @@
 """What is remembered beside a row belongs to a life, a visit and a wish, whatever kind of record it is."""
 
-import pytest
+from contextlib import suppress
 
+import pytest
+from django.db import connection, transaction
+from django.db.models.signals import pre_delete
+
+from stator.admin.timeline import timeline_of
 from stator.db import own_tables
+from stator.db.chores import delete_due
+from stator.exceptions import EventRefused
+from stator.explain.facts import gather
 from stator.graph.outcomes import Moved
-from stator.models import Action, Step
+from stator.migration_operations import _rename_state
+from stator.models import Action, Event, Progress, Report, Step
+from stator.rows import columns
 from stator.rows.actions import UNDONE_WITHIN
-from stator.rows.life import VERSION_AT, life_of
+from stator.rows.life import VERSION_AT, WISHES, life_of
 from stator.testing import advance, attempt, steps
 from stator.undo import undo
-from tests.stator.making import change, claim_all, operations_of, raw, row
-from tests.testapp.lives import Contract, NumberedContract, PartContract
+from tests.stator.making import ago, change, claim_all, operations_of, raw, row
+from tests.testapp.lives import Contract, NumberedContract, PartContract, Party
 from tests.testapp.stepped import calls, noted
 
 pytestmark = pytest.mark.django_db
@@ -68,6 +78,37 @@ def test_new_wish_has_steps_and_a_key_of_its_own_in_the_same_visit(model):
     assert len(calls) == len(set(keys())) == 3
 
 
+@pytest.mark.parametrize("model", [Contract, PartContract, NumberedContract])
+def test_move_in_the_same_write_as_a_new_wish_hides_none(model):
+    one = made(model)
+    one.amount, one.state = 2, "audited"
+    one.save()
+    first = life_of(row(one)).number
+    model.objects.filter(pk=one.pk).update(amount=3, state="drafted")
+    second = life_of(row(one)).number
+    model.objects.filter(pk=one.pk).update(amount=3, state="audited")
+    assert [first % WISHES, second - first, life_of(row(one)).number - second] == [1, 1, 0]
+
+
+def test_attempt_that_writes_its_own_object_begins_no_wish():
+    one = made()
+    [claim] = claim_all(operations_of(Contract))
+    claim.instance.stator = claim
+    claim.instance.amount = 5
+    claim.instance.save()
+    assert life_of(row(one)).number % WISHES == 0
+
+
+def test_wish_begins_in_a_state_that_nothing_attempts_and_in_one_that_this_code_does_not_know():
+    for number, state in enumerate(("failed", "paid", "of another version"), start=1):
+        one = row(Contract(pk="a")) if number > 1 else made()
+        change(one, state=state, state_ready=False)
+        one = row(one)
+        one.amount += 1
+        one.save()
+        assert life_of(row(one)).number % WISHES == number
+
+
 MODELS = [Contract, PartContract, NumberedContract]
 
 
@@ -85,7 +126,7 @@ def by_hand(one):
     row(one).transition_perform("drafted")
 
 
-def by_queryset(one):
+def by_manager(one):
     type(one).stator.filter(pk=one.pk).move("drafted")
 
 
@@ -100,7 +141,7 @@ def by_event(one):
 
 
 @pytest.mark.parametrize("implementation", ["vendor", "portable"])
-@pytest.mark.parametrize("back", [by_hand, by_queryset, by_save, by_event])
+@pytest.mark.parametrize("back", [by_hand, by_manager, by_save, by_event])
 def test_move_back_from_where_a_failure_led_continues_the_visit_again_and_again(back, implementation):
     one = made()
     for _ in range(3):
@@ -120,6 +161,15 @@ def test_votes_count_on_when_a_visit_continues(model):
     fail(one)
     by_hand(one)
     assert row(one).stator.send("approve", by="ben").outcome == "moved"
+
+
+def test_event_that_continues_a_visit_is_of_that_visit():
+    one = made()
+    fail(one)
+    by_event(one)
+    [claim] = claim_all(operations_of(Contract))
+    assert claim.event.name == "again"
+    assert claim.event.version == claim.life.visit == 0
 
 
 def test_move_that_starts_over_repeats_the_steps_with_new_keys():
@@ -240,3 +290,181 @@ def test_number_of_moves_is_no_limit():
     fail(one)
     by_hand(one)
     assert life_of(row(one)).visit == (1 << 29) * 5 - 1
+
+
+# Each kind of record beside a row, as something that can be seen of it, passes all that ends or keeps it.
+
+
+def do_a_step(one):
+    attempt(row(one))
+
+
+def vote(one):
+    row(one).stator.send("approve", by="ann")
+
+
+def send_early(one):
+    row(one).stator.send("pay", key="invoice 7")
+
+
+def fail_an_attempt(one):
+    change(one, broken=True)
+    attempt(row(one))
+
+
+def say_progress(one):
+    [claim] = [claim for claim in claim_all(operations_of(type(one))) if claim.pk == one.pk]
+    claim.progress(1, 2)
+    claim.show_progress()
+    claim.operations.release_token(claim.token)
+
+
+KINDS = {"step": (do_a_step, Step), "vote": (vote, Event), "kept event and key": (send_early, Event),
+         "report": (fail_an_attempt, Report), "progress": (say_progress, Progress)}  # fmt: skip
+
+
+def remembered(one):
+    """What a new object with the key has of the past."""
+    now = row(one)
+    facts = gather(type(one), now.pk)
+    fresh = dict(steps(now)), [event.name for event in facts.events], facts.report, facts.progress
+    with suppress(EventRefused):
+        assert now.stator.send("pay", key="invoice 7").outcome == "kept"
+    return [each for each in fresh if each]
+
+
+def by_instance(one):
+    row(one).delete()
+
+
+def by_queryset(one):
+    type(one).objects.filter(pk=one.pk).delete()
+
+
+def by_cascade(one):
+    party = Party.objects.create(name="p")
+    change(one, party=party)
+    party.delete()
+
+
+def by_cascade_with_signals(one):
+    """Then the collector loads the rows."""
+    party = Party.objects.create(name="p")
+    change(one, party=party)
+    pre_delete.connect(hear, sender=Contract)
+    try:
+        party.delete()
+    finally:
+        pre_delete.disconnect(hear, sender=Contract)
+
+
+def hear(**given):
+    pass
+
+
+def by_delete_after(one):
+    change(one, state="paid", state_ready=False, state_changed=ago(100))
+    operations = operations_of(type(one))
+    assert delete_due(operations, 10) == 1
+
+
+def by_raw_sql(one):
+    raw(type(one)).filter(pk=one.pk)._raw_delete("default")
+
+
+DELETES = [by_instance, by_queryset, by_cascade, by_cascade_with_signals, by_delete_after, by_raw_sql]
+
+
+@pytest.mark.parametrize("delete", DELETES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_new_object_has_no_past(kind, delete):
+    write, records = KINDS[kind]
+    one, other = made(), Contract.objects.create(name="b")
+    write(one)
+    write(other)
+    assert records.objects.filter(object_pk="a").exists()
+    delete(one)
+    if delete is not by_raw_sql:
+        assert list(records.objects.values_list("object_pk", flat=True).distinct()) == ["b"]
+    assert remembered(made()) == []
+
+
+@pytest.mark.parametrize("model", [Contract, PartContract])
+def test_key_of_a_new_object_is_none_of_an_earlier_one(model):
+    for delete in (by_instance, by_queryset, by_raw_sql):
+        one = made(model)
+        attempt(row(one))
+        delete(one)
+    [one] = model.objects.bulk_create([model(**named(model))])
+    attempt(row(one))
+    assert len(calls) == len(set(keys())) == 4
+
+
+def test_queryset_that_can_be_deleted_at_once_still_is(django_assert_num_queries):
+    for number in range(5):
+        Contract.objects.create(name=str(number))
+    # The second asks whether there are records.
+    with django_assert_num_queries(2):
+        assert Contract.objects.filter(amount=1).delete() == (5, {"testapp.Contract": 5})
+    made()
+    attempt(row(Contract(pk="a")))
+    vote(Contract(pk="a"))
+    with django_assert_num_queries(4):
+        Contract.objects.filter(amount=1).delete()
+    assert not Step.objects.exists()
+    assert not Event.objects.exists()
+
+
+def test_page_shows_where_a_life_begins():
+    one = made()
+    for state in ("approved", "drafted", "approved"):
+        row(one).transition_perform(state)
+    assert "life" not in [event.kind for event in timeline_of(row(one)).events]
+    by_instance(one)
+    one = made()
+    assert [event.kind for event in timeline_of(row(one)).events] == ["life", "hand", "hand", "hand"]
+    row(one).transition_perform("approved")
+    assert [event.kind for event in timeline_of(row(one)).events] == ["hand", "life", "hand", "hand", "hand"]
+
+
+def test_delete_that_is_rolled_back_ends_nothing():
+    one = made()
+    attempt(row(one))
+    with suppress(ZeroDivisionError), transaction.atomic():
+        row(one).delete()
+        assert not Step.objects.exists()
+        raise ZeroDivisionError
+    assert list(steps(row(one))) == ["price"]
+
+
+# Beside workers of version 1.1, whose statements do not know the columns
+
+
+def test_steps_of_an_earlier_release_stay_valid_until_there_is_a_new_wish():
+    for model in (Contract, NumberedContract):
+        one = made(model)
+        attempt(row(one))
+        Step.objects.update(life=0, visit=None)
+        attempt(row(one))
+        assert len(calls) == 1
+        model.objects.update(amount=7)
+        attempt(row(one))
+        assert len(calls) == 2
+        calls.clear()
+        row(one).delete()
+
+
+def test_visit_goes_on_when_its_state_is_renamed():
+    one = made()
+    attempt(row(one))
+    _rename_state(connection, Contract, "drafted", "audited")
+    vote_of_before, now = life_of(one).visit, row(one)
+    assert (now.state, life_of(now).visit, now.state_version) == ("audited", vote_of_before, 1)
+    raw(Contract).update(**columns.renaming(Contract.state_graph.drafted))
+    now = row(one)
+    assert (now.state, life_of(now).visit, now.state_version) == ("drafted", vote_of_before, 2)
+    Contract.stator.all().retry()
+    fail(one)
+    by_hand(one)
+    attempt(row(one))
+    assert [name for name, _ in calls] == ["price"]
