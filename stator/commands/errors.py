@@ -4,8 +4,6 @@ from argparse import ArgumentParser
 
 from stator.commands.answer import Answer, Options, table
 from stator.commands.arguments import limit_of, models_of
-from stator.commands.trouble import lines_of
-from stator.explain.problem import Problem
 from stator.explain.survey import Group
 from stator.graph.durations import span
 from stator.overview.errors import groups
@@ -28,7 +26,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(options: Options) -> Answer:
     """Return the groups with objects that still fail, the groups with the most such objects first."""
     models, limit = models_of(options["labels"]), limit_of(options)
-    found, unread = list[Group](), dict[str, Problem]()
+    found, failed = list[Group](), dict[str, str]()
     for using, part in by_database(models, options["database"]).items():
         with Looks(using, list(part)) as looks:
             found += [group for group in groups(using, rows_by_label(part, using), None, looks)[0] if group.failing]
