@@ -92,13 +92,13 @@ def loaded(kinds: tuple[Any, ...], seconds: float) -> tuple[list[Sample], int]:
 
 
 def work() -> None:
-    """Run ``runstator`` with a function that is called every second, in a process of its own."""
+    """Run ``runstator`` with a function that is called every 11 seconds, in a process of its own."""
     django.setup()
 
     import tasks
     from benchmarks.functions import nothing
 
-    @tasks.periodic(every=1)
+    @tasks.periodic(every=11)
     def publish() -> None:
         nothing.enqueue()
 

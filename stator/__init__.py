@@ -12,6 +12,7 @@ from stator.exceptions import (
 )
 from stator.graph import State, StateGraph
 from stator.graph.backoff import Backoff
+from stator.graph.senders import Sender
 
 __all__ = [
     "Backoff",
@@ -22,6 +23,7 @@ __all__ = [
     "LeaseLost",
     "ProtectedColumn",
     "ProtectedState",
+    "Sender",
     "State",
     "StateGraph",
     "TryAgainLater",

@@ -42,6 +42,7 @@ from stator.rows.fields import SPREAD
 from stator.rows.indexes import place_in_line
 from stator.rows.meta import home_of, named_state, owner_of
 from stator.rows.pauses import Pauses
+from stator.signals import announce
 from stator.worker.announcements import tell
 
 __all__ = [
@@ -253,6 +254,8 @@ def end(ends: Sequence[Ended], records: ProgramRecords | None = None, *, only: O
         written = _end(operations, list(ends), records, only)
     if written is not None:
         transaction.on_commit(partial(tell, operations, written, claims), using=operations.alias)
+        if any(claim.state.woken_by_events for claim in claims):
+            announce(operations.model, operations.alias)
     return written
 
 

@@ -27,6 +27,7 @@ from stator.rows.clock import Now
 from stator.rows.concurrency_limits import Limit
 from stator.rows.fields import SPREAD, SpreadField
 from stator.rows.hooks import NO_HOOKS
+from stator.rows.life import continued
 from stator.rows.meta import field_of, hooks_of, model_named, wrong_spread
 from stator.rows.nodes import is_distributed
 from stator.rows.pauses import Pause, replace_pauses
@@ -150,7 +151,10 @@ class RenameState(RowOperation):
 
 
 def _rename_state(connection: BaseDatabaseWrapper, model: type[Model], old: str, new: str) -> None:
-    changes: dict[str, Any] = {"state": new, "state_version": F("state_version") + 1}
+    own = {field.name for field in model._meta.concrete_fields}
+    # A table of a migration before the column.
+    kept = {name: value for name, value in continued(1).items() if name in own}
+    changes: dict[str, Any] = {**kept, "state": new, "state_version": F("state_version") + 1}
     change_rows(_rows_in(model, connection.alias, old).filter(state_claim=None), changes)
     change_rows(_rows_in(model, connection.alias, old), changes | AT_ONCE)
     if _is_here(Pause, connection):

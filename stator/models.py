@@ -1,19 +1,19 @@
 """StatorModel, the base of every managed model. ``graph`` defines what rows mean, ``db`` how they are claimed."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from contextlib import nullcontext
 from typing import Any, ClassVar, Self
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
 from django.apps import apps
-from django.db import models, transaction
+from django.db import models, router, transaction
 from django.db.models import DEFERRED, QuerySet
 from django.db.models.signals import class_prepared
 from django.utils import timezone
 from django.utils.functional import classproperty
 
-from stator.asynchronous import in_thread
+from stator.asynchronous import awaited, in_thread
 from stator.exceptions import LeaseLost
 from stator.explain import Problem, Reason, explain
 from stator.explain.causes import differing
@@ -27,6 +27,7 @@ from stator.rows.clock import Now, moment_text
 from stator.rows.column_guard import guard_managers
 from stator.rows.columns import BEGUN, FRAMEWORK_COLUMNS, UNCOUNTED
 from stator.rows.concurrency_limits import Limit
+from stator.rows.due_times import make_due
 from stator.rows.fields import (
     SPREAD,
     ChangedField,
@@ -45,12 +46,15 @@ from stator.rows.fields import (
 from stator.rows.hooks import AttemptRecords, ModelHooks, register_hooks
 from stator.rows.indexes import add_indexes
 from stator.rows.keys import key_of, prepare_key, shown_key
+from stator.rows.life import Changes, new_wish
+from stator.rows.life_ends import end_lives_with_deletes, forget_reports
 from stator.rows.meta import column_of, field_of, home_of, options_of, owner_of, written_to
 from stator.rows.nodes import of_one_node, over_nodes
 from stator.rows.pauses import Pause
 from stator.rows.progress import Progress, progress_of
 from stator.rows.reconcile import look_again, watched_fields, watched_values
 from stator.rows.reports import Event, History, Report, Step, records_of, steps_of
+from stator.rows.rollbacks import created, filled_by_saves, remembered
 from stator.rows.statistics import Depth, Stats
 from stator.rows.transitions import move_by_hand, move_rows, state_by_hand
 from stator.rows.versions import Version
@@ -91,11 +95,13 @@ __all__ = [
     "Worker",
     "add_problem_kind",
     "column_of",
+    "created",
     "differing",
     "field_of",
     "home_of",
     "ids_of",
     "key_of",
+    "make_due",
     "moment_text",
     "move_rows",
     "name_of",
@@ -106,6 +112,7 @@ __all__ = [
     "progress_of",
     "records_of",
     "register_hooks",
+    "remembered",
     "shown_key",
     "steps_of",
     "tokens_of",
@@ -134,14 +141,14 @@ class StatorModel(models.Model):
     state_crashes = CountField(default=0, db_default=0, editable=False)
     state_version = VersionField(default=0, db_default=0, editable=False)
     state_claim = ClaimField(null=True, blank=True, editable=False)
+    state_life = models.BigIntegerField(null=True, blank=True, editable=False)
+    state_visit = models.BigIntegerField(null=True, blank=True, editable=False)
 
     subclasses: ClassVar[list[type["StatorModel"]]] = []
     stator = OperatorAccess()
     state: Any
     # The value of ``owner_of(model)``, stored because each insert needs it.
     _state_owner: ClassVar[type[models.Model]]
-    # What a rollback may undo: the version of the latest move, or None for changes of watched fields alone.
-    _uncommitted: int | None
 
     class Meta:
         abstract = True
@@ -161,30 +168,43 @@ class StatorModel(models.Model):
             return 0.0
         return (timezone.now() - self.state_changed).total_seconds()
 
-    def transition_perform(self, state: State | str, *, actor: str = "", reason: str = "") -> None:
-        """Move the object to ``state`` by hand, ending any claim on it; the instance shows the new state."""
+    def transition_perform(
+        self, state: State | str, *, actor: str = "", reason: str = "", start_over: bool = False
+    ) -> None:
+        """Move the object to ``state`` by hand, ending any claim on it; the instance shows the new state.
+
+        A move from the state that ``fails_to`` led to, back into the state that failed, continues that visit with its
+        recorded steps and idempotency keys. ``start_over``: begin a new visit.
+        """
         using = home_of(self)
         rows: QuerySet[models.Model] = QuerySet(type(self), using=using).filter(pk=self.pk)
-        self.__dict__.pop("stator", None)
-        if move_by_hand(rows, state, actor=actor, reason=reason):
-            self._note_moved(using)
+        with remembered(using, [self]):
+            moved = move_by_hand(rows, state, actor=actor, reason=reason, start_over=start_over)
+            self.__dict__.pop("stator", None)
+            if moved:
+                self._note_moved(using)
 
     atransition_perform = in_thread(transition_perform)
 
     @classmethod
     def transition_perform_queryset(
-        cls, queryset: Rows, state: State | str, *, actor: str = "", reason: str = ""
+        cls, queryset: Rows, state: State | str, *, actor: str = "", reason: str = "", start_over: bool = False
     ) -> int:
-        """Move every object of a queryset, or of a manager, to ``state`` by hand; return how many."""
+        """Move every object of a queryset, or of a manager, to ``state`` by hand; return how many.
+
+        ``start_over``: as of :meth:`transition_perform`.
+        """
         rows = queryset if isinstance(queryset, QuerySet) else queryset.all()
-        return move_by_hand(rows, state, actor=actor, reason=reason)
+        return move_by_hand(rows, state, actor=actor, reason=reason, start_over=start_over)
 
     @classmethod
+    @awaited
     async def atransition_perform_queryset(
-        cls, queryset: Rows, state: State | str, *, actor: str = "", reason: str = ""
+        cls, queryset: Rows, state: State | str, *, actor: str = "", reason: str = "", start_over: bool = False
     ) -> int:
         """Run :meth:`transition_perform_queryset` in a thread, for async code."""
-        return await sync_to_async(cls.transition_perform_queryset)(queryset, state, actor=actor, reason=reason)
+        move = sync_to_async(cls.transition_perform_queryset)
+        return await move(queryset, state, actor=actor, reason=reason, start_over=start_over)
 
     def explain(self) -> list[Reason]:
         """Return the reasons why the object is not moving, the most decisive first, read from the database now."""
@@ -212,9 +232,6 @@ class StatorModel(models.Model):
         # Django also calls this to load a deferred column, when an assigned state may not be saved yet.
         if fields is None or "state" in fields:
             self._loaded_state = self.__dict__.get("state", DEFERRED)
-            if self.__dict__.get("_uncommitted") not in (None, self.__dict__.get("state_version")):
-                # The state in memory is no longer the one of that move.
-                self._uncommitted = None
         if options_of(type(self)).reconcile_on:
             loaded = watched_values(self)
             wanted = loaded if fields is None else watched_fields(type(self), fields)
@@ -233,7 +250,20 @@ class StatorModel(models.Model):
             values.update(BEGUN)
         values.update(UNCOUNTED)
         values.pop("stator", None)
-        values.pop("_uncommitted", None)
+
+    def save_base(
+        self,
+        raw: bool = False,
+        force_insert: Any = False,
+        force_update: bool = False,
+        using: str | None = None,
+        update_fields: Iterable[str] | None = None,
+    ) -> None:
+        using = using or router.db_for_write(type(self), instance=self)
+        with remembered(using, [self], filled_by_saves(type(self))):
+            super().save_base(raw, force_insert, force_update, using, update_fields)
+
+    save_base.alters_data = True  # type: ignore[attr-defined]
 
     def _do_insert(
         self,
@@ -250,6 +280,8 @@ class StatorModel(models.Model):
             fields = fields_sent(type(self), [self], fields, using)
             _leave_unread(fields, returning_fields)
         inserted = super()._do_insert(manager, using, fields, returning_fields, raw)  # type: ignore[misc]
+        if not raw and manager.model is owner:
+            forget_reports(owner, using, [self])
         self._note_loaded()
         self._loaded_state = str(self.state)
         if self.state_ready:
@@ -272,15 +304,14 @@ class StatorModel(models.Model):
             updated = super()._do_update(base_qs, using, pk_val, values, *args, **kwargs)
             return self._is_loaded(using, updated)
         names = set(given)
-        if "_uncommitted" in self.__dict__:
-            self._forget_undone(using)
         own = [value for value in values if _is_own(value[0])]
         claim: UUID | None = getattr(self.__dict__.get("stator"), "token", None)
         rows = base_qs if claim is None else self._claimed(base_qs, claim)
         moving = "state" in names and self._is_moving
         if moving:
             state_by_hand(type(self), self.state)
-        changed = self._watched_changes(names) if claim is None and not moving else []
+        wishes = self._watched_changes(names) if claim is None else []
+        changed = [] if moving else wishes
         reopens = claim is None and may_reopen(self._state_owner, names)
         # A save is nearly always one statement, which needs no transaction and so no further round trips.
         several = moving or changed or reopens
@@ -291,13 +322,15 @@ class StatorModel(models.Model):
             written = super()._do_update(rows if own else base_qs, using, pk_val, own, *args, **kwargs)
             if claim is not None and own and not written:
                 raise LeaseLost(f"{self._meta.label} {pk_val}: the claim on it has ended; this save changed nothing")
-            moved = moving and written and self._move_on_save(rows.using(using).filter(pk=pk_val))
+            moved = (
+                moving
+                and written
+                and self._move_on_save(rows.using(using).filter(pk=pk_val), new_wish() if wishes else None)
+            )
             if reopens and written and not moved:
                 reopen_saved(self, using)
         if written and claim is None:
-            self._note_written(names, using)
-        if moved and not transaction.get_autocommit(using):
-            self._note_uncommitted(using)
+            self._note_written(names)
         return written
 
     def _is_loaded(self, using: str, updated: Any) -> Any:
@@ -309,29 +342,6 @@ class StatorModel(models.Model):
     def _note_moved(self, using: str) -> None:
         """Read the state and its columns after a move by hand or an event."""
         self.refresh_from_db(using, fields=["state", *sorted(FRAMEWORK_COLUMNS)])
-        if not transaction.get_autocommit(using):
-            self._note_uncommitted(using)
-
-    def _note_uncommitted(self, using: str) -> None:
-        """Note the version of a move that a rollback may undo."""
-        rows: QuerySet[Any] = QuerySet(self._state_owner, using=using)
-        self._uncommitted = rows.values_list("state_version", flat=True).get(pk=self.pk)
-
-    def _forget_undone(self, using: str) -> None:
-        """Note the values in the database where a rollback has undone what the instance wrote."""
-        version, watched = self._uncommitted, options_of(type(self)).reconcile_on
-        rows: QuerySet[Any] = QuerySet(type(self), using=using)
-        kept = rows.only("state", *watched).filter(pk=self.pk).first()
-        if kept is not None and watched:
-            self._loaded_watched = {**self._loaded_watched, **kept._loaded_watched}
-        if kept is not None and version is not None and kept.state != self._loaded_state:
-            # Another process may have moved the object since. A move by hand that was not undone is in the history.
-            label = self._state_owner._meta.label_lower
-            moves = History.objects.using(using).filter(model_label=label, object_pk=str(self.pk), version=version)
-            if not moves.filter(to=self._loaded_state).exists():
-                self._loaded_state = kept.state
-        if transaction.get_autocommit(using):
-            del self._uncommitted
 
     def _watched_changes(self, names: set[str]) -> list[str]:
         """Return the named watched fields whose values differ from the loaded ones, or are expressions."""
@@ -342,12 +352,9 @@ class StatorModel(models.Model):
             if now[name] != loaded.get(name, DEFERRED) or hasattr(now[name], "resolve_expression")
         ]
 
-    def _note_written(self, names: set[str], using: str) -> None:
-        """Note that the named fields are in the database as they are here, if no rollback undoes that."""
-        written = self._watched_now(names)
-        if written != self.__dict__.get("_loaded_watched", {}) and not transaction.get_autocommit(using):
-            self.__dict__.setdefault("_uncommitted", None)
-        self._loaded_watched = written
+    def _note_written(self, names: set[str]) -> None:
+        """Note that the named fields are in the database as they are here."""
+        self._loaded_watched = self._watched_now(names)
 
     def _watched_now(self, names: set[str]) -> dict[str, object]:
         """Return the values that the watched fields will have once the named fields are saved."""
@@ -373,11 +380,11 @@ class StatorModel(models.Model):
         """Whether another state was assigned since the object was loaded."""
         return self.__dict__.get("_loaded_state") not in (None, str(self.state))
 
-    def _move_on_save(self, row: QuerySet[models.Model]) -> bool:
+    def _move_on_save(self, row: QuerySet[models.Model], also: Changes | None) -> bool:
         state = str(self.state)
-        claimed = self.__dict__.pop("stator", None)
-        if not move_by_hand(row, state) and claimed is not None:
+        if not move_by_hand(row, state, also=also) and "stator" in self.__dict__:
             raise LeaseLost(f"{self._meta.label} {self.pk}: the claim on it has ended; it was not moved")
+        self.__dict__.pop("stator", None)
         self._loaded_state = state
         return True
 
@@ -416,3 +423,4 @@ def _prepare(sender: type, **kwargs: object) -> None:
 
 
 class_prepared.connect(_prepare)
+end_lives_with_deletes()

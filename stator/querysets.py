@@ -6,9 +6,10 @@ from contextvars import ContextVar
 from typing import Any, TypeVar, overload
 from uuid import UUID
 
+from asgiref.sync import sync_to_async
 from django.db.models import Count, Exists, Manager, Model, Q
 
-from stator.asynchronous import in_thread
+from stator.asynchronous import awaited, in_thread
 from stator.conf import load_settings
 from stator.explain.reasons import explain_counts
 from stator.graph.states import State
@@ -17,18 +18,24 @@ from stator.rows.actions import Action
 from stator.rows.claimable import READY
 from stator.rows.clock import Now
 from stator.rows.column_guard import GuardedQuerySet, M
+from stator.rows.due_times import Due, make_due
 from stator.rows.events import Sent, send
 from stator.rows.indexes import place_in_line
+from stator.rows.life import Life
 from stator.rows.meta import graph_of, home_of, owner_of, written_to
 from stator.rows.pauses import Pause, end_pauses, keep_pause, planned_pause
 from stator.rows.progress import Reached
 from stator.rows.reports import Event, reports_of
+from stator.rows.rollbacks import remembered
 from stator.rows.transitions import move_by_hand, write_by_hand
 
 Result = TypeVar("Result")
 
 # The claim and the name of the step that runs in this context.
 running_step: ContextVar[tuple["HeldClaim", str] | None] = ContextVar("stator_step", default=None)
+
+# The time of ``due()`` that was not given; None means now.
+UNGIVEN: Any = object()
 
 # Seconds after which a due row should have been attempted.
 OVERDUE = 60.0
@@ -45,8 +52,23 @@ class OperatorQuerySet(GuardedQuerySet[M]):
         """Return the rows that workers may claim now."""
         return self.filter(self._is_due, READY, state__in=self._automatic)
 
-    def due(self) -> "OperatorQuerySet[M]":
-        """Return the rows whose due time has passed, marked ready or not."""
+    @overload
+    def due(self) -> "OperatorQuerySet[M]": ...
+
+    @overload
+    def due(self, at: Due, *, actor: str = "", reason: str = "", action: Action | None = None) -> int: ...
+
+    def due(
+        self, at: Due = UNGIVEN, *, actor: str = "", reason: str = "", action: Action | None = None
+    ) -> "OperatorQuerySet[M] | int":
+        """Return the rows whose due time has passed, marked ready or not; or, with ``at``, let all be due then.
+
+        ``at``: a datetime, a timedelta or seconds from now, or None for now. Returns how many rows are due then. Others
+        stay as they are: claimed and quarantined rows, rows that wait for another object, and rows in states that
+        workers do not attempt. Errors stay counted.
+        """
+        if at is not UNGIVEN:
+            return make_due(self, at, action or Action.of(self.model, "due", actor, reason))
         return self.filter(self._is_due, state_claim=None, state__in=self._automatic).exclude(self._quarantine)
 
     def leased(self) -> "OperatorQuerySet[M]":
@@ -68,6 +90,11 @@ class OperatorQuerySet(GuardedQuerySet[M]):
             if state.expect_within:
                 late |= Q(state=state.name, state_changed__lte=columns.after(-state.expect_within))
         return self.filter(late)
+
+    @awaited
+    async def adue(self, at: Due, *, actor: str = "", reason: str = "", action: Action | None = None) -> int:
+        """Run :meth:`due` with a time in a thread, for async code."""
+        return await sync_to_async(make_due)(self, at, action or Action.of(self.model, "due", actor, reason))
 
     def overdue(self, seconds: float = OVERDUE) -> "OperatorQuerySet[M]":
         """Return the rows that have been due for longer than ``seconds`` and are not claimed: too few workers run."""
@@ -99,10 +126,21 @@ class OperatorQuerySet(GuardedQuerySet[M]):
         changes = columns.unlocking()
         return write_by_hand(self.leased(), changes, actor=action.actor, reason="unlocked", action=action)
 
-    def move(self, state: State | str, *, actor: str = "", reason: str = "", action: Action | None = None) -> int:
-        """Move the rows to ``state`` by hand, recording actor and reason; return how many."""
+    def move(
+        self,
+        state: State | str,
+        *,
+        actor: str = "",
+        reason: str = "",
+        action: Action | None = None,
+        start_over: bool = False,
+    ) -> int:
+        """Move the rows to ``state`` by hand, recording actor and reason; return how many.
+
+        ``start_over``: rows that return to the state that failed begin a new visit, without their recorded steps.
+        """
         action = action or Action.of(self.model, "move", actor, reason, moves=True)
-        return move_by_hand(self, state, actor=action.actor, reason=action.reason, action=action)
+        return move_by_hand(self, state, actor=action.actor, reason=action.reason, action=action, start_over=start_over)
 
     def counts(self) -> dict[str, int]:
         """Return the number of rows in each state, including states of the graph that have none."""
@@ -175,20 +213,41 @@ class Addressee:
     def send(self, name: str, payload: Any = None, *, by: Any = None, key: str = "", reason: str = "") -> Sent:
         """Send an event that the object waits for, in the caller's transaction; return what became of it.
 
-        ``payload``: what the form of the event takes, or JSON values. ``by``: the user who sends it, or the name of a
-        program. ``key``: at most 100 characters; an event with a key that the object has had is not taken again.
+        ``payload``: what the form of the event takes, or JSON values. ``by``: the user who sends it; anything else,
+        such as the name of a program, becomes a :class:`~stator.Sender`. ``key``: at most 100 characters; an event with
+        a key that its sender has used for the object is not taken again.
         ``reason``: stored in the history. Raises :class:`~stator.exceptions.EventRefused`. The instance shows its new
         state.
         """
         instance = self.instance
         using = home_of(instance)
-        sent = send(type(instance), instance.pk, name, payload, by=by, key=key, reason=reason, using=using)
-        if sent.outcome in ("moved", "ready"):
-            instance.__dict__.pop("stator", None)
-        instance._note_moved(using)
+        with remembered(using, [instance]):
+            sent = send(type(instance), instance.pk, name, payload, by=by, key=key, reason=reason, using=using)
+            if sent.outcome == "moved":
+                instance.__dict__.pop("stator", None)
+            instance._note_moved(using)
         return sent
 
     asend = in_thread(send)
+
+    def due(self, at: Due, *, actor: str = "", reason: str = "") -> bool:
+        """Let the object be due at ``at``: a datetime, a timedelta or seconds from now, or None for now.
+
+        Return False, with nothing changed, if a due time does not decide when it is attempted next: it is being
+        attempted, waits for another object, is in quarantine or in a state that workers do not attempt; ``explain()``
+        says which. A handler raises ``TryAgainLater`` instead. The instance shows its new due time. With an ``actor``,
+        it is an action of an operator: stored in the history, and undone by ``stator undo``.
+        """
+        instance = self.instance
+        using = home_of(instance)
+        rows: OperatorQuerySet[Any] = OperatorQuerySet(type(instance), using=using).filter(pk=instance.pk)
+        action = Action.of(type(instance), "due", actor, reason) if actor else None
+        if not make_due(rows, at, action):
+            return False
+        instance.refresh_from_db(using, fields=["state_ready", "state_next_attempt"])
+        return True
+
+    adue = in_thread(due)
 
 
 class Unclaimed(Addressee):
@@ -212,7 +271,7 @@ class HeldClaim(Addressee):
     """``instance.stator`` during an attempt: the claim on the object.
 
     ``event``: the latest event that the object got on its way into the state or in it, with ``name``, ``payload``,
-    ``sender`` and ``at``; or None.
+    ``sender`` and ``at``; or None. ``events``: all of them, oldest first.
     ``attempt``: the number of this attempt in this state. ``failures``: errors in a row so far. ``version``: how often
     the object has moved. ``age``: seconds since it entered the state.
     """
@@ -231,14 +290,26 @@ class HeldClaim(Addressee):
     reached: Reached | None
 
     @property
-    def idempotency_key(self) -> str:
-        """A key that stays equal in every attempt until the object leaves the state, and changes if it re-enters it.
+    def life(self) -> Life:
+        """The life, visit and wish of the attempt."""
+        raise NotImplementedError
 
-        Pass it to external services. Each step has a key of its own, which is this one while the step is called.
+    @property
+    def idempotency_key(self) -> str:
+        """A key for external services: equal in every attempt of one visit of the state, and never equal in another.
+
+        It also changes if a field of ``reconcile_on`` does, and if the object is deleted and made anew. A move back
+        from where ``fails_to`` led into the state that failed continues the visit, and so does an undo: the key is as
+        before. Each step has a key of its own, which is this one while the step is called.
         """
-        key = f"{self.operations.label}:{self.pk}:{self.version}:{self.state.name}"
+        key = self.life.key(self.operations.label, self.pk, self.state.name)
         step = running_step.get()
         return key if step is None or step[0] is not self else f"{key}:{step[1]}"
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """The events that the object got on its way into the state and in it, oldest first."""
+        raise NotImplementedError
 
     def progress(self, done: float, total: float | None = None, text: str = "") -> None:
         """Say how far the attempt is, for those who look: ``done`` of ``total``, and a text of at most 200 characters.
@@ -267,7 +338,8 @@ class HeldClaim(Addressee):
     def step(self, name: str, function: Callable[[], Result]) -> Result:
         """Call ``function`` and record what it returns; return the record, without a call, if an attempt has done so.
 
-        A record is for one visit of the state: an object that leaves the state and returns does its steps again. It is
+        A record is for one visit of the state and one wish: an object that leaves the state and returns does its steps
+        again, unless it returns from where ``fails_to`` led, and so does one whose watched field has changed. It is
         written before the method returns, and only while the claim holds. The result is what JSON has of it, of at most
         ``PAYLOAD_LIMIT`` bytes. Each name can be used once in an attempt. If the call raises, nothing is recorded.
 
@@ -277,6 +349,7 @@ class HeldClaim(Addressee):
         found: Result = self.own_steps().call(name, function)
         return found
 
+    @awaited
     async def astep(self, name: str, function: Callable[[], Awaitable[Result]]) -> Result:
         """Do :meth:`step` with a coroutine function. Steps may run at the same time, as with ``asyncio.gather()``."""
         found: Result = await self.own_steps().acall(name, function)

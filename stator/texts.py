@@ -1,5 +1,6 @@
 """Numbers as text, and text from outside made safe to store and show: bounded, masked, escaped."""
 
+import json
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -25,6 +26,11 @@ _MARKS = "\u061c\u200b\u200e\u200f\u2028\u2029"
 _CONTROL = re.compile(f"[\x00-\x1f\x7f-\x9f{_REORDERING}{_INVISIBLE}{_MARKS}\ud800-\udfff]")
 # Line breaks are not among them, as a page may have them; nor are the marks that some of Django's translations contain.
 CONTROL_OF_PAGES = f"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f{_REORDERING}{_INVISIBLE}]"
+
+# A constant, because a union of types written inside a loop would be built at each use.
+_NESTING = (dict, list, tuple)
+# Making one takes longer than most values.
+_JSON = json.JSONEncoder(allow_nan=False, ensure_ascii=False)
 
 # A NUL in JSON: an odd number of backslashes before "u0000". If the number is even, each backslash is escaped text.
 _NUL_IN_JSON = re.compile(r"(?<!\\)(?:\\\\)*+\\u0000")
@@ -121,6 +127,44 @@ def json_problem(value: object, deepest: int) -> str:
                 below += item
         level = below
     return ""
+
+
+def json_text(what: str, value: object, limit: int, depth: int, encoder: json.JSONEncoder = _JSON) -> str:
+    """Return a value as JSON text; raise ``ValueError`` if it cannot be stored, or is too large or too deep.
+
+    ``limit``: the most bytes. ``depth``: the most levels. ``encoder``: without escapes of characters.
+    """
+    if not _is_flat(value, depth):
+        raise ValueError(f"{what} is nested deeper than {depth} levels")
+    try:
+        text = encoder.encode(value)
+        size = len(text) if text.isascii() else len(text.encode())
+    except UnicodeEncodeError:
+        raise ValueError(f"{what} has half of a surrogate pair, which is not a character") from None
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{what} cannot be stored as JSON: {' '.join(str(error).split())}") from None
+    if has_nul(text):
+        raise ValueError(f"{what} has a NUL character, which databases cannot store")
+    if size > limit:
+        raise ValueError(f"{what} has {size:,} bytes as JSON; the most is {limit:,}")
+    return text
+
+
+def _is_flat(value: object, depth: int) -> bool:
+    """Return whether a value is nested at most ``depth`` levels; a value that contains itself is not."""
+    if not isinstance(value, _NESTING):
+        return True
+    level = [value]
+    for _ in range(depth + 1):
+        level = [
+            item
+            for parent in level
+            if isinstance(parent, _NESTING)
+            for item in (parent.values() if isinstance(parent, dict) else parent)
+        ]
+        if not level:
+            return True
+    return False
 
 
 def text_of(value: object) -> str:

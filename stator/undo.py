@@ -1,12 +1,13 @@
 """Undo of manual actions: objects that nobody has touched since go back to what they were."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
-from django.db.models import Exists, F, Model, OuterRef, Q, QuerySet, Subquery, Value
+from django.db.models import BigIntegerField, F, Model, Q, QuerySet, Subquery, Value
+from django.db.models.functions import Cast
 from django.db.models.lookups import IsNull
 
 from stator.conf import load_settings
@@ -18,12 +19,13 @@ from stator.graph.states import State
 from stator.rows import columns
 from stator.rows.actions import UNDONE_WITHIN, Action, Before
 from stator.rows.clock import Now
-from stator.rows.keys import key_of, key_text, shown_text
+from stator.rows.keys import key_of, key_text, shown_key, shown_text
+from stator.rows.life import continued
 from stator.rows.meta import graph_of, hooks_of, model_of
 from stator.rows.nodes import over_nodes, read_first
-from stator.rows.pauses import Pause, end_chosen
+from stator.rows.pauses import Pause, hidden_by, release
 from stator.rows.reports import History, events_of
-from stator.rows.transitions import Locked, entered, keep_acts, keep_moves, lock_rows, most_keys, tell_moves
+from stator.rows.transitions import Locked, entered, keep_acts, keep_moves, lock_rows, most_keys, note_left, tell_moves
 from stator.signals import announce
 from stator.statements import is_one_of
 from stator.texts import one_line
@@ -34,9 +36,6 @@ BATCH = 2500
 
 # Objects that are named because they were left alone; further ones are counted.
 MAX_NAMED = 100_000
-
-# Later actions on the model that may have changed the same objects.
-MAX_LATER = 1000
 
 # The columns that come back, by the field that has them; the second ones only if the action moved the objects.
 RESTORED = {
@@ -58,6 +57,7 @@ class Was(NamedTuple):
     version: int
     tried: int
     state: str
+    visit: int | None
     ready: bool
     attempts: int
     failures: int
@@ -141,7 +141,7 @@ def undo(
     done = Undone(own)
     _Undoing(model, using, action, done, part).all()
     if not done.rest:
-        _end_pauses(action, done, using)
+        _end_pauses(model, action, done, using, part)
     return done
 
 
@@ -197,8 +197,10 @@ class _Undoing:
         with transaction.atomic(using=self.using):
             locked = lock_rows(rows, self.model, self.using, self._allowed(keys), self._at_rest())
             going = {known[str(row.pk)]: row for row in locked if _as_left(known[str(row.pk)], row)}
-            for before in self._changed_again(going):
+            for before in {*self._changed_again(going), *self._sent_to(going)}:
                 del going[before]
+            stays = self._stays([row.pk for row in going.values()])
+            going = {before: row for before, row in going.items() if row.pk not in stays}
             if not going:
                 return set()
             back = rows.filter(is_one_of(rows, [row.pk for row in going.values()]))
@@ -222,11 +224,27 @@ class _Undoing:
         """Return the locked objects that later actions have changed."""
         label, own = self.action.model_label, self.done.action.pk
         later = Action.objects.using(self.using).filter(model_label=label, pk__gt=self.action.pk).exclude(pk=own)
-        pks = list(later.values_list("pk", flat=True)[:MAX_LATER])
         keys = [before.object_pk for before in going]
-        again = Before.objects.using(self.using).filter(action__in=pks, object_pk__in=keys if pks else [])
+        again = Before.objects.using(self.using).filter(action__in=later.values("pk"), object_pk__in=keys)
         changed = set(again.values_list("object_pk", flat=True))
         return [before for before in going if before.object_pk in changed]
+
+    def _sent_to(self, some: Collection[Was]) -> list[Was]:
+        """Return the objects to which an event was sent since the action."""
+        if not graph_of(self.model).event_names:
+            return []
+        keys = [before.object_pk for before in some]
+        sent = events_of(self.model, self.using).filter(object_pk__in=keys, at__gt=self.action.at)
+        found = set(sent.values_list("object_pk", flat=True))
+        return [before for before in some if before.object_pk in found]
+
+    def _stays(self, keys: list[Any]) -> Mapping[Any, str]:
+        """Return the objects that the app lets no undo move, each with the reason."""
+        stays = hooks_of(self.model).stays
+        if stays is None or not self.action.moves:
+            return {}
+        with transaction.atomic(using=self.using):
+            return stays(self._rows.filter(is_one_of(self._rows, keys)))
 
     def _allowed(self, keys: list[object]) -> list[object]:
         """Return the keys of the objects that the actor may change."""
@@ -251,8 +269,8 @@ class _Undoing:
         if not self.action.moves:
             announce(model, using)
             return
-        self._keep_events(found)
         for target, some in self._by_target(found):
+            note_left(model, using, [(row.pk, row.state, row.life) for row in some])
             entered(model, using, target.name, [row.pk for row in some])
             tell_moves(model, using, some, target)
         if undone := hooks_of(model).undone:
@@ -264,31 +282,31 @@ class _Undoing:
             some = [row for before, row in going.items() if before.state == name]
             yield graph_of(self.model).states[name], some
 
-    def _keep_events(self, found: Going) -> None:
-        """Let the events that the objects had in the state be of this visit too."""
-        if not any(state.events for state in graph_of(self.model).states.values()):
-            return
-        then = self._before.filter(object_pk=OuterRef("object_pk"), version=OuterRef("version") + 1)
-        events = events_of(self.model, self.using).filter(object_pk__in=[before.object_pk for before in found])
-        events.filter(Exists(then)).update(version=F("version") + 2)
-
     def _name(self, left: list[Was]) -> None:
         """Note why each of these objects was left alone."""
         keys = {row.object_pk: self._key(row.object_pk) for row in left}
         known = [key for key in keys.values() if key is not None]
         there: Any = self._rows.filter(is_one_of(self._rows, known))
         now = {str(pk): values for pk, *values in there.values_list("pk", "state", "state_version", "state_claim")}
-        allowed = set(map(str, self._allowed(known)))
+        allowed, stays = set(map(str, self._allowed(known))), {str(pk): why for pk, why in self._stays(known).items()}
+        sent = {before.object_pk for before in self._sent_to(left)}
         for row in left:
             if row.object_pk in now and row.object_pk not in allowed:
                 self._leave(row, "is not yours to change")
                 continue
-            self._leave(row, _why(row, now.get(row.object_pk), graph_of(self.model).states))
+            if row.object_pk in sent and row.object_pk in now and now[row.object_pk][1] == row.version:
+                self._leave(row, "got an event since")
+                continue
+            why = stays.get(row.object_pk) or _why(row, now.get(row.object_pk), graph_of(self.model).states)
+            self._leave(row, why)
 
     def _changes(self, going: Going) -> columns.Changes:
         names = RESTORED | (MOVED_BACK if self.action.moves else {})
         version: columns.Changes = {"state_version": F("state_version") + 1} if self.action.moves else {}
-        return {column: self._of(name, going) for column, name in names.items()} | version
+        visit: columns.Changes = {}
+        if self.action.moves:
+            visit = continued(2, Cast(self._of("visit", going), BigIntegerField()), F("state_version") - 1)
+        return visit | {column: self._of(name, going) for column, name in names.items()} | version
 
     def _of(self, name: str, going: Going) -> Value | Subquery:
         """Return what the rows were before the action: one value if all had the same, else each row's own."""
@@ -339,13 +357,19 @@ def _why(row: Was, now: list[Any] | None, states: Any) -> str:
     return "was attempted or made due since"
 
 
-def _end_pauses(action: Action, done: Undone, using: str) -> None:
-    """End the pauses that the action made, and name the ones that have ended already."""
+def _end_pauses(model: type[Model], action: Action, done: Undone, using: str, part: UndoPart) -> None:
+    """End the pauses that the action made, for objects that the actor may change; name the ones that stay."""
     made = Pause.objects.using(using).filter(action=action.pk)
     with transaction.atomic(using=using):
         for pause in made.order_by("pk"):
-            if end_chosen(made.filter(pk=pause.pk), action.model_label, done.action.actor):
+            hidden = hidden_by(pause, model, using, part.among) if part.among else []
+            if hidden and pause.names is None:
+                done.leave(f"pause {pause.pk}", "holds objects that are not yours to change")
+                continue
+            for pk in hidden:
+                done.leave(shown_key(pk), "is not yours to change")
+            if release(pause, using, hidden, actor=done.action.actor):
                 done.action.add(using, 1)
                 done.count += 1
-            else:
+            elif not hidden:
                 done.leave(f"pause {pause.pk}", "has ended")

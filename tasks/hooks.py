@@ -3,7 +3,7 @@
 from stator.models import ModelHooks, add_problem_kind, register_hooks
 from tasks.diagnosis.kinds import KINDS
 from tasks.models import Queue, Run, Task
-from tasks.queue import eligibility, operator_actions, process_eligibility, runs, unserved
+from tasks.queue import begun, eligibility, operator_actions, process_eligibility, runs, unserved
 
 
 def connect() -> None:
@@ -16,9 +16,11 @@ def connect() -> None:
             claimable=process_eligibility.open_to_process,
             holdable=process_eligibility.may_hold,
             lease_end=eligibility.lease_end_in_process,
+            max_runtime=eligibility.timeout_in_process,
             recorded=runs.recorded,
             attempts=runs.attempts,
-            reaped=runs.reaped,
+            reaped=begun.reaped,
+            stays=operator_actions.stays,
             undone=operator_actions.undone,
             reasons=unserved.reasons,
             fixed=("batch",),

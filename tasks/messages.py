@@ -9,8 +9,9 @@ from decimal import Decimal
 from hashlib import sha256
 from typing import Any, TypeAlias
 
+from stator import texts
 from stator.graph.backoff import MAX_SECONDS
-from stator.texts import WORKER_NAME, WORKER_NAME_RULE, has_nul, nearest
+from stator.texts import WORKER_NAME, WORKER_NAME_RULE, nearest
 from tasks.conf import DJANGO, TaskSettings
 from tasks.exceptions import PublishRefused, TaskError
 
@@ -29,11 +30,7 @@ _METADATA_NAME = re.compile('(?!-?[0-9]+$)[^"\\\\\x00-\x1f\x7f-\x9f\ud800-\udfff
 METADATA_NAME_RULE = (
     f"must be a text of 1 to {NAME_LENGTH} printable characters, without quotes and backslashes, and not a number"
 )
-# A constant, because a union of types written inside the loop would be built at each use.
-_NESTING = (dict, list, tuple)
-# Making one takes longer than most values.
-_JSON = json.JSONEncoder(allow_nan=False, ensure_ascii=False)
-_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def milliseconds() -> int:
@@ -164,20 +161,10 @@ def check_json(what: str, value: object, limit: int, depth: int) -> None:
 
 def json_text(what: str, value: object, limit: int, depth: int) -> str:
     """Return the value as JSON text; raise ``TaskError`` like :func:`check_json`."""
-    if not _is_flat(value, depth):
-        raise TaskError(f"{what} is nested deeper than {depth} levels")
     try:
-        text = _JSON.encode(value)
-        size = len(text) if text.isascii() else len(text.encode())
-    except UnicodeEncodeError:
-        raise TaskError(f"{what} has half of a surrogate pair, which is not a character") from None
-    except (TypeError, ValueError) as error:
-        raise TaskError(f"{what} cannot be stored as JSON: {error}") from None
-    if has_nul(text):
-        raise TaskError(f"{what} has a NUL character, which databases cannot store")
-    if size > limit:
-        raise TaskError(f"{what} has {size:,} bytes as JSON; the most is {limit:,}")
-    return text
+        return texts.json_text(what, value, limit, depth)
+    except ValueError as error:
+        raise TaskError(str(error)) from None
 
 
 def is_same_json(one: object, other: object) -> bool:
@@ -223,7 +210,7 @@ def _check_names(message: Message) -> None:
         value = getattr(message, name)
         if value is None and name not in REQUIRED:
             continue
-        if not isinstance(value, str) or not 0 < len(value) <= most or _UNPRINTABLE.search(value):
+        if not isinstance(value, str) or not 0 < len(value) <= most or UNPRINTABLE.search(value):
             raise TaskError(f"{name}={_short(value)} must be a text of 1 to {most} printable characters")
     if message.action.startswith(DJANGO):
         raise TaskError(f"action={_short(message.action)} is for Django's Tasks framework; enqueue it there")
@@ -260,23 +247,6 @@ def check_lease(value: object, longest_lease: float) -> None:
 def _plain(number: float) -> str:
     # A float would round 2**63 - 1 up.
     return str(int(number)) if number == int(number) else f"{number:g}"
-
-
-def _is_flat(value: object, depth: int) -> bool:
-    """Return whether a value is nested at most ``depth`` levels; a value that contains itself is not."""
-    if not isinstance(value, _NESTING):
-        return True
-    level = [value]
-    for _ in range(depth + 1):
-        level = [
-            item
-            for parent in level
-            if isinstance(parent, _NESTING)
-            for item in (parent.values() if isinstance(parent, dict) else parent)
-        ]
-        if not level:
-            return True
-    return False
 
 
 def _short(value: object) -> str:

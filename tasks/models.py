@@ -20,7 +20,7 @@ from tasks.queue.held_claims import TaskClaim
 from tasks.queue.queues import Queue
 from tasks.rows.claimants import Claimant
 from tasks.rows.databases import settle
-from tasks.rows.runs import Run
+from tasks.rows.runs import NO_REJECTIONS, Run
 from tasks.rows.tasks import TaskRow
 from tasks.schedules.rates import Rate
 from tasks.schedules.schedules import Schedule
@@ -81,8 +81,12 @@ class Task(TaskRow):
 
     @property
     def rejected_by(self) -> list[str]:
-        """The names of the workers that gave up or lost the task, or parts of a shared one, in order."""
-        ended = runs.of_task(self).exclude(outcome__in=["succeeded", "waited"]).exclude(token=F("task__state_claim"))
+        """The names of the workers that gave up or lost the task, or parts of a shared one, in order.
+
+        A worker that canceled the task is none of them.
+        """
+        others = runs.of_task(self).exclude(outcome__in=["succeeded", *NO_REJECTIONS])
+        ended = others.exclude(token=F("task__state_claim"))
         return list(dict.fromkeys(ended.order_by("pk").values_list("worker", flat=True)))
 
     @property
@@ -99,9 +103,12 @@ class Task(TaskRow):
         """
         operator_actions.cancel(self, actor=actor, reason=reason, running=running)
 
-    def requeue(self, reason: str = "", *, actor: str = "") -> None:
-        """Make an errored task wait again, with all its attempts; raise ``MoveRefused`` for any other task."""
-        operator_actions.requeue(self, actor=actor, reason=reason)
+    def requeue(self, reason: str = "", *, actor: str = "", start_over: bool = False) -> None:
+        """Make an errored task wait again, with all its attempts; raise ``MoveRefused`` for any other task.
+
+        Its recorded steps and its idempotency key stay. ``start_over``: the steps are run again, with new keys.
+        """
+        operator_actions.requeue(self, actor=actor, reason=reason, start_over=start_over)
 
     def change(self, **options: object) -> None:
         """Change options of a task that has not ended, even while a worker holds it; options that are not given stay.

@@ -78,18 +78,25 @@ class TaskQuerySet(QuerySet[Any]):
         return cancel_many(self._all_tasks, chosen._urgent(), running=running, **_told(action))
 
     def requeue(
-        self, reason: str = "", *, actor: str = "", per_minute: float | None = None, action: Action | None = None
+        self,
+        reason: str = "",
+        *,
+        actor: str = "",
+        per_minute: float | None = None,
+        action: Action | None = None,
+        start_over: bool = False,
     ) -> Requeued:
         """Requeue the dead letters among these tasks with all their attempts, in batches; return how many.
 
         ``per_minute``: how many become due per minute, to protect the services that they use; None: all become due at
         once. One call requeues up to 10,000 tasks, the most urgent first. ``action``: as of :meth:`cancel`.
+        ``start_over``: recorded steps are run again, with new idempotency keys; otherwise the tasks go on after them.
         """
         if per_minute is not None and not SLOWEST <= per_minute <= FASTEST:
             raise TaskError(f"per_minute={per_minute!r} must be a number from {SLOWEST} to {FASTEST:,}, or None")
         pks = self.dead_letters()._urgent()
         action = action or Action.of(self.model, "requeue", actor, reason, moves=True)
-        return requeue_many(self._all_tasks, pks, per_minute=per_minute, **_told(action))
+        return requeue_many(self._all_tasks, pks, per_minute=per_minute, start_over=start_over, **_told(action))
 
     acancel = in_thread(cancel)
     arequeue = in_thread(requeue)

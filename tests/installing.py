@@ -90,13 +90,18 @@ MISSING = 69
 
 def make(name: str, installed: str, extra: str) -> None:
     """Make the environment of the running interpreter with links, which are quick, to what is installed already."""
-    folder = Path(name)
+    [ours] = distributions(path=[installed])
+    libraries = environment_of(Path(name), ours.requires or [], extra)
+    _link(ours, Path(installed), libraries)
+
+
+def environment_of(folder: Path, requirements: list[str], extra: str = "") -> Path:
+    """Make a virtual environment with what these lines require, and nothing else; return the folder of its packages."""
     _run(sys.executable, "-m", "venv", "--without-pip", folder)
     [libraries] = folder.glob("lib/python*/site-packages")
-    [ours] = distributions(path=[installed])
-    _link(ours, Path(installed), libraries)
-    for required in sorted(_closure(_requirements(ours.requires, {extra}))):
+    for required in sorted(_closure(_requirements(requirements, {extra}))):
         _link(_installed(required), Path(sysconfig.get_path("purelib")), libraries)
+    return libraries
 
 
 def _build_wheel(folder: Path) -> None:
@@ -109,8 +114,8 @@ def _build_source_distribution(folder: Path) -> None:
     _run(sys.executable, "-m", "build", "--sdist", "--outdir", folder, source)
 
 
-def _requirements(lines: list[str] | None, extras: Iterable[str]) -> list[Requirement]:
-    wanted = [Requirement(line) for line in lines or []]
+def _requirements(lines: list[str], extras: Iterable[str]) -> list[Requirement]:
+    wanted = [Requirement(line) for line in lines]
     chosen = ["", *extras]
     return [each for each in wanted if not each.marker or any(each.marker.evaluate({"extra": one}) for one in chosen)]
 
@@ -121,7 +126,7 @@ def _closure(requirements: list[Requirement]) -> set[str]:
         wanted = requirements.pop()
         if not {str(wanted), wanted.name} <= found:
             found |= {str(wanted), wanted.name}
-            requirements += _requirements(_installed(wanted.name).requires, wanted.extras)
+            requirements += _requirements(_installed(wanted.name).requires or [], wanted.extras)
     return {canonicalize_name(Requirement(each).name) for each in found}
 
 

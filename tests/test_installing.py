@@ -16,7 +16,7 @@ import django
 import pytest
 
 import stator
-from tests.installing import environment_with, source_distribution_of, wheel_of
+from tests.installing import environment_of, environment_with, source_distribution_of, wheel_of
 from tests.parsing import tree_of
 from tests.sizes import PATIENCE
 
@@ -65,8 +65,8 @@ def environments():
     yield django.get_version(), sys.executable
     seen = {django.VERSION[:2]}
     for python in sorted(ROOT.glob(".venv*/bin/python")):
-        # Without pytest it is one that ``bin/demo`` made.
-        command = [python, "-c", "import django, pytest; print(django.__version__)"]
+        # Without build it is one that ``bin/demo`` made.
+        command = [python, "-c", "import build, django; print(django.__version__)"]
         version = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False).stdout.strip()
         if version and (pair := tuple(map(int, version.split(".")[:2]))) not in seen:
             seen.add(pair)
@@ -90,6 +90,15 @@ def test_the_wheel_works_with_no_extra_and_with_each(python, extra, tmp_path, tm
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "DJANGO_"))}
     ended = subprocess.run(command, cwd=tmp_path, env=clean, capture_output=True, text=True, timeout=120, check=False)
     assert ended.returncode == 0, ended.stderr[-2000:]
+
+
+@pytest.mark.sqlite
+def test_the_first_list_of_requirements_is_enough_to_test_the_graphs(tmp_path):
+    environment_of(tmp_path, lines_of(ROOT / "requirements.txt"))
+    command = [tmp_path / "bin" / "python", "-m", "pytest", "tests/stator/graph", "-q", "-p", "no:cacheprovider"]
+    clean = {name: value for name, value in os.environ.items() if name not in ("DATABASE_URL", "TEST_DIRECTORY")}
+    ended = subprocess.run(command, cwd=ROOT, env=clean, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert ended.returncode == 0, ended.stdout[-2000:] + ended.stderr[-2000:]
 
 
 def test_the_readme_is_what_an_index_shows_and_the_version_is_the_codes():

@@ -60,6 +60,7 @@ WITH_SQL = {
     "commands.statements": "sends one that finds nothing in place of those that write",
     "db": "the statements on rows",
     "rows.reports": "copies what rows are, by the server, before they are changed",
+    "rows.life_ends": "asks which records rows have that are about to be deleted",
     "rows.nodes": "asks Citus which tables it has distributed",
     "rows.column_guard": "asks the server what time it is",
     "migration_operations": "drops a trigger",
@@ -297,6 +298,8 @@ def test_tasks_builds_on_what_the_framework_offers_to_everybody():
     further = {"stator.worker.thread_pool", "stator.worker.supervisor"}
     # Counts of many rows that end at a limit.
     further |= {"stator.db.bounded_counts"}
+    # How a check of a database fails, and what its tables lack.
+    further |= {"stator.checks.messages", "stator.db.schema"}
     # What subcommands answer.
     further |= {"stator.commands.answer", "stator.commands.arguments"}
     # Processes of their own, for objects that lost many leases and for isolated actions.

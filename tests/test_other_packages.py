@@ -195,3 +195,52 @@ def test_polymorphic_children_are_handled_as_their_parents(project_with):
         found.save()
         assert Subscription.objects.get().state == "unpaid"
         """)
+
+
+def test_zeal_finds_no_repeated_queries_in_our_code(project_with):
+    backend = {"BACKEND": "tasks.backend.StatorBackend", "OPTIONS": {"modules": ["script"]}}
+    further = f"ZEAL_RAISE = True\nTASKS = {{'default': {backend}}}"
+    with project_with("django-zeal", "zeal", "tasks", further=further) as run:
+        run("""
+        import zeal
+        from tasks import action, periodic
+        from tasks.models import Queue, Task
+        from django.core.management import call_command
+        from django.db import transaction
+        try:
+            from django.tasks import task
+        except ImportError:
+            from django_tasks import task
+
+        @periodic(every=60)
+        def first(): pass
+        @periodic(every=60)
+        def second(): pass
+        @task
+        def remind(number): pass
+        @action("count", queue="numbers")
+        def count(): pass
+
+        queue = Queue.objects.create(name="numbers")
+        # As in a test case.
+        with zeal.zeal_context(), transaction.atomic():
+            for title in "abc":
+                Invoice.objects.create(title=title)
+                assert drain() >= 1
+            for invoice in list(Invoice.stator.all()):
+                assert invoice.explain()[0].code == "terminal"
+                invoice.transition_perform("unpaid", actor="anna")
+                assert invoice.stator.due(60, actor="anna")
+                invoice.state = "paid"
+                invoice.save()
+                invoice.transition_perform("unpaid")
+            for number in range(3):
+                queue.publish("count", key=str(number))
+                queue.publish("count", key=str(number), update=True, priority=number)
+                remind.enqueue(number)
+            assert drain() >= 9
+            for each in Task.objects.all():
+                assert each.status == "completed", each.explain()
+            call_command("stator", "status")
+            call_command("tasks", "queues")
+        """)

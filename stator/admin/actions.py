@@ -37,14 +37,26 @@ class ReasonForm(forms.Form):
     reason = forms.CharField(max_length=REASON_LENGTH, required=False, widget=forms.TextInput(attrs={"size": 60}))
 
 
-class MoveForm(ReasonForm):
-    """The target state and the reason."""
+class StartOverForm(ReasonForm):
+    """The reason, and whether objects that return to where they failed begin anew."""
+
+    start_over = forms.BooleanField(
+        required=False,
+        label="Start over",
+        help_text="Run recorded steps again, with new idempotency keys. Otherwise they go on where they failed.",
+    )
+
+
+class MoveForm(StartOverForm):
+    """The target state, the reason, and whether objects begin anew."""
 
     state = forms.ChoiceField(label="Move to")
-    field_order = ("state", "reason")
+    field_order = ("state", "reason", "start_over")
 
     def __init__(self, graph: type[StateGraph], *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        if not any(state.failure_state for state in graph.states.values()):
+            del self.fields["start_over"]
         field: Any = self.fields["state"]
         names = [state.name for state in graph.states.values() if state.enter_by_hand]
         field.choices = [("", "---------"), *((name, name) for name in names)]
@@ -169,10 +181,11 @@ def stator_move(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: Qu
             title="Move to state", words=words, button="Move",
         )  # fmt: skip
     state, reason = form.cleaned_data["state"], form.cleaned_data["reason"]
+    start_over = bool(form.cleaned_data.get("start_over"))
     action = action_of(request, queryset.model, "move", reason, moves=True)
     act = ActionSpec(
-        f"Moved to {state} by hand. {reason}".strip(), f"moved to {state}",
-        lambda rows: rows.exclude(state__in=kept).move(state, action=action),
+        f"Moved to {state} by hand{', to start over' * start_over}. {reason}".strip(), f"moved to {state}",
+        lambda rows: rows.exclude(state__in=kept).move(state, action=action, start_over=start_over),
         f"in {' or '.join(kept)}, which no move by hand leaves, or {OTHERWISE}" if kept else OTHERWISE,
         permission="move", action=action,
     )  # fmt: skip

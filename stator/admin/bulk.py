@@ -24,7 +24,7 @@ from stator.undo import undoable
 # Rows of one request; more would take longer than servers and people wait for an answer.
 AT_ONCE = 5000
 # The fields of a confirmation page that are sent again for the next part.
-GIVEN = ("state", "reason", CONFIRMED, FIELD)
+GIVEN = ("state", "reason", "start_over", CONFIRMED, FIELD)
 
 
 # Why rows are left alone if an action gives no other reason.
@@ -105,7 +105,8 @@ def carry_out(
     try:
         done = act.write(operated(part))
     except ValueError as error:
-        return refuse(model_admin, request, str(error))
+        # Django's pages begin each message with a capital letter, which would change a name.
+        return refuse(model_admin, request, f"Nothing was done: {error}")
     left = left_before + max(0, chosen - done)
     done += done_before
     if last is not None:

@@ -1,6 +1,5 @@
 """The action that sends an event to objects: asks for the event, then for what its form takes."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from django import forms
@@ -14,8 +13,9 @@ from stator.admin.confirmed_snapshot import confirmed_in
 from stator.admin.listing import AnyAddressAdmin
 from stator.exceptions import EventRefused
 from stator.graph.states import AwaitedEvent
-from stator.rows.events import declared_events, has_fields, has_permission, send
+from stator.rows.events import declared_events, has_fields, has_permission, payload_of, send
 from stator.rows.meta import graph_of, owner_of, written_to
+from stator.rows.transitions import Locked, in_batches
 
 # Objects of one request: each gets its event in a transaction of its own.
 MAX_SENT = 500
@@ -76,17 +76,20 @@ def stator_send(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: Qu
         return ask_about(model_admin, request, rows, chosen, title="Send an event", words="are chosen.", button="Next")
     events = declared_events(owner, name)
     rows = permitted(model_admin, request, queryset.filter(state__in=[event.state.name for event in events]), "send")
+    # The same event may need another permission in another state.
+    may = [row.pk for row in rows if name in takes(model_admin, request, row)]
+    rows = model_admin.get_queryset(request).filter(pk__in=may)
     seen = confirmed_in(request, queryset.model)
     form = _form(events[0], request.POST if seen and request.POST.get(ASKED) == name else None)
     if not (seen and form.is_bound and form.is_valid()):
         words = f"will get the event {name}."
         return ask_about(model_admin, request, rows, form, title=f"Send {name}", words=words, button=f"Send {name}")
-    payload = _payload(events[0], form.cleaned_data)
+    payload = _payload(events[0], form)
     reason = form.cleaned_data["stator_reason"]
     act = ActionSpec(
         f"Sent {name}. {reason}".strip(), f"got {name}",
-        lambda found: _send(found, name, payload, request.user, reason), "in a state that does not take it, or refused",
-        permission="send",
+        lambda found: _send(model_admin, request, found, name, payload, reason),
+        "in a state that does not take it, or refused", permission="send",
     )  # fmt: skip
     return carry_out(model_admin, request, rows, act, seen)
 
@@ -103,18 +106,28 @@ def _form(event: AwaitedEvent, given: Any) -> Any:
     return form
 
 
-def _payload(event: AwaitedEvent, cleaned: Mapping[str, Any]) -> Any:
-    own = {name: value for name, value in cleaned.items() if name not in (EVENT, ASKED, "stator_reason")}
+def _payload(event: AwaitedEvent, form: forms.Form) -> Any:
+    own = {name: value for name, value in payload_of(form).items() if name not in (EVENT, ASKED, "stator_reason")}
     return own if has_fields(event) else own["payload"]
 
 
-def _send(rows: QuerySet[Model], name: str, payload: Any, user: Any, reason: str) -> int:
+def _send(
+    model_admin: AnyAddressAdmin, request: HttpRequest, rows: QuerySet[Model], name: str, payload: Any, reason: str
+) -> int:
     """Send the event to each row; raise the refusal if there is only one."""
+    user: Any = request.user
+
+    def send_one(using: str, locked: QuerySet[Model], before: list[Locked]) -> int:
+        [pk] = [each.pk for each in before]
+        if name not in takes(model_admin, request, QuerySet(rows.model, using=using).get(pk=pk)):
+            raise EventRefused(f"{user.get_username()} may not send {name!r} to an object in {before[0].state}")
+        send(rows.model, pk, name, payload, by=user, reason=reason, using=using)
+        return 1
+
     sent, refusals, pks = 0, [], list(rows.order_by("pk").values_list("pk", flat=True))
     for pk in pks:
         try:
-            send(rows.model, pk, name, payload, by=user, reason=reason, using=written_to(rows))
-            sent += 1
+            sent += in_batches(QuerySet(rows.model, using=written_to(rows)).filter(pk=pk), send_one)
         except EventRefused as refused:
             refusals.append(refused)
     if len(pks) == 1 and refusals:

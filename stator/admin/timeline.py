@@ -68,6 +68,7 @@ def timeline_of(row: StatorModel) -> Timeline:
         )
         for step in steps
     ]  # fmt: skip
+    events += _beginnings(row, kept)
     if report is not None and told is None:
         events.append(_reported(report, crew))
     if row.state_claim is not None and row.state_attempted:
@@ -82,6 +83,17 @@ def _crew(ids: set[str], using: str | None) -> dict[str, str]:
     # One more key ensures that the page takes an equal number of statements with and without workers.
     found = processes_of(Q(pk__in=["", *ids]), using)
     return {pk: f"worker {pk} ({found[pk]})" if pk in found else f"worker {pk}" for pk in ids}
+
+
+def _beginnings(row: StatorModel, kept: list[History]) -> list[TimelineEvent]:
+    """Return where lives began after others of the same key: the count of moves begins anew there."""
+    after = [(act.version, act.at) for act in kept]
+    since = [(row.state_version, row.state_changed), *after]
+    return [
+        TimelineEvent("life", at, "A new object with this key, of which the entries below say nothing")
+        for (version, at), (before, _) in zip(since, after, strict=False)
+        if version < before
+    ]
 
 
 def _event(act: History, report: Report | None, crew: dict[str, str]) -> TimelineEvent:

@@ -1,6 +1,7 @@
 """System checks of settings, graphs, models and databases. ``stator.E...`` must be fixed, ``stator.W...`` reviewed."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from django.apps import AppConfig, apps
 from django.core.checks import CheckMessage, Tags
@@ -18,6 +19,7 @@ from stator.checks.databases import (
 )
 from stator.checks.deployment import check_atomic_requests, check_debug
 from stator.checks.graphs import check_graph
+from stator.checks.messages import looked
 from stator.checks.settings import check_settings
 from stator.checks.shadowing import check_shadowing
 from stator.checks.tables import check_model, check_plain_model
@@ -61,10 +63,10 @@ def database_checks(
     looks = (check_primary, check_clock, check_migrations, check_rows)
     found: list[CheckMessage] = []
     for alias in databases or []:
-        found += (of_engine := list(check_engine(models, alias)))
+        found += (of_engine := looked(partial(check_engine, models, alias), alias))
         # An engine that lacks something may not even have what the other checks read.
         if not any(message.is_serious() for message in of_engine):
-            found += (message for look in looks for message in look(models, alias))
+            found += (message for look in looks for message in looked(partial(look, models, alias), alias))
     return found
 
 

@@ -10,6 +10,7 @@ from stator.exceptions import ProtectedState
 from stator.querysets import OperatorQuerySet
 from stator.rows.actions import Action
 
+START_OVER = "Run recorded steps again, with new idempotency keys, where a visit that failed would be continued."
 HELP = "Move objects to a state by hand, ending any claim on them."
 
 
@@ -20,6 +21,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_pks(parser, "*")
     parser.add_argument("--state", metavar="OLD", dest="from_state", help="All objects in this state, known or not.")
     parser.add_argument("--limit", type=int, metavar="N", help="With --state: maximum number of objects.")
+    parser.add_argument("--start-over", action="store_true", help=START_OVER)
     parser.add_argument("--reason", required=True, metavar="R", help="Why; stored in the history of each object.")
 
 
@@ -55,4 +57,4 @@ def _move_all(rows: OperatorQuerySet, options: Options, state: str) -> Answer:
 def _moved(rows: OperatorQuerySet, state: str, options: Options) -> tuple[Action, int]:
     action = Action.of(rows.model, "move", actor(), options["reason"], moves=True)
     with refusing(ProtectedState), progress(f"moved to {state}") as action.progress:
-        return action, rows.move(state, action=action)
+        return action, rows.move(state, action=action, start_over=options["start_over"])

@@ -28,7 +28,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("event", metavar="EVENT", help="Name of the event.")
     parser.add_argument("--payload", metavar="JSON", help='What the event carries, for example \'{"note": "ok"}\'.')
     parser.add_argument("--by", metavar="USER", help="The user who sends it; needed for a permission.")
-    parser.add_argument("--key", default="", metavar="K", help="A key that the object has had does nothing.")
+    parser.add_argument("--key", default="", metavar="K", help="A key that its sender has used before does nothing.")
     parser.add_argument("--reason", default="", metavar="TEXT", help="Why; stored in the history.")
 
 
@@ -45,10 +45,11 @@ def run(options: Options) -> Answer:
         )
     data = {
         "model": model._meta.label, "pk": shown_key(pk), "event": sent.event.name, "outcome": sent.outcome,
-        "missing": sent.missing,
+        "missing": sent.missing, "note": sent.note,
     }  # fmt: skip
     done = OUTCOMES.get(sent.outcome, f"counted; {sent.missing} more needed")
-    return Answer(data, [f"{sent.event.name} to {model._meta.label} {shown_key(pk)}: {done}."])
+    said = f"{done}{sent.note and '; '}{sent.note}"
+    return Answer(data, [f"{sent.event.name} to {model._meta.label} {shown_key(pk)}: {said}."])
 
 
 def _user(name: str) -> Any:

@@ -12,7 +12,7 @@ from stator.rows.keys import shown_key
 from stator.rows.meta import by_database
 
 HELP = "List the worker processes of the last day."
-HEADS = ["worker", "host", "pid", "status", "heartbeat", "holds", "handled", "lost", "models"]
+HEADS = ["worker", "id", "host", "pid", "status", "heartbeat", "holds", "handled", "lost", "models"]
 
 # Characters of a bar.
 BAR = 20
@@ -28,7 +28,7 @@ def run(options: Options) -> Answer:
     found = [worker for alias, models in by_alias.items() for worker in reported(workers_of(alias, models))]
     rows = [
         [
-            row["id"], row["host"], row["pid"], _status(row),
+            row["name"], row["id"], row["host"], row["pid"], _status(row),
             f"{span(row['heartbeat_age'])} ago", row["running"],
             row["handled"], row["lost"], " ".join(row["models"]),
         ]
@@ -71,6 +71,7 @@ def _bar(percent: int | None) -> str:
 def _reported(process: WorkerStatus) -> dict[str, Any]:
     worker = process.worker
     return {
+        "name": worker.name or worker.pk,
         **values_of(worker, "id", "host", "pid", "version", "database", "models", "started", "stopped"),
         **values_of(process, "status", "ending"),
         "heartbeat_age": process.heard,

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from django.db import connections
 from django.db.models import DateTimeField, Expression, Model, Q, QuerySet, Value
-from django.db.models.expressions import Case, Combinable, F, RawSQL, TemporalSubtraction, When
+from django.db.models.expressions import Case, Combinable, F, RawSQL, When
 
 from stator.conf import load_settings
 from stator.db import operations_for
@@ -15,7 +15,7 @@ from stator.db.interface import new_worker_id
 from stator.db.sql import IN_ORDER
 from stator.db.values import Params, Row
 from stator.graph.durations import seconds_of
-from stator.rows.clock import Now
+from stator.rows.clock import Elapsed, Now
 from stator.rows.indexes import place_in_line
 from stator.statements import selecting
 
@@ -124,4 +124,4 @@ def _joined(using: str, parts: list[tuple[str, list[Any]]]) -> tuple[str, Params
 
 def _since(column: str) -> Expression:
     """Return how long ago the earliest time in the column was, by the clock of the database."""
-    return TemporalSubtraction(Now(), RawSQL(f"MIN({column})", (), DateTimeField()))
+    return Elapsed(RawSQL(f"MIN({column})", (), DateTimeField()))

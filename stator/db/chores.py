@@ -21,7 +21,6 @@ from stator.rows import columns
 from stator.rows.claimable import READY, RESTING
 from stator.rows.clock import Now
 from stator.rows.indexes import place_in_line
-from stator.rows.reports import Report
 from stator.rows.waits import waiting
 from stator.rows.watches import condition_of
 
@@ -238,6 +237,4 @@ def _delete_some(operations: Operations, parts: list[QuerySet[Model]], limit: in
             return 0
         operations.hurry()
         deletable(operations).filter(pk__in=pks).delete()
-        reports = Report.objects.using(operations.alias).filter(model_label=operations.label)
-        reports.filter(object_pk__in=[str(pk) for pk in pks]).delete()
     return len(pks)

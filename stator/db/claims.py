@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
 from itertools import chain
@@ -31,6 +32,9 @@ from stator.rows.reports import Event, events_of
 logger = logging.getLogger("stator.worker")
 
 Adopted = TypeVar("Adopted", bound=Claim)
+
+# How many events are read at once, of all objects that are claimed together.
+MAX_EVENTS = 1000
 
 # More rows than one claim takes.
 MAX_CLAIMED = 100_000
@@ -225,16 +229,30 @@ def adopt(kind: type[Adopted], operations: Operations, token: UUID) -> Adopted |
 
 
 def with_events(claims: list[Adopted]) -> list[Adopted]:
-    """Return claims of one model, each with the latest event of its object in this state or on the way into it."""
+    """Return claims of one model, each with the events of its object in this state and on the way into it.
+
+    If their objects have more than ``MAX_EVENTS`` together, the latest of each is read. The others are read when a
+    handler asks for them, or now if it runs on the event loop, which cannot wait for them.
+    """
     if claims and claims[0].operations.graph.event_names:
         operations = claims[0].operations
-        held = {(str(claim.pk), claim.version): claim for claim in claims}
+        held = {(str(claim.pk), claim.life.visit): claim for claim in claims}
         mine = events_of(operations.model, operations.alias).filter(
             object_pk__in=[pk for pk, _ in held], version__in={version for _, version in held}
         )
-        latest = mine.order_by().values("object_pk", "version").annotate(latest=Max("pk")).values("latest")
         with operations.reading():
-            for event in Event.objects.using(operations.alias).filter(pk__in=latest):
-                if claim := held.get((event.object_pk, event.version or 0)):
-                    claim.event = event
+            found = list(mine.order_by("pk")[: MAX_EVENTS + 1])
+            many = len(found) > MAX_EVENTS
+            if many:
+                visits = mine.order_by().values("object_pk", "version", "life")
+                latest = visits.annotate(latest=Max("pk")).values("latest")
+                found = list(Event.objects.using(operations.alias).filter(pk__in=latest))
+            by_visit: dict[tuple[str, int | None, int], list[Event]] = defaultdict(list)
+            for event in found:
+                by_visit[event.object_pk, event.version, event.life].append(event)
+            for (pk, visit), claim in held.items():
+                own = tuple(by_visit.get((pk, visit, claim.life.number), ()))
+                claim.event, claim.happened = (own[-1], None if many else own) if own else (None, ())
+                if many and claim.state.is_async:
+                    claim.happened = claim.events
     return claims

@@ -34,11 +34,12 @@ from stator.graph.options import is_seconds
 from stator.graph.outcomes import Moved, Outcome, Released
 from stator.querysets import HeldClaim
 from stator.rows.fields import SPREAD
+from stator.rows.life import LIFE, VISIT, Life, is_of_failure
 from stator.rows.meta import column_of, is_in_one_line
 from stator.rows.nodes import over_nodes
 from stator.rows.pauses import Pause, read_pauses
 from stator.rows.progress import Reached, keep_progress, reached
-from stator.rows.reports import Event
+from stator.rows.reports import Event, events_of_visit
 from stator.signals import Move
 from stator.statements import Parameter, Statement, joined, selecting, written
 
@@ -73,6 +74,7 @@ class Claim(HeldClaim):
     ``place``: where in its table the claim has put the row, if known.
     ``unreadable``: the error of the project's code when the instance was made; the attempt fails with it.
     ``heartbeat``: seconds after which the lease is renewed.
+    ``happened``: the events of the visit; None if there are many, which are read when somebody asks for them.
     ``log``: what the attempt logged, if it did.
     ``reached``: how far the attempt says it is; ``shown``: what of that is written.
     ``started``: when the project's code was called, 0 before.
@@ -86,10 +88,10 @@ class Claim(HeldClaim):
     """
 
     __slots__ = (
-        "age", "attempt", "attempted", "before", "cancelled_for", "changed", "claimed", "deadline", "event",
-        "failures", "finished", "gone", "heartbeat", "instance", "lease", "log", "max_runtime", "notes", "operations",
-        "own_end", "pk", "place", "reached", "returned", "shown", "started", "state", "steps", "taken_back", "token",
-        "unreadable", "version",
+        "_of_life", "age", "attempt", "attempted", "before", "cancelled_for", "changed", "claimed", "deadline", "event",
+        "failures", "finished", "gone", "happened", "heartbeat", "instance", "lease", "log", "max_runtime", "notes",
+        "operations", "own_end", "pk", "place", "reached", "returned", "shown", "started", "state", "steps",
+        "taken_back", "token", "unreadable", "version",
     )  # fmt: skip
 
     def __init__(self, operations: "Operations", instance: Any, state: State, token: UUID, claimed: float) -> None:
@@ -102,6 +104,7 @@ class Claim(HeldClaim):
         self.state = state
         self.token = token
         self.version: int = row["state_version"]
+        self._of_life: tuple[int | None, int | None] = row[LIFE], row[VISIT]
         self.attempt: int = row["state_attempts"]
         self.failures: int = row["state_failures"]
         self.attempted: datetime = row["state_attempted"]
@@ -122,6 +125,7 @@ class Claim(HeldClaim):
         self.changed: Mapping[str, tuple[Any, Any]] = NO_CHANGES
         self.notes: Mapping[str, object] = NO_NOTES
         self.event: Event | None = None
+        self.happened: tuple[Event, ...] | None = ()
         self.log: AttemptLog | None = None
         self.reached: Reached | None = None
         self.shown: Reached | None = None
@@ -130,9 +134,22 @@ class Claim(HeldClaim):
     def __repr__(self) -> str:
         return f"<Claim {self.operations.label} {self.pk} in {self.state.name}, attempt {self.attempt}>"
 
+    @property
+    def life(self) -> Life:
+        """The life, visit and wish of the attempt: whatever changes one of them ends the claim."""
+        return Life.of(self.version, *self._of_life)
+
     def free(self) -> None:
         """Forget the instance, which refers to the claim; otherwise only the garbage collector would free both."""
         self.instance = None
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        if self.happened is None:
+            operations = self.operations
+            mine = events_of_visit(operations.model, operations.alias, self.pk, self.life)
+            self.happened = tuple(mine.filter(pk__lte=self.event.pk) if self.event else mine)
+        return self.happened
 
     @property
     def ended_in_time(self) -> bool:
@@ -322,10 +339,15 @@ class OutcomeBatch:
         )
 
     @property
+    def may_go_on(self) -> bool:
+        """Whether the visits that the rows leave may be continued later, or this move continues others."""
+        return isinstance(self.outcome, Moved) and is_of_failure(self.source, self.outcome.to)
+
+    @property
     def stepped(self) -> bool:
         """Whether the rows end visits of their state with steps that nobody needs any more."""
         operations = self.operations
-        if not (self.moved and operations.steps_used) or operations.options.history:
+        if not (self.moved and operations.steps_used) or operations.options.history or self.may_go_on:
             return False
         return any(claim.steps is not None for claim in self.claims)
 

@@ -6,14 +6,14 @@ from functools import lru_cache
 from itertools import chain, islice
 from typing import Any
 
-from django.db.models import BigIntegerField, DurationField, ExpressionWrapper, F, Func, Model, Q, QuerySet
+from django.db.models import BigIntegerField, F, Func, Model, Q, QuerySet
 
 from stator.db import sql
 from stator.db.interface import Operations
 from stator.db.refusals import MARK_READY, REAP
 from stator.graph.durations import seconds_of
 from stator.rows.claimable import Crashes
-from stator.rows.clock import Now
+from stator.rows.clock import Elapsed, Now
 from stator.rows.columns import after
 from stator.rows.pauses import Pause, Pauses
 from stator.statements import Statement, existing, first, joined, selecting, written
@@ -152,7 +152,7 @@ def coming(operations: Operations, within: float) -> list[QuerySet[Model, dict[s
 
     Index ``st_rest``.
     """
-    left = ExpressionWrapper(F("state_next_attempt") - Now(), output_field=DurationField())
+    left = Elapsed(Now(), until=F("state_next_attempt"))
     soon = Q(state_next_attempt__gt=Now(), state_next_attempt__lte=after(within))
     return [
         # One state at a time: across several states the index does not have the times in order.

@@ -22,9 +22,10 @@ from stator.graph.durations import seconds_of
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
 from stator.rows import columns
 from stator.rows.clock import Seconds
+from stator.rows.life import OF_LIFE, Life
 from stator.rows.reports import History, keep_entries, keep_reports
 from stator.rows.statistics import Stats, Stay
-from stator.rows.transitions import entered
+from stator.rows.transitions import entered, note_left
 from stator.rows.watches import WaiterHeld
 from stator.signals import Move
 from stator.statements import Statement
@@ -77,8 +78,10 @@ class Records:
             if self._has_history(batch) and not self._kept_with(batch):
                 keep_history(operations.alias, operations.label, kept.ended, accepted)
             if batch.stepped:
-                forget_steps([claim for claim in kept.claims if claim.steps is not None])
+                forget_steps(operations, [claim for claim in kept.claims if claim.steps is not None])
             if batch.awaited:
+                source = batch.source.name
+                note_left(operations.model, operations.alias, [(claim.pk, source, claim.life) for claim in kept.claims])
                 entered(operations.model, operations.alias, batch.to, accepted, wait=wait)
         return self._sort_out(batch, {*accepted, *self._found_written(batch, accepted)} if again else accepted)
 
@@ -125,7 +128,7 @@ class Records:
                     stays.append(self._about_to_leave(rows, accepted))
                 outcome = ended[0][1]
                 values = outcome.values or {} if self._saves_at_once(batch) else {}
-                rows.update(**changes_of(outcome), **values)
+                rows.update(**changes_of(outcome, batch.source), **values)
         if not batch.released:
             self._count(batch, accepted, stays)
         return accepted
@@ -204,7 +207,11 @@ class Records:
         wait = operations.connection.in_atomic_block
         try:
             with operations.transaction():
-                count, pks = self._move(rows, source, to.name, limit, reason, changes or columns.entering(to))
+                count, pks = self._move(rows, source, to.name, limit, reason, changes or columns.entering(to, {source}))
+                if source in operations.keeping:
+                    lives = operations.rows.filter(pk__in=pks).values_list("pk", *OF_LIFE)
+                    left = [(pk, source, Life.of(*of_life)) for pk, *of_life in lives]
+                    note_left(operations.model, operations.alias, left)
                 entered(operations.model, operations.alias, to.name, pks, wait=wait)
         except WaiterHeld as held:
             # Others would wait for these, and the next pass finds them again.
@@ -244,11 +251,11 @@ def write_key(ended: Ended) -> tuple[int, tuple[float, bool]]:
     return claim.token.int, (outcome.after if isinstance(outcome, Released) else 0.0, False)
 
 
-def changes_of(outcome: Outcome) -> columns.Changes:
-    """Return the columns that an outcome changes."""
+def changes_of(outcome: Outcome, source: State) -> columns.Changes:
+    """Return the columns that an outcome of an attempt in ``source`` changes."""
     if isinstance(outcome, Moved):
-        return columns.entering(outcome.to)
+        return columns.entering(outcome.to, {source.name})
     if isinstance(outcome, Released):
         return columns.releasing(outcome.after, begun=outcome.begun)
     failures = F("state_failures") + 1 if outcome.failure else Value(0)
-    return columns.staying(columns.after(outcome.delay), failures)
+    return columns.staying(columns.after(outcome.delay), failures, woken=source.woken_by_events)

@@ -21,6 +21,7 @@ from stator.db.compiler import Compiler, places_of
 from stator.db.history import error_of, logged, report_of
 from stator.db.interface import Operations, OutcomeBatch, Written
 from stator.db.values import Pk, Row
+from stator.graph import State
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
 from stator.rows import columns
 from stator.rows.clock import Now
@@ -207,7 +208,9 @@ class PostgresqlRecords(records.Records):
 
     def _watches(self, batch: OutcomeBatch) -> list[Watch]:
         """Return the edges that rows of a batch of outcomes may set off."""
-        return self._operations.handed_on.get(batch.to, []) if batch.awaited else []
+        operations = self._operations
+        may = batch.awaited and batch.source.name not in operations.keeping
+        return operations.handed_on.get(batch.to, []) if may else []
 
     def _write(self, batch: OutcomeBatch, *, last: bool = False) -> dict[Pk, float | None]:
         """Write outcomes of one kind and their statistics (RECORD); a row is written only while its claim is valid."""
@@ -234,6 +237,7 @@ class PostgresqlRecords(records.Records):
         history = self._kept_with(batch)
         shape = _Shape(
             to=batch.to,
+            failed=batch.source.name if batch.may_go_on else "",
             saved=self._saved_with(batch),
             placed=any(map(_place, batch.claims)),
             history=history,
@@ -244,6 +248,7 @@ class PostgresqlRecords(records.Records):
             noted=_key(noted),
             only=_key(only),
             watched=tuple(watch.key for watch in watches),
+            woken=not (batch.moved or batch.released) and batch.source.woken_by_events,
         )
         statement = self._statements.get(shape)
         if statement is None:
@@ -331,10 +336,11 @@ class PostgresqlRecords(records.Records):
         returned = f"{compiler.table}.state_version AS version, {WORKER}, v.duration, v.attempts, v.attempted, "
         for_notes = [f"v.{name}" for name in ("claim", *names[1:])] if noted else []
         also = "".join(f"{each}, " for each in for_notes + _after(compiler, attempts))
-        changes = _changes(batch.outcome)
+        changes = _changes(batch.outcome, batch.source)
         if noted and not batch.moved and not batch.released:
             # Marked ready here: otherwise the next claim would have to do it first, which takes several statements.
-            changes["state_ready"] = RawSQL("v.delay <= 0", [], output_field=BooleanField())
+            ready = "state_ready OR v.delay <= 0" if shape.woken else "v.delay <= 0"
+            changes["state_ready"] = RawSQL(ready, [], output_field=BooleanField())
         where = Statement.of(" AND ", only) if only else "" if batch.released else self._if_countable()
         return written(
             RECORD,
@@ -432,7 +438,8 @@ class PostgresqlRecords(records.Records):
         history = operations.options.history
         if history and not compiler.keeps_keys:
             return super()._move(rows, source, to, limit, reason, changes)
-        tell = signals.transitioned.has_listeners(operations.model) or to in operations.awaited
+        followed = to in operations.awaited or source in operations.keeping
+        tell = followed or signals.transitioned.has_listeners(operations.model)
         # No field of the model has these names.
         also: dict[str, F | RawSQL] = {"stator_entered": F("state_changed"), "stator_place": compiler.place}
         statement = written(
@@ -449,14 +456,17 @@ class PostgresqlRecords(records.Records):
 class _Shape(NamedTuple):
     """What the text of a recording statement depends on.
 
+    ``failed``: the state that is left, if the visit of it may go on later, or another one goes on.
     ``erred``: the history has the error of an attempt.
     ``attempts``: the model's records of attempts are written as well.
     ``noted``: changes of a program's records of claims; with them, each key is returned with the time.
     ``watched``: the foreign keys to objects that wait for all of their rows.
+    ``woken``: an event may have marked the held rows ready.
     ``tell``: each key is returned with the seconds in the state that was left, for a caller that writes the history.
     """
 
     to: str
+    failed: str
     saved: tuple[str, ...]
     placed: bool
     history: bool
@@ -467,6 +477,7 @@ class _Shape(NamedTuple):
     noted: tuple[str, ...]
     only: tuple[str, ...]
     watched: tuple[str, ...]
+    woken: bool
 
 
 def _if_handed_on(waiting: list[str]) -> Iterator[str]:
@@ -526,9 +537,9 @@ def _delays(batch: OutcomeBatch) -> list[float | None]:
     return delays if any(delays) else []
 
 
-def _changes(outcome: Outcome) -> columns.Changes:
+def _changes(outcome: Outcome, source: State) -> columns.Changes:
     if isinstance(outcome, Moved):
-        return columns.entering(outcome.to)
+        return columns.entering(outcome.to, {source.name})
     delay = RawSQL("v.delay * interval '1 second'", [], output_field=DurationField())
     if isinstance(outcome, Released):
         # One statement for rows that are ready again, whose delay is null, and rows that are due later.
@@ -536,7 +547,7 @@ def _changes(outcome: Outcome) -> columns.Changes:
         ready = RawSQL("v.delay IS NULL", [], output_field=BooleanField())
         return {**columns.releasing(begun=outcome.begun), "state_ready": ready, "state_next_attempt": due}
     failures = RawSQL("CASE WHEN v.failed THEN state_failures + 1 ELSE 0 END", [])
-    return columns.staying(Now() + delay, failures)
+    return columns.staying(Now() + delay, failures, woken=source.woken_by_events)
 
 
 _place = attrgetter("place")

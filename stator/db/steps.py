@@ -12,13 +12,13 @@ from contextlib import contextmanager
 from inspect import iscoroutine
 from itertools import chain, repeat
 from threading import Event, Lock
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from asgiref.sync import sync_to_async
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import DatabaseError
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import CharField, Model, QuerySet, Subquery, TextField, UUIDField
+from django.db.models import BigIntegerField, CharField, Exists, Model, QuerySet, Subquery, TextField, UUIDField
 from django.db.models.constants import OnConflict
 
 from stator.capabilities import capabilities_of
@@ -30,7 +30,7 @@ from stator.querysets import HeldClaim, running_step
 from stator.rows.clock import Now, seconds_ahead
 from stator.rows.keys import key_lookups, key_values
 from stator.rows.progress import Reached
-from stator.rows.reports import STEP_LENGTH, Step, steps_of, steps_of_row
+from stator.rows.reports import STEP_LENGTH, Step, steps_of_visit
 from stator.statements import Parameter, Statement, StatementCache, selecting
 
 Result = TypeVar("Result")
@@ -40,9 +40,25 @@ Result = TypeVar("Result")
 WAITING = "SET LOCAL lock_timeout = '60s'; "
 
 # The columns of a step in the order of the statement that records it.
-COLUMNS = ("model_label", "object_pk", "entered", "name", "state", "result", "at", "attempt", "claim")
+COLUMNS = (
+    "model_label", "object_pk", "entered", "name", "state", "result", "at", "attempt", "claim", "life", "visit"
+)  # fmt: skip
+
+# What the unique constraint of version 1.1 names, which its workers' statements need.
+TARGET = ["model_label", "object_pk", "entered", "name"]
 
 ENCODER = DjangoJSONEncoder(allow_nan=False)
+
+
+class _Life(NamedTuple):
+    """What a statement says of a :class:`~stator.rows.life.Life`."""
+
+    number: Parameter
+    unmarked: Parameter
+    visit: Parameter
+
+
+_LIFE = _Life(*(Parameter(name, BigIntegerField()) for name in _Life._fields))
 
 _statements: StatementCache[Statement] = StatementCache()
 
@@ -224,7 +240,8 @@ class Steps:
 
 
 def _recorded(claim: HeldClaim) -> QuerySet[Step]:
-    return steps_of(claim.operations.anywhere, claim.pk)
+    row = claim.operations.anywhere.filter(pk=claim.pk)
+    return steps_of_visit(row, str(claim.pk), claim.life)
 
 
 def _read(claim: HeldClaim) -> list[Row]:
@@ -232,13 +249,23 @@ def _read(claim: HeldClaim) -> list[Row]:
     operations = claim.operations
     shape = operations.model, operations.alias, operations.slice is None
     statement = _statements.get(shape, lambda: _reading(operations.for_any_slice))
-    values = {**key_values(operations.model, claim.pk), "key": str(claim.pk), "slice": operations.slice}
+    values = {**_of_claim(claim), "slice": operations.slice}
     return _send(operations, operations.connection, statement, values)
 
 
 def _reading(operations: Any) -> Statement:
     row = operations.anywhere.filter(**key_lookups(operations.model))
-    return selecting(steps_of_row(row, Parameter("key", CharField())).values_list("name", "result"))
+    return selecting(_steps_among(row).values_list("name", "result"))
+
+
+def _steps_among(row: QuerySet[Any]) -> QuerySet[Step]:
+    return steps_of_visit(row, Parameter("key", CharField()), _LIFE)
+
+
+def _of_claim(claim: HeldClaim) -> dict[str, object]:
+    life, key = claim.life, str(claim.pk)
+    of_life = {name: getattr(life, name) for name in _Life._fields}
+    return {**key_values(claim.operations.model, claim.pk), "key": key, **of_life}
 
 
 def _record(claim: HeldClaim, name: str, text: str, *, in_time: bool) -> bool:
@@ -253,10 +280,13 @@ def _record(claim: HeldClaim, name: str, text: str, *, in_time: bool) -> bool:
     shape = operations.model, operations.alias, operations.slice is None, in_time, zone
     statement = _statements.get(shape, lambda: _inserting(operations.for_any_slice, in_time=in_time))
     values = {
-        **key_values(operations.model, claim.pk), "key": str(claim.pk), "token": claim.token,
+        **_of_claim(claim), "token": claim.token,
         "state": claim.state.name, "name": name, "result": text, "label": operations.label, "slice": operations.slice,
     }  # fmt: skip
-    return bool(_send(operations, connection, statement, values))
+    if _send(operations, connection, statement, values):
+        return True
+    # Where a conflict cannot tell a step of another wish from one of this, that is seen under a lock.
+    return not _replaces(connection) and _record_in_two(claim, name, text, in_time=in_time)
 
 
 def _send(
@@ -284,13 +314,13 @@ def _inserting(operations: Any, *, in_time: bool) -> Statement:
         operations.connection.features,
         operations.connection.ops.quote_name,
     )
-    held = _held(
-        operations.anywhere.filter(**key_lookups(operations.model)), Parameter("state", CharField()),
-        Parameter("token", UUIDField()), in_time=in_time,
-    )  # fmt: skip
-    selected = held.values_list(
-        Parameter("label", CharField()), Parameter("key", CharField()), "state_changed", Parameter("name", CharField()),
+    row = operations.anywhere.filter(**key_lookups(operations.model))
+    held = _held(row, Parameter("state", CharField()), Parameter("token", UUIDField()), in_time=in_time)
+    name = Parameter("name", CharField())
+    selected = held.exclude(Exists(_steps_among(row).filter(name=name).order_by())).values_list(
+        Parameter("label", CharField()), Parameter("key", CharField()), "state_changed", name,
         "state", Parameter("result", TextField()), Now(), "state_attempts", "state_claim",
+        _LIFE.number, _LIFE.visit,
     )  # fmt: skip
     fields: list[Any] = [Step._meta.get_field(name) for name in COLUMNS]
     columns = ", ".join(quote(field.column) for field in fields)
@@ -299,13 +329,21 @@ def _inserting(operations: Any, *, in_time: bool) -> Statement:
     lock = (
         f" {ops.for_update_sql(no_key=features.has_select_for_no_key_update)}" if features.has_select_for_update else ""
     )
-    target = ["model_label", "object_pk", "entered", "name"]
-    again = ops.on_conflict_suffix_sql(fields, OnConflict.IGNORE, (), target)
+    replaces = _replaces(operations.connection)
+    conflict = OnConflict.UPDATE if replaces else OnConflict.IGNORE
+    again = ops.on_conflict_suffix_sql(fields, conflict, COLUMNS, TARGET)
+    table, life = quote(Step._meta.db_table), quote("life")
+    other = f" WHERE {table}.{life} <> EXCLUDED.{life}" if replaces else ""
     return Statement.of(
-        f"{ops.insert_statement(OnConflict.IGNORE)} {quote(Step._meta.db_table)} ({columns}) ",
+        f"{ops.insert_statement(conflict)} {table} ({columns}) ",
         selecting(selected),
-        f"{lock} {again} RETURNING {quote('name')}",
+        f"{lock} {again}{other} RETURNING {quote('name')}",
     )
+
+
+def _replaces(connection: BaseDatabaseWrapper) -> bool:
+    """Return whether an INSERT can replace a row under a condition: the step of another wish in the same visit."""
+    return connection.features.supports_update_conflicts_with_target
 
 
 def _held(row: QuerySet[Model], state: object, token: object, *, in_time: bool) -> QuerySet[Model]:
@@ -321,21 +359,26 @@ def _record_in_two(claim: HeldClaim, name: str, text: str, *, in_time: bool) -> 
         held = _held(row, claim.state.name, claim.token, in_time=in_time)
         if not operations.lock_claimed([claim]) or _recorded(claim).filter(name=name).exists():
             return False
+        # The unique constraint leaves no place beside the step of another wish.
+        other = Step.objects.using(operations.alias).filter(model_label=operations.label, object_pk=str(claim.pk))
+        other.filter(name=name, entered__in=row.values("state_changed")).delete()
         for attempt, changed in held.values_list("state_attempts", "state_changed"):
             # Not by way of Python where that may write the time differently; Citus refuses a subquery in VALUES.
             entered = changed if operations.capabilities.has_nodes else Subquery(held.values("state_changed"))
             Step.objects.using(operations.alias).create(
                 model_label=operations.label, object_pk=str(claim.pk), entered=entered, name=name,
-                state=claim.state.name, result=text, attempt=attempt, claim=claim.token,
+                state=claim.state.name, result=text, attempt=attempt, claim=claim.token, life=claim.life.number,
+                visit=claim.life.visit,
             )  # fmt: skip
             return True
     return False
 
 
-def forget_steps(claims: Sequence[HeldClaim]) -> None:
+def forget_steps(operations: Any, claims: Sequence[HeldClaim]) -> None:
     """Delete the steps of rows that claims have moved on; call it in the transaction of the move.
 
-    It holds the rows, so no step of their next visit is there yet.
+    It holds the rows, so no step of their next visit is there yet. There may be no such rows: the fence has refused
+    the others.
     """
-    operations, pks = claims[0].operations, [str(claim.pk) for claim in claims]
+    pks = [str(claim.pk) for claim in claims]
     Step.objects.using(operations.alias).filter(model_label=operations.label, object_pk__in=pks).delete()

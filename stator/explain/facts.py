@@ -18,9 +18,11 @@ from stator.rows.claimable import claimable
 from stator.rows.clock import Now
 from stator.rows.columns import FRAMEWORK_COLUMNS, parked_from
 from stator.rows.indexes import place_in_line
+from stator.rows.life import OF_LIFE, Life
 from stator.rows.meta import graph_of, options_of, owner_of
 from stator.rows.nodes import over_nodes
 from stator.rows.pauses import Pause, Pauses, read_pauses
+from stator.rows.priorities import priority_of
 from stator.rows.process_exits import processes_of
 from stator.rows.progress import Progress, progress_of
 from stator.rows.reports import Event, History, Report, records_of, steps_of
@@ -252,7 +254,9 @@ def gather(model: type[Model], pk: object, using: str | None = None) -> Facts | 
         acts = records_of(History, owner, pk, using).filter(kind=History.Kind.HAND, reason__startswith="retried")
         facts.retry = acts.order_by("-at").first()
     if graph_of(owner).event_names:
-        counted = Q(version=facts.row["state_version"], voter__isnull=False) | Q(version=None, until__gt=Now())
+        life = Life.of(*(facts.row[name] for name in OF_LIFE))
+        counted = life.of_wish & Q(version=life.visit, voter__isnull=False)
+        counted |= life.of_life & Q(version=None, until__gt=Now())
         facts.events = list(records_of(Event, owner, pk, using).filter(counted).order_by("pk")[:MAX_EVENTS])
         named = {event.name: people_with(event.permission) for event in facts.taken_events}
         facts.people = {name: people for name, people in named.items() if people is not None}
@@ -273,7 +277,7 @@ def _read_row(owner: type[Model], pk: object, rows: QuerySet[Model], active: lis
         name: Exists(rows.filter(pause.condition(owner), pk=key)) for name, pause in partial.items()
     }
     options = options_of(owner)
-    own_columns = {name for name in (options.priority, options.fair_by, options.spread) if name}
+    own_columns = {name for name in (options.fair_by, options.spread) if name}
     own_columns.update(wait.key for wait in waits_of(owner))
     matches |= {f"stator_awaited_{wait.field}": wait.state(rows.filter(pk=pk)) for wait in waits_of(owner)}
     row = rows.filter(pk=pk).values("state", *FRAMEWORK_COLUMNS, *own_columns, stator_now=Now(), **matches).first()
@@ -337,15 +341,17 @@ def _read_line(facts: Facts, rows: QuerySet[Model], pauses: Pauses) -> None:
     if state.concurrency:
         held = rows.filter(state_claim__isnull=False, state=state.name)
         facts.running = held.values("pk")[: state.concurrency].count()
-    options, then = options_of(facts.model), {}
+    options, then = options_of(facts.model), dict[str, Any]()
     own = rows.filter(pk=facts.pk, **({options.spread: facts.row[options.spread]} if options.spread else {}))
     turn = _value_of(own, place_in_line())
     earlier = Q(turn__lt=F("mine")) | Q(turn=F("mine"), pk__lt=facts.pk)
     if options.then is not None:
         then = {"then": options.then, "my_then": _value_of(own, options.then)}
         earlier = Q(then__lt=F("my_then")) | Q(earlier, then=F("my_then"))
-    if name := options.priority:
-        earlier = Q(**{f"{name}__lt": facts.row[name]}) | Q(earlier, **{name: facts.row[name]})
+    if priority := priority_of(facts.model):
+        first = priority.expression
+        then |= {"stator_first": first, "my_first": _value_of(own, first)}
+        earlier = Q(stator_first__lt=F("my_first")) | Q(earlier, stator_first=F("my_first"))
     line = rows.filter(claimable(_claimed_with(facts, state, pauses), facts.settings))
     if name := options.fair_by:
         facts.fair_by = {name: facts.row[name]}

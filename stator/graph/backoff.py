@@ -16,24 +16,25 @@ def jittered(interval: float, fraction: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Exponential delays with full jitter and a cap, in seconds.
+    """Exponential delays with jitter and a cap, in seconds.
 
-    The n-th consecutive error waits a random time of 10 to 100 % of ``min(cap, base * factor ** (n - 1))``.
-    ``base=None`` takes the state's ``try_interval``. Full jitter after
-    https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/; the minimum of 10 % keeps many failing
-    rows from coming back at once.
+    The n-th consecutive error waits ``min(cap, base * factor ** (n - 1))``, less a random part: with ``jitter=0.9``,
+    10 to 100 % of it. ``jitter=0`` waits exactly that. ``base=None`` takes the state's ``try_interval``. Full jitter
+    after https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/; the minimum of 10 % keeps many
+    failing rows from coming back at once.
     """
 
     base: float | None = None
     factor: float = 2.0
     cap: float = 3600.0
+    jitter: float = 0.9
 
     def delay(self, failures: int, interval: float) -> float:
         """Return the seconds to wait after the given number (1 or more) of consecutive errors."""
         base = interval if self.base is None else self.base
         # 2 ** 64 seconds exceed every cap; the limit keeps the power from overflowing.
         ceiling = min(max(self.cap, base), base * self.factor ** min(failures - 1, 64))
-        return random.uniform(ceiling / 10, ceiling)
+        return ceiling * (1 - self.jitter * random.random())
 
 
 def delay_after(backoff: "Backoff | float | Callable[[int], float]", failures: int, interval: float) -> float:

@@ -6,7 +6,7 @@ not covered, nor are defaults: a new option of ``State`` changes no graph that d
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import astuple
+from dataclasses import fields
 from datetime import timedelta
 from enum import Enum
 from functools import partial
@@ -79,7 +79,11 @@ def _of_object(value: object, below: Callable[[object], object]) -> object:
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, Backoff):
-        return [_name_of(type(value)), *map(below, astuple(value))]
+        parts = {each.name: getattr(value, each.name) for each in fields(value)}
+        # Version 1.1 lacks it, and its graphs go on as they are.
+        if parts["jitter"] == Backoff().jitter:
+            del parts["jitter"]
+        return [_name_of(type(value)), *map(below, parts.values())]
     if isinstance(value, partial):
         return [below(value.func), below(value.args), below(value.keywords)]
     if callable(value) and hasattr(value, "__qualname__"):

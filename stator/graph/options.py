@@ -42,7 +42,8 @@ def is_backoff(value: object) -> bool:
     if not isinstance(value, Backoff):
         return callable(value) or is_seconds(value)
     well_based = _optional_seconds(value.base) and is_seconds(value.cap)
-    return well_based and is_number(value.factor) and value.factor >= 1
+    grows = is_number(value.factor) and value.factor >= 1
+    return well_based and grows and is_number(value.jitter) and 0 <= value.jitter <= 1
 
 
 def _optional_seconds(value: object) -> bool:

@@ -101,6 +101,8 @@ class State:
         self.conditions: list[tuple[object, State]] = []
         # The events that objects here wait for, by name.
         self.events: dict[str, AwaitedEvent] = {}
+        # Whether one of them has no target, so that it only makes its object ready.
+        self.woken_by_events = False
         # Events without a target that were declared on a state of a parent graph.
         self.unplaced: list[str] = []
         # The conditions that lack a target so far.
@@ -294,7 +296,8 @@ class AwaitedEvent:
 
     ``permission``: its senders need this permission, for example ``"shop.approve_order"``.
     ``form``: validates the payload: a form class, or a function that takes the payload and returns what is stored.
-    ``unless``: ``unless(instance, user)`` returns True for a sender who may not send it.
+    ``unless``: ``unless(instance, sender)`` returns True for a sender who may not send it: a user, or a ``Sender``. The
+    first line of its docstring, or its name in words, is part of the refusal.
     ``count``: how many different senders it takes.
     ``keep_for``: seconds for which an event that comes before its state is kept; the object gets it when it enters.
     """

@@ -7,6 +7,7 @@ from django.db.models import Model, QuerySet
 from stator.overview.depths import far_future, resting_in, resting_unknown
 from stator.querysets import OVERDUE, OperatorQuerySet
 from stator.rows import columns
+from stator.rows.claimable import READY
 from stator.rows.indexes import line_of_all
 from stator.rows.meta import graph_of
 
@@ -20,13 +21,13 @@ def _stuck(rows: OperatorQuerySet[Model]) -> Iterator[QuerySet[Model]]:
             late = resting_in(rows, state).filter(state_changed__lte=columns.after(-state.expect_within))
             yield late.filter(state_next_attempt=None).order_by("state_changed")
             yield late.filter(state_next_attempt__isnull=False)
-    yield rows.stuck().filter(state_ready=True)
+    yield rows.stuck().filter(READY)
     yield rows.stuck().leased()
 
 
 def _overdue(rows: OperatorQuerySet[Model]) -> Iterator[QuerySet[Model]]:
     """Yield overdue rows: ready ones, first in line first; then, by state, due ones that are not marked ready yet."""
-    yield rows.overdue().filter(state_ready=True).order_by(*line_of_all(rows.model, by_age=True))
+    yield rows.overdue().filter(READY).order_by(*line_of_all(rows.model, by_age=True))
     since = columns.after(-OVERDUE)
     for state in graph_of(rows.model).automatic_states:
         resting = resting_in(rows.overdue(), state)
@@ -37,7 +38,7 @@ def _overdue(rows: OperatorQuerySet[Model]) -> Iterator[QuerySet[Model]]:
 def _unknown(rows: OperatorQuerySet[Model]) -> Iterator[QuerySet[Model]]:
     """Yield rows in unknown states: resting, ready and held ones."""
     yield resting_unknown(rows)
-    yield rows.unknown().filter(state_ready=True)
+    yield rows.unknown().filter(READY)
     yield rows.unknown().leased()
 
 

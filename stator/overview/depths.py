@@ -6,7 +6,7 @@ from functools import lru_cache, reduce
 from itertools import pairwise
 from operator import or_
 
-from django.db.models import DurationField, ExpressionWrapper, Q
+from django.db.models import Q
 
 from stator.conf import load_settings
 from stator.db.bounded_counts import Question, Tally, by_state, in_all, question, tally
@@ -16,8 +16,8 @@ from stator.graph.durations import longest, seconds_of
 from stator.models import StatorModel
 from stator.querysets import OperatorQuerySet
 from stator.rows import columns
-from stator.rows.claimable import RESTING
-from stator.rows.clock import Now
+from stator.rows.claimable import READY, RESTING
+from stator.rows.clock import Elapsed, Now
 from stator.rows.indexes import line_of_all, place_in_line
 from stator.texts import COUNTED
 
@@ -118,7 +118,7 @@ def _outside(known: list[str]) -> Q:
 
 def _ready(rows: OperatorQuerySet) -> OperatorQuerySet:
     """Return the ready rows, first in line first. Index ``st_ready``, or ``st_age`` if there are priorities."""
-    return rows.filter(state_ready=True).order_by(*line_of_all(rows.model, by_age=True))
+    return rows.filter(READY).order_by(*line_of_all(rows.model, by_age=True))
 
 
 def resting_in(rows: OperatorQuerySet, state: State) -> OperatorQuerySet:
@@ -170,7 +170,7 @@ def _leave_out_quarantined(rows: OperatorQuerySet, ready: list[Tally], quarantin
 
 def _first_due(rows: OperatorQuerySet, state: State) -> float | None:
     """Return for how many seconds the first resting row of a state that is not quarantined has been due."""
-    waits = ExpressionWrapper(Now() - place_in_line(), output_field=DurationField())
+    waits = Elapsed(place_in_line())
     others = resting_in(rows, state).filter(state_crashes__lt=load_settings().MAX_CRASHES)
     due = [others.filter(state_next_attempt__isnull=part) for part in (True, False)]
     found = [seconds_of(wait) for part in due for wait in part.values_list(waits, flat=True)[:1]]

@@ -11,7 +11,6 @@ from itertools import zip_longest
 from typing import Any
 
 from django.db import connections
-from django.db.models import DurationField, ExpressionWrapper
 
 from stator.conf import load_settings
 from stator.db.rows import Place
@@ -25,7 +24,7 @@ from stator.overview.replica import Read
 from stator.overview.survey import survey
 from stator.overview.waiters import waiting_in_vain
 from stator.querysets import OperatorQuerySet
-from stator.rows.clock import Now
+from stator.rows.clock import Elapsed, Now
 from stator.rows.indexes import place_in_line
 from stator.rows.meta import owner_of
 from stator.rows.pauses import Pause
@@ -267,7 +266,7 @@ def _statement(alias: str, models: Iterable[type[StatorModel]], with_signs: bool
     odd = [Pause.objects.using(alias).active(), *signs_of_apps(labels, alias)]
     parts = [counting(Worker.objects.using(alias).live(), 1), _any(odd if with_signs else [])]
     crashes, most = load_settings().MAX_CRASHES, COUNTED + 1
-    waited = ExpressionWrapper(Now() - place_in_line(), output_field=DurationField())
+    waited = Elapsed(place_in_line())
     for model in models:
         rows: OperatorQuerySet[Any] = OperatorQuerySet(model, using=alias)
         ready = rows.filter(state_ready=True, state_claim=None)

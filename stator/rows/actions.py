@@ -10,8 +10,10 @@ from stator.rows import columns
 from stator.rows.clock import Now
 from stator.rows.fields import MomentField
 from stator.rows.keys import KEY_LENGTH, key_text
+from stator.rows.life import VISIT
 from stator.rows.meta import owner_of
 from stator.rows.reports import REASON_LENGTH, inserting, send
+from stator.rows.rollbacks import remembered
 
 # An action can be undone for this many seconds.
 UNDONE_WITHIN = 3600.0
@@ -72,17 +74,18 @@ class Action(models.Model):
             "attempts": F("state_attempts"),
             "failures": F("state_failures"),
             "crashes": F("state_crashes"),
+            "visit": F(VISIT),
         }
         send(inserting(rows, Before, values), using, {})
 
     def add(self, using: str, count: int) -> None:
-        """Count objects; save the action with the first of them, or again if a rollback has removed it."""
-        mine = Action.objects.using(using).filter(pk=self.pk)
-        if self.pk is None or not mine.update(count=F("count") + count):
-            self.pk, self.count = None, count
-            self.save(using=using, force_insert=True)
-        else:
+        """Count objects; save the action with the first of them. A rollback takes both back."""
+        with remembered(using, [self]):
             self.count += count
+            if self._state.adding:
+                self.save(using=using, force_insert=True)
+            else:
+                Action.objects.using(using).filter(pk=self.pk).update(count=F("count") + count)
         if self.progress is not None:
             self.progress(self.count)
 
@@ -113,6 +116,7 @@ class Before(models.Model):
     attempts = models.IntegerField()
     failures = models.IntegerField()
     crashes = models.IntegerField()
+    visit = models.BigIntegerField(null=True)
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["action", "object_pk"], name="stator_before_once_per_action")]

@@ -7,6 +7,7 @@ from django.conf import settings
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import functions
+from django.db.models.expressions import Combinable, TemporalSubtraction
 from django.db.models.sql.compiler import SQLCompiler
 from django.utils import timezone
 from django.utils.deconstruct import deconstructible
@@ -45,6 +46,24 @@ class Now(functions.Now):  # noqa: TID251
             return super().as_sqlite(compiler, connection, **context)
         template = f"STRFTIME('%%%%Y-%%%%m-%%%%d %%%%H:%%%%M:%%%%f', 'NOW', '{ahead:+} seconds')"
         return self.as_sql(compiler, connection, template=template, **context)
+
+
+class Elapsed(TemporalSubtraction):
+    """The time from one moment to another, by default to now by the database's clock.
+
+    Rows may be written by any program. On SQLite a time is text, and Django's own difference fails the whole statement
+    at a text without a time of day ("2100-01-01") or with a "T" in it. SQLite's function reads both, to milliseconds.
+    """
+
+    def __init__(self, since: Combinable, until: Combinable | None = None) -> None:
+        super().__init__(until or Now(), since)
+
+    def as_sqlite(self, compiler: SQLCompiler, connection: Any, **context: Any) -> tuple[str, tuple[Any, ...]]:
+        """Compile to a number of microseconds, as Django's difference is."""
+        sides: list[Any] = [self.lhs, self.rhs]
+        (until, until_params), (since, since_params) = map(compiler.compile, sides)
+        days = f"(JULIANDAY({until}) - JULIANDAY({since}))"
+        return f"CAST(ROUND({days} * 86400000) AS INTEGER) * 1000", (*until_params, *since_params)
 
 
 class Seconds(models.Func):

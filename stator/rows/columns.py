@@ -1,5 +1,6 @@
 """The columns that each event in the life of a row changes. Nothing else decides this; all times are the database's."""
 
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -7,20 +8,17 @@ from django.conf import settings
 from django.db.models import (
     Case,
     DateTimeField,
-    DurationField,
     Expression,
-    ExpressionWrapper,
     F,
     Q,
     Value,
     When,
 )
+from django.db.models.lookups import LessThanOrEqual
 
 from stator.graph.states import State
-from stator.rows.clock import Now
-
-# Values of columns or expressions for them.
-Changes = dict[str, object]
+from stator.rows.clock import Elapsed, Now
+from stator.rows.life import UNMARKED, Changes, continued, visit_of_move
 
 UNCLAIMED: Changes = {"state_claim": None, "state_locked_until": None}
 
@@ -34,6 +32,7 @@ BEGUN: Changes = {
     "state_next_attempt": None,
     **UNCLAIMED,
     **UNCOUNTED,
+    **UNMARKED,
 }
 
 FRAMEWORK_COLUMNS = frozenset({"state_changed", *BEGUN})
@@ -58,7 +57,7 @@ def after(seconds: float) -> Expression:
 
 def stayed() -> Expression:
     """Return how long rows have been in their state, by the database's clock."""
-    return ExpressionWrapper(Now() - F("state_changed"), output_field=DurationField())
+    return Elapsed(F("state_changed"))
 
 
 def parked() -> Q:
@@ -75,9 +74,13 @@ def _year(year: int) -> datetime:
     return datetime(year, 1, 1, tzinfo=UTC if settings.USE_TZ else None)
 
 
-def entering(state: State) -> Changes:
-    """Return the changes when a row enters a state by an attempt, a timeout or by hand; any claim on it ends."""
+def entering(state: State, sources: Collection[str] = (), *, start_over: bool = False) -> Changes:
+    """Return the changes when a row enters a state by an attempt, a timeout or by hand; any claim on it ends.
+
+    ``sources``: the states that rows leave. ``start_over``: the visit that failed is not continued.
+    """
     return {
+        **visit_of_move(state, sources, start_over=start_over),
         "state": state.name,
         "state_changed": Now(),
         "state_attempted": None,
@@ -92,12 +95,12 @@ def entering(state: State) -> Changes:
 
 
 def renaming(state: State) -> Changes:
-    """Return the changes when a row gets the new name of its state: attempts, failures and times stay.
+    """Return the changes when a row gets the new name of its state: attempts, failures, times and the visit stay.
 
     A row that nothing attempts is not ready, should the state have become external or terminal.
     """
     rested: Changes = {} if state.automatic else {"state_ready": False}
-    return {**rested, "state": state.name, "state_version": F("state_version") + 1}
+    return {**continued(1), **rested, "state": state.name, "state_version": F("state_version") + 1}
 
 
 def claiming(token: UUID | Expression, until: object) -> Changes:
@@ -129,11 +132,16 @@ def claiming_due(token: UUID | Expression, until: object) -> Changes:
     }
 
 
-def staying(due: object, failures: object) -> Changes:
-    """Return the changes when an attempt ends and the row stays; an attempt that ends resets the crash count."""
+def staying(due: object, failures: object, *, woken: bool = False) -> Changes:
+    """Return the changes when an attempt ends and the row stays; an attempt that ends resets the crash count.
+
+    ``woken``: a held row that is marked ready got an event during the attempt, so it stays ready.
+    """
+    when: Changes = {"state_ready": False, "state_next_attempt": due}
+    if woken:
+        when = {"state_next_attempt": Case(When(state_ready=True, then=Value(None)), default=due)}
     return {
-        "state_ready": False,
-        "state_next_attempt": due,
+        **when,
         "state_failures": failures,
         "state_crashes": 0,
         **UNCLAIMED,
@@ -178,7 +186,10 @@ def postponing() -> Changes:
 
 
 def reopening() -> Changes:
-    """Return the changes when the awaited object is there; the row's turn counts from when it entered its state."""
+    """Return the changes when what a row waited for is there; its turn counts from when it entered its state.
+
+    A claim goes on. The mark stays on the held row, so one more attempt follows the present one: see :func:`staying`.
+    """
     return {"state_ready": True, "state_next_attempt": None}
 
 
@@ -189,6 +200,12 @@ def retrying(apart: int) -> Changes:
     """
     crashes = Case(When(state_crashes__gte=apart, then=Value(apart)), default=Value(0)) if apart else 0
     return {"state_ready": True, "state_next_attempt": None, "state_failures": 0, "state_crashes": crashes}
+
+
+def rescheduling(moment: Expression) -> Changes:
+    """Return the changes when a waiting row is to be due at another time; one that has passed makes it ready."""
+    ready = Case(When(LessThanOrEqual(moment, Now()), then=Value(True)), default=Value(False))
+    return {"state_ready": ready, "state_next_attempt": moment}
 
 
 def unlocking() -> Changes:

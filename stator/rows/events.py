@@ -1,5 +1,6 @@
 """Events that people and programs send to objects: who may, what it does, and the refusals, each one sentence."""
 
+import json
 import logging
 from collections import Counter
 from collections.abc import Mapping
@@ -11,19 +12,25 @@ from django.core.exceptions import ValidationError
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import router
 from django.db.models import Model, QuerySet
-from django.forms import BaseForm
+from django.forms import BaseForm, ModelChoiceField
 
 from stator.conf import load_settings
 from stator.exceptions import EventRefused
+from stator.graph.senders import Sender, sender_of
 from stator.graph.states import AwaitedEvent, State
 from stator.rows.clock import Now
 from stator.rows.keys import shown_key
 from stator.rows.meta import graph_of, owner_of
-from stator.rows.reports import KEY_LENGTH_OF_EVENTS, Event, events_of
+from stator.rows.reports import KEY_LENGTH_OF_EVENTS, Event, events_of, events_of_visit
 from stator.rows.transitions import Locked, apply_event, in_batches, note_event
-from stator.texts import bounded, has_nul
+from stator.texts import bounded, json_text, text_problem
 
 logger = logging.getLogger("stator.events")
+
+# The most levels of lists and objects in a payload.
+PAYLOAD_DEPTH = 50
+
+ENCODER = DjangoJSONEncoder(allow_nan=False, ensure_ascii=False)
 
 # How many events this process has refused, by model and event; a name that no graph has is "unknown".
 refusals: Counter[tuple[str, str]] = Counter()
@@ -34,12 +41,14 @@ class Sent:
     """What became of an event.
 
     ``outcome``: ``moved`` the object, made it ``ready``, was ``counted`` while ``missing`` more senders are needed, was
-    ``kept`` until the object enters a state that waits for it, or was ``repeated``: the key is known, nothing changed.
+    ``kept`` until the object enters a state that waits for it, or was ``repeated``: its sender has used the key, and
+    nothing changed. ``note``: a sentence if the repeated event had another payload than the first.
     """
 
     outcome: str
     event: Event
     missing: int = 0
+    note: str = ""
 
 
 def send(
@@ -55,12 +64,13 @@ def send(
 ) -> Sent:
     """Send an event to an object; raise :class:`EventRefused`, with nothing changed, if it is not taken.
 
-    ``by``: the user who sends it, or the name of a program. ``key``: a repeated key of an object is not taken again.
+    ``by``: the user who sends it; anything else, such as the name of a program, becomes a :class:`~stator.Sender`.
+    ``key``: an event with a key that its sender has used for the object is not taken again.
     ``reason``: stored in the history.
     """
     owner = owner_of(model)
     using = using or router.db_for_write(owner)
-    request = _Request(owner, pk, name, payload, by, key, reason)
+    request = _Request(owner, pk, name, payload, sender_of(by), key, reason)
     found: list[Sent] = []
 
     def take(alias: str, rows: QuerySet[Model], before: list[Locked]) -> int:
@@ -96,19 +106,24 @@ class _Request:
 
     def take(self, using: str, rows: QuerySet[Model], row: Locked) -> Sent:
         """Take the event for an object that is locked."""
-        graph, mine = graph_of(self.owner), events_of(self.owner, using).filter(object_pk=str(self.pk))
+        graph = graph_of(self.owner)
+        mine = events_of(self.owner, using).filter(row.life.of_life, object_pk=str(self.pk))
         if self.name not in graph.event_names:
             named = ", ".join(graph.event_names) or "none"
             raise EventRefused(f"{graph.__name__} has no event {self.name!r}; its events: {named}")
+        for what, text in (("the sender's name", self._sender), ("the key", self.key)):
+            if wrong := text_problem(text):
+                raise EventRefused(f"{what} {wrong}")
         if repeated := self._repeated(mine):
-            return Sent("repeated", repeated)
+            return Sent("repeated", repeated, note=self._differing(using, repeated))
         state = graph.states.get(row.state)
         if state is not None and self.name in state.events:
-            return self._given(using, rows, row, state.events[self.name], mine)
+            return self._given(using, rows, row, state.events[self.name])
         awaited = next((event for event in declared_events(self.owner, self.name) if event.keep_for), None)
-        if awaited is None:
+        if awaited is None or self._was_taken(using, row):
             raise EventRefused(self._not_awaited(row, state, mine))
         event = self._checked(rows, awaited)
+        event.life = row.life.number
         event.until = Now() + timedelta(seconds=awaited.keep_for or 0.0)
         if event.voter and mine.filter(name=self.name, version=None, voter=event.voter, until__gt=Now()).exists():
             raise EventRefused(f"{self._object} has {self.name!r} from {event.voter} already, which it keeps")
@@ -116,11 +131,19 @@ class _Request:
         note_event(self.owner, using, row.pk, event, "kept")
         return Sent("kept", event)
 
-    def _given(
-        self, using: str, rows: QuerySet[Model], row: Locked, awaited: AwaitedEvent, mine: QuerySet[Event]
-    ) -> Sent:
+    def _was_taken(self, using: str, row: Locked) -> bool:
+        """Return whether the object has been, in this life, in a state that takes the event: it is kept only before."""
+        records: QuerySet[Event] = QuerySet(Event, using=using)
+        mine = records.filter(row.life.of_life, model_label=self.owner._meta.label_lower, object_pk=str(self.pk))
+        # A kept event has no source. Beside marks of states that were left, taken events tell of earlier releases.
+        return mine.filter(name=self.name).exclude(source="").exists()
+
+    def _given(self, using: str, rows: QuerySet[Model], row: Locked, awaited: AwaitedEvent) -> Sent:
         event = self._checked(rows, awaited)
-        if event.voter and mine.filter(name=self.name, version=row.version, voter=event.voter).exists():
+        if (
+            event.voter
+            and events_of_visit(self.owner, using, row.pk, row.life).filter(name=self.name, voter=event.voter).exists()
+        ):
             raise EventRefused(f"{self._object} has {self.name!r} from {event.voter} already; another sender is needed")
         if missing := apply_event(self.owner, using, row, awaited, event):
             return Sent("counted", event, missing)
@@ -132,8 +155,7 @@ class _Request:
 
     @property
     def _sender(self) -> str:
-        name = self.by.get_username() if hasattr(self.by, "get_username") else self.by or ""
-        return str(name)[:150]
+        return str(self.by.get_username())[:150]
 
     def _repeated(self, mine: QuerySet[Event]) -> Event | None:
         if not self.key:
@@ -141,15 +163,34 @@ class _Request:
         if len(self.key) > KEY_LENGTH_OF_EVENTS:
             raise EventRefused(f"the key has {len(self.key)} characters; the most is {KEY_LENGTH_OF_EVENTS}")
         # What was kept and never given has done nothing, so it may come again.
-        mine.filter(key=self.key, version=None, until__lte=Now()).delete()
-        found = mine.filter(key=self.key).first()
+        own = mine.filter(key=self.key, sender=self._sender)
+        own.filter(version=None, until__lte=Now()).delete()
+        found = own.first()
         if found is not None and found.name != self.name:
             raise EventRefused(f"{self._object} has {found.name!r} with the key {self.key!r} already; use another key")
         return found
 
+    def _differing(self, using: str, first: Event) -> str:
+        """Return a note, and write it down, if a repeated event has another payload than the first one."""
+        declared = declared_events(self.owner, self.name)
+        awaited = next((event for event in declared if event.state.name == first.source), declared[0])
+        try:
+            payload = self._valid(awaited)
+            same = json.loads(_json_of(payload)) == first.payload
+        except EventRefused:
+            payload, same = None, self.payload == first.payload
+        if same:
+            return ""
+        note = f"the key {self.key!r} came with another payload before; that one counts"
+        fields = {"model": self.owner._meta.label_lower, "pk": str(self.pk), "event_name": self.name, "key": self.key}
+        logger.warning("stator.event_repeated", extra=fields)
+        again = Event(name=self.name, payload=payload, sender=self._sender)
+        note_event(self.owner, using, self.pk, again, f"repeated: {note}")
+        return note
+
     def _not_awaited(self, row: Locked, state: State | None, mine: QuerySet[Event]) -> str:
         waits = f"it waits for {' or '.join(state.events)}" if state and state.events else "it waits for no event"
-        decided = mine.filter(version=row.version).order_by("-pk").first()
+        decided = mine.filter(version=row.life.visit).order_by("-pk").first()
         by = f" from {decided.sender}" if decided and decided.sender else ""
         why = f" since {decided.name!r}{by}" if decided else ""
         return f"{self._object} is in {row.state}{why}, and does not take {self.name!r} there; {waits}"
@@ -158,7 +199,7 @@ class _Request:
         """Return the unsaved event if its sender and its payload are valid."""
         self._check_sender(rows, awaited)
         payload = self._valid(awaited)
-        _check_size(payload)
+        _json_of(payload)
         voter = self._sender if awaited.count > 1 else None
         if voter == "":
             raise EventRefused(f"{self.name!r} takes {awaited.count} different senders; pass by=")
@@ -172,13 +213,13 @@ class _Request:
     def _check_sender(self, rows: QuerySet[Model], awaited: AwaitedEvent) -> None:
         instance = rows.get() if awaited.permission or awaited.unless else None
         if awaited.permission:
-            if not hasattr(self.by, "has_perm"):
+            if not hasattr(self.by, "has_perm") or (isinstance(self.by, Sender) and not self.by.permitted):
                 raise EventRefused(f"{self.name!r} needs a user with the permission {awaited.permission}; pass by=USER")
             if not has_permission(self.by, awaited, instance):
                 raise EventRefused(f"{self._sender} lacks the permission {awaited.permission} for {self.name!r}")
         if awaited.unless is not None and awaited.unless(instance, self.by):
             who = self._sender or "this sender"
-            raise EventRefused(f"{who} may not send {self.name!r} to {self._object}: {_name_of(awaited.unless)}")
+            raise EventRefused(f"{who} may not send {self.name!r} to {self._object}: {_words_of(awaited.unless)}")
 
     def _valid(self, awaited: AwaitedEvent) -> Any:
         form: Any = awaited.form
@@ -195,7 +236,16 @@ class _Request:
         if not filled.is_valid():
             wrong = "; ".join(f"{name}: {' '.join(map(str, errors))}" for name, errors in filled.errors.items())
             raise EventRefused(f"the payload of {self.name!r} is wrong: {wrong}")
-        return filled.cleaned_data
+        return payload_of(filled)
+
+
+def payload_of(form: BaseForm) -> dict[str, Any]:
+    """Return the payload of an event from its valid form: the cleaned data, with the keys of chosen objects."""
+    chosen = {name: field for name, field in form.fields.items() if isinstance(field, ModelChoiceField)}
+    return {
+        name: chosen[name].prepare_value(value) if name in chosen else value
+        for name, value in form.cleaned_data.items()
+    }
 
 
 def has_permission(user: Any, awaited: AwaitedEvent, instance: Model | None = None) -> bool:
@@ -214,16 +264,12 @@ def declared_events(owner: type[Model], name: str) -> list[AwaitedEvent]:
     return [state.events[name] for state in graph_of(owner).states.values() if name in state.events]
 
 
-def _check_size(payload: Any) -> None:
+def _json_of(payload: Any) -> str:
+    """Return the payload as JSON text; raise ``EventRefused`` if it cannot be stored."""
     try:
-        text = DjangoJSONEncoder(allow_nan=False).encode(payload)
-    except (TypeError, ValueError) as error:
-        raise EventRefused(f"the payload cannot be stored as JSON: {_one_line(error)}") from error
-    limit = load_settings().PAYLOAD_LIMIT
-    if len(text) > limit:
-        raise EventRefused(f"the payload has {len(text):,} bytes as JSON; the most is {limit:,}")
-    if has_nul(text):
-        raise EventRefused("the payload has a NUL character, which databases cannot store")
+        return json_text("the payload", payload, load_settings().PAYLOAD_LIMIT, PAYLOAD_DEPTH, ENCODER)
+    except ValueError as error:
+        raise EventRefused(str(error)) from None
 
 
 def _one_line(error: Exception) -> str:
@@ -231,5 +277,9 @@ def _one_line(error: Exception) -> str:
     return " ".join(" ".join(said).split())
 
 
-def _name_of(function: Any) -> str:
+def _words_of(function: Any) -> str:
+    """Return the first line of the docstring of a function, or else its name in words."""
+    function = getattr(function, "func", function)
+    if lines := (function.__doc__ or "").strip().splitlines():
+        return str(lines[0]).rstrip(".")
     return getattr(function, "__name__", type(function).__name__).strip("_").replace("_", " ")

@@ -23,7 +23,7 @@ from django.utils.functional import cached_property
 from stator.capabilities import capabilities_of
 from stator.graph.graphs import StateGraph, state_problem
 from stator.graph.states import State
-from stator.rows import columns
+from stator.rows import columns, life
 from stator.rows.clock import seconds_ahead
 
 # The values of a ``SpreadField``: as many as a large table needs parts on one machine or on several.
@@ -298,6 +298,7 @@ def fields_sent(
         values = instance.__dict__
         # A new row has no claim, whatever the instance says.
         values.update(columns.UNCLAIMED)
+        life.begin(instance)
         # Nearly always all values are the defaults.
         if left and not (
             columns.BEGUN.items() <= values.items()

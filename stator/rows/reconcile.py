@@ -7,9 +7,11 @@ from django.db import transaction
 from django.db.models import DEFERRED, Model, QuerySet
 from django.db.models.fields.files import FieldFile
 
+from stator.graph.states import State
 from stator.rows import columns
+from stator.rows.life import new_wish
 from stator.rows.meta import field_of, graph_of, options_of, owner_of, written_to
-from stator.rows.transitions import Locked, in_batches, move_rows, write_by_hand
+from stator.rows.transitions import Locked, in_batches, move_by_hand, move_rows, parts_of, write_by_hand
 
 
 def watched_fields(model: type[Model], names: Iterable[str]) -> list[str]:
@@ -35,12 +37,17 @@ def _detached(value: object) -> object:
 
 
 def look_again(rows: QuerySet[Model], changed: Iterable[str]) -> None:
-    """Attempt rows now, ending claims made before the change; rows in terminal states return to the initial state."""
-    graph = graph_of(rows.model)
+    """Attempt rows now, ending claims made before the change; rows in terminal states return to the initial state.
+
+    For all of them a new wish begins.
+    """
+    graph, wish = graph_of(rows.model), new_wish()
     automatic = [state.name for state in graph.automatic_states]
-    write_by_hand(rows.filter(state__in=automatic), columns.unlocking())
     settled = [state.name for state in graph.terminal_states - {graph.initial_state}]
-    move_rows(rows.filter(state__in=settled), graph.initial_state, reason=f"{', '.join(sorted(changed))} changed")
+    rows.exclude(state__in=[*automatic, *settled]).update(**wish)
+    write_by_hand(rows.filter(state__in=automatic), columns.unlocking() | wish)
+    why = f"{', '.join(sorted(changed))} changed"
+    move_rows(rows.filter(state__in=settled), graph.initial_state, reason=why, also=wish)
 
 
 def update_and_look_again(queryset: QuerySet[Model], values: Mapping[str, object], watched: list[str]) -> int:
@@ -63,6 +70,21 @@ def update_and_look_again(queryset: QuerySet[Model], values: Mapping[str, object
     # All or nothing, like any update.
     with transaction.atomic(using=written_to(queryset)):
         return in_batches(queryset, write)
+
+
+def move_with_new_values(
+    queryset: QuerySet[Model], state: State | str, values: Mapping[str, object], watched: list[str]
+) -> int:
+    """Move rows by hand and write values with the move; where watched fields really change, a new wish begins."""
+    using = written_to(queryset)
+    with transaction.atomic(using=using):
+        was = _values(queryset.using(using), watched)
+        moved = move_by_hand(queryset, state, also=values)
+        for some in parts_of(queryset.model, was):
+            now = _values(QuerySet(queryset.model, using=using).filter(pk__in=some), watched)
+            changed = [pk for pk, new in now.items() if new != was[pk]]
+            QuerySet(owner_of(queryset.model), using=using).filter(pk__in=changed).update(**new_wish())
+    return moved
 
 
 def _values(rows: QuerySet[Model], watched: list[str]) -> dict[object, list[object]]:

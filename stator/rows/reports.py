@@ -6,13 +6,14 @@ from typing import Any, TypeVar
 
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import connections, models
-from django.db.models import NOT_PROVIDED, F, Model, QuerySet, Value
+from django.db.models import NOT_PROVIDED, F, Model, Q, QuerySet, Value
 
 from stator.graph.attempt_log import AttemptLog
 from stator.graph.failures import Failure, bounded
 from stator.rows.clock import Now, seconds_ahead
 from stator.rows.fields import MomentField
 from stator.rows.keys import KEY_LENGTH, key_lookups, key_text, key_values
+from stator.rows.life import OF_LIFE, Life
 from stator.rows.meta import owner_of
 from stator.rows.nodes import over_nodes, read_first
 from stator.statements import Parameter, Statement, StatementCache, is_one_of, selecting, written
@@ -103,13 +104,26 @@ class History(models.Model):
         return f"{self.model_label} {self.object_pk}: {self.source} -> {self.to}"
 
 
+# The ``version`` of a mark, in the table of events, that an object has left a state that takes an event.
+LEFT = -1
+
+
+class Events(models.Manager["Event"]):
+    """Events, without the marks of states that objects have left."""
+
+    def get_queryset(self) -> QuerySet["Event"]:
+        """Return the events."""
+        return super().get_queryset().exclude(version=LEFT)
+
+
 class Event(models.Model):
     """An event that was sent to one object: ``name``, ``payload``, ``sender`` and ``at``.
 
-    ``version``: the object's after the event, so that handlers of the state that it led to find it. It is null while
-    the event is kept, ``until`` when, for a state that the object has not entered. ``source``: the state that took it;
-    ``to``: where it moved the object, empty if it did not. ``voter``: the sender, if the event takes several. Stored as
-    long as the history.
+    ``version``: the number of the visit that the event is of, so that handlers of the state that it led to find it. It
+    is null while the event is kept, ``until`` when, for a state that the object has not entered. ``source``: the state
+    that took it; ``to``: where it moved the object, empty if it did not. ``voter``: the sender, if the event takes
+    several. ``life``: the object's life and wish when it came, see :class:`~stator.rows.life.Life`. Stored as long as
+    the history, and while it is in force.
     """
 
     model_label = models.CharField(max_length=200)
@@ -124,14 +138,19 @@ class Event(models.Model):
     to = models.CharField(max_length=100, blank=True)
     key = models.CharField(max_length=KEY_LENGTH_OF_EVENTS, null=True, blank=True)  # noqa: DJ001 - null is unique beside null
     voter = models.CharField(max_length=150, null=True, blank=True)  # noqa: DJ001 - null is unique beside null
+    life = models.BigIntegerField(default=0, db_default=0, editable=False)
+    objects = Events()
     # Why it was sent; only the history stores that.
     reason = ""
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["model_label", "object_pk", "key"], name="stator_event_key"),
             models.UniqueConstraint(
-                fields=["model_label", "object_pk", "version", "name", "voter"], name="stator_event_voter"
+                fields=["model_label", "object_pk", "key", "sender", "life"], name="stator_event_key_of_life"
+            ),
+            models.UniqueConstraint(
+                fields=["model_label", "object_pk", "version", "name", "voter", "life"],
+                name="stator_event_vote_of_wish",
             ),
         ]
         indexes = [models.Index(fields=["at"], name="stator_event_at")]
@@ -149,9 +168,10 @@ class Event(models.Model):
 class Step(models.Model):
     """A step that an attempt on one object has done: ``name``, ``at`` and ``value``, which further attempts get.
 
-    ``entered``: when the object entered its state. It says for which visit of the state the step is done. ``result``:
-    the value as JSON text. ``attempt`` and ``claim``: the attempt that did it. Ended visits keep their steps only for
-    models with ``StatorMeta.history``, as long as the history.
+    ``life`` and ``visit``: for which life, wish and visit it is done, see :class:`~stator.rows.life.Life`. ``entered``:
+    when the object entered its state, which is all that steps by workers of version 1.1 have. ``result``: the value as
+    JSON text. ``attempt`` and ``claim``: the attempt that did it. Ended visits keep their steps only for models with
+    ``StatorMeta.history``, as long as the history.
     """
 
     model_label = models.CharField(max_length=200)
@@ -163,6 +183,8 @@ class Step(models.Model):
     at = MomentField(db_default=Now())
     attempt = models.IntegerField()
     claim = models.UUIDField()
+    life = models.BigIntegerField(default=0, db_default=0, editable=False)
+    visit = models.BigIntegerField(null=True, blank=True, editable=False)
 
     class Meta:
         constraints = [
@@ -182,13 +204,22 @@ class Step(models.Model):
 
 def steps_of(rows: QuerySet[Any], pk: Any) -> QuerySet[Step]:
     """Return the steps that are done in the present visit of one object among the rows of a managed model."""
-    return steps_of_row(rows.filter(pk=pk), str(pk))
+    row = rows.filter(pk=pk)
+    for values in row.values_list(*OF_LIFE):
+        return steps_of_visit(row, str(pk), Life.of(*values))
+    return Step.objects.none()
 
 
-def steps_of_row(row: QuerySet[Any], key: Any) -> QuerySet[Step]:
-    """Return the steps that are done in the present visit of an object, which has this key as text."""
+def steps_of_visit(row: QuerySet[Any], key: Any, life: Any) -> QuerySet[Step]:
+    """Return the steps that are done in a visit of an object, which has this key as text.
+
+    ``life``: a :class:`Life`, or parameters by these names. The time of entry says the visit as well: a worker of
+    version 1.1 may have recorded the step, or renamed the state.
+    """
     entered, label = row.order_by().values("state_changed"), row.model._meta.label_lower
-    return Step.objects.using(row.db).filter(model_label=label, object_pk=key, entered__in=entered).order_by("pk")
+    steps = Step.objects.using(row.db).filter(model_label=label, object_pk=key).order_by("pk")
+    by_time = Q(life__in=[life.number, life.unmarked], entered__in=entered)
+    return steps.filter(Q(life=life.number, visit=life.visit) | by_time)
 
 
 def records_of(kind: type[Record], model: type[Model], pk: object, using: str) -> QuerySet[Record]:
@@ -200,6 +231,11 @@ def records_of(kind: type[Record], model: type[Model], pk: object, using: str) -
 def events_of(model: type[Model], using: str) -> QuerySet[Event]:
     """Return the events that were sent to objects of a model."""
     return Event.objects.using(using).filter(model_label=model._meta.label_lower)
+
+
+def events_of_visit(model: type[Model], using: str, pk: object, life: Life) -> QuerySet[Event]:
+    """Return the events of the present visit and wish of an object, oldest first."""
+    return events_of(model, using).filter(life.of_wish, object_pk=str(pk), version=life.visit).order_by("pk")
 
 
 def reports_of(model: type[Model], using: str, **lookups: object) -> QuerySet[Report]:

@@ -5,14 +5,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from django.db import models
-from django.db.models import DurationField, ExpressionWrapper, F, Max, Min, Q, QuerySet, Sum, Value
+from django.db.models import F, Max, Min, Q, QuerySet, Sum, Value
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce, Greatest
 from django.utils import timezone
 
 from stator.graph.durations import seconds_of
 from stator.rows import columns
-from stator.rows.clock import Now
+from stator.rows.clock import Elapsed
 from stator.rows.meta import owner_of
 from stator.rows.reports import conflict_target
 
@@ -33,7 +33,7 @@ class Stay:
     @classmethod
     def of(cls, rows: QuerySet[models.Model]) -> "Stay":
         """Return the stay of rows that are about to leave their state, by the database's clock."""
-        longest = ExpressionWrapper(Now() - Min("state_changed"), output_field=DurationField())
+        longest = Elapsed(Min("state_changed"))
         found = rows.aggregate(seconds=Sum(columns.stayed()), longest=longest)
         return cls(seconds_of(found["seconds"]), seconds_of(found["longest"]))
 

@@ -1,6 +1,7 @@
 """Moves by hand, by events and by methods of models: all that are not an outcome of an attempt or a duty of workers."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple, TypedDict
 
 from django.db import transaction
@@ -15,9 +16,11 @@ from stator.rows import columns
 from stator.rows.actions import Action, traceable
 from stator.rows.clock import Now, Seconds
 from stator.rows.keys import key_names, key_of, keys_in
+from stator.rows.life import OF_LIFE, Life
 from stator.rows.meta import graph_of, named_state, options_of, owner_of, written_to
 from stator.rows.nodes import of_one_node
-from stator.rows.reports import REASON_LENGTH, Event, History, events_of, keep_entries
+from stator.rows.reports import LEFT, REASON_LENGTH, Event, History, events_of, events_of_visit, keep_entries
+from stator.rows.rollbacks import on_rollback
 from stator.rows.waits import wake
 from stator.rows.watches import WaiterHeld, Watch, watchers_of, watches_of
 from stator.statements import is_one_of
@@ -34,15 +37,22 @@ class Locked(NamedTuple):
 
     pk: object
     state: str
-    version: int
     attempts: int
+    version: int
+    life_number: int | None
+    visit_number: int | None
+
+    @property
+    def life(self) -> Life:
+        """Its life, visit and wish."""
+        return Life.of(self.version, self.life_number, self.visit_number)
 
 
 # A condition that all rows meet.
 EVERY = Q()
 
 # What is read for it.
-_OF_LOCKED = ("pk", "state", "state_version", "state_attempts")
+_OF_LOCKED = ("pk", "state", "state_attempts", *OF_LIFE)
 
 
 class _LockOptions(TypedDict, total=False):
@@ -71,10 +81,13 @@ def move_by_hand(
     reason: str = "",
     also: Mapping[str, object] | None = None,
     action: Action | None = None,
+    start_over: bool = False,
 ) -> int:
     """Call :func:`move_rows`; raise ``ProtectedState`` if only the framework makes such a move."""
     target = state_by_hand(queryset.model, state)
-    return move_rows(queryset, target, actor=actor, reason=reason, also=also, by_hand=True, action=action)
+    return move_rows(
+        queryset, target, actor=actor, reason=reason, also=also, by_hand=True, action=action, start_over=start_over
+    )
 
 
 def move_rows(
@@ -87,6 +100,7 @@ def move_rows(
     by_hand: bool = False,
     kind: History.Kind = History.Kind.HAND,
     action: Action | None = None,
+    start_over: bool = False,
 ) -> int:
     """Move every row of ``queryset`` to any ``state``, ending any claim; return how many.
 
@@ -94,7 +108,7 @@ def move_rows(
     of their primary keys, in batches; each batch is a transaction of its own unless the caller has one open. ``also``:
     further columns to write with the move. ``by_hand``: raise ``ProtectedState`` for a row in a state with
     ``leave_by_hand=False``; its batch is not moved. ``kind``: of the entry in the history. ``action``: of which the
-    moves are a part, to be undone with it.
+    moves are a part, to be undone with it. ``start_over``: do not continue a visit that failed, and its steps.
     """
     target = named_state(queryset.model, state)
     owner = owner_of(queryset.model)
@@ -107,10 +121,13 @@ def move_rows(
             # The queryset's own model is used: under multi-table inheritance a column may be in the child's table.
             QuerySet(queryset.model, using=using).filter(pk__in=[row.pk for row in before]).update(**also)
         keep_moves(owner, using, [row.pk for row in before], target, reason, kind, actor=actor)
-        moved = rows.update(**_noted(action, rows, before, columns.entering(target)), **own)
+        sources = {row.state for row in before}
+        changes = columns.entering(target, sources, start_over=start_over)
+        moved = rows.update(**_noted(action, rows, before, changes), **own)
+        note_left(owner, using, [(row.pk, row.state, row.life) for row in before])
         entered(owner, using, target.name, [row.pk for row in before])
         tell_moves(owner, using, before, target)
-        _note_own(owner, {row.pk for row in before}, target)
+        _note_own(owner, using, {row.pk for row in before}, target)
         return moved
 
     return in_batches(queryset, move)
@@ -126,10 +143,11 @@ def _noted(
     return traceable(changes)
 
 
-def _note_own(owner: type[Model], pks: set[object], target: State) -> None:
+def _note_own(owner: type[Model], using: str, pks: set[object], target: State) -> None:
     """Note in an attempt that moves its own object by hand: its claim has ended, and its result will be refused."""
     for claim in RUNNING.get() or ():
         if getattr(claim, "pk", None) in pks and owner_of(claim.operations.model) is owner:
+            on_rollback(using, partial(setattr, claim, "own_end", claim.own_end))
             claim.own_end = f"moved it to {target.name}"
 
 
@@ -175,10 +193,12 @@ def apply_event(owner: type[Model], using: str, row: Locked, awaited: AwaitedEve
     """Store an event that a locked object waits for, and do what it does; return how many more senders it needs."""
     missing = awaited.count - 1
     if missing:
-        missing -= events_of(owner, using).filter(object_pk=str(row.pk), name=event.name, version=row.version).count()
+        missing -= events_of_visit(owner, using, row.pk, row.life).filter(name=event.name).count()
     moves = awaited.target is not None and missing <= 0
-    event.version, event.until, event.source = row.version + moves, None, row.state
-    event.to = awaited.target.name if moves and awaited.target else ""
+    leads_to = awaited.target if moves else None
+    event.version = row.life.visit_after(row.state, leads_to) if leads_to else row.life.visit
+    event.until, event.source, event.life = None, row.state, row.life.number
+    event.to = leads_to.name if leads_to else ""
     event.save(using=using)
     rows: QuerySet[Model] = QuerySet(owner, using=using).filter(pk=row.pk)
     if missing > 0:
@@ -187,8 +207,7 @@ def apply_event(owner: type[Model], using: str, row: Locked, awaited: AwaitedEve
         move_rows(rows, awaited.target, actor=event.sender, reason=event.described, kind=History.Kind.EVENT)
     else:
         note_event(owner, using, row.pk, event)
-        # A claim that is under way ends, so that no attempt that did not see the event puts the object off.
-        rows.update(**columns.unlocking())
+        rows.update(**columns.reopening())
         signals.announce(owner, using)
     return max(missing, 0)
 
@@ -208,23 +227,20 @@ def entered(owner: type[Model], using: str, name: str, pks: Collection[object], 
     """
     wake(owner, using, name, pks)
     state = graph_of(owner).states.get(name)
-    if pks and state is not None and (names := kept_names(state)):
-        kept = events_of(owner, using).filter(
-            object_pk__in=[str(pk) for pk in pks], name__in=names, version=None, until__gt=Now()
-        )
-        for event in kept.order_by("pk")[:BATCH]:
-            _give(owner, using, state, event)
+    if pks and state is not None and kept_names(state):
+        _give_kept(owner, using, state, pks)
     for watch in watches_of(owner):
         if watch.state.name == name:
-            for some in _parts(owner, pks):
+            for some in parts_of(owner, pks):
                 _follow(watch, using, some, wait=wait)
     for watch in watchers_of(owner):
         if name in watch.condition.in_:
-            for some in _parts(owner, pks):
+            for some in parts_of(owner, pks):
                 _complete(watch, using, some, wait=wait)
 
 
-def _parts(owner: type[Model], pks: Collection[object]) -> Iterator[list[object]]:
+def parts_of(owner: type[Model], pks: Collection[object]) -> Iterator[list[object]]:
+    """Yield keys in parts of which one statement can name all."""
     listed, size = list(pks), most_keys(owner, BATCH)
     return (listed[start : start + size] for start in range(0, len(listed), size))
 
@@ -259,25 +275,64 @@ def _follow(watch: Watch, using: str, pks: list[object], *, wait: bool) -> None:
         keys = [row.pk for row in before]
         if options_of(owner).history:
             keep_moves(owner, using, keys, target, watch.reason, History.Kind.MOVE)
-        rows.filter(pk__in=keys).update(**columns.entering(target))
+        rows.filter(pk__in=keys).update(**columns.entering(target, {watch.state.name}))
+        note_left(owner, using, [(row.pk, row.state, row.life) for row in before])
         entered(owner, using, target.name, keys, wait=wait)
         tell_moves(owner, using, before, target)
 
 
 def kept_names(state: State) -> list[str]:
-    """Return the events of a state that are kept if they come before it."""
-    return [event.name for event in state.events.values() if event.keep_for]
+    """Return the events of a state that are kept if they come before the first state that takes them."""
+    return [name for name in state.events if state.graph and name in state.graph.kept_names]
+
+
+def note_left(owner: type[Model], using: str, before: Iterable[tuple[object, str, Life]]) -> None:
+    """Note which objects have left a state whose events are kept only before it; call it beside :func:`entered`.
+
+    ``before``: the key of each object, the state that it has left, and its life.
+    """
+    label, states = owner._meta.label_lower, graph_of(owner).states
+    marks = [
+        Event(
+            model_label=label, object_pk=str(pk), name=name, version=LEFT, voter="", source=source, life=life.first
+        )
+        for pk, source, life in before
+        if (state := states.get(source))
+        for name in kept_names(state)
+    ]  # fmt: skip
+    if marks:
+        rows: QuerySet[Event] = QuerySet(Event, using=using)
+        # Those of objects that return are there.
+        rows.bulk_create(marks, ignore_conflicts=True, batch_size=BATCH)
+
+
+def _give_kept(owner: type[Model], using: str, state: State, pks: Collection[object]) -> None:
+    """Give objects that have entered a state all events that were kept for it, in their order."""
+    kept = events_of(owner, using).filter(name__in=kept_names(state), version=None, until__gt=Now()).order_by("pk")
+    for some in parts_of(owner, pks):
+        mine, last = kept.filter(object_pk__in=[str(pk) for pk in some]), 0
+        while page := list(mine.filter(pk__gt=last)[:BATCH]):
+            for event in page:
+                _give(owner, using, state, event)
+            last = page[-1].pk
 
 
 def _give(owner: type[Model], using: str, state: State, event: Event) -> None:
-    """Give an object a kept event, unless an earlier one has moved it on."""
+    """Give an object a kept event of its life; it is over if an earlier event has moved the object on."""
 
     def take(alias: str, rows: QuerySet[Model], before: list[Locked]) -> int:
-        apply_event(owner, alias, before[0], state.events[event.name], event)
+        [row] = before
+        mine = events_of(owner, alias).filter(pk=event.pk, version=None)
+        if row.state == state.name and row.life.is_of(event.life):
+            # The object may have left the state and returned, with the events that were kept for it.
+            if mine.exists():
+                apply_event(owner, alias, row, state.events[event.name], event)
+        elif mine.delete()[0] and row.life.is_of(event.life):
+            note_event(owner, alias, row.pk, event, f"over: {row.state} does not take it")
         return 1
 
     rows: QuerySet[Model] = QuerySet(owner, using=using)
-    in_batches(rows.filter(pk=key_of(owner, event.object_pk), state=state.name), take)
+    in_batches(rows.filter(pk=key_of(owner, event.object_pk)), take)
 
 
 def in_batches(queryset: QuerySet[Model], write: Callable[[str, QuerySet[Model], list[Locked]], int]) -> int:
@@ -306,7 +361,7 @@ def _pages(queryset: QuerySet[Model], rows: QuerySet[Model]) -> Iterator[tuple[Q
     if query.is_sliced or query.distinct or query.combinator:
         # Such a queryset cannot be filtered further, so its keys are read at once.
         pks = sorted(set(keys_in(queryset)), key=str)
-        yield from ((rows, some) for some in _parts(rows.model, pks))
+        yield from ((rows, some) for some in parts_of(rows.model, pks))
         return
     last = None
     while page := _next_pks(queryset, rows.model, last):

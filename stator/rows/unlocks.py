@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import DurationField, ExpressionWrapper, F, Model, QuerySet
+from django.db.models import F, Model, QuerySet
 
 from stator.conf import load_settings
 from stator.graph.durations import seconds_of, span
 from stator.rows import columns
 from stator.rows.actions import Action
-from stator.rows.clock import Now
+from stator.rows.clock import Elapsed, Now
 from stator.rows.keys import shown_key
 from stator.rows.meta import home_of, model_of, owner_of, written_to
 from stator.rows.pauses import pause_objects
@@ -102,7 +102,7 @@ def held_by(worker: Worker) -> Iterator[HeldObject]:
             continue
         rows: QuerySet[Model] = QuerySet(model, using=home_of(worker))
         held = rows.filter(state_claim__isnull=False, state_claim__range=tokens_of(worker.pk))
-        running = ExpressionWrapper(Now() - F("state_attempted"), output_field=DurationField())
+        running = Elapsed(F("state_attempted"))
         read: Any = held.order_by("state_locked_until", "pk").values_list("pk", "state", "state_claim", running)
         for pk, state, token, since in read[:MAX_HELD]:
             yield HeldObject(str(model._meta.label), pk, state, token, seconds_of(since))

@@ -8,6 +8,7 @@ from stator.conf import load_settings
 from stator.db.steps import Steps
 from stator.graph import State
 from stator.querysets import HeldClaim
+from stator.rows.life import Life
 from stator.rows.progress import Reached, reached
 
 
@@ -15,9 +16,11 @@ class TriedClaim(HeldClaim):
     """The claim of an attempt that is only tried. ``done``: the steps of the visit, as JSON, which it adds to."""
 
     def __init__(
-        self, instance: Any, state: State, done: dict[str, str], *, event: Any, version: int, failures: int, age: float
-    ) -> None:
-        self.instance, self.state, self.event = instance, state, event
+        self, instance: Any, state: State, done: dict[str, str], *, events: tuple[Any, ...], version: int,
+        failures: int, age: float,
+    ) -> None:  # fmt: skip
+        self.instance, self.state = instance, state
+        self.happened, self.event = events, events[-1] if events else None
         self.pk = getattr(instance, "pk", None)
         self.version, self.attempt, self.failures, self.age = version, failures + 1, failures, age
         self.reached: Reached | None = None
@@ -25,6 +28,14 @@ class TriedClaim(HeldClaim):
             label=type(instance).__name__, settings=load_settings(), connection=SimpleNamespace(atomic_blocks=())
         )
         self._steps = _TriedSteps(self, done)
+
+    @property
+    def life(self) -> Life:
+        return Life(visit=self.version)
+
+    @property
+    def events(self) -> tuple[Any, ...]:
+        return self.happened
 
     def progress(self, done: float, total: float | None = None, text: str = "") -> None:
         self.reached = reached(done, total, text)

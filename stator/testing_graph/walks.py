@@ -71,13 +71,13 @@ class Walk(RuleBasedStateMachine):
         """Start a walk at ``state``."""
         self.at, self.path, self.version = state, state.name, 0
         self.failures, self.age = 0, 0.0
-        self.event: Any = None
+        self.events: tuple[Any, ...] = ()
         # The durable steps that the handler has done in this visit of the state, as JSON.
         self.steps: dict[str, str] = {}
 
     def go(self, state: State, by: str, event: Any = None) -> None:
         """Move to ``state``, and add the move to the path; ``event`` has moved the object."""
-        self.event, self.steps = event, {}
+        self.events, self.steps = (event,) if event else (), {}
         self.at, self.path, self.version = state, f"{self.path} -{by}-> {state.name}", self.version + 1
         self.failures, self.age = 0, 0.0
         self._show_state()
@@ -131,7 +131,7 @@ class Walk(RuleBasedStateMachine):
         if awaited.target is not None:
             self.go(awaited.target, by, event)
         else:
-            self.event = event
+            self.events += (event,)
             self.stay(by, self.failures, 0.0)
 
     @precondition(lambda self: self.others)
@@ -235,7 +235,7 @@ class HandlerWalk(Walk):
         """Run the handler of the state on the object."""
         if hasattr(self.object, "__dict__"):
             vars(self.object)["stator"] = TriedClaim(
-                self.object, self.at, self.steps, event=self.event, version=self.version, failures=self.failures,
+                self.object, self.at, self.steps, events=self.events, version=self.version, failures=self.failures,
                 age=self.age,
             )  # fmt: skip
         result = _result_of(self.at, self.object)

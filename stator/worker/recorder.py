@@ -257,6 +257,8 @@ class Recorder:
         self.lost += said.get("lost", 0)
         moved = set(said.get("moved", ()))
         self.moved.update((label, name) for name in moved)
+        if claim.state.woken_by_events:
+            moved.add(claim.state.name)
         self._lanes.wake_after(claim.operations, moved)
 
     def _note(self, operations: Operations, source: State | None, written: Written) -> set[str]:
@@ -267,8 +269,8 @@ class Recorder:
         for name, count in states.items():
             self.moved[operations.label, name] += count
         woken = set(states) & operations.waking
-        # A state with a limit has room again.
-        if source is not None and source.concurrency:
+        # A state with a limit has room again, and an event may have come during the attempt.
+        if source is not None and (source.concurrency or source.woken_by_events):
             woken.add(source.name)
         return woken
 

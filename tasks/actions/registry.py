@@ -6,9 +6,10 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextvars import copy_context
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, wraps
 from typing import Any, TypeVar
 
+from stator.asynchronous import awaited
 from stator.exceptions import PROJECT_ERRORS, UNFIT_FOR_FUTURES, passable
 from stator.graph.backoff import MAX_SECONDS, Backoff
 from stator.graph.options import is_backoff, is_number
@@ -30,17 +31,23 @@ MAX_TRIES = 1_000_000
 # Functions that find actions, by the prefix of the action's name. Arguments: the rest of the name, the queue, the data.
 finders: dict[str, Callable[[str, str, Any], "RegisteredAction"]] = {}
 
+# The beginning of the keys of tasks that batches publish; the number of the batch follows.
+BATCH_KEY = "tasks.batch:"
+
 # Held while a thread creates the event of a context.
 _making = threading.Lock()
 
 
 class Context:
-    """The attempt, as passed to an action with ``takes_context=True``."""
+    """The attempt, as passed to an action with ``takes_context=True``.
 
-    __slots__ = ("_over", "_stopped", "claim", "task")
+    ``worker``: the name of the worker, from ``--name``, else its host and process.
+    """
 
-    def __init__(self, task: Any, claim: Any) -> None:
-        self.task, self.claim = task, claim
+    __slots__ = ("_over", "_stopped", "claim", "task", "worker")
+
+    def __init__(self, task: Any, claim: Any, worker: str) -> None:
+        self.task, self.claim, self.worker = task, claim, worker
         self._over = False
         # Created on first use, because an event costs more than the rest of the context.
         self._stopped: threading.Event | None = None
@@ -67,9 +74,11 @@ class Context:
         return int(self.claim.attempt)
 
     @property
-    def worker(self) -> str:
-        """The id of the worker."""
-        return str(self.claim.token.hex[:12])
+    def batch(self) -> int | None:
+        """The number of the batch that the task is in, or whose action it is; None if there is none."""
+        prefix, _, told = (self.task.key or "").rpartition(":")
+        of_batch = prefix.removeprefix(BATCH_KEY)
+        return int(of_batch) if told and prefix != of_batch and of_batch.isdecimal() else self.task.batch_id
 
     def still_mine(self) -> bool:
         """Return whether the attempt may go on: it is not over, and the database says that the claim stands."""
@@ -91,6 +100,7 @@ class Context:
         found: Result = self.claim.step(name, function)
         return found
 
+    @awaited
     async def astep(self, name: str, function: Callable[[], Awaitable[Result]]) -> Result:
         """Do :meth:`step` with a coroutine function."""
         found: Result = await self.claim.astep(name, function)
@@ -136,7 +146,7 @@ class AttemptOptions:
         if not (is_backoff(self.backoff) or is_delay(self.backoff)):
             yield (
                 f"backoff={self.backoff!r} must be a number of seconds, a function of the number of errors, "
-                "or a stator.Backoff with seconds above 0 and a factor of at least 1"
+                "or a stator.Backoff with seconds above 0, a factor of at least 1 and a jitter from 0 to 1"
             )
         try:
             _ = self.frequency
@@ -231,8 +241,46 @@ class RegisteredAction(AttemptOptions):
         return value
 
 
-# Actions by name, then by queue; the empty name of a queue stands for all queues without an action of their own.
-registry: dict[str, dict[str, RegisteredAction]] = {}
+class Registry(dict[str, dict[str, RegisteredAction]]):
+    """Actions by name, then by queue; the empty name of a queue stands for all queues without an action of their own.
+
+    ``derived``: what was computed of all actions since the last change of one; see :func:`of_registry`.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.derived: dict[Any, Any] = {}
+
+    def __setitem__(self, name: str, by_queue: dict[str, RegisteredAction]) -> None:
+        super().__setitem__(name, by_queue)
+        # Replaced, because another thread may just compute from the actions before this change.
+        self.derived = {}
+
+    def __delitem__(self, name: str) -> None:
+        super().__delitem__(name)
+        self.derived = {}
+
+
+registry = Registry()
+
+# Queues for which something is computed of all actions, before it is forgotten.
+MAX_DERIVED = 1000
+
+
+def of_registry(function: Callable[..., Result]) -> Callable[..., Result]:
+    """Return the function with its results cached until an action is registered: claims call it, with many actions."""
+
+    @wraps(function)
+    def cached(*args: str) -> Result:
+        derived, key = registry.derived, (function, *args)
+        found = derived.get(key)
+        if found is None:
+            if len(derived) >= MAX_DERIVED:
+                derived.clear()
+            found = derived[key] = function(*args)
+        return found
+
+    return cached
 
 
 def action(name: str, **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -261,13 +309,14 @@ def action(name: str, **options: Any) -> Callable[[Callable[..., Any]], Callable
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         made = RegisteredAction(name=name, function=function, **options)
-        known = registry.setdefault(name, {}).get(made.queue)
+        by_queue = registry.get(name, {})
+        known = by_queue.get(made.queue)
         if known is not None and _place(known.function) != _place(function):
             where = f" in queue {made.queue!r}" if made.queue else ""
             raise ValueError(
                 f"action {name!r}{where} is {_place(known.function)} already, not {_place(function)}; rename one"
             )
-        registry[name][made.queue] = made
+        registry[name] = {**by_queue, made.queue: made}
         return function
 
     return register
@@ -323,6 +372,20 @@ def is_delay(value: object) -> bool:
     return is_number(value) and 0 <= value <= MAX_SECONDS
 
 
+@of_registry
+def everywhere() -> frozenset[tuple[str, str]]:
+    """Return all actions, each with its queue."""
+    return frozenset((name, queue) for name, by_queue in registry.copy().items() for queue in by_queue)
+
+
+@of_registry
+def throttled_in(queue: str) -> frozenset[str]:
+    """Return the actions with a rate or a concurrency limit for tasks of a queue."""
+    found = ((name, declared(name, queue)) for name in list(registry))
+    return frozenset(name for name, each in found if each is not None and each.throttled)
+
+
+@of_registry
 def longest_timeouts() -> dict[str, float]:
     """Return the timeouts in seconds of the actions that have one, by name; the longest if it differs by queue."""
     found: dict[str, float] = {}

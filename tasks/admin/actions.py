@@ -7,7 +7,7 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, QueryDict
 
-from stator.admin.actions import ReasonForm
+from stator.admin.actions import ReasonForm, StartOverForm
 from stator.admin.confirmation import SHOWN, ActionFunction, ask, back, given, log, tell
 from stator.admin.confirmed_snapshot import confirmed_in, describe_changes, see
 from stator.admin.listing import COUNTED, AtLeast, bounded_count
@@ -31,8 +31,8 @@ class CancelForm(ReasonForm):
     )
 
 
-class RequeueForm(ReasonForm):
-    """The reason, and how many tasks become due per minute."""
+class RequeueForm(StartOverForm):
+    """The reason, how many tasks become due per minute, and whether their recorded steps run again."""
 
     per_minute = forms.FloatField(
         required=False,
@@ -68,9 +68,11 @@ def task_requeue(model_admin: admin.ModelAdmin, request: HttpRequest, queryset: 
         return _ask_requeue(model_admin, request, _tasks(queryset).dead_letters(), form)
     changes, dead = seen.changes(model_admin.get_queryset(request)), _tasks(seen.unchanged(queryset)).dead_letters()
     reason, per_minute = form.cleaned_data["reason"], form.cleaned_data["per_minute"]
+    start_over = form.cleaned_data["start_over"]
     pace = f" at {per_minute:g} per minute" if per_minute else ""
+    pace += " to start over" * start_over
     log(model_admin, request, dead.in_order(), f"Requeued{pace}. {reason}".strip())
-    done = dead.requeue(reason, actor=request.user.get_username(), per_minute=per_minute)
+    done = dead.requeue(reason, actor=request.user.get_username(), per_minute=per_minute, start_over=start_over)
     until = f"The last is due at {moment_text(done.last_due)}." if done.last_due else ""
     more = "There are more: repeat the action after these are done." if dead.exists() else ""
     otherwise = f"{until} {more}".strip() if done.count else "Only errored tasks can be requeued."

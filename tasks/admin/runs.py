@@ -1,7 +1,7 @@
 """Admin of claims: read-only."""
 
 from django.contrib import admin
-from django.db.models import F, QuerySet
+from django.db.models import F, Q, QuerySet
 from django.http import HttpRequest
 
 from stator.admin.read_only import SEARCHED, KeptAdmin
@@ -19,7 +19,7 @@ class OutcomeFilter(admin.SimpleListFilter):
     parameter_name = "outcome"
 
     def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin) -> list[tuple[str, str]]:
-        """Return the outcomes, and the two kinds of claims without one."""
+        """Return the outcomes, and claims that are held or lost."""
         return [*OPEN.items(), *((name, name) for name in OUTCOMES)]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Run]) -> QuerySet[Run]:
@@ -29,9 +29,12 @@ class OutcomeFilter(admin.SimpleListFilter):
             return queryset.filter(outcome=value)
         if value not in OPEN:
             return queryset
-        found = queryset.filter(outcome="")
-        held = {"task__state_claim": F("token")}
-        return found.filter(**held) if value == "held" else found.exclude(**held)
+        held = Q(task__state_claim=F("token"))
+        return (
+            queryset.filter(held, outcome="")
+            if value == "held"
+            else queryset.filter(Q(outcome="lost") | ~held & Q(outcome=""))
+        )
 
 
 class RunAdmin(KeptAdmin):
@@ -54,7 +57,7 @@ class RunAdmin(KeptAdmin):
     @admin.display(description="outcome", ordering="outcome")
     def shown_outcome(self, run: Run) -> str:
         """Return how the claim ended, or whether it is still held or lost."""
-        return run.outcome or OPEN["held" if run.task.state_claim == run.token else "lost"]
+        return OPEN["lost"] if run.timed_out else run.outcome or OPEN["held"]
 
     @admin.display(description="reason")
     def shown_reason(self, run: Run) -> str:

@@ -16,7 +16,7 @@ LENGTH = 20_000
 MAX_SHOWN = 20
 
 # The kind of event for each outcome of a claim; any other outcome is shown as a move.
-KINDS = {"failed": "error", "released": "said", "canceled": "hand"}
+KINDS = {"failed": "error", "lost": "error", "released": "said", "canceled": "hand"}
 
 
 def timeline(task: Task, kept: list[TimelineEvent]) -> list[TimelineEvent]:

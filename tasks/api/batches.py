@@ -54,13 +54,19 @@ def cancel_batch(
 
 @router.at("POST", "batches/{int:number}/requeue", PUBLISH, BatchOut, "Requeue what failed in a batch", 409)
 def requeue_batch(
-    request: ApiRequest, number: int, per_minute: float | None = Query(None, ge=SLOWEST, le=FASTEST, example=60)
+    request: ApiRequest,
+    number: int,
+    per_minute: float | None = Query(None, ge=SLOWEST, le=FASTEST, example=60),
+    start_over: bool = Query(False, example=True),
 ) -> dict[str, Any]:
-    """Requeue up to 10,000 dead letters of a batch with all their attempts; a failed batch runs again."""
+    """Requeue up to 10,000 dead letters of a batch with all their attempts; a failed batch runs again.
+
+    Recorded steps stay, except with `start_over=true`.
+    """
     batch = batch_of(request.auth, number)
     dead = Task.objects.using(home()).filter(batch=batch).dead_letters().only("action", "elsewhere_only")
     refuse_to_change_over_http(batch.queue, dead[:MAX_TASKS])
-    batch.requeue(actor=request.auth.name, per_minute=per_minute)
+    batch.requeue(actor=request.auth.name, per_minute=per_minute, start_over=start_over)
     return _out(batch)
 
 

@@ -94,7 +94,7 @@ class EventIn(Body):
     """What an event carries."""
 
     payload: JsonValue = described("Validated by the form of the event.", {"note": "ok"}, None)
-    key: str = described("A key that the object has had changes nothing.", "mail-17", "", max_length=100)
+    key: str = described("A key that the consumer has used before changes nothing.", "mail-17", "", max_length=100)
 
 
 class SentOut(Schema):
@@ -102,6 +102,7 @@ class SentOut(Schema):
 
     outcome: str = described("moved, ready, counted, kept or repeated.", "moved")
     missing: int = described("How many further senders it takes.", 0)
+    note: str = described("What is odd about a repeated event: it had another payload.", "", "")
     object: ObjectOut
 
 

@@ -1,6 +1,5 @@
 """Endpoints for managed objects: where they are, why, and the events that a token may send to them."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from django.core.exceptions import EmptyResultSet, ValidationError
@@ -8,6 +7,7 @@ from django.db import router as databases
 from django.db.models import QuerySet
 from ninja import Query
 
+from stator import Sender
 from stator.models import History, Report, StatorModel, key_of, owner_of, records_of, steps_of
 from tasks.api.access import OBJECTS, ApiRequest, note_progress, page_of
 from tasks.api.bodies import check
@@ -29,21 +29,6 @@ router = Endpoints(tags=["objects"])
 
 # Entries of the history in an answer.
 MAX_HISTORY = 50
-
-
-@dataclass(frozen=True, slots=True)
-class Sender:
-    """A token that sends an event. It has the permission of each event that it lists."""
-
-    consumer: Consumer
-
-    def get_username(self) -> str:
-        """Return the name of the consumer."""
-        return self.consumer.name
-
-    def has_perm(self, permission: str, obj: object = None) -> bool:
-        """Return True: the token lists the event."""
-        return True
 
 
 @router.at("GET", "objects/{label}", OBJECTS, ObjectsOut, "List objects")
@@ -86,13 +71,13 @@ def show_object(request: ApiRequest, label: str, pk: str) -> dict[str, object]:
 def send_event(request: ApiRequest, label: str, pk: str, name: str, payload: EventIn) -> dict[str, object]:
     """Send an event that the token lists, under the name of its consumer; 409 `event_refused` says why it is not taken.
 
-    With a `key` the request can be repeated: the object takes each key once.
+    With a `key` the request can be repeated: the object takes each key of a consumer once.
     """
     row = _row(request.auth, label, pk)
     if not request.auth.may_send(label, name):
         raise Forbidden(f"this token may not send {name!r} to {label}")
-    sent = row.stator.send(name, payload.payload, by=Sender(request.auth), key=payload.key)
-    return {"outcome": sent.outcome, "missing": sent.missing, "object": object_out(row)}
+    sent = row.stator.send(name, payload.payload, by=Sender(request.auth.name, permitted=True), key=payload.key)
+    return {"outcome": sent.outcome, "missing": sent.missing, "note": sent.note, "object": object_out(row)}
 
 
 def _model(consumer: Consumer, label: str) -> type[StatorModel]:

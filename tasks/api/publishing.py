@@ -79,11 +79,11 @@ def change(request: ApiRequest, pk: int, payload: TaskChange) -> HttpResponse:
 
 
 @router.at("POST", "tasks/{int:pk}/requeue", PUBLISH, TaskOut, "Run a dead letter again", 409)
-def requeue(request: ApiRequest, pk: int) -> HttpResponse:
-    """Requeue an errored task, with all its attempts."""
+def requeue(request: ApiRequest, pk: int, start_over: bool = Query(False, example=True)) -> HttpResponse:
+    """Requeue an errored task, with all its attempts. Its recorded steps stay, except with `start_over=true`."""
     dead = task_of(request.auth, pk)
     refuse_to_change_over_http(queue_of(request.auth, dead.queue.name), [dead])
-    dead.requeue(actor=request.auth.name)
+    dead.requeue(actor=request.auth.name, start_over=start_over)
     return answer(task_out(task_of(request.auth, pk)))
 
 

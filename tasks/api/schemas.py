@@ -123,7 +123,7 @@ class TaskChange(Body):
 class OnExistingKeyIn(Body):
     """What to do if the queue already has a task with this key."""
 
-    update: bool = described("Write the given parameters into a waiting task.", False, False)
+    update: bool = described("Write the given parameters into a waiting task, and move its start.", False, False)
     clear_failed: bool = described("Forget the workers that did not succeed, so that it runs again.", False, False)
     clear_succeeded: bool = described("Forget the workers that succeeded, so that it runs again.", False, False)
 
@@ -144,6 +144,7 @@ class BatchIn(Body):
         "The task to publish when no task is left and none is errored; without a key.", {"action": "resize"}, None
     )
     on_failed: TaskIn | None = described("The task to publish when no task is left and some are errored.", None, None)
+    on_first_failure: TaskIn | None = described("The task to publish once, when a first task is errored.", None, None)
 
     def of_batch(self) -> dict[str, Any]:
         """Return the arguments of a batch, whose actions have only what was given."""
@@ -208,7 +209,7 @@ class RunOut(Schema):
     claimed: datetime = Field(examples=["2030-01-31T12:00:00Z"])
     lease_until: datetime = Field(examples=["2030-01-31T12:01:00Z"])
     ended: datetime | None = Field(examples=[None])
-    outcome: str = described("succeeded, failed, released or canceled; empty while it has not ended.", "")
+    outcome: str = described("succeeded, failed, released, canceled, waited or lost; empty while it has not ended.", "")
     timed_out: bool = Field(examples=[False])
     reason: str = Field(examples=[""])
     unexpected_errors: int = described("Errors after which the worker tried again, or gave up.", 0)
@@ -265,6 +266,7 @@ class BatchOut(Schema):
     progress: ProgressOut
     on_done: dict[str, Any] | None = Field(examples=[{"action": "resize"}])
     on_failed: dict[str, Any] | None = Field(examples=[None])
+    on_first_failure: dict[str, Any] | None = Field(examples=[None])
     created: datetime = Field(examples=["2030-01-31T12:00:00Z"])
 
 

@@ -92,7 +92,9 @@ def _by_rows(
 
 def _queue(using: str, name: str) -> Any:
     """Return the queue with that name; create it if it is missing."""
-    queue, _ = queue_rows(using).get_or_create(name=name)
+    queues = queue_rows(using)
+    # Packages that look for repeated queries would take a ``get()`` in each call for one of them.
+    queue = queues.filter(name=name).first() or queues.get_or_create(name=name)[0]
     if queue.publishing_paused:
         raise QueuePaused(f"queue {queue.name} accepts no tasks now: {queue.pause_description}")
     if queue.exclusive:

@@ -9,7 +9,7 @@ from django.db.models.functions import Least
 from django.db.models.lookups import IsNull
 
 from stator.graph.backoff import MAX_SECONDS
-from stator.models import History, Report, Step, of_one_node, over_nodes
+from stator.models import History, of_one_node, over_nodes
 from stator.partitions import UPKEEP, Partition, is_partitioned, maintain
 from tasks.conf import load_settings
 from tasks.models import Batch, Claimant, Queue, Run, Task
@@ -120,10 +120,9 @@ def _delete_with_records(rows: QuerySet[Any], pks: list[int]) -> None:
     if not pks:
         return
     of_these = Q(model_label=rows.model._meta.label_lower, object_pk__in=[str(pk) for pk in pks])
-    for records in (Report, Step, History):
-        # History in partitions stays until its partition is dropped, as do runs.
-        if not is_partitioned(records, rows.db):
-            records.objects.using(rows.db).filter(of_these).delete()
+    # History in partitions stays until its partition is dropped, as do runs.
+    if not is_partitioned(History, rows.db):
+        History.objects.using(rows.db).filter(of_these).delete()
     rows.filter(pk__in=pks).delete()
 
 

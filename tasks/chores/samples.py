@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
+from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 from django.db.models.expressions import Combinable
 from django.utils import timezone
@@ -50,10 +51,7 @@ def sample(using: str) -> bool:
     """
     moment = timezone.now()
     minute = moment.replace(second=0, microsecond=0)
-    _, first = Depth.objects.using(using).get_or_create(
-        model_label=label_of(EVERY), minute=minute, defaults={"queued": 0}
-    )  # fmt: skip
-    if not first:
+    if not _is_first(using, minute):
         return False
     found = list(_waiting(using))
     depths = {
@@ -66,6 +64,23 @@ def sample(using: str) -> bool:
     this = minute.replace(minute=0)
     for hour in (this - HOUR, this) if minute.minute < LATE else (this,):
         _count_ended(using, {each.pk: each.name for each in found}, hour)
+    return True
+
+
+def _is_first(using: str, minute: datetime) -> bool:
+    """Return whether nobody else samples the queues in this minute.
+
+    Without ``get_or_create()``: packages that look for repeated queries take its ``get()`` for one of them.
+    """
+    marks = Depth.objects.using(using)
+    mark = {"model_label": label_of(EVERY), "minute": minute}
+    if marks.filter(**mark).exists():
+        return False
+    try:
+        with transaction.atomic(using=using):
+            marks.create(**mark, queued=0)
+    except IntegrityError:
+        return False
     return True
 
 

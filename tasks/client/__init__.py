@@ -37,6 +37,9 @@ MAX_ENDED, MAX_TOLD = 1000, 8000
 # The most characters of a text about progress.
 MAX_TEXT = 200
 
+# The query of a request to start over.
+_OVER = "?start_over=true"
+
 
 class ApiError(Exception):
     """A refusal by the server: ``code`` is for programs, the text for people, ``status`` is the HTTP status."""
@@ -95,7 +98,10 @@ class Client:
         return list(self._call("POST", path, body, again=_may_repeat(tasks, options))["results"])
 
     def open_batch(self, queue: str, *, key: str | None = None, **actions: Any) -> Any:
-        """Open a batch with the tasks ``on_done`` and ``on_failed``; it does not end before :meth:`close_batch`."""
+        """Open a batch, which does not end before :meth:`close_batch`.
+
+        ``actions``: the tasks ``on_done``, ``on_failed`` and ``on_first_failure``.
+        """
         body = {"key": key, **actions}
         return self._call("POST", f"queues/{_quote(queue)}/batches", body, again=key is not None)
 
@@ -111,9 +117,9 @@ class Client:
         """Cancel a batch with its waiting tasks, and with ``running`` also claimed ones."""
         return self._call("POST", f"batches/{number}/cancel{_canceling(running, reason)}", {}, again=True)
 
-    def requeue_batch(self, number: int) -> Any:
-        """Requeue up to 10,000 dead letters of a batch."""
-        return self._call("POST", f"batches/{number}/requeue", {})
+    def requeue_batch(self, number: int, *, start_over: bool = False) -> Any:
+        """Requeue up to 10,000 dead letters of a batch; with ``start_over`` their recorded steps run again."""
+        return self._call("POST", f"batches/{number}/requeue{_OVER * start_over}", {})
 
     def claim(self, queue: str, *, worker: str, wait: float = 0.0, **options: object) -> list["HttpClaim"]:
         """Claim up to ``limit`` tasks (one by default), waiting up to ``wait`` seconds for the first."""
@@ -184,9 +190,9 @@ class Client:
         """Change options of a task that has not ended; options that are not given stay."""
         return self._call("POST", f"tasks/{pk}/change", options, again=True)
 
-    def requeue(self, pk: int) -> Any:
-        """Requeue a dead letter."""
-        return self._call("POST", f"tasks/{pk}/requeue", {})
+    def requeue(self, pk: int, *, start_over: bool = False) -> Any:
+        """Requeue a dead letter; with ``start_over`` its recorded steps run again."""
+        return self._call("POST", f"tasks/{pk}/requeue{_OVER * start_over}", {})
 
     def queues(self) -> Iterator[Any]:
         """Yield the queues that this token may use."""
@@ -252,9 +258,9 @@ class Client:
         return self._call("GET", f"objects/{_quote(label)}/{_quote(str(pk))}")
 
     def send(self, label: str, pk: object, event: str, payload: object = None, *, key: str = "") -> Any:
-        """Send an event to a managed object and return ``outcome``, ``missing`` and ``object``.
+        """Send an event to a managed object and return ``outcome``, ``missing``, ``note`` and ``object``.
 
-        The call is retried only with a ``key``, which the object takes once.
+        The call is retried only with a ``key``, which the object takes once from this consumer.
         """
         path = f"objects/{_quote(label)}/{_quote(str(pk))}/events/{_quote(event)}"
         return self._call("POST", path, {"payload": payload, "key": key}, again=bool(key))

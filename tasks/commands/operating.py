@@ -28,6 +28,7 @@ from tasks.models import Queue, Task
 from tasks.queue.attempt_counts import attempts_of
 from tasks.queue.latest_errors import TaskFailure, errors_of
 from tasks.queue.rules import queue_name_problem
+from tasks.queue.serving import services_of
 from tasks.rows.databases import home
 
 MAX_QUEUES, MAX_LETTERS, MAX_NAMED = 1000, 10_000, 1000
@@ -64,6 +65,7 @@ def add_subcommands(add: AddSubcommand) -> None:
     again.add_argument("--queue", metavar="NAME", help="All dead letters of this queue, at most 10,000 at once.")
     pace_help = "How many become due per minute (default: all at once)."
     again.add_argument("--per-minute", type=float, metavar="N", help=pace_help)
+    again.add_argument("--start-over", action="store_true", help="Run recorded steps again, with new keys.")
     end = add("cancel", "Cancel tasks that wait.", cancel)
     end.add_argument("ids", nargs="+", type=int, metavar="TASK", help="Numbers of tasks.")
     end.add_argument("--running", action="store_true", help="Also cancel tasks that workers have claimed.")
@@ -87,11 +89,11 @@ def list_queues(options: Options) -> Answer:
     found = [named(name) for name in options["names"]] or list(rows.order_by("name")[:MAX_QUEUES])
     add_figures(found, using)
     data = []
-    for queue in found:
+    for queue, service in zip(found, services_of(found, using), strict=True):
         holds = {"publish": queue.publishing_paused, "claim": queue.claiming_paused}
         paused = [name for name, is_paused in holds.items() if is_paused]
         data.append({
-            "queue": queue.name, "kind": queue.kind, **asdict(queue.figures), "workers": queue.live_workers(),
+            "queue": queue.name, "kind": queue.kind, **asdict(queue.figures), "workers": service.names,
             "paused": paused, "pause": queue.pause_description if paused else "",
         })  # fmt: skip
     return Answer(data, table(HEADS, map(_queue_row, data)) if data else ["There are no queues."])
@@ -140,7 +142,7 @@ def requeue(options: Options) -> Answer:
     rows = named(name).tasks.all() if name else rows_of_numbers(ids)
     action = Action.of(Task, "requeue", actor(), options["reason"], moves=True)
     with refusing(TaskError, option="--per-minute"), progress("requeued") as action.progress:
-        done = rows.requeue(per_minute=options["per_minute"], action=action)
+        done = rows.requeue(per_minute=options["per_minute"], action=action, start_over=options["start_over"])
     count, due = done.count, done.last_due
     requeued = f"{count:,} of {len(ids):,} requeued" if ids else f"{count:,} of queue {name} requeued"
     others = (

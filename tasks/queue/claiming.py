@@ -16,7 +16,7 @@ from django.db.models import CharField, F, FloatField, JSONField, Q, QuerySet
 
 from stator import claims
 from stator.statements import Parameter
-from tasks.actions.registry import RegisteredAction, declared, registry
+from tasks.actions.registry import RegisteredAction, declared, throttled_in
 from tasks.actions.throttles import ActionSlot
 from tasks.conf import TaskSettings, load_settings
 from tasks.exceptions import TaskError
@@ -70,9 +70,7 @@ def _claim_at_once(
     known = queue.__dict__.get("known", queue)
     if known.claim_paused or known.one_per_worker:
         return []
-    limited = frozenset(
-        name for name in registry if (action := declared(name, known.name)) is not None and action.throttled
-    )
+    limited = throttled_in(known.name)
     any_queue = QueueTemplate(known, CLAIMING)
     given = WORKER, None if lease is None else LEASE, METADATA if metadata else None
     found, seen = claims.claim_at_once(

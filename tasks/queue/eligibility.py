@@ -41,6 +41,7 @@ from tasks.conf import TaskSettings, lease_of_process, load_settings
 from tasks.queue.expressions import ExactText, Names, is_any
 from tasks.rows.clock import Later
 from tasks.rows.queues import QueueRow, claims_are_paused
+from tasks.rows.runs import NO_REJECTIONS
 from tasks.rows.tables import queue_rows, run_rows, task_rows
 from tasks.rows.tasks import TaskRow, names_nobody
 
@@ -169,8 +170,8 @@ def allowed(worker: WorkerName) -> Q:
     return Q(worker_ids=[]) | Q(Names(worker))
 
 
-# Conditions of runs. An attempt that ended with TryAgainLater is no rejection.
-IS_REJECTION = ~Q(outcome="waited")
+# Conditions of runs.
+IS_REJECTION = ~Q(outcome__in=NO_REJECTIONS)
 HAS_PART = Q(outcome="succeeded", task__state="completed") | Q(task__state_claim=F("token"))
 HAD_PART = Q(version=F("task__state_version"))
 
@@ -362,12 +363,15 @@ def lease_end_in_process(usual: float, since: Combinable) -> Expression:
     ``since``: when the attempt began. The process ends the attempt at the timeout, and needs time to record that.
     """
     of_queue = partial(_looked_up, queue_rows())
-    # An action's timeout precedes its queue's.
-    usually = effective("timeout", _longest(load_settings()), of_queue)
-    by_action = [When(action=name, then=Value(most)) for name, most in longest_timeouts().items()]
-    timeout = Coalesce(F("timeout"), Case(*by_action, default=usually))
-    ends = Later(timeout + Value(TO_RECORD), since=since)
+    ends = Later(timeout_in_process() + Value(TO_RECORD), since=since)
     return Least(Later(effective("lease", lease_of_process(usual), of_queue)), ends)
+
+
+def timeout_in_process() -> Expression:
+    """Return the seconds that an attempt in a worker process may take: an action's timeout precedes its queue's."""
+    usually = effective("timeout", _longest(load_settings()), partial(_looked_up, queue_rows()))
+    by_action = [When(action=name, then=Value(most)) for name, most in longest_timeouts().items()]
+    return Coalesce(F("timeout"), Case(*by_action, default=usually))
 
 
 def renewed_end(lease: Lease, longest: float, settings: TaskSettings, queues: Rows, run: Rows) -> Any:

@@ -8,13 +8,16 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Count, Q, QuerySet
 
-from stator.models import Action, Now, move_rows, of_one_node
+from stator.models import Action, Now, move_rows, of_one_node, remembered
 from tasks.exceptions import MoveRefused
 from tasks.queue import runs
 from tasks.rows.tables import locked, run_rows, task_model, task_rows
 from tasks.rows.tasks import TaskRow
 
 FAILED, SUCCEEDED = ("errored", "canceled"), ("completed",)
+
+# The options of moves of tasks that are published again.
+AGAIN: dict[str, Any] = {"reason": "published again", "start_over": True}
 
 # Rows per transaction of an action on many tasks.
 BATCH = 500
@@ -33,7 +36,7 @@ def cancel(task: TaskRow, *, actor: str, reason: str, running: bool) -> None:
     if not cancel_many(_rows(task), [task.pk], actor=actor, reason=reason, running=running):
         statuses = " or ".join(_cancelable(running))
         raise MoveRefused(f"task {task.pk} is {_status(task)}; only a task that is {statuses} can be canceled")
-    task.refresh_from_db(task._state.db)
+    _read_again(task)
 
 
 def cancel_many(
@@ -50,7 +53,7 @@ def cancel_many(
             ending = [*meant, *parts.values_list("pk", flat=True)]
             claimed = task_rows(rows.db).filter(pk__in=ending, state_claim__isnull=False)
             if running:
-                runs.reaped(claimed, "")
+                runs.keep(claimed)
                 run_rows(rows.db).filter(task__in=ending, token__in=claimed.values("state_claim"), ended=None).update(
                     ended=Now(), outcome="canceled", reason=reason or "canceled by others"
                 )
@@ -74,15 +77,23 @@ def lock_with_parts(rows: QuerySet[Any]) -> None:
         list(locked(part).order_by("pk").values_list("pk"))
 
 
-def requeue(task: TaskRow, *, actor: str, reason: str) -> None:
-    """Requeue a dead letter with all its attempts, for every worker that may claim it."""
+def _read_again(task: TaskRow) -> None:
+    with remembered(str(task._state.db), [task]):
+        task.refresh_from_db(task._state.db)
+
+
+def requeue(task: TaskRow, *, actor: str, reason: str, start_over: bool) -> None:
+    """Requeue a dead letter with all its attempts, for every worker that may claim it.
+
+    ``start_over``: recorded steps are run again.
+    """
     if task.whole_id is not None:
         raise MoveRefused(f"task {task.pk} is a part of task {task.whole_id}; requeue that task")
-    if not requeue_many(_rows(task), [task.pk], actor=actor, reason=reason).count:
+    if not requeue_many(_rows(task), [task.pk], actor=actor, reason=reason, start_over=start_over).count:
         if (status := _status(task)) == "errored":
             raise MoveRefused(f"task {task.pk} is being deleted, since its retention is over; publish a new task")
         raise MoveRefused(f"task {task.pk} is {status}; only an errored task can be requeued")
-    task.refresh_from_db(task._state.db)
+    _read_again(task)
 
 
 def requeue_many(
@@ -93,12 +104,14 @@ def requeue_many(
     reason: str,
     action: Action | None = None,
     per_minute: float | None = None,
+    start_over: bool = False,
 ) -> Requeued:
     """Requeue the dead letters with these keys, in this order.
 
     Parts of shared tasks are left out, and tasks that are being deleted.
 
-    ``per_minute``: how many become due per minute, the first at once; None: all become due at once.
+    ``per_minute``: how many become due per minute, the first at once; None: all become due at once. ``start_over``:
+    recorded steps are run again.
     """
     count, begun, last = 0, None, None
     for batch in _batches(rows, pks):
@@ -113,6 +126,7 @@ def requeue_many(
                 continue
             begun = begun or next(iter(found.values()))[1]
             told: dict[str, Any] = {"actor": actor, "reason": reason or "requeued", "action": action}
+            told["start_over"] = start_over
             _reopen(rows, {pk: workers for pk, (workers, _) in found.items()}, FAILED, told)
             if per_minute is not None:
                 pace = timedelta(minutes=1 / per_minute)
@@ -126,13 +140,46 @@ def requeue_many(
 def _reopen(rows: QuerySet[Any], ended: dict[Any, int], states: tuple[str, ...], told: dict[str, Any]) -> None:
     """Let locked tasks that have ended wait again, and their parts in these states.
 
-    ``ended``: the number of workers of each task, by key. ``told``: the actor and the reason, for the history.
+    ``ended``: the number of workers of each task, by key. ``told``: options of the moves, such as the reason.
     """
     shared = [pk for pk, workers in ended.items() if workers > 1]
     move_rows(rows.filter(pk__in=ended.keys() - set(shared)), "pending", **told)
     move_rows(rows.filter(pk__in=shared), "shared", **told)
     move_rows(rows.filter(whole__in=shared, state__in=states), "pending", **told)
     task_rows(rows.db).filter(pk__in=ended).update(notice_due=Now(), result=None)
+
+
+def stays(rows: QuerySet[Any]) -> dict[Any, str]:
+    """Return the canceled tasks that no undo may bring back, each with why; lock their batches.
+
+    A batch that has ended has published its action, and would have a task that is done later. A shared task that has
+    lost parts would end without them.
+    """
+    canceled = rows.filter(state="canceled").values_list("pk", "whole", "batch", "worker_count")
+    own = {pk: (whole, batch, workers) for pk, whole, batch, workers in canceled}
+    wholes = {whole for whole, _, _ in own.values() if whole is not None} - own.keys()
+    others = task_rows(rows.db).filter(pk__in=wholes).values_list("pk", "whole", "batch", "worker_count")
+    every = own | {pk: (whole, batch, workers) for pk, whole, batch, workers in others}
+    lacking = _being_deleted(rows, {pk: workers for pk, (_, _, workers) in every.items() if workers > 1})
+    ended = _ended_batches({batch for _, batch, _ in every.values() if batch is not None}, rows.db)
+    found = {}
+    for pk, (whole, _, _) in own.items():
+        of = pk if whole is None else whole
+        batch = every[of][1] if of in every else None
+        if batch in ended:
+            found[pk] = f"is in batch {batch}, which is {ended[batch]}"
+        elif of in lacking:
+            found[pk] = "has lost parts to its retention"
+    return found
+
+
+def _ended_batches(pks: set[Any], using: str | None) -> dict[Any, str]:
+    """Return the states of the batches that take no task back, and lock all of these batches."""
+    if not pks:
+        return {}
+    batches: QuerySet[Any] = QuerySet(task_model()._meta.get_field("batch").related_model, using=using)
+    states = dict(locked(batches.filter(pk__in=pks).order_by("pk")).values_list("pk", "state"))
+    return {pk: state for pk, state in states.items() if state in ("ending", "done", "canceled")}
 
 
 def undone(rows: QuerySet[Any]) -> None:
@@ -164,13 +211,13 @@ def clear(task: TaskRow, *, failed: bool, succeeded: bool) -> bool:
     if task.worker_count > 1 and _being_deleted(_rows(task), {task.pk: task.worker_count}):
         return False
     if task.state in states:
-        _reopen(_rows(task), {task.pk: task.worker_count}, states, {"reason": "published again"})
+        _reopen(_rows(task), {task.pk: task.worker_count}, states, AGAIN)
         return True
     if task.state not in ("pending", "shared"):
         return False
     if task.worker_count > 1:
         parts = _rows(task).filter(whole=task.pk, state__in=states)
-        move_rows(parts, "pending", reason="published again")
+        move_rows(parts, "pending", **AGAIN)
     if failed:
         _forget_failures(task)
     return True

@@ -13,7 +13,7 @@ from django.db.models import F, OuterRef, Q, Subquery, Value
 from django.db.models.lookups import Exact
 
 from stator.models import name_of, over_nodes
-from tasks.actions.registry import registry
+from tasks.actions.registry import everywhere
 from tasks.conf import DJANGO, TaskSettings, load_settings
 from tasks.messages import worker_digits
 from tasks.queue.eligibility import (
@@ -47,12 +47,11 @@ def open_to_process(worker_id: str, held: Q) -> Q:
     of Django's framework are always claimed, because their functions are imported when they are called. A worker that
     is limited to some queues claims only from these. ``held``: paused tasks, which do not block other tasks.
     """
-    here = frozenset((name, queue) for name, by_queue in registry.items() for queue in by_queue)
     rules, chosen = _rules.get(worker_id, ALL_RULES), _chosen.get(worker_id, ANYTHING)
     if over_nodes(task_model(), home()):
         # These rules compare rows of several nodes, or with a table on the coordinator.
         rules -= {ONE_EACH, OTHERS}
-    return _open_to_process(worker_id, load_settings(), here, held, rules, chosen, _only.get(worker_id))
+    return _open_to_process(worker_id, load_settings(), everywhere(), held, rules, chosen, _only.get(worker_id))
 
 
 def may_hold(worker_id: str, using: str) -> Q:

@@ -9,6 +9,7 @@ from django.db import DatabaseError, IntegrityError, transaction
 from django.db.models import Q
 
 from stator.claims import is_retryable, longest_lease
+from stator.models import created, make_due, remembered
 from tasks.actions.registry import declared
 from tasks.conf import load_settings
 from tasks.exceptions import MoveRefused, PublishRefused, QueuePaused, TaskError
@@ -60,8 +61,9 @@ class Published:
 class OnExistingKey:
     """Options for keys that exist already.
 
-    ``update``: write the given parameters into a waiting task. ``clear_failed`` and ``clear_succeeded``: forget the
-    workers that failed, or succeeded, so that they may run it again; a task that ended that way waits again.
+    ``update``: write the given parameters into a waiting task, and move its start. ``clear_failed`` and
+    ``clear_succeeded``: forget the workers that failed, or succeeded, so that they may run it again; a task that ended
+    that way waits again.
     """
 
     update: bool = False
@@ -176,9 +178,6 @@ def _into(
         except DatabaseError as error:
             if attempt == TRIES or not (isinstance(error, IntegrityError) or is_retryable(error)):
                 raise
-            # Make the instances unsaved again for the next try.
-            for row in rows:
-                row.pk, row._state.adding = None, True
     raise AssertionError("the last try returns or raises")
 
 
@@ -227,6 +226,7 @@ def _row(queue: QueueRow, message: Message, listed: frozenset[str] | None, batch
     )
     row.has_count = "worker_count" in message.given
     row.given = [name for name in PARAMETERS if DECIDED_BY.get(name, name) in message.given]
+    row.delay = delay if "invisible_for" in message.given else None
     return row
 
 
@@ -268,6 +268,7 @@ def _publish(queue: QueueRow, rows: list[Any], on_existing: OnExistingKey, *, ov
     parts = [part for row in new if row.worker_count > 1 for part in _parts(row, row.worker_count)]
     model.objects.using(using).bulk_create(parts, batch_size=BATCH)
     written = task_rows(using).in_bulk([row.pk for row in new])
+    created(str(using), written.values())
     inserted = {id(row): written[row.pk] for row in new}
     by_key = {row.key: inserted[id(row)] for row in new if row.key is not None}
     for task in (*there.values(), *written.values()):
@@ -336,13 +337,35 @@ def _update(queue: QueueRow, pairs: list[tuple[Any, Any]]) -> None:
             )
         if wrong := _too_few(row.worker_ids if "worker_ids" in row.given else [], task):
             raise PublishRefused(wrong)
-        for each in (task, *task.parts.all()):
-            for name in row.given:
-                setattr(each, name, getattr(row, name))
-            changed.append(each)
+        every = (task, *task.parts.all())
+        with remembered(str(queue._state.db), every):
+            for each in every:
+                for name in row.given:
+                    setattr(each, name, getattr(row, name))
+                changed.append(each)
     names = sorted({"worker_count" for _, row in pairs if row.has_count}.union(*(row.given for _, row in pairs)))
     if names:
         task_rows(queue._state.db).bulk_update(changed, names, batch_size=BATCH)
+    _reschedule({task: row.delay for task, row in pairs if row.delay is not None}, str(queue._state.db))
+
+
+def _reschedule(delays: dict[Any, float], using: str) -> None:
+    """Let waiting tasks start after so many seconds, and the parts of shared ones."""
+    tasks = list(delays)
+    for start in range(0, len(tasks), BATCH):
+        some = tasks[start : start + BATCH]
+        for delay in {delays[task] for task in some}:
+            meant = [task.pk for task in some if delays[task] == delay]
+            own = task_rows(using).filter(pk__in=meant)
+            # Nothing attempts a shared task itself; parts that are added to it later start with it.
+            own.filter(state="shared").update(state_next_attempt=Later(delay))
+            make_due(own, delay)
+            make_due(task_rows(using).filter(whole__in=meant), delay)
+        written = task_rows(using).in_bulk([task.pk for task in some])
+        for task in some:
+            task.state_ready = written[task.pk].state_ready
+            task.state_next_attempt = written[task.pk].state_next_attempt
+            task.__dict__.pop("_prefetched_objects_cache", None)
 
 
 def change(task: TaskRow, given: dict[str, Any]) -> None:
@@ -368,7 +391,8 @@ def change(task: TaskRow, given: dict[str, Any]) -> None:
             raise TaskError(wrong)
         if values:
             rows.filter(Q(pk=row.pk) | Q(whole=row.pk)).update(**values)
-    task.refresh_from_db()
+        with remembered(str(using), [task]):
+            task.refresh_from_db(using)
 
 
 def _too_few(names: list[str], task: TaskRow) -> str:

@@ -9,7 +9,7 @@ from stator.graph.backoff import MAX_SECONDS
 from stator.models import field_of, over_nodes
 from stator.texts import text_problem
 from tasks.actions.registry import MAX_TRIES
-from tasks.messages import METADATA_NAME_RULE, is_metadata_name
+from tasks.messages import METADATA_NAME_RULE, UNPRINTABLE, is_metadata_name
 from tasks.queue import actions as queue_actions
 from tasks.rows.databases import home
 from tasks.rows.queues import QueueRow
@@ -75,6 +75,8 @@ def queue_name_problem(name: object) -> str:
         return f"the name of queue {name[:20]!r}... has {len(name):,} characters; the most is {NAME_LENGTH}"
     if wrong := text_problem(name):
         return f"the name of queue {name!r} {wrong}"
+    if UNPRINTABLE.search(name):
+        return f"the name of queue {name!r} has a character that cannot be printed, such as a line break"
     if "/" in name or name in (".", ".."):
         return f"queue {name!r} would have no address over HTTP; use a name without /, and not . or .."
     return ""

@@ -72,16 +72,15 @@ def recorded(using: str, ended: list[tuple[Claim, Outcome]]) -> None:
         run_rows(using).bulk_create(others)
 
 
-def reaped(rows: QuerySet[Any], why: str) -> None:
+def keep(rows: QuerySet[Any], **ended: Any) -> None:
     """Record claims of worker processes before other code ends them; named workers recorded theirs when they claimed.
 
-    ``why``: why the worker may not hold them any more; if it is empty, their leases have run out.
+    ``ended``: how they end, if that is known.
     """
     using = str(rows.db)
     columns = "state_version", "state_claim", "state_attempted", "state_locked_until"
     lost = list(rows.values_list("pk", "shard", *columns))
     names = names_of({worker_of(token) for _, _, _, token, _, _ in lost}, using)
-    ended: dict[str, Any] = {"ended": Now(), "outcome": "waited", "reason": why} if why else {}
     runs = [
         Run(
             task_id=pk,

@@ -122,6 +122,11 @@ class Service:
         return [process for process in self.processes if process.takes(self.queue)]
 
     @property
+    def names(self) -> list[str]:
+        """The names of all live workers that serve the queue, sorted: named workers and processes."""
+        return sorted({*self.named, *(process.name for process in self.taking)})
+
+    @property
     def offers(self) -> dict[Offer, list[str]]:
         """The names of the processes by what they take from the queue."""
         found: dict[Offer, list[str]] = defaultdict(list)

@@ -18,6 +18,11 @@ def delete_runs(collector: Collector, field: models.Field, runs: QuerySet, using
 vars(delete_runs).update(lazy_sub_objs=True)
 
 
+# A worker with a run of these outcomes has not rejected the task: it asked for a later attempt, or its claim ended
+# because the task need not be done at all.
+NO_REJECTIONS = ("waited", "canceled")
+
+
 class Run(models.Model):
     """One claim of a task by a named worker, or one ended attempt by a worker process."""
 
@@ -28,6 +33,8 @@ class Run(models.Model):
         FAILED = "failed"
         RELEASED = "released"
         CANCELED = "canceled"
+        # A worker process did not end its claim before the lease ran out. A named worker's run stays open then.
+        LOST = "lost"
         # The action asked for another attempt later.
         WAITED = "waited"
 
@@ -72,4 +79,4 @@ class Run(models.Model):
     @property
     def timed_out(self) -> bool:
         """Whether the lease ran out before the worker ended its claim."""
-        return not self.outcome and self.task.state_claim != self.token
+        return self.outcome == self.Outcome.LOST or (not self.outcome and self.task.state_claim != self.token)

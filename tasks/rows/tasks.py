@@ -57,6 +57,8 @@ class TaskRow(StatorModel):
     )  # fmt: skip
     result = models.JSONField(null=True, editable=False)
     created = MomentField(db_default=Now(), editable=False)
+    # The claim of the attempt that a worker process has marked as begun last: see ``tasks.queue.begun``.
+    begun = models.UUIDField(null=True, editable=False)
     # When the notice of an errored task is sent at the earliest; null after it was sent.
     notice_due = MomentField(db_default=Now(), null=True, editable=False)
 

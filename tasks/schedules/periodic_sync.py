@@ -2,17 +2,20 @@
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
-from django.db import OperationalError, ProgrammingError, router
+from django.db import router
 from django.utils.module_loading import autodiscover_modules
 
 from stator import signals
+from stator.checks.messages import looked
+from stator.db.schema import lack_of
 from stator.schemas import current_schema
 from tasks.schedules.periodic import Periodic, registry
 from tasks.schedules.rates import prune_rates
-from tasks.schedules.schedules import LEASE, Schedule
+from tasks.schedules.schedules import Schedule, haste_of
 
 logger = logging.getLogger("tasks.schedules")
 
@@ -37,7 +40,8 @@ def sync() -> None:
     """
     using = router.db_for_write(Schedule)
     for known in registry.values():
-        if problem := next(iter(_schedule(known).problems().values()), None):
+        schedule = _schedule(known)
+        if problem := next(iter(schedule.problems().values()), None) or haste_of(schedule.timetable):
             raise ImproperlyConfigured(f"@periodic {known.name}: {problem}")
         for entity in known.entities:
             _declare(using, known, entity)
@@ -79,16 +83,14 @@ def check_schedules(
 ) -> Iterator[checks.CheckMessage]:
     """Yield tasks.W101 and W102 for the same problems of stored schedules, and W103 for functions that are gone."""
     for alias in databases or []:
-        if not router.allow_migrate_model(alias, Schedule):
-            continue
-        rows = Schedule.objects.using(alias).filter(enabled=True).order_by("pk")
-        try:
-            found = list(rows[:CHECKED])
-        except (OperationalError, ProgrammingError):
-            # The check may run before the migrations: the table, or a column, is still missing.
-            continue
-        for row in found:
-            yield from _check_row(row)
+        # The check may run before the migrations: the table, or a column, is still missing.
+        if router.allow_migrate_model(alias, Schedule) and not lack_of(Schedule, alias):
+            yield from looked(partial(_check_rows, alias), alias)
+
+
+def _check_rows(alias: str) -> Iterator[checks.CheckMessage]:
+    for row in Schedule.objects.using(alias).filter(enabled=True).order_by("pk")[:CHECKED]:
+        yield from _check_row(row)
 
 
 HINT = "Make ticks further apart, so that after a worker dies its tick can be repeated before the next one is due."
@@ -110,9 +112,8 @@ def _check(
     problems = row.problems()
     for problem in problems.values():
         yield kind(f"{what}: {problem}.", id=f"tasks.{group}1")
-    if not problems and (apart := row.timetable.shortest()) <= LEASE:
-        haste = f"its ticks are {apart:g} s apart; they must be more than a lease of {LEASE:g} s apart."
-        yield kind(f"{what}: {haste}", hint=HINT, id=f"tasks.{group}2")
+    if not problems and (haste := haste_of(row.timetable)):
+        yield kind(f"{what}: {haste}.", hint=HINT, id=f"tasks.{group}2")
 
 
 def _schedule(known: Periodic) -> Schedule:

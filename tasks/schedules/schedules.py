@@ -19,6 +19,7 @@ from tasks.queue.serving import is_anywhere, processes_in
 from tasks.rows.databases import settle
 from tasks.schedules.rows import ScheduleRow
 from tasks.schedules.ticking import FAILURES, PROGRESS, call, count_failure, tick
+from tasks.schedules.timetable import Timetable
 
 
 def _tick_lease() -> float:
@@ -35,6 +36,9 @@ BACKOFF = Backoff(base=1.0, cap=60.0)
 
 # The columns that determine the next tick. If one changes, workers attempt the schedule at once.
 PLANNED_BY = ("period", "cron", "zone", "jitter", "until", "enabled", "removed", "asked", "planned_for")
+
+# The columns that determine how far its ticks are apart, without jitter.
+TIMETABLE = ("period", "cron", "zone")
 
 # Seconds. The next tick of a schedule may be years away, for example with "0 0 29 2 *".
 FARTHEST = 50 * 366 * 86400.0
@@ -89,7 +93,10 @@ class ScheduleQuerySet(QuerySet["Schedule"]):
     """Schedules. If an update changes their timetables, workers plan them again."""
 
     def update(self, **values: object) -> int:
-        """Update rows as Django does, without validation; return how many. Changes take effect at once."""
+        """Update rows as Django does; return how many. Changes take effect at once.
+
+        Of what :meth:`Schedule.clean` refuses, it refuses only ticks that are too close to each other.
+        """
         if not values.keys() & set(PLANNED_BY):
             return super().update(**values)
         self._for_write = True
@@ -97,8 +104,18 @@ class ScheduleQuerySet(QuerySet["Schedule"]):
             pks = list(self.values_list("pk", flat=True))
             updated = super().update(**values)
             for start in range(0, len(pks), ROWS_AT_ONCE):
-                look_again(self.db, pks[start : start + ROWS_AT_ONCE])
+                some = pks[start : start + ROWS_AT_ONCE]
+                if values.keys() & set(TIMETABLE):
+                    _refuse_hasty(self.db, some)
+                look_again(self.db, some)
         return updated
+
+    def bulk_create(self, objs: Iterable[Any], *args: Any, **kwargs: Any) -> list[Any]:
+        """Create schedules as Django does; raise ``ValidationError`` for what :meth:`Schedule.save` refuses."""
+        schedules = list(objs)
+        for schedule in schedules:
+            schedule.refuse()
+        return super().bulk_create(schedules, *args, **kwargs)
 
     update.alters_data = True  # type: ignore[attr-defined]
 
@@ -139,13 +156,24 @@ class Schedule(ScheduleRow):
 
     def clean(self) -> None:
         """Raise ``ValidationError`` for fields that cannot work, too short a period, or an action the queue refuses."""
+        self.refuse()
+
+    def refuse(self, *, unknown_action: bool = True) -> None:
+        """Raise ``ValidationError`` as :meth:`clean`; ``unknown_action``: also if the queue refuses the action."""
         problems = self.problems()
-        if not problems and self.timetable.shortest() <= LEASE:
-            problems["period"] = f"ticks must be more than a lease of {LEASE:g} s apart"
-        if not problems and (problem := self._unknown_action()):
+        if not problems and (problem := haste_of(self.timetable)) and not self._has_timetable():
+            problems["cron" if self.cron else "period"] = problem
+        if not problems and unknown_action and (problem := self._unknown_action()):
             problems["action"] = problem
         if problems:
             raise ValidationError(problems)
+
+    def _has_timetable(self) -> bool:
+        """Return whether the database has the schedule with this timetable already: the lease may be longer now."""
+        if self._state.adding:
+            return False
+        stored = type(self).objects.using(self._state.db).filter(pk=self.pk)
+        return stored.filter(**{name: getattr(self, name) for name in TIMETABLE}).exists()
 
     def _unknown_action(self) -> str:
         queue = self._found_queue()
@@ -158,12 +186,8 @@ class Schedule(ScheduleRow):
         return ""
 
     def save(self, *, update_fields: Iterable[str] | None = None, **kwargs: Any) -> None:
-        problems = self.problems()
         # A process with older code may change a schedule whose action it does not have.
-        if not problems and self._state.adding and (problem := self._unknown_action()):
-            problems["action"] = problem
-        if problems:
-            raise ValidationError(problems)
+        self.refuse(unknown_action=self._state.adding)
         if self._state.adding or kwargs.get("force_insert"):
             super().save(update_fields=update_fields, **kwargs)
             return
@@ -190,6 +214,25 @@ class Schedule(ScheduleRow):
     def run_now(self) -> bool:
         """Fire one extra tick of the schedule now; return False if it is paused."""
         return bool(type(self).objects.filter(pk=self.pk).run_now())
+
+
+def haste_of(timetable: Timetable) -> str:
+    """Return why ticks of a valid timetable come too fast; "" if they do not.
+
+    If a tick ends its worker, it has to be repeated, after its lease, before the next one is due.
+    """
+    if (apart := timetable.shortest()) > LEASE:
+        return ""
+    return f"its ticks are {apart:g} s apart; they must be more than a lease of {LEASE:g} s (TICK_LEASE) apart"
+
+
+def _refuse_hasty(using: str, pks: list[Any]) -> None:
+    """Raise ``ValidationError`` if ticks of one of these stored schedules come too fast."""
+    rows: QuerySet[Schedule] = QuerySet(Schedule, using=using).filter(pk__in=pks).order_by()
+    for period, cron, zone in rows.values_list(*TIMETABLE).distinct():
+        timetable = Timetable(period, cron, zone, 0.0)
+        if not timetable.problems() and (problem := haste_of(timetable)):
+            raise ValidationError({"cron" if cron else "period": problem})
 
 
 def without_action(schedules: Iterable[Schedule], using: str) -> list[Schedule]:

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import logging
+import threading
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -21,7 +22,9 @@ from stator.exceptions import AttemptTimedOut, Fail, LeaseLost, NotBegun, TryAga
 from stator.graph.attempt_log import AttemptLog
 from stator.graph.backoff import Backoff, delay_after
 from stator.graph.failures import bounded, text_of
+from stator.models import name_of
 from stator.signals import on_heartbeat, on_start
+from stator.worker.isolated.surroundings import Surroundings
 from stator.worker.thread_pool import ThreadPool
 from tasks.actions.isolation import answer_of, process_for_action, value_of
 from tasks.actions.registry import (
@@ -39,6 +42,8 @@ from tasks.actions.values import storable
 from tasks.conf import DJANGO, TaskSettings, load_settings
 from tasks.failures import Cancel, NoHandler, OutOfAttempts, Release, Throttled, final
 from tasks.messages import Json
+from tasks.queue import begun
+from tasks.queue.begun import most_attempts
 from tasks.queue.process_eligibility import choose, choose_actions, note_rules
 from tasks.queue.runs import REASON_LENGTH
 from tasks.rows.queues import QueueRow
@@ -80,6 +85,11 @@ class _Queue(NamedTuple):
 
 
 NOT_CACHED = _Queue()
+
+# Marks are written one at a time, each right before its call: if a call ends the process, at most one other attempt is
+# marked and not begun.
+_marking: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+_marking_in_thread = threading.Lock()
 
 # Cached queues by worker (its operations), then by primary key.
 _queues: WeakKeyDictionary[Any, dict[Any, _Queue]] = WeakKeyDictionary()
@@ -167,7 +177,7 @@ async def attempt(task: Any) -> str:
         queue = await _queue_of(task)
     # Like assigning ``task.queue``, but without a call of the database routers.
     type(task).queue.field.set_cached_value(task, queue)
-    most = task.max_attempts or queue.max_attempts or settings.MAX_ATTEMPTS
+    most = most_attempts(task.max_attempts, queue.max_attempts, None, settings)
     errors_are_final = False
     backoff: Any = UNKNOWN
     try:
@@ -175,14 +185,15 @@ async def attempt(task: Any) -> str:
             raise NoHandler("no handler: it was published over HTTP, for external programs only")
         found = find(task.action, queue.name, task.data)
         backoff = found.backoff
-        most = task.max_attempts or min(most, found.max_attempts or most)
+        most = most_attempts(task.max_attempts, queue.max_attempts, found, settings)
         errors_are_final = found.errors_are_final
         if task.stator.attempt > most:
             raise OutOfAttempts(f"it has used its {most} attempts")
         if found.runs_on_loop and task.action.startswith(DJANGO):
             django_on_loop.add(task.action)
         seconds = task.timeout or found.timeout or queue.timeout or settings.TIMEOUT
-        beginning = _Beginning(task.stator, seconds)
+        is_marked = begun.is_marked(task.stator.attempt, most, task.state_crashes)
+        beginning = _Beginning(task.stator, seconds, is_marked=is_marked)
         await beginning.limited(_carry_out(found, task, settings, beginning))
     except Cancel as end:
         _note_end(task.stator, end)
@@ -226,10 +237,14 @@ def _is_cancelled() -> bool:
 
 
 class _Beginning:
-    """The beginning of an attempt's action; its timeout of ``seconds`` counts from there."""
+    """The beginning of an attempt's action; its timeout of ``seconds`` counts from there.
 
-    def __init__(self, claim: Claim, seconds: float | None) -> None:
+    ``is_marked``: whether the database gets to know of it first.
+    """
+
+    def __init__(self, claim: Claim, seconds: float | None, *, is_marked: bool) -> None:
         self.claim = claim
+        self.is_marked = is_marked
         self._seconds = seconds
         self._is_over = False
 
@@ -253,6 +268,31 @@ class _Beginning:
             raise too_long
         return None
 
+    async def begin_on_loop(self) -> None:
+        """Note that the action is called now, on the event loop; raise ``NotBegun`` as :meth:`begin`."""
+        if self.has_mark_to_write:
+            async with _marking.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+                await sync_to_async(self.write_mark)()
+                return self.begin()
+        return self.begin()
+
+    def begin_in_thread(self) -> None:
+        """Note that the action is called now, in this thread; raise ``NotBegun`` as :meth:`begin`."""
+        if self.has_mark_to_write:
+            with _marking_in_thread:
+                self.write_mark()
+                self.begin()
+        else:
+            self.begin()
+
+    @property
+    def has_mark_to_write(self) -> bool:
+        return self.is_marked and not self.claim.started and self.claim.may_begin
+
+    def write_mark(self) -> None:
+        with self.claim.preparing():
+            begun.mark(self.claim.instance, self.claim.token)
+
     def begin(self) -> None:
         """Note, in any thread, that the action is called now; raise ``NotBegun`` if it must not be called any more."""
         claim = self.claim
@@ -274,7 +314,7 @@ class _Beginning:
 
 async def _carry_out(found: RegisteredAction, task: TaskRow, settings: TaskSettings, beginning: _Beginning) -> None:
     """Run the action and store its result on the task."""
-    context = Context(task, task.stator)
+    context = Context(task, task.stator, name_of(task.stator.operations.worker_id))
     try:
         with context.claim.preparing():
             if found.throttled:
@@ -343,7 +383,7 @@ async def _call(found: RegisteredAction, context: Context, settings: TaskSetting
     if found.isolated:
         return await _isolated(context, settings, beginning)
     if found.is_async:
-        beginning.begin()
+        await beginning.begin_on_loop()
         return await found.acall(context)
     return await _in_thread(partial(found.call, context), settings, beginning)
 
@@ -353,18 +393,18 @@ async def _in_thread(function: Callable[[], Any], settings: TaskSettings, beginn
 
     In a test or a single cycle it runs in the caller's thread instead, within the transaction that may be open there.
     """
-    begun = partial(_begun, beginning, function)
+    call = partial(_begin_and_call, beginning, function)
     if SyncToAsync.thread_sensitive_context.get(None) is None:
-        return await sync_to_async(contained)(begun)
+        return await sync_to_async(contained)(call)
     threads = _threads(settings.THREADS)
     if threads.exhausted:
         logger.critical("tasks.threads_stuck", extra={"threads": threads.count})
         raise Throttled(STUCK, "every thread of this worker runs an action that does not return")
-    return await threads.run(begun, must_begin=bool(beginning.claim.started))
+    return await threads.run(call, must_begin=bool(beginning.claim.started))
 
 
-def _begun(beginning: _Beginning, function: Callable[[], Any]) -> Any:
-    beginning.begin()
+def _begin_and_call(beginning: _Beginning, function: Callable[[], Any]) -> Any:
+    beginning.begin_in_thread()
     try:
         return function()
     finally:
@@ -375,10 +415,12 @@ def _begun(beginning: _Beginning, function: Callable[[], Any]) -> Any:
 async def _isolated(context: Context, settings: TaskSettings, beginning: _Beginning) -> Any:
     """Run the action in a process of its own, which ends with the attempt, and return its result."""
     task = context.task
+    around = Surroundings.here(task._state.db, task.stator.operations.schema)
     request = {
-        "task": task.pk, "token": task.stator.token.hex, "using": task._state.db, "action": task.action,
-        "queue": task.queue.name,
+        "task": task.pk, "token": task.stator.token.hex, "action": task.action, "queue": task.queue.name,
+        "mark": beginning.has_mark_to_write, "worker": context.worker, **around.as_request(),
     }  # fmt: skip
+    beginning.is_marked = False
     process = process_for_action(settings.PAYLOAD_LIMIT + ANSWER_MARGIN)
     process.reached = context.progress
     try:
@@ -411,7 +453,7 @@ async def _load_queue(task: TaskRow, cached: dict[Any, _Queue]) -> Any:
     loaded = asyncio.Event()
     cached[task.queue_id] = loading = _Queue(loaded=loaded)
     try:
-        row = await sync_to_async(getattr)(task, "queue")
+        row = await sync_to_async(_read_queue)(task)
         cached[task.queue_id] = _Queue(time.monotonic() + QUEUE_CACHE, row)
     finally:
         # If the query failed, the next attempt sends it again.
@@ -419,6 +461,11 @@ async def _load_queue(task: TaskRow, cached: dict[Any, _Queue]) -> Any:
             del cached[task.queue_id]
         loaded.set()
     return row
+
+
+def _read_queue(task: TaskRow) -> Any:
+    # Packages that look for repeated queries would take ``task.queue`` of several tasks for one of them.
+    return queue_rows(str(task._state.db)).filter(pk=task.queue_id).first() or task.queue
 
 
 def _admit(found: RegisteredAction, context: Context) -> None:

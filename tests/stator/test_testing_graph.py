@@ -332,8 +332,8 @@ class Asked(StateGraph):
 
     @classmethod
     def handle_accepted(cls, instance: Any) -> Any:
-        event = instance.stator.event
-        return cls.done if event.name == "hurry" or event.payload["sum"] else None
+        first, last = instance.stator.events[0], instance.stator.event
+        return cls.done if last.name == "hurry" or first.payload["sum"] else None
 
 
 class TestEvents:

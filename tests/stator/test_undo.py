@@ -9,6 +9,7 @@ from stator import undo as undoing
 from stator.db import own_tables
 from stator.models import Action, Before, Event, History, Pause
 from stator.rows import transitions
+from stator.rows.life import life_of
 from stator.rows.unlocks import unlock_and_pause
 from stator.signals import transitioned
 from stator.undo import undo, undoable
@@ -35,7 +36,8 @@ ROWS = {
 
 def columns_of(instance):
     now = row(instance)
-    return {name: value for name, value in vars(now).items() if name.startswith("state")}
+    values = {name: value for name, value in vars(now).items() if name.startswith("state")}
+    return {**values, "state_visit": life_of(now).visit}
 
 
 def move(rows, state="returned"):
@@ -232,7 +234,7 @@ def test_events_that_the_object_had_in_its_state_count_again():
         model_label="testapp.expense", object_pk=str(one.pk), name="approve", sender="bob", voter="bob", version=0
     )
     back(move(raw(Expense), "rejected"))
-    assert Event.objects.get().version == row(one).state_version == 2
+    assert Event.objects.get().version == life_of(row(one)).visit == 0
 
 
 def test_objects_that_the_database_refuses_are_named(monkeypatch):
@@ -312,3 +314,15 @@ def test_worker_that_claims_meanwhile_is_not_overwritten():
 
 def row_state(model, pk):
     return raw(model).get(pk=pk).state
+
+
+def test_change_by_the_last_of_very_many_later_actions_is_seen():
+    one = put(Parcel, **ROWS["backing off"])
+    action = Action.of(Parcel, "retry", "anna")
+    retried = raw(Parcel).filter(pk=one.pk)
+    Parcel.stator.filter(pk=one.pk).retry(action=action)
+    Action.objects.bulk_create([Action(model_label="testapp.parcel", kind="retry") for _ in range(1001)])
+    last = Action.of(Parcel, "retry", "ben")
+    retried.update(state_next_attempt=ago(-60), state_ready=False)
+    Parcel.stator.filter(pk=one.pk).retry(action=last)
+    assert back(action).count == 0

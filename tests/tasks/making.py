@@ -16,6 +16,7 @@ IMPOSSIBLE_NAMES = [
     ("a" * 101, "has 101 characters; the most is 100"),
     ("nul\0", "has a NUL character"),
     ("half\ud800", "has half of a surrogate pair"),
+    ("two\nlines", "has a character that cannot be printed"),
     ("", "is empty"),
     ("a/b", "would have no address over HTTP; use a name without /"),
     (".", "would have no address over HTTP"),

@@ -14,7 +14,7 @@ class ApproveForm(forms.Form):
 
 
 def is_submitter(expense, user):
-    return user == expense.submitter or getattr(user, "username", None) == expense.submitter
+    return expense.submitter == user.username
 
 
 def one_of_two(payload):
@@ -70,11 +70,12 @@ class PacketGraph(StateGraph):
     packed = State(try_interval=60)
     sent = State()
     ordered.on("pack").to(packed)
+    packed.on("label")
     packed.transitions_to(sent)
 
     @classmethod
     async def handle_packed(cls, packet):
-        packet.note = packet.stator.event.payload["note"]
+        packet.note = packet.stator.events[0].payload["note"]
         await packet.asave()
         return cls.sent
 

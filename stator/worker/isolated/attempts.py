@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
-from typing import TextIO
+from typing import BinaryIO, TextIO
 from uuid import UUID
 
 from stator import signals
@@ -23,9 +23,11 @@ from stator.graph.attempt_log import keep_logs
 from stator.graph.outcomes import Released
 from stator.models import StatorModel
 from stator.rows.meta import by_database, managed, model_named
+from stator.rows.workers import give_name
 from stator.worker.attempts import calls_of
 from stator.worker.executor import STOPPED, Attempted, attempt_async, attempt_sync
 from stator.worker.isolated.messages import SAY_EVERY, IsolatedAnswer, Request
+from stator.worker.isolated.surroundings import Surroundings
 from stator.worker.lanes import Lanes
 from stator.worker.last_words import report_hanging
 from stator.worker.measures import Measures
@@ -39,7 +41,7 @@ from stator.worker.watchdog import Health, Watchdog
 Say = Callable[[IsolatedAnswer], None]
 
 
-async def serve(requests: TextIO, answers: TextIO, database: str | None, *, in_schemas: bool) -> None:
+async def serve(requests: BinaryIO, answers: TextIO, database: str | None, *, in_schemas: bool) -> None:
     """Attempt the requested objects until the requests end.
 
     ``database``: the only one of the worker, if it has one. ``in_schemas``: the worker works in schemas; in each of
@@ -137,8 +139,10 @@ class IsolatedAttempt:
 
     def __init__(self, request: Request, say: Say) -> None:
         self._settings = load_settings()
+        give_name(request["worker"], request["name"])
         model = model_named(request["model"])
-        place = request["using"], request["schema"]
+        self._surroundings = Surroundings.of(request)
+        place = self._surroundings.using, self._surroundings.schema
         self._operations = operations_for(model, self._settings, request["worker"], *place)
         self._token = UUID(request["token"])
         self._say = say
@@ -147,7 +151,7 @@ class IsolatedAttempt:
 
     async def answer(self, thread: DatabaseThread) -> IsolatedAnswer:
         """Make the attempt and record its outcome; return the answer."""
-        with self._operations.in_schema():
+        with self._surroundings.entered():
             return await self._answer(thread)
 
     async def _answer(self, thread: DatabaseThread) -> IsolatedAnswer:
@@ -180,7 +184,7 @@ class IsolatedAttempt:
         outcome = self._claim.unfinished(STOPPED) if self._claim else Released()
         # The other thread may run the handler.
         thread = DatabaseThread("stator-hand-back")
-        with self._operations.in_schema():
+        with self._surroundings.entered():
             if claim := await thread.run(adopt, Claim, self._operations, self._token):
                 await self._record(Attempted([(claim, outcome)]), thread)
 

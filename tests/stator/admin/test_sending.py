@@ -1,16 +1,20 @@
 """Events are sent from an object's page and from lists, by those who may."""
 
 import re
+from copy import copy
 from typing import Any
 
 import pytest
+from django import forms
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 
+from stator.admin import sending
 from stator.models import Event, History
+from stator.rows.transitions import in_batches
 from tests.stator.admin.requests import act, live, part, seen_in
 from tests.stator.making import put, row
-from tests.testapp.approvals import Expense
+from tests.testapp.approvals import Expense, ExpenseGraph
 
 pytestmark = pytest.mark.django_db
 
@@ -66,7 +70,7 @@ def test_form_of_the_event_is_asked_for_and_checked(admin_client: Client) -> Non
 def test_refusal_of_one_object_is_shown(admin_client: Client) -> None:
     expense = put(Expense, submitter="admin")
     send(admin_client, "approve", expense, note="mine")
-    assert "Admin may not send" in admin_client.get(URL).content.decode()
+    assert "Nothing was done: admin may not send" in admin_client.get(URL).content.decode()
     assert row(expense).state == "submitted"
 
 
@@ -79,6 +83,43 @@ def test_event_is_chosen_for_many_and_those_that_do_not_take_it_are_left_alone(a
     assert [row(each).state for each in expenses] == ["rejected", "rejected", "paid"]
     assert "2 expenses got reject" in admin_client.get(URL).content.decode()
     assert [event.payload for event in Event.objects.all()] == [{"why": "late"}] * 2
+
+
+def test_permission_is_that_of_the_event_in_the_state_of_each_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = copy(ExpenseGraph.submitted.events["reject"])
+    other.state, other.permission = ExpenseGraph.escalated, "testapp.delete_expense"
+    monkeypatch.setitem(ExpenseGraph.escalated.events, "reject", other)
+    expenses = [put(Expense), put(Expense, state="escalated")]
+    lena = client_of("lena", "view_expense", "delete_expense")
+    asked = act(lena, "stator_send", *expenses, url=URL, stator_event="reject").content.decode()
+    assert "1 expense will get" in asked
+    send(lena, "reject", *expenses)
+    assert [row(each).state for each in expenses] == ["submitted", "rejected"]
+
+
+def test_permission_is_checked_again_when_the_object_is_locked(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = copy(ExpenseGraph.submitted.events["reject"])
+    other.state, other.permission = ExpenseGraph.escalated, "testapp.delete_expense"
+    monkeypatch.setitem(ExpenseGraph.escalated.events, "reject", other)
+    expense = put(Expense, state="escalated")
+
+    def move_first(*args: Any, **options: Any) -> int:
+        expense.transition_perform("submitted")
+        return in_batches(*args, **options)
+
+    monkeypatch.setattr(sending, "in_batches", move_first)
+    send(client_of("lena", "view_expense", "delete_expense"), "reject", expense)
+    assert row(expense).state == "submitted"
+
+
+def test_form_with_chosen_objects_sends_their_keys(admin_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    class ChoiceForm(forms.Form):
+        readers = forms.ModelMultipleChoiceField(User.objects.all())
+
+    monkeypatch.setattr(ExpenseGraph.submitted.events["reject"], "form", ChoiceForm)
+    anna = User.objects.create_user("anna")
+    send(admin_client, "reject", put(Expense), readers=str(anna.pk))
+    assert Event.objects.get().payload == {"readers": [anna.pk]}
 
 
 def test_graphs_without_events_have_no_such_action(admin_client: Client) -> None:

@@ -82,6 +82,16 @@ class TestRows:
         monkeypatch.setattr(Parcel._meta, "db_table", "nowhere")
         assert list(check_rows([Parcel], "default")) == []
 
+    def test_check_that_fails_is_a_warning_and_leaves_the_transaction_usable(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """``migrate`` runs the checks first."""
+        monkeypatch.setattr(checks, "check_rows", lambda models, alias: connection.cursor().execute("SELECT nonsense"))
+        warnings = [found for found in checks.database_checks(databases=["default"]) if found.id == "stator.W307"]
+        assert [(found.is_serious(), "nonsense" in found.msg) for found in warnings] == [(False, True)]
+        assert "manage.py check --database default" in warnings[0].hint
+        assert Parcel.objects.count() == 0
+
 
 # Each system check: what it warns of, and what it lets pass
 

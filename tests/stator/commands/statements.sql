@@ -23,7 +23,7 @@ WITH picked AS MATERIALIZED (
   LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED)
 UPDATE "testapp_step" SET "state_claim" = CAST(CASE WHEN ("testapp_step"."state_next_attempt" > (STATEMENT_TIMESTAMP())) THEN NULL ELSE $3 END AS uuid), "state_locked_until" = CASE WHEN ("testapp_step"."state_next_attempt" > (STATEMENT_TIMESTAMP())) THEN NULL ELSE CASE WHEN ("testapp_step"."state" = $4) THEN (STATEMENT_TIMESTAMP() + $5) ELSE (STATEMENT_TIMESTAMP() + $6) END END, "state_ready" = $7, "state_attempted" = CASE WHEN ("testapp_step"."state_next_attempt" > (STATEMENT_TIMESTAMP())) THEN "testapp_step"."state_attempted" ELSE STATEMENT_TIMESTAMP() END, "state_attempts" = CASE WHEN ("testapp_step"."state_next_attempt" > (STATEMENT_TIMESTAMP())) THEN "testapp_step"."state_attempts" ELSE ("testapp_step"."state_attempts" + $8) END FROM picked
 WHERE "testapp_step".ctid = picked.place AND "testapp_step"."id" IS NOT DISTINCT FROM picked.pk
-RETURNING "testapp_step"."id", "testapp_step"."state_ready", "testapp_step"."state_changed", "testapp_step"."state_attempted", "testapp_step"."state_locked_until", "testapp_step"."state_next_attempt", "testapp_step"."state_attempts", "testapp_step"."state_failures", "testapp_step"."state_crashes", "testapp_step"."state_version", "testapp_step"."state_claim", "testapp_step"."state", "testapp_step"."name"
+RETURNING "testapp_step"."id", "testapp_step"."state_ready", "testapp_step"."state_changed", "testapp_step"."state_attempted", "testapp_step"."state_locked_until", "testapp_step"."state_next_attempt", "testapp_step"."state_attempts", "testapp_step"."state_failures", "testapp_step"."state_crashes", "testapp_step"."state_version", "testapp_step"."state_claim", "testapp_step"."state_life", "testapp_step"."state_visit", "testapp_step"."state", "testapp_step"."name"
 -- $1 to $8: ['late', 'new', 'renewed', 'slow'], 100, UUID('00000000-0000-8000-8000-000000000000'), 'slow', datetime.timedelta(seconds=600), datetime.timedelta(seconds=60), False, 1
 
 -- claim
@@ -35,7 +35,7 @@ WITH picked AS MATERIALIZED (
   LIMIT $4 FOR NO KEY UPDATE SKIP LOCKED)
 UPDATE "testapp_step" SET "state_claim" = CAST(CASE WHEN ("testapp_step"."state_next_attempt" > (STATEMENT_TIMESTAMP())) THEN NULL ELSE $5 END AS uuid), "state_locked_until" = CASE WHEN ("testapp_step"."state_next_attempt" > (STATEMENT_TIMESTAMP())) THEN NULL ELSE CASE WHEN ("testapp_step"."state" = $6) THEN (STATEMENT_TIMESTAMP() + $7) ELSE (STATEMENT_TIMESTAMP() + $8) END END, "state_ready" = $9, "state_attempted" = CASE WHEN ("testapp_step"."state_next_attempt" > (STATEMENT_TIMESTAMP())) THEN "testapp_step"."state_attempted" ELSE STATEMENT_TIMESTAMP() END, "state_attempts" = CASE WHEN ("testapp_step"."state_next_attempt" > (STATEMENT_TIMESTAMP())) THEN "testapp_step"."state_attempts" ELSE ("testapp_step"."state_attempts" + $10) END FROM picked
 WHERE "testapp_step".ctid = picked.place AND "testapp_step"."id" IS NOT DISTINCT FROM picked.pk
-RETURNING "testapp_step"."id", "testapp_step"."state_ready", "testapp_step"."state_changed", "testapp_step"."state_attempted", "testapp_step"."state_locked_until", "testapp_step"."state_next_attempt", "testapp_step"."state_attempts", "testapp_step"."state_failures", "testapp_step"."state_crashes", "testapp_step"."state_version", "testapp_step"."state_claim", "testapp_step"."state", "testapp_step"."name"
+RETURNING "testapp_step"."id", "testapp_step"."state_ready", "testapp_step"."state_changed", "testapp_step"."state_attempted", "testapp_step"."state_locked_until", "testapp_step"."state_next_attempt", "testapp_step"."state_attempts", "testapp_step"."state_failures", "testapp_step"."state_crashes", "testapp_step"."state_version", "testapp_step"."state_claim", "testapp_step"."state_life", "testapp_step"."state_visit", "testapp_step"."state", "testapp_step"."name"
 -- $1 to $10: ['late', 'new', 'renewed', 'slow'], datetime.datetime(2000, 1, 1, 0, 0, tzinfo=datetime.timezone.utc), 1, 100, UUID('00000000-0000-8000-8000-000000000000'), 'slow', datetime.timedelta(seconds=600), datetime.timedelta(seconds=60), False, 1
 
 -- claim rows with few lost leases
@@ -47,7 +47,7 @@ WITH picked AS MATERIALIZED (
   LIMIT $4 FOR NO KEY UPDATE SKIP LOCKED)
 UPDATE "testapp_step" SET "state_claim" = CAST(CASE WHEN ("testapp_step"."state_next_attempt" > (STATEMENT_TIMESTAMP())) THEN NULL ELSE $5 END AS uuid), "state_locked_until" = CASE WHEN ("testapp_step"."state_next_attempt" > (STATEMENT_TIMESTAMP())) THEN NULL ELSE CASE WHEN ("testapp_step"."state" = $6) THEN (STATEMENT_TIMESTAMP() + $7) ELSE (STATEMENT_TIMESTAMP() + $8) END END, "state_ready" = $9, "state_attempted" = CASE WHEN ("testapp_step"."state_next_attempt" > (STATEMENT_TIMESTAMP())) THEN "testapp_step"."state_attempted" ELSE STATEMENT_TIMESTAMP() END, "state_attempts" = CASE WHEN ("testapp_step"."state_next_attempt" > (STATEMENT_TIMESTAMP())) THEN "testapp_step"."state_attempts" ELSE ("testapp_step"."state_attempts" + $10) END FROM picked
 WHERE "testapp_step".ctid = picked.place AND "testapp_step"."id" IS NOT DISTINCT FROM picked.pk
-RETURNING "testapp_step"."id", "testapp_step"."state_ready", "testapp_step"."state_changed", "testapp_step"."state_attempted", "testapp_step"."state_locked_until", "testapp_step"."state_next_attempt", "testapp_step"."state_attempts", "testapp_step"."state_failures", "testapp_step"."state_crashes", "testapp_step"."state_version", "testapp_step"."state_claim", "testapp_step"."state", "testapp_step"."name"
+RETURNING "testapp_step"."id", "testapp_step"."state_ready", "testapp_step"."state_changed", "testapp_step"."state_attempted", "testapp_step"."state_locked_until", "testapp_step"."state_next_attempt", "testapp_step"."state_attempts", "testapp_step"."state_failures", "testapp_step"."state_crashes", "testapp_step"."state_version", "testapp_step"."state_claim", "testapp_step"."state_life", "testapp_step"."state_visit", "testapp_step"."state", "testapp_step"."name"
 -- $1 to $10: ['late', 'new', 'renewed', 'slow'], 1, 2, 100, UUID('00000000-0000-8000-8000-000000000000'), 'slow', datetime.timedelta(seconds=600), datetime.timedelta(seconds=60), False, 1
 
 -- record late to done
@@ -119,6 +119,31 @@ done AS (
   RETURNING "testapp_step"."id" AS pk, v.failed, "testapp_step".state_changed - v.entered AS stayed)
 SELECT pk FROM done
 -- $1 to $8: '{1}', '{00000000000080008000000000000000}', [], [], [], 'late', 1, 'late'
+
+-- record new to failed
+SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
+WITH v AS (
+  SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::float8[], $4::bool[],
+    $5::float8[]) AS v(pk, claim, delay, failed, duration)),
+mine AS MATERIALIZED (
+  SELECT v.pk, v.claim, v.delay, v.failed, t.ctid AS found, t.state_changed AS entered
+  FROM v CROSS JOIN "testapp_step" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = $6 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
+done AS (
+  UPDATE "testapp_step" SET "state_visit" = CASE WHEN (CASE WHEN (("testapp_step"."state_visit" >> $7) = ("testapp_step"."state_version" & $8)) THEN ("testapp_step"."state_visit" & $9) ELSE $10 END < $11 AND "testapp_step"."state" = $12) THEN ((((("testapp_step"."state_version" + $13) & $14) * $15) + ((CASE WHEN (("testapp_step"."state_visit" >> $16) = ("testapp_step"."state_version" & $17)) THEN ("testapp_step"."state_visit" & $18) ELSE $19 END + $20) * $21)) + $22) ELSE NULL END, "state" = $23, "state_changed" = STATEMENT_TIMESTAMP(), "state_attempted" = NULL, "state_ready" = $24, "state_next_attempt" = NULL, "state_attempts" = $25, "state_failures" = $26, "state_crashes" = $27, "state_version" = ("testapp_step"."state_version" + $28), "state_claim" = NULL, "state_locked_until" = NULL FROM mine v
+  WHERE "testapp_step".ctid = v.found AND "testapp_step"."id" IS NOT DISTINCT FROM v.pk
+    AND "testapp_step".state_claim IS NOT DISTINCT FROM v.claim AND "testapp_step".state = $29
+  RETURNING "testapp_step"."id" AS pk, v.failed, "testapp_step".state_changed - v.entered AS stayed),
+counted AS (
+  INSERT INTO stator_stats (model_label, hour, source, "to", shard, handled, failed, seconds, longest)
+  SELECT $30, date_trunc('hour', statement_timestamp(), 'UTC'), $31, $32, $33::int,
+    count(*), count(*) FILTER (WHERE failed), greatest(date_part('epoch', sum(stayed)), 0),
+    greatest(date_part('epoch', max(stayed)), 0)
+  FROM done HAVING count(*) > 0
+  ON CONFLICT (model_label, hour, source, "to", shard) DO UPDATE
+  SET handled = stator_stats.handled + excluded.handled, failed = stator_stats.failed + excluded.failed,
+    seconds = stator_stats.seconds + excluded.seconds, longest = greatest(stator_stats.longest, excluded.longest))
+SELECT pk FROM done
+-- $1 to $33: '{1}', '{00000000000080008000000000000000}', [], [], [], 'new', 34, 536870911, 4095, 0, 4092, 'new', 1, 536870911, 17179869184, 34, 536870911, 4095, 0, 1, 4096, 16475226112, 'failed', False, 0, 0, 0, 1, 'new', 'testapp.step', 'new', 'failed', 0
 
 -- record new to late
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 

@@ -12,6 +12,7 @@ from stator.db import steps as db_steps
 from stator.db.interface import new_token
 from stator.exceptions import LeaseLost, StepRefused
 from stator.models import Step
+from stator.rows.actions import UNDONE_WITHIN
 from stator.testing import advance, attempt, drain, steps
 from tests.sizes import PATIENCE
 from tests.stator.making import ago, begun_beside, change, claim_all, operations_of, row
@@ -269,6 +270,8 @@ def test_steps_of_visits_that_ended_otherwise_are_pruned_in_parts(model):
     moved.transition_perform("new")
     deleted.delete()
     Step.objects.exclude(object_pk=str(attempted.pk)).update(at=ago(100))
+    # Before, the move can be undone.
+    advance(UNDONE_WITHIN, model)
     for _ in range(8):
         own_tables.prune("default", 1, errors=1e6, history=90, stats=1e6)
     left = Step.objects.values_list("object_pk", flat=True).distinct()
@@ -285,6 +288,7 @@ def test_ended_steps_of_a_model_with_history_are_on_its_page_and_stay_as_long_as
     assert text.count("mail done") == 1
     step = Step.objects.latest("pk")
     assert "&quot;mail done&quot;" in admin_client.get(f"/admin/stator/step/{step.pk}/change/").content.decode()
+    advance(UNDONE_WITHIN, KeptPurchase)
     own_tables.prune("default", 100, errors=1e6, history=90, stats=1e6)
     assert Step.objects.count() == 3
     Step.objects.update(at=ago(100))

@@ -130,6 +130,7 @@ def test_two_live_workers_of_one_name_are_a_trouble_and_a_replaced_one_is_none()
     assert (problem.code, problem.level, problem.where) == ("same_name", "warning", "worker mill")
     assert "2 live workers have this name" in problem.sentence
     assert "--name" in problem.remedy
+    assert {row["name"] for row in told("workers")} == {"mill"}
 
 
 def test_dead_worker_is_not_up_and_runs_what_it_holds_and_not_what_it_said_last() -> None:

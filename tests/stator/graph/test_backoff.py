@@ -12,6 +12,17 @@ def test_backoff_without_a_base_starts_from_the_interval():
     assert 90 < max(drawn) <= 100
 
 
+@pytest.mark.parametrize(("failures", "wait"), [(1, 10), (2, 20), (5, 160), (9, 300)])
+def test_backoff_without_jitter_waits_exactly_what_one_computes(failures, wait):
+    assert Backoff(base=10, cap=300, jitter=0).delay(failures, 60) == wait
+
+
+def test_jitter_is_the_part_of_the_wait_that_is_drawn():
+    drawn = [Backoff(base=100, jitter=0.2).delay(1, 60) for _ in range(500)]
+    assert 80 <= min(drawn) < 85
+    assert 95 < max(drawn) <= 100
+
+
 def test_cap_below_the_base_does_not_shorten_the_first_delay():
     assert 100 <= Backoff(base=1000, cap=10).delay(1, 1) <= 1000
 

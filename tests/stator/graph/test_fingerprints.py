@@ -99,7 +99,8 @@ def test_it_is_the_same_for_equal_declarations():
 @pytest.mark.parametrize(
     "options",
     [
-        {"try_interval": 61}, {"jitter": 0.1}, {"backoff": Backoff(base=2.0)}, {"backoff": Steady()}, {"backoff": 5},
+        {"try_interval": 61}, {"jitter": 0.1}, {"backoff": Backoff(base=2.0)},
+        {"backoff": Backoff(jitter=0)}, {"backoff": Steady()}, {"backoff": 5},
         {"max_failures": 3}, {"lease": 30}, {"atomic": True}, {"batch": 10}, {"concurrency": 2},
         {"renamed_from": "wrapped"}, {"saves": ["weight"]}, {"quarantine": False}, {"target": "lost"},
     ],

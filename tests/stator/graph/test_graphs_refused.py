@@ -319,6 +319,8 @@ BAD_OPTIONS = [
     ({"backoff": "slow"}, "seconds above 0, a Backoff"),
     ({"backoff": Backoff(base=-1)}, "seconds above 0, a Backoff"),
     ({"backoff": Backoff(factor=0.5)}, "seconds above 0, a Backoff"),
+    ({"backoff": Backoff(jitter=1.5)}, "seconds above 0, a Backoff"),
+    ({"backoff": Backoff(jitter=True)}, "seconds above 0, a Backoff"),
     ({"max_failures": 0}, "a whole number"),
     ({"max_runtime": -5}, "seconds above 0"),
     ({"lease": "long"}, "seconds above 0"),

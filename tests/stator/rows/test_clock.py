@@ -6,7 +6,9 @@ import pytest
 from django.db import connection, connections
 from django.utils import timezone
 
+from stator.checks.databases import check_rows
 from stator.models import History, Pause, Report, Stats
+from stator.overview.depths import depths
 from stator.rows.clock import Now, seconds_ahead
 from stator.testing import drain
 from stator.worker.startup import clock_remedy
@@ -101,3 +103,20 @@ def test_remedy_names_the_zone(settings):
     assert clock_remedy("default").endswith("'+00:00'\"")
     settings.USE_TZ, settings.TIME_ZONE = False, "Australia/Sydney"
     assert clock_remedy("default").endswith("'Australia/Sydney'\"")
+
+
+@pytest.mark.sqlite
+@pytest.mark.parametrize("text", ["2020-01-01", "2020-01-01T10:00:00+00:00", "2020-01-01T10:00:00.123456"])
+def test_times_that_another_program_wrote_are_read_in_all_forms_of_sqlite(text):
+    """On SQLite a time is text; Django's own difference of two times fails at these."""
+    moving, due = Parcel.objects.create(), Parcel.objects.create(state_next_attempt=timezone.now() + timedelta(hours=1))
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE testapp_parcel SET state_changed = %s", [text])
+        cursor.execute("UPDATE testapp_parcel SET state_next_attempt = '2100-01-01' WHERE id = %s", [due.pk])
+    years = (timezone.now() - timezone.now().replace(year=2020, month=1, day=1)).total_seconds()
+    assert list(check_rows([Parcel], "default")) == []
+    [packed] = [one for one in depths(Parcel.stator.all()).states.values() if one.count]
+    assert abs(packed.oldest - years) < 2 * 86400
+    drain(Parcel)
+    assert raw(Parcel).get(pk=moving.pk).state != "packed"
+    assert abs(Stats.get_for_model(Parcel).time_in_states()["packed"].longest - years) < 2 * 86400

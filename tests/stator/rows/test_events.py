@@ -1,16 +1,26 @@
 """Events: an object takes those that its state waits for, once, from those who may send them, and nothing else."""
 
+from copy import copy
+
 import pytest
 from asgiref.sync import async_to_sync
-from django.contrib.auth.models import Permission, User
+from django import forms
+from django.contrib.auth.models import AnonymousUser, Permission, User
 from django.db import transaction
+from django.db.models import QuerySet
 
+from stator import Sender, claims
+from stator.db import own_tables
 from stator.exceptions import EventRefused
-from stator.graph.outcomes import Moved
+from stator.graph.failures import describe
+from stator.graph.outcomes import Moved, Released, Waiting
 from stator.models import Event, History
+from stator.overview.depths import depths
 from stator.testing import drain
-from tests.stator.making import ago, at_once, claim_all, operations_of, put, raw, row
-from tests.testapp.approvals import Expense, ExpenseGraph, Packet
+from stator.texts import json_text
+from tests.stator.making import ago, at_once, change, claim_all, operations_of, put, raw, row
+from tests.testapp.approvals import Expense, ExpenseGraph, Packet, PacketGraph
+from tests.testapp.lives import Contract
 
 pytestmark = pytest.mark.django_db
 
@@ -66,6 +76,31 @@ def test_asynchronous_handler_reads_it_as_well():
     assert [row(packet).note for packet in packets] == ["box 0", "box 1", "box 2"]
 
 
+@pytest.mark.parametrize("most", [1000, 2])
+def test_handlers_read_all_events_of_the_visit(monkeypatch, most):
+    monkeypatch.setattr("stator.db.claims.MAX_EVENTS", most)
+    told, packets = {}, [Packet.objects.create() for _ in range(2)]
+
+    def tell(cls, it):
+        told[type(it), it.pk] = [event.payload for event in it.stator.events], it.stator.event.payload
+
+    async def tell_on_the_loop(cls, it):
+        tell(cls, it)
+
+    monkeypatch.setattr(PacketGraph, "handle_packed", classmethod(tell_on_the_loop))
+    monkeypatch.setattr(ExpenseGraph, "handle_approved", classmethod(tell))
+    expense = put(Expense, state="approved")
+    for number in range(3):
+        expense.stator.send("hurry", number)
+    for packet in packets:
+        packet.stator.send("pack", {"note": "box"})
+        packet.stator.send("label", packet.pk)
+    drain(Expense, Packet)
+    assert told == {(Packet, one.pk): ([{"note": "box"}, one.pk], one.pk) for one in packets} | {
+        (Expense, expense.pk): ([0, 1, 2], 2)
+    }
+
+
 def test_asend_is_send_for_async_code():
     packet = Packet.objects.create()
     sent = async_to_sync(packet.stator.asend)("pack", {"note": "soon"})
@@ -96,6 +131,36 @@ def test_refusals_say_in_one_sentence_what_is_wrong(approvers):
     assert "the payload of 'receipt' is wrong: pay by cash or card" in refused(expense, "receipt", "gold")
 
 
+@pytest.mark.parametrize(
+    ("by", "name"),
+    [("Ops", "Ops"), (None, ""), (Sender("bank", permitted=True), "bank"), (7, "7"), (AnonymousUser(), "")],
+)
+def test_sender_is_a_user_or_has_what_users_have(monkeypatch, by, name):
+    asked = []
+
+    def is_submitter(expense, sender):
+        """The submitter of Expenses may not reject."""
+        asked.append((sender.username, sender.get_username(), sender.is_authenticated, sender.has_perm("any.thing")))
+        return expense.submitter == sender.username
+
+    monkeypatch.setattr(ExpenseGraph.submitted.events["reject"], "unless", is_submitter)
+    expense = Expense.objects.create(submitter="Ops")
+    if name == "Ops":
+        assert refused(expense, "reject", by=by) == (
+            f"Ops may not send 'reject' to testapp.Expense {expense.pk}: The submitter of Expenses may not reject"
+        )
+    else:
+        assert expense.stator.send("reject", by=by).event.sender == name
+    assert asked == [(name, name, False, name == "bank")]
+
+
+def test_permission_of_an_event_is_of_users_and_of_tokens_that_list_it(approvers):
+    expense = Expense.objects.create()
+    assert "needs a user with the permission" in refused(expense, "approve", {"note": "x"}, by="bank")
+    assert "needs a user with the permission" in refused(expense, "approve", {"note": "x"}, by=Sender("bank"))
+    assert approve(expense, Sender("bank", permitted=True)).missing == 1
+
+
 def test_refusal_says_who_has_decided():
     expense = Expense.objects.create()
     expense.stator.send("reject", by="anna")
@@ -103,6 +168,54 @@ def test_refusal_says_who_has_decided():
         f"testapp.Expense {expense.pk} is in rejected since 'reject' from anna, and does not take 'reject' there; "
         "it waits for no event"
     )
+
+
+def nested(levels):
+    return [nested(levels - 1)] if levels else []
+
+
+@pytest.mark.parametrize(
+    ("payload", "wrong"),
+    [
+        ("a\ud800", "has half of a surrogate pair"),
+        ({"a\udfff": 1}, "has half of a surrogate pair"),
+        (nested(51), "is nested deeper than 50 levels"),
+        ([float("nan")], "cannot be stored as JSON"),
+    ],
+)
+def test_payload_is_checked_like_the_data_of_a_task(payload, wrong):
+    expense = Expense.objects.create()
+    assert f"the payload {wrong}" in refused(expense, "reject", payload)
+    with pytest.raises(ValueError, match=f"the payload {wrong}"):
+        json_text("the payload", payload, 1000, 50)
+    assert expense.stator.send("reject", nested(50)).outcome == "moved"
+
+
+@pytest.mark.parametrize("given", [{"by": "a\0"}, {"by": "a\ud800"}, {"key": "a\0"}, {"reason": "a\0"}])
+def test_texts_that_no_database_stores_are_refused_or_cleaned(given):
+    expense = Expense.objects.create()
+    if "reason" in given:
+        assert expense.stator.send("reject", **given).outcome == "moved"
+    else:
+        assert "has " in refused(expense, "reject", **given)
+
+
+class ChoiceForm(forms.Form):
+    approver = forms.ModelChoiceField(User.objects.all())
+    named = forms.ModelChoiceField(User.objects.all(), to_field_name="username", required=False)
+    readers = forms.ModelMultipleChoiceField(User.objects.all(), required=False)
+
+
+def test_payload_has_the_keys_of_the_objects_that_its_form_chooses(approvers, monkeypatch):
+    anna, ben, ina = approvers
+    monkeypatch.setattr(ExpenseGraph.submitted.events["reject"], "form", ChoiceForm)
+    first, second = Expense.objects.create(), Expense.objects.create()
+    chosen = {"approver": anna.pk, "named": "ben", "readers": [ben.pk, ina.pk]}
+    assert first.stator.send("reject", chosen).event.payload == chosen
+    assert second.stator.send("reject", {"approver": anna, "readers": []}).event.payload == {
+        "approver": anna.pk, "named": None, "readers": [],
+    }  # fmt: skip
+    assert Event.objects.filter(payload__approver=anna.pk).count() == 2
 
 
 def test_payload_has_a_limit(settings):
@@ -121,10 +234,33 @@ def test_object_that_is_gone_is_refused():
 def test_repeated_key_changes_nothing_and_says_so():
     expense = Expense.objects.create()
     first = expense.stator.send("reject", "no", key="mail-17")
-    again = expense.stator.send("reject", "never", key="mail-17")
+    again = expense.stator.send("reject", "no", key="mail-17")
     assert (first.outcome, again.outcome, again.event.pk) == ("moved", "repeated", first.event.pk)
     assert History.objects.count() == 1
     assert "has 'reject' with the key 'mail-17' already" in refused(expense, "receipt", "cash", key="mail-17")
+
+
+def test_key_belongs_to_its_sender():
+    expense = put(Expense, state="approved")
+    sent = [expense.stator.send("hurry", by, by=by, key="7") for by in ("anna", "ben", "", "anna")]
+    assert [each.outcome for each in sent] == ["ready", "ready", "ready", "repeated"]
+    assert Event.objects.count() == 3
+
+
+def test_repeated_key_with_another_payload_is_never_silent(approvers, caplog):
+    anna, *_ = approvers
+    expense = Expense.objects.create()
+    caplog.set_level("WARNING", "stator.events")
+    first = expense.stator.send("approve", {"note": "ok", "amount": "2.50"}, by=anna, key="1")
+    same = expense.stator.send("approve", {"amount": "2.50", "note": " ok"}, by=anna, key="1")
+    assert (first.note, same.outcome, same.note, caplog.messages) == ("", "repeated", "", [])
+    other = expense.stator.send("approve", {"note": "ok", "amount": "2000"}, by=anna, key="1")
+    assert (other.outcome, other.event.payload["amount"]) == ("repeated", "2.50")
+    assert other.note == "the key '1' came with another payload before; that one counts"
+    assert caplog.messages == ["stator.event_repeated"]
+    told = History.objects.order_by("-pk").first().reason
+    assert told == f'approve {{"note": "ok", "amount": "2000"}} (repeated: {other.note})'
+    assert "another payload" in expense.stator.send("approve", {"note": ""}, by=anna, key="1").note
 
 
 def test_event_without_a_target_makes_the_object_ready_and_is_seen_by_its_handler():
@@ -134,6 +270,73 @@ def test_event_without_a_target_makes_the_object_ready_and_is_seen_by_its_handle
     assert expense.stator.send("hurry", by="ops").outcome == "ready"
     drain(Expense)
     assert (row(expense).state, row(expense).seen) == ("paid", "hurry None ops")
+
+
+@pytest.mark.parametrize("outcome", [Waiting(3600), Waiting(3600, describe(ValueError("away"))), Released(begun=True)])
+def test_event_during_an_attempt_leaves_its_claim_and_brings_one_more_attempt(outcome):
+    operations, expense = operations_of(Expense), put(Expense, state="approved")
+    [claim] = claim_all(operations)
+    for _ in range(3):
+        assert raw(Expense).get(pk=expense.pk).stator.send("hurry", by="ops").outcome == "ready"
+    assert claim.still_mine()
+    assert claim_all(operations) == []
+    assert operations.record([(claim, outcome)]).lost == []
+    now = row(expense)
+    assert (now.state_ready, now.state_next_attempt, now.state_claim) == (True, None, None)
+    [again] = claim_all(operations)
+    assert (again.attempt, again.event.name) == (2, "hurry")
+    operations.record([(again, Waiting(3600))])
+    assert not row(expense).state_ready
+    assert claim_all(operations) == []
+
+
+def test_event_during_an_attempt_that_moves_the_object_is_over_with_its_visit():
+    operations, expense = operations_of(Expense), put(Expense, state="approved")
+    [claim] = claim_all(operations)
+    raw(Expense).get(pk=expense.pk).stator.send("hurry")
+    assert operations.record([(claim, Moved(ExpenseGraph.paid))]).moves
+    assert (row(expense).state, row(expense).state_ready) == ("paid", False)
+
+
+def test_event_before_a_claim_is_of_that_claim_alone():
+    operations, expense = operations_of(Expense), put(Expense, state="approved", state_ready=False)
+    change(expense, state_next_attempt=ago(-3600))
+    expense.stator.send("hurry")
+    [claim] = claim_all(operations)
+    operations.record([(claim, Waiting(3600))])
+    assert not row(expense).state_ready
+
+
+def test_program_that_holds_an_object_gets_one_more_claim_for_an_event():
+    expense = put(Expense, state="approved")
+    [claim] = claims.claim(Expense)
+    raw(Expense).get(pk=expense.pk).stator.send("hurry")
+    assert claims.end([(claim, Waiting(3600))]).lost == []
+    [again] = claims.claim(Expense)
+    assert (again.pk, again.event.name) == (expense.pk, "hurry")
+
+
+def test_handler_that_sends_its_own_object_an_event_keeps_its_claim(monkeypatch):
+    expense, seen = put(Expense, state="approved", waits=True), []
+
+    def handle(cls, found):
+        seen.append(found.stator.attempt)
+        if len(seen) == 1:
+            found.stator.send("hurry")
+            assert found.stator.still_mine()
+        found.save()
+
+    monkeypatch.setattr(ExpenseGraph, "handle_approved", classmethod(handle))
+    drain(Expense)
+    assert (seen, row(expense).state_attempts) == ([1, 2], 2)
+
+
+def test_held_object_that_will_be_attempted_again_is_counted_once():
+    expense = put(Expense, state="approved")
+    claim_all(operations_of(Expense))
+    raw(Expense).get(pk=expense.pk).stator.send("hurry")
+    found = depths(Expense.stator)
+    assert (found.ready, len(found.held)) == (0, 1)
 
 
 def test_event_ends_a_claim_by_the_fence():
@@ -172,6 +375,115 @@ def test_key_of_an_event_that_was_kept_in_vain_may_come_again():
     assert expense.stator.send("receipt", "card", key="r1").outcome == "kept"
     expense.transition_perform("paid")
     assert row(expense).state == "closed"
+
+
+def test_event_is_kept_only_before_the_first_state_that_takes_it():
+    operations, expense = operations_of(Expense), put(Expense, state="approved")
+    assert expense.stator.send("receipt", "card", key="early").outcome == "kept"
+    Event.objects.all().delete()
+    expense.transition_perform("paid")
+    expense.transition_perform("submitted")
+    assert refused(expense, "receipt", "card").endswith(
+        "is in submitted, and does not take 'receipt' there; it waits for approve or reject"
+    )
+    # Whatever the way out of the state.
+    worked, timed = put(Expense, state="paid"), put(Expense, state="paid")
+    moves = operations.move_rows(raw(Expense).filter(pk=timed.pk), "paid", ExpenseGraph.submitted, 5)
+    assert moves.count == 1
+    raw(Expense).filter(pk=worked.pk).update(state="approved")
+    assert "submitted" in refused(row(timed), "receipt", "card")
+
+
+def test_state_that_a_worker_has_left_is_remembered(monkeypatch):
+    event = copy(ExpenseGraph.paid.events["receipt"])
+    event.state = ExpenseGraph.approved
+    monkeypatch.setitem(ExpenseGraph.approved.events, "receipt", event)
+    expenses = [put(Expense, state="approved"), put(Expense, state="approved")]
+    operations = operations_of(Expense)
+    operations.record([(claim, Moved(ExpenseGraph.paid)) for claim in claim_all(operations)])
+    for expense in expenses:
+        raw(Expense).filter(pk=expense.pk).update(state="submitted")
+        assert "is in submitted" in refused(row(expense), "receipt", "card")
+
+
+def test_event_of_a_new_life_is_kept_again():
+    contract = Contract.objects.create(name="lease")
+    contract.transition_perform("approved")
+    contract.transition_perform("drafted")
+    assert "does not take 'pay'" in refused(contract, "pay")
+    contract.delete()
+    assert Contract.objects.create(name="lease").stator.send("pay").outcome == "kept"
+
+
+def test_second_of_two_kept_events_is_over_and_does_not_wait_for_the_next_visit():
+    expense = put(Expense, state="approved")
+    for sender in ("anna", "ben"):
+        assert expense.stator.send("receipt", "card", by=sender).outcome == "kept"
+    expense.transition_perform("paid")
+    assert row(expense).state == "closed"
+    told = History.objects.order_by("-pk").values_list("actor", "reason")[0]
+    assert told == ("ben", 'receipt {"by": "card"} (over: closed does not take it)')
+    assert list(Event.objects.values_list("sender", flat=True)) == ["anna"]
+    expense.transition_perform("paid")
+    assert row(expense).state == "paid"
+
+
+def test_all_kept_events_of_a_batch_of_moves_are_given(monkeypatch):
+    monkeypatch.setattr("stator.rows.transitions.BATCH", 3)
+    expenses = [put(Expense, state="approved") for _ in range(5)]
+    for expense in expenses:
+        for sender in ("anna", "ben"):
+            expense.stator.send("receipt", "card", by=sender)
+    operations = operations_of(Expense)
+    operations.move_rows(raw(Expense).filter(state="approved"), "approved", ExpenseGraph.paid, 100)
+    assert {row(expense).state for expense in expenses} == {"closed"}
+    assert Event.objects.filter(version=None).count() == 0
+
+
+def past_retention():
+    QuerySet(Event).update(at=ago(1000))
+    raw(Expense).update(state_changed=ago(8000))
+
+
+def test_retention_keeps_events_that_are_in_force(approvers):
+    anna, ben, _ = approvers
+    voted, ended, early = put(Expense), put(Expense), put(Expense)
+    read = put(Expense, state="approved")
+    approve(voted, anna)
+    approve(ended, anna)
+    ended.stator.send("reject")
+    ended.transition_perform("escalated")
+    read.stator.send("hurry", 7)
+    early.stator.send("receipt", "card")
+    Event.objects.filter(object_pk=str(early.pk)).update(until=ago(-1000))
+    late = put(Expense)
+    late.stator.send("receipt", "card")
+    Event.objects.filter(object_pk=str(late.pk)).update(until=ago(500))
+    left = put(Expense, state="paid")
+    left.transition_perform("submitted")
+    past_retention()
+    own_tables.prune_all("default", 100, errors=500, history=500, stats=500)
+    assert set(Event.objects.values_list("object_pk", "name")) == {
+        (str(voted.pk), "approve"), (str(read.pk), "hurry"), (str(early.pk), "receipt"),
+    }  # fmt: skip
+    assert approve(voted, ben).outcome == "moved"
+    assert "is in submitted" in refused(row(left), "receipt", "card")
+    raw(Expense).filter(pk=left.pk)._raw_delete("default")
+    own_tables.prune_all("default", 100, errors=500, history=500, stats=500)
+    assert not QuerySet(Event).filter(object_pk=str(left.pk)).exists()
+
+
+def test_events_in_force_do_not_keep_later_ones_from_being_pruned(approvers):
+    anna, *_ = approvers
+    for _ in range(5):
+        approve(Expense.objects.create(), anna)
+    over = put(Expense, state="approved")
+    for _ in range(3):
+        over.stator.send("hurry")
+    raw(Expense).filter(pk=over.pk).update(state_version=9)
+    past_retention()
+    assert sum(own_tables.prune("default", 2, errors=500, history=500, stats=500) for _ in range(5)) >= 3
+    assert Event.objects.count() == 5
 
 
 def test_send_is_undone_with_the_transaction_of_its_caller():

@@ -71,6 +71,21 @@ def test_ended_claims_are_named_among_many_that_are_held(queue):
     assert fresh(put_off).status == "running"
 
 
+@pytest.mark.parametrize("refused", [0, 1, 3])
+@pytest.mark.parametrize("with_steps", ["", "refused", "all"])
+@pytest.mark.parametrize("end", ["resolve_many", "fail_many"])
+def test_none_some_and_all_of_many_claims_may_have_ended(queue, end, with_steps, refused):
+    queue.publish_many({"action": "a", "max_attempts": 1} for _ in range(3))
+    held = queue.claim(worker="bot", limit=3)
+    for claim in held[: 3 if with_steps == "all" else refused] if with_steps else []:
+        claim.step("charge", lambda: 1)
+    for claim in held[:refused]:
+        claim.task.cancel(running=True)
+    assert getattr(queue, end)(dict.fromkeys(held, "said")) == held[:refused]
+    state = "completed" if end == "resolve_many" else "errored"
+    assert [fresh(claim.task).state for claim in held] == ["canceled"] * refused + [state] * (3 - refused)
+
+
 def test_repeat_of_many_ends_has_the_same_answer(queue, monkeypatch):
     queue.publish_many({"action": "a"} for _ in range(4))
     held = queue.claim(worker="bot", limit=4)

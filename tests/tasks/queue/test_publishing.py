@@ -102,6 +102,51 @@ def test_update_changes_only_what_is_given(queue, publish, name):
         assert {each: getattr(task, each) for each in OWN} == OWN | given
 
 
+@pytest.mark.parametrize("publish", [publish_one, publish_in_bulk])
+@pytest.mark.parametrize("before", [0, 600])
+def test_update_moves_the_start_of_a_waiting_task(queue, publish, before):
+    task = queue.publish("resize", key="k", invisible_for=before).task
+    updated = publish(queue, key="k", update=True, invisible_for=60).task
+    assert (updated.pk, updated.status, fresh(task).status) == (task.pk, "invisible", "invisible")
+    assert queue.claim(worker="bot-1") == []
+    pass_time(61)
+    assert [claim.task for claim in queue.claim(worker="bot-1")] == [task]
+
+
+@pytest.mark.parametrize(("given", "own"), [(0, None), (None, None), (None, 0.0)])
+def test_update_makes_a_waiting_task_due_now_or_as_its_queue_says(given, own):
+    queue = make_queue(invisible_for=own)
+    task = queue.publish("resize", key="k", invisible_for=600).task
+    updated = queue.publish("resize", key="k", update=True, invisible_for=given).task
+    assert updated.status == "pending"
+    assert [claim.task for claim in queue.claim(worker="bot-1")] == [task]
+
+
+def test_update_leaves_the_start_where_it_was_if_it_is_not_given_and_where_a_worker_holds_the_task(queue):
+    hidden, held = queue.publish("resize", key="h", invisible_for=600).task, make_task(queue, "running", key="r")
+    assert queue.publish("resize", key="h", update=True, priority=1).task.status == "invisible"
+    assert queue.publish("resize", key="r", update=True, invisible_for=600).outcome == "running"
+    assert (fresh(hidden).status, fresh(held).status) == ("invisible", "running")
+
+
+def test_update_moves_the_start_of_all_parts_and_of_parts_that_are_added(queue):
+    shared = queue.publish("resize", key="k", worker_count=2).task
+    updated = queue.publish("resize", key="k", update=True, invisible_for=60, worker_count=3).task
+    assert updated.status == "invisible"
+    queue.publish("resize", key="k", update=True, worker_count=4)
+    assert [part.status for part in fresh(shared).parts.all()] == ["invisible"] * 4
+    assert queue.claim(worker="bot-1") == []
+    pass_time(61)
+    assert len(queue.claim(worker="bot-1")) == 1
+
+
+def test_task_that_has_ended_runs_again_later_if_it_is_cleared(queue):
+    task = make_task(queue, "completed", key="k")
+    published = queue.publish("resize", key="k", update=True, clear_succeeded=True, invisible_for=60)
+    assert (published.outcome, published.task.status, fresh(task).status) == ("matched", "invisible", "invisible")
+    assert queue.claim(worker="bot-1") == []
+
+
 def test_update_of_a_shared_task_changes_all_parts_and_leaves_it_enough_workers(queue):
     shared = queue.publish("resize", key="k", worker_count=2, worker_ids=["a", "b", "c"], timeout=9).task
     queue.publish("resize", {"image": 8}, key="k", update=True)

@@ -7,6 +7,7 @@ from django.db import connection
 
 from stator.conf import load_settings
 from stator.db import operations_for
+from stator.graph.failures import describe
 from stator.graph.outcomes import Moved
 from tasks.models import Run, Task
 from tests.stator.making import change, expire, raw
@@ -69,14 +70,22 @@ def test_run_has_the_lease_and_the_token_of_its_claim():
     assert run.result is None
 
 
-def test_lost_claim_gets_no_run_from_its_outcome():
-    publish("echo")
+@pytest.mark.parametrize("refused", [0, 1, 3])
+@pytest.mark.parametrize("ends", ["completed", "errored"])
+@pytest.mark.parametrize("with_steps", ["", "refused", "all"])
+def test_lost_claims_get_no_run_from_their_outcome(refused, ends, with_steps):
+    make_queue(actions_elsewhere=False).publish_many({"action": "echo"} for _ in range(3))
     operations = operations_of("w1")
-    (claim,) = operations.claim(list(operations.graph.automatic_states), 1)
-    change(claim.instance, state_claim=None, state_locked_until=None)
-    written = operations.record([(claim, Moved(operations.graph.states["completed"], values={"result": [1]}))])
-    assert written.lost == [claim]
-    assert not Run.objects.exists()
+    claims = operations.claim(list(operations.graph.automatic_states), 3)
+    for claim in claims[: 3 if with_steps == "all" else refused] if with_steps else []:
+        claim.own_steps().call("charge", lambda: 1)
+    for claim in claims[:refused]:
+        change(claim.instance, state_claim=None, state_locked_until=None)
+    failure, values = (None, {"result": [1]}) if ends == "completed" else (describe(ValueError("no")), None)
+    outcome = Moved(operations.graph.states[ends], failure, values)
+    written = operations.record([(claim, outcome) for claim in claims])
+    assert written.lost == claims[:refused]
+    assert sorted(Run.objects.values_list("task", flat=True)) == [claim.pk for claim in claims[refused:]]
 
 
 def test_lost_lease_is_a_run_of_the_worker_that_lost_it():
@@ -88,7 +97,8 @@ def test_lost_lease_is_a_run_of_the_worker_that_lost_it():
     expire(task)
     assert operations.reap(10) == [(task.pk, lost.pk)]
     (run,) = Run.objects.all()
-    assert (run.worker, run.token, run.outcome, run.ended, run.timed_out) == ("w9", claim.token, "", None, True)
+    assert (run.worker, run.token, run.outcome, run.timed_out) == ("w9", claim.token, "lost", True)
+    assert (run.reason, run.ended > run.lease_until) == ("its lease ran out", True)
     assert fresh(task).rejected_by == ["w9"]
 
 

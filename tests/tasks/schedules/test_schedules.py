@@ -12,7 +12,7 @@ from stator.testing import drain
 from tasks.models import Schedule, Task
 from tasks.schedules import ticking
 from tasks.testing import advance
-from tests.stator.making import change, row
+from tests.stator.making import change, raw, row
 from tests.tasks.schedules.making import go, now, schedule_of, seconds_until, ticks_of
 
 
@@ -131,9 +131,44 @@ class TestWhatCannotWork:
             Schedule(name="a", queue_id=0, action="act", period=60.0).full_clean()
 
     def test_lease_must_be_shorter_than_the_period(self, queue):
-        with pytest.raises(ValidationError, match="more than a lease of 10 s apart"):
+        with pytest.raises(ValidationError, match="more than a lease of 10 s "):
             Schedule(name="a", queue=queue, action="act", period=10.0).full_clean()
         Schedule(name="a", queue=queue, action="act", period=11.0).full_clean()
+
+    @pytest.mark.parametrize("hasty", [{"period": 5.0}, {"period": None, "cron": "*/5 * * * * *"}], ids=str)
+    @pytest.mark.parametrize("way", ["create", "get_or_create", "bulk_create", "save", "update", "bulk_update"])
+    def test_period_within_the_lease_is_refused_however_it_is_written(self, queue, hasty, way):
+        schedule = schedule_of(queue)
+        other = {"name": "hasty", "queue": queue, "action": "act", **hasty}
+        for name, value in hasty.items():
+            setattr(schedule, name, value)
+        rows = Schedule.objects
+        ways = {
+            "create": lambda: rows.create(**other),
+            "get_or_create": lambda: rows.get_or_create(name="hasty", defaults=other),
+            "bulk_create": lambda: rows.bulk_create([Schedule(**other)]),
+            "save": schedule.save,
+            "update": lambda: rows.update(**hasty),
+            "bulk_update": lambda: rows.bulk_update([schedule], [*hasty]),
+        }
+        refused = pytest.raises(
+            ValidationError, match="its ticks are 5 s apart; they must be more than a lease of 10 s "
+        )
+        with refused, transaction.atomic():
+            ways[way]()
+        assert list(rows.values_list("period", "cron")) == [(60.0, "")]
+
+    def test_stored_schedule_whose_period_the_lease_has_outgrown_can_still_be_changed(self, queue):
+        schedule = schedule_of(queue)
+        raw(Schedule).update(period=5.0)
+        schedule.refresh_from_db()
+        schedule.data = {"a": 1}
+        schedule.save()
+        Schedule.objects.update(enabled=False)
+        assert (row(schedule).data, row(schedule).enabled) == ({"a": 1}, False)
+        schedule.period = 6.0
+        with pytest.raises(ValidationError, match="6 s apart"):
+            schedule.save()
 
     def test_is_an_error_of_the_schedule_when_it_was_written_unchecked(self, queue):
         bad, good = schedule_of(queue), schedule_of(queue)

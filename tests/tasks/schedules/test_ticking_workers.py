@@ -5,12 +5,14 @@ from datetime import datetime
 from itertools import pairwise
 
 import pytest
+from django.db.models import QuerySet
 
 from stator.testing import drain
 from tasks.models import Queue, Schedule, Task
+from tasks.schedules.schedules import look_again
 from tasks.testing import advance
 from tests.processes import WorkerProcess, wait_until
-from tests.stator.making import row
+from tests.stator.making import raw, row
 
 pytestmark = [pytest.mark.fault, pytest.mark.usefixtures("transactional_db")]
 
@@ -24,7 +26,7 @@ def worker(**variables):
 def make_schedules(count, **options):
     queue = Queue.objects.create(name="ticks", actions_elsewhere=True)
     given = {"queue": queue, "action": "act", "missed": "all", "overlap": "allow", **options}
-    return Schedule.objects.bulk_create(Schedule(name="tick", entity=str(n), **given) for n in range(count))
+    return QuerySet(Schedule).bulk_create(Schedule(name="tick", entity=str(n), **given) for n in range(count))
 
 
 def test_no_tick_fires_twice_with_four_workers():
@@ -65,6 +67,10 @@ def test_functions_are_called_once_for_each_tick_and_again_after_a_kill(tmp_path
     log = tmp_path / "calls"
     log.touch()
     with worker(TICKER_LOG=str(log)) as first, worker(TICKER_LOG=str(log)) as second:
+        quick = wait_until(lambda: Schedule.objects.filter(name="ticker.quick").first(), message=first.output)
+        # Faster than a lease allows.
+        raw(Schedule).filter(pk=quick.pk).update(period=0.5)
+        look_again("default", [quick.pk])
         wait_until(lambda: len(log.read_text().splitlines()) >= 6, message=first.output)
         assert (first.stop(), second.stop()) == (0, 0)
     quick = Schedule.objects.get(name="ticker.quick")

@@ -14,7 +14,7 @@ def note(text):
 
 if "TICKER_LOG" in os.environ:
 
-    @periodic(every=0.5, name="ticker.quick", missed="all")
+    @periodic(every=60, name="ticker.quick", missed="all")
     def quick(tick):
         note(tick.key)
 

@@ -1,6 +1,6 @@
 """A project's code with nothing wrong in it: the types that an editor and a checker know."""
 
-from typing import assert_type
+from typing import Any, assert_type
 
 from django.db import models
 
@@ -49,6 +49,7 @@ def use_events_and_steps(claim: HeldClaim) -> None:
     if claim.event is not None:
         name: str = claim.event.name
         print(name)
+    assert_type([event.payload for event in claim.events], list[Any])
     assert_type(claim.step("charge", lambda: {"receipt": 7}), dict[str, int])
 
 

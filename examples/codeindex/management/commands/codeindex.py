@@ -9,6 +9,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError
 
 from examples.codeindex.directory import checked_directory, refusal
+from examples.codeindex.kill import kill_and_undo
 from examples.codeindex.models import SourceFile
 from examples.codeindex.progress import Progress
 from examples.codeindex.reconcile import reconcile
@@ -25,6 +26,7 @@ examples:
   manage.py codeindex src              index your project; run it again after an edit: only that file moves
   manage.py codeindex src --json       the same, for a program
   manage.py codeindex src --serve      the same, then serve the admin
+  manage.py codeindex --kill           then kill a worker in mid-flight, and undo a wrong bulk move (30 s)
 
 With --json the last line of the output is {"files": n, "moved": n, "failed": n, "seconds": s}:
   files    rows of PATH whose file exists
@@ -54,6 +56,9 @@ class Command(BaseCommand):
         parser.add_argument("path", nargs="?", metavar="PATH", help="What to index (default: the installed Django).")
         parser.add_argument("--json", action="store_true", help="Print one line of JSON; all else goes to stderr.")
         parser.add_argument(
+            "--kill", action="store_true", help="Then kill -9 a worker that is at work, and undo a wrong bulk move."
+        )
+        parser.add_argument(
             "--serve",
             nargs="?",
             const=DEFAULT_ADDRESS,
@@ -67,6 +72,8 @@ class Command(BaseCommand):
         console = OutputWrapper(options.get("stderr") or sys.stderr) if options["json"] else self.stdout
         try:
             outcome, seconds = self._run(directory, console)
+            if options["kill"] and not outcome.unfinished:
+                kill_and_undo(directory, console)
         except KeyboardInterrupt:
             raise CommandError("interrupted; run this again to continue", returncode=130) from None
         if options["json"]:

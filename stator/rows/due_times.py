@@ -1,0 +1,55 @@
+"""When waiting objects are due: moved by hand, to now or to any other time."""
+
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.db.models import DateTimeField, Expression, Model, QuerySet, Value
+from django.utils import timezone
+
+from stator.conf import load_settings
+from stator.graph.backoff import MAX_SECONDS
+from stator.graph.options import is_number
+from stator.rows import columns
+from stator.rows.actions import Action
+from stator.rows.clock import Now, moment_text
+from stator.rows.meta import graph_of
+from stator.rows.transitions import write_by_hand
+
+# A time, a duration or seconds from now, an expression that the database computes, or None for now.
+Due = datetime | timedelta | float | Expression | None
+
+
+def make_due(rows: QuerySet[Model], at: Due, action: Action | None = None) -> int:
+    """Let the rows be due at a time, and not before; return how many. ``action``: of which this is a part.
+
+    Others stay as they are, since it is not their due time that decides when they are attempted next: claimed and
+    quarantined rows, rows that wait for another object, and rows in states that workers do not attempt.
+    """
+    states = [state.name for state in graph_of(rows.model).automatic_states]
+    free = rows.filter(state_claim=None, state__in=states, state_crashes__lt=load_settings().MAX_CRASHES)
+    moment, words = _moment(at)
+    actor, why = (action.actor, action.reason) if action else ("", "")
+    reason = f"made due {words}{': ' * bool(why)}{why}"
+    rescheduled = columns.rescheduling(moment)
+    return write_by_hand(free.exclude(columns.parked()), rescheduled, actor=actor, reason=reason, action=action)
+
+
+def _moment(at: Due) -> tuple[Expression, str]:
+    """Return a time for the database, and in words; raise ``ValueError`` if it cannot be one."""
+    if at is None:
+        return Now(), "now"
+    if isinstance(at, Expression):
+        return at, "at another time"
+    if isinstance(at, datetime):
+        if timezone.is_aware(at) != settings.USE_TZ:
+            at = timezone.make_aware(at) if settings.USE_TZ else timezone.make_naive(at)
+        if at < columns.parked_from():
+            return Value(at, output_field=DateTimeField()), f"at {moment_text(at)}"
+    else:
+        seconds = at.total_seconds() if isinstance(at, timedelta) else at
+        if is_number(seconds) and abs(seconds) <= MAX_SECONDS:
+            return (columns.after(seconds), f"in {seconds:g} s") if seconds > 0 else (Now(), "now")
+    raise ValueError(
+        f"{at!r} is no due time; give a datetime before the year 4000, or a timedelta or seconds of at most a hundred "
+        "years from now, or None for now"
+    )

@@ -1,0 +1,130 @@
+"""The end of lives: what is in force beside rows goes when Django deletes them, in the same transaction.
+
+History and actions stay. What raw SQL leaves is of no later life, see :mod:`stator.rows.life`, and is pruned in time.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from functools import wraps
+from typing import Any
+
+from django.db import connections, models, transaction
+from django.db.models import CharField, F, Model, QuerySet
+from django.db.models.deletion import Collector
+
+from stator.rows.keys import key_text, keys_in
+from stator.rows.life import LIFE
+from stator.rows.nodes import over_nodes
+from stator.rows.progress import Progress
+from stator.rows.reports import Event, Report, Step
+from stator.statements import Parameter, Statement, StatementCache, existing, joined
+
+RECORDS: tuple[type[Model], ...] = (Event, Step, Report, Progress)
+
+# Up to so many rows, their records are looked for by their keys; else those of all rows of the model are.
+FEW = 100
+# Keys per statement.
+PART = 1000
+
+# The keys of rows that are deleted as texts, or a queryset of these.
+Keys = list[str] | QuerySet[Any]
+
+_statements: StatementCache[Statement] = StatementCache()
+
+
+def end_lives_with_deletes() -> None:
+    """Have each delete by Django end the lives of the managed rows that it deletes, cascades included.
+
+    The collector is the one place that all deletes pass. A signal, or a relation as of Django's content types, would
+    make it load all rows of a queryset that it can delete by one statement.
+    """
+    plain = Collector.delete
+    if hasattr(plain, "ends_lives"):
+        return
+
+    @wraps(plain)
+    def delete(self: Collector) -> Any:
+        using = self.using
+        ended = [
+            (owner, keys, found) for owner, keys in _deleted(self) if (found := _kinds_with_records(owner, using, keys))
+        ]
+        if not ended:
+            return plain(self)
+        with transaction.atomic(using=using, savepoint=False):
+            for owner, keys, found in ended:
+                if isinstance(keys, QuerySet):
+                    _forget(owner, using, keys, found)
+            deleted = plain(self)
+            # Afterwards, for rows with known keys: an attempt that holds its row records nothing from now on.
+            for owner, keys, found in ended:
+                if not isinstance(keys, QuerySet):
+                    _forget(owner, using, keys, found)
+        return deleted
+
+    delete.ends_lives = True  # type: ignore[attr-defined]
+    Collector.delete = delete  # type: ignore[method-assign]
+
+
+def _deleted(collector: Any) -> Iterator[tuple[type[Model], Keys]]:
+    """Yield the keys of the rows of managed models that are about to be deleted."""
+    known: dict[type[Model], list[str]] = defaultdict(list)
+    for model, instances in collector.data.items():
+        if _is_owner(model):
+            known[model._meta.concrete_model] += [str(instance.pk) for instance in instances]
+    yield from known.items()
+    for rows in collector.fast_deletes:
+        if _is_owner(rows.model):
+            owner = rows.model._meta.concrete_model
+            yield owner, _texts_of(owner, rows, collector.using)
+
+
+def _is_owner(model: Any) -> bool:
+    """Return whether the framework's columns are in the model's own table."""
+    return getattr(model, "_state_owner", None) is model._meta.concrete_model
+
+
+def _texts_of(owner: type[Model], rows: Any, using: str) -> Keys:
+    if over_nodes(owner, using):
+        # Tables of all nodes cannot be in a subquery on one.
+        return [str(pk) for pk in keys_in(rows.using(using))]
+    texts: QuerySet[Any] = rows.using(using).order_by().annotate(stator_key=key_text(owner, using, F))
+    return texts.values("stator_key")
+
+
+def _kinds_with_records(owner: type[Model], using: str, keys: Keys) -> list[type[Model]]:
+    """Return the kinds of records that rows may have, by one statement."""
+    few = keys if isinstance(keys, list) and len(keys) <= FEW else []
+    connection = connections[using]
+    statement = _statements.get((using, len(few)), lambda: _looking(using, len(few)))
+    values = {"label": owner._meta.label_lower, **{f"key {number}": key for number, key in enumerate(few)}}
+    with connection.cursor() as cursor:
+        cursor.execute(statement.text, statement.bind(connection, values))  # type: ignore[arg-type]
+        return [kind for kind, found in zip(RECORDS, cursor.fetchone(), strict=True) if found]
+
+
+def _looking(using: str, count: int) -> Statement:
+    label = Parameter("label", CharField())
+    named = {"object_pk__in": [Parameter(f"key {number}", CharField()) for number in range(count)]} if count else {}
+    parts = [existing(QuerySet(kind, using=using).filter(model_label=label, **named)) for kind in RECORDS]
+    return Statement.of("SELECT ", joined(parts, ", "))
+
+
+def _forget(owner: type[Model], using: str, keys: Keys, kinds: Iterable[type[Model]]) -> None:
+    for kind in kinds:
+        records: Any = QuerySet(kind, using=using).filter(model_label=owner._meta.label_lower)
+        parts: list[Keys] = [keys]
+        if isinstance(keys, list):
+            parts = [keys[start : start + PART] for start in range(0, len(keys), PART)]
+        for part in parts:
+            records.filter(object_pk__in=part)._raw_delete(using)
+
+
+def forget_reports(owner: type[Model], using: str, inserted: Sequence[models.Model]) -> None:
+    """Delete the reports that raw SQL has left of rows whose keys are inserted again, by people and not by a default.
+
+    The other records tell by their ``life`` that they are of another one.
+    """
+    if owner._meta.pk.has_default() and not owner._meta.is_composite_pk:
+        return
+    if keys := [str(instance.pk) for instance in inserted if instance.__dict__.get(LIFE) is not None]:
+        _forget(owner, using, keys, [Report])

@@ -1,0 +1,147 @@
+"""A fence that refuses none, some or all rows of a batch gives an ordinary answer, for each kind of record."""
+
+from contextlib import ExitStack
+from typing import NamedTuple
+
+import pytest
+
+from stator.graph.outcomes import Moved, Outcome, Released, Waiting
+from stator.models import History, Report, Stats
+from stator.models import Step as DurableStep
+from stator.rows.claimable import Crashes
+from tests.stator.db.calling import ERROR, record
+from tests.stator.making import automatic, change, claim_all, expire, locked_elsewhere, put, raw
+from tests.testapp.approvals import Expense, ExpenseGraph
+from tests.testapp.basic import Step, StepGraph
+from tests.testapp.baskets import Basket, Item, ItemGraph
+from tests.testapp.power import Measure, MeasureGraph
+from tests.testapp.stepped import KeptPurchase, Purchase, PurchaseGraph
+
+pytestmark = pytest.mark.usefixtures("transactional_db")
+
+ROWS = 4
+SAVED = {"size": 7, "found": None, "label": "x", "due": None, "twin": None}
+
+
+class Kind(NamedTuple):
+    """Claims of a model that end with an outcome; ``steps``: which of them have durable steps."""
+
+    outcome: Outcome
+    model: type = Step
+    state: str = "new"
+    steps: str = ""
+
+
+KINDS = {
+    "move": Kind(Moved(StepGraph.done)),
+    "move by an error": Kind(Moved(StepGraph.failed, ERROR)),
+    "move with steps": Kind(Moved(PurchaseGraph.paid), Purchase, steps="all"),
+    "move with steps of refused claims": Kind(Moved(PurchaseGraph.paid), Purchase, steps="refused"),
+    "move by an error with steps": Kind(Moved(PurchaseGraph.paid, ERROR), Purchase, steps="refused"),
+    "move with history": Kind(Moved(PurchaseGraph.paid), KeptPurchase, steps="all"),
+    "move by an error with history": Kind(Moved(PurchaseGraph.paid, ERROR), KeptPurchase),
+    "move with saved fields": Kind(Moved(MeasureGraph.done, values=SAVED), Measure),
+    "move that others wait for": Kind(Moved(ItemGraph.packed), Item, "waiting"),
+    "move into a state that keeps events": Kind(Moved(ExpenseGraph.paid), Expense, "approved"),
+    "wait": Kind(Waiting(5.0)),
+    "wait with saved fields": Kind(Waiting(5.0, values=SAVED), Measure),
+    "wait with a reason": Kind(Waiting(5.0, None, "not yet")),
+    "wait with steps": Kind(Waiting(5.0), Purchase, steps="all"),
+    "error": Kind(Waiting(5.0, ERROR)),
+    "error with history": Kind(Waiting(5.0, ERROR), KeptPurchase),
+    "release": Kind(Released()),
+    "release of a begun attempt": Kind(Released(begun=True, reason="the worker was stopped"), KeptPurchase),
+}
+
+
+def unlocked(instance):
+    change(instance, state_claim=None, state_locked_until=None)
+
+
+def deleted(instance):
+    raw(type(instance)).filter(pk=instance.pk).delete()
+
+
+def prepared(operations, kind, refused):
+    """Return claims of which the first ones are to be refused, with the steps that the kind has."""
+    given = {"basket": Basket.objects.create(state="collecting")} if kind.model is Item else {}
+    for _ in range(ROWS):
+        put(kind.model, state=kind.state, **given)
+    claims = claim_all(operations)
+    for claim in claims[: ROWS if kind.steps == "all" else refused] if kind.steps else []:
+        claim.own_steps().call("charge", lambda: 1)
+    return claims
+
+
+def rows_of(claims):
+    model = claims[0].operations.model
+    return {row["pk"]: row for row in raw(model).filter(pk__in=[claim.pk for claim in claims]).values("pk", *COLUMNS)}
+
+
+COLUMNS = ["state", "state_version", "state_claim", "state_attempts", "state_failures", "state_ready"]
+
+
+@pytest.mark.parametrize("refused", [0, 1, ROWS - 1, ROWS])
+@pytest.mark.parametrize("refuse", [unlocked, deleted, pytest.param(locked_elsewhere, marks=pytest.mark.postgresql)])
+@pytest.mark.parametrize("name", KINDS)
+def test_refused_rows_are_lost_or_deferred_and_the_others_recorded(make, name, refuse, refused):
+    kind = KINDS[name]
+    operations = make(kind.model)
+    claims = prepared(operations, kind, refused)
+    with ExitStack() as stack:
+        for claim in claims[:refused]:
+            if refuse is locked_elsewhere:
+                stack.enter_context(locked_elsewhere(claim.instance))
+            else:
+                refuse(claim.instance)
+        before = rows_of(claims)
+        written = record(operations, *((claim, kind.outcome) for claim in claims))
+        again = [claim for claim, _ in written.deferred]
+        assert [claims.index(claim) for claim in again or written.lost] == list(range(refused))
+        assert bool(again) == (refuse is locked_elsewhere and refused > 0)
+        after = rows_of(claims)
+    accepted = claims[refused:]
+    assert [after.get(claim.pk) for claim in claims[:refused]] == [before.get(claim.pk) for claim in claims[:refused]]
+    assert all(after[claim.pk]["state_claim"] is None for claim in accepted)
+    moved = isinstance(kind.outcome, Moved)
+    assert [move.pk for move in written.moves] == [claim.pk for claim in accepted if moved]
+    assert {pk for pk, _ in written.failures} == {claim.pk for claim in accepted if kind.outcome.failure}
+    assert_kept_beside(kind, claims, accepted)
+
+
+def assert_kept_beside(kind, claims, accepted):
+    keys = {str(claim.pk) for claim in accepted}
+    told = kind.outcome.failure or kind.outcome.reason
+    assert set(Report.objects.values_list("object_pk", flat=True)) == (keys if told else set())
+    assert sum(Stats.objects.values_list("handled", flat=True)) == (
+        0 if isinstance(kind.outcome, Released) else len(accepted)
+    )
+    if kind.model is KeptPurchase and not isinstance(kind.outcome, Released):
+        assert set(History.objects.values_list("object_pk", flat=True)) == keys
+    with_steps = set(DurableStep.objects.values_list("object_pk", flat=True))
+    stays = not isinstance(kind.outcome, Moved) or kind.model is KeptPurchase
+    assert with_steps == {str(claim.pk) for claim in claims if claim.steps and (stays or claim not in accepted)}
+
+
+@pytest.mark.parametrize("refused", [0, 1, ROWS])
+@pytest.mark.parametrize("again", [False, True])
+def test_renewal_of_claims_of_which_some_have_ended(make, refused, again):
+    operations = make(Step)
+    claims = prepared(operations, KINDS["move"], refused)
+    for claim in claims[:refused]:
+        unlocked(claim.instance)
+    for _ in range(1 + again):
+        assert operations.renew(claims) == {id(claim) for claim in claims[:refused]}
+
+
+@pytest.mark.parametrize("left", [0, 1, ROWS])
+def test_reaping_of_leases_of_which_some_were_ended_before(make, left):
+    operations = make(KeptPurchase)
+    claims = prepared(operations, KINDS["move with history"], 0)
+    expire(*(claim.instance for claim in claims))
+    for claim in claims[left:]:
+        unlocked(claim.instance)
+    assert {pk for pk, _ in operations.reap(ROWS)} == {claim.pk for claim in claims[:left]}
+    assert {claim.pk for claim in operations.claim(automatic(operations), ROWS, crashes=Crashes.FEW)} == {
+        claim.pk for claim in claims[:left]
+    }
