@@ -15,6 +15,9 @@ from stator.graph.backoff import MAX_SECONDS
 from stator.graph.options import is_number
 from stator.texts import nearest
 
+# Settings of Takahe's Stator that are read if the dictionary does not have these keys.
+LEGACY = {name: f"STATOR_{name}" for name in ("TOKEN", "CONCURRENCY", "CONCURRENCY_PER_MODEL")}
+
 # A worker that dies loses the leases of everything it runs, so one lost lease says little about an object; two do.
 ALONE_FROM = 2
 
@@ -164,6 +167,11 @@ class Settings(CheckedSettings):
         return max(1, min(ALONE_FROM, self.MAX_CRASHES - 1))
 
     @property
+    def released_with(self) -> int:
+        """The number of lost leases that an object has after its quarantine: it is attempted alone, if any may be."""
+        return self.alone_from if self.alone_from < self.MAX_CRASHES else 0
+
+    @property
     def crashed_at_once(self) -> int:
         """The most objects with 1 to ``alone_from - 1`` lost leases that one process attempts at once."""
         return self.CRASHED_AT_ONCE or max(1, self.CONCURRENCY // 2)
@@ -220,10 +228,9 @@ def _following_lease(values: dict[str, Any]) -> dict[str, float]:
 
 
 def _legacy() -> dict[str, Any]:
-    names = {name: f"STATOR_{name}" for name in ("TOKEN", "CONCURRENCY", "CONCURRENCY_PER_MODEL")}
     return {
         name: getattr(django_settings, legacy)
-        for name, legacy in names.items()
+        for name, legacy in LEGACY.items()
         if getattr(django_settings, legacy, None) is not None
     }
 

@@ -19,13 +19,13 @@ from stator.graph.states import State
 from stator.rows import columns
 from stator.rows.actions import UNDONE_WITHIN, Action, Before
 from stator.rows.clock import Now
-from stator.rows.keys import key_of, key_text
+from stator.rows.keys import key_of, key_text, shown_text
 from stator.rows.life import continued
 from stator.rows.meta import graph_of, hooks_of, model_of
 from stator.rows.nodes import over_nodes, read_first
-from stator.rows.pauses import Pause, end_chosen
+from stator.rows.pauses import Pause, hidden_by, release
 from stator.rows.reports import History, events_of
-from stator.rows.transitions import Locked, entered, keep_acts, keep_moves, lock_rows, most_keys, tell_moves
+from stator.rows.transitions import Locked, entered, keep_acts, keep_moves, lock_rows, most_keys, note_left, tell_moves
 from stator.signals import announce
 from stator.statements import is_one_of
 from stator.texts import one_line
@@ -36,9 +36,6 @@ BATCH = 2500
 
 # Objects that are named because they were left alone; further ones are counted.
 MAX_NAMED = 100_000
-
-# Later actions on the model that may have changed the same objects.
-MAX_LATER = 1000
 
 # The columns that come back, by the field that has them; the second ones only if the action moved the objects.
 RESTORED = {
@@ -144,7 +141,7 @@ def undo(
     done = Undone(own)
     _Undoing(model, using, action, done, part).all()
     if not done.rest:
-        _end_pauses(action, done, using)
+        _end_pauses(model, action, done, using, part)
     return done
 
 
@@ -175,7 +172,7 @@ class _Undoing:
             back = some(page)
         except IntegrityError as error:
             if len(page) == 1:
-                self.done.leave(page[0].object_pk, f"is refused: {one_line(error)}")
+                self._leave(page[0], f"is refused: {one_line(error)}")
                 return
             half = len(page) // 2
             self._part(some, page[:half])
@@ -202,6 +199,8 @@ class _Undoing:
             going = {known[str(row.pk)]: row for row in locked if _as_left(known[str(row.pk)], row)}
             for before in {*self._changed_again(going), *self._sent_to(going)}:
                 del going[before]
+            stays = self._stays([row.pk for row in going.values()])
+            going = {before: row for before, row in going.items() if row.pk not in stays}
             if not going:
                 return set()
             back = rows.filter(is_one_of(rows, [row.pk for row in going.values()]))
@@ -225,9 +224,8 @@ class _Undoing:
         """Return the locked objects that later actions have changed."""
         label, own = self.action.model_label, self.done.action.pk
         later = Action.objects.using(self.using).filter(model_label=label, pk__gt=self.action.pk).exclude(pk=own)
-        pks = list(later.values_list("pk", flat=True)[:MAX_LATER])
         keys = [before.object_pk for before in going]
-        again = Before.objects.using(self.using).filter(action__in=pks, object_pk__in=keys if pks else [])
+        again = Before.objects.using(self.using).filter(action__in=later.values("pk"), object_pk__in=keys)
         changed = set(again.values_list("object_pk", flat=True))
         return [before for before in going if before.object_pk in changed]
 
@@ -239,6 +237,14 @@ class _Undoing:
         sent = events_of(self.model, self.using).filter(object_pk__in=keys, at__gt=self.action.at)
         found = set(sent.values_list("object_pk", flat=True))
         return [before for before in some if before.object_pk in found]
+
+    def _stays(self, keys: list[Any]) -> Mapping[Any, str]:
+        """Return the objects that the app lets no undo move, each with the reason."""
+        stays = hooks_of(self.model).stays
+        if stays is None or not self.action.moves:
+            return {}
+        with transaction.atomic(using=self.using):
+            return stays(self._rows.filter(is_one_of(self._rows, keys)))
 
     def _allowed(self, keys: list[object]) -> list[object]:
         """Return the keys of the objects that the actor may change."""
@@ -264,6 +270,7 @@ class _Undoing:
             announce(model, using)
             return
         for target, some in self._by_target(found):
+            note_left(model, using, [(row.pk, row.state, row.life) for row in some])
             entered(model, using, target.name, [row.pk for row in some])
             tell_moves(model, using, some, target)
         if undone := hooks_of(model).undone:
@@ -281,16 +288,17 @@ class _Undoing:
         known = [key for key in keys.values() if key is not None]
         there: Any = self._rows.filter(is_one_of(self._rows, known))
         now = {str(pk): values for pk, *values in there.values_list("pk", "state", "state_version", "state_claim")}
-        allowed = set(map(str, self._allowed(known)))
+        allowed, stays = set(map(str, self._allowed(known))), {str(pk): why for pk, why in self._stays(known).items()}
         sent = {before.object_pk for before in self._sent_to(left)}
         for row in left:
             if row.object_pk in now and row.object_pk not in allowed:
-                self.done.leave(row.object_pk, "is not yours to change")
+                self._leave(row, "is not yours to change")
                 continue
             if row.object_pk in sent and row.object_pk in now and now[row.object_pk][1] == row.version:
-                self.done.leave(row.object_pk, "got an event since")
+                self._leave(row, "got an event since")
                 continue
-            self.done.leave(row.object_pk, _why(row, now.get(row.object_pk), graph_of(self.model).states))
+            why = stays.get(row.object_pk) or _why(row, now.get(row.object_pk), graph_of(self.model).states)
+            self._leave(row, why)
 
     def _changes(self, going: Going) -> columns.Changes:
         names = RESTORED | (MOVED_BACK if self.action.moves else {})
@@ -319,6 +327,9 @@ class _Undoing:
     def _rows(self) -> QuerySet[Model]:
         return QuerySet(self.model, using=self.using)
 
+    def _leave(self, row: Was, why: str) -> None:
+        self.done.leave(shown_text(self.model, row.object_pk), why)
+
     def _key(self, text: str) -> object:
         """Return a key from its text; None if it is of another type, from before a migration."""
         try:
@@ -346,13 +357,19 @@ def _why(row: Was, now: list[Any] | None, states: Any) -> str:
     return "was attempted or made due since"
 
 
-def _end_pauses(action: Action, done: Undone, using: str) -> None:
-    """End the pauses that the action made, and name the ones that have ended already."""
+def _end_pauses(model: type[Model], action: Action, done: Undone, using: str, part: UndoPart) -> None:
+    """End the pauses that the action made, for objects that the actor may change; name the ones that stay."""
     made = Pause.objects.using(using).filter(action=action.pk)
     with transaction.atomic(using=using):
         for pause in made.order_by("pk"):
-            if end_chosen(made.filter(pk=pause.pk), action.model_label, done.action.actor):
+            hidden = hidden_by(pause, model, using, part.among) if part.among else []
+            if hidden and pause.names is None:
+                done.leave(f"pause {pause.pk}", "holds objects that are not yours to change")
+                continue
+            for pk in hidden:
+                done.leave(str(pk), "is not yours to change")
+            if release(pause, using, hidden, actor=done.action.actor):
                 done.action.add(using, 1)
                 done.count += 1
-            else:
+            elif not hidden:
                 done.leave(f"pause {pause.pk}", "has ended")

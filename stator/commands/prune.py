@@ -31,7 +31,7 @@ def run(options: Options) -> Answer:
     ages = retention_of(load_settings())
     for alias, models in by_database(models_of([]), options["database"]).items():
         changed[alias] = own_tables.maintain_partitions(alias, **ages)
-        deleted[alias] = _until_done(lambda limit, alias=alias: own_tables.prune(alias, limit, **ages))
+        deleted[alias] = own_tables.prune_all(alias, AT_ONCE, **ages)
         operations = operations_for(models[0], load_settings(), new_worker_id(), alias)
         thinned[alias] = _until_done(partial(own_tables.thin, operations))
         merged[alias] = _until_done(partial(own_tables.merge_stats, operations))

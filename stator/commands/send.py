@@ -9,6 +9,7 @@ from stator.commands.answer import Answer, BadInput, Options, actor, refusing
 from stator.commands.arguments import add_label, database_of, json_of, model_of, pks_of
 from stator.exceptions import EventRefused
 from stator.rows.events import send
+from stator.rows.keys import shown_key
 
 HELP = "Send an event to an object, as its graph declares with on()."
 
@@ -27,7 +28,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("event", metavar="EVENT", help="Name of the event.")
     parser.add_argument("--payload", metavar="JSON", help='What the event carries, for example \'{"note": "ok"}\'.')
     parser.add_argument("--by", metavar="USER", help="The user who sends it; needed for a permission.")
-    parser.add_argument("--key", default="", metavar="K", help="A key that the object has had does nothing.")
+    parser.add_argument("--key", default="", metavar="K", help="A key that its sender has used before does nothing.")
     parser.add_argument("--reason", default="", metavar="TEXT", help="Why; stored in the history.")
 
 
@@ -43,11 +44,12 @@ def run(options: Options) -> Answer:
             model, pk, options["event"], payload, by=by, key=options["key"], reason=options["reason"], using=using
         )
     data = {
-        "model": model._meta.label, "pk": str(pk), "event": sent.event.name, "outcome": sent.outcome,
-        "missing": sent.missing,
+        "model": model._meta.label, "pk": shown_key(pk), "event": sent.event.name, "outcome": sent.outcome,
+        "missing": sent.missing, "note": sent.note,
     }  # fmt: skip
     done = OUTCOMES.get(sent.outcome, f"counted; {sent.missing} more needed")
-    return Answer(data, [f"{sent.event.name} to {model._meta.label} {pk}: {done}."])
+    note = f"{sent.note and '; '}{sent.note}"
+    return Answer(data, [f"{sent.event.name} to {model._meta.label} {shown_key(pk)}: {done}{note}."])
 
 
 def _user(name: str) -> Any:

@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
 from django.core.exceptions import ValidationError
-from django.db.models import Case, QuerySet, Value, When
+from django.db.models import Case, Q, QuerySet, Value, When
 from django.utils import timezone
 
 from stator.db.interface import Operations
@@ -25,7 +25,7 @@ from stator.rows.life import OF_LIFE, Life
 from stator.rows.meta import model_of, options_of
 from stator.rows.pauses import Pause
 from stator.rows.progress import Progress
-from stator.rows.reports import Event, History, Report, Step
+from stator.rows.reports import LEFT, Event, History, Report, Step
 from stator.rows.statistics import MERGED, Depth, Stats, this_hour
 from stator.rows.workers import WORKER_RETENTION, Worker
 from stator.schemas import current_schema
@@ -77,7 +77,6 @@ def prune(alias: str, limit: int, *, errors: float, history: float, stats: float
     aged: list[tuple[Any, str, float]] = [
         (Report, "at", errors),
         (History, "at", history),
-        (Event, "at", history),
         (Action, "at", history),
         (Stats, "hour", stats),
         (Depth, "minute", stats),
@@ -91,7 +90,23 @@ def prune(alias: str, limit: int, *, errors: float, history: float, stats: float
         rows = model.objects.using(alias)
         old = list(rows.filter(**{f"{column}__lt": columns.after(-age)}).values_list("pk", flat=True)[:limit])
         deleted += rows.filter(pk__in=old).delete()[0] if old else 0
-    return deleted + _prune_before(alias, limit) + _prune_steps(alias, limit, history)
+    deleted += _prune_before(alias, limit)
+    return deleted + _prune_steps(alias, limit, history) + _prune_events(alias, limit, history)
+
+
+def prune_all(alias: str, limit: int, *, errors: float, history: float, stats: float) -> int:
+    """Call :func:`prune` until nothing more is to be deleted; return how many rows were."""
+    place, total = (alias, current_schema()), 0
+    while deleted := prune(alias, limit, errors=errors, history=history, stats=stats):
+        total += deleted
+    # A part with nothing to delete may come before another one.
+    examined: list[tuple[Any, Any]] = [(_prune_steps, _examined), (_prune_events, _examined_events)]
+    for prune_part, last in examined:
+        last.pop(place, None)
+        total += prune_part(alias, limit, history)
+        while last.get(place):
+            total += prune_part(alias, limit, history)
+    return total
 
 
 def _prune_before(alias: str, limit: int) -> int:
@@ -107,6 +122,9 @@ LABEL = attrgetter("model_label")
 
 # The last step that was examined in each database and schema; the next pass goes on after it.
 _examined: dict[tuple[str, str], int] = {}
+
+# The time and the key of the last event that was examined.
+_examined_events: dict[tuple[str, str], tuple[datetime, int]] = {}
 
 
 def _prune_steps(alias: str, limit: int, history: float) -> int:
@@ -142,6 +160,38 @@ class _Row(NamedTuple):
     life: Life
     entered: datetime
     rests: bool
+
+
+def _prune_events(alias: str, limit: int, history: float) -> int:
+    """Delete events past their retention that are not in force; return how many. Index ``stator_event_at``.
+
+    In force are events of the present visit and wish of an object, events that are kept, and the marks of states that
+    an object has left in this life. It examines the next ``limit`` events.
+    """
+    place = alias, current_schema()
+    events: QuerySet[Event] = QuerySet(Event, using=alias)
+    old = events.filter(at__lt=columns.after(-history)).exclude(version=None, until__gt=Now())
+    if place in _examined_events:
+        at, last = _examined_events.pop(place)
+        old = old.filter(Q(at__gt=at) | Q(at=at, pk__gt=last), at__gte=at)
+    found = list(old.order_by("at", "pk").only("model_label", "object_pk", "at", "version", "life")[:limit])
+    if len(found) == limit:
+        _examined_events[place] = found[-1].at, found[-1].pk
+    over: list[int] = []
+    for label, group in groupby(sorted(found, key=LABEL), key=LABEL):
+        of_model = list(group)
+        known = model_of(label)
+        rows = _rows_of(known, alias, {one.object_pk for one in of_model}) if hasattr(known, "state_graph") else {}
+        over += [one.pk for one in of_model if not _keeps(rows.get(one.object_pk), one)]
+    return events.filter(pk__in=over).delete()[0] if over else 0
+
+
+def _keeps(row: _Row | None, event: Event) -> bool:
+    if row is None:
+        return False
+    if event.version == LEFT:
+        return row.life.is_of(event.life)
+    return not row.rests or row.life.keeps(event.life, event.version)
 
 
 def _is_in_force(step: Step, row: _Row | None) -> bool:

@@ -208,7 +208,9 @@ class PostgresqlRecords(records.Records):
 
     def _watches(self, batch: OutcomeBatch) -> list[Watch]:
         """Return the edges that rows of a batch of outcomes may set off."""
-        return self._operations.handed_on.get(batch.to, []) if batch.awaited else []
+        operations = self._operations
+        may = batch.awaited and batch.source.name not in operations.keeping
+        return operations.handed_on.get(batch.to, []) if may else []
 
     def _write(self, batch: OutcomeBatch, *, last: bool = False) -> dict[Pk, float | None]:
         """Write outcomes of one kind and their statistics (RECORD); a row is written only while its claim is valid."""
@@ -436,7 +438,8 @@ class PostgresqlRecords(records.Records):
         history = operations.options.history
         if history and not compiler.keeps_keys:
             return super()._move(rows, source, to, limit, reason, changes)
-        tell = signals.transitioned.has_listeners(operations.model) or to in operations.awaited
+        followed = to in operations.awaited or source in operations.keeping
+        tell = followed or signals.transitioned.has_listeners(operations.model)
         # No field of the model has these names.
         also: dict[str, F | RawSQL] = {"stator_entered": F("state_changed"), "stator_place": compiler.place}
         statement = written(

@@ -136,7 +136,12 @@ class Rows:
         return self._followed | {state for watch in watchers_of(self.model) for state in watch.condition.in_}
 
     def is_awaited(self, to: str, claims: Iterable[Any]) -> bool:
-        """Return whether the entry of claimed rows into a state may move or wake a row, or has kept events."""
+        """Return whether the entry of claimed rows into a state may move or wake a row, or has kept events.
+
+        The move out of a state with kept events is noted as well.
+        """
+        if self.keeping and to in self.graph.states and any(claim.state.name in self.keeping for claim in claims):
+            return True
         if to not in self.awaited:
             return False
         keys = self._fixed_keys.get(to)
@@ -161,9 +166,13 @@ class Rows:
     @cached_property
     def _followed(self) -> frozenset[str]:
         """The states of :attr:`awaited`, without those that only edges of other models by these rows wait for."""
-        kept = {state.name for state in self.graph.states.values() if kept_names(state)}
         own = {watch.state.name for watch in watches_of(self.model)}
-        return frozenset(state for wait in waiters_of(self.model) for state in wait.until) | kept | own
+        return frozenset(state for wait in waiters_of(self.model) for state in wait.until) | self.keeping | own
+
+    @cached_property
+    def keeping(self) -> frozenset[str]:
+        """The names of the states that take events which are kept before them."""
+        return frozenset(state.name for state in self.graph.states.values() if kept_names(state))
 
     @cached_property
     def handed_on(self) -> dict[str, list[Watch]]:

@@ -11,6 +11,7 @@ from django.db import router
 from django.db.models import Exists, F, Model, OuterRef, Q, QuerySet, Subquery, Value
 
 from stator.conf import Settings, load_settings
+from stator.explain.circles import Member, circle_through
 from stator.graph.failures import lease_lost
 from stator.graph.states import AwaitedEvent, State
 from stator.rows.claimable import claimable
@@ -21,9 +22,11 @@ from stator.rows.life import OF_LIFE, Life
 from stator.rows.meta import graph_of, options_of, owner_of
 from stator.rows.nodes import over_nodes
 from stator.rows.pauses import Pause, Pauses, read_pauses
+from stator.rows.priorities import priority_of
 from stator.rows.process_exits import processes_of
 from stator.rows.progress import Progress, progress_of
 from stator.rows.reports import Event, History, Report, records_of, steps_of
+from stator.rows.senders import people_with
 from stator.rows.versions import Fleet
 from stator.rows.waits import waits_of
 from stator.rows.watches import Watch, watches_of
@@ -92,15 +95,21 @@ class Facts:
     running: int = 0
     ahead: int = 0
     awaited: list[Awaited] = field(default_factory=list)
+    # The objects that wait for each other, this one first.
+    circle: list[Member] = field(default_factory=list)
     fair_by: dict[str, object] = field(default_factory=dict)
     # What edges of its state by related objects still miss.
     related: list[Gathered] = field(default_factory=list)
     # Events that it got in its state and that need further senders, and events that are kept for a later state.
     events: list[Event] = field(default_factory=list)
+    # The people who may send each event that it waits for, by the name of the event, where that is known.
+    people: dict[str, list[str]] = field(default_factory=dict)
     # The names of the durable steps that are done in this visit of its state, in order.
     steps: list[str] = field(default_factory=list)
     # If the object is in quarantine: how processes ended while they attempted it, with how many of them.
     endings: Counter[str] = field(default_factory=Counter)
+    # The latest retry by hand, of an object that is in quarantine or has lost leases.
+    retry: History | None = None
     # How far the attempt is that holds the object, if it has said so.
     progress: Progress | None = None
 
@@ -128,6 +137,13 @@ class Facts:
     def taken_events(self) -> list[AwaitedEvent]:
         """The events that it waits for now."""
         return list(self.state.events.values()) if self.state else []
+
+    @property
+    def awaits_nobody(self) -> bool:
+        """Whether it waits for nothing but events that no active user may send."""
+        taken = self.taken_events
+        waits = bool(taken) and not (self.automatic or self.related)
+        return waits and all(self.people.get(event.name) == [] for event in taken)
 
     @property
     def renamed(self) -> bool:
@@ -232,11 +248,18 @@ def gather(model: type[Model], pk: object, using: str | None = None) -> Facts | 
         latest = facts.report.worker if facts.report else ""
         ended = processes_of(Q(pk__in=held) | Q(pk=latest), using)
         facts.endings = Counter(process.ending for process in ended.values() if process.ending)
+    if facts.awaited:
+        facts.circle = circle_through(owner, facts.pk, using)
+    if facts.automatic and facts.row["state_crashes"] >= facts.settings.alone_from:
+        acts = records_of(History, owner, pk, using).filter(kind=History.Kind.HAND, reason__startswith="retried")
+        facts.retry = acts.order_by("-at").first()
     if graph_of(owner).event_names:
         life = Life.of(*(facts.row[name] for name in OF_LIFE))
         counted = life.of_wish & Q(version=life.visit, voter__isnull=False)
         counted |= life.of_life & Q(version=None, until__gt=Now())
         facts.events = list(records_of(Event, owner, pk, using).filter(counted).order_by("pk")[:MAX_EVENTS])
+        named = {event.name: people_with(event.permission) for event in facts.taken_events}
+        facts.people = {name: people for name, people in named.items() if people is not None}
     facts.related = [_gathered(watch, pk, using) for watch in watches_of(owner) if watch.state.name == facts.name]
     if facts.automatic and facts.row["state_attempts"]:
         facts.steps = list(steps_of(rows, pk).values_list("name", flat=True)[:MAX_STEPS])
@@ -254,7 +277,7 @@ def _read_row(owner: type[Model], pk: object, rows: QuerySet[Model], active: lis
         name: Exists(rows.filter(pause.condition(owner), pk=key)) for name, pause in partial.items()
     }
     options = options_of(owner)
-    own_columns = {name for name in (options.priority, options.fair_by, options.spread) if name}
+    own_columns = {name for name in (options.fair_by, options.spread) if name}
     own_columns.update(wait.key for wait in waits_of(owner))
     matches |= {f"stator_awaited_{wait.field}": wait.state(rows.filter(pk=pk)) for wait in waits_of(owner)}
     row = rows.filter(pk=pk).values("state", *FRAMEWORK_COLUMNS, *own_columns, stator_now=Now(), **matches).first()
@@ -318,15 +341,17 @@ def _read_line(facts: Facts, rows: QuerySet[Model], pauses: Pauses) -> None:
     if state.concurrency:
         held = rows.filter(state_claim__isnull=False, state=state.name)
         facts.running = held.values("pk")[: state.concurrency].count()
-    options, then = options_of(facts.model), {}
+    options, then = options_of(facts.model), dict[str, Any]()
     own = rows.filter(pk=facts.pk, **({options.spread: facts.row[options.spread]} if options.spread else {}))
     turn = _value_of(own, place_in_line())
     earlier = Q(turn__lt=F("mine")) | Q(turn=F("mine"), pk__lt=facts.pk)
     if options.then is not None:
         then = {"then": options.then, "my_then": _value_of(own, options.then)}
         earlier = Q(then__lt=F("my_then")) | Q(earlier, then=F("my_then"))
-    if name := options.priority:
-        earlier = Q(**{f"{name}__lt": facts.row[name]}) | Q(earlier, **{name: facts.row[name]})
+    if priority := priority_of(facts.model):
+        first = priority.expression
+        then |= {"stator_first": first, "my_first": _value_of(own, first)}
+        earlier = Q(stator_first__lt=F("my_first")) | Q(earlier, stator_first=F("my_first"))
     line = rows.filter(claimable(_claimed_with(facts, state, pauses), facts.settings))
     if name := options.fair_by:
         facts.fair_by = {name: facts.row[name]}

@@ -27,6 +27,8 @@ class StateGraph:
     edges: ClassVar[list[Edge]] = []
     renames: ClassVar[dict[str, State]] = {}
     event_names: ClassVar[list[str]] = []
+    # The events that are kept if they come before the first state that takes them.
+    kept_names: ClassVar[set[str]] = set()
 
     def __init_subclass__(cls) -> None:
         _check_bases(cls)
@@ -167,6 +169,7 @@ def _complete(cls: type[StateGraph]) -> None:
     cls.choices = [(name, name) for name in cls.states]
     cls.renames = _renames(cls)
     cls.event_names = list(dict.fromkeys(name for state in cls.states.values() for name in state.events))
+    cls.kept_names = {event.name for state in cls.states.values() for event in state.events.values() if event.keep_for}
 
 
 def _initial_message(cls: type[StateGraph], initial: list[State]) -> str:

@@ -1,5 +1,6 @@
 """Events that people and programs send to objects: who may, what it does, and the refusals, each one sentence."""
 
+import json
 import logging
 from collections import Counter
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ from stator.exceptions import EventRefused
 from stator.graph.senders import Sender, sender_of
 from stator.graph.states import AwaitedEvent, State
 from stator.rows.clock import Now
+from stator.rows.keys import shown_key
 from stator.rows.meta import graph_of, owner_of
 from stator.rows.reports import KEY_LENGTH_OF_EVENTS, Event, events_of, events_of_visit
 from stator.rows.transitions import Locked, apply_event, in_batches, note_event
@@ -39,12 +41,14 @@ class Sent:
     """What became of an event.
 
     ``outcome``: ``moved`` the object, made it ``ready``, was ``counted`` while ``missing`` more senders are needed, was
-    ``kept`` until the object enters a state that waits for it, or was ``repeated``: the key is known, nothing changed.
+    ``kept`` until the object enters a state that waits for it, or was ``repeated``: its sender has used the key, and
+    nothing changed. ``note``: a sentence if the repeated event had another payload than the first.
     """
 
     outcome: str
     event: Event
     missing: int = 0
+    note: str = ""
 
 
 def send(
@@ -61,7 +65,7 @@ def send(
     """Send an event to an object; raise :class:`EventRefused`, with nothing changed, if it is not taken.
 
     ``by``: the user who sends it; anything else, such as the name of a program, becomes a :class:`~stator.Sender`.
-    ``key``: a repeated key of an object is not taken again.
+    ``key``: an event with a key that its sender has used for the object is not taken again.
     ``reason``: stored in the history.
     """
     owner = owner_of(model)
@@ -76,7 +80,9 @@ def send(
     try:
         in_batches(QuerySet(owner, using=using).filter(pk=pk), take)
         if not found:
-            raise EventRefused(f"{owner._meta.label} {pk} does not exist")
+            which = f"{owner._meta.label} {shown_key(pk)}"
+            unsaved = f"{which} is not saved yet; call save() before you send it an event"
+            raise EventRefused(unsaved if pk is None else f"{which} does not exist")
     except EventRefused as refused:
         fields = {
             "model": owner._meta.label_lower,
@@ -111,12 +117,12 @@ class _Request:
             if wrong := text_problem(text):
                 raise EventRefused(f"{what} {wrong}")
         if repeated := self._repeated(mine):
-            return Sent("repeated", repeated)
+            return Sent("repeated", repeated, note=self._differing(using, repeated))
         state = graph.states.get(row.state)
         if state is not None and self.name in state.events:
             return self._given(using, rows, row, state.events[self.name])
         awaited = next((event for event in declared_events(self.owner, self.name) if event.keep_for), None)
-        if awaited is None:
+        if awaited is None or self._was_taken(using, row):
             raise EventRefused(self._not_awaited(row, state, mine))
         event = self._checked(rows, awaited)
         event.life = row.life.number
@@ -126,6 +132,13 @@ class _Request:
         event.save(using=using)
         note_event(self.owner, using, row.pk, event, "kept")
         return Sent("kept", event)
+
+    def _was_taken(self, using: str, row: Locked) -> bool:
+        """Return whether the object has been, in this life, in a state that takes the event: it is kept only before."""
+        records: QuerySet[Event] = QuerySet(Event, using=using)
+        mine = records.filter(row.life.of_life, model_label=self.owner._meta.label_lower, object_pk=str(self.pk))
+        # A kept event has no source. Beside marks of states that were left, taken events tell of earlier releases.
+        return mine.filter(name=self.name).exclude(source="").exists()
 
     def _given(self, using: str, rows: QuerySet[Model], row: Locked, awaited: AwaitedEvent) -> Sent:
         event = self._checked(rows, awaited)
@@ -140,7 +153,7 @@ class _Request:
 
     @property
     def _object(self) -> str:
-        return f"{self.owner._meta.label} {self.pk}"
+        return f"{self.owner._meta.label} {shown_key(self.pk)}"
 
     @property
     def _sender(self) -> str:
@@ -152,11 +165,30 @@ class _Request:
         if len(self.key) > KEY_LENGTH_OF_EVENTS:
             raise EventRefused(f"the key has {len(self.key)} characters; the most is {KEY_LENGTH_OF_EVENTS}")
         # What was kept and never given has done nothing, so it may come again.
-        mine.filter(key=self.key, version=None, until__lte=Now()).delete()
-        found = mine.filter(key=self.key).first()
+        own = mine.filter(key=self.key, sender=self._sender)
+        own.filter(version=None, until__lte=Now()).delete()
+        found = own.first()
         if found is not None and found.name != self.name:
             raise EventRefused(f"{self._object} has {found.name!r} with the key {self.key!r} already; use another key")
         return found
+
+    def _differing(self, using: str, first: Event) -> str:
+        """Return a note, and write it down, if a repeated event has another payload than the first one."""
+        declared = declared_events(self.owner, self.name)
+        awaited = next((event for event in declared if event.state.name == first.source), declared[0])
+        try:
+            payload = self._valid(awaited)
+            same = json.loads(_json_of(payload)) == first.payload
+        except EventRefused:
+            payload, same = None, self.payload == first.payload
+        if same:
+            return ""
+        note = f"the key {self.key!r} came with another payload before; that one counts"
+        fields = {"model": self.owner._meta.label_lower, "pk": str(self.pk), "event_name": self.name, "key": self.key}
+        logger.warning("stator.event_repeated", extra=fields)
+        again = Event(name=self.name, payload=payload, sender=self._sender)
+        note_event(self.owner, using, self.pk, again, f"repeated: {note}")
+        return note
 
     def _not_awaited(self, row: Locked, state: State | None, mine: QuerySet[Event]) -> str:
         waits = f"it waits for {' or '.join(state.events)}" if state and state.events else "it waits for no event"
@@ -169,10 +201,7 @@ class _Request:
         """Return the unsaved event if its sender and its payload are valid."""
         self._check_sender(rows, awaited)
         payload = self._valid(awaited)
-        try:
-            json_text("the payload", payload, load_settings().PAYLOAD_LIMIT, PAYLOAD_DEPTH, ENCODER)
-        except ValueError as error:
-            raise EventRefused(str(error)) from None
+        _json_of(payload)
         voter = self._sender if awaited.count > 1 else None
         if voter == "":
             raise EventRefused(f"{self.name!r} takes {awaited.count} different senders; pass by=")
@@ -235,6 +264,14 @@ def has_fields(awaited: AwaitedEvent) -> bool:
 def declared_events(owner: type[Model], name: str) -> list[AwaitedEvent]:
     """Return the event of that name as each state that takes it declares it."""
     return [state.events[name] for state in graph_of(owner).states.values() if name in state.events]
+
+
+def _json_of(payload: Any) -> str:
+    """Return the payload as JSON text; raise ``EventRefused`` if it cannot be stored."""
+    try:
+        return json_text("the payload", payload, load_settings().PAYLOAD_LIMIT, PAYLOAD_DEPTH, ENCODER)
+    except ValueError as error:
+        raise EventRefused(str(error)) from None
 
 
 def _one_line(error: Exception) -> str:

@@ -80,14 +80,18 @@ class Life:
         return self.number if self.number % WISHES else 0
 
     def keeps(self, number: int, visit: int | None) -> bool:
-        """Return whether a step of this life and wish, and of this visit, is in force, or is if its visit goes on."""
-        return number == self.number and visit in (self.visit, self.failed)
+        """Return whether a record of this life and wish, and of this visit, is in force, or is if its visit goes on."""
+        return number == self.number and visit is not None and visit in (self.visit, self.failed)
+
+    @property
+    def first(self) -> int:
+        """The number of this life in its first wish."""
+        return self.number - self.number % WISHES
 
     @property
     def of_life(self) -> Q:
         """A filter for records of this life, whatever the wish."""
-        first = self.number - self.number % WISHES
-        return Q(life__gte=first, life__lt=first + WISHES)
+        return Q(life__gte=self.first, life__lt=self.first + WISHES)
 
     def is_of(self, number: int) -> bool:
         """Return whether a record with this ``number`` is of this life, whatever the wish."""

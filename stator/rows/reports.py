@@ -104,6 +104,18 @@ class History(models.Model):
         return f"{self.model_label} {self.object_pk}: {self.source} -> {self.to}"
 
 
+# The ``version`` of a mark, in the table of events, that an object has left a state that takes an event.
+LEFT = -1
+
+
+class Events(models.Manager["Event"]):
+    """Events, without the marks of states that objects have left."""
+
+    def get_queryset(self) -> QuerySet["Event"]:
+        """Return the events."""
+        return super().get_queryset().exclude(version=LEFT)
+
+
 class Event(models.Model):
     """An event that was sent to one object: ``name``, ``payload``, ``sender`` and ``at``.
 
@@ -111,7 +123,7 @@ class Event(models.Model):
     is null while the event is kept, ``until`` when, for a state that the object has not entered. ``source``: the state
     that took it; ``to``: where it moved the object, empty if it did not. ``voter``: the sender, if the event takes
     several. ``life``: the object's life and wish when it came, see :class:`~stator.rows.life.Life`. Stored as long as
-    the history.
+    the history, and while it is in force.
     """
 
     model_label = models.CharField(max_length=200)
@@ -127,6 +139,7 @@ class Event(models.Model):
     key = models.CharField(max_length=KEY_LENGTH_OF_EVENTS, null=True, blank=True)  # noqa: DJ001 - null is unique beside null
     voter = models.CharField(max_length=150, null=True, blank=True)  # noqa: DJ001 - null is unique beside null
     life = models.BigIntegerField(default=0, db_default=0, editable=False)
+    objects = Events()
     # Why it was sent; only the history stores that.
     reason = ""
 

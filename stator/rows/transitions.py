@@ -1,6 +1,7 @@
 """Moves by hand, by events and by methods of models: all that are not an outcome of an attempt or a duty of workers."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple, TypedDict
 
 from django.db import transaction
@@ -18,7 +19,8 @@ from stator.rows.keys import key_names, key_of, keys_in
 from stator.rows.life import OF_LIFE, Life
 from stator.rows.meta import graph_of, named_state, options_of, owner_of, written_to
 from stator.rows.nodes import of_one_node
-from stator.rows.reports import REASON_LENGTH, Event, History, events_of, events_of_visit, keep_entries
+from stator.rows.reports import LEFT, REASON_LENGTH, Event, History, events_of, events_of_visit, keep_entries
+from stator.rows.rollbacks import on_rollback
 from stator.rows.waits import wake
 from stator.rows.watches import WaiterHeld, Watch, watchers_of, watches_of
 from stator.statements import is_one_of
@@ -122,9 +124,10 @@ def move_rows(
         sources = {row.state for row in before}
         changes = columns.entering(target, sources, start_over=start_over)
         moved = rows.update(**_noted(action, rows, before, changes), **own)
+        note_left(owner, using, [(row.pk, row.state, row.life) for row in before])
         entered(owner, using, target.name, [row.pk for row in before])
         tell_moves(owner, using, before, target)
-        _note_own(owner, {row.pk for row in before}, target)
+        _note_own(owner, using, {row.pk for row in before}, target)
         return moved
 
     return in_batches(queryset, move)
@@ -140,10 +143,11 @@ def _noted(
     return traceable(changes)
 
 
-def _note_own(owner: type[Model], pks: set[object], target: State) -> None:
+def _note_own(owner: type[Model], using: str, pks: set[object], target: State) -> None:
     """Note in an attempt that moves its own object by hand: its claim has ended, and its result will be refused."""
     for claim in RUNNING.get() or ():
         if getattr(claim, "pk", None) in pks and owner_of(claim.operations.model) is owner:
+            on_rollback(using, partial(setattr, claim, "own_end", claim.own_end))
             claim.own_end = f"moved it to {target.name}"
 
 
@@ -223,12 +227,8 @@ def entered(owner: type[Model], using: str, name: str, pks: Collection[object], 
     """
     wake(owner, using, name, pks)
     state = graph_of(owner).states.get(name)
-    if pks and state is not None and (names := kept_names(state)):
-        kept = events_of(owner, using).filter(
-            object_pk__in=[str(pk) for pk in pks], name__in=names, version=None, until__gt=Now()
-        )
-        for event in kept.order_by("pk")[:BATCH]:
-            _give(owner, using, state, event)
+    if pks and state is not None and kept_names(state):
+        _give_kept(owner, using, state, pks)
     for watch in watches_of(owner):
         if watch.state.name == name:
             for some in parts_of(owner, pks):
@@ -276,26 +276,63 @@ def _follow(watch: Watch, using: str, pks: list[object], *, wait: bool) -> None:
         if options_of(owner).history:
             keep_moves(owner, using, keys, target, watch.reason, History.Kind.MOVE)
         rows.filter(pk__in=keys).update(**columns.entering(target, {watch.state.name}))
+        note_left(owner, using, [(row.pk, row.state, row.life) for row in before])
         entered(owner, using, target.name, keys, wait=wait)
         tell_moves(owner, using, before, target)
 
 
 def kept_names(state: State) -> list[str]:
-    """Return the events of a state that are kept if they come before it."""
-    return [event.name for event in state.events.values() if event.keep_for]
+    """Return the events of a state that are kept if they come before the first state that takes them."""
+    return [name for name in state.events if state.graph and name in state.graph.kept_names]
+
+
+def note_left(owner: type[Model], using: str, before: Iterable[tuple[object, str, Life]]) -> None:
+    """Note which objects have left a state whose events are kept only before it; call it beside :func:`entered`.
+
+    ``before``: the key of each object, the state that it has left, and its life.
+    """
+    label, states = owner._meta.label_lower, graph_of(owner).states
+    marks = [
+        Event(
+            model_label=label, object_pk=str(pk), name=name, version=LEFT, voter="", source=source, life=life.first
+        )
+        for pk, source, life in before
+        if (state := states.get(source))
+        for name in kept_names(state)
+    ]  # fmt: skip
+    if marks:
+        rows: QuerySet[Event] = QuerySet(Event, using=using)
+        # Those of objects that return are there.
+        rows.bulk_create(marks, ignore_conflicts=True, batch_size=BATCH)
+
+
+def _give_kept(owner: type[Model], using: str, state: State, pks: Collection[object]) -> None:
+    """Give objects that have entered a state all events that were kept for it, in their order."""
+    kept = events_of(owner, using).filter(name__in=kept_names(state), version=None, until__gt=Now()).order_by("pk")
+    for some in parts_of(owner, pks):
+        mine, last = kept.filter(object_pk__in=[str(pk) for pk in some]), 0
+        while page := list(mine.filter(pk__gt=last)[:BATCH]):
+            for event in page:
+                _give(owner, using, state, event)
+            last = page[-1].pk
 
 
 def _give(owner: type[Model], using: str, state: State, event: Event) -> None:
-    """Give an object a kept event of its life, unless an earlier event has moved it on."""
+    """Give an object a kept event of its life; it is over if an earlier event has moved the object on."""
 
     def take(alias: str, rows: QuerySet[Model], before: list[Locked]) -> int:
-        if not before[0].life.is_of(event.life):
-            return 0
-        apply_event(owner, alias, before[0], state.events[event.name], event)
+        [row] = before
+        mine = events_of(owner, alias).filter(pk=event.pk, version=None)
+        if row.state == state.name and row.life.is_of(event.life):
+            # The object may have left the state and returned, with the events that were kept for it.
+            if mine.exists():
+                apply_event(owner, alias, row, state.events[event.name], event)
+        elif mine.delete()[0] and row.life.is_of(event.life):
+            note_event(owner, alias, row.pk, event, f"over: {row.state} does not take it")
         return 1
 
     rows: QuerySet[Model] = QuerySet(owner, using=using)
-    in_batches(rows.filter(pk=key_of(owner, event.object_pk), state=state.name), take)
+    in_batches(rows.filter(pk=key_of(owner, event.object_pk)), take)
 
 
 def in_batches(queryset: QuerySet[Model], write: Callable[[str, QuerySet[Model], list[Locked]], int]) -> int:

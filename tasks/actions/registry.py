@@ -5,17 +5,18 @@ import re
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextvars import copy_context
-from dataclasses import dataclass
-from functools import cached_property, wraps
+from dataclasses import dataclass, fields
+from functools import cached_property, partial, wraps
 from typing import Any, TypeVar
 
+from stator.asynchronous import awaited
 from stator.exceptions import PROJECT_ERRORS, UNFIT_FOR_FUTURES, passable
 from stator.graph.backoff import MAX_SECONDS, Backoff
 from stator.graph.options import is_backoff, is_number
 from tasks.actions.frequency import Frequency, frequency, key_text
 from tasks.conf import DJANGO
 from tasks.failures import NoHandler
-from tasks.messages import Json
+from tasks.messages import Json, remedy_for
 
 Result = TypeVar("Result")
 
@@ -29,6 +30,9 @@ MAX_TRIES = 1_000_000
 
 # Functions that find actions, by the prefix of the action's name. Arguments: the rest of the name, the queue, the data.
 finders: dict[str, Callable[[str, str, Any], "RegisteredAction"]] = {}
+
+# The beginning of the keys of tasks that batches publish; the number of the batch follows.
+BATCH_KEY = "tasks.batch:"
 
 # Held while a thread creates the event of a context.
 _making = threading.Lock()
@@ -69,6 +73,13 @@ class Context:
         """The number of this attempt; 1 is the first."""
         return int(self.claim.attempt)
 
+    @property
+    def batch(self) -> int | None:
+        """The number of the batch that the task is in, or whose action it is; None if there is none."""
+        prefix, _, told = (self.task.key or "").rpartition(":")
+        of_batch = prefix.removeprefix(BATCH_KEY)
+        return int(of_batch) if told and prefix != of_batch and of_batch.isdecimal() else self.task.batch_id
+
     def still_mine(self) -> bool:
         """Return whether the attempt may go on: it is not over, and the database says that the claim stands."""
         return not self._over and bool(self.claim.still_mine())
@@ -89,6 +100,7 @@ class Context:
         found: Result = self.claim.step(name, function)
         return found
 
+    @awaited
     async def astep(self, name: str, function: Callable[[], Awaitable[Result]]) -> Result:
         """Do :meth:`step` with a coroutine function."""
         found: Result = await self.claim.astep(name, function)
@@ -211,15 +223,21 @@ class RegisteredAction(AttemptOptions):
             return before, data
         return [*before, *([] if data is None else [data])], {}
 
+    def bound(self, context: Context) -> Callable[[], Any]:
+        """Return the function with its arguments.
+
+        Call it and keep it in no variable: error trackers show those of each frame, and the data may be secret.
+        """
+        args, kwargs = self.arguments(context)
+        return partial(self.function, *args, **kwargs)
+
     def call(self, context: Context) -> Any:
         """Call a synchronous function in this thread."""
-        args, kwargs = self.arguments(context)
-        return self.function(*args, **kwargs)
+        return self.bound(context)()
 
     async def acall(self, context: Context) -> Any:
         """Call a coroutine function on this event loop."""
-        args, kwargs = self.arguments(context)
-        return await self.function(*args, **kwargs)
+        return await self.bound(context)()
 
     async def begin(self, context: Context) -> None:
         """Prepare an attempt before the function is called; subclasses override it."""
@@ -227,6 +245,11 @@ class RegisteredAction(AttemptOptions):
     def result_of(self, value: Json) -> Any:
         """Return the value to store as the task's result."""
         return value
+
+
+ACTION_OPTIONS = frozenset(
+    option.name for option in fields(RegisteredAction) if option.name not in ("name", "function", "errors_are_final")
+)
 
 
 class Registry(dict[str, dict[str, RegisteredAction]]):
@@ -294,6 +317,8 @@ def action(name: str, **options: Any) -> Callable[[Callable[..., Any]], Callable
         raise TypeError(f"@tasks.action needs a name: @tasks.action({getattr(name, '__name__', 'name')!r})")
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise ValueError(f"{name!r} is not a valid name for an action; use 1 to 200 letters, digits, '_', '-' and '.'")
+    for unknown in sorted(options.keys() - ACTION_OPTIONS):
+        raise TypeError(f"action {name!r} has no option {unknown!r}; {remedy_for(unknown, ACTION_OPTIONS)}")
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         made = RegisteredAction(name=name, function=function, **options)

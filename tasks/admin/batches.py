@@ -61,7 +61,8 @@ def _each(
     act: Callable[..., object],
     given: dict[str, Any],
 ) -> HttpResponse | None:
-    count, refused = 0, ""
+    count, more = 0, max(0, batches.order_by().count() - AT_ONCE)
+    refused = f"{more:,} more are left: at most {AT_ONCE} are changed at once; choose them again." if more else ""
     for batch in batches.order_by("pk")[:AT_ONCE]:
         log(model_admin, request, [batch], f"{done.capitalize()}. {given['reason']}".strip())
         try:
@@ -108,7 +109,7 @@ class BatchAdmin(OperatedAdmin):
     search_fields = ("key",)
     search_help_text = f"A number or an exact key; or part of a key, within the newest {SEARCHED:,} batches."
     actions = ACTIONS
-    fields = ("queue", "key", "on_done", "on_failed", "created")
+    fields = ("queue", "key", "on_done", "on_failed", "on_first_failure", "created")
     readonly_fields = fields
 
     # Programs publish batches, and tasks move them.

@@ -5,7 +5,7 @@ from datetime import datetime
 from ninja import Schema
 from pydantic import Field, JsonValue
 
-from stator.models import StatorModel
+from stator.models import StatorModel, shown_key
 from tasks.api.schemas import MAX_ON_PAGE, Body, ProgressOut, ReasonOut, described, parameter
 
 
@@ -94,7 +94,7 @@ class EventIn(Body):
     """What an event carries."""
 
     payload: JsonValue = described("Validated by the form of the event.", {"note": "ok"}, None)
-    key: str = described("A key that the object has had changes nothing.", "mail-17", "", max_length=100)
+    key: str = described("A key that the consumer has used before changes nothing.", "mail-17", "", max_length=100)
 
 
 class SentOut(Schema):
@@ -102,13 +102,14 @@ class SentOut(Schema):
 
     outcome: str = described("moved, ready, counted, kept or repeated.", "moved")
     missing: int = described("How many further senders it takes.", 0)
+    note: str = described("What is odd about a repeated event: it had another payload.", "", "")
     object: ObjectOut
 
 
 def object_out(row: StatorModel) -> dict[str, object]:
     """Return an object in the form of :class:`ObjectOut`."""
     return {
-        "model": row._meta.label, "pk": str(row.pk), "state": row.state, "since": row.state_changed,
+        "model": row._meta.label, "pk": shown_key(row.pk), "state": row.state, "since": row.state_changed,
         "due": row.state_next_attempt, "attempts": row.state_attempts, "failures": row.state_failures,
         "claimed": row.state_claim is not None, "progress": row.__dict__.get("looked_up_progress"),
     }  # fmt: skip

@@ -71,13 +71,13 @@ def show_object(request: ApiRequest, label: str, pk: str) -> dict[str, object]:
 def send_event(request: ApiRequest, label: str, pk: str, name: str, payload: EventIn) -> dict[str, object]:
     """Send an event that the token lists, under the name of its consumer; 409 `event_refused` says why it is not taken.
 
-    With a `key` the request can be repeated: the object takes each key once.
+    With a `key` the request can be repeated: the object takes each key of a consumer once.
     """
     row = _row(request.auth, label, pk)
     if not request.auth.may_send(label, name):
         raise Forbidden(f"this token may not send {name!r} to {label}")
     sent = row.stator.send(name, payload.payload, by=Sender(request.auth.name, permitted=True), key=payload.key)
-    return {"outcome": sent.outcome, "missing": sent.missing, "object": object_out(row)}
+    return {"outcome": sent.outcome, "missing": sent.missing, "note": sent.note, "object": object_out(row)}
 
 
 def _model(consumer: Consumer, label: str) -> type[StatorModel]:

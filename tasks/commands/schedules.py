@@ -62,20 +62,24 @@ def schedules(options: Options) -> Answer:
 
 def _change(rows: ScheduleQuerySet, change: str, action: str) -> int:
     if change == "action":
-        return _edit(list(rows.filter(queue__isnull=False)[:MAX_SCHEDULES]), action)
+        return _edit(rows.filter(queue__isnull=False), action)
     return int(rows.run_now() if change == "run" else rows.update(enabled=change == "resume"))
 
 
-def _edit(found: list[Schedule], action: str) -> int:
-    for schedule in found:
+def _edit(rows: ScheduleQuerySet, action: str) -> int:
+    """Change all schedules, or none if one of them cannot have the action."""
+    for schedule in rows.iterator(chunk_size=MAX_SCHEDULES):
         schedule.action = action
         try:
             schedule.clean()
         except ValidationError as refused:
             raise BadInput(f"schedule {schedule}: {' '.join(refused.messages)}") from None
-    for schedule in found:
+    changed = 0
+    for schedule in rows.iterator(chunk_size=MAX_SCHEDULES):
+        schedule.action = action
         schedule.save(update_fields=["action"])
-    return len(found)
+        changed += 1
+    return changed
 
 
 def _as_json(schedule: Schedule) -> dict[str, Any]:

@@ -314,3 +314,15 @@ def test_worker_that_claims_meanwhile_is_not_overwritten():
 
 def row_state(model, pk):
     return raw(model).get(pk=pk).state
+
+
+def test_change_by_the_last_of_very_many_later_actions_is_seen():
+    one = put(Parcel, **ROWS["backing off"])
+    action = Action.of(Parcel, "retry", "anna")
+    retried = raw(Parcel).filter(pk=one.pk)
+    Parcel.stator.filter(pk=one.pk).retry(action=action)
+    Action.objects.bulk_create([Action(model_label="testapp.parcel", kind="retry") for _ in range(1001)])
+    last = Action.of(Parcel, "retry", "ben")
+    retried.update(state_next_attempt=ago(-60), state_ready=False)
+    Parcel.stator.filter(pk=one.pk).retry(action=last)
+    assert back(action).count == 0

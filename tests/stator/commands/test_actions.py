@@ -144,7 +144,7 @@ def test_send_counts_users_and_says_how_many_are_missing():
         anna.username,
     )
     assert asked(*given) == {
-        "model": EXPENSES, "pk": str(expense.pk), "event": "approve", "outcome": "counted", "missing": 1,
+        "model": EXPENSES, "pk": str(expense.pk), "event": "approve", "outcome": "counted", "missing": 1, "note": "",
     }  # fmt: skip
     assert run(*given).endswith("sent before, with this key; nothing changed.\n")
 

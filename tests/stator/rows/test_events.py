@@ -1,12 +1,16 @@
 """Events: an object takes those that its state waits for, once, from those who may send them, and nothing else."""
 
+from copy import copy
+
 import pytest
 from asgiref.sync import async_to_sync
 from django import forms
 from django.contrib.auth.models import AnonymousUser, Permission, User
 from django.db import transaction
+from django.db.models import QuerySet
 
 from stator import Sender, claims
+from stator.db import own_tables
 from stator.exceptions import EventRefused
 from stator.graph.failures import describe
 from stator.graph.outcomes import Moved, Released, Waiting
@@ -16,6 +20,7 @@ from stator.testing import drain
 from stator.texts import json_text
 from tests.stator.making import ago, at_once, change, claim_all, operations_of, put, raw, row
 from tests.testapp.approvals import Expense, ExpenseGraph, Packet, PacketGraph
+from tests.testapp.lives import Contract
 
 pytestmark = pytest.mark.django_db
 
@@ -226,13 +231,41 @@ def test_object_that_is_gone_is_refused():
         expense.stator.send("reject")
 
 
+def test_object_that_is_not_saved_is_refused():
+    with pytest.raises(EventRefused, match=r"is not saved yet; call save\(\) before you send it an event"):
+        Expense().stator.send("reject")
+
+
 def test_repeated_key_changes_nothing_and_says_so():
     expense = Expense.objects.create()
     first = expense.stator.send("reject", "no", key="mail-17")
-    again = expense.stator.send("reject", "never", key="mail-17")
+    again = expense.stator.send("reject", "no", key="mail-17")
     assert (first.outcome, again.outcome, again.event.pk) == ("moved", "repeated", first.event.pk)
     assert History.objects.count() == 1
     assert "has 'reject' with the key 'mail-17' already" in refused(expense, "receipt", "cash", key="mail-17")
+
+
+def test_key_belongs_to_its_sender():
+    expense = put(Expense, state="approved")
+    sent = [expense.stator.send("hurry", by, by=by, key="7") for by in ("anna", "ben", "", "anna")]
+    assert [each.outcome for each in sent] == ["ready", "ready", "ready", "repeated"]
+    assert Event.objects.count() == 3
+
+
+def test_repeated_key_with_another_payload_is_never_silent(approvers, caplog):
+    anna, *_ = approvers
+    expense = Expense.objects.create()
+    caplog.set_level("WARNING", "stator.events")
+    first = expense.stator.send("approve", {"note": "ok", "amount": "2.50"}, by=anna, key="1")
+    same = expense.stator.send("approve", {"amount": "2.50", "note": " ok"}, by=anna, key="1")
+    assert (first.note, same.outcome, same.note, caplog.messages) == ("", "repeated", "", [])
+    other = expense.stator.send("approve", {"note": "ok", "amount": "2000"}, by=anna, key="1")
+    assert (other.outcome, other.event.payload["amount"]) == ("repeated", "2.50")
+    assert other.note == "the key '1' came with another payload before; that one counts"
+    assert caplog.messages == ["stator.event_repeated"]
+    told = History.objects.order_by("-pk").first().reason
+    assert told == f'approve {{"note": "ok", "amount": "2000"}} (repeated: {other.note})'
+    assert "another payload" in expense.stator.send("approve", {"note": ""}, by=anna, key="1").note
 
 
 def test_event_without_a_target_makes_the_object_ready_and_is_seen_by_its_handler():
@@ -349,6 +382,115 @@ def test_key_of_an_event_that_was_kept_in_vain_may_come_again():
     assert row(expense).state == "closed"
 
 
+def test_event_is_kept_only_before_the_first_state_that_takes_it():
+    operations, expense = operations_of(Expense), put(Expense, state="approved")
+    assert expense.stator.send("receipt", "card", key="early").outcome == "kept"
+    Event.objects.all().delete()
+    expense.transition_perform("paid")
+    expense.transition_perform("submitted")
+    assert refused(expense, "receipt", "card").endswith(
+        "is in submitted, and does not take 'receipt' there; it waits for approve or reject"
+    )
+    # Whatever the way out of the state.
+    worked, timed = put(Expense, state="paid"), put(Expense, state="paid")
+    moves = operations.move_rows(raw(Expense).filter(pk=timed.pk), "paid", ExpenseGraph.submitted, 5)
+    assert moves.count == 1
+    raw(Expense).filter(pk=worked.pk).update(state="approved")
+    assert "submitted" in refused(row(timed), "receipt", "card")
+
+
+def test_state_that_a_worker_has_left_is_remembered(monkeypatch):
+    event = copy(ExpenseGraph.paid.events["receipt"])
+    event.state = ExpenseGraph.approved
+    monkeypatch.setitem(ExpenseGraph.approved.events, "receipt", event)
+    expenses = [put(Expense, state="approved"), put(Expense, state="approved")]
+    operations = operations_of(Expense)
+    operations.record([(claim, Moved(ExpenseGraph.paid)) for claim in claim_all(operations)])
+    for expense in expenses:
+        raw(Expense).filter(pk=expense.pk).update(state="submitted")
+        assert "is in submitted" in refused(row(expense), "receipt", "card")
+
+
+def test_event_of_a_new_life_is_kept_again():
+    contract = Contract.objects.create(name="lease")
+    contract.transition_perform("approved")
+    contract.transition_perform("drafted")
+    assert "does not take 'pay'" in refused(contract, "pay")
+    contract.delete()
+    assert Contract.objects.create(name="lease").stator.send("pay").outcome == "kept"
+
+
+def test_second_of_two_kept_events_is_over_and_does_not_wait_for_the_next_visit():
+    expense = put(Expense, state="approved")
+    for sender in ("anna", "ben"):
+        assert expense.stator.send("receipt", "card", by=sender).outcome == "kept"
+    expense.transition_perform("paid")
+    assert row(expense).state == "closed"
+    told = History.objects.order_by("-pk").values_list("actor", "reason")[0]
+    assert told == ("ben", 'receipt {"by": "card"} (over: closed does not take it)')
+    assert list(Event.objects.values_list("sender", flat=True)) == ["anna"]
+    expense.transition_perform("paid")
+    assert row(expense).state == "paid"
+
+
+def test_all_kept_events_of_a_batch_of_moves_are_given(monkeypatch):
+    monkeypatch.setattr("stator.rows.transitions.BATCH", 3)
+    expenses = [put(Expense, state="approved") for _ in range(5)]
+    for expense in expenses:
+        for sender in ("anna", "ben"):
+            expense.stator.send("receipt", "card", by=sender)
+    operations = operations_of(Expense)
+    operations.move_rows(raw(Expense).filter(state="approved"), "approved", ExpenseGraph.paid, 100)
+    assert {row(expense).state for expense in expenses} == {"closed"}
+    assert Event.objects.filter(version=None).count() == 0
+
+
+def past_retention():
+    QuerySet(Event).update(at=ago(1000))
+    raw(Expense).update(state_changed=ago(8000))
+
+
+def test_retention_keeps_events_that_are_in_force(approvers):
+    anna, ben, _ = approvers
+    voted, ended, early = put(Expense), put(Expense), put(Expense)
+    read = put(Expense, state="approved")
+    approve(voted, anna)
+    approve(ended, anna)
+    ended.stator.send("reject")
+    ended.transition_perform("escalated")
+    read.stator.send("hurry", 7)
+    early.stator.send("receipt", "card")
+    Event.objects.filter(object_pk=str(early.pk)).update(until=ago(-1000))
+    late = put(Expense)
+    late.stator.send("receipt", "card")
+    Event.objects.filter(object_pk=str(late.pk)).update(until=ago(500))
+    left = put(Expense, state="paid")
+    left.transition_perform("submitted")
+    past_retention()
+    own_tables.prune_all("default", 100, errors=500, history=500, stats=500)
+    assert set(Event.objects.values_list("object_pk", "name")) == {
+        (str(voted.pk), "approve"), (str(read.pk), "hurry"), (str(early.pk), "receipt"),
+    }  # fmt: skip
+    assert approve(voted, ben).outcome == "moved"
+    assert "is in submitted" in refused(row(left), "receipt", "card")
+    raw(Expense).filter(pk=left.pk)._raw_delete("default")
+    own_tables.prune_all("default", 100, errors=500, history=500, stats=500)
+    assert not QuerySet(Event).filter(object_pk=str(left.pk)).exists()
+
+
+def test_events_in_force_do_not_keep_later_ones_from_being_pruned(approvers):
+    anna, *_ = approvers
+    for _ in range(5):
+        approve(Expense.objects.create(), anna)
+    over = put(Expense, state="approved")
+    for _ in range(3):
+        over.stator.send("hurry")
+    raw(Expense).filter(pk=over.pk).update(state_version=9)
+    past_retention()
+    assert sum(own_tables.prune("default", 2, errors=500, history=500, stats=500) for _ in range(5)) >= 3
+    assert Event.objects.count() == 5
+
+
 def test_send_is_undone_with_the_transaction_of_its_caller():
     expense = Expense.objects.create()
     with pytest.raises(ZeroDivisionError), transaction.atomic():
@@ -366,8 +508,8 @@ def test_explain_says_which_events_are_awaited_from_whom_and_what_has_come(appro
     reason, *_ = expense.explain()
     assert reason.code == "awaits_event"
     assert reason.sentence.startswith(
-        "Waits for the event approve (from users with testapp.change_expense, 1 of 2 senders so far: anna) or reject; "
-        "it times out to escalated in"
+        "Waits for the event approve (from users with testapp.change_expense: anna, ben, ina; 1 of 2 senders so far: "
+        "anna) or reject; it times out to escalated in"
     )
     assert Expense.stator.explain_counts() == {"awaits_event": 1}
 

@@ -149,6 +149,16 @@ def test_pause_that_cannot_be_meant_is_refused_in_one_line(what, message):
     assert not Pause.objects.exists()
 
 
+def test_pause_that_workers_would_not_read_is_refused(monkeypatch):
+    monkeypatch.setattr("stator.rows.pauses.MAX_PAUSES", 2)
+    Errand.stator.pause("new", seconds=60)
+    Errand.stator.pause()
+    with pytest.raises(ValueError, match="workers read at most 2 pauses, and so many are active"):
+        Errand.stator.pause(where={"tenant": 3})
+    Errand.stator.resume("new")
+    assert Errand.stator.pause(where={"tenant": 3})
+
+
 @pytest.mark.postgresql
 def test_lookup_that_only_the_database_can_tell_is_refused():
     with pytest.raises(ValueError, match=r"does not fit tasks.Task: operator does not exist") as refused:

@@ -6,6 +6,7 @@ from django.contrib.auth.models import Permission, User
 from django.urls import reverse
 
 from stator.testing import drain
+from tasks.admin import batches
 from tasks.models import Batch, Task
 from tests.queries import statements, unbounded
 from tests.tasks.admin.pages import act, page, text_of
@@ -54,6 +55,13 @@ def test_operator_requeues_what_failed_and_cancels(admin_client, batch):
     shown = text_of(act(admin_client, "batch_requeue", batch, url=LIST))
     assert "0 batches requeued. Not changed: batch album-7 is canceled" in shown
     assert "ordered twice" in LogEntry.objects.values_list("change_message", flat=True)[1]
+
+
+def test_batches_that_are_too_many_for_one_action_are_named(admin_client, queue, monkeypatch):
+    monkeypatch.setattr(batches, "AT_ONCE", 2)
+    made = [Batch.objects.create(queue=queue) for _ in range(3)]
+    shown = text_of(act(admin_client, "batch_cancel", *made, url=LIST, reason="ordered twice"))
+    assert "2 batches canceled. 1 more are left: at most 2 are changed at once" in shown
 
 
 def test_actions_need_the_permission_to_change(client, batch):

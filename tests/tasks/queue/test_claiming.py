@@ -5,6 +5,7 @@ from asgiref.sync import async_to_sync
 from django.db import IntegrityError
 from django.db.models import QuerySet
 
+from tasks.actions.registry import RegisteredAction, registry, throttled_in
 from tasks.exceptions import PublishRefused, TaskError
 from tasks.models import Run, Task
 from tests.tasks.making import claim_one, claimed, fresh, make_queue
@@ -18,11 +19,33 @@ def test_most_urgent_is_first_and_of_equals_the_first_published(queue):
     assert claimed(queue) == ["3", "1", "4", "0", "2"]
 
 
+def test_claim_does_not_look_at_each_registered_action(queue, monkeypatch):
+    for number in range(100):
+        each = RegisteredAction(name=f"a{number}", function=len, rate="1/h" if number == 7 else "")
+        monkeypatch.setitem(registry, each.name, {"": each})
+    queue.publish("a8")
+    assert claimed(queue) == ["a8"]
+    asked, throttled = [], RegisteredAction.throttled
+    noting = property(lambda each: asked.append(each.name) or throttled.fget(each))
+    monkeypatch.setattr(RegisteredAction, "throttled", noting)
+    queue.publish("a8")
+    assert claimed(queue) == ["a8"]
+    assert set(asked) <= {"a8"}
+    # An action that is registered later is seen.
+    monkeypatch.setitem(registry, "a8", {"": RegisteredAction(name="a8", function=len, rate="1/h")})
+    queue.publish_many([{"action": "a8"}] * 2)
+    assert claimed(queue) == ["a8"]
+    assert throttled_in(queue.name) >= {"a7", "a8"}
+
+
 def test_of_one_priority_tasks_that_name_the_worker_come_first(queue):
-    queue.publish("anyone", priority=1)
-    queue.publish("mine", priority=1, worker_ids=["bot-2", "bot-1"])
+    for _ in range(2):
+        queue.publish("anyone", priority=1)
+        queue.publish("mine", priority=1, worker_ids=["bot-2", "bot-1"])
     queue.publish("urgent", priority=0)
-    assert claimed(queue) == ["urgent", "mine", "anyone"]
+    # One by one in the order of the statement, then a batch in the same order.
+    assert [claim_one(queue).task.action for _ in range(2)] == ["urgent", "mine"]
+    assert claimed(queue) == ["mine", "anyone", "anyone"]
 
 
 def test_only_named_workers_may_claim(queue):

@@ -43,6 +43,12 @@ def test_pauses_resumes_and_runs_those_that_are_named(schedules):
     assert (row(one).action, row(other).action) == ("fetch", "resize")
 
 
+def test_changes_all_that_are_named_however_many(schedules, monkeypatch):
+    monkeypatch.setattr("tasks.commands.schedules.MAX_SCHEDULES", 1)
+    assert run("schedules", "hourly", "nightly", "--action", "fetch").startswith("2 schedules changed.")
+    assert {row(one).action for one in schedules} == {"fetch"}
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
