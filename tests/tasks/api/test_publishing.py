@@ -2,9 +2,9 @@
 
 import pytest
 
-from stator.testing import drain
+from stator.testing import drain, steps
 from tasks.models import Batch, Queue, Task
-from tests.tasks.making import claim_one
+from tests.tasks.making import claim_one, died_after_a_step
 from tests.tasks.serving import token
 
 pytestmark = pytest.mark.django_db
@@ -103,6 +103,17 @@ class TestPublishing:
         assert call("POST", f"tasks/{scene.held.pk}/cancel", None, given)[0] == 409
         assert call("POST", f"tasks/{scene.held.pk}/requeue", None, given)[0] == 409
         scene.claim.verify()
+
+
+@pytest.mark.parametrize("batch", [False, True])
+def test_requeued_task_starts_over_only_if_that_is_asked_for(call, queue, batch):
+    task = died_after_a_step(queue, batch=Batch(queue=queue) if batch else None)
+    address = f"batches/{task.batch_id}/requeue" if batch else f"tasks/{task.pk}/requeue"
+    assert call("POST", address, None, given := token())[0] == 200
+    assert list(steps(task)) == ["charge"]
+    claim_one(queue).fail("no paper")
+    assert call("POST", f"{address}?start_over=true", None, given)[0] == 200
+    assert not steps(task)
 
 
 # Batches over HTTP: published with their tasks or opened, shown, canceled, requeued
