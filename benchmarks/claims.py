@@ -3,11 +3,12 @@
 ``python -m benchmarks.claims [--small 10000] [--large 1000000] [--largest 5000000] [--claims 50] [--repeat 3]``
 """
 
+import statistics
 import time
 from typing import Any
 
 from benchmarks.harness import arguments, database, fill, make_tables, print_table, spread
-from benchmarks.report import print_targets, verdict
+from benchmarks.report import note, print_targets, verdict
 
 
 def main() -> None:
@@ -29,6 +30,9 @@ def main() -> None:
                 taken[size].append(milliseconds(AsyncItem, options.claims, limit=100))
                 empty[size].append(look(AsyncItem, options.claims))
         lines = [[f"{size:,}", spread(taken[size], 2), spread(empty[size], 2)] for size in sizes]
+        for size in sizes:
+            note(f"claim in {size:,} rows, ms", statistics.median(taken[size]), less=True)
+            note(f"look in {size:,} rows, ms", statistics.median(empty[size]), less=True)
         print_table(
             "Claim of 100 among 1,000 ready rows, and a look for work",
             ["rows in the table", "claim, ms: median (least-most)", "look, ms"],

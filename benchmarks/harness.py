@@ -40,14 +40,8 @@ def database(kind: str = "postgresql") -> Iterator[None]:
             from tests.servers import mariadb
 
             os.environ["DATABASE_URL"] = stack.enter_context(mariadb.temporary_server(MARIADB)).url()
-        elif not os.environ.get("DATABASE_URL"):
-            from tests.servers.postgres import temporary_server
-            from tests.servers.postgres.programs import given_programs
-
-            server = stack.enter_context(temporary_server({} if given_programs() else SERVER))
-            server.create_database("stator")
-            _make_log_files(server.dsn)
-            os.environ["DATABASE_URL"] = server.url("stator")
+        else:
+            os.environ["DATABASE_URL"] = stack.enter_context(server())
         django.setup()
         if connection.vendor != {"mariadb": "mysql"}.get(kind, kind):
             raise SystemExit("this benchmark needs PostgreSQL; set DATABASE_URL to one, or unset it to have one made")
@@ -57,6 +51,21 @@ def database(kind: str = "postgresql") -> Iterator[None]:
         collect_rarely()
         yield
         connection.close()
+
+
+@contextlib.contextmanager
+def server() -> Iterator[str]:
+    """Yield ``DATABASE_URL``, or the URL of a temporary PostgreSQL with default durability."""
+    if url := os.environ.get("DATABASE_URL"):
+        yield url
+        return
+    from tests.servers.postgres import temporary_server
+    from tests.servers.postgres.programs import given_programs
+
+    with temporary_server({} if given_programs() else SERVER) as made:
+        made.create_database("stator")
+        _make_log_files(made.dsn)
+        yield made.url("stator")
 
 
 def _make_log_files(dsn: str) -> None:
@@ -203,8 +212,13 @@ def spread(values: list[float], digits: int = 0) -> str:
 
 def print_table(title: str, head: list[str], rows: list[list[str]]) -> None:
     """Print one table, with the versions it was measured with."""
-    widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
     print(f"\n{title}\n{versions()}")
+    print_lines(head, rows)
+
+
+def print_lines(head: list[str], rows: list[list[str]]) -> None:
+    """Print columns as wide as their widest cell."""
+    widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
     for row in [head, ["-" * width for width in widths], *rows]:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 

@@ -29,7 +29,7 @@ os.environ.setdefault("LOG_LEVEL", "ERROR")
 from benchmarks.harness import arguments, database, own_cpu, print_table, server_cpu, spread
 from benchmarks.peers.install import CACHE, Unavailable, installed_apart
 from benchmarks.queues import BARE, CYCLE, bare_cycles, cycles
-from benchmarks.report import print_targets, verdict
+from benchmarks.report import note, print_targets, verdict
 
 SERVERS = ("gunicorn==27.0.1", "granian==2.8.7", "uvicorn[standard]==0.54.0")
 PATIENCE = 60.0
@@ -296,7 +296,11 @@ def _print(options: argparse.Namespace, python: dict[str, list[float]], found: d
         ])  # fmt: skip
     print_table(f"{options.cycles:,} cycles of publish, claim and resolve; CPU per cycle", head, rows)
     lines = []
+    for name, rates in python.items():
+        note(f"{name}: cycles/s", statistics.median(rates), less=False)
     for name, runs in found.items():
+        for request in REQUESTS:
+            note(f"{name}: {request}, ms at 1", statistics.median(run.alone[request] for run in runs), less=True)
         lines.append(verdict(f"{name}: cycles/s", statistics.median(run.rate for run in runs), 300))
         slowest = max(statistics.median(run.alone[at] for run in runs) for at in REQUESTS)
         lines.append(verdict(f"{name}: slowest request, ms at one client", slowest, 3, most=True))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import arguments, database, make_tables, print_table, spread
-from benchmarks.report import print_targets, verdict
+from benchmarks.report import note, print_targets, verdict
 from benchmarks.throughput import worker as drain
 
 WORKER = """
@@ -55,6 +55,8 @@ def main() -> None:
             [name, *(spread([run[share] for run in runs], 2) for share in SHARES), spread(busy[name])]
             for name, runs in measured.items()
         ]
+        for name, share in ((HALF, "p50"), (HALF, "p95")):
+            note(f"{name}: {share} ms", statistics.median(run[share] for run in measured[name]), less=True)
         head = ["", "p50 ms: median (least-most)", "p95 ms", "p99 ms", "processor % of the worker"]
         title = f"Commit to start of the handler, {options.objects} objects; half load is {half:,.0f} others a second"
         print_table(title, head, lines)

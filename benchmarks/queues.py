@@ -8,6 +8,7 @@ them out.
 
 import argparse
 import os
+import statistics
 import sys
 import time
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from benchmarks.harness import arguments, database, make_tables, print_table, ps
 from benchmarks.peers.catalog import PEERS
 from benchmarks.peers.install import Unavailable
 from benchmarks.peers.run import Failed, enqueue
-from benchmarks.report import Run, Spent, Target, measure, print_targets, show, verdict, watch
+from benchmarks.report import Run, Spent, Target, measure, note, print_targets, show, verdict, watch
 from benchmarks.throughput import INSTANCES, PLANNER, plain_loop
 
 BATCH = 100
@@ -67,6 +68,9 @@ def main() -> None:
         kinds = ["any", "with metadata that half have", "with metadata that 1,000 have"]
         sizes = [count, options.waiting]
         columns = [claims_among(size, options.claims) for size in sizes]
+        for size, column in zip(sizes, columns, strict=True):
+            for kind, times in zip(kinds, column, strict=True):
+                note(f"claim {kind} among {size:,}, ms", statistics.median(times), less=True)
         rows = [[kind, *(spread(column[at], 1) for column in columns)] for at, kind in enumerate(kinds)]
         print_table(f"A claim of {BATCH}, ms, among tasks that wait", ["", *(f"{size:,}" for size in sizes)], rows)
         # The minimum: other load on the machine only ever makes a claim slower.

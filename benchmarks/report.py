@@ -1,14 +1,19 @@
 """Measuring of cases in turns, and a table of the results with their targets."""
 
+import json
+import os
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from benchmarks.harness import own_cpu, print_table, server_cpu, spread
 
 FIGURES = {"rate": 0, "own": 3, "server": 3}
+# The variable with the path of a file for the figures of a run, which benchmarks.beside reads.
+FIGURES_FILE = "BENCHMARK_FIGURES"
 WORDS = {"rate": "per second", "own": "worker CPU", "server": "database CPU", "cost": "time for each"}
 
 
@@ -79,6 +84,9 @@ def show(title: str, unit: str, measured: dict[str, list[Run]], targets: Mapping
         [name, *(_cell([getattr(run, figure) for run in runs], digits) for figure, digits in FIGURES.items())]
         for name, runs in measured.items()
     ]
+    for name, runs in measured.items():
+        for figure in FIGURES:
+            note(f"{name}: {WORDS[figure]}", _median(runs, figure), less=figure != "rate")
     head = ["case", f"{unit}/s: median (least-most)", "worker CPU s per 1,000", "database CPU s per 1,000"]
     print_table(title, head, lines)
     print_targets([
@@ -86,6 +94,13 @@ def show(title: str, unit: str, measured: dict[str, list[Run]], targets: Mapping
         for name, wanted in targets.items() if name in measured
         for target in wanted if not target.of or target.of in measured
     ])  # fmt: skip
+
+
+def note(name: str, value: float, *, less: bool) -> None:
+    """Add a figure to the file for them, if there is one; ``less``: less is better."""
+    if path := os.environ.get(FIGURES_FILE):
+        with Path(path).open("a") as file:
+            file.write(json.dumps({"name": name, "value": value, "less": less}) + "\n")
 
 
 def judge(measured: dict[str, list[Run]], name: str, target: Target) -> str:
@@ -98,7 +113,8 @@ def judge(measured: dict[str, list[Run]], name: str, target: Target) -> str:
 
 
 def verdict(what: str, value: float, bound: float, most: bool = False) -> str:
-    """Return, for example, ``what 1.20, target <= 1.15: MISSED``."""
+    """Return, for example, ``what 1.20, target <= 1.15: MISSED``, and note the figure."""
+    note(what, value, less=most)
     reached = value <= bound if most else value >= bound
     return (
         f"{what} {_number(value)}, target {'<=' if most else '>='} {_number(bound)}: {'met' if reached else 'MISSED'}"

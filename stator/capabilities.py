@@ -64,6 +64,11 @@ class Capabilities:
     replica_query: str = ""
     # How a message says that a server is a replica.
     replica_sign: str = ""
+    # The query that says whether a primary takes no writes of this session, and how a message says that.
+    read_only_query: str = ""
+    read_only_sign: str = ""
+    # The database is a file, which may be read-only for this process.
+    is_file: bool = False
     # The query for the position that a primary has written, and the query for the seconds that a replica is behind that
     # position. Both work on every database; they give NULL where a server does not know.
     position_query: str = "SELECT NULL"
@@ -105,13 +110,15 @@ POSTGRESQL = Capabilities(
     has_schemas=True, has_partitions=True,
     reports_transaction_status=True, reports_privileges=True, has_monitoring_views=True,
     engine_query=ENGINE, replica_query="SELECT pg_is_in_recovery()", replica_sign="in recovery",
+    read_only_query="SELECT current_setting('transaction_read_only') = 'on'",
+    read_only_sign="default_transaction_read_only is on",
     position_query="SELECT pg_current_wal_lsn()", lag_query=LAG,
     has_clock_timestamp=True, accepts_aware_moments=True,
 )  # fmt: skip
 SQLITE = Capabilities(
     name="sqlite", statements="stator.db.sqlite",
     index_query="SELECT name FROM sqlite_master WHERE type = 'index'",
-    concurrent_writers=False, locks_tables=False, fails_when_locked=True, may_be_in_memory=True,
+    concurrent_writers=False, locks_tables=False, is_file=True, fails_when_locked=True, may_be_in_memory=True,
     has_outer_references=True, takes_booleans_for_texts=True, clock_in_utc=True,
 )  # fmt: skip
 # This vendor name also stands for MariaDB.

@@ -164,6 +164,11 @@ class Settings(CheckedSettings):
         return max(1, min(ALONE_FROM, self.MAX_CRASHES - 1))
 
     @property
+    def released_with(self) -> int:
+        """The number of lost leases that an object has after its quarantine: it is attempted alone, if any may be."""
+        return self.alone_from if self.alone_from < self.MAX_CRASHES else 0
+
+    @property
     def crashed_at_once(self) -> int:
         """The most objects with 1 to ``alone_from - 1`` lost leases that one process attempts at once."""
         return self.CRASHED_AT_ONCE or max(1, self.CONCURRENCY // 2)

@@ -1,19 +1,19 @@
 """StatorModel, the base of every managed model. ``graph`` defines what rows mean, ``db`` how they are claimed."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from contextlib import nullcontext
 from typing import Any, ClassVar, Self
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
 from django.apps import apps
-from django.db import models, transaction
+from django.db import models, router, transaction
 from django.db.models import DEFERRED, QuerySet
 from django.db.models.signals import class_prepared
 from django.utils import timezone
 from django.utils.functional import classproperty
 
-from stator.asynchronous import in_thread
+from stator.asynchronous import awaited, in_thread
 from stator.exceptions import LeaseLost
 from stator.explain import Problem, Reason, explain
 from stator.explain.causes import differing
@@ -54,6 +54,7 @@ from stator.rows.pauses import Pause
 from stator.rows.progress import Progress, progress_of
 from stator.rows.reconcile import look_again, watched_fields, watched_values
 from stator.rows.reports import Event, History, Report, Step, records_of, steps_of
+from stator.rows.rollbacks import created, filled_by_saves, remembered
 from stator.rows.statistics import Depth, Stats
 from stator.rows.transitions import move_by_hand, move_rows, state_by_hand
 from stator.rows.versions import Version
@@ -94,6 +95,7 @@ __all__ = [
     "Worker",
     "add_problem_kind",
     "column_of",
+    "created",
     "differing",
     "field_of",
     "home_of",
@@ -110,6 +112,7 @@ __all__ = [
     "progress_of",
     "records_of",
     "register_hooks",
+    "remembered",
     "steps_of",
     "tokens_of",
     "worker_of",
@@ -145,8 +148,6 @@ class StatorModel(models.Model):
     state: Any
     # The value of ``owner_of(model)``, stored because each insert needs it.
     _state_owner: ClassVar[type[models.Model]]
-    # What a rollback may undo: the version of the latest move, or None for changes of watched fields alone.
-    _uncommitted: int | None
 
     class Meta:
         abstract = True
@@ -176,9 +177,11 @@ class StatorModel(models.Model):
         """
         using = home_of(self)
         rows: QuerySet[models.Model] = QuerySet(type(self), using=using).filter(pk=self.pk)
-        self.__dict__.pop("stator", None)
-        if move_by_hand(rows, state, actor=actor, reason=reason, start_over=start_over):
-            self._note_moved(using)
+        with remembered(using, [self]):
+            moved = move_by_hand(rows, state, actor=actor, reason=reason, start_over=start_over)
+            self.__dict__.pop("stator", None)
+            if moved:
+                self._note_moved(using)
 
     atransition_perform = in_thread(transition_perform)
 
@@ -194,6 +197,7 @@ class StatorModel(models.Model):
         return move_by_hand(rows, state, actor=actor, reason=reason, start_over=start_over)
 
     @classmethod
+    @awaited
     async def atransition_perform_queryset(
         cls, queryset: Rows, state: State | str, *, actor: str = "", reason: str = "", start_over: bool = False
     ) -> int:
@@ -227,9 +231,6 @@ class StatorModel(models.Model):
         # Django also calls this to load a deferred column, when an assigned state may not be saved yet.
         if fields is None or "state" in fields:
             self._loaded_state = self.__dict__.get("state", DEFERRED)
-            if self.__dict__.get("_uncommitted") not in (None, self.__dict__.get("state_version")):
-                # The state in memory is no longer the one of that move.
-                self._uncommitted = None
         if options_of(type(self)).reconcile_on:
             loaded = watched_values(self)
             wanted = loaded if fields is None else watched_fields(type(self), fields)
@@ -248,7 +249,20 @@ class StatorModel(models.Model):
             values.update(BEGUN)
         values.update(UNCOUNTED)
         values.pop("stator", None)
-        values.pop("_uncommitted", None)
+
+    def save_base(
+        self,
+        raw: bool = False,
+        force_insert: Any = False,
+        force_update: bool = False,
+        using: str | None = None,
+        update_fields: Iterable[str] | None = None,
+    ) -> None:
+        using = using or router.db_for_write(type(self), instance=self)
+        with remembered(using, [self], filled_by_saves(type(self))):
+            super().save_base(raw, force_insert, force_update, using, update_fields)
+
+    save_base.alters_data = True  # type: ignore[attr-defined]
 
     def _do_insert(
         self,
@@ -289,8 +303,6 @@ class StatorModel(models.Model):
             updated = super()._do_update(base_qs, using, pk_val, values, *args, **kwargs)
             return self._is_loaded(using, updated)
         names = set(given)
-        if "_uncommitted" in self.__dict__:
-            self._forget_undone(using)
         own = [value for value in values if _is_own(value[0])]
         claim: UUID | None = getattr(self.__dict__.get("stator"), "token", None)
         rows = base_qs if claim is None else self._claimed(base_qs, claim)
@@ -317,9 +329,7 @@ class StatorModel(models.Model):
             if reopens and written and not moved:
                 reopen_saved(self, using)
         if written and claim is None:
-            self._note_written(names, using)
-        if moved and not transaction.get_autocommit(using):
-            self._note_uncommitted(using)
+            self._note_written(names)
         return written
 
     def _is_loaded(self, using: str, updated: Any) -> Any:
@@ -331,29 +341,6 @@ class StatorModel(models.Model):
     def _note_moved(self, using: str) -> None:
         """Read the state and its columns after a move by hand or an event."""
         self.refresh_from_db(using, fields=["state", *sorted(FRAMEWORK_COLUMNS)])
-        if not transaction.get_autocommit(using):
-            self._note_uncommitted(using)
-
-    def _note_uncommitted(self, using: str) -> None:
-        """Note the version of a move that a rollback may undo."""
-        rows: QuerySet[Any] = QuerySet(self._state_owner, using=using)
-        [self._uncommitted] = rows.filter(pk=self.pk).values_list("state_version", flat=True)
-
-    def _forget_undone(self, using: str) -> None:
-        """Note the values in the database where a rollback has undone what the instance wrote."""
-        version, watched = self._uncommitted, options_of(type(self)).reconcile_on
-        rows: QuerySet[Any] = QuerySet(type(self), using=using)
-        kept = rows.only("state", *watched).filter(pk=self.pk).first()
-        if kept is not None and watched:
-            self._loaded_watched = {**self._loaded_watched, **kept._loaded_watched}
-        if kept is not None and version is not None and kept.state != self._loaded_state:
-            # Another process may have moved the object since. A move by hand that was not undone is in the history.
-            label = self._state_owner._meta.label_lower
-            moves = History.objects.using(using).filter(model_label=label, object_pk=str(self.pk), version=version)
-            if not moves.filter(to=self._loaded_state).exists():
-                self._loaded_state = kept.state
-        if transaction.get_autocommit(using):
-            del self._uncommitted
 
     def _watched_changes(self, names: set[str]) -> list[str]:
         """Return the named watched fields whose values differ from the loaded ones, or are expressions."""
@@ -364,12 +351,9 @@ class StatorModel(models.Model):
             if now[name] != loaded.get(name, DEFERRED) or hasattr(now[name], "resolve_expression")
         ]
 
-    def _note_written(self, names: set[str], using: str) -> None:
-        """Note that the named fields are in the database as they are here, if no rollback undoes that."""
-        written = self._watched_now(names)
-        if written != self.__dict__.get("_loaded_watched", {}) and not transaction.get_autocommit(using):
-            self.__dict__.setdefault("_uncommitted", None)
-        self._loaded_watched = written
+    def _note_written(self, names: set[str]) -> None:
+        """Note that the named fields are in the database as they are here."""
+        self._loaded_watched = self._watched_now(names)
 
     def _watched_now(self, names: set[str]) -> dict[str, object]:
         """Return the values that the watched fields will have once the named fields are saved."""
@@ -397,9 +381,9 @@ class StatorModel(models.Model):
 
     def _move_on_save(self, row: QuerySet[models.Model], also: Changes | None) -> bool:
         state = str(self.state)
-        claimed = self.__dict__.pop("stator", None)
-        if not move_by_hand(row, state, also=also) and claimed is not None:
+        if not move_by_hand(row, state, also=also) and "stator" in self.__dict__:
             raise LeaseLost(f"{self._meta.label} {self.pk}: the claim on it has ended; it was not moved")
+        self.__dict__.pop("stator", None)
         self._loaded_state = state
         return True
 

@@ -9,7 +9,7 @@ from uuid import UUID
 from asgiref.sync import sync_to_async
 from django.db.models import Count, Exists, Manager, Model, Q
 
-from stator.asynchronous import in_thread
+from stator.asynchronous import awaited, in_thread
 from stator.conf import load_settings
 from stator.explain.reasons import explain_counts
 from stator.graph.states import State
@@ -26,6 +26,7 @@ from stator.rows.meta import graph_of, home_of, owner_of, written_to
 from stator.rows.pauses import Pause, end_pauses, keep_pause, planned_pause
 from stator.rows.progress import Reached
 from stator.rows.reports import Event, reports_of
+from stator.rows.rollbacks import remembered
 from stator.rows.transitions import move_by_hand, write_by_hand
 
 Result = TypeVar("Result")
@@ -90,6 +91,7 @@ class OperatorQuerySet(GuardedQuerySet[M]):
                 late |= Q(state=state.name, state_changed__lte=columns.after(-state.expect_within))
         return self.filter(late)
 
+    @awaited
     async def adue(self, at: Due, *, actor: str = "", reason: str = "", action: Action | None = None) -> int:
         """Run :meth:`due` with a time in a thread, for async code."""
         return await sync_to_async(make_due)(self, at, action or Action.of(self.model, "due", actor, reason))
@@ -115,7 +117,8 @@ class OperatorQuerySet(GuardedQuerySet[M]):
         """
         rows = self.filter(state_claim=None, state__in=self._automatic)
         action = action or Action.of(self.model, "retry", actor)
-        return write_by_hand(rows, columns.retrying(), actor=action.actor, reason="retried", action=action)
+        changes = columns.retrying(load_settings().released_with)
+        return write_by_hand(rows, changes, actor=action.actor, reason="retried", action=action)
 
     def unlock(self, *, actor: str = "", action: Action | None = None) -> int:
         """End the claims on the rows, so that their holders can write nothing more; return how many."""
@@ -218,10 +221,11 @@ class Addressee:
         """
         instance = self.instance
         using = home_of(instance)
-        sent = send(type(instance), instance.pk, name, payload, by=by, key=key, reason=reason, using=using)
-        if sent.outcome == "moved":
-            instance.__dict__.pop("stator", None)
-        instance._note_moved(using)
+        with remembered(using, [instance]):
+            sent = send(type(instance), instance.pk, name, payload, by=by, key=key, reason=reason, using=using)
+            if sent.outcome == "moved":
+                instance.__dict__.pop("stator", None)
+            instance._note_moved(using)
         return sent
 
     asend = in_thread(send)
@@ -345,6 +349,7 @@ class HeldClaim(Addressee):
         found: Result = self.own_steps().call(name, function)
         return found
 
+    @awaited
     async def astep(self, name: str, function: Callable[[], Awaitable[Result]]) -> Result:
         """Do :meth:`step` with a coroutine function. Steps may run at the same time, as with ``asyncio.gather()``."""
         found: Result = await self.own_steps().acall(name, function)

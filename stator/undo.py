@@ -23,7 +23,7 @@ from stator.rows.keys import key_of, key_text
 from stator.rows.life import continued
 from stator.rows.meta import graph_of, hooks_of, model_of
 from stator.rows.nodes import over_nodes, read_first
-from stator.rows.pauses import Pause, end_chosen
+from stator.rows.pauses import Pause, hidden_by, release
 from stator.rows.reports import History, events_of
 from stator.rows.transitions import Locked, entered, keep_acts, keep_moves, lock_rows, most_keys, note_left, tell_moves
 from stator.signals import announce
@@ -141,7 +141,7 @@ def undo(
     done = Undone(own)
     _Undoing(model, using, action, done, part).all()
     if not done.rest:
-        _end_pauses(action, done, using)
+        _end_pauses(model, action, done, using, part)
     return done
 
 
@@ -199,6 +199,8 @@ class _Undoing:
             going = {known[str(row.pk)]: row for row in locked if _as_left(known[str(row.pk)], row)}
             for before in {*self._changed_again(going), *self._sent_to(going)}:
                 del going[before]
+            stays = self._stays([row.pk for row in going.values()])
+            going = {before: row for before, row in going.items() if row.pk not in stays}
             if not going:
                 return set()
             back = rows.filter(is_one_of(rows, [row.pk for row in going.values()]))
@@ -235,6 +237,14 @@ class _Undoing:
         sent = events_of(self.model, self.using).filter(object_pk__in=keys, at__gt=self.action.at)
         found = set(sent.values_list("object_pk", flat=True))
         return [before for before in some if before.object_pk in found]
+
+    def _stays(self, keys: list[Any]) -> Mapping[Any, str]:
+        """Return the objects that the app lets no undo move, each with the reason."""
+        stays = hooks_of(self.model).stays
+        if stays is None or not self.action.moves:
+            return {}
+        with transaction.atomic(using=self.using):
+            return stays(self._rows.filter(is_one_of(self._rows, keys)))
 
     def _allowed(self, keys: list[object]) -> list[object]:
         """Return the keys of the objects that the actor may change."""
@@ -278,7 +288,7 @@ class _Undoing:
         known = [key for key in keys.values() if key is not None]
         there: Any = self._rows.filter(is_one_of(self._rows, known))
         now = {str(pk): values for pk, *values in there.values_list("pk", "state", "state_version", "state_claim")}
-        allowed = set(map(str, self._allowed(known)))
+        allowed, stays = set(map(str, self._allowed(known))), {str(pk): why for pk, why in self._stays(known).items()}
         sent = {before.object_pk for before in self._sent_to(left)}
         for row in left:
             if row.object_pk in now and row.object_pk not in allowed:
@@ -287,7 +297,8 @@ class _Undoing:
             if row.object_pk in sent and row.object_pk in now and now[row.object_pk][1] == row.version:
                 self.done.leave(row.object_pk, "got an event since")
                 continue
-            self.done.leave(row.object_pk, _why(row, now.get(row.object_pk), graph_of(self.model).states))
+            why = stays.get(row.object_pk) or _why(row, now.get(row.object_pk), graph_of(self.model).states)
+            self.done.leave(row.object_pk, why)
 
     def _changes(self, going: Going) -> columns.Changes:
         names = RESTORED | (MOVED_BACK if self.action.moves else {})
@@ -343,13 +354,19 @@ def _why(row: Was, now: list[Any] | None, states: Any) -> str:
     return "was attempted or made due since"
 
 
-def _end_pauses(action: Action, done: Undone, using: str) -> None:
-    """End the pauses that the action made, and name the ones that have ended already."""
+def _end_pauses(model: type[Model], action: Action, done: Undone, using: str, part: UndoPart) -> None:
+    """End the pauses that the action made, for objects that the actor may change; name the ones that stay."""
     made = Pause.objects.using(using).filter(action=action.pk)
     with transaction.atomic(using=using):
         for pause in made.order_by("pk"):
-            if end_chosen(made.filter(pk=pause.pk), action.model_label, done.action.actor):
+            hidden = hidden_by(pause, model, using, part.among) if part.among else []
+            if hidden and pause.names is None:
+                done.leave(f"pause {pause.pk}", "holds objects that are not yours to change")
+                continue
+            for pk in hidden:
+                done.leave(str(pk), "is not yours to change")
+            if release(pause, using, hidden, actor=done.action.actor):
                 done.action.add(using, 1)
                 done.count += 1
-            else:
+            elif not hidden:
                 done.leave(f"pause {pause.pk}", "has ended")

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,16 +10,17 @@ import pytest
 from django.db import connection
 
 from stator.capabilities import capabilities_of
+from stator.graph.attempt_log import RUNNING
 from tests import emptying, shapes
 from tests.processes import WorkerProcess, environment_for_subprocess
 from tests.proofs.proof import table
 from tests.settings import TEST_DIRECTORY
 
 BROWSER = "tests/browser/"
-# What no database and no version of Django changes; .ci/run tests it once. Of isolated processes, tasks of Django's own
-# backend are tested everywhere; of admin and API, all but who may do what, and how many statements a page takes; of
-# workers, all but how several processes share what there is; of schedules, the ticks themselves. Attempts of tasks and
-# of rows of models are made by the same workers, so those of tasks are tested once.
+# What no database and no version of Django changes; bin/test tests it once, on PostgreSQL. Of isolated processes, tasks
+# of Django's own backend are tested everywhere; of admin and API, all but who may do what, and how many statements a
+# page takes; of workers, all but how several processes share what there is; of schedules, the ticks themselves.
+# Attempts of tasks and of rows of models are made by the same workers, so those of tasks are tested once.
 ONCE = (
     "tests/benchmarks/", "tests/browser/test_accessibility.py", "tests/browser/test_docs_search.py",
     "tests/browser/test_operating.py", "tests/browser/test_themes.py", "tests/browser/test_walk.py", "tests/deploy/",
@@ -122,6 +124,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("CITUS_URL is not set")
     if (lacked := item.get_closest_marker("citus_lacks")) and is_citus():
         pytest.skip(f"Citus has no {lacked.args[0]}")
+
+
+@pytest.fixture(autouse=True)
+def no_attempt_runs() -> Iterator[None]:
+    """A test may begin an attempt and not end it; the next one is not within that."""
+    yield
+    RUNNING.set(None)
 
 
 @pytest.fixture

@@ -41,6 +41,7 @@ WITHOUT_DJANGO = {name for name, floor in FLOOR_OF.items() if floor == 0} | {"wo
 LOADED_BY_NAME = {
     # The capabilities of the database name it.
     ("db", "statements"),
+    ("db.looks", "statements"),
     ("apps", "f'stator.{module}'"),
     # The settings of this very process.
     ("worker.isolated.surroundings", "module"),

@@ -1,4 +1,4 @@
-"""bin/test: how it brings the programs that some tests need, and what its last lines say."""
+"""bin/test: how it brings the programs that some tests need, and what its last lines say; .ci/run: what it runs."""
 
 import os
 import subprocess
@@ -9,8 +9,8 @@ import pytest
 from tests.sizes import PATIENCE
 
 ROOT = Path(__file__).parent.parent
-# What the script calls itself, beside what each test puts in the place of a machine's.
-TOOLS = ("cat", "chmod", "date", "dirname", "env", "mktemp", "rm", "sed", "sh", "tail", "timeout")
+# What the scripts call themselves, beside what each test puts in the place of a machine's.
+TOOLS = ("cat", "chmod", "date", "dirname", "env", "grep", "mktemp", "rm", "sed", "sh", "tail", "timeout")
 PYTEST = """case "$*" in
     *pytest*) if command -v chromedriver >/dev/null; then echo 'tests in a browser: 9 passed' >"$TOLD"; fi ;;
 esac"""
@@ -58,6 +58,42 @@ class Machine:
         """Return the arguments that apt-get got."""
         asked = self.path / "apt"
         return asked.read_text().splitlines() if asked.exists() else []
+
+
+class Integration:
+    """A folder with .ci/run, beside a bin/test that only records how it was called."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        for name in (".ci", "bin", "tests"):
+            (path / name).mkdir()
+        (path / ".ci" / "run").write_text((ROOT / ".ci" / "run").read_text())
+        (path / "tests" / "test_server.py").write_text("# postgresql")
+        self.has("bin/setup", "")
+        for version in ("3.11", "3.13"):
+            self.has(f"bin/python{version}", "")
+
+    def has(self, name: str, script: str) -> None:
+        """There is such a program."""
+        (self.path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (self.path / name).chmod(0o755)
+
+    def run(self, endings: str = "") -> tuple[int, list[tuple[str, str, str]]]:
+        """Return the exit code, and the database, Django and arguments of each call; ``endings``: a shell's cases."""
+        self.has(
+            "bin/test", f'echo "${{DB-none}};$DJANGO;$*" >>calls\ncase "${{DB-}};$*" in {endings} *) exit 0 ;; esac'
+        )
+        environment = {"PATH": f"{self.path}/bin:{os.defpath}", "DB": "sqlite", "HOME": str(self.path)}
+        done = subprocess.run(
+            ["/bin/bash", str(self.path / ".ci" / "run")], env=environment, timeout=PATIENCE, check=False
+        )
+        calls = (self.path / "calls").read_text().splitlines()
+        return done.returncode, [tuple(call.split(";")) for call in calls]
+
+
+@pytest.fixture
+def integration(tmp_path: Path) -> Integration:
+    return Integration(tmp_path)
 
 
 @pytest.fixture
@@ -128,3 +164,40 @@ def test_mariadb_that_cannot_be_used_ends_the_run_as_if_it_were_missing(
     done = machine.run("tests", DB="mariadb")
     assert (done.returncode, "tests on MariaDB" in done.stdout) == (2, False)
     assert f"bin/test: {told}" in done.stderr
+
+
+def test_whole_run_tests_once_what_no_database_changes(machine: Machine) -> None:
+    machine.has("python", 'case "$*" in *pytest*) echo "$*" >>"$BIN/../runs" ;; esac')
+    assert machine.run(DB="", INSTALL="0").returncode == 0
+    on_sqlite, on_postgresql = (machine.path / "runs").read_text().splitlines()
+    assert "-m sqlite or not once" in on_sqlite
+    assert ("tests.servers.postgres" in on_postgresql, "not once" in on_postgresql) == (True, False)
+    machine.run("tests/docs", DB="")
+    assert all("not once" not in run for run in (machine.path / "runs").read_text().splitlines()[2:])
+    machine.run(DB="sqlite", INSTALL="0")
+    assert "not once" not in (machine.path / "runs").read_text().splitlines()[-1]
+
+
+def test_integration_calls_what_the_readme_gives_whatever_database_the_environment_names(
+    integration: Integration,
+) -> None:
+    code, calls = integration.run()
+    assert (code, calls[0]) == (0, ("none", "5.2.*", ""))
+    assert {django for _, django, _ in calls[1:]} == {"6.*"}
+    assert {"mariadb", "citus", "sqlite", "distribution"} == {database for database, _, _ in calls[1:]}
+
+
+@pytest.mark.parametrize("ending", [*('";"', "mariadb", "citus", "sqlite", "distribution")])
+def test_each_leg_that_fails_fails_the_run_and_holds_up_no_other(integration: Integration, ending: str) -> None:
+    pattern = ending if ending == '";"' else f'"{ending};"*'
+    code, calls = integration.run(f"{pattern}) exit 1 ;;")
+    assert (code, len(calls)) == (1, 5)
+
+
+def test_statements_that_no_mariadb_had_are_tested_on_sqlite(integration: Integration) -> None:
+    [arguments] = [arguments for database, _, arguments in integration.run()[1] if database == "sqlite"]
+    assert "--ignore=tests/stator/db" in arguments
+    (integration.path / "calls").unlink()
+    code, calls = integration.run('"mariadb;"*) exit 2 ;;')
+    [arguments] = [arguments for database, _, arguments in calls if database == "sqlite"]
+    assert (code, "--ignore=tests/stator/db" in arguments) == (0, False)

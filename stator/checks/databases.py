@@ -11,6 +11,7 @@ from stator.checks.messages import message
 from stator.db.drivers import REMEDY, unsupported_driver
 from stator.db.engines import untested_engine
 from stator.db.schema import lack_of
+from stator.db.writable import is_replica
 from stator.models import StatorModel
 from stator.overview.depths import depths
 from stator.querysets import OperatorQuerySet
@@ -22,7 +23,6 @@ from stator.worker.startup import (
     WRONG_CLOCK,
     clock_remedy,
     has_wrong_clock,
-    is_replica,
     migrated_by_another,
 )
 

@@ -59,7 +59,7 @@ def run(options: Options) -> Answer:
     lines = [line for problem in (*standing, *named_only) for line in lines_of(problem)]
     # What is wrong comes first: a table of many models would push it off the screen.
     lines += [*["No problems."] * (not standing), "", *table(HEADS, list(map(_row, listed))), *left, *times, ""]
-    lines += _workers(workers, bool(named_only))
+    lines += _workers(workers, bool(named_only), is_read_only=any(each.refusal for each in known))
     lines += [line for each in known for line in lines_of_progress(each.workers)]
     return Answer({"models": found, "workers": workers, "troubles": [one.as_dict() for one in standing]}, lines)
 
@@ -160,10 +160,10 @@ def _times_in_states(figures: dict[str, Any]) -> list[str]:
     return ["", head, *table([*STAYS], [[one.cells[0], *(cell or "-" for cell in one.cells[1:])] for one in left])]
 
 
-def _workers(workers: list[dict[str, Any]], served: bool) -> list[str]:
+def _workers(workers: list[dict[str, Any]], served: bool, *, is_read_only: bool) -> list[str]:
     """Say how many processes are live. ``served``: even without any, named workers serve objects."""
     alive = [worker for worker in workers if worker["status"] == "alive"]
     if not alive:
-        return ["No live worker process."] if served else ["No live worker; start runstator."]
+        return ["No live worker process."] if served or is_read_only else ["No live worker; start runstator."]
     running = sum(worker["running"] for worker in alive)
     return [f"{counted(len(alive), 'live worker')}, {counted(running, 'attempt')} running"]

@@ -31,7 +31,7 @@ from stator.db.interface import Claim, Operations, OutcomeBatch
 from stator.db.values import Pk, Row
 from stator.rows.clock import Now
 from stator.rows.columns import Changes
-from stator.rows.meta import options_of
+from stator.rows.priorities import priority_of
 from stator.statements import Parameter, Placeholder, Statement, written
 
 
@@ -82,7 +82,6 @@ class Compiler:
     def __init__(self, model: type[Model], alias: str) -> None:
         self.model = model
         self._alias = alias
-        self._options = options_of(model)
         self._array_types: dict[tuple[str, ...], list[str] | None] = {}
         self._statements: dict[tuple[type, bool, object], list[tuple[Settings, dict[Any, Any]]]] = defaultdict(list)
 
@@ -128,9 +127,9 @@ class Compiler:
 
     @property
     def priority(self) -> str:
-        """The column of the priority as the beginning of an ORDER BY; "" if the model has none."""
-        name = self._options.priority
-        return f"{self.table}.{self.quote(self.field(name).column)}, " if name else ""
+        """The number of the priority as the beginning of an ORDER BY; "" if the model has none."""
+        found = priority_of(self.model)
+        return f"{found.sql(f'{self.table}.{self.quote(found.field.column)}')}, " if found else ""
 
     def field(self, name: Any) -> Any:
         """Return the field of this name."""
@@ -250,9 +249,9 @@ class Compiler:
         wanted = (self._pk_field.attname, "state_next_attempt", "state_changed")
         key, due, changed = (names.index(name) for name in wanted)
         turns: list[Any] = [(row[due] or row[changed], row[key], row) for row in rows]
-        if self._options.priority and not by_age:
-            place = self.fields.index(self.field(self._options.priority))
-            turns = [(row[place], *turn) for turn, row in zip(turns, rows, strict=True)]
+        if (priority := priority_of(self.model)) and not by_age:
+            at = self.fields.index(priority.field)
+            turns = [(priority.place(row[at]), *turn) for turn, row in zip(turns, rows, strict=True)]
         try:
             turns.sort()
         except TypeError:

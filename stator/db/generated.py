@@ -14,6 +14,7 @@ dropping the generated columns.
 """
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -43,6 +44,11 @@ WHERE table_schema = DATABASE() AND table_name = %s AND column_name IN %s
 UNIQUE_OF_OURS = f"{INDEXES_OF_OURS.rstrip()} AND non_unique = 0"
 INDEXED = """
 SELECT index_name FROM information_schema.statistics WHERE table_schema = DATABASE() AND table_name = %s
+"""
+# The column of an expression is null.
+COLUMNS_OF_INDEXES = """
+SELECT index_name, column_name FROM information_schema.statistics
+WHERE table_schema = DATABASE() AND table_name = %s ORDER BY index_name, seq_in_index
 """
 # The attribute of the driver's connection that keeps the columns of tables.
 COLUMNS = "stator_columns"
@@ -90,7 +96,7 @@ def complete(model: type[Model], alias: str) -> list[str]:
         # The table is at an earlier migration, or belongs to another program.
         return []
     ours = _names(connection, OURS, [table])
-    superseded = _superseded(model, connection, ours) & indexes
+    superseded = _superseded(model, connection)
     parts = list(_without(model, connection, superseded, indexes))
     parts += _missing(model, connection, columns, indexes - superseded)
     if ours <= {column.name for column, _ in _wanted(model, connection)}:
@@ -181,21 +187,25 @@ def _names(connection: BaseDatabaseWrapper, statement: str, params: Params) -> s
         return {name for (name,) in cursor.fetchall()}
 
 
-def _superseded(model: type[Model], connection: BaseDatabaseWrapper, ours: set[str]) -> set[str]:
-    """Return the names of indexes that, if they exist, have other columns than the generated ones.
+def _superseded(model: type[Model], connection: BaseDatabaseWrapper) -> set[str]:
+    """Return the names of indexes that have other columns than the model declares now.
 
-    MySQL has indexes on expressions, so Django creates them; a sort by a generated column does not use them.
+    Django's own changes of them are none on a database without indexes on expressions. MySQL has such indexes, so
+    Django creates them; a sort by a generated column does not use them.
     """
-    over_ours = _names(connection, INDEXES_OF_OURS, [model._meta.db_table, sorted(ours)]) if ours else set()
-    generated = {column.name for column, _ in _wanted(model, connection)}
+    present: dict[str, list[str]] = defaultdict(list)
+    with connection.cursor() as cursor:
+        cursor.execute(COLUMNS_OF_INDEXES, [model._meta.db_table])
+        for name, column in cursor.fetchall():
+            present[name].append(column)
     wanted = _wanted_indexes(model, connection).items()
-    return {name for (kind, name), named in wanted if kind == "INDEX" and generated & set(named)} - over_ours
+    return {name for (kind, name), named in wanted if kind == "INDEX" and present.get(name, named) != named}
 
 
 def _without(
     model: type[Model], connection: BaseDatabaseWrapper, superseded: set[str], indexes: set[str]
 ) -> Iterator[str]:
-    """Yield the parts of the ALTER TABLE that drop MySQL's own indexes on expressions.
+    """Yield the parts of the ALTER TABLE that drop superseded indexes.
 
     If such an index begins with a foreign key, it has replaced the index that the key must have.
     """

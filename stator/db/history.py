@@ -7,7 +7,7 @@ from django.db.models import Model, QuerySet
 from stator.db.interface import Claim, Ended
 from stator.db.values import Pk
 from stator.graph.attempt_log import AttemptLog
-from stator.graph.failures import Failure, bounded, lease_lost, quarantined, text_of
+from stator.graph.failures import HUNG, Failure, bounded, lease_lost, quarantined, text_of
 from stator.graph.outcomes import Moved, Outcome
 from stator.rows.reports import REASON_LENGTH, History, Report, failure_report, keep_reports
 from stator.rows.workers import worker_of
@@ -29,8 +29,19 @@ def keep_history(alias: str, label: str, kept: Iterable[Ended], stays: Mapping[P
 
 def keep_quarantine(alias: str, label: str, rows: QuerySet[Model], held: dict[Pk, str], most: int) -> None:
     """Write a report for each row that its crash has quarantined; ``held`` maps rows to the workers that held them."""
-    crashed = rows.filter(pk__in=list(held), state_crashes__gte=most).values_list("pk", "state")
-    keep_reports(alias, label, [failure_report(label, pk, state, quarantined(most), held[pk]) for pk, state in crashed])
+    crashed = list(rows.filter(pk__in=list(held), state_crashes__gte=most).values_list("pk", "state"))
+    if not crashed:
+        return
+    # The workers that ended themselves have said where their attempts hung.
+    reports = Report.objects.using(alias).filter(model_label=label, object_pk__in=[str(pk) for pk, _ in crashed])
+    said = {pk: rest for pk, *rest in reports.filter(error=HUNG).values_list("object_pk", "message", "traceback")}
+    keep_reports(
+        alias, label,
+        [
+            failure_report(label, pk, state, quarantined(most, *said.get(str(pk), ())), held[pk])
+            for pk, state in crashed
+        ],
+    )  # fmt: skip
 
 
 def keep_lost(alias: str, label: str, rows: QuerySet[Model]) -> None:

@@ -4,7 +4,7 @@ from functools import cached_property
 from itertools import chain, groupby
 from uuid import UUID
 
-from django.db.models import F, Model, Q, QuerySet
+from django.db.models import F, FloatField, Model, Q, QuerySet, Value
 
 from stator.db.history import keep_lost, keep_quarantine
 from stator.db.interface import Claim, Operations
@@ -16,6 +16,8 @@ from stator.graph.durations import seconds_of
 from stator.rows import columns
 from stator.rows.clock import Now
 from stator.rows.workers import worker_of
+
+NO_LIMIT = Value(None, output_field=FloatField())
 
 
 class Leases:
@@ -60,16 +62,18 @@ class Leases:
         return ended
 
     def _read_leases(self, claims: list[Claim], mine: set[Pk]) -> None:
-        """Note how long the leases of rows hold now, and how soon they are to be renewed."""
-        heartbeat = self._operations.options.heartbeat
-        names = ["state_locked_until", "stator_now", *([heartbeat] if heartbeat else [])]
-        rows = self._operations.rows.filter(pk__in=list(mine)).annotate(stator_now=Now())
+        """Note how long the leases of rows hold now, when they are to be renewed, and how long attempts may take."""
+        heartbeat, limit = self._operations.options.heartbeat, self._operations.hooks.max_runtime
+        read = {"stator_now": Now(), "stator_limit": limit() if limit else NO_LIMIT}
+        names = ["state_locked_until", *read, *([heartbeat] if heartbeat else [])]
+        rows = self._operations.rows.filter(pk__in=list(mine)).annotate(**read)
         found = {pk: rest for pk, *rest in rows.values_list("pk", *names)}
         for claim in claims:
             if claim.pk in found:
-                until, now, *own = found[claim.pk]
+                until, now, most, *own = found[claim.pk]
                 claim.lease = seconds_of(until - now)
                 claim.renew_after(*own)
+                claim.max_runtime = claim.max_runtime if most is None else min(claim.max_runtime, most)
 
     def _release_withdrawn(self, mine: set[Pk]) -> set[Pk]:
         """Release rows that the model does not let this worker hold any more; return them. They are locked."""

@@ -52,7 +52,8 @@ def bounded(using: str, lock: float = LOCK, most: float = MOST) -> Iterator[None
     An open transaction of the caller stays usable after a statement that was cut short.
     """
     connection = connections[using]
-    with import_module(capabilities_of(connection).statements).looking(connection, lock, most):
+    statements = capabilities_of(connection).statements
+    with import_module(statements).looking(connection, lock, most):
         yield
 
 

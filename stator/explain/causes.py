@@ -16,6 +16,7 @@ from stator.explain.problem import ERROR, WARNING, AdminAction, Problem
 from stator.explain.sentences import either
 from stator.explain.survey import AwaitedObject, Held, InState, Survey, Surveyed, WorkerStatus
 from stator.graph.durations import longest, seconds_of, span
+from stator.graph.failures import HUNG_AT
 from stator.rows.clock import moment_text
 from stator.rows.pauses import NAMED, Pause
 from stator.rows.versions import Version, compared
@@ -63,7 +64,12 @@ def _free(one: Surveyed, label: str, condition: str, states: Iterable[str] = ())
 
 
 def no_worker(found: Survey) -> Iterator[Problem]:
-    """Find models that no live worker serves; without any worker, they are one problem."""
+    """Find models that no live worker serves; without any worker, they are one problem.
+
+    None if the database takes no writes: a worker that is started ends at once.
+    """
+    if found.refusal:
+        return
     served = [one for one in found.models.values() if one.live]
     needing = [one for one in found.models.values() if one.needs_worker]
     if len(needing) > 1 and not served:
@@ -103,6 +109,16 @@ def incomplete(one: Surveyed) -> Iterator[Problem]:
     if one.lacking:
         sentence, _, remedy = one.lacking.rpartition("; ")
         yield _about(one, sentence, remedy=remedy, command="manage.py stator doctor")
+
+
+def read_only(found: Survey) -> Iterator[Problem]:
+    """Find that the database takes no writes."""
+    if found.refusal:
+        sentence, _, remedy = found.refusal.partition("; ")
+        yield Problem(
+            "", f"{sentence}: no object moves, and runstator exits with 75", remedy=remedy,
+            where=f"database {found.home!r}",
+        )  # fmt: skip
 
 
 def unread(found: Survey) -> Iterable[Problem]:
@@ -208,10 +224,11 @@ def quarantined(one: Surveyed) -> Iterator[Problem]:
     """Find objects in quarantine."""
     if count := one.depths.quarantined:
         them = "it" if count == 1 else "them"
+        hung = [place for group in one.groups if (place := group.message.partition(HUNG_AT)[2].partition("\n")[0])]
         yield _about(
             one, f"{told(count)} quarantined: workers died while they attempted {them}", count=count,
             actions=(_all(one, "Retry", "quarantined", "stator_retry"),),
-            remedy="find out what ended the workers, then retry",
+            remedy="find out what ended the workers, then retry", detail=HUNG_AT + listed(hung) if hung else "",
             command=f"manage.py stator retry {one.label} --quarantined",
         )  # fmt: skip
 

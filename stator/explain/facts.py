@@ -21,6 +21,7 @@ from stator.rows.life import OF_LIFE, Life
 from stator.rows.meta import graph_of, options_of, owner_of
 from stator.rows.nodes import over_nodes
 from stator.rows.pauses import Pause, Pauses, read_pauses
+from stator.rows.priorities import priority_of
 from stator.rows.process_exits import processes_of
 from stator.rows.progress import Progress, progress_of
 from stator.rows.reports import Event, History, Report, records_of, steps_of
@@ -101,6 +102,8 @@ class Facts:
     steps: list[str] = field(default_factory=list)
     # If the object is in quarantine: how processes ended while they attempted it, with how many of them.
     endings: Counter[str] = field(default_factory=Counter)
+    # The latest retry by hand, of an object that is in quarantine or has lost leases.
+    retry: History | None = None
     # How far the attempt is that holds the object, if it has said so.
     progress: Progress | None = None
 
@@ -232,6 +235,9 @@ def gather(model: type[Model], pk: object, using: str | None = None) -> Facts | 
         latest = facts.report.worker if facts.report else ""
         ended = processes_of(Q(pk__in=held) | Q(pk=latest), using)
         facts.endings = Counter(process.ending for process in ended.values() if process.ending)
+    if facts.automatic and facts.row["state_crashes"] >= facts.settings.alone_from:
+        acts = records_of(History, owner, pk, using).filter(kind=History.Kind.HAND, reason__startswith="retried")
+        facts.retry = acts.order_by("-at").first()
     if graph_of(owner).event_names:
         life = Life.of(*(facts.row[name] for name in OF_LIFE))
         counted = life.of_wish & Q(version=life.visit, voter__isnull=False)
@@ -254,7 +260,7 @@ def _read_row(owner: type[Model], pk: object, rows: QuerySet[Model], active: lis
         name: Exists(rows.filter(pause.condition(owner), pk=key)) for name, pause in partial.items()
     }
     options = options_of(owner)
-    own_columns = {name for name in (options.priority, options.fair_by, options.spread) if name}
+    own_columns = {name for name in (options.fair_by, options.spread) if name}
     own_columns.update(wait.key for wait in waits_of(owner))
     matches |= {f"stator_awaited_{wait.field}": wait.state(rows.filter(pk=pk)) for wait in waits_of(owner)}
     row = rows.filter(pk=pk).values("state", *FRAMEWORK_COLUMNS, *own_columns, stator_now=Now(), **matches).first()
@@ -318,15 +324,17 @@ def _read_line(facts: Facts, rows: QuerySet[Model], pauses: Pauses) -> None:
     if state.concurrency:
         held = rows.filter(state_claim__isnull=False, state=state.name)
         facts.running = held.values("pk")[: state.concurrency].count()
-    options, then = options_of(facts.model), {}
+    options, then = options_of(facts.model), dict[str, Any]()
     own = rows.filter(pk=facts.pk, **({options.spread: facts.row[options.spread]} if options.spread else {}))
     turn = _value_of(own, place_in_line())
     earlier = Q(turn__lt=F("mine")) | Q(turn=F("mine"), pk__lt=facts.pk)
     if options.then is not None:
         then = {"then": options.then, "my_then": _value_of(own, options.then)}
         earlier = Q(then__lt=F("my_then")) | Q(earlier, then=F("my_then"))
-    if name := options.priority:
-        earlier = Q(**{f"{name}__lt": facts.row[name]}) | Q(earlier, **{name: facts.row[name]})
+    if priority := priority_of(facts.model):
+        first = priority.expression
+        then |= {"stator_first": first, "my_first": _value_of(own, first)}
+        earlier = Q(stator_first__lt=F("my_first")) | Q(earlier, stator_first=F("my_first"))
     line = rows.filter(claimable(_claimed_with(facts, state, pauses), facts.settings))
     if name := options.fair_by:
         facts.fair_by = {name: facts.row[name]}

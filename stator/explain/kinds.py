@@ -245,6 +245,7 @@ KINDS: list[ProblemKind] = [
         remedy="Nothing to do. To have them repeated, move the object to its state by hand.",
     ),
     # The kinds below are about many objects, or about workers.
+    ProblemKind("read_only", level=ERROR, rank=-1, find=causes.read_only),
     ProblemKind("unread", level=ERROR, rank=1, find=causes.unread),
     ProblemKind("incomplete", level=ERROR, rank=1, find=of_models(causes.incomplete)),
     ProblemKind("silent_worker", level=ERROR, rank=2, find=causes.silent_workers, section="workers"),

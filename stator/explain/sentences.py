@@ -94,6 +94,10 @@ def quarantined(facts: Facts) -> Iterator[Said]:
     words, numbers = _report(facts)
     said = f" Latest report: {words}." if words else ""
     died = f": {_died(facts.endings)}" if facts.endings else ""
+    if facts.retry:
+        by, ago = facts.retry.actor, (facts.now - facts.retry.at).total_seconds()
+        said += f" The retry{f' by {by}' if by else ''} {span(ago)} ago did not help: it died again."
+        numbers["retried"] = ago
     sentence = f"Quarantined after {crashes} lost leases in a row{died}; retry it after the cause is fixed.{said}"
     yield sentence, {"crashes": crashes, "endings": dict(facts.endings), **numbers}
 
@@ -261,12 +265,13 @@ def no_worker(facts: Facts) -> Iterator[Said]:
 
 
 def crashed(facts: Facts) -> Iterator[Said]:
-    """Say how many leases were lost."""
+    """Say how many leases were lost, and that it was released from quarantine."""
     lost = facts.row["state_crashes"]
-    yield (
-        f"It lost {counted(lost, 'lease')} in a row, so it is attempted alone, in a process of its own.",
-        {"crashes": lost},
-    )
+    why, until = f"It lost {counted(lost, 'lease')} in a row", ""
+    if facts.retry:
+        ago = span((facts.now - facts.retry.at).total_seconds())
+        why, until = f"It was retried {ago} ago after it had lost its workers", ", until an attempt ends"
+    yield f"{why}, so it is attempted alone, in a process of its own{until}.", {"crashes": lost}
 
 
 def at_limit(facts: Facts) -> Iterator[Said]:

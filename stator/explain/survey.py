@@ -341,6 +341,7 @@ class Survey:
 
     ``using``: the database that was read, which may be a replica of ``home``, where the models are written.
     ``unread``: the models, our own included, of which reading was cut short, by label in lower case.
+    ``refusal``: why the database takes no writes, and the remedy after a semicolon.
     """
 
     using: str
@@ -350,6 +351,7 @@ class Survey:
     older_errors: bool
     home: str
     unread: dict[str, Problem] = field(default_factory=dict)
+    refusal: str = ""
 
     @property
     def readable(self) -> set[str]:

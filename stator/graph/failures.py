@@ -59,12 +59,26 @@ def describe(error: BaseException) -> Failure:
     )
 
 
-def quarantined(crashes: int) -> Failure:
-    """Return the failure of an object in quarantine: ``crashes`` of its leases ran out in a row."""
+# The type of the error of an attempt for which its worker ended itself.
+HUNG = "stator.Hung"
+# Precedes the place in its message.
+HUNG_AT = "the attempt hung at "
+
+
+def hung(message: str, stack: str, place: str) -> Failure:
+    """Return the failure of an attempt that never returned, so that its worker ended itself."""
+    return Failure(HUNG, message, stack, hashlib.sha256(f"{HUNG}\n{place}".encode(errors="replace")).hexdigest()[:16])
+
+
+def quarantined(crashes: int, last: str = "", stack: str = "") -> Failure:
+    """Return the failure of an object in quarantine: ``crashes`` of its leases ran out in a row.
+
+    ``last``: what is known of the last attempt, with its stack.
+    """
     message = (
         f"{crashes} leases in a row ran out during an attempt; the object is not attempted until an operator retries it"
     )
-    return Failure("stator.Quarantined", message, "", "quarantined")
+    return Failure("stator.Quarantined", f"{message}; {last}" if last else message, stack, "quarantined")
 
 
 def lease_lost() -> Failure:

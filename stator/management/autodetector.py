@@ -12,6 +12,7 @@ from django.db.migrations.operations.base import Operation
 from django.db.migrations.state import ModelState
 from django.db.migrations.writer import MigrationWriter
 from django.db.models import Field
+from django.utils.text import get_text_list
 
 from stator.adoption import AlterTableInUse, KeepDueTimes
 from stator.graph import StateGraph
@@ -56,10 +57,14 @@ class BatchWriter(MigrationWriter):
         return text if self.migration.atomic else text.replace(CLASS, CLASS + NOT_ATOMIC, 1)
 
 
-LOSS = (
-    "WARNING: {label}: this migration removes {names} and adds an empty state, so every row begins in the initial "
-    "state. To keep the values, first rename the field in a migration of its own: "
-    'migrations.RenameField("{model}", "{first}", "state"). See docs/how-to/from-django-fsm.rst.\n'
+LOSS = "WARNING: {label}: the last of these migrations removes {names}."
+ANEW = (
+    " Every row begins in the initial state, so workers do again what these columns say is done. Before you migrate, "
+    "put a migration that sets the states before the last one: see docs/how-to/adopt.rst."
+)
+RENAMED = (
+    " To keep the values of {first} as the states, first rename the field in a migration of its own: "
+    'migrations.RenameField("{model}", "{first}", "state"). See docs/how-to/from-django-fsm.rst.'
 )
 
 
@@ -116,29 +121,44 @@ class StateChanges(MigrationAutodetector):
         )
 
     def _warn_of_loss(self, app_label: str, model_name: str, model: ModelState) -> None:
-        """Warn if ``state`` is added while a column with choices goes: Django sees no rename between such fields."""
+        """Warn if columns go: they may say which rows are done, and Django sees no rename between such fields."""
         former, place = self.from_state.models[app_label, model_name].fields, (app_label, model_name)
         renamed = {new: old for (*where, new), old in self.renamed_fields.items() if tuple(where) == place}
-        stays = {*model.fields, *renamed.values()}
-        lost = [name for name, field in former.items() if name not in stays and _chooses(field)]
-        if lost and "state" not in former and "state" not in renamed:
-            label = f"{app_label}.{model.name}"
-            sys.stderr.write(LOSS.format(label=label, model=model_name, names=" and ".join(lost), first=lost[0]))
+        stays = {*model.fields, *renamed.values(), *MIXIN}
+        lost = [name for name in former if name not in stays]
+        if not lost:
+            return
+        begins = "state" not in former and "state" not in renamed
+        statuses = [name for name in lost if begins and _chooses(former[name])]
+        told = LOSS + ANEW * begins + RENAMED * bool(statuses)
+        label, names = f"{app_label}.{model.name}", get_text_list(lost, "and")
+        sys.stderr.write(told.format(label=label, names=names, model=model_name, first=next(iter(statuses), "")) + "\n")
 
     def _adopt(
         self, app_label: str, adoptions: dict[str, ModelState], operations: Sequence[Operation]
     ) -> list[Operation]:
-        """Return the operations; operations on the mixin's columns and indexes come last, one table after the other."""
+        """Return the operations: on the mixin's columns and indexes after others, one table after the other.
+
+        Columns are removed last, in a migration of their own, so that a migration before it can read them.
+        """
         found: dict[str, list[Operation]] = {}
         others: list[Operation] = []
+        removals: list[Operation] = []
+        added = {(each.model_name_lower, each.name) for each in operations if isinstance(each, AddField)}
         for operation in operations:
             name = getattr(operation, "model_name_lower", "")
             former = self.from_state.models.get((app_label, name))
-            is_own = name in adoptions and former is not None and _is_of_mixin(operation, former)
-            (found.setdefault(name, []) if is_own else others).append(operation)
+            if name not in adoptions or former is None:
+                others.append(operation)
+            elif _is_of_mixin(operation, former):
+                found.setdefault(name, []).append(operation)
+            elif isinstance(operation, RemoveField) and (name, operation.name) not in added:
+                removals.append(operation)
+            else:
+                others.append(operation)
         for name, own in found.items():
             others += _adoption(adoptions[name], self.from_state.models[app_label, name], own)
-        return others
+        return [*others, *removals]
 
 
 def _chooses(field: Field) -> bool:

@@ -3,9 +3,10 @@
 from collections.abc import Collection, Iterable
 from functools import partial
 
-from django.db import DatabaseError
+from django.db import DatabaseError, connections
 
 from stator.db.schema import lack_of, probe_columns, wrong_expression
+from stator.db.writable import refusal_of_writes
 from stator.explain.kinds import ProblemKind, in_order, kinds_of_apps, problems_in
 from stator.explain.problem import Problem
 from stator.explain.survey import AwaitedObject, Depths, Survey, Surveyed
@@ -63,7 +64,9 @@ def _survey(using: str, rows_of: dict[str, OperatorQuerySet[StatorModel]], home:
         )
         for label, rows in rows_of.items()
     }  # fmt: skip
-    made = Survey(using, found, people, found_groups, older, home, looks.unread)
+    # Of a replica that is only read, its primary may take writes.
+    refusal = looks.at(Worker, partial(refusal_of_writes, connections[using]), "") if using == home else ""
+    made = Survey(using, found, people, found_groups, older, home, looks.unread, refusal)
     for kind in kinds_of_apps():
         for problem in looks.at(model_named(kind.model), partial(_found_by, kind, made), []):
             found[kind.model].own.append(problem)

@@ -13,6 +13,7 @@ from stator.rows.keys import KEY_LENGTH, key_text
 from stator.rows.life import VISIT
 from stator.rows.meta import owner_of
 from stator.rows.reports import REASON_LENGTH, inserting, send
+from stator.rows.rollbacks import remembered
 
 # An action can be undone for this many seconds.
 UNDONE_WITHIN = 3600.0
@@ -78,13 +79,13 @@ class Action(models.Model):
         send(inserting(rows, Before, values), using, {})
 
     def add(self, using: str, count: int) -> None:
-        """Count objects; save the action with the first of them, or again if a rollback has removed it."""
-        mine = Action.objects.using(using).filter(pk=self.pk)
-        if self.pk is None or not mine.update(count=F("count") + count):
-            self.pk, self.count = None, count
-            self.save(using=using, force_insert=True)
-        else:
+        """Count objects; save the action with the first of them. A rollback takes both back."""
+        with remembered(using, [self]):
             self.count += count
+            if self._state.adding:
+                self.save(using=using, force_insert=True)
+            else:
+                Action.objects.using(using).filter(pk=self.pk).update(count=F("count") + count)
         if self.progress is not None:
             self.progress(self.count)
 

@@ -12,8 +12,9 @@ from stator.exceptions import ProtectedColumn
 from stator.rows import columns
 from stator.rows.fields import fields_sent
 from stator.rows.life_ends import forget_reports
-from stator.rows.meta import owner_of
+from stator.rows.meta import owner_of, written_to
 from stator.rows.reconcile import move_with_new_values, update_and_look_again, watched_fields
+from stator.rows.rollbacks import filled_by_saves, remembered
 from stator.rows.transitions import move_by_hand
 from stator.rows.waits import update_and_reopen
 from stator.signals import announce
@@ -53,8 +54,9 @@ class GuardedQuerySet(QuerySet[M]):
         objs, fields = tuple(objs), tuple(fields)
         updated = super().bulk_update(objs, fields, batch_size)
         if hasattr(self.model, "state_graph"):
-            for instance in objs:
-                instance._note_written(set(fields), self.db)
+            with remembered(self.db, objs, ["_loaded_watched"]):
+                for instance in objs:
+                    instance._note_written(set(fields))
         return updated
 
     bulk_update.alters_data = True  # type: ignore[attr-defined]
@@ -77,16 +79,18 @@ class GuardedQuerySet(QuerySet[M]):
             for instance in objs:
                 if instance.pk is None or not conflicts:
                     instance._begin()
-        created: list[Any] = super().bulk_create(
-            objs, batch_size, ignore_conflicts, update_conflicts, update_fields, unique_fields
-        )
-        if managed:
-            announce(owner_of(self.model), self.db)
-        if managed and not conflicts:
-            forget_reports(owner_of(self.model), self.db, created)
-            for instance in created:
+        filled = objs if managed else ()
+        with remembered(written_to(self), filled, filled_by_saves(self.model)):
+            created: list[Any] = super().bulk_create(
+                objs, batch_size, ignore_conflicts, update_conflicts, update_fields, unique_fields
+            )
+            if managed and not conflicts:
+                forget_reports(owner_of(self.model), self.db, created)
+            for instance in created if managed and not conflicts else ():
                 instance._note_loaded()
                 instance._loaded_state = str(instance.state)
+        if managed:
+            announce(owner_of(self.model), self.db)
         return created
 
     def _batched_insert(self, objs: list[M], fields: Sequence[Field], *args: object, **kwargs: object) -> object:

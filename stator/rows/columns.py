@@ -193,9 +193,13 @@ def reopening() -> Changes:
     return {"state_ready": True, "state_next_attempt": None}
 
 
-def retrying() -> Changes:
-    """Return the changes when an operator wants the row attempted now, with errors and crashes reset."""
-    return {"state_ready": True, "state_next_attempt": None, "state_failures": 0, "state_crashes": 0}
+def retrying(apart: int) -> Changes:
+    """Return the changes when an operator wants the row attempted now, with errors and crashes reset.
+
+    A row with ``apart`` crashes or more keeps so many: it is attempted in a process of its own until an attempt ends.
+    """
+    crashes = Case(When(state_crashes__gte=apart, then=Value(apart)), default=Value(0)) if apart else 0
+    return {"state_ready": True, "state_next_attempt": None, "state_failures": 0, "state_crashes": crashes}
 
 
 def rescheduling(moment: Expression) -> Changes:

@@ -44,6 +44,9 @@ class ModelHooks:
     # ends that is taken or renewed now; it reads other tables only by subqueries. A claim lasts for three seconds at
     # least, and no lease lasts longer than ``MAX_RUNTIME`` and ``LEASE``.
     lease_end: Callable[[float, Combinable], Expression] | None = None
+    # An expression of the seconds that an attempt may take, which is read at each renewal: less than at the beginning
+    # of the attempt ends it. For models with ``lease_end``.
+    max_runtime: Callable[[], Expression] | None = None
     # ``(alias)``: further reasons of ``explain_counts()``, a ``Q`` of rows for each code, before ``no_worker``.
     reasons: Callable[[str], dict[str, Q]] | None = None
     # ``(worker id, alias)``: a ``Q`` of the rows that the worker may go on holding; it loses its claims on other rows
@@ -62,6 +65,9 @@ class ModelHooks:
     # Foreign keys that are not set while a row is claimed. Edges of other models by these keys cost nothing for rows in
     # which they are null. If one is set meanwhile all the same, a scheduling pass moves the waiting object.
     fixed: tuple[str, ...] = ()
+    # ``(rows)``: called in the transaction that is to move these rows back because an action is undone. It returns the
+    # keys of the rows that must stay as they are, each with why, as words after the row's name.
+    stays: Callable[[QuerySet[Model]], Mapping[Any, str]] | None = None
     # ``(rows)``: called in the transaction that moved these rows back because an action was undone.
     undone: Callable[[QuerySet[Model]], None] | None = None
 

@@ -8,6 +8,7 @@ from django.db.models.functions import Coalesce
 
 from stator.rows.keys import key_names
 from stator.rows.meta import field_of, is_in_one_line, options_of, spread_field
+from stator.rows.priorities import priority_of
 
 
 def place_in_line() -> Coalesce:
@@ -17,8 +18,8 @@ def place_in_line() -> Coalesce:
 
 def line_of(model: type[Model], *, by_age: bool = False) -> list[Expression | F]:
     """Return the claim order of ready rows with one value of ``fair_by``; ``by_age``: ignore priorities."""
-    options = options_of(model)
-    first = [F(options.priority)] if options.priority and not by_age else []
+    options, priority = options_of(model), priority_of(model)
+    first: list[Expression | F] = [priority.expression] if priority and not by_age else []
     then = [options.then] if options.then and first else []
     return [*first, *then, place_in_line(), *map(F, key_names(model))]
 

@@ -13,6 +13,7 @@ from django.db.models import (
     Expression,
     Field,
     FloatField,
+    GeneratedField,
     IntegerField,
     JSONField,
     Model,
@@ -38,7 +39,8 @@ class ModelOptions:
     ``logs``: store what each attempt logged in its history row; otherwise only with the latest error.
     ``reconcile_on``: names of fields; when one of them changes, the object is reconciled: attempted again, from the
     initial state if it was in a terminal one.
-    ``priority``: name of an integer field; ready rows with smaller numbers are claimed sooner.
+    ``priority``: name of an integer field; ready rows with smaller numbers are claimed sooner. ``-`` before the name:
+    larger ones. Rows without a number come last.
     ``then``: an expression of the row; rows with equal priorities are claimed in the order of its values, the smallest
     first.
     ``fair_by``: name of a field whose values take turns.
@@ -207,11 +209,14 @@ def _wrong_fields(model: type[Model], value: object) -> str:
 
 
 def _wrong_priority(model: type[Model], value: object) -> str:
-    if trouble := _wrong_key(model, value):
+    name = value.removeprefix("-") if isinstance(value, str) else value
+    if trouble := _wrong_key(model, name, may_be_null=True):
         return trouble
-    if value is None or isinstance(field := _column(model, value), IntegerField):
+    field = _column(model, name)
+    kind = field.output_field if isinstance(field, GeneratedField) else field
+    if value is None or isinstance(kind, IntegerField):
         return ""
-    return f"is a {type(field).__name__}; it must be an integer field"
+    return f"is a {type(kind).__name__}; it must be an integer field"
 
 
 def _wrong_expression(model: type[Model], value: object) -> str:
@@ -224,7 +229,7 @@ def _wrong_seconds(model: type[Model], value: object) -> str:
     return "" if isinstance(_column(model, value), FloatField) else "must be the name of a FloatField"
 
 
-def _wrong_key(model: type[Model], value: object) -> str:
+def _wrong_key(model: type[Model], value: object, *, may_be_null: bool = False) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
@@ -233,7 +238,7 @@ def _wrong_key(model: type[Model], value: object) -> str:
         return "is not a field with a column"
     if field.model is not model._meta.get_field("state").model:
         return f"is in the table of {field.model.__name__}; it must be in the table with the state"
-    if field.null:
+    if field.null and not may_be_null:
         return "may be null; give it a default instead"
     return "is a JSONField, whose values have no order" if isinstance(field, JSONField) else ""
 

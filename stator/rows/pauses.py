@@ -2,8 +2,9 @@
 
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from django.core.exceptions import EmptyResultSet, FieldError, ValidationError
 from django.db import DataError, NotSupportedError, ProgrammingError, models, transaction
@@ -28,6 +29,9 @@ WHERE_LENGTH = 2000
 
 # The lookup of a pause that names objects, and how many it may name: each claim compares them all.
 NAMED, MAX_OBJECTS = "pk__in", 40
+
+# The most objects of a pause that are examined for whether somebody may resume them.
+MAX_EXAMINED = 1000
 
 # Only the database would detect an invalid pattern, and it would do so at every claim in every worker.
 REFUSED_LOOKUPS = ("regex", "iregex")
@@ -77,6 +81,12 @@ class Pause(models.Model):
 
     def __str__(self) -> str:
         return f"{self.model_label}{f' in {self.state}' if self.state else ''}{f' {self.where}' if self.where else ''}"
+
+    @property
+    def names(self) -> list[object] | None:
+        """The keys of the objects that it names; None if it holds others, too."""
+        named = self.where.get(NAMED) if self.where.keys() == {NAMED} else None
+        return [_kept(pk) for pk in named] if isinstance(named, list) else None
 
     def condition(self, model: type[Model]) -> Q:
         """Return a condition for the rows that it holds; any row of its states if ``where`` cannot be evaluated."""
@@ -231,16 +241,36 @@ def resume_objects(model: type[Model], using: str, pks: Iterable[object], *, act
     resumed = set[object]()
     with transaction.atomic(using=using):
         for pause in _naming_objects(label, using):
-            named = [_kept(pk) for pk in pause.where[NAMED]]
-            rest = [pk for pk in named if pk not in meant]
-            if len(rest) == len(named):
-                continue
-            resumed.update(meant.intersection(named))
-            end_chosen(Pause.objects.using(using).filter(pk=pause.pk), label, actor)
-            if rest:
-                own = {name: getattr(pause, name) for name in ("state", "reason", "actor", "until", "action")}
-                keep_pause(Pause(model_label=label, where={NAMED: rest}, **own), using)
+            named = pause.names or []
+            if meant.intersection(named):
+                resumed.update(meant.intersection(named))
+                release(pause, using, [pk for pk in named if pk not in meant], actor=actor)
     return len(resumed)
+
+
+def release(pause: Pause, using: str, rest: Sequence[object], *, actor: str) -> bool:
+    """End a pause; if ``rest`` has some of the objects that it names, these get a pause of their own.
+
+    Return False if the pause has ended already, or if no other object is left to release.
+    """
+    if rest and len(rest) == len(pause.names or ()):
+        return False
+    ended = end_chosen(Pause.objects.using(using).filter(pk=pause.pk), pause.model_label, actor)
+    if ended and rest:
+        own = {name: getattr(pause, name) for name in ("state", "reason", "actor", "until", "action")}
+        keep_pause(Pause(model_label=pause.model_label, where={NAMED: [*rest]}, **own), using)
+    return bool(ended)
+
+
+def hidden_by(
+    pause: Pause, model: type[Model], using: str, among: Callable[[QuerySet[Any]], QuerySet[Any]]
+) -> list[object]:
+    """Return the objects that a pause holds and ``among`` leaves out; of very many objects, the first are examined."""
+    rows: QuerySet[Any] = QuerySet(model, using=using)
+    states = Q(state=pause.state) if pause.state else Q()
+    held = list(rows.filter(pause.condition(model), states).order_by("pk").values_list("pk", flat=True)[:MAX_EXAMINED])
+    mine = set(among(rows.filter(pk__in=held)).values_list("pk", flat=True)) if held else set()
+    return [_kept(pk) for pk in held if pk not in mine]
 
 
 def is_paused_by_name(model: type[Model], using: str, pk: object) -> bool:
@@ -251,7 +281,7 @@ def is_paused_by_name(model: type[Model], using: str, pk: object) -> bool:
 
 def _naming_objects(label: str, using: str) -> list[Pause]:
     own = Pause.objects.using(using).active().filter(model_label=label).order_by("pk")[:MAX_PAUSES]
-    return [pause for pause in own if set(pause.where) == {NAMED} and isinstance(pause.where[NAMED], list)]
+    return [pause for pause in own if pause.names is not None]
 
 
 def _kept(pk: object) -> object:

@@ -6,6 +6,7 @@ from datetime import timedelta
 from django.db.models import Case, Model, QuerySet, Value, When
 from django.db.models.fields import DateTimeField
 
+from stator.conf import load_settings
 from stator.rows import columns
 from stator.rows.actions import Action
 from stator.rows.clock import Now
@@ -25,6 +26,7 @@ def retry_spread(
     """
     states = [state.name for state in graph_of(rows.model).automatic_states]
     free = rows.filter(state_claim=None, state__in=states)
+    retrying = columns.retrying(load_settings().released_with)
     # Rows and places are counted separately: claimed rows keep their place, or the next rows would come due too soon.
     count = place = 0
     for page in pages:
@@ -32,7 +34,7 @@ def retry_spread(
             pks = page[start : start + AT_ONCE][: most - count]
             due = _due(pks, place, 60.0 / per_minute)
             place += len(pks)
-            changes = columns.retrying() | {"state_ready": False, "state_next_attempt": due}
+            changes = retrying | {"state_ready": False, "state_next_attempt": due}
             reason = f"retried at {per_minute:g} a minute"
             count += write_by_hand(free.filter(pk__in=pks), changes, actor=action.actor, reason=reason, action=action)
             if count >= most:

@@ -1,6 +1,7 @@
 """Moves by hand, by events and by methods of models: all that are not an outcome of an attempt or a duty of workers."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol, TypedDict
 
 from django.db import transaction
@@ -19,6 +20,7 @@ from stator.rows.life import OF_LIFE, Life
 from stator.rows.meta import graph_of, named_state, options_of, owner_of, written_to
 from stator.rows.nodes import of_one_node
 from stator.rows.reports import LEFT, REASON_LENGTH, Event, History, events_of, events_of_visit, keep_entries
+from stator.rows.rollbacks import on_rollback
 from stator.rows.waits import wake
 from stator.rows.watches import WaiterHeld, Watch, watchers_of, watches_of
 from stator.statements import is_one_of
@@ -136,7 +138,7 @@ def move_rows(
         note_left(owner, using, before)
         entered(owner, using, target.name, [row.pk for row in before])
         tell_moves(owner, using, before, target)
-        _note_own(owner, {row.pk for row in before}, target)
+        _note_own(owner, using, {row.pk for row in before}, target)
         return moved
 
     return in_batches(queryset, move)
@@ -152,10 +154,11 @@ def _noted(
     return traceable(changes)
 
 
-def _note_own(owner: type[Model], pks: set[object], target: State) -> None:
+def _note_own(owner: type[Model], using: str, pks: set[object], target: State) -> None:
     """Note in an attempt that moves its own object by hand: its claim has ended, and its result will be refused."""
     for claim in RUNNING.get() or ():
         if getattr(claim, "pk", None) in pks and owner_of(claim.operations.model) is owner:
+            on_rollback(using, partial(setattr, claim, "own_end", claim.own_end))
             claim.own_end = f"moved it to {target.name}"
 
 

@@ -13,6 +13,7 @@ from stator.rows.workers import name_of
 from stator.worker.executor import STOPPED, timed_out
 from stator.worker.isolated.messages import IsolatedAnswer, NotStarted, ProcessFailed, Request
 from stator.worker.isolated.process import IsolatedProcess
+from stator.worker.isolated.surroundings import Surroundings
 
 logger = logging.getLogger("stator.worker")
 
@@ -252,7 +253,7 @@ class ProcessIsolation(InProcessIsolation):
         self._processes[key] = process
         try:
             if key in self.running:
-                self._note_answer(claim, await self._in_thread(_attempt, process, claim))
+                self._note_answer(claim, await self._in_thread(_attempt, process, claim, _request(claim)))
             if process.is_usable:
                 self._keep(process)
             else:
@@ -300,14 +301,15 @@ class ProcessIsolation(InProcessIsolation):
         return self.running.pop(id(claim), None) is not None
 
 
-def _attempt(process: IsolatedProcess, claim: Claim) -> IsolatedAnswer:
-    """Return the answer of the process once the attempt is recorded."""
+def _request(claim: Claim) -> Request:
     operations = claim.operations
-    request: Request = {
-        "model": operations.label, "token": claim.token.hex, "using": operations.alias, "schema": operations.schema,
-        "worker": operations.worker_id,
-        "name": name_of(operations.worker_id),
-    }  # fmt: skip
+    around = Surroundings.here(operations.alias, operations.schema).as_request()
+    own = {"token": claim.token.hex, "worker": operations.worker_id, "name": name_of(operations.worker_id)}
+    return cast(Request, {"model": operations.label, **own, **around})
+
+
+def _attempt(process: IsolatedProcess, claim: Claim, request: Request) -> IsolatedAnswer:
+    """Return the answer of the process once the attempt is recorded."""
     claim.started = time.monotonic()
     process.reached = claim.progress
     answer = process.ask(request)

@@ -26,6 +26,7 @@ from stator.db.files import missing_file
 from stator.db.retry import is_outage
 from stator.db.rows import Place
 from stator.db.schema import lack_of
+from stator.db.writable import refusal_of_writes
 from stator.rows.clock import stored_zone
 from stator.rows.concurrency_limits import Limit
 from stator.rows.meta import by_database, graph_of
@@ -203,9 +204,8 @@ def _check(alias: str, models: Sequence[type[Model]]) -> dict[type[Model], str]:
     if engine := unusable_engine(connection):
         raise Unusable(f"database {alias!r} is {engine.name}, which {engine.lacks}; {engine.remedy}")
     with connection.cursor() as cursor:
-        if is_replica(connection):
-            sign = capabilities_of(connection).replica_sign
-            raise Unusable(f"database {alias!r} is a read replica ({sign}); point it at the primary")
+        if refusal := refusal_of_writes(connection):
+            raise Unusable(f"database {alias!r} {refusal}")
         if has_wrong_clock(connection):
             raise Unusable(f"database {alias!r}: {WRONG_CLOCK}; {clock_remedy(alias)}")
         tables = set(connection.introspection.table_names(cursor))
@@ -221,16 +221,6 @@ def _check(alias: str, models: Sequence[type[Model]]) -> dict[type[Model], str]:
         # The first line is enough if nothing is migrated yet.
         raise Unusable(next(iter(lacking.values())))
     return lacking
-
-
-def is_replica(connection: BaseDatabaseWrapper) -> bool:
-    """Return whether a database takes no writes because it follows another one."""
-    query = capabilities_of(connection).replica_query
-    if not query:
-        return False
-    with connection.cursor() as cursor:
-        cursor.execute(query)
-        return bool(cursor.fetchone()[0])
 
 
 def has_wrong_clock(connection: BaseDatabaseWrapper) -> bool:

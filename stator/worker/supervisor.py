@@ -8,7 +8,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from mmap import mmap
@@ -45,13 +45,15 @@ _forking = threading.local()
 class Supervisor:
     """Runs ``work(number)``, which returns an exit code, in each of ``count`` forked processes until told to stop.
 
-    A process that ends is replaced, whatever its exit code, unless its work called :meth:`note_done`.
+    A process that ends is replaced, whatever its exit code, unless its work called :meth:`note_done`. ``parent``: all
+    of them are stopped when this process, which started the supervisor, is gone.
     """
 
-    def __init__(self, count: int, work: Callable[[int], int], grace: float) -> None:
+    def __init__(self, count: int, work: Callable[[int], int], grace: float, parent: int | None = None) -> None:
         self._count = count
         self._work = work
         self._grace = grace
+        self._parent = parent
         self._children: dict[int, tuple[int, float]] = {}
         self._starts: dict[int, float] = {}
         self._failures: dict[int, int] = {}
@@ -73,6 +75,8 @@ class Supervisor:
                 self._start_due()
                 self._wait()
                 self._reap()
+                if is_gone(self._parent) and not self._stopped_at:
+                    self._stop(signal.SIGTERM)
                 self._kill_late()
         return 130 if self._signals > 1 else self._code
 
@@ -82,7 +86,7 @@ class Supervisor:
 
     def requests(self) -> int | None:
         """Return, in a worker, how often its supervisor was asked to stop, or None if the supervisor is gone."""
-        return self._shown[0] if os.getppid() == self._pid else None
+        return None if is_gone(self._pid) else self._shown[0]
 
     def note_done(self, number: int) -> None:
         """Note, in a worker, that it has done what it was started for and needs no replacement."""
@@ -190,6 +194,11 @@ class Supervisor:
                 os.kill(pid, signal.SIGKILL)
 
 
+def is_gone(parent: int | None) -> bool:
+    """Return whether the process that started this one is gone; False if none is given."""
+    return parent is not None and os.getppid() != parent
+
+
 def be_expendable() -> None:
     """Make the kernel kill this process before its supervisor when memory runs out."""
     # Without a writable /proc, for instance on another system, the kernel chooses by size alone.
@@ -237,11 +246,11 @@ def _in_child() -> None:
     _after_fork()
 
 
-def end_with(pipe: int, grace: float = 0.0) -> None:
+def end_with(pipe: int, grace: float, streams: Collection[int]) -> None:
     """Fork a process that kills the process group once the other end of a pipe is closed: its owner is gone.
 
     Before that, this process has ``grace`` seconds to end by itself. A thread could not kill it, because code in this
-    process may hold the interpreter.
+    process may hold the interpreter. ``streams``: the descriptors whose end others wait for.
     """
     leader = os.getpid()
     if os.fork():
@@ -250,8 +259,7 @@ def end_with(pipe: int, grace: float = 0.0) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     try:
-        # The starter of the group waits for the end of these streams.
-        for stream in {0, 1, 2} - {pipe}:
+        for stream in streams:
             os.close(stream)
         while os.read(pipe, 1):
             pass

@@ -8,7 +8,7 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from types import FrameType
 
@@ -54,19 +54,27 @@ class Health:
 class Watchdog:
     """A thread that expects ``tick()`` at least every ``limit`` seconds, and otherwise ends the process.
 
-    With ``tells`` it logs the calls that block the event loop, long before that.
+    With ``tells`` it logs the calls that block the event loop, long before that. ``parting`` gets the trouble before
+    the end, and the threads that may have it.
 
     A handler that never releases the interpreter stops this thread too; the C-level timer of ``faulthandler`` then
     dumps the stacks and ends the process with exit code 1.
     """
 
     def __init__(
-        self, limit: float, liveness_file: str | None, healthy: Callable[[], str], *, tells: bool = True
+        self,
+        limit: float,
+        liveness_file: str | None,
+        healthy: Callable[[], str],
+        *,
+        tells: bool = True,
+        parting: Callable[[str, Collection[int]], object] = lambda trouble, threads: None,
     ) -> None:
         self._limit = limit
         self._liveness_file = Path(liveness_file) if liveness_file else None
         self._healthy = healthy
         self._tells = tells
+        self._parting = parting
         self._ticked = time.monotonic()
         self._ticker = 0
         # The block that was noticed last, by its last tick; where the last one that was logged was, and when.
@@ -132,10 +140,18 @@ class Watchdog:
         still = time.monotonic() - self._ticked
         return f"the event loop was blocked for {still:.0f} s" if still > self._limit else self._healthy()
 
+    @property
+    def _suspects(self) -> Collection[int]:
+        """The thread of the loop if that is blocked, else all others."""
+        if time.monotonic() - self._ticked > self._limit:
+            return {self._ticker}
+        return sys._current_frames().keys() - {self._ticker}
+
     def _end(self, trouble: str) -> None:
         logger.critical("stator.frozen", extra={"trouble": trouble})
         sys.stderr.write(f"stator: {trouble}; stacks follow, then the worker exits with {FROZEN}\n")
         faulthandler.dump_traceback(file=STDERR, all_threads=True)
+        self._parting(trouble, self._suspects)
         os._exit(FROZEN)
 
     def _show_life(self) -> None:

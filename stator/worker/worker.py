@@ -32,6 +32,7 @@ from stator.worker.dispatcher import Dispatcher
 from stator.worker.endpoint import Endpoint
 from stator.worker.heartbeat import Heartbeat, interval_for
 from stator.worker.lanes import Lanes, lanes_of
+from stator.worker.last_words import report_hanging
 from stator.worker.measures import Measures
 from stator.worker.outage import Outages, reach
 from stator.worker.presence import Presence, published_by
@@ -40,6 +41,7 @@ from stator.worker.scheduler import Scheduler, send_in_schemas
 from stator.worker.schema import Schema
 from stator.worker.shutdown import Requests, close, stop_on_signals
 from stator.worker.startup import Find, Places
+from stator.worker.supervisor import is_gone
 from stator.worker.threads import DatabaseThreads, database_thread_for_handlers, tidy_connections_of_loop
 from stator.worker.watchdog import Health, Watchdog
 
@@ -75,7 +77,7 @@ class WorkerOptions:
     ``watch``: end the process when the loop freezes.
     ``heed_signals=False``: leave signals to the program that runs it.
     ``announce``: log its start, the models it serves, and its end.
-    ``requests``: see ``StopRequests``.
+    ``requests``: see ``StopRequests``. ``parent``: it stops when this process, which started it, is gone.
     ``isolate``: options of the processes for objects that lost many leases. Without them, such an object waits until
     nothing else runs here.
     ``queues``: the queues whose tasks it claims, except ``excluded_queues``; ``metadata``: values that these tasks have
@@ -90,6 +92,7 @@ class WorkerOptions:
     endpoint: Endpoint | None = None
     announce: bool = False
     requests: Requests | None = None
+    parent: int | None = None
     isolate: dict[str, object] | None = None
     queues: tuple[str, ...] = ()
     excluded_queues: tuple[str, ...] = ()
@@ -234,7 +237,9 @@ class Worker(WorkerOptions):
             aliases=self.scheduler.databases, connected=soon(self.lanes.woken.set),
             unrecorded=self.recorder.unrecorded, handed_back=soon(self.recorder.forget), patience=self.settings.LEASE,
         )  # fmt: skip
-        self.watchdog = Watchdog(self.settings.WATCHDOG, self.liveness_file, self.health.trouble)
+        self.watchdog = Watchdog(
+            self.settings.WATCHDOG, self.liveness_file, self.health.trouble, parting=report_hanging
+        )  # fmt: skip
         self.listeners = self._listeners()
 
     def _isolation(self) -> InProcessIsolation:
@@ -362,9 +367,13 @@ class Worker(WorkerOptions):
                 self.progress(self)
             if self.run_for and time.monotonic() - self.started > self.run_for and not self._is_stopping:
                 self.stop("time over")
-            if self.requests and self.requests() is None and not self._is_stopping:
+            if self._is_orphan and not self._is_stopping:
                 self.stop("orphaned")
             await asyncio.sleep(0.1 if self.attempts.running else 0.5)
+
+    @property
+    def _is_orphan(self) -> bool:
+        return is_gone(self.parent) or (self.requests is not None and self.requests() is None)
 
     async def _mend_loop(self) -> None:
         while True:

@@ -2,13 +2,12 @@
 
 import asyncio
 import json
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from types import SimpleNamespace
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
 from uuid import UUID
 
 from django.db import connections
@@ -18,6 +17,7 @@ from stator.graph.attempt_log import RUNNING, keep_logs
 from stator.graph.failures import describe, text_of
 from stator.worker.isolated.child import serve_worker
 from stator.worker.isolated.messages import SAY_EVERY
+from stator.worker.isolated.surroundings import Surroundings
 from tasks.actions.isolation import START_AGAIN
 from tasks.actions.registry import Context, find
 from tasks.actions.values import storable
@@ -27,10 +27,10 @@ from tasks.failures import Cancel, Release
 Say = Callable[[dict[str, Any]], None]
 
 
-def serve(answers: TextIO, options: dict[str, Any]) -> None:
-    """Run the action that the request on standard input names, and answer."""
+def serve(requests: BinaryIO, answers: TextIO, options: dict[str, Any]) -> None:
+    """Run the action that the request names, and answer."""
     answers.write(json.dumps({"ready": True}) + "\n")
-    request = json.loads(sys.stdin.buffer.readline())
+    request = json.loads(requests.readline())
 
     def say(said: dict[str, Any]) -> None:
         answers.write(json.dumps(said) + "\n")
@@ -49,7 +49,9 @@ def answer_to(request: dict[str, Any], say: Say) -> dict[str, Any]:
 
 def _answer_to(request: dict[str, Any], say: Say) -> dict[str, Any]:
     try:
-        return {"value": carry_out(request, say)}
+        # Before the claim is looked up too: another schema has other rows.
+        with Surroundings.of(request).entered():
+            return {"value": carry_out(request, say)}
     except NotBegun as error:
         return {"not_begun": error.after, "reason": error.reason}
     except (Release, Cancel) as end:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property, wraps
 from typing import Any, TypeVar
 
+from stator.asynchronous import awaited
 from stator.exceptions import PROJECT_ERRORS, UNFIT_FOR_FUTURES, passable
 from stator.graph.backoff import MAX_SECONDS, Backoff
 from stator.graph.options import is_backoff, is_number
@@ -29,6 +30,9 @@ MAX_TRIES = 1_000_000
 
 # Functions that find actions, by the prefix of the action's name. Arguments: the rest of the name, the queue, the data.
 finders: dict[str, Callable[[str, str, Any], "RegisteredAction"]] = {}
+
+# The beginning of the keys of tasks that batches publish; the number of the batch follows.
+BATCH_KEY = "tasks.batch:"
 
 # Held while a thread creates the event of a context.
 _making = threading.Lock()
@@ -69,6 +73,13 @@ class Context:
         """The number of this attempt; 1 is the first."""
         return int(self.claim.attempt)
 
+    @property
+    def batch(self) -> int | None:
+        """The number of the batch that the task is in, or whose action it is; None if there is none."""
+        prefix, _, told = (self.task.key or "").rpartition(":")
+        of_batch = prefix.removeprefix(BATCH_KEY)
+        return int(of_batch) if told and prefix != of_batch and of_batch.isdecimal() else self.task.batch_id
+
     def still_mine(self) -> bool:
         """Return whether the attempt may go on: it is not over, and the database says that the claim stands."""
         return not self._over and bool(self.claim.still_mine())
@@ -89,6 +100,7 @@ class Context:
         found: Result = self.claim.step(name, function)
         return found
 
+    @awaited
     async def astep(self, name: str, function: Callable[[], Awaitable[Result]]) -> Result:
         """Do :meth:`step` with a coroutine function."""
         found: Result = await self.claim.astep(name, function)

@@ -109,7 +109,7 @@ class BatchAdmin(OperatedAdmin):
     search_fields = ("key",)
     search_help_text = f"A number or an exact key; or part of a key, within the newest {SEARCHED:,} batches."
     actions = ACTIONS
-    fields = ("queue", "key", "on_done", "on_failed", "created")
+    fields = ("queue", "key", "on_done", "on_failed", "on_first_failure", "created")
     readonly_fields = fields
 
     # Programs publish batches, and tasks move them.

@@ -144,6 +144,7 @@ class BatchIn(Body):
         "The task to publish when no task is left and none is errored; without a key.", {"action": "resize"}, None
     )
     on_failed: TaskIn | None = described("The task to publish when no task is left and some are errored.", None, None)
+    on_first_failure: TaskIn | None = described("The task to publish once, when a first task is errored.", None, None)
 
     def of_batch(self) -> dict[str, Any]:
         """Return the arguments of a batch, whose actions have only what was given."""
@@ -265,6 +266,7 @@ class BatchOut(Schema):
     progress: ProgressOut
     on_done: dict[str, Any] | None = Field(examples=[{"action": "resize"}])
     on_failed: dict[str, Any] | None = Field(examples=[None])
+    on_first_failure: dict[str, Any] | None = Field(examples=[None])
     created: datetime = Field(examples=["2030-01-31T12:00:00Z"])
 
 

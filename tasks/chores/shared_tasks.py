@@ -1,4 +1,4 @@
-"""The consequences of moves of tasks: a shared task ends with its parts, and notices of dead letters are sent.
+"""The consequences of moves of tasks: shared tasks end with their parts, and dead letters are told of.
 
 They happen right after the commit of each move, whoever made it. If the process dies before, the graph's SQL
 transitions and the workers' scheduling pass make up for it.
@@ -19,6 +19,7 @@ from tasks.chores.retention import prune
 from tasks.chores.samples import sample
 from tasks.dead_letters import send_notices
 from tasks.models import Task
+from tasks.queue.batches import tell_first_failures
 from tasks.rows.databases import home
 
 # Keys per statement.
@@ -64,6 +65,8 @@ def _on_moves(
 ) -> None:
     # Whether a task is a part never changes, so a claimed instance can tell.
     alone = {pk for pk, task in (instances or {}).items() if task.whole_id is None}
+    # If it joined a batch while a worker held it, the scheduling pass tells of its failure.
+    without_batch = {pk for pk, task in (instances or {}).items() if task.batch_id is None}
     ended = [move.pk for move in moves if move.source == "pending" and move.pk not in alone]
     wholes = [move.pk for move in moves if move.source == "shared" and move.to == "canceled"]
     errored = [move.pk for move in moves if move.to == "errored"]
@@ -75,6 +78,8 @@ def _on_moves(
             end_parts(using, wholes[part])
         if errored[part]:
             send_notices(using, errored[part])
+            if in_batches := [pk for pk in errored[part] if pk not in without_batch]:
+                tell_first_failures(using, in_batches)
 
 
 def _on_schedule(sender: signals.ServingWorker, **kwargs: object) -> None:
@@ -83,6 +88,7 @@ def _on_schedule(sender: signals.ServingWorker, **kwargs: object) -> None:
         Task.objects.using(using).end_exhausted()
         end_parts(using)
         send_notices(using)
+        tell_first_failures(using)
         prune(using)
         throttles.prune(using)
         sample(using)

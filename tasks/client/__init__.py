@@ -98,7 +98,10 @@ class Client:
         return list(self._call("POST", path, body, again=_may_repeat(tasks, options))["results"])
 
     def open_batch(self, queue: str, *, key: str | None = None, **actions: Any) -> Any:
-        """Open a batch with the tasks ``on_done`` and ``on_failed``; it does not end before :meth:`close_batch`."""
+        """Open a batch, which does not end before :meth:`close_batch`.
+
+        ``actions``: the tasks ``on_done``, ``on_failed`` and ``on_first_failure``.
+        """
         body = {"key": key, **actions}
         return self._call("POST", f"queues/{_quote(queue)}/batches", body, again=key is not None)
 

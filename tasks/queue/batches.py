@@ -1,6 +1,8 @@
 """Batches: tasks that are done together. The last one's end moves the batch, which then publishes an action."""
 
+import logging
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
 from django.db import transaction
@@ -9,7 +11,9 @@ from django.db.models import QuerySet
 from stator.asynchronous import in_thread
 from stator.exceptions import TryAgainLater
 from stator.graph import State, StateGraph
-from stator.models import StateField, move_rows
+from stator.models import Now, StateField, move_rows, remembered
+from stator.statements import is_one_of
+from tasks.actions.registry import BATCH_KEY
 from tasks.exceptions import MoveRefused, PublishRefused, QueuePaused, TaskError
 from tasks.messages import Json
 from tasks.queue import publishing
@@ -20,11 +24,18 @@ from tasks.rows.queues import QueueRow
 from tasks.rows.tables import locked, task_model, task_rows
 from tasks.rows.tasks import TERMINAL
 
+logger = logging.getLogger("tasks.batches")
+
 # The seconds after which a batch of a queue that is paused tries to publish its action again.
 PAUSED = 60.0
 
 # The columns of the actions that a batch publishes.
-ACTIONS = ("on_done", "on_failed")
+ACTIONS = ("on_done", "on_failed", "on_first_failure")
+
+# The most batches whose first failure one call tells; the next call tells the rest.
+MAX_TOLD, MAX_UNTOLD = 100, 10_000
+
+Message = dict[str, Any]
 
 
 class BatchGraph(StateGraph):
@@ -56,6 +67,8 @@ class BatchGraph(StateGraph):
             # A dead letter was requeued meanwhile.
             return cls.running
         batch.counted = counts
+        if counts["errored"]:
+            batch.tell_first_failure()
         to = cls.failed if counts["errored"] else cls.done
         batch.publish_action("on_failed" if to is cls.failed else "on_done")
         return to
@@ -65,8 +78,10 @@ class Batch(BatchRow):
     """Tasks of one queue that are done together; ``queue.publish_many(tasks, batch=Batch(...))`` publishes them.
 
     ``on_done``: the action to publish once no task is left to do and none is errored: its name, or a dictionary of
-    arguments of ``publish()``. Without ``data`` it gets the number of the batch as ``batch``.
+    arguments of ``publish()``. Its task has the number of the batch in ``metadata["batch"]``, and without ``data`` also
+    gets it as ``batch``.
     ``on_failed``: the same if some tasks are errored; each time the batch ends so.
+    ``on_first_failure``: the same as soon as the first task is errored; once for each batch.
     ``key``: the publisher's own name for the batch, unique in the queue.
     """
 
@@ -87,8 +102,9 @@ class Batch(BatchRow):
 
     def close(self) -> None:
         """Let an open batch end with its last task; any other one stays as it is."""
-        move_rows(self._row.filter(state=BatchGraph.filling.name), BatchGraph.running, reason="closed")
-        self.refresh_from_db(self._state.db)
+        with self._remembered():
+            move_rows(self._row.filter(state=BatchGraph.filling.name), BatchGraph.running, reason="closed")
+            self.refresh_from_db(self._state.db)
 
     def cancel(self, reason: str = "", *, actor: str = "", running: bool = False) -> int:
         """Cancel the batch, then its waiting tasks, and with ``running`` also claimed ones; return how many tasks.
@@ -96,8 +112,9 @@ class Batch(BatchRow):
         It publishes nothing. Raise :class:`~tasks.exceptions.MoveRefused` for a batch that is done.
         """
         done = BatchGraph.done.name
-        move_rows(self._row.exclude(state__in=[done, "canceled"]), BatchGraph.canceled, actor=actor, reason=reason)
-        self.refresh_from_db(self._state.db)
+        with self._remembered():
+            move_rows(self._row.exclude(state__in=[done, "canceled"]), BatchGraph.canceled, actor=actor, reason=reason)
+            self.refresh_from_db(self._state.db)
         if self.state == done:
             raise MoveRefused(f"{self} is done; only a batch that is not done can be canceled")
         canceled = 0
@@ -112,12 +129,13 @@ class Batch(BatchRow):
 
         Raise :class:`~tasks.exceptions.MoveRefused` for a batch that is done or canceled.
         """
-        self.refresh_from_db(self._state.db)
-        if self.state_graph.states[self.state].terminal:
-            raise MoveRefused(f"{self} is {self.state}; requeue its tasks one by one")
-        options = {"per_minute": per_minute, "start_over": start_over}
-        found: Requeued = self._tasks.requeue(reason, actor=actor, **options)
-        self.refresh_from_db(self._state.db)
+        with self._remembered():
+            self.refresh_from_db(self._state.db)
+            if self.state_graph.states[self.state].terminal:
+                raise MoveRefused(f"{self} is {self.state}; requeue its tasks one by one")
+            options = {"per_minute": per_minute, "start_over": start_over}
+            found: Requeued = self._tasks.requeue(reason, actor=actor, **options)
+            self.refresh_from_db(self._state.db)
         return found
 
     acancel = in_thread(cancel)
@@ -129,15 +147,16 @@ class Batch(BatchRow):
             if (self.queue_id, self._state.db) != (queue.pk, queue._state.db):
                 raise PublishRefused(f"{self} is not of queue {queue.name}; a batch has tasks of one queue")
             return False
-        for name in ACTIONS:
-            setattr(self, name, self._checked(queue, name))
-        given = {name: getattr(self, name) for name in (*ACTIONS, "over_http")}
-        rows: QuerySet[Batch] = QuerySet(type(self), using=queue._state.db)
-        if self.key is None:
-            found, new = rows.create(queue_id=queue.pk, **given), True
-        else:
-            found, new = rows.get_or_create(queue_id=queue.pk, key=self.key, defaults=given)
-        self.__dict__.update(found.__dict__)
+        with remembered(str(queue._state.db), [self]):
+            for name in ACTIONS:
+                setattr(self, name, self._checked(queue, name))
+            given = {name: getattr(self, name) for name in (*ACTIONS, "over_http")}
+            rows: QuerySet[Batch] = QuerySet(type(self), using=queue._state.db)
+            if self.key is None:
+                found, new = rows.create(queue_id=queue.pk, **given), True
+            else:
+                found, new = rows.get_or_create(queue_id=queue.pk, key=self.key, defaults=given)
+            self.__dict__.update(found.__dict__)
         return new
 
     def take(self, published: list[Published]) -> None:
@@ -154,18 +173,31 @@ class Batch(BatchRow):
             mine = task_rows(self._state.db).filter(pk__in={task.pk for task in others}, batch=None)
             lock_with_parts(mine)
             mine.update(batch=self)
-            for task in others:
-                task.batch = self
-        state = locked(self._row).values_list("state", flat=True).get()
+            with remembered(str(self._state.db), others):
+                for task in others:
+                    # Not the object, which Django would keep beside the column.
+                    task.batch_id = self.pk
+        state = locked(self._row).values_list("state", flat=True).first()
         if (is_new or others) and state not in OPEN:
-            raise PublishRefused(f"{self} is {state} and takes no more tasks; publish them in a new batch")
+            told = f"is {state} and takes no more tasks" if state else "is gone"
+            raise PublishRefused(f"{self} {told}; publish them in a new batch")
+
+    def tell_first_failure(self) -> None:
+        """Publish ``on_first_failure``, unless that was done or the batch is canceled; call it in a transaction.
+
+        One of several concurrent calls publishes.
+        """
+        untold = self._row.filter(on_first_failure__isnull=False, first_failure=None)
+        if untold.exclude(state=BatchGraph.canceled.name).update(first_failure=Now()):
+            self.publish_action("on_first_failure")
 
     def publish_action(self, name: str) -> None:
-        """Publish one of its actions, once for each time that it ends."""
+        """Publish one of its actions, once for each time that it ends, or that its first task fails."""
         message = getattr(self, name)
         if message is None:
             return
-        message = {"data": {"batch": self.pk}, **message, "key": f"tasks.batch:{self.pk}:{self.state_version}"}
+        message = self._with_number(message)
+        message["key"] = f"{BATCH_KEY}{self.pk}:{'first' if name == 'on_first_failure' else self.state_version}"
         try:
             publishing.publish(self.queue, [message], OnExistingKey(), over_http=self.over_http)
         except QueuePaused as paused:
@@ -179,10 +211,21 @@ class Batch(BatchRow):
         if not isinstance(message, dict) or "key" in message:
             raise PublishRefused(f"{name} must be the name of an action, or a dictionary of its options without a key")
         try:
-            publishing.check(queue, {"data": {"batch": 0}, **message}, over_http=self.over_http)
+            publishing.check(queue, self._with_number(message), over_http=self.over_http)
         except TaskError as error:
             raise type(error)(f"{name}: {error}") from None
         return message
+
+    def _with_number(self, message: Message) -> Message:
+        """Return a message with the number of the batch, so that its task learns of which batch it is told."""
+        number, metadata = {"batch": self.pk or 0}, message.get("metadata")
+        if metadata is not None and not isinstance(metadata, dict):
+            # Refused as of any message.
+            return {"data": number, **message}
+        return {"data": number, **message, "metadata": {**(metadata or {}), **number}}
+
+    def _remembered(self) -> AbstractContextManager[None]:
+        return remembered(str(self._state.db), [self])
 
     @property
     def _row(self) -> QuerySet["Batch"]:
@@ -191,6 +234,30 @@ class Batch(BatchRow):
     @property
     def _tasks(self) -> Any:
         return task_model()._default_manager.using(self._state.db).filter(batch=self.pk)
+
+
+def tell_first_failures(using: str, tasks: list[Any] | None = None) -> None:
+    """Publish ``on_first_failure`` of batches in which a task has failed; ``tasks``: only of their batches.
+
+    If that is not possible now, as in a paused queue, a later call does it. Indexes ``tasks_batch_first_failure`` and
+    ``tasks_task_in_batch``.
+    """
+    untold: QuerySet[Batch] = QuerySet(Batch, using=using).filter(on_first_failure__isnull=False, first_failure=None)
+    every = task_rows(using).order_by()
+    if tasks is not None:
+        found = set(every.filter(is_one_of(every, tasks), batch__isnull=False).values_list("batch", flat=True))
+        if not found:
+            return
+        untold = untold.filter(pk__in=found)
+    untold = untold.exclude(state=BatchGraph.canceled.name).order_by("pk")
+    pks = list(untold.values_list("pk", flat=True)[:MAX_UNTOLD])
+    failed = every.filter(batch__in=pks, state="errored").values_list("batch", flat=True).distinct() if pks else ()
+    for batch in untold.filter(pk__in=list(failed)[:MAX_TOLD]):
+        try:
+            with transaction.atomic(using=using):
+                batch.tell_first_failure()
+        except (TaskError, TryAgainLater) as error:
+            logger.warning("tasks.first_failure_not_told", extra={"batch": batch.pk, "error": str(error)})
 
 
 def publish(

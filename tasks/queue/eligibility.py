@@ -363,12 +363,15 @@ def lease_end_in_process(usual: float, since: Combinable) -> Expression:
     ``since``: when the attempt began. The process ends the attempt at the timeout, and needs time to record that.
     """
     of_queue = partial(_looked_up, queue_rows())
-    # An action's timeout precedes its queue's.
-    usually = effective("timeout", _longest(load_settings()), of_queue)
-    by_action = [When(action=name, then=Value(most)) for name, most in longest_timeouts().items()]
-    timeout = Coalesce(F("timeout"), Case(*by_action, default=usually))
-    ends = Later(timeout + Value(TO_RECORD), since=since)
+    ends = Later(timeout_in_process() + Value(TO_RECORD), since=since)
     return Least(Later(effective("lease", lease_of_process(usual), of_queue)), ends)
+
+
+def timeout_in_process() -> Expression:
+    """Return the seconds that an attempt in a worker process may take: an action's timeout precedes its queue's."""
+    usually = effective("timeout", _longest(load_settings()), partial(_looked_up, queue_rows()))
+    by_action = [When(action=name, then=Value(most)) for name, most in longest_timeouts().items()]
+    return Coalesce(F("timeout"), Case(*by_action, default=usually))
 
 
 def renewed_end(lease: Lease, longest: float, settings: TaskSettings, queues: Rows, run: Rows) -> Any:

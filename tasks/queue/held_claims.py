@@ -16,6 +16,7 @@ from stator import claims
 from stator.asynchronous import in_thread
 from stator.claims import Failure, bounded, describe
 from stator.exceptions import LeaseLost
+from stator.models import remembered
 from tasks.client.consuming import LoopClaim
 from tasks.conf import TaskSettings, load_settings
 from tasks.messages import Json, check_json, check_lease, is_same_json
@@ -127,9 +128,10 @@ class TaskClaim(LoopClaim):
                 self.ended, self._is_lost = False, True
                 raise LeaseLost(f"task {self.task.pk} is for other workers now than {self.worker}")
             raise self._lost()
-        if unexpected:
-            self.unexpected_errors = self._count_error()
-        self._note_hold(sent, *held)
+        with remembered(self._using, [self, self.task]):
+            if unexpected:
+                self.unexpected_errors = self._count_error()
+            self._note_hold(sent, *held)
         self.show_progress()
 
     def _note_hold(self, sent: float, now: datetime, until: datetime, *followed: object) -> None:
@@ -164,9 +166,10 @@ class TaskClaim(LoopClaim):
 
     def hand_back(self) -> None:
         """Return a task that was not begun, as if it had never been claimed: no attempt counts, and no rejection."""
-        written = self._end(claims.Released(), runs.FORGOTTEN)
-        if written and written.at:
-            self.left = {"state_ready": True, "state_attempts": self.attempt - 1}
+        with remembered(self._using, [self]):
+            written = self._end(claims.Released(), runs.FORGOTTEN)
+            if written and written.at:
+                self.left = {"state_ready": True, "state_attempts": self.attempt - 1}
 
     averify = in_thread(verify)
     aheartbeat = in_thread(heartbeat)
@@ -189,21 +192,23 @@ class TaskClaim(LoopClaim):
     def _give_up(self, outcome: str, reason: str, failure: Failure | None) -> None:
         settings, records = load_settings(), runs.ended(outcome, reason)
         left = claims.Only(("attempts left", settings), partial(attempts_left, settings))
-        written = self._end(claims.Waiting(0.0, failure, reason[:500]), records, left)
-        if written is None:
-            self._end(claims.moved(self._claim, "errored", failure=failure), records)
-        elif written.at:
-            self.left = {"state_ready": True, "state_next_attempt": written.at}
+        with remembered(self._using, [self]):
+            written = self._end(claims.Waiting(0.0, failure, reason[:500]), records, left)
+            if written is None:
+                self._end(claims.moved(self._claim, "errored", failure=failure), records)
+            elif written.at:
+                self.left = {"state_ready": True, "state_next_attempt": written.at}
 
     def _end(
         self, outcome: claims.Outcome, records: claims.ProgramRecords, only: claims.Only | None = None
     ) -> claims.Written | None:
-        written = claims.end([(self._claim, outcome)], records, only=only)
-        if written is None:
-            return None
-        if written.lost:
-            raise self._lost()
-        self.ended = True
+        with remembered(self._using, [self]):
+            written = claims.end([(self._claim, outcome)], records, only=only)
+            if written is None:
+                return None
+            if written.lost:
+                raise self._lost()
+            self.ended = True
         return written
 
     def _lost(self) -> LeaseLost:
@@ -291,12 +296,13 @@ def resolve_many(results: Mapping[TaskClaim, Any]) -> list[TaskClaim]:
     for held, result in results.items():
         check_json("result", result, settings.PAYLOAD_LIMIT, settings.PAYLOAD_DEPTH)
         ends[held._using].append((held._claim, claims.moved(held._claim, "completed", {"result": result})))
-    lost: set[claims.Claim] = set()
-    for each in ends.values():
-        written = claims.end(each, runs.ended("succeeded"))
-        lost |= set(written.lost if written else ())
-    for held in results:
-        held.ended, held._is_lost = held._claim not in lost, held._claim in lost
+    for using, each in ends.items():
+        mine = [held for held in results if held._using == using]
+        with remembered(using, mine):
+            written = claims.end(each, runs.ended("succeeded"))
+            lost = set(written.lost if written else ())
+            for held in mine:
+                held.ended, held._is_lost = held._claim not in lost, held._claim in lost
     return _lost_of([held for held in results if held._is_lost], "succeeded", results)
 
 

@@ -10,6 +10,7 @@ from django.db import connections, transaction
 from django.db.models import BigIntegerField, Model, QuerySet
 
 from stator import claims
+from stator.models import created
 from stator.signals import announce
 from stator.statements import Parameter
 from tasks.actions.registry import declared
@@ -74,6 +75,7 @@ def publish(queue: QueueRow, rows: list[dict[str, object]], *, over_http: bool) 
     shared = rows[0] if len(rows) == 1 else _shared(rows)
     own = [{name: value for name, value in row.items() if name not in shared} for row in rows]
     tasks = insert(template, shared, own, later=True, unique=any(row["key"] is not None for row in rows))
+    created(template.using, tasks)
     if any(task.state_ready for task in tasks):
         # Processes of other code are not woken, and find the tasks when they poll.
         ready = {task.action for task in tasks if task.state_ready}

@@ -8,7 +8,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Count, Q, QuerySet
 
-from stator.models import Action, Now, move_rows, of_one_node
+from stator.models import Action, Now, move_rows, of_one_node, remembered
 from tasks.exceptions import MoveRefused
 from tasks.queue import runs
 from tasks.rows.tables import locked, run_rows, task_model, task_rows
@@ -36,7 +36,7 @@ def cancel(task: TaskRow, *, actor: str, reason: str, running: bool) -> None:
     if not cancel_many(_rows(task), [task.pk], actor=actor, reason=reason, running=running):
         statuses = " or ".join(_cancelable(running))
         raise MoveRefused(f"task {task.pk} is {_status(task)}; only a task that is {statuses} can be canceled")
-    task.refresh_from_db(task._state.db)
+    _read_again(task)
 
 
 def cancel_many(
@@ -77,6 +77,11 @@ def lock_with_parts(rows: QuerySet[Any]) -> None:
         list(locked(part).order_by("pk").values_list("pk"))
 
 
+def _read_again(task: TaskRow) -> None:
+    with remembered(str(task._state.db), [task]):
+        task.refresh_from_db(task._state.db)
+
+
 def requeue(task: TaskRow, *, actor: str, reason: str, start_over: bool) -> None:
     """Requeue a dead letter with all its attempts, for every worker that may claim it.
 
@@ -88,7 +93,7 @@ def requeue(task: TaskRow, *, actor: str, reason: str, start_over: bool) -> None
         if (status := _status(task)) == "errored":
             raise MoveRefused(f"task {task.pk} is being deleted, since its retention is over; publish a new task")
         raise MoveRefused(f"task {task.pk} is {status}; only an errored task can be requeued")
-    task.refresh_from_db(task._state.db)
+    _read_again(task)
 
 
 def requeue_many(
@@ -142,6 +147,39 @@ def _reopen(rows: QuerySet[Any], ended: dict[Any, int], states: tuple[str, ...],
     move_rows(rows.filter(pk__in=shared), "shared", **told)
     move_rows(rows.filter(whole__in=shared, state__in=states), "pending", **told)
     task_rows(rows.db).filter(pk__in=ended).update(notice_due=Now(), result=None)
+
+
+def stays(rows: QuerySet[Any]) -> dict[Any, str]:
+    """Return the canceled tasks that no undo may bring back, each with why; lock their batches.
+
+    A batch that has ended has published its action, and would have a task that is done later. A shared task that has
+    lost parts would end without them.
+    """
+    canceled = rows.filter(state="canceled").values_list("pk", "whole", "batch", "worker_count")
+    own = {pk: (whole, batch, workers) for pk, whole, batch, workers in canceled}
+    wholes = {whole for whole, _, _ in own.values() if whole is not None} - own.keys()
+    others = task_rows(rows.db).filter(pk__in=wholes).values_list("pk", "whole", "batch", "worker_count")
+    every = own | {pk: (whole, batch, workers) for pk, whole, batch, workers in others}
+    lacking = _being_deleted(rows, {pk: workers for pk, (_, _, workers) in every.items() if workers > 1})
+    ended = _ended_batches({batch for _, batch, _ in every.values() if batch is not None}, rows.db)
+    found = {}
+    for pk, (whole, _, _) in own.items():
+        of = pk if whole is None else whole
+        batch = every[of][1] if of in every else None
+        if batch in ended:
+            found[pk] = f"is in batch {batch}, which is {ended[batch]}"
+        elif of in lacking:
+            found[pk] = "has lost parts to its retention"
+    return found
+
+
+def _ended_batches(pks: set[Any], using: str | None) -> dict[Any, str]:
+    """Return the states of the batches that take no task back, and lock all of these batches."""
+    if not pks:
+        return {}
+    batches: QuerySet[Any] = QuerySet(task_model()._meta.get_field("batch").related_model, using=using)
+    states = dict(locked(batches.filter(pk__in=pks).order_by("pk")).values_list("pk", "state"))
+    return {pk: state for pk, state in states.items() if state in ("ending", "done", "canceled")}
 
 
 def undone(rows: QuerySet[Any]) -> None:

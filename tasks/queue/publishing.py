@@ -9,7 +9,7 @@ from django.db import DatabaseError, IntegrityError, transaction
 from django.db.models import Q
 
 from stator.claims import is_retryable, longest_lease
-from stator.models import make_due
+from stator.models import created, make_due, remembered
 from tasks.actions.registry import declared
 from tasks.conf import load_settings
 from tasks.exceptions import MoveRefused, PublishRefused, QueuePaused, TaskError
@@ -178,9 +178,6 @@ def _into(
         except DatabaseError as error:
             if attempt == TRIES or not (isinstance(error, IntegrityError) or is_retryable(error)):
                 raise
-            # Make the instances unsaved again for the next try.
-            for row in rows:
-                row.pk, row._state.adding = None, True
     raise AssertionError("the last try returns or raises")
 
 
@@ -271,6 +268,7 @@ def _publish(queue: QueueRow, rows: list[Any], on_existing: OnExistingKey, *, ov
     parts = [part for row in new if row.worker_count > 1 for part in _parts(row, row.worker_count)]
     model.objects.using(using).bulk_create(parts, batch_size=BATCH)
     written = task_rows(using).in_bulk([row.pk for row in new])
+    created(str(using), written.values())
     inserted = {id(row): written[row.pk] for row in new}
     by_key = {row.key: inserted[id(row)] for row in new if row.key is not None}
     for task in (*there.values(), *written.values()):
@@ -339,10 +337,12 @@ def _update(queue: QueueRow, pairs: list[tuple[Any, Any]]) -> None:
             )
         if wrong := _too_few(row.worker_ids if "worker_ids" in row.given else [], task):
             raise PublishRefused(wrong)
-        for each in (task, *task.parts.all()):
-            for name in row.given:
-                setattr(each, name, getattr(row, name))
-            changed.append(each)
+        every = (task, *task.parts.all())
+        with remembered(str(queue._state.db), every):
+            for each in every:
+                for name in row.given:
+                    setattr(each, name, getattr(row, name))
+                changed.append(each)
     names = sorted({"worker_count" for _, row in pairs if row.has_count}.union(*(row.given for _, row in pairs)))
     if names:
         task_rows(queue._state.db).bulk_update(changed, names, batch_size=BATCH)
@@ -391,7 +391,8 @@ def change(task: TaskRow, given: dict[str, Any]) -> None:
             raise TaskError(wrong)
         if values:
             rows.filter(Q(pk=row.pk) | Q(whole=row.pk)).update(**values)
-    task.refresh_from_db()
+        with remembered(str(using), [task]):
+            task.refresh_from_db(using)
 
 
 def _too_few(names: list[str], task: TaskRow) -> str:

@@ -8,8 +8,9 @@ from typing import Any
 from asgiref.sync import sync_to_async
 from django.core.exceptions import ValidationError
 
-from stator.asynchronous import in_thread
+from stator.asynchronous import awaited, in_thread
 from stator.graph.backoff import MAX_SECONDS
+from stator.models import remembered
 from tasks.datetimes import moment_problem, stored
 from tasks.exceptions import TaskError
 from tasks.messages import Json
@@ -150,6 +151,7 @@ class Queue(QueueRow):
         """
         return consuming.claim(self, wait, worker=worker, limit=limit, lease=lease, metadata=metadata)
 
+    @awaited
     async def aclaim(self, **options: Any) -> list[TaskClaim]:
         """Run :meth:`claim` from async code."""
         return await consuming.aclaim(self, **options)
@@ -197,8 +199,9 @@ class Queue(QueueRow):
             "pause_author": author[:150],
             "pause_until": Later(seconds) if seconds is not None else until and stored(until, self._state.db or home()),
         }
-        self._row.update(**values)
-        self.refresh_from_db(self._state.db, list(values))
+        with remembered(self._state.db or home(), [self], list(values)):
+            self._row.update(**values)
+            self.refresh_from_db(self._state.db, list(values))
         told = {"queue": self.name, "publish": publish, "claim": claim, "author": author}
         logger.info("tasks.paused" if publish or claim else "tasks.resumed", extra=told)
 

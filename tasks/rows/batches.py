@@ -29,6 +29,9 @@ class BatchRow(StatorModel):
     key = models.CharField(max_length=NAME_LENGTH, null=True, blank=True)  # noqa: DJ001 - null is unique for each batch
     on_done = models.JSONField(null=True, blank=True)
     on_failed = models.JSONField(null=True, blank=True)
+    on_first_failure = models.JSONField(null=True, blank=True)
+    # When ``on_first_failure`` was published.
+    first_failure = MomentField(null=True, editable=False)
     # Whether a program made it over HTTP: its actions are published as if over HTTP, too.
     over_http = models.BooleanField(default=False, db_default=False, editable=False)
     # The counts when it last ended, since ended tasks are deleted after their retention.
@@ -48,6 +51,14 @@ class BatchRow(StatorModel):
         abstract = True
         verbose_name_plural = "batches"
         constraints = [models.UniqueConstraint(fields=["queue", "key"], name="tasks_batch_one_per_key")]
+        indexes = [
+            # Batches whose ``on_first_failure`` may have to be published.
+            models.Index(
+                fields=["id"],
+                condition=Q(on_first_failure__isnull=False, first_failure=None),
+                name="tasks_batch_first_failure",
+            )
+        ]
 
     def __str__(self) -> str:
         return f"batch {self.key or self.pk}"

@@ -24,6 +24,7 @@ from stator.graph.backoff import Backoff, delay_after
 from stator.graph.failures import bounded, text_of
 from stator.models import name_of
 from stator.signals import on_heartbeat, on_start
+from stator.worker.isolated.surroundings import Surroundings
 from stator.worker.thread_pool import ThreadPool
 from tasks.actions.isolation import answer_of, process_for_action, value_of
 from tasks.actions.registry import (
@@ -414,9 +415,10 @@ def _begin_and_call(beginning: _Beginning, function: Callable[[], Any]) -> Any:
 async def _isolated(context: Context, settings: TaskSettings, beginning: _Beginning) -> Any:
     """Run the action in a process of its own, which ends with the attempt, and return its result."""
     task = context.task
+    around = Surroundings.here(task._state.db, task.stator.operations.schema)
     request = {
-        "task": task.pk, "token": task.stator.token.hex, "using": task._state.db, "action": task.action,
-        "queue": task.queue.name, "mark": beginning.has_mark_to_write, "worker": context.worker,
+        "task": task.pk, "token": task.stator.token.hex, "action": task.action, "queue": task.queue.name,
+        "mark": beginning.has_mark_to_write, "worker": context.worker, **around.as_request(),
     }  # fmt: skip
     beginning.is_marked = False
     process = process_for_action(settings.PAYLOAD_LIMIT + ANSWER_MARGIN)

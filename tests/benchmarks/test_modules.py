@@ -65,14 +65,8 @@ def run(name: str, *arguments: str, url: str) -> subprocess.CompletedProcess[str
     )  # fmt: skip
 
 
-# Those that are asked for before and after a change; the others take a minute of processor time for tables alone.
-USUAL = ("http", "latency", "queues", "throughput")
-
-
 @pytest.mark.postgresql
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name in USUAL else pytest.mark.tools) for name in BENCHMARKS]
-)
+@pytest.mark.parametrize("name", BENCHMARKS)
 def test_a_benchmark_prints_its_table_with_targets(name: str, scratch_url: str) -> None:
     arguments, expected = BENCHMARKS[name]
     done = run(name, *arguments, url=scratch_url)

@@ -71,7 +71,7 @@ def write_where(**guard):
             accepted = set()
             for claim, outcome in batch.ended:
                 given = {name: getattr(claim, source) for name, source in guard.items()}
-                if operations.rows.filter(**given).update(**changes_of(outcome)):
+                if operations.rows.filter(**given).update(**changes_of(outcome, batch.source)):
                     accepted.add(claim.pk)
             return accepted
 

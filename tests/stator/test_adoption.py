@@ -7,10 +7,12 @@ import pytest
 from django.core.management.base import CommandError
 from django.db import connection, models, transaction
 from django.db.migrations.writer import MigrationWriter
+from django.test.utils import isolate_apps
 from django.utils import timezone
 
 from stator import adoption
 from stator.graph import State, StateGraph
+from stator.models import StateField, StatorModel
 from tests.adopting import TABLE, apply, before, columns_and_indexes, execute, generated, table_to_adopt, unapply
 from tests.sizes import PATIENCE
 
@@ -55,11 +57,29 @@ def test_columns_and_indexes_come_in_a_migration_that_is_not_atomic_and_go_with_
     assert columns_and_indexes() == plain
 
 
-def test_other_changes_stay_in_an_atomic_migration_before_it(trunk):
-    [others, own] = generated(trunk, before(("former", models.TextField(default=""))))
-    assert others.atomic
-    assert [type(operation).__name__ for operation in others.operations] == ["RemoveField"]
-    assert [type(operation).__name__ for operation in own.operations] == ["AlterTableInUse"]
+def test_other_changes_stay_in_atomic_migrations_before_it_and_removals_after_it(trunk):
+    state = before(("former", models.TextField(default="")))
+    state.models["testapp", "trunk"].fields["label"] = models.CharField(max_length=50)
+    migrations = generated(trunk, state)
+    assert [migration.atomic for migration in migrations] == [True, False, True]
+    kinds = [[type(operation).__name__ for operation in migration.operations] for migration in migrations]
+    assert kinds == [["AlterField"], ["AlterTableInUse"], ["RemoveField"]]
+
+
+def test_column_that_is_made_anew_is_removed_before_that():
+    """Django removes and adds a field whose kind changes so much that it cannot be altered."""
+    with isolate_apps("tests.testapp"):
+
+        class Trunk(StatorModel):
+            label = models.ManyToManyField("self")
+            state = StateField(PatientGraph)
+
+            class Meta:
+                app_label = "testapp"
+
+        [others, own] = generated(Trunk, before())
+    kinds = [type(operation).__name__ for operation in others.operations]
+    assert kinds == ["RemoveField", "AddField"]
 
 
 def described(operation):

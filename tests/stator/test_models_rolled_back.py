@@ -1,15 +1,18 @@
-"""Saves in transactions that are rolled back, and then repeated with the same instance."""
+"""After a rollback an instance is as it was before, and what it was used for can be repeated with it."""
 
 from contextlib import suppress
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.db import connection, transaction
 
-from stator.models import move_rows
-from tests.stator.making import put, raw, row
+from stator.graph.attempt_log import RUNNING
+from stator.models import Action, Before, Event, History, move_rows
+from tests.stator.making import claim_all, operations_of, put, raw, row
+from tests.testapp.approvals import Expense, Packet
 from tests.testapp.basic import Step
-from tests.testapp.keys import BigKeyed, Branch
+from tests.testapp.keys import BigKeyed, Branch, Seat, TextKeyed
 from tests.testapp.power import Site
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -22,11 +25,13 @@ class Undone(Exception):
 def save(step: Any) -> None:
     step.state = "slow"
     step.save()
+    assert row(step).state == "slow"
 
 
 def save_state_only(step: Any) -> None:
     step.state = "slow"
     step.save(update_fields=["state"])
+    assert row(step).state == "slow"
 
 
 def save_and_refresh(step: Any) -> None:
@@ -36,12 +41,12 @@ def save_and_refresh(step: Any) -> None:
 
 def move(step: Any) -> None:
     step.transition_perform("slow")
+    assert row(step).state == "slow"
 
 
 def in_a_transaction(write: Any, step: Any) -> None:
     with suppress(Undone), transaction.atomic():
         write(step)
-        assert row(step).state == "slow"
         raise Undone
 
 
@@ -71,6 +76,143 @@ def without_autocommit(write: Any, step: Any) -> None:
 
 each_way = pytest.mark.parametrize("undo", [in_a_transaction, in_an_inner_block, to_a_savepoint, without_autocommit])
 each_write = pytest.mark.parametrize("write", [save, save_state_only, save_and_refresh, move])
+
+
+def attributes(instance: Any) -> dict[str, Any]:
+    """Everything that the instance has, and whether it is saved, and where."""
+    values = {name: value for name, value in vars(instance).items() if name != "_state"}
+    return {**values, "is saved": (not instance._state.adding, instance._state.db)}
+
+
+def assign(instance: Any) -> None:
+    """Assign a state, as the user of an instance does."""
+    instance.state = "slow"
+
+
+def save_many(instance: Any) -> None:
+    type(instance).objects.bulk_create([instance])
+
+
+# By what they are: an instance, what its user does before the transaction, and the call within it.
+CALLS = {
+    "move by hand": (lambda: put(Step), None, lambda step: step.transition_perform("slow", actor="ann")),
+    "move by hand of async code": (
+        lambda: put(Step), None, lambda step: async_to_sync(step.atransition_perform)("slow"),
+    ),
+    "move by hand of a child": (lambda: put(Branch), None, lambda branch: branch.transition_perform("last")),
+    "move by hand with a composite key": (
+        lambda: put(Seat, hall=1, number=2), None, lambda seat: seat.transition_perform("sold"),
+    ),
+    "event that moves": (lambda: put(Packet), None, lambda packet: packet.stator.send("pack", {"note": "x"}, by="ann")),
+    "event of async code": (
+        lambda: put(Packet), None, lambda packet: async_to_sync(packet.stator.asend)("pack", {"note": "x"}, by="ann"),
+    ),
+    "event that makes ready": (
+        lambda: put(Expense, state="approved", state_ready=False), None, lambda expense: expense.stator.send("hurry"),
+    ),
+    "save of a state": (lambda: put(Step), assign, lambda step: step.save()),
+    "save of a new instance": (lambda: Step(name="a"), None, lambda step: step.save()),
+    "save of a new child": (lambda: Branch(), None, lambda branch: branch.save()),
+    "save of a new instance with a key": (lambda: TextKeyed(pk="a"), None, lambda keyed: keyed.save()),
+    "bulk_create": (lambda: Step(name="a"), None, save_many),
+    "new action": (
+        lambda: Action.of(Step, "move", "ann", moves=True), None,
+        lambda action: [put(Step), Step.stator.all().move("slow", action=action)],
+    ),
+}  # fmt: skip
+
+
+@each_way
+@pytest.mark.parametrize("name", CALLS)
+def test_instance_is_as_it_was_before(undo, name):
+    make, prepare, call = CALLS[name]
+    instance = make()
+    if prepare:
+        prepare(instance)
+    before = attributes(instance)
+    undo(call, instance)
+    assert attributes(instance) == before
+    with transaction.atomic():
+        call(instance)
+        in_a_transaction(lambda instance: instance.save(), instance)
+    # What is committed stays.
+    assert attributes(instance) != before
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("undo", [in_a_transaction, to_a_savepoint])
+@pytest.mark.parametrize("name", CALLS)
+def test_instance_is_as_it_was_before_in_the_transaction_of_a_test_case(undo, name, django_capture_on_commit_callbacks):
+    make, prepare, call = CALLS[name]
+    instance = make()
+    if prepare:
+        prepare(instance)
+    before = attributes(instance)
+    with django_capture_on_commit_callbacks() as callbacks:
+        undo(call, instance)
+    assert (attributes(instance), callbacks) == (before, [])
+
+
+@each_way
+@pytest.mark.parametrize("name", ["move by hand", "event that moves", "event of async code"])
+def test_later_save_of_another_field_writes_that_field_alone(undo, name):
+    make, _, call = CALLS[name]
+    instance = make()
+    before = (instance.state, 0)
+    undo(call, instance)
+    field = "name" if isinstance(instance, Step) else "note"
+    setattr(instance, field, "b")
+    instance.save()
+    assert (row(instance).state, row(instance).state_version, getattr(row(instance), field)) == (*before, "b")
+    assert not any(model.objects.exists() for model in (Event, History, Before))
+
+
+@each_way
+def test_state_that_was_assigned_after_the_call_is_still_assigned(undo):
+    step = put(Step)
+
+    def move_and_assign(step):
+        step.transition_perform("slow")
+        step.state = "outside"
+
+    undo(move_and_assign, step)
+    assert (step.state, step.state_version) == ("outside", 0)
+    step.save()
+    assert (row(step).state, row(step).state_version) == ("outside", 1)
+
+
+@each_way
+@pytest.mark.parametrize("call", [move, save])
+def test_claim_holds_again(undo, call):
+    put(Step)
+    [claim] = claim_all(operations_of(Step))
+    step = claim.instance
+    step.stator = claim
+    running = RUNNING.set([claim])
+    undo(call, step)
+    RUNNING.reset(running)
+    assert step.__dict__["stator"] is claim
+    assert claim.own_end == ""
+    assert claim.still_mine()
+
+
+@pytest.mark.parametrize("undo", [in_a_transaction, to_a_savepoint])
+def test_rollback_undoes_what_came_after_the_savepoint_alone(undo):
+    step = put(Step)
+    with transaction.atomic():
+        step.transition_perform("slow")
+        undo(lambda step: step.transition_perform("done"), step)
+        assert (step.state, step.state_version) == ("slow", 1)
+    assert (step.state, row(step).state) == ("slow", "slow")
+
+
+def test_instance_whose_key_went_to_another_does_not_overwrite_it():
+    step = Step(name="mine")
+    in_a_transaction(lambda step: step.save(), step)
+    others = [Step.objects.create(name="other") for _ in range(3)]
+    step.save()
+    assert [row(other).name for other in others] == ["other"] * 3
+    assert row(step).name == "mine"
 
 
 @each_way

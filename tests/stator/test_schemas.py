@@ -28,6 +28,23 @@ if os.path.exists("schemas.txt"):
     STATOR = {"SCHEMAS": lambda: open("schemas.txt").read().split(), "SCHEDULE_INTERVAL": 1.0}
 """
 
+ACTIONS = """
+import tasks
+from django.db import connection
+
+@tasks.action("where", isolated=True, max_attempts=1)
+def where(of):
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT current_schema()")
+        return [*cursor.fetchone(), of]
+"""
+
+PUBLISH = """
+import os
+from tasks.models import Queue
+Queue.objects.get_or_create(name="default")[0].publish("where", os.environ["SEARCH_PATH"])
+"""
+
 SCHEMAS = ("acme", "bolt")
 EACH = 12
 
@@ -38,6 +55,7 @@ def project(tmp_path_factory):
     with temporary_project(tmp_path_factory.mktemp("site")) as made, pytest.MonkeyPatch.context() as environment:
         made.begin("shop", further=FURTHER)
         made.write("shop/models.py", MODELS)
+        made.write("shop/tasks.py", ACTIONS)
         made.manage("makemigrations", "shop")
         for schema in ("public", *SCHEMAS):
             made.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
@@ -106,6 +124,18 @@ def test_node_that_is_away_stops_its_schema_alone(parcels):
     # A database that is away stops the step for all schemas.
     assert events(printed, "stator.database_unreachable") == []
     assert {each["schema"] for each in events(printed, "stator.node_unreachable")} == {"bolt"}
+
+
+def test_isolated_action_runs_in_the_schema_of_its_task(parcels, monkeypatch):
+    for schema in ("public", *SCHEMAS):
+        monkeypatch.setenv("SEARCH_PATH", schema)
+        parcels.manage("shell", "-c", PUBLISH)
+    monkeypatch.delenv("SEARCH_PATH")
+    parcels.manage("runstator", "tasks.Task", "--until-idle", "--schema", "acme", "--schema", "bolt")
+    ended = "SELECT state, result->>0, result->>1 FROM {}.tasks_task"
+    for schema in SCHEMAS:
+        assert parcels.execute(ended.format(schema)) == [("completed", schema, schema)]
+    assert parcels.execute(ended.format("public")) == [("pending", None, None)]
 
 
 def test_setting_names_the_schemas_and_those_that_lack_tables_are_left_out(parcels, monkeypatch):

@@ -12,6 +12,7 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.models import Group
+from django.utils import timezone, translation
 
 import tasks
 from stator.graph.backoff import Backoff
@@ -198,6 +199,8 @@ def alone(context: tasks.Context, do: str = "", path: str = "") -> Any:
         raise tasks.Cancel("not here")
     if do == "print":
         print("x" * 100_000)
+    if do == "program":
+        subprocess.run(["/bin/sh", "-c", "echo '{\"value\": 7}'; cat"], check=True, timeout=60)
     if do == "huge":
         return "x" * 1_000_000
     if do == "hang":
@@ -216,13 +219,35 @@ def alone(context: tasks.Context, do: str = "", path: str = "") -> Any:
         # Holds the outputs of the process open when that has ended.
         subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
         os._exit(0)
-    return {"pid": os.getpid(), "attempt": context.attempt, "mine": context.still_mine(), "task": context.task.pk}
+    return {
+        "pid": os.getpid(),
+        "attempt": context.attempt,
+        "mine": context.still_mine(),
+        "task": context.task.pk,
+        "worker": context.worker,
+    }
 
 
 @tasks.action("alone-settings", isolated=True)
 def alone_settings(names: list[str]) -> list[Any]:
     """Values of settings, in a process of its own."""
     return [getattr(settings, name) for name in names]
+
+
+@tasks.action("alone-reads", isolated=True)
+def alone_reads() -> list[str]:
+    """What this process and a program that it starts read from standard input."""
+    try:
+        told = input()
+    except EOFError as error:
+        told = type(error).__name__
+    return [sys.stdin.read(), told, subprocess.run(["cat"], capture_output=True, text=True, check=True).stdout]
+
+
+@tasks.action("surroundings", isolated=True)
+def surroundings() -> list[str | None]:
+    """The language and the time zone, in a process of its own."""
+    return [translation.get_language(), timezone.localtime().isoformat()[-6:], timezone.get_current_timezone_name()]
 
 
 @tasks.action("alone-async", isolated=True)

@@ -71,6 +71,42 @@ class Consignment(StatorModel):
         fair_by = "sender"
 
 
+class Rescue(StatorModel):
+    """The larger its urgency, the sooner; rescues of unknown urgency come last."""
+
+    state = StateField(TicketGraph)
+    urgency = models.IntegerField(null=True, db_column="place")
+
+    class StatorMeta:
+        priority = "-urgency"
+
+
+class Appointment(StatorModel):
+    """The smaller its day, the sooner; those without a day come last. Its day is computed by the database."""
+
+    state = StateField(TicketGraph)
+    week = models.SmallIntegerField(null=True)
+    weekday = models.SmallIntegerField(default=0)
+    urgency = models.GeneratedField(
+        expression=models.F("week") * 7 + models.F("weekday"), output_field=models.IntegerField(), db_persist=True
+    )
+
+    class StatorMeta:
+        priority = "urgency"
+
+
+class Donation(StatorModel):
+    """Senders take turns, and the largest donations of each come first."""
+
+    state = StateField(TicketGraph)
+    sender = models.ForeignKey(Sender, on_delete=models.CASCADE)
+    urgency = models.PositiveSmallIntegerField(default=1)
+
+    class StatorMeta:
+        priority = "-urgency"
+        fair_by = "sender"
+
+
 class CrowdGraph(StateGraph):
     """Each attempt takes about a millisecond, in every manner of handler."""
 

@@ -145,7 +145,8 @@ class Command(TerminalCommand):
             raise CommandError("--reload is for a command line; call runstator without it", returncode=BAD)
         connections.close_all()
         # As this process was called: ``manage.py`` or ``python -m django``.
-        command = [each for each in get_child_arguments() if each != "--reload"]
+        called = [each for each in get_child_arguments() if each != "--reload"]
+        command = [*called, "--parent", str(os.getpid())]
         sys.exit(Reloader(command, self._say).run())
 
     def _say(self, text: str) -> None:
@@ -174,8 +175,8 @@ class Command(TerminalCommand):
                 supervisor.note_done(number)
             return code
 
-        supervisor = Supervisor(processes, work, timeout + 5)
-        runner.requests = supervisor.requests
+        supervisor = Supervisor(processes, work, timeout + 5, runner.parent)
+        runner.requests, runner.parent = supervisor.requests, None
         return supervisor.run()
 
     def _runner(self, options: dict[str, Any]) -> StatorRunner:
@@ -198,9 +199,8 @@ class Command(TerminalCommand):
             excluded_queues=tuple(dict.fromkeys(options["exclude_queue"])),
             metadata=metadata,
             schemas=options["schema"] or None,
+            parent=options["parent"],
         )
-        if parent := options["parent"]:
-            runner.requests = lambda: 0 if os.getppid() == parent else None
         try:
             runner.settings()
         except ImproperlyConfigured as error:

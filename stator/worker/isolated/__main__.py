@@ -3,17 +3,17 @@
 import asyncio
 import sys
 from importlib import import_module
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
 
 from stator.worker.isolated.child import serve_worker
 
 
-def serve(answers: TextIO, options: dict[str, Any]) -> None:
+def serve(requests: BinaryIO, answers: TextIO, options: dict[str, Any]) -> None:
     """Attempt the requested objects until the requests end. Options: ``json_logs``, ``database``, ``in_schemas``."""
     # Imported by name: these modules need Django to be set up.
     with import_module("stator.logs").events_to(sys.stderr, options["json_logs"]):
         attempts = import_module("stator.worker.isolated.attempts")
-        asyncio.run(attempts.serve(sys.stdin, answers, options["database"], in_schemas=options["in_schemas"]))
+        asyncio.run(attempts.serve(requests, answers, options["database"], in_schemas=options["in_schemas"]))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
-from typing import TextIO
+from typing import BinaryIO, TextIO
 from uuid import UUID
 
 from stator import signals
@@ -27,7 +27,9 @@ from stator.rows.workers import give_name
 from stator.worker.attempts import calls_of
 from stator.worker.executor import STOPPED, Attempted, attempt_async, attempt_sync
 from stator.worker.isolated.messages import SAY_EVERY, IsolatedAnswer, Request
+from stator.worker.isolated.surroundings import Surroundings
 from stator.worker.lanes import Lanes
+from stator.worker.last_words import report_hanging
 from stator.worker.measures import Measures
 from stator.worker.outage import reach
 from stator.worker.recorder import Recorder
@@ -39,7 +41,7 @@ from stator.worker.watchdog import Health, Watchdog
 Say = Callable[[IsolatedAnswer], None]
 
 
-async def serve(requests: TextIO, answers: TextIO, database: str | None, *, in_schemas: bool) -> None:
+async def serve(requests: BinaryIO, answers: TextIO, database: str | None, *, in_schemas: bool) -> None:
     """Attempt the requested objects until the requests end.
 
     ``database``: the only one of the worker, if it has one. ``in_schemas``: the worker works in schemas; in each of
@@ -55,7 +57,7 @@ async def serve(requests: TextIO, answers: TextIO, database: str | None, *, in_s
 
     # A handler that blocks the event loop blocks nothing else, but only the watchdog would end it before its time
     # limit.
-    watchdog = Watchdog(load_settings().WATCHDOG, None, str, tells=False)
+    watchdog = Watchdog(load_settings().WATCHDOG, None, str, tells=False, parting=report_hanging)
     watchdog.start()
     ticking = asyncio.create_task(_tick(watchdog))
     thread, reader = DatabaseThread("stator-handler", handlers=True), asyncio.StreamReader()
@@ -139,7 +141,8 @@ class IsolatedAttempt:
         self._settings = load_settings()
         give_name(request["worker"], request["name"])
         model = model_named(request["model"])
-        place = request["using"], request["schema"]
+        self._surroundings = Surroundings.of(request)
+        place = self._surroundings.using, self._surroundings.schema
         self._operations = operations_for(model, self._settings, request["worker"], *place)
         self._token = UUID(request["token"])
         self._say = say
@@ -148,7 +151,7 @@ class IsolatedAttempt:
 
     async def answer(self, thread: DatabaseThread) -> IsolatedAnswer:
         """Make the attempt and record its outcome; return the answer."""
-        with self._operations.in_schema():
+        with self._surroundings.entered():
             return await self._answer(thread)
 
     async def _answer(self, thread: DatabaseThread) -> IsolatedAnswer:
@@ -181,7 +184,7 @@ class IsolatedAttempt:
         outcome = self._claim.unfinished(STOPPED) if self._claim else Released()
         # The other thread may run the handler.
         thread = DatabaseThread("stator-hand-back")
-        with self._operations.in_schema():
+        with self._surroundings.entered():
             if claim := await thread.run(adopt, Claim, self._operations, self._token):
                 await self._record(Attempted([(claim, outcome)]), thread)
 

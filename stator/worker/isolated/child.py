@@ -1,4 +1,4 @@
-"""What each isolated process does around its work; it is started as ``python -m MODULE FD GRACE``."""
+"""What each isolated process does around its work; started as ``python -m MODULE LIFE GRACE REQUESTS ANSWERS``."""
 
 import json
 import os
@@ -6,7 +6,7 @@ import signal
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
 
 import django
 from django.db import DatabaseError, InterfaceError, connections
@@ -16,22 +16,27 @@ from stator.worker.isolated.surroundings import take_over, take_over_settings
 from stator.worker.supervisor import be_expendable, end_with, handlers_for_children
 
 
-def serve_worker(serve: Callable[[TextIO, dict[str, Any]], None]) -> None:
-    """Set Django up and call ``serve`` with the stream for answers and the options, the first line of standard input.
+def serve_worker(serve: Callable[[BinaryIO, TextIO, dict[str, Any]], None]) -> None:
+    """Set Django up and call ``serve`` with the streams of requests and of answers, and the options, the first request.
 
-    ``FD`` is one end of a pipe; the other end closes with the worker, and then this process has ``GRACE`` seconds to
-    end by itself. ``serve`` answers once when it is ready, and reads requests after that.
+    ``LIFE`` is one end of a pipe; the other end closes with the worker, and then this process has ``GRACE`` seconds to
+    end by itself. ``REQUESTS`` and ``ANSWERS`` are ends of pipes too: standard input is empty, so that a program which
+    reads it does not wait, and standard output is standard error, so that what the project's code prints is seen.
+    ``serve`` answers once when it is ready, and reads requests after that.
     """
-    end_with(int(sys.argv[1]), float(sys.argv[2]))
+    life, incoming, outgoing = int(sys.argv[1]), int(sys.argv[3]), int(sys.argv[4])
+    for number in (life, incoming, outgoing):
+        # The programs that the project's code starts must neither read requests nor keep the worker waiting.
+        os.set_inheritable(number, False)
+    end_with(life, float(sys.argv[2]), {0, 1, 2, incoming, outgoing})
+    os.dup2(2, 1)
     be_expendable()
     for number in handlers_for_children((signal.SIGINT, signal.SIGTERM)):
         # A signal to the whole service, as systemd sends it, is meant for the worker, which waits for this process or
         # kills it. Not SIG_IGN, which processes that the project's code starts would inherit.
         signal.signal(number, lambda *_: None)
-    # Prints of the project's code go to standard error, so that standard output has nothing but answers.
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)
-    options = json.loads(sys.stdin.buffer.readline())
+    requests, answers = os.fdopen(incoming, "rb"), os.fdopen(outgoing, "w", buffering=1)
+    options = json.loads(requests.readline())
     take_over(options)
     try:
         django.setup()
@@ -43,5 +48,5 @@ def serve_worker(serve: Callable[[TextIO, dict[str, Any]], None]) -> None:
     take_over_settings(options)
     # Imported by name: this module needs Django to be set up.
     with import_module("stator.db.files").watched_files():
-        serve(answers, options)
+        serve(requests, answers, options)
     connections.close_all()

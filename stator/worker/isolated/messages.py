@@ -21,14 +21,16 @@ class ProcessFailed(StatorError):
 
 
 class Request(TypedDict):
-    """The row to attempt: its model, the token of its claim, where it is, and the id and name of its worker."""
+    """The row to attempt: its model, the token of its claim, the id and name of its worker, and the surroundings."""
 
     model: str
     token: str
+    worker: str
     using: str
     schema: str
-    worker: str
     name: str
+    language: str | None
+    time_zone: str | int
 
 
 class IsolatedAnswer(TypedDict, total=False):

@@ -26,6 +26,9 @@ START_TIME, RETIRING = 60.0, 10.0
 ERRORS_KEPT = 8192
 CHUNK = 65536
 
+# In place of a descriptor.
+CLOSED = -1
+
 # Seconds between checks whether the process has ended, while one of its children keeps its output open.
 LOOK = 0.2
 
@@ -50,8 +53,8 @@ class IsolatedProcess:
         self._limit = limit
         self._keeps_errors = keeps_errors
         self._process: subprocess.Popen[bytes] | None = None
-        # While this end of a pipe is open, the other side knows that this process lives.
-        self._life = -1
+        # While this end of a pipe is open, the other side knows that this process lives. The others are for messages.
+        self._life = self._requests = self._answers = CLOSED
         self._lock = threading.Lock()
         self._killed = False
         self._received = self._errors = b""
@@ -79,7 +82,7 @@ class IsolatedProcess:
         Raise :class:`NotStarted` if none came within ``ready_within`` seconds.
         """
         with suppress(BrokenPipeError):
-            self._process.stdin.write(json.dumps(request).encode() + b"\n")  # type: ignore[union-attr]
+            os.write(self._requests, json.dumps(request).encode() + b"\n")
         return self.answer(ready_within=ready_within)
 
     def answer(self, *, ready_within: float | None = None) -> dict[str, Any]:
@@ -106,7 +109,7 @@ class IsolatedProcess:
     def retire(self) -> None:
         """Let the process end by itself once its requests end, then kill its group."""
         if self.is_usable and self._process is not None:
-            self._process.stdin.close()  # type: ignore[union-attr]
+            self._requests = _closed(self._requests)
             try:
                 self._process.wait(RETIRING)
             except subprocess.TimeoutExpired:
@@ -119,9 +122,9 @@ class IsolatedProcess:
         if self._process is None:
             return 0
         code = self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
-            if stream is not None:
-                stream.close()
+        self._requests, self._answers = _closed(self._requests), _closed(self._answers)
+        if self._process.stderr is not None:
+            self._process.stderr.close()
         return code
 
     def kill(self) -> None:
@@ -131,25 +134,29 @@ class IsolatedProcess:
                 # The group may be gone; macOS reports "not permitted" if all its processes have ended.
                 with suppress(ProcessLookupError, PermissionError):
                     os.killpg(self._process.pid, signal.SIGKILL)
-                os.close(self._life)
+                self._life = _closed(self._life)
             self._killed = True
 
     def _spawn(self, environment: dict[str, str]) -> None:
-        theirs, ours = os.pipe()
-        pipe = subprocess.PIPE
+        opened: list[int] = []
+        nothing = subprocess.DEVNULL
         try:
+            for _ in range(3):
+                opened += os.pipe()
+            life, self._life, incoming, self._requests, self._answers, outgoing = opened
             self._process = subprocess.Popen(
-                [*self._command, str(theirs), str(self._grace)], stdin=pipe, stdout=pipe,
-                stderr=pipe if self._keeps_errors else None, pass_fds=[theirs], start_new_session=True, bufsize=0,
-                env=environment,
+                [*self._command, str(life), str(self._grace), str(incoming), str(outgoing)], stdin=nothing,
+                stdout=nothing, stderr=subprocess.PIPE if self._keeps_errors else None,
+                pass_fds=[life, incoming, outgoing], start_new_session=True, bufsize=0, env=environment,
             )  # fmt: skip
         except OSError as error:
             # The system has run out of memory, processes or files.
-            os.close(ours)
+            for number in opened:
+                os.close(number)
+            self._life = self._requests = self._answers = CLOSED
             raise NotStarted(f"its process could not be started: {error.strerror}") from error
-        finally:
-            os.close(theirs)
-        self._life = ours
+        for number in (life, incoming, outgoing):
+            os.close(number)
 
     def _receive(self, within: float | None) -> bool:
         """Read until an answer is complete or too long, or the process has ended; return whether time was up before."""
@@ -157,14 +164,14 @@ class IsolatedProcess:
         until = None if within is None else time.monotonic() + within
         ended: float | None = None
         with selectors.DefaultSelector() as selector:
-            for stream in filter(None, (process.stdout, process.stderr)):
+            for stream in filter(None, (self._answers, process.stderr)):
                 selector.register(stream, selectors.EVENT_READ)
             while b"\n" not in self._received and len(self._received) <= self._limit and selector.get_map():
                 for key, _ in selector.select(LOOK):
                     data = os.read(key.fd, CHUNK)
                     if not data:
                         selector.unregister(key.fileobj)
-                    elif key.fileobj is process.stdout:
+                    elif key.fileobj == self._answers:
                         self._received += data
                     else:
                         self._errors = (self._errors + data)[-ERRORS_KEPT:]
@@ -176,6 +183,13 @@ class IsolatedProcess:
                 if not ended and process.poll() is not None:
                     ended = now
         return False
+
+
+def _closed(number: int) -> int:
+    """Close a descriptor that is open."""
+    if number != CLOSED:
+        os.close(number)
+    return CLOSED
 
 
 def ignore(*said: object) -> None:

@@ -1,21 +1,74 @@
-"""The settings and database names that an isolated process takes over from its worker.
+"""What an isolated process takes over from its worker: at its start, and with each request.
 
-In production both processes read the same settings module. Tests use other databases and override settings.
+At its start it takes over the settings and the names of the databases. In production both processes read the same
+settings module; tests use other databases and override settings. Each request has its :class:`Surroundings`.
 """
 
 import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from datetime import timedelta
 from importlib import import_module
 from typing import Any
 
 from django.conf import global_settings, settings
 from django.db import connections
+from django.utils import timezone, translation
 
+from stator.schemas import in_schema, schema_in_use
 from stator.worker.isolated.messages import ProcessFailed
 
 # Databases are taken over by name: Django warns if the whole setting is overridden.
 NOT_OVERRIDDEN = {"DATABASES"}
 
 MISSING = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Where a request is carried out in another process: as it would be in the context that makes it.
+
+    ``using``: the alias of the database. ``schema``: the schema of PostgreSQL, "" for the connection's own.
+    ``language``: the active language, None if translations are off. ``time_zone``: the name of the active time zone, or
+    its minutes east of UTC if it has none.
+
+    Standard input, which is empty, and the context variables of the process belong to the process itself.
+    """
+
+    using: str
+    schema: str
+    language: str | None
+    time_zone: str | int
+
+    @classmethod
+    def here(cls, using: str, schema: str = "") -> "Surroundings":
+        """Return the surroundings of this context; ``schema``: that of the request, if it has one of its own."""
+        schema = schema or schema_in_use(connections[using])
+        return cls(using, schema, translation.get_language(), _time_zone())
+
+    @classmethod
+    def of(cls, request: Mapping[str, Any]) -> "Surroundings":
+        """Return the surroundings that a request has."""
+        return cls(**{field.name: request[field.name] for field in fields(cls)})
+
+    def as_request(self) -> dict[str, Any]:
+        """Return them as a part of a request."""
+        return asdict(self)
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Carry out the block in them."""
+        zone = self.time_zone
+        active = timezone.get_fixed_timezone(zone) if isinstance(zone, int) else zone
+        with in_schema(self.schema), translation.override(self.language), timezone.override(active):
+            yield
+
+
+def _time_zone() -> str | int:
+    active = timezone.get_current_timezone()
+    name: str | None = getattr(active, "key", None)
+    return name or (active.utcoffset(None) or timedelta()) // timedelta(minutes=1)
 
 
 def settings_module() -> str:

@@ -8,6 +8,8 @@ from django.test import Client
 
 from stator.admin import StatorAdmin, bulk, undoing
 from stator.models import Action, History, Now
+from stator.rows.pauses import is_paused_by_name
+from stator.undo import undo
 from tests.stator.admin.conftest import Login, Replace
 from tests.stator.admin.requests import LIST, act, confirm, move, set_columns
 from tests.stator.admin.test_bulk import pages, said
@@ -120,3 +122,35 @@ def test_pause_is_undone(admin_client: Client) -> None:
     )
     admin_client.post(address(Action.objects.get()), WRONG)
     assert not any(reason.code == "paused" for reason in parcel.explain())
+
+
+def test_undo_of_a_pause_leaves_objects_that_the_user_does_not_see_paused(
+    admin_client: Client, login: Login, replace: Replace
+) -> None:
+    seen, hidden = Parcel.objects.create(), Parcel.objects.create()
+    chosen = {"action": "stator_pause", "index": "0", "_selected_action": [seen.pk, hidden.pk], "seconds": "60"}
+    confirm(admin_client, LIST, chosen)
+    by_name = Action.objects.latest("pk")
+    Parcel.stator.pause(where={"state": "packed"}, actor="admin")
+    by_lookup = Action.objects.latest("pk")
+
+    class Own(StatorAdmin):
+        def get_queryset(self, request: Any) -> Any:
+            return super().get_queryset(request).exclude(pk=hidden.pk)
+
+    replace(Own)
+    client = login("view_parcel", "change_parcel")
+    client.post(address(by_name), WRONG)
+    assert f"{hidden.pk} is not yours to change" in said(client)
+    assert (is_named(seen), is_named(hidden)) == (False, True)
+    client.post(address(by_lookup), WRONG)
+    assert "holds objects that are not yours to change" in said(client)
+    assert any(reason.code == "paused" for reason in seen.explain())
+    # From a shell, all of it ends.
+    for action in (by_name, by_lookup):
+        undo(action.pk, "default", actor="root", reason="")
+    assert not any(reason.code == "paused" for parcel in (seen, hidden) for reason in parcel.explain())
+
+
+def is_named(parcel: Parcel) -> bool:
+    return is_paused_by_name(Parcel, "default", parcel.pk)

@@ -125,7 +125,9 @@ def test_row_that_loses_too_many_leases_is_quarantined_visibly_until_somebody_re
     assert (report.error, report.object_pk, report.worker) == ("stator.Quarantined", str(step.pk), operations.worker_id)
     assert "3 leases in a row ran out" in report.message
     assert Step.stator.filter(pk=step.pk).retry() == 1
-    assert take(operations, step)
+    # Until an attempt ends, it is attempted alone.
+    assert claim_all(operations) == []
+    assert operations.claim(automatic(operations), 1, crashes=Crashes.MANY)
 
 
 def test_number_of_crashes_allowed_is_a_setting(make):

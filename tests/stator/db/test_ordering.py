@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connection, models
+from django.db.models.functions import Upper
 from django.test.utils import isolate_apps
 
 from stator.db.ordering import AGEING, HEAD_EVERY, HEAD_PART, Turn
@@ -15,8 +16,17 @@ from stator.graph.outcomes import Moved
 from stator.models import StatorModel
 from stator.rows.claimable import Crashes
 from stator.rows.fields import StateField
-from tests.stator.making import ago, at_once, automatic, locked_elsewhere, operations_of, put, raw
-from tests.testapp.fairness import Consignment, Enquiry, Sender, Ticket, TicketGraph
+from tests.stator.making import ago, at_once, automatic, change, locked_elsewhere, operations_of, put, raw
+from tests.testapp.fairness import (
+    Appointment,
+    Consignment,
+    Donation,
+    Enquiry,
+    Rescue,
+    Sender,
+    Ticket,
+    TicketGraph,
+)
 from tests.testapp.models import Line
 
 pytestmark = pytest.mark.usefixtures("transactional_db")
@@ -47,6 +57,50 @@ def test_smaller_numbers_are_claimed_sooner_and_equal_ones_by_age(make):
     operations = make(Ticket)
     assert pks(operations.claim(NEW, 3)) == [first.pk, early.pk, late.pk]
     assert pks(operations.claim(NEW, 3)) == [old.pk]
+
+
+FAR = 2**31 - 1
+
+
+def rescues(*urgencies):
+    return [put(Rescue, urgency=urgency).pk for urgency in urgencies]
+
+
+def appointments(*days):
+    return [
+        put(Appointment, week=None if day is None else day // 7, weekday=0 if day is None else day % 7).pk
+        for day in days
+    ]
+
+
+def donations(*sums):
+    sender, _ = Sender.objects.get_or_create(pk=1)
+    return [put(Donation, sender=sender, urgency=urgency).pk for urgency in sums]
+
+
+IN_TURN = {
+    "larger, some null": (rescues, [None, -FAR - 1, 5, FAR, 0, None, -3], [3, 2, 4, 6, 1, 0, 5]),
+    "generated, some null": (appointments, [None, 15, -8, 0, None, 3], [2, 3, 5, 1, 0, 4]),
+    "larger, without a sign, fair": (donations, [0, 9, 32767, 9], [2, 1, 3, 0]),
+}
+
+
+@pytest.mark.parametrize(("made", "values", "order"), IN_TURN.values(), ids=IN_TURN)
+@pytest.mark.parametrize("at_a_time", [1, 100])
+def test_priorities_are_larger_first_or_generated_if_declared_so_and_nulls_come_last(
+    make, made, values, order, at_a_time
+):
+    keys = made(*values)
+    operations = make({rescues: Rescue, appointments: Appointment, donations: Donation}[made])
+    found = [pk for _ in range(AGEING - 1) for pk in pks(operations.claim(NEW, at_a_time))]
+    assert [keys.index(pk) for pk in found] == order
+
+
+def test_row_without_a_priority_has_its_turn_by_age(make):
+    [last, *_] = rescues(None, *range(30))
+    change(Rescue.objects.get(pk=last), state_changed=ago(500))
+    operations = make(Rescue)
+    assert last in [pk for _ in range(AGEING) for pk in pks(operations.claim(NEW, 1))]
 
 
 @pytest.mark.parametrize("state", ["new", "narrow"])
@@ -208,6 +262,9 @@ FILL = {
     Ticket: "INSERT INTO testapp_ticket (place, {0}) SELECT n % 10, {1}",
     Enquiry: "INSERT INTO testapp_enquiry (tenant, {0}) SELECT CASE WHEN n % 10 = 0 THEN n % 500 ELSE -1 END, {1}",
     Consignment: "INSERT INTO testapp_consignment (pk, sender_id, {0}) SELECT n % 10, n % 50 + 1, {1}",
+    Rescue: "INSERT INTO testapp_rescue (place, {0}) SELECT nullif(n % 10, 3), {1}",
+    Appointment: "INSERT INTO testapp_appointment (week, weekday, {0}) SELECT nullif(n % 10, 3), 0, {1}",
+    Donation: "INSERT INTO testapp_donation (urgency, sender_id, {0}) SELECT n % 10, n % 50 + 1, {1}",
 }
 COLUMNS = (
     "state, state_ready, state_changed, state_attempts, state_failures, state_crashes, state_version",
@@ -250,7 +307,10 @@ def test_claim_of_a_hundred_of_a_hundred_thousand_walks_its_index(transactional_
 
 WRONG = {
     "ours": ({"priority": "state_attempts"}, "is not a field with a column"),
-    "null": ({"priority": "nothing"}, "may be null; give it a default instead"),
+    "ours, larger first": ({"priority": "-state_attempts"}, "is not a field with a column"),
+    "twice": ({"priority": "--nothing"}, "is not a field with a column"),
+    "text": ({"priority": "-tenant"}, "is a CharField; it must be an integer field"),
+    "generated text": ({"priority": "shouted"}, "is a CharField; it must be an integer field"),
     "null key": ({"fair_by": "nothing"}, "may be null; give it a default instead"),
     "json": ({"fair_by": "data"}, "is a JSONField, whose values have no order"),
     "elsewhere": ({"fair_by": "above"}, "is in the table of Base; it must be in the table with the state"),
@@ -272,6 +332,9 @@ def test_option_that_cannot_be_is_refused_when_the_class_is_made(meta, message):
             tenant = models.CharField(max_length=20)
             nothing = models.IntegerField(null=True)
             data = models.JSONField(default=dict)
+            shouted = models.GeneratedField(
+                expression=Upper("tenant"), output_field=models.CharField(max_length=20), db_persist=True
+            )
 
             class Meta:
                 app_label = "testapp"

@@ -128,6 +128,7 @@ def test_two_live_workers_of_one_name_are_a_trouble_and_a_replaced_one_is_none()
     assert (problem.code, problem.level, problem.where) == ("same_name", "warning", "worker mill")
     assert "2 live workers have this name" in problem.sentence
     assert "--name" in problem.remedy
+    assert {row["name"] for row in told("workers")} == {"mill"}
 
 
 def test_dead_worker_is_not_up_and_runs_what_it_holds_and_not_what_it_said_last() -> None:
@@ -358,6 +359,6 @@ def test_takes_bounded_statements(django_assert_max_num_queries: Any) -> None:
         held()
         put(Parcel, state_changed=ago(8000))
     # Within a transaction, two of them are for a savepoint.
-    with django_assert_max_num_queries(13) as queries:
+    with django_assert_max_num_queries(14) as queries:
         found()
     assert not unbounded([query["sql"] for query in queries.captured_queries])

@@ -2,7 +2,7 @@
 
 import re
 
-from django.db import models
+from django.db import connection, models
 from django.db.migrations import AlterField, AlterModelOptions, Migration, RenameModel
 from django.db.migrations.state import ModelState, ProjectState
 from django.test.utils import isolate_apps
@@ -174,14 +174,14 @@ def test_commands_work_beside_an_app_with_a_migrate_of_its_own(tmp_path):
 
 
 STATUS = """
-from django.db import models
+from django.db import connection, models
 
 class Article(models.Model):
     {name} = models.CharField(max_length=20, default="draft", choices=[("draft", "Draft"), ("public", "Public")])
     kind = models.CharField(max_length=20, default="a", choices=[("a", "A")])
 """
 ADOPTED = """
-from django.db import models
+from django.db import connection, models
 from stator.graph import State, StateGraph
 from stator.models import StateField, StatorModel
 
@@ -212,7 +212,7 @@ def test_column_with_choices_is_not_lost_without_a_word(tmp_path):
 
         project.write("shop/models.py", ADOPTED)
         printed = project.manage("makemigrations", "--dry-run", "shop")
-        assert "WARNING: shop.Article: this migration removes status and adds an empty state" in printed
+        assert "WARNING: shop.Article: the last of these migrations removes status. Every row begins in the" in printed
         assert 'migrations.RenameField("article", "status", "state")' in printed
 
         project.write("shop/migrations/0002_state.py", RENAME)
@@ -220,3 +220,123 @@ def test_column_with_choices_is_not_lost_without_a_word(tmp_path):
         project.manage("migrate")
         project.manage("makemigrations", "--check", "--dry-run")
         assert project.execute("SELECT state, kind FROM shop_article") == [("public", "a")]
+
+
+SENT = """
+from django.db import models
+
+class Mail(models.Model):
+    sent_at = models.DateTimeField(null=True, db_index=True)
+    processed = models.BooleanField(default=False)
+    subject = models.CharField(max_length=20)
+
+    class Meta:
+        indexes = [models.Index(fields=["processed"], name="ix_processed")]
+"""
+MANAGED = """
+from django.db import models
+from stator.graph import State, StateGraph
+from stator.models import StateField, StatorModel
+
+class MailGraph(StateGraph):
+    waiting = State(externally_progressed=True)
+    sent = State()
+    waiting.transitions_to(sent)
+
+class Mail(StatorModel):
+    state = StateField(MailGraph)
+    subject = models.CharField(max_length=30)
+    tries = models.IntegerField(default=0)
+"""
+BETWEEN = """
+from django.db import migrations
+
+def keep(apps, schema_editor):
+    mails = apps.get_model("shop", "Mail").objects
+    mails.filter(sent_at__isnull=False).update(state="sent", state_ready=False)
+
+class Migration(migrations.Migration):
+    dependencies = [("shop", "{before}")]
+    operations = [migrations.RunPython(keep, migrations.RunPython.noop)]
+"""
+
+
+def test_columns_that_say_what_is_done_go_last_and_not_without_a_word(tmp_path):
+    with temporary_project(tmp_path) as project:
+        project.begin("shop")
+        project.write("shop/models.py", SENT)
+        project.make_tables("shop")
+        for sent in ("'2030-01-31 12:00:00'", "NULL"):
+            processed = "FALSE" if sent == "NULL" else "TRUE"
+            project.execute(f"INSERT INTO shop_mail (sent_at, processed, subject) VALUES ({sent}, {processed}, 'a')")
+
+        project.write("shop/models.py", MANAGED)
+        printed = project.manage("makemigrations", "shop", "-n", "adopt")
+        assert "WARNING: shop.Mail: the last of these migrations removes sent_at and processed. Every row" in printed
+        *_, before, last = sorted(
+            (path.stem for path in (tmp_path / "shop/migrations").glob("0*.py")), key=lambda name: (name[:4], name)
+        )
+        first = project.read(f"shop/migrations/{before}.py")
+        assert "RemoveField" not in first
+        assert "AddField" not in project.read(f"shop/migrations/{last}.py")
+
+        project.write("shop/migrations/0003_between.py", BETWEEN.format(before=before))
+        path = f"shop/migrations/{last}.py"
+        project.write(path, project.read(path).replace(f"'{before}'", "'0003_between'"))
+        project.manage("migrate")
+        project.manage("makemigrations", "--check", "--dry-run")
+        assert sorted(project.execute("SELECT state, count(*) FROM shop_mail GROUP BY state")) == [
+            ("sent", 1),
+            ("waiting", 1),
+        ]
+        assert {"sent_at", "processed"}.isdisjoint(project.columns("shop_mail"))
+
+
+URGENT = """
+from django.db import connection, models
+from stator.graph import State, StateGraph
+from stator.models import StateField, StatorModel
+
+class PageGraph(StateGraph):
+    draft = State(externally_progressed=True)
+    public = State()
+    draft.transitions_to(public)
+
+class Page(StatorModel):
+    state = StateField(PageGraph)
+    urgency = models.IntegerField({field})
+
+    class StatorMeta:
+        priority = "{priority}"
+"""
+COLUMNS = {
+    "sqlite": "SELECT sql FROM sqlite_master WHERE name LIKE ?",
+    "postgresql": "SELECT indexdef FROM pg_indexes WHERE indexname LIKE ?",
+    # Each index with the expressions of its generated columns.
+    "mysql": "SELECT group_concat(i.column_name), group_concat(c.generation_expression) "
+    "FROM information_schema.statistics i "
+    "JOIN information_schema.columns c USING (table_schema, table_name, column_name) "
+    "WHERE table_schema = DATABASE() AND i.index_name LIKE ?",
+}
+
+
+def test_change_of_the_order_by_priority_is_a_change_of_its_index(tmp_path):
+    with temporary_project(tmp_path) as project:
+        project.begin("shop")
+
+        def index(priority, field="default=0"):
+            project.write("shop/models.py", URGENT.format(priority=priority, field=field))
+            project.make_tables("shop")
+            project.manage("makemigrations", "--check", "--dry-run")
+            [definition] = project.execute(COLUMNS[connection.vendor], "st_ready_shop_page%")
+            return str(definition).replace("`", "").replace('"', "").lower()
+
+        def is_inverse(definition):
+            return re.search(r"1.* - (cast\()?urgency", definition) is not None
+
+        assert not is_inverse(index("urgency"))
+        assert is_inverse(index("-urgency"))
+        nullable = index("urgency", "null=True")
+        assert not is_inverse(nullable)
+        assert re.search(r"coalesce\(\(?urgency\)?[:,]", nullable)
+        assert not re.search(r"coalesce\(\(?urgency\)?[:,]", index("urgency"))

@@ -75,7 +75,7 @@ class FakeProcess:
             raise NotStarted("it ended with 1")
         self.made.append(self)
 
-    def attempt(self, claim):
+    def attempt(self, claim, request):
         self.asked.append(claim)
         answer = self.answers.get()
         if answer is None:
@@ -161,7 +161,7 @@ def test_extension_of_an_attempt_in_a_process_counts_in_the_worker_too():
     claim, noted, answers = FakeClaim(FakeOperations()), [], iter([{"extended": 100.0}, RECORDED])
     claim.progress, claim.note_extension = None, lambda seconds, now: noted.append(seconds)
     process = SimpleNamespace(ask=lambda request: next(answers), answer=lambda: next(answers))
-    assert module._attempt(process, claim) == RECORDED
+    assert module._attempt(process, claim, {}) == RECORDED
     assert noted == [100.0]
 
 

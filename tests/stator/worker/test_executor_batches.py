@@ -2,9 +2,10 @@
 
 import pytest
 
+from stator import Fail, TryAgainLater
 from stator.models import Report
 from tests.stator.running import work
-from tests.testapp.power import Crate, CrateGraph, Freight, Written
+from tests.testapp.power import Crate, CrateGraph, Freight, FreightGraph, Written
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -26,6 +27,32 @@ def test_batch_handler_answers_for_each_object():
     assert [parcel.state for parcel in (lost, sent, torn, waiting)] == ["lost", "sent", "sorting", "sorting"]
     assert [torn.state_failures, waiting.state_failures] == [1, 0]
     assert Report.objects.get().message == "torn"
+
+
+def test_answer_for_an_object_may_be_any_exception_that_its_handler_might_raise(monkeypatch):
+    answers = {"later": TryAgainLater(after=500, reason="closed"), "fail": Fail("never"), "torn": OSError("torn")}
+    monkeypatch.setattr(CrateGraph, "handle_sorting", lambda crates: {each: answers.get(each.deed) for each in crates})
+    later, failed, torn, rest = (Crate.objects.create(deed=deed) for deed in ("later", "fail", "torn", "rest"))
+    work(Crate)
+    for crate in (later, failed, torn, rest):
+        crate.refresh_from_db()
+    assert [crate.state_failures for crate in (later, failed, torn, rest)] == [0, 1, 1, 0]
+    assert 400 < (later.state_next_attempt - later.state_attempted).total_seconds() < 600
+    assert sorted(Report.objects.values_list("message", flat=True))[::2] == ["closed", "torn"]
+
+
+def test_answers_of_an_atomic_batch_undo_the_writes_for_the_objects_that_fail(monkeypatch):
+    def load(crates):
+        for each in crates:
+            Written.objects.create(about=each.pk)
+        return {each: OSError("torn") if each.weight < 0 else "gone" for each in crates}
+
+    monkeypatch.setattr(FreightGraph, "handle_loaded", load)
+    Freight.objects.bulk_create([Freight(state="loaded"), Freight(state="loaded"), Freight(state="loaded", weight=-1)])
+    work(Freight)
+    assert Freight.stator.counts() == {"loading": 0, "loaded": 1, "gone": 2}
+    gone = set(Freight.objects.filter(state="gone").values_list("pk", flat=True))
+    assert set(Written.objects.values_list("about", flat=True)) == gone
 
 
 def test_one_bad_object_does_not_spoil_its_batch():

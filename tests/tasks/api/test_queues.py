@@ -27,7 +27,7 @@ class TestQueues:
         queue = Queue.objects.get()
         assert (queue.lease, queue.retention, queue.one_per_worker, queue.kind) == (None, 5, True, "exclusive")
 
-    @pytest.mark.parametrize("name", ["a b", " a ", "a?b", "a#b", "a%2Fb", "%", "a\\b", "a;b", "a\nb", "é", "..."])
+    @pytest.mark.parametrize("name", ["a b", " a ", "a?b", "a#b", "a%2Fb", "%", "a\\b", "a;b", "é", "..."])
     def test_every_name_that_a_queue_can_have_has_an_address(self, call, name):
         Queue.objects.create(name=name, actions_elsewhere=True)
         given, address = token(), f"queues/{quote(name, safe='')}"

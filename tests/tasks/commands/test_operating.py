@@ -12,7 +12,8 @@ from tasks.commands import operating
 from tasks.models import Task
 from tests import commanding
 from tests.stator.making import ago, change
-from tests.tasks.making import claim_one, fresh, make_queue, make_task
+from tests.tasks.making import claim_one, claimed, fresh, make_queue, make_task
+from tests.tasks.queue.processes import live_process
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -41,6 +42,18 @@ def test_queues_are_listed_with_what_is_in_them(queue):
     )  # fmt: skip
     assert lines[2].endswith("publish and claim: paused by ada (disk is full)")
     assert [one["queue"] for one in asked("queues", "mail")] == ["mail"]
+
+
+def test_workers_of_a_queue_are_those_that_ask_and_the_processes_that_claim_from_it(queue):
+    claimed(queue, worker="bot")
+    live_process("web")
+    live_process("mailer", published={"tasks": {"queues": ["mail"]}})
+    live_process("objects", models=("testapp.parcel",))
+    make_queue("mail")
+    assert [(one["queue"], one["workers"]) for one in asked("queues")] == [
+        ("encode", ["bot", "web"]), ("mail", ["mailer", "web"]),
+    ]  # fmt: skip
+    assert [line.split()[-2] for line in run("queues").splitlines()[1:]] == ["2", "2"]
 
 
 def test_dead_letters_are_listed_with_their_last_errors_the_latest_first(queue):
@@ -121,7 +134,7 @@ def test_queue_is_paused_and_resumed(queue):
     ("arguments", "message"),
     [
         (["queues", "encod"], "there is no queue 'encod'; did you mean 'encode'?"),
-        (["queues", "\x1b[31m"], "there is no queue '\\x1b[31m'; see tasks queues"),
+        (["queues", "\x1b[31m"], "the name of queue '\\x1b[31m' has a character that cannot be printed"),
         (["dead", "--queue", "nowhere"], "there is no queue 'nowhere'"),
         (["dead", "--limit", "0"], "--limit 0 must be from 1"),
         (["requeue"], "choose dead letters"),

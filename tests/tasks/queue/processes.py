@@ -18,8 +18,9 @@ def process(name="w1", rounds=1):
     return made[0] if rounds == 1 else made
 
 
-def live_process(name, models=("tasks.task",)):
-    return Worker.objects.create(id=new_worker_id(), name=name, host="h", pid=1, version="1", models=list(models))
+def live_process(name, models=("tasks.task",), **columns):
+    given = {"name": name, "host": "h", "pid": 1, "version": "1", "models": list(models), **columns}
+    return Worker.objects.create(id=new_worker_id(), **given)
 
 
 def publish(action="break", queue=None, **options):

@@ -1,17 +1,23 @@
 """Batches: the end of their last task moves them, and then they publish an action, once."""
 
+from functools import partial
+
 import pytest
 from django.db import transaction
 
 from stator.db.interface import OutcomeBatch
 from stator.graph.outcomes import Moved
+from stator.runner import StatorRunner
 from stator.testing import advance, drain
+from tasks.actions.registry import RegisteredAction, registry
+from tasks.chores import shared_tasks
 from tasks.exceptions import MoveRefused, PublishRefused
 from tasks.graph import TaskGraph
 from tasks.models import Batch, Task
+from tasks.queue.batches import tell_first_failures
 from tests.stator.making import claim_all, operations_of
 from tests.tasks.counting import count
-from tests.tasks.making import claim_one, fresh, make_queue
+from tests.tasks.making import claim_one, fresh, make_queue, race
 
 __all__ = ["count"]
 
@@ -71,6 +77,99 @@ def test_last_task_moves_its_batch_in_its_own_transaction_and_the_batch_publishe
     assert state(batch) == "ending"
     assert settle(batch) == "done"
     assert told(queue) == [("report", {"batch": batch.pk})]
+
+
+def test_action_of_a_batch_learns_of_which_whatever_its_data(queue):
+    batch = batch_of(queue, 1, on_done={"action": "report", "data": {"to": "ann"}, "metadata": {"tenant": 3}})
+    end(queue)
+    settle(batch)
+    [task] = queue.tasks.filter(key__startswith="tasks.batch:")
+    assert (task.data, task.metadata) == ({"to": "ann"}, {"tenant": 3, "batch": batch.pk})
+
+
+def test_context_has_the_batch_of_a_task_and_of_the_action_of_a_batch(monkeypatch):
+    found = {}
+    for name in ("work", "report"):
+        note = partial(lambda name, context: found.update({name: context.batch}), name)
+        action = RegisteredAction(
+            name=name, function=lambda context, note=note, **data: note(context), takes_context=True
+        )
+        monkeypatch.setitem(registry, name, {"": action})
+    queue = make_queue(actions_elsewhere=False)
+    batch = Batch(on_done={"action": "report", "data": {}})
+    queue.publish_many([{"action": "work"}], batch=batch)
+    drain(Task, Batch)
+    assert found == {"work": batch.pk, "report": batch.pk}
+    queue.publish("work", key="tasks.batch:none")
+    drain(Task)
+    assert found["work"] is None
+
+
+FIRST = {"on_first_failure": {"action": "alarm", "data": {"to": "ann"}}}
+
+
+def test_first_failure_is_told_at_once_and_once(queue):
+    batch = batch_of(queue, 3, **FIRST)
+    end(queue, "fail", "no")
+    assert told(queue) == [("alarm", {"to": "ann"})]
+    assert queue.tasks.get(action="alarm").metadata == {"batch": batch.pk}
+    claim_one(queue, "for alarm", metadata={"batch": batch.pk}).resolve()
+    end(queue, "fail", "no")
+    StatorRunner([Batch]).run_single_cycle()
+    assert len(told(queue)) == 1
+    end(queue)
+    assert settle(batch) == "failed"
+    batch.requeue()
+    queue.tasks.filter(key__startswith="tasks.batch:").update(priority=2**60)
+    end(queue, "fail", "no")
+    settle(batch)
+    assert [action for action, _ in told(queue)] == ["alarm", "complain"]
+
+
+def test_first_failure_that_ends_the_batch_is_told_first(queue, monkeypatch):
+    monkeypatch.setattr(shared_tasks, "tell_first_failures", lambda *given: None)
+    batch = batch_of(queue, 1, **FIRST)
+    end(queue, "fail", "no")
+    assert settle(batch) == "failed"
+    assert [action for action, _ in told(queue)] == ["alarm", "complain"]
+
+
+def test_first_failure_whose_process_died_is_told_by_the_next_pass(queue, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(shared_tasks, "tell_first_failures", lambda *given: None)
+        batch = batch_of(queue, 2, **FIRST)
+        end(queue, "fail", "no")
+    assert (told(queue), state(batch)) == ([], "running")
+    StatorRunner([Task]).run_single_cycle()
+    assert told(queue) == [("alarm", {"to": "ann"})]
+
+
+def test_first_failure_waits_for_a_queue_that_takes_nothing(queue):
+    batch_of(queue, 2, **FIRST)
+    claim = claim_one(queue)
+    queue.pause(publish=True)
+    claim.fail("no")
+    assert told(queue) == []
+    queue.resume()
+    tell_first_failures("default")
+    assert [action for action, _ in told(queue)] == ["alarm"]
+
+
+def test_of_a_canceled_batch_no_failure_is_told(queue):
+    batch = batch_of(queue, 2, **FIRST)
+    claim = claim_one(queue)
+    batch.cancel()
+    claim.fail("no")
+    tell_first_failures("default")
+    assert told(queue) == []
+
+
+@pytest.mark.postgresql
+def test_of_many_first_failures_at_once_one_is_told(queue):
+    batch_of(queue, 6, **FIRST)
+    claims = queue.claim(worker="bot-1", limit=6)
+    race(6, lambda name: claims.pop().fail("no"))
+    assert len(told(queue)) == 1
 
 
 def test_worker_process_moves_the_batch_with_its_last_task():

@@ -5,6 +5,7 @@ from asgiref.sync import async_to_sync
 from django.db import IntegrityError
 from django.db.models import QuerySet
 
+from tasks.actions.registry import RegisteredAction, registry, throttled_in
 from tasks.exceptions import PublishRefused, TaskError
 from tasks.models import Run, Task
 from tests.tasks.making import claim_one, claimed, fresh, make_queue
@@ -16,6 +17,25 @@ def test_most_urgent_is_first_and_of_equals_the_first_published(queue):
     for number, priority in enumerate([5, 1, 5, -3, 1]):
         queue.publish(str(number), priority=priority)
     assert claimed(queue) == ["3", "1", "4", "0", "2"]
+
+
+def test_claim_does_not_look_at_each_registered_action(queue, monkeypatch):
+    for number in range(100):
+        each = RegisteredAction(name=f"a{number}", function=len, rate="1/h" if number == 7 else "")
+        monkeypatch.setitem(registry, each.name, {"": each})
+    queue.publish("a8")
+    assert claimed(queue) == ["a8"]
+    asked, throttled = [], RegisteredAction.throttled
+    noting = property(lambda each: asked.append(each.name) or throttled.fget(each))
+    monkeypatch.setattr(RegisteredAction, "throttled", noting)
+    queue.publish("a8")
+    assert claimed(queue) == ["a8"]
+    assert set(asked) <= {"a8"}
+    # An action that is registered later is seen.
+    monkeypatch.setitem(registry, "a8", {"": RegisteredAction(name="a8", function=len, rate="1/h")})
+    queue.publish_many([{"action": "a8"}] * 2)
+    assert claimed(queue) == ["a8"]
+    assert throttled_in(queue.name) >= {"a7", "a8"}
 
 
 def test_of_one_priority_tasks_that_name_the_worker_come_first(queue):

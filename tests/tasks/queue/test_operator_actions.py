@@ -4,7 +4,7 @@ import pytest
 from django.core.management import call_command
 
 from stator.models import Action
-from stator.testing import steps
+from stator.testing import drain, steps
 from stator.undo import undo
 from tasks.exceptions import MoveRefused
 from tasks.models import Batch, Task
@@ -90,6 +90,48 @@ def test_shared_task_comes_back_with_its_parts(queue):
     assert undone() == 3
     assert fresh(task).status == "pending"
     assert len(claimed(queue, "bot-1")) == len(claimed(queue, "bot-2")) == 1
+
+
+def left_alone():
+    done = undo(Action.objects.filter(kind="cancel").latest("pk").pk, "default", actor="eve", reason="by mistake")
+    assert done.count == 0
+    return done.left
+
+
+@pytest.mark.parametrize("end", ["done", "ending", "canceled"])
+def test_canceled_task_does_not_come_back_into_a_batch_that_has_ended(queue, end):
+    batch = Batch(on_done="report")
+    first, second = queue.publish_many([{"action": "resize"}, {"action": "resize", "worker_count": 2}], batch=batch)
+    if end == "canceled":
+        batch.cancel()
+    else:
+        Task.objects.filter(batch=batch).cancel("by mistake", actor="ada")
+        if end == "done":
+            drain(Batch)
+    parts = Task.objects.filter(whole=second.task).values_list("pk", flat=True)
+    why = f"is in batch {batch.pk}, which is {end}"
+    assert left_alone() == {str(pk): why for pk in (first.task.pk, second.task.pk, *parts)}
+    assert set(Task.objects.exclude(action="report").values_list("state", flat=True)) == {"canceled"}
+
+
+def test_failed_batch_whose_canceled_task_comes_back_runs_again(queue):
+    batch = Batch(on_failed="complain")
+    dead, canceled = queue.publish_many([{"action": "resize", "max_attempts": 1}] * 2, batch=batch)
+    claim_one(queue).fail("no")
+    Task.objects.filter(pk=canceled.task.pk).cancel(actor="ada")
+    drain(Batch)
+    assert undone() == 1
+    batch.refresh_from_db()
+    assert (fresh(canceled.task).status, batch.state) == ("pending", "running")
+
+
+def test_canceled_task_that_has_lost_parts_does_not_come_back(queue):
+    task = make_task(queue, worker_count=2)
+    Task.objects.filter(pk=task.pk).cancel(actor="ada")
+    part, _ = task.parts.order_by("pk")
+    Task.objects.filter(pk=part.pk).delete()
+    assert set(left_alone().values()) == {"is gone", "has lost parts to its retention"}
+    assert set(task.parts.values_list("state", flat=True)) == {"canceled"}
 
 
 def test_requeued_dead_letters_are_dead_again_without_a_second_notice(queue):

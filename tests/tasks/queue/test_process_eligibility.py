@@ -10,7 +10,7 @@ from django.utils import timezone
 import tasks
 from stator.models import Worker
 from tasks.actions.registry import RegisteredAction, registry
-from tasks.models import Run, Task
+from tasks.models import Queue, Run, Task
 from tasks.queue import eligibility, process_eligibility
 from tests.processes import wait_until
 from tests.stator.making import ago, change, raw
@@ -349,6 +349,23 @@ def test_lease_of_a_process_ends_soon_after_the_timeout_however_often_it_is_rene
     until = fresh(task).state_locked_until
     assert operations.renew([claim]) == set()
     assert (fresh(task).state_locked_until > until) == (timeout is of_queue is None)
+
+
+@pytest.mark.parametrize("of_queue", [False, True])
+def test_shorter_timeout_is_that_of_the_attempt_from_its_next_renewal(of_queue):
+    queue = make_queue(actions_elsewhere=False, timeout=None if of_queue else 3600)
+    task = queue.publish("echo").task
+    operations = operations_of("w1")
+    [claim] = operations.claim([Task.state_graph.states["pending"]], 1)
+    claim.max_runtime = 60.0
+    operations.renew([claim])
+    assert claim.max_runtime == 60
+    if of_queue:
+        Queue.objects.update(timeout=2.5)
+    else:
+        task.change(timeout=2.5)
+    assert operations.renew([claim]) == set()
+    assert claim.max_runtime == 2.5
 
 
 def test_strict_queue_gives_no_worker_of_any_kind_a_task_again():

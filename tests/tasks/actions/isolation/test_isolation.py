@@ -14,9 +14,10 @@ from django.contrib.auth.models import Group
 from stator.models import Report
 from stator.testing import Waiting, attempt, drain
 from stator.worker.isolated.process import IsolatedProcess
+from stator.worker.isolated.surroundings import Surroundings
 from tasks.actions.isolation import answer_of, process_for_action
 from tasks.failures import IsolationError
-from tasks.models import Task
+from tasks.models import Run, Task
 from tests.processes import wait_until
 from tests.tasks.actions.isolation.making import make, ran
 
@@ -50,7 +51,13 @@ class TestAnswers:
     def test_it_runs_in_another_process_and_holds_the_claim_there(self) -> None:
         task = ran()
         assert (task.state, task.result.pop("pid") == os.getpid()) == ("completed", False)
-        assert task.result == {"attempt": 1, "mine": True, "task": task.pk}
+        worker = Run.objects.get().worker
+        assert task.result == {"attempt": 1, "mine": True, "task": task.pk, "worker": worker}
+
+    def test_process_itself_marks_that_the_last_attempt_begins(self) -> None:
+        assert ran("raise").begun is None
+        task = ran("raise", max_attempts=1)
+        assert task.begun == Run.objects.get(task=task).token
 
     def test_coroutine_functions_run_there_too_and_what_they_write_is_kept(self) -> None:
         task = ran(action="alone-async", data={"name": "written"})
@@ -83,12 +90,17 @@ class TestAnswers:
         run = task.runs.get()
         assert (task.state, run.outcome, run.reason) == (state, outcome, "not here")
 
-    def test_what_it_prints_is_not_its_answer(self) -> None:
-        assert ran("print").state == "completed"
+    @pytest.mark.parametrize("do", ["print", "program"])
+    def test_what_it_prints_is_not_its_answer(self, do: str) -> None:
+        assert ran(do).state == "completed"
+
+    def test_standard_input_is_empty_for_it_and_for_the_programs_that_it_starts(self) -> None:
+        assert ran(action="alone-reads", data=None).result == ["", "EOFError", ""]
 
     def test_an_action_that_is_gone_is_an_error_with_its_name(self) -> None:
         task = make()
-        request = {"task": task.pk, "token": "0" * 32, "using": "default", "action": "alone", "queue": "default"}
+        around = Surroundings.here("default").as_request()
+        request = {"task": task.pk, "token": "0" * 32, "action": "alone", "queue": "default", **around}
         answer = answer_of(process_for_action(10_000), request)
         assert answer["name"] == "LeaseLost"
 
@@ -110,7 +122,7 @@ class TestCrashes:
             answer_of(process_for_action(50), request)
 
     def test_a_process_that_writes_without_end_is_ended(self) -> None:
-        flood = "import sys\nwhile True: sys.stdout.write('x' * 65536)"
+        flood = "import os, sys\nwhile True: os.write(int(sys.argv[4]), b'x' * 65536)"
         with pytest.raises(IsolationError, match="longer than 100000 bytes"):
             answer_of(running(flood, 100_000), {})
 

@@ -25,7 +25,8 @@ from tests.tasks.actions.attempting import assert_free_of_attempts, attempt, cla
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-ASKED = {"task": 1, "token": "0" * 32, "using": "default", "action": "heard", "queue": "default"}
+AROUND = {"using": "default", "schema": "", "language": None, "time_zone": 0}
+ASKED = {"task": 1, "token": "0" * 32, "action": "heard", "queue": "default", **AROUND}
 
 
 class TestIsolated:

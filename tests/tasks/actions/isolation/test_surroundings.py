@@ -1,11 +1,14 @@
 """Settings and databases that an isolated process takes over from its worker."""
 
 import os
+from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from django.conf import UserSettingsHolder, global_settings, settings
 from django.db import connections
 from django.test import override_settings
+from django.utils import timezone, translation
 
 from stator.testing import drain
 from tasks.actions.isolation import answer_of, process_for_action
@@ -30,6 +33,15 @@ class TestSurroundings:
             result.refresh()
             assert result.errors == []
             assert result.return_value != os.getpid()
+
+    @pytest.mark.parametrize(
+        ("zone", "name"),
+        [("Asia/Kolkata", "Asia/Kolkata"), (timezone.get_fixed_timezone(-150), "-0230"), (ZoneInfo("UTC"), "UTC")],
+    )
+    def test_language_and_time_zone_are_those_of_the_context_that_asks(self, zone: Any, name: str) -> None:
+        with timezone.override(zone), translation.override("de"):
+            offset = timezone.localtime().isoformat()[-6:]
+            assert ran(action="surroundings", data=None).result == ["de", offset, name]
 
     @override_settings(LOGIN_URL="/nowhere/", STATOR_TASKS={"PAYLOAD_LIMIT": 5000})
     def test_settings_are_those_of_the_process_that_started_it(self) -> None:

@@ -1,0 +1,208 @@
+"""What calls write into objects within a transaction: if that is rolled back, the objects are as they were before.
+
+Django undoes its rows alone. An object that keeps the state, the key or the claim of a write that never happened would
+write it again with its next save, or write to the row of somebody else who got the key.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache, partial
+from itertools import count
+from typing import Any, NamedTuple
+from weakref import ref
+
+from django.db import transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import NOT_PROVIDED, Model
+
+from stator.rows.columns import FRAMEWORK_COLUMNS
+from stator.rows.keys import key_fields
+
+# In place of the value of an attribute that an object does not have.
+ABSENT = object()
+
+# Where a connection has its journal.
+JOURNAL = "stator_journal"
+
+# Objects that are gone are dropped from a journal when it has grown to this many entries, or to twice what was left.
+MANY = 1024
+
+Values = Mapping[str, Any]
+
+
+@contextmanager
+def remembered(using: str, holders: Iterable[Any], names: Collection[str] | None = None) -> Iterator[None]:
+    """Undo what the block writes into the attributes of objects if the open transaction, or its savepoint, is undone.
+
+    ``names``: the attributes, by default all. Whether a model's instance is saved, and where, is always among them. An
+    attribute that was assigned anew since keeps its value. Does nothing outside of a transaction.
+    """
+    if transaction.get_autocommit(using):
+        yield
+        return
+    parts = [(part, own, _values(part, own)) for holder in holders for part, own in _parts(holder, names)]
+    try:
+        yield
+    finally:
+        journal = journal_of(using)
+        for part, own, before in parts:
+            journal.note(part, before, _values(part, own))
+
+
+@cache
+def filled_by_saves(model: type[Model]) -> frozenset[str]:
+    """Return the attributes that a save fills, apart from what receivers of signals and the project's fields do."""
+    keys = {field.attname for each in (model, *model._meta.all_parents) for field in key_fields(each)}
+    fields: list[Any] = list(model._meta.concrete_fields)
+    returned = {field.attname for field in fields if field.generated or field.db_default is not NOT_PROVIDED}
+    return FRAMEWORK_COLUMNS | keys | returned - {"state"} | {"_loaded_state", "_loaded_watched", "stator"}
+
+
+def created(using: str, instances: Iterable[Any]) -> None:
+    """Make new instances unsaved again if the open transaction, or its savepoint, is rolled back."""
+    if transaction.get_autocommit(using):
+        return
+    journal = journal_of(using)
+    for instance in instances:
+        key = instance._meta.pk.attname
+        journal.note(instance, {key: None}, {key: instance.pk})
+        journal.note(instance._state, {"adding": True}, {"adding": False})
+
+
+def on_rollback(using: str, function: Callable[[], object]) -> None:
+    """Call a function if the open transaction, or its savepoint, is rolled back."""
+    if not transaction.get_autocommit(using):
+        journal_of(using).add(function)
+
+
+def journal_of(using: str) -> "Journal":
+    """Return the journal of this thread's connection."""
+    connection = transaction.get_connection(using)
+    found: Journal | None = vars(connection).get(JOURNAL)
+    if found is None:
+        found = vars(connection)[JOURNAL] = Journal(connection)
+    return found
+
+
+class Entry(NamedTuple):
+    """How to undo a write, and its place in the order of writes and savepoints; ``holder`` has been written to."""
+
+    place: int
+    undo: Callable[[], object]
+    holder: Callable[[], object]
+
+
+class Journal:
+    """The writes into objects in the open transaction of one connection, and its savepoints.
+
+    The methods of the connection that end a transaction or a savepoint are replaced, because Django has no hook for a
+    rollback, and its hooks for a commit know neither savepoints that code makes by itself nor manual transactions.
+    """
+
+    def __init__(self, connection: BaseDatabaseWrapper) -> None:
+        self._connection = connection
+        self._entries: list[Entry] = []
+        # The place of each open savepoint. One that is not here is older than the journal.
+        self._savepoints: dict[str, int] = {}
+        self._places = count()
+        self._many = MANY
+        own: dict[str, Callable[..., Any]] = {
+            "savepoint": self._savepoint,
+            "savepoint_create": self._savepoint,
+            "savepoint_commit": self._savepoint_commit,
+            "savepoint_rollback": self._savepoint_rollback,
+            "rollback": self._rollback,
+            "close": self._close,
+            "commit": self._commit,
+            "set_autocommit": self._set_autocommit,
+        }
+        for name, method in own.items():
+            # Django 6.1 gives a savepoint another name.
+            if hasattr(connection, name):
+                vars(connection)[name] = partial(method, getattr(connection, name))
+
+    def note(self, holder: Any, before: Values, after: Values) -> None:
+        """Note what was written into an object; it may be gone before the transaction ends."""
+        changed = {
+            name: (before.get(name, ABSENT), after.get(name, ABSENT))
+            for name in before.keys() | after.keys()
+            if before.get(name, ABSENT) is not after.get(name, ABSENT)
+        }
+        if changed:
+            held = ref(holder)
+            self.add(partial(_restore, held, changed), held)
+
+    def add(self, undo: Callable[[], object], holder: Callable[[], object] = object) -> None:
+        """Note how to undo a write, as long as ``holder()`` is not None."""
+        if len(self._entries) >= self._many:
+            self._entries = [entry for entry in self._entries if entry.holder() is not None]
+            self._many = max(MANY, 2 * len(self._entries))
+        self._entries.append(Entry(next(self._places), undo, holder))
+
+    def _undo(self, since: int = 0) -> None:
+        while self._entries and self._entries[-1].place >= since:
+            self._entries.pop().undo()
+
+    def _forget(self) -> None:
+        self._entries.clear()
+        self._savepoints.clear()
+
+    def _savepoint(self, make: Callable[[], str | None]) -> str | None:
+        if name := make():
+            self._savepoints[name] = next(self._places)
+        return name
+
+    def _savepoint_commit(self, commit: Callable[[str], None], name: str) -> None:
+        commit(name)
+        self._savepoints.pop(name, None)
+
+    def _savepoint_rollback(self, roll_back: Callable[[str], None], name: str) -> None:
+        # Before the statement: if that fails, the transaction is lost as well.
+        self._undo(self._savepoints.get(name, 0))
+        roll_back(name)
+
+    def _rollback(self, end: Callable[[], None]) -> None:
+        self._undo()
+        self._forget()
+        end()
+
+    def _close(self, close: Callable[[], None]) -> None:
+        close()
+        # A database in memory stays open.
+        if self._connection.connection is None or self._connection.closed_in_transaction:
+            self._undo()
+            self._forget()
+
+    def _commit(self, commit: Callable[[], None]) -> None:
+        commit()
+        self._forget()
+
+    def _set_autocommit(self, change: Callable[..., None], autocommit: bool, **options: Any) -> None:
+        change(autocommit, **options)
+        # What a manual transaction has left open is committed then.
+        self._forget()
+
+
+def _parts(holder: Any, names: Collection[str] | None) -> Iterator[tuple[Any, Collection[str] | None]]:
+    yield holder, names
+    if (state := vars(holder).get("_state")) is not None:
+        yield state, ("adding", "db")
+
+
+def _values(part: Any, names: Collection[str] | None) -> dict[str, Any]:
+    values = vars(part)
+    return dict(values) if names is None else {name: values[name] for name in names if name in values}
+
+
+def _restore(held: Callable[[], Any], changed: Mapping[str, tuple[Any, Any]]) -> None:
+    if (holder := held()) is None:
+        return
+    values = vars(holder)
+    for name, (before, after) in changed.items():
+        now = values.get(name, ABSENT)
+        if now is not after and now != after:
+            continue
+        if before is ABSENT:
+            values.pop(name, None)
+        else:
+            values[name] = before

@@ -1,0 +1,75 @@
+"""Where the attempts hang for which a worker ends itself: written to the reports of their objects before it exits."""
+
+import logging
+import sys
+import traceback
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from threading import Thread
+from types import FrameType
+
+from django.db import connections
+
+from stator.db.interface import Claim
+from stator.graph.failures import HUNG_AT, MESSAGE_LENGTH, TRACEBACK_LENGTH, bounded, hung
+from stator.rows.reports import failure_report, keep_reports
+from stator.rows.workers import worker_of
+from stator.texts import one_line
+from stator.worker.connections import own_connections
+
+logger = logging.getLogger("stator.worker")
+
+# The module whose functions call handlers; their ``claims`` are of the attempt.
+EXECUTOR = str(Path(__file__).with_name("executor.py"))
+
+# Attempts that are reported at most, the calls of each that are stored, and seconds that all reports may take.
+MOST, CALLS, SECONDS = 20, 30, 2.0
+
+
+def report_hanging(trouble: str, threads: Collection[int]) -> None:
+    """Store where the attempts in these threads hang; give up after ``SECONDS``. The caller ends the process then."""
+    writing = Thread(target=_report, args=(trouble, list(_hanging(threads))[:MOST]), daemon=True)
+    writing.start()
+    writing.join(SECONDS)
+
+
+def _hanging(threads: Collection[int]) -> Iterator[tuple[list[Claim], traceback.StackSummary]]:
+    """Yield the claims of each attempt with the calls of its handler, the innermost last."""
+    for ident, frame in sys._current_frames().items():
+        if ident in threads and (found := _attempt_in(frame)):
+            claims, depth = found
+            yield claims, traceback.StackSummary.from_list(traceback.extract_stack(frame)[-depth:][-CALLS:])
+
+
+def _attempt_in(frame: FrameType | None) -> tuple[list[Claim], int] | None:
+    """Return the claims of the attempt that a thread makes, and how many calls deep its handler is."""
+    depth = 0
+    while frame is not None:
+        if frame.f_code.co_filename == EXECUTOR and isinstance(claims := frame.f_locals.get("claims"), list):
+            return claims, depth
+        frame, depth = frame.f_back, depth + 1
+    return None
+
+
+def _report(trouble: str, hanging: list[tuple[list[Claim], traceback.StackSummary]]) -> None:
+    own_connections(watch=False)
+    try:
+        for claims, calls in hanging:
+            for claim in claims if calls else ():
+                _report_one(claim, trouble, calls)
+    except Exception as error:  # noqa: BLE001 - the process ends, with or without a report
+        logger.warning("stator.report_failed", extra={"error": type(error).__name__, "message_text": one_line(error)})
+    connections.close_all()
+
+
+def _report_one(claim: Claim, trouble: str, calls: traceback.StackSummary) -> None:
+    operations, last = claim.operations, calls[-1]
+    place = f"{last.filename}:{last.lineno} {last.name}()"
+    failure = hung(
+        bounded(f"{trouble}; {HUNG_AT}{place}", MESSAGE_LENGTH),
+        bounded("".join(calls.format()), TRACEBACK_LENGTH), f"{last.filename} {last.name}",
+    )  # fmt: skip
+    with operations.in_schema(), operations.transaction():
+        if operations.rows.filter(pk=claim.pk, state_claim=claim.token).exists():
+            report = failure_report(operations.label, claim.pk, claim.state.name, failure, worker_of(claim.token))
+            keep_reports(operations.alias, operations.label, [report])

@@ -1,0 +1,133 @@
+"""Comparing a revision with this tree: the table, bad arguments, and what is left behind."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks import beside
+from tests.processes import wait_until
+from tests.sizes import PATIENCE
+
+ROOT = Path(__file__).parent.parent.parent
+needs_repository = pytest.mark.skipif(not (ROOT / ".git").exists(), reason="needs a checkout with its history")
+
+
+def started(folder: Path, url: str, *arguments: str) -> subprocess.Popen[str]:
+    """The command as a process of its own, which makes its worktree in the folder."""
+    environment = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
+    with (folder / "told").open("w") as told:
+        return subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.beside", *arguments], cwd=ROOT, text=True,
+            env={**environment, "DATABASE_URL": url, "TMPDIR": str(folder)}, stdout=subprocess.PIPE, stderr=told,
+        )  # fmt: skip
+
+
+def nothing_is_left(folder: Path) -> bool:
+    listed = subprocess.run(["git", "worktree", "list"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return str(folder) not in listed and {each.name for each in folder.iterdir()} == {"told"}
+
+
+@needs_repository
+@pytest.mark.postgresql
+def test_both_sides_are_run_and_each_figure_has_a_line(tmp_path: Path, scratch_url: str) -> None:
+    process = started(
+        tmp_path, scratch_url, "HEAD", "queues", "--pairs", "1", "--", "--tasks", "60", "--waiting", "300", "--alone"
+    )
+    printed, _ = process.communicate(timeout=8 * PATIENCE)
+    told = (tmp_path / "told").read_text()
+    assert process.returncode == 0, told
+    assert told.splitlines() == ["queues, pair 1 of 1: HEAD", "queues, pair 1 of 1: here"]
+    lines = [re.split(" {2,}", line) for line in printed.splitlines()]
+    [cells] = [cells for cells in lines if cells[0] == "publish, claim, resolve: in Python: per second"]
+    before, here, ratio = (float(cell.replace(",", "")) for cell in cells[1:4])
+    assert ratio == pytest.approx(here / before, rel=0.02)
+    assert nothing_is_left(tmp_path)
+
+
+@needs_repository
+@pytest.mark.postgresql
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_worktree_and_processes_are_gone_after_ctrl_c(tmp_path: Path, scratch_url: str, number: int) -> None:
+    process = started(tmp_path, scratch_url, "HEAD", "latency", "--", "--objects", "100000")
+    wait_until(lambda: "pair 1" in (tmp_path / "told").read_text())
+    process.send_signal(number)
+    process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130
+    assert nothing_is_left(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["HEAD", "speed"], "'speed' is not a benchmark; choose from throughput, "),
+        (["HEAD", "throughput", "--pairs", "0"], "--pairs must be at least 1, got 0"),
+        (["no-such-branch", "throughput"], "'no-such-branch' is not a revision of this repository"),
+    ],
+)
+def test_bad_argument_is_told_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], told: str
+) -> None:
+    monkeypatch.delenv("DATABASE_URL", raising=False)
+    assert beside.main(arguments) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"beside: {told}")
+
+
+def test_ratio_above_one_is_better_whichever_way_a_figure_goes() -> None:
+    before = [{"rate": (100.0, False), "ms": (10.0, True), "errors": (0.0, True)} for _ in range(3)]
+    after = [
+        {"rate": (rate, False), "ms": (ms, True), "errors": (0.0, True)} for rate, ms in ((110, 5), (120, 8), (90, 4))
+    ]
+    assert beside.line("rate", before, after) == ["rate", "100", "110", "1.100", "0.900-1.200"]
+    assert beside.line("ms", before, after) == ["ms (less is better)", "10", "5", "2.000", "1.250-2.500"]
+    assert beside.line("errors", before, after)[3:] == ["-", "-"]
+
+
+@pytest.fixture
+def sides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[beside.Side, beside.Side]:
+    """Two sides without a server between them."""
+    monkeypatch.setattr(beside, "fresh_database", lambda url: open(os.devnull))  # noqa: PTH123, SIM115 - any context
+    return beside.Side("old", tmp_path, sys.executable), beside.Side("here", tmp_path, sys.executable)
+
+
+def test_runs_alternate_and_are_put_in_pairs(
+    sides: tuple[beside.Side, beside.Side], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    order: list[str] = []
+
+    def run(name: str, side: beside.Side, *_: object) -> tuple[int, beside.Figures, str]:
+        order.append(side.name)
+        return 0, {"rate": (float(len(order)), False)}, ""
+
+    monkeypatch.setattr(beside, "run", run)
+    assert beside.compare("speed", sides, 2, [], "") == 0
+    assert order == ["old", "here", "here", "old"]
+    # Runs 1 and 4 are old, 2 and 3 are here.
+    assert capsys.readouterr().out.splitlines()[-1].split() == ["rate", "2.5", "2.5", "1.000", "0.750-2.000"]
+
+
+def test_benchmark_that_a_side_cannot_run_is_named_with_the_reason(
+    sides: tuple[beside.Side, beside.Side], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(beside, "run", lambda *_: (1, {}, "ImportError: cannot import name 'Elapsed'"))
+    assert beside.compare("speed", sides, 2, [], "") == 1
+    assert "beside: speed does not run on old: ImportError: cannot import name 'Elapsed'" in capsys.readouterr().err
+
+
+def test_other_requirements_get_an_environment_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "setup").write_text("#!/bin/sh\necho /made/python\n")
+    (tmp_path / "bin" / "setup").chmod(0o755)
+    found = subprocess.CompletedProcess([], 0, "Django>=5\nnobody-has-this>=2\npytest<1 ; python_version < '3'\n")
+    monkeypatch.setattr(beside, "_git", lambda *_: found)
+    assert beside._python(tmp_path, "", "v1") == "/made/python"
+    assert capsys.readouterr().err.startswith("beside: v1 requires nobody-has-this>=2, which this environment lacks")
+    found.stdout = "# what a site needs\nDjango>=5\n\n"
+    assert beside._python(tmp_path, "", "v1") == sys.executable

@@ -1,0 +1,56 @@
+"""Methods for async code: a synchronous handler cannot call one without a word, and a program may."""
+
+import asyncio
+
+import pytest
+
+from stator.asynchronous import in_thread
+from stator.testing import attempt
+from tests.stator.db.test_steps import clean, scripted  # noqa: F401 - a fixture
+from tests.testapp.stepped import Purchase, anoted, calls
+
+pytestmark = pytest.mark.django_db
+
+
+def say_nothing(order):
+    order.stator.astep("charge", anoted(order, "charge"))
+    return "paid"
+
+
+@pytest.mark.parametrize(
+    ("script", "word"),
+    [
+        (say_nothing, "astep() does nothing in a synchronous handler; call step() there"),
+        (lambda order: order.stator.aextend(5), "aextend() does nothing in a synchronous handler; call extend() there"),
+        (lambda order: order.aexplain(), "aexplain() does nothing in a synchronous handler; call explain() there"),
+        (
+            lambda order: Purchase.atransition_perform_queryset(Purchase.objects.all(), "paid"),
+            "atransition_perform_queryset() does nothing in a synchronous handler; "
+            "call transition_perform_queryset() there",
+        ),
+    ],
+)
+def test_synchronous_handler_gets_an_error_in_place_of_a_coroutine(script, word):
+    order = scripted(script)
+    failure = attempt(order).failure
+    assert (failure.kind, failure.message) == ("RuntimeError", word)
+    assert calls == []
+
+
+def test_synchronous_handler_may_run_a_loop_of_its_own():
+    async def main(order):
+        return await order.stator.astill_mine()
+
+    order = scripted(lambda order: "paid" if asyncio.run(main(order)) else None)
+    assert attempt(order).failure is None
+
+
+def test_program_may_pass_the_coroutine_to_a_loop():
+    class Counter:
+        def count(self):
+            return 3
+
+        acount = in_thread(count)
+
+    assert asyncio.run(Counter().acount()) == 3
+    assert asyncio.iscoroutinefunction(Counter.acount)
