@@ -15,6 +15,9 @@ from stator.graph.backoff import MAX_SECONDS
 from stator.graph.options import is_number
 from stator.texts import nearest
 
+# Settings of Takahe's Stator that are read if the dictionary does not have these keys.
+LEGACY = {name: f"STATOR_{name}" for name in ("TOKEN", "CONCURRENCY", "CONCURRENCY_PER_MODEL")}
+
 # A worker that dies loses the leases of everything it runs, so one lost lease says little about an object; two do.
 ALONE_FROM = 2
 
@@ -225,10 +228,9 @@ def _following_lease(values: dict[str, Any]) -> dict[str, float]:
 
 
 def _legacy() -> dict[str, Any]:
-    names = {name: f"STATOR_{name}" for name in ("TOKEN", "CONCURRENCY", "CONCURRENCY_PER_MODEL")}
     return {
         name: getattr(django_settings, legacy)
-        for name, legacy in names.items()
+        for name, legacy in LEGACY.items()
         if getattr(django_settings, legacy, None) is not None
     }
 

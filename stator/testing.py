@@ -22,6 +22,7 @@ from django.db.models import F, Model, QuerySet
 from stator import signals
 from stator.exceptions import StatorError
 from stator.graph import State, StateGraph
+from stator.graph.options import is_number
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
 from stator.models import StatorModel, move_rows
 from stator.querysets import OperatorQuerySet
@@ -125,8 +126,10 @@ def advance(seconds: float, *models: type[Model]) -> None:
     >>> drain(Parcel)
     1
     """
-    if seconds < 0:
-        raise ValueError(f"advance({seconds}): seconds must be at least 0, because time only moves forward")
+    if not is_number(seconds) or seconds < 0:
+        raise ValueError(
+            f"advance({seconds!r}): give a number of seconds of at least 0, such as 3600; time only moves forward"
+        )
     past = timedelta(seconds=seconds)
     for model in managed(list(models) or StatorModel.subclasses):
         rows: QuerySet[Model] = QuerySet(model, using=router.db_for_write(model))

@@ -4,6 +4,7 @@ import json
 import math
 import re
 import time
+from collections.abc import Iterable
 from dataclasses import MISSING, dataclass, field, fields
 from decimal import Decimal
 from hashlib import sha256
@@ -30,6 +31,19 @@ _METADATA_NAME = re.compile('(?!-?[0-9]+$)[^"\\\\\x00-\x1f\x7f-\x9f\ud800-\udfff
 METADATA_NAME_RULE = (
     f"must be a text of 1 to {NAME_LENGTH} printable characters, without quotes and backslashes, and not a number"
 )
+
+# The names that other queues have for options, each with ours.
+ELSEWHERE = {
+    **dict.fromkeys(("countdown", "delay", "eta", "run_after", "run_at", "schedule"), "invisible_for, in seconds"),
+    **dict.fromkeys(("max_retries", "retries", "retry"), "max_attempts, which counts the first attempt too"),
+    **dict.fromkeys(("default_retry_delay", "retry_backoff", "retry_delay"), "backoff, in seconds or a function"),
+    **dict.fromkeys(("soft_time_limit", "time_limit"), "timeout, in seconds"),
+    **dict.fromkeys(("rate_limit", "throttle"), "rate, such as 10/s"),
+    **dict.fromkeys(("args", "kwargs", "payload"), "data, which is any JSON"),
+    **dict.fromkeys(("job_id", "task_id", "unique_key"), "key, a text"),
+    "bind": "takes_context=True",
+    "result_ttl": "retention, in seconds",
+}
 UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -110,7 +124,7 @@ def checked_message(given: dict[str, Any], settings: TaskSettings, longest_lease
     """Return the checked message like :func:`message_of`, but raise ``TaskError``, for calls that publish nothing."""
     if unknown := given.keys() - MESSAGE_FIELDS:
         name = min(map(str, unknown))
-        raise TaskError(f"a task has no option {name!r}; {nearest(name, MESSAGE_FIELDS)}")
+        raise TaskError(f"a task has no option {name!r}; {remedy_for(name, MESSAGE_FIELDS)}")
     if "action" not in given:
         raise TaskError("the task has no action; give the name of an action")
     known = {name: value for name, value in given.items() if name in REQUIRED or value is not None}
@@ -127,6 +141,12 @@ def checked_message(given: dict[str, Any], settings: TaskSettings, longest_lease
     check_json("data", message.data, settings.PAYLOAD_LIMIT, settings.PAYLOAD_DEPTH)
     check_metadata(message.metadata, settings.METADATA_LIMIT)
     return message
+
+
+def remedy_for(unknown: str, known: Iterable[str]) -> str:
+    """Return which of the known options to use in place of an unknown one."""
+    meant = ELSEWHERE.get(unknown, "")
+    return f"use {meant}" if re.split("[,=]", meant)[0] in known else nearest(unknown, known)
 
 
 OPTIONS = {option.name: option for option in fields(Message) if option.name != "given"}

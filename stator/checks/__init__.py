@@ -37,7 +37,7 @@ def register() -> None:
 def settings_checks(app_configs: Sequence[AppConfig] | None = None, **kwargs: object) -> list[CheckMessage]:
     """Return the problems with the settings, the databases' settings and the names of apps."""
     models = managed_models(app_configs)
-    return [*check_settings(), *check_shadowing(), *check_drivers(models), *check_sqlite(models)]
+    return [*check_settings(), *check_shadowing(), *check_drivers(models)]
 
 
 def deployment_checks(app_configs: Sequence[AppConfig] | None = None, **kwargs: object) -> list[CheckMessage]:
@@ -60,7 +60,7 @@ def database_checks(
 ) -> list[CheckMessage]:
     """Return the problems in the databases that Django is told to check."""
     models = managed_models(app_configs)
-    looks = (check_primary, check_clock, check_migrations, check_rows)
+    looks = (check_primary, check_clock, check_sqlite, check_migrations, check_rows)
     found: list[CheckMessage] = []
     for alias in databases or []:
         found += (of_engine := looked(partial(check_engine, models, alias), alias))

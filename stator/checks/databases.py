@@ -40,14 +40,13 @@ def check_drivers(models: list[type[StatorModel]]) -> Iterator[checks.CheckMessa
             yield message("E304", text, f"{REMEDY}.")
 
 
-def check_sqlite(models: list[type[StatorModel]]) -> Iterator[checks.CheckMessage]:
+def check_sqlite(models: list[type[StatorModel]], alias: str) -> Iterator[checks.CheckMessage]:
     """W301: with SQLite's defaults, readers and writers fail with "database is locked"."""
-    for alias in sorted(by_database(models)):
-        connection = connections[alias]
-        fails = capabilities_of(connection).fails_when_locked
-        if fails and (lacking := _lacking(connection.settings_dict)):
-            text = f"The SQLite database {alias!r} holds managed models and is opened without {' and '.join(lacking)}."
-            yield message("W301", text, SQLITE_HINT.format(alias=alias))
+    connection = connections[alias]
+    fails = capabilities_of(connection).fails_when_locked and alias in by_database(models)
+    if fails and (lacking := _lacking(connection.settings_dict)):
+        text = f"The SQLite database {alias!r} holds managed models and is opened without {' and '.join(lacking)}."
+        yield message("W301", text, SQLITE_HINT.format(alias=alias))
 
 
 def _lacking(config: Mapping[str, Any]) -> list[str]:

@@ -143,6 +143,10 @@ def by_database(models: Iterable[type[M]], using: str | None = None) -> dict[str
 
 def managed(models: Iterable[type[M]]) -> list[type[M]]:
     """Return the models whose own tables have the state, each once; a child counts as its parent."""
+    models = list(models)
+    for model in models:
+        if not (isinstance(model, type) and issubclass(model, Model)):
+            raise TypeError(f"{model!r:.100} is not a model; pass the class of a managed model, such as Parcel")
     return list(dict.fromkeys(map(owner_of, models)))
 
 

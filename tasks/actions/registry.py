@@ -5,8 +5,8 @@ import re
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextvars import copy_context
-from dataclasses import dataclass
-from functools import cached_property, wraps
+from dataclasses import dataclass, fields
+from functools import cached_property, partial, wraps
 from typing import Any, TypeVar
 
 from stator.asynchronous import awaited
@@ -16,7 +16,7 @@ from stator.graph.options import is_backoff, is_number
 from tasks.actions.frequency import Frequency, frequency, key_text
 from tasks.conf import DJANGO
 from tasks.failures import NoHandler
-from tasks.messages import Json
+from tasks.messages import Json, remedy_for
 
 Result = TypeVar("Result")
 
@@ -223,15 +223,21 @@ class RegisteredAction(AttemptOptions):
             return before, data
         return [*before, *([] if data is None else [data])], {}
 
+    def bound(self, context: Context) -> Callable[[], Any]:
+        """Return the function with its arguments.
+
+        Call it and keep it in no variable: error trackers show those of each frame, and the data may be secret.
+        """
+        args, kwargs = self.arguments(context)
+        return partial(self.function, *args, **kwargs)
+
     def call(self, context: Context) -> Any:
         """Call a synchronous function in this thread."""
-        args, kwargs = self.arguments(context)
-        return self.function(*args, **kwargs)
+        return self.bound(context)()
 
     async def acall(self, context: Context) -> Any:
         """Call a coroutine function on this event loop."""
-        args, kwargs = self.arguments(context)
-        return await self.function(*args, **kwargs)
+        return await self.bound(context)()
 
     async def begin(self, context: Context) -> None:
         """Prepare an attempt before the function is called; subclasses override it."""
@@ -239,6 +245,11 @@ class RegisteredAction(AttemptOptions):
     def result_of(self, value: Json) -> Any:
         """Return the value to store as the task's result."""
         return value
+
+
+ACTION_OPTIONS = frozenset(
+    option.name for option in fields(RegisteredAction) if option.name not in ("name", "function", "errors_are_final")
+)
 
 
 class Registry(dict[str, dict[str, RegisteredAction]]):
@@ -306,6 +317,8 @@ def action(name: str, **options: Any) -> Callable[[Callable[..., Any]], Callable
         raise TypeError(f"@tasks.action needs a name: @tasks.action({getattr(name, '__name__', 'name')!r})")
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise ValueError(f"{name!r} is not a valid name for an action; use 1 to 200 letters, digits, '_', '-' and '.'")
+    for unknown in sorted(options.keys() - ACTION_OPTIONS):
+        raise TypeError(f"action {name!r} has no option {unknown!r}; {remedy_for(unknown, ACTION_OPTIONS)}")
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         made = RegisteredAction(name=name, function=function, **options)

@@ -232,10 +232,8 @@ class DjangoAction(RegisteredAction):
     async def acall(self, context: Context) -> Any:
         """Call a coroutine function on this event loop."""
         if self.takes_context and has_past(context.task):
-            args, kwargs = await sync_to_async(contained)(self.arguments, context)
-        else:
-            args, kwargs = self.arguments(context)
-        return await self.function(*args, **kwargs)
+            return await (await sync_to_async(contained)(self.bound, context))()
+        return await super().acall(context)
 
     async def begin(self, context: Context) -> None:
         """Send ``task_started``."""

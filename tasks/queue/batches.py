@@ -269,6 +269,8 @@ def publish(
     """
     if batch is None:
         return publishing.publish(queue, given, on_existing, **options)
+    if not isinstance(batch, Batch):
+        raise PublishRefused(f"batch={batch!r:.80} is not a tasks.models.Batch; pass Batch() or one that runs")
     with transaction.atomic(using=queue._state.db):
         is_new = batch.begin(queue)
         published = publishing.publish(queue, given, on_existing, batch=batch.pk, **options)

@@ -13,7 +13,7 @@ from asgiref.sync import sync_to_async
 from django.db.models import CharField, F, Field, FloatField, OuterRef, Sum
 
 from stator import claims
-from stator.asynchronous import in_thread
+from stator.asynchronous import awaited, in_thread
 from stator.claims import Failure, bounded, describe
 from stator.exceptions import LeaseLost
 from stator.models import remembered
@@ -88,6 +88,7 @@ class TaskClaim(LoopClaim):
         except LeaseLost as error:
             raise self._lost() from error
 
+    @awaited
     async def astep(self, name: str, function: Callable[[], Awaitable[Result]]) -> Result:
         """Do :meth:`step` with a coroutine function."""
         try:

@@ -93,7 +93,10 @@ def _check_rows(alias: str) -> Iterator[checks.CheckMessage]:
         yield from _check_row(row)
 
 
-HINT = "Make ticks further apart, so that after a worker dies its tick can be repeated before the next one is due."
+HINT = (
+    "Make ticks further apart, or lower STATOR_TASKS['TICK_LEASE']: after a worker dies, its tick must be repeated "
+    "before the next one is due."
+)
 
 
 def _check_row(row: Schedule) -> Iterator[checks.CheckMessage]:

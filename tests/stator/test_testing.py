@@ -4,6 +4,7 @@ import doctest
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +162,18 @@ class TestAdvance:
     def test_time_does_not_go_back(self) -> None:
         with pytest.raises(ValueError, match="only moves forward"):
             advance(-1)
+
+    @pytest.mark.parametrize("seconds", ["1h", Parcel, None])
+    def test_time_is_a_number_of_seconds(self, seconds: Any) -> None:
+        with pytest.raises(ValueError, match="give a number of seconds of at least 0, such as 3600"):
+            advance(seconds)
+
+
+@pytest.mark.parametrize("given", ["testapp.Parcel", [Parcel]])
+def test_models_are_classes(given: Any) -> None:
+    for tool in (drain, partial(advance, 60)):
+        with pytest.raises(TypeError, match=r"is not a model; pass the class of a managed model, such as Parcel"):
+            tool(given)
 
 
 class TestAssertMoves:

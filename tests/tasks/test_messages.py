@@ -72,6 +72,20 @@ def test_unknown_option_is_refused_with_the_nearest():
     assert "options are action, data" in refusal(zzz=1)
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("delay", "use invisible_for, in seconds"),
+        ("max_retries", "use max_attempts, which counts the first attempt too"),
+        ("kwargs", "use data, which is any JSON"),
+        # An option of actions only.
+        ("rate_limit", "options are action"),
+    ],
+)
+def test_option_of_another_queue_is_refused_with_ours(name, meant):
+    assert refusal(**{name: 1}).startswith(f"a task has no option {name!r}; {meant}")
+
+
 def test_long_values_are_not_repeated_in_the_refusal():
     assert len(refusal(key="k" * 10_000)) < 300
 

@@ -84,6 +84,6 @@ def partitions(alias: str, models: list[type[StatorModel]]) -> list[Problem]:
 
 def sqlite_options(alias: str, models: list[type[StatorModel]]) -> Problem:
     """Check that readers and writers of a SQLite file wait for each other instead of failing."""
-    for message in check_sqlite(models):
+    for message in check_sqlite(models, alias):
         return Problem("sqlite", message.msg, remedy=str(message.hint), level=WARNING)
     return Problem("sqlite", "write-ahead log and immediate transactions", level=OK)

@@ -1,5 +1,6 @@
 """Checks of a database and of the rows in it."""
 
+from collections import defaultdict
 from typing import Any
 
 import pytest
@@ -41,11 +42,16 @@ class TestSqlite:
         self, monkeypatch: pytest.MonkeyPatch, made: Any, lacking: str | None
     ) -> None:
         monkeypatch.setattr("stator.checks.databases.connections", {"default": made})
-        messages = list(check_sqlite([Line]))
+        messages = list(check_sqlite([Line], "default"))
         assert ids(messages) == (["stator.W301"] if lacking else [])
         if lacking:
             assert messages[0].msg.endswith(f"is opened without {lacking}.")
             assert "'default'" in messages[0].hint
+
+    def test_is_told_by_migrate_and_not_by_each_command(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        found = defaultdict(lambda: self.Connection("a.db"))
+        monkeypatch.setattr("stator.checks.databases.connections", found)
+        assert "stator.W301" not in ids(checks.settings_checks())
 
 
 @pytest.mark.django_db

@@ -25,6 +25,23 @@ class TestSettings:
         assert error.hint.startswith(hint)
         assert "short" not in error.msg + error.hint
 
+    @pytest.mark.parametrize(
+        ("name", "meant"),
+        [
+            ("STATORS", "Did you mean STATOR?"),
+            ("STATOR_TASK", "Did you mean STATOR_TASKS?"),
+            ("STATOR_LEASE", "Write STATOR = {'LEASE': ...}."),
+            ("STATOR_TASKS_LEASE", "Write STATOR_TASKS = {'LEASE': ...}."),
+        ],
+    )
+    def test_that_nothing_reads_are_told_of(self, settings: Any, name: str, meant: str) -> None:
+        setattr(settings, name, {})
+        settings.STATOR_STICKER_SHOP = "https://example.com/"
+        [warning] = check_settings()
+        assert (warning.id, warning.msg, warning.hint) == (
+            "stator.W005", f"Nothing reads the setting {name}.", meant
+        )  # fmt: skip
+
     def test_that_means_something_else_than_in_takahes_stator_is_told_of(self, settings: Any) -> None:
         settings.STATOR_CONCURRENCY_PER_MODEL = 4
         [warning] = check_settings()

@@ -231,6 +231,11 @@ def test_object_that_is_gone_is_refused():
         expense.stator.send("reject")
 
 
+def test_object_that_is_not_saved_is_refused():
+    with pytest.raises(EventRefused, match=r"is not saved yet; call save\(\) before you send it an event"):
+        Expense().stator.send("reject")
+
+
 def test_repeated_key_changes_nothing_and_says_so():
     expense = Expense.objects.create()
     first = expense.stator.send("reject", "no", key="mail-17")
@@ -514,8 +519,8 @@ def test_explain_says_which_events_are_awaited_from_whom_and_what_has_come(appro
     reason, *_ = expense.explain()
     assert reason.code == "awaits_event"
     assert reason.sentence.startswith(
-        "Waits for the event approve (from users with testapp.change_expense, 1 of 2 senders so far: anna) or reject; "
-        "it times out to escalated in"
+        "Waits for the event approve (from users with testapp.change_expense: anna, ben, ina; 1 of 2 senders so far: "
+        "anna) or reject; it times out to escalated in"
     )
     assert Expense.stator.explain_counts() == {"awaits_event": 1}
 

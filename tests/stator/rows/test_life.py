@@ -18,6 +18,7 @@ from stator.models import Action, Event, Progress, Report, Step
 from stator.rows import columns
 from stator.rows.actions import UNDONE_WITHIN
 from stator.rows.life import VERSION_AT, WISHES, life_of
+from stator.rows.pauses import pause_objects
 from stator.testing import advance, attempt, steps
 from stator.undo import undo
 from tests.stator.making import ago, change, claim_all, operations_of, raw, row
@@ -337,6 +338,10 @@ def remembered(one):
     return [each for each in fresh if each]
 
 
+def is_paused(one):
+    return "paused" in [reason.code for reason in row(one).explain()]
+
+
 def by_instance(one):
     row(one).delete()
 
@@ -391,6 +396,16 @@ def test_new_object_has_no_past(kind, delete):
     if delete is not by_raw_sql:
         assert list(records.objects.values_list("object_pk", flat=True).distinct()) == ["b"]
     assert remembered(made()) == []
+
+
+@pytest.mark.parametrize("delete", DELETES)
+def test_pause_that_names_an_object_ends_with_its_life(delete):
+    one, other = made(), Contract.objects.create(name="b")
+    pause_objects(Contract, "default", ["a", "b"], Action.of(Contract, "pause", "eve", "both look odd"))
+    assert is_paused(one)
+    delete(one)
+    assert not is_paused(made())
+    assert is_paused(other)
 
 
 @pytest.mark.parametrize("model", [Contract, PartContract])

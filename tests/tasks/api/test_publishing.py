@@ -74,12 +74,12 @@ class TestPublishing:
     def test_unknown_actions_are_refused_where_they_run_here(self, call):
         Queue.objects.create(name="inside", actions_elsewhere=False)
         status, found = call("POST", "queues/inside/tasks", {"action": "nothing"}, token())
-        assert (status, found["error"]) == (422, "unknown_action")
+        assert (status, found["error"]) == (409, "unknown_action")
 
     def test_tasks_of_djangos_framework_are_refused(self, call, queue):
         body = {"action": "django:tests.testapp.tasks.add", "data": {"args": [1], "kwargs": {}, "backend": "default"}}
         status, found = call("POST", "queues/encode/tasks", body, token())
-        assert (status, found["error"], Task.objects.exists()) == (422, "invalid", False)
+        assert (status, found["error"], Task.objects.exists()) == (400, "invalid", False)
         assert "enqueue it there" in found["detail"]
 
     def test_running_task_is_changed_and_its_holder_follows(self, call, scene):
@@ -90,7 +90,7 @@ class TestPublishing:
         assert (status, found["heartbeat_interval"], found["worker_ids"]) == (200, 2, ["bot-9"])
         heartbeat = call("POST", f"{held}/claim/heartbeat", scene.body(f"{held}/claim/heartbeat", {}), given)
         assert (heartbeat[0], heartbeat[1]["error"]) == (409, "lease_lost")
-        for body, told in ({"timeout": 0}, 422), ({"data": 1}, 422), ({"worker_ids": ["a\nb"]}, 422):
+        for body, told in ({"timeout": 0}, 422), ({"data": 1}, 422), ({"worker_ids": ["a\nb"]}, 400):
             assert call("POST", f"{held}/change", body, given)[0] == told
         assert call("POST", scene.path("tasks/{dead}/change"), {"timeout": 5}, given)[0] == 409
 
