@@ -270,7 +270,7 @@ class _Undoing:
             announce(model, using)
             return
         for target, some in self._by_target(found):
-            note_left(model, using, [(row.pk, row.state, row.life) for row in some])
+            note_left(model, using, some)
             entered(model, using, target.name, [row.pk for row in some])
             tell_moves(model, using, some, target)
         if undone := hooks_of(model).undone:

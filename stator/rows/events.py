@@ -27,8 +27,8 @@ from stator.texts import bounded, json_text, text_problem
 
 logger = logging.getLogger("stator.events")
 
-# The most levels of lists and objects in a payload.
-PAYLOAD_DEPTH = 50
+# The most levels of lists and objects in a payload: MariaDB stores no more than 31.
+PAYLOAD_DEPTH = 30
 
 ENCODER = DjangoJSONEncoder(allow_nan=False, ensure_ascii=False)
 
