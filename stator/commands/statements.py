@@ -117,7 +117,7 @@ class _Sent:
         _, returns, columns = text.partition(" RETURNING ")
         if text.startswith("INSERT") and returns:
             # Django reads one row for the object that it inserts.
-            return execute(f"SELECT {', '.join(['NULL'] * len(columns.split(',')))}", None, False, context)
+            return execute("SELECT " + ", ".join(["NULL"] * len(columns.split(","))), None, False, context)
         return execute(NOTHING, None, False, context)
 
     def _note(self, text: str, params: Sequence[object]) -> None:
