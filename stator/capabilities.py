@@ -64,7 +64,8 @@ class Capabilities:
     replica_query: str = ""
     # How a message says that a server is a replica.
     replica_sign: str = ""
-    # The query that says whether a primary takes no writes of this session, and how a message says that.
+    # The query that says whether the server is a replica, and whether it takes no writes of this session; and how a
+    # message says that.
     read_only_query: str = ""
     read_only_sign: str = ""
     # The database is a file, which may be read-only for this process.
@@ -110,7 +111,7 @@ POSTGRESQL = Capabilities(
     has_schemas=True, has_partitions=True,
     reports_transaction_status=True, reports_privileges=True, has_monitoring_views=True,
     engine_query=ENGINE, replica_query="SELECT pg_is_in_recovery()", replica_sign="in recovery",
-    read_only_query="SELECT current_setting('transaction_read_only') = 'on'",
+    read_only_query="SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on'",
     read_only_sign="default_transaction_read_only is on",
     position_query="SELECT pg_current_wal_lsn()", lag_query=LAG,
     has_clock_timestamp=True, accepts_aware_moments=True,
@@ -128,6 +129,7 @@ MYSQL = Capabilities(
     needs_generated_columns=True, compares_json_as_text=True, clock_in_zone_of_session=True,
     engine_query="SELECT version()",
     replica_query="SELECT @@global.read_only", replica_sign="read_only is on",
+    read_only_query="SELECT @@global.read_only, 0",
 )  # fmt: skip
 
 # PostgreSQL with tables in distributed schemas, by the backend ``stator.citus``.

@@ -45,16 +45,16 @@ from stator.rows.fields import (
 )
 from stator.rows.hooks import AttemptRecords, ModelHooks, register_hooks
 from stator.rows.indexes import add_indexes
-from stator.rows.keys import key_of
+from stator.rows.keys import key_of, prepare_key, shown_key
 from stator.rows.life import Changes, new_wish
-from stator.rows.life_ends import end_lives_with_deletes, forget_reports
+from stator.rows.life_ends import end_lives_with_deletes, forget_left
 from stator.rows.meta import column_of, field_of, home_of, options_of, owner_of, written_to
 from stator.rows.nodes import of_one_node, over_nodes
 from stator.rows.pauses import Pause
 from stator.rows.progress import Progress, progress_of
 from stator.rows.reconcile import look_again, watched_fields, watched_values
 from stator.rows.reports import Event, History, Report, Step, records_of, steps_of
-from stator.rows.rollbacks import created, filled_by_saves, remembered
+from stator.rows.rollbacks import before_save, created, note_save, remembered
 from stator.rows.statistics import Depth, Stats
 from stator.rows.transitions import move_by_hand, move_rows, state_by_hand
 from stator.rows.versions import Version
@@ -113,6 +113,7 @@ __all__ = [
     "records_of",
     "register_hooks",
     "remembered",
+    "shown_key",
     "steps_of",
     "tokens_of",
     "worker_of",
@@ -145,7 +146,7 @@ class StatorModel(models.Model):
 
     subclasses: ClassVar[list[type["StatorModel"]]] = []
     stator = OperatorAccess()
-    state: Any
+    state: StateField
     # The value of ``owner_of(model)``, stored because each insert needs it.
     _state_owner: ClassVar[type[models.Model]]
 
@@ -259,8 +260,11 @@ class StatorModel(models.Model):
         update_fields: Iterable[str] | None = None,
     ) -> None:
         using = using or router.db_for_write(type(self), instance=self)
-        with remembered(using, [self], filled_by_saves(type(self))):
+        before = before_save(using, self)
+        try:
             super().save_base(raw, force_insert, force_update, using, update_fields)
+        finally:
+            note_save(using, self, before)
 
     save_base.alters_data = True  # type: ignore[attr-defined]
 
@@ -280,7 +284,7 @@ class StatorModel(models.Model):
             _leave_unread(fields, returning_fields)
         inserted = super()._do_insert(manager, using, fields, returning_fields, raw)  # type: ignore[misc]
         if not raw and manager.model is owner:
-            forget_reports(owner, using, [self])
+            forget_left(owner, using, [self])
         self._note_loaded()
         self._loaded_state = str(self.state)
         if self.state_ready:
@@ -413,6 +417,7 @@ def _prepare(sender: type, **kwargs: object) -> None:
     spread = options_of(sender).spread
     if spread and not any(spread in (field.name, field.attname) for field in sender._meta.concrete_fields):
         SpreadField().contribute_to_class(sender, spread)
+    prepare_key(sender)
     add_indexes(sender)
     if sender._meta.apps is apps:
         StatorModel.subclasses.append(sender)

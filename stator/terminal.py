@@ -3,9 +3,11 @@
 import io
 import json
 import os
+import re
 import sys
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
 from typing import Any, ClassVar, NoReturn
 
 from django.core.exceptions import ImproperlyConfigured
@@ -18,6 +20,9 @@ from stator.texts import escape, one_line
 
 BAD, UNWRITTEN, UNUSABLE, INTERRUPTED = 2, 74, 75, 130
 
+
+# The message of argparse about a word that is none of several.
+CHOICE = re.compile(r"invalid choice: '?(?P<given>[^']+?)'? \(choose from (?P<choices>.*)\)")
 
 # Django's styles of lines by their first word, on a terminal that has colours.
 STYLES = {
@@ -111,6 +116,9 @@ class TerminalCommand(BaseCommand):
             setattr(parser, "error", self._refuse)  # noqa: B010 - a method is replaced on the instance
 
     def _refuse(self, message: str) -> NoReturn:
+        if wrong := CHOICE.search(message):
+            close = get_close_matches(wrong["given"], re.findall(r"[\w-]+", wrong["choices"]), 1)
+            message = f"there is no {wrong['given']!r}{f'; did you mean {close[0]!r}?' if close else ''}"
         sys.stderr.write(escape(f"{self.name}: {message}; see {self.name} --help") + "\n")
         sys.exit(BAD)
 

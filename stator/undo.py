@@ -19,7 +19,7 @@ from stator.graph.states import State
 from stator.rows import columns
 from stator.rows.actions import UNDONE_WITHIN, Action, Before
 from stator.rows.clock import Now
-from stator.rows.keys import key_of, key_text
+from stator.rows.keys import key_of, key_text, shown_text
 from stator.rows.life import continued
 from stator.rows.meta import graph_of, hooks_of, model_of
 from stator.rows.nodes import over_nodes, read_first
@@ -172,7 +172,7 @@ class _Undoing:
             back = some(page)
         except IntegrityError as error:
             if len(page) == 1:
-                self.done.leave(page[0].object_pk, f"is refused: {one_line(error)}")
+                self._leave(page[0], f"is refused: {one_line(error)}")
                 return
             half = len(page) // 2
             self._part(some, page[:half])
@@ -292,13 +292,13 @@ class _Undoing:
         sent = {before.object_pk for before in self._sent_to(left)}
         for row in left:
             if row.object_pk in now and row.object_pk not in allowed:
-                self.done.leave(row.object_pk, "is not yours to change")
+                self._leave(row, "is not yours to change")
                 continue
             if row.object_pk in sent and row.object_pk in now and now[row.object_pk][1] == row.version:
-                self.done.leave(row.object_pk, "got an event since")
+                self._leave(row, "got an event since")
                 continue
             why = stays.get(row.object_pk) or _why(row, now.get(row.object_pk), graph_of(self.model).states)
-            self.done.leave(row.object_pk, why)
+            self._leave(row, why)
 
     def _changes(self, going: Going) -> columns.Changes:
         names = RESTORED | (MOVED_BACK if self.action.moves else {})
@@ -326,6 +326,9 @@ class _Undoing:
     @property
     def _rows(self) -> QuerySet[Model]:
         return QuerySet(self.model, using=self.using)
+
+    def _leave(self, row: Was, why: str) -> None:
+        self.done.leave(shown_text(self.model, row.object_pk), why)
 
     def _key(self, text: str) -> object:
         """Return a key from its text; None if it is of another type, from before a migration."""

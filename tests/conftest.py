@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from django.db import connection
 
 from stator.capabilities import capabilities_of
+from stator.graph.attempt_log import RUNNING
 from tests import emptying, shapes
 from tests.processes import WorkerProcess, environment_for_subprocess
 from tests.proofs.proof import table
@@ -122,6 +124,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("CITUS_URL is not set")
     if (lacked := item.get_closest_marker("citus_lacks")) and is_citus():
         pytest.skip(f"Citus has no {lacked.args[0]}")
+
+
+@pytest.fixture(autouse=True)
+def no_attempt_runs() -> Iterator[None]:
+    """A test may begin an attempt and not end it; the next one is not within that."""
+    yield
+    RUNNING.set(None)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from django.urls import reverse
 from django.utils.html import format_html
 
 from stator.explain import Reason
+from stator.rows.keys import shown_text
 from stator.rows.meta import model_named, model_of
 from stator.rows.workers import Worker
 
@@ -36,7 +37,7 @@ def link_to_object(site: AdminSite, label: str, key: str) -> str:
     """Return a link to the object of a stored event; its key alone if the code or the site has no such model."""
     model = model_of(label)
     address = page_of(site, model, key) if model else ""
-    return format_html('<a href="{}">{}</a>', address, key) if address else key
+    return format_html('<a href="{}">{}</a>', address, key) if address else shown_text(model, key)
 
 
 def ways_of(site: AdminSite, model: type[Model], reason: Reason) -> list[tuple[str, str]]:

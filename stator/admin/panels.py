@@ -19,6 +19,7 @@ from stator.overview.looks import Looks
 from stator.overview.replica import Read
 from stator.overview.stays import Stays, moves, stays
 from stator.overview.survey import problems, surveys
+from stator.rows.keys import shown_key
 from stator.rows.meta import managed
 from stator.rows.statistics import Depth, Stats
 from stator.texts import counted, listed, told
@@ -53,8 +54,8 @@ class ModelRow:
     @property
     def moved(self) -> str:
         """How many moves the last hour had, as text."""
-        rates = [rate for rate in moves_in([self.minutes]) if rate is not None]
-        return f"{60 * sum(rates):,.0f}" if rates else ""
+        sampled = any(one is not None for one in self.minutes)
+        return f"{self.minutes.moved:,}" if self.minutes.moved or sampled else ""
 
     @property
     def bar(self) -> list[Segment]:
@@ -184,7 +185,8 @@ def show(
     standing = problems(found)
     shown.rows.sort(key=lambda row: row.label)
     for row in shown.rows:
-        row.level = min((problem.level for problem in standing if problem.where == row.label), default="good")
+        concerning = (one.level for one in standing if row.label in (one.where, *one.numbers.get("models", ())))
+        row.level = min(concerning, default="good")
     shown.figures = _figures(shown.rows, [process for each in found for process in each.workers.processes])
     every, shown.rows = shown.rows, []
     for row in every:
@@ -200,7 +202,7 @@ def _show_database(shown: ShownModels, found: Survey, pages: Pages, now: datetim
     named = _named(found, pages, looks)
     minutes = looks.at(Depth, partial(minutes_of, found.using, found.models, now), {})
     for label, one in found.models.items():
-        shown.rows.append(ModelRow(one, minutes.get(label, [None] * MINUTES)))
+        shown.rows.append(ModelRow(one, minutes.get(label, Minutes([None] * MINUTES))))
         shown.stuck += _stuck(one, named[label], pages)
     shown.older_errors = shown.older_errors or found.older_errors
     # Most failing first.
@@ -261,7 +263,7 @@ def _stuck(panel: Surveyed, named: set[object], pages: Pages) -> list[dict[str, 
     expected = {state.name: state.expect_within for state in panel.model.state_graph.states.values()}
     return [
         {
-            "label": panel.label, "pk": one.pk, "state": one.state, "age": one.age, "told": span(one.age),
+            "label": panel.label, "pk": shown_key(one.pk), "state": one.state, "age": one.age, "told": span(one.age),
             "expected": span(expected[one.state] or 0.0), "url": pages.page_of(panel.model, one.pk),
         }
         for one in panel.depths.stuck
@@ -284,7 +286,7 @@ def _described(group: Group, of: Surveyed, named: dict[str, set[object]], pages:
         "gave_up": f"{group.gave_up:,}" if group.gave_up else "",
         "gave_up_url": _gave_up(group, model, pages),
         "example": "" if example is None else pages.page_of(model, example),
-        "example_pk": example,
+        "example_pk": None if example is None else shown_key(example),
         "may_retry": bool(group.failing) and pages.may_retry(model),
     }
 
@@ -301,7 +303,7 @@ def _process(process: WorkerStatus, found: Survey, named: dict[str, set[object]]
         model = found.models[label].model
         seen = one.pk in named[label]
         runs.append({
-            "what": f"{model._meta.label} {one.pk}" if seen else str(model._meta.label), "state": one.state,
+            "what": f"{model._meta.label} {shown_key(one.pk)}" if seen else str(model._meta.label), "state": one.state,
             "for": span(one.running), "late": one.late > 0, "url": pages.page_of(model, one.pk) if seen else "",
             "progress": one.progress if seen else None,
         })  # fmt: skip

@@ -15,7 +15,8 @@ from stator.admin.links import link_to_object
 from stator.admin.listing import AnyAddressAdmin
 from stator.graph.durations import seconds_of, span
 from stator.models import Action, Depth, Event, History, Report, Stats, Step, Worker
-from stator.rows.meta import home_of
+from stator.rows.keys import stored_text
+from stator.rows.meta import home_of, model_of
 from stator.rows.progress import progress_of
 from stator.rows.unlocks import held_by
 
@@ -77,7 +78,8 @@ class OfObjectAdmin(KeptAdmin):
         """Return the rows of one object, or the newest rows that match."""
         label, _, key = search_term.strip().partition(" ")
         if "." in label and key:
-            return queryset.filter(model_label=label.lower(), object_pk=key.strip()), False
+            kept = stored_text(model_of(label), key.strip())
+            return queryset.filter(model_label=label.lower(), object_pk=kept), False
         return super().get_search_results(request, queryset, search_term)
 
 

@@ -14,6 +14,7 @@ from stator.admin.listing import AnyAddressAdmin
 from stator.admin.read_only import KeptAdmin, WorkerAdmin, newest
 from stator.models import Report, StatorModel
 from stator.overview.sections import Cell, Section
+from stator.rows.keys import shown_text
 from stator.rows.meta import model_of
 
 # Matches that are shown of each list, and of the errors.
@@ -70,4 +71,9 @@ def _in_errors(site: AdminSite, request: HttpRequest, words: str) -> Iterator[tu
         if model is not None and issubclass(model, StatorModel) and pages.sees_all(model):
             url = page_of(site, model, key)
             told = f"{error}: {message}"[:200]
-            yield Cell(model._meta.label, list_of(site, model)), Cell(key, url), Cell(state), Cell(told)
+            yield (
+                Cell(model._meta.label, list_of(site, model)),
+                Cell(shown_text(model, key), url),
+                Cell(state),
+                Cell(told),
+            )

@@ -7,6 +7,7 @@ from stator.commands.arguments import limit_of, models_of
 from stator.explain.survey import Group
 from stator.graph.durations import span
 from stator.overview.errors import groups
+from stator.overview.looks import Looks
 from stator.querysets import rows_by_label
 from stator.rows.meta import by_database
 from stator.texts import told
@@ -25,9 +26,11 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(options: Options) -> Answer:
     """Return the groups with objects that still fail, the groups with the most such objects first."""
     models, limit = models_of(options["labels"]), limit_of(options)
-    found: list[Group] = []
+    found, failed = list[Group](), dict[str, str]()
     for using, part in by_database(models, options["database"]).items():
-        found += [group for group in groups(using, rows_by_label(part, using))[0] if group.failing]
+        with Looks(using, list(part)) as looks:
+            found += [group for group in groups(using, rows_by_label(part, using), None, looks)[0] if group.failing]
+        failed |= looks.failed | {label: f"{one.sentence}; {one.remedy}" for label, one in looks.unread.items()}
     found = sorted(found, key=lambda group: -len(group.failing))[:limit]
     labels = {model._meta.label_lower: str(model._meta.label) for model in models}
     data = [
@@ -38,7 +41,8 @@ def run(options: Options) -> Answer:
         }
         for group in found
     ]  # fmt: skip
-    return Answer(data, _lines(found, labels))
+    left_out = [f"{labels.get(label, label)} {why}" for label, why in failed.items()]
+    return Answer(data, [*_lines(found, labels), *left_out])
 
 
 def _lines(found: list[Group], labels: dict[str, str]) -> list[str]:

@@ -27,6 +27,7 @@ from stator.overview.schemas import (
 )
 from stator.overview.survey import survey
 from stator.querysets import OperatorQuerySet
+from stator.rows.keys import shown_key
 from stator.rows.meta import home_of, owner_of
 from stator.schemas import in_schema
 from stator.texts import counted
@@ -67,7 +68,7 @@ def run(options: Options) -> Answer:
 
 def _answer(model: type[StatorModel], pk: object, using: str) -> Answer:
     reasons = reasons_of(model, pk, using)
-    data = {"model": model._meta.label, "pk": str(pk), "reasons": [reason.as_dict() for reason in reasons]}
+    data = {"model": model._meta.label, "pk": shown_key(pk), "reasons": [reason.as_dict() for reason in reasons]}
     if [reason.code for reason in reasons] == ["gone"]:
         return Answer(data, [f"gone: {missing_sentence([pk])}."], 1)
     return Answer(data, [line for one in reasons for line in with_remedy(f"{one.code}: {one.sentence}", one.remedy)])
@@ -76,7 +77,7 @@ def _answer(model: type[StatorModel], pk: object, using: str) -> Answer:
 def _in_each_schema(model: type[StatorModel], pk: object, found: list[Place]) -> Answer:
     """Return the reasons in each schema that has an object with this key, of the first ones."""
     if not found:
-        data = {"model": model._meta.label, "pk": str(pk), "found_in": [], "schemas": []}
+        data = {"model": model._meta.label, "pk": shown_key(pk), "found_in": [], "schemas": []}
         return Answer(data, [f"gone: {missing_sentence([pk])}."], 1)
     answers, lines = list[dict[str, Any]](), list[str]()
     for place in found[:MAX_OBJECTS]:
@@ -89,7 +90,7 @@ def _in_each_schema(model: type[StatorModel], pk: object, found: list[Place]) ->
             f"{counted(len(further), 'further schema')} with this key; choose one by --schema: {named(further)}"
         )
     names = [place.schema for place in found]
-    return Answer({"model": model._meta.label, "pk": str(pk), "found_in": names, "schemas": answers}, lines)
+    return Answer({"model": model._meta.label, "pk": shown_key(pk), "found_in": names, "schemas": answers}, lines)
 
 
 def reasons_of(model: type[StatorModel], pk: object, using: str) -> list[Reason]:
@@ -132,7 +133,7 @@ def _objects(model: type[StatorModel], place: Place, known: Survey, limit: int) 
     with in_schema(place.schema):
         return [
             {
-                "pk": str(pk), "state": state, "age": age, "what": what,
+                "pk": shown_key(pk), "state": state, "age": age, "what": what,
                 "reasons": [reason.as_dict() for reason in reasons_of(model, pk, place.alias)],
             } | ({"schema": place.schema} if place.schema else {})
             for pk, what, state, age in troubled(of_model, limit)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from stator.commands.answer import Answer
 from stator.querysets import OperatorQuerySet
+from stator.rows.keys import shown_key
 
 # The most unknown keys that are listed; more are counted.
 MAX_KEYS = 20
@@ -22,7 +23,7 @@ def acted(
     others = "it is" if len(pks) == 1 else "the other is" if left == 1 else "the others are"
     why = [missing_sentence(missing)] * bool(missing) + [otherwise.format(others=others)] * (left > 0)
     line = f"{count:,} of {len(pks):,} {done}{': ' * bool(why)}{'; '.join(why)}."
-    told = {"named": len(pks), "missing": [str(pk) for pk in missing]}
+    told = {"named": len(pks), "missing": [shown_key(pk) for pk in missing]}
     return Answer({**data, **told}, [line], int(bool(missing)))
 
 
@@ -36,5 +37,5 @@ def missing_of(rows: OperatorQuerySet, pks: list[object]) -> list[object]:
 
 def missing_sentence(missing: list[object]) -> str:
     """Return a phrase that no object has these keys."""
-    named, more = ", ".join(str(pk) for pk in missing[:MAX_KEYS]), len(missing) - MAX_KEYS
+    named, more = ", ".join(map(shown_key, missing[:MAX_KEYS])), len(missing) - MAX_KEYS
     return f"no object has key {named}" + f" or {more:,} {'other' if more == 1 else 'others'}" * (more > 0)

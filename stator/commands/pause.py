@@ -2,8 +2,9 @@
 
 from argparse import ArgumentParser
 
-from stator.commands.answer import Answer, Options, actor, add_length, refusing, values_of
+from stator.commands.answer import Answer, Options, actor, add_length, offer, refusing, values_of
 from stator.commands.arguments import add_label, model_of, positive, rows_of, state_of, where_of
+from stator.rows.actions import Action
 from stator.rows.clock import moment_text
 from stator.rows.pauses import Pause
 
@@ -31,9 +32,12 @@ def run(options: Options) -> Answer:
     positive("--for", options["seconds"])
     state, where, seconds = state_of(model, options["state"]), where_of(options["where"]), options["seconds"]
     with refusing(ValueError):
-        pause = rows_of(model, options).pause(state, where, reason=options["reason"], actor=actor(), seconds=seconds)
+        action = Action.of(model, "pause", actor(), options["reason"])
+        pause = rows_of(model, options).pause(
+            state, where, reason=options["reason"], actor=action.actor, seconds=seconds, action=action
+        )
     end = "it is resumed" if pause.until is None else moment_text(pause.until)
-    return Answer(described(pause), [f"Paused {pause} until {end}."])
+    return Answer(described(pause), [f"Paused {pause} until {end}.", *offer(action, options)])
 
 
 def described(pause: Pause) -> dict[str, object]:

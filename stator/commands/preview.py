@@ -24,6 +24,7 @@ from stator.models import StatorModel
 from stator.querysets import OperatorQuerySet
 from stator.rows import columns
 from stator.rows.indexes import place_in_line
+from stator.rows.keys import shown_key
 from stator.rows.meta import options_of
 from stator.rows.pauses import check_where, try_where
 from stator.rows.waits import waiting
@@ -177,7 +178,8 @@ def _grouped(findings: list[Finding]) -> list[dict[str, Any]]:
     return [
         {
             "from": alike[0].source, "what": alike[0].what, "to": alike[0].to, "error": alike[0].error,
-            "message": alike[0].message, "count": len(alike), "examples": [str(each.pk) for each in alike[:EXAMPLES]],
+            "message": alike[0].message, "count": len(alike),
+            "examples": [shown_key(each.pk) for each in alike[:EXAMPLES]],
         }
         for alike in sorted(groups.values(), key=len, reverse=True)
     ]  # fmt: skip

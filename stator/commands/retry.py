@@ -18,6 +18,7 @@ from stator.commands.arguments import (
 from stator.commands.named import acted
 from stator.explain.prospects import looked_at, prospects
 from stator.graph.durations import span
+from stator.overview.depths import far_future
 from stator.overview.errors import fingerprinted
 from stator.querysets import OperatorQuerySet
 from stator.rows.actions import Action
@@ -33,6 +34,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--state", metavar="S", help="Only objects in this state.")
     parser.add_argument("--failed", action="store_true", help="Only objects whose latest attempt was an error.")
     parser.add_argument("--quarantined", action="store_true", help="Only objects in quarantine.")
+    parser.add_argument("--far", action="store_true", help="Only objects that are due in more than a year.")
     parser.add_argument("--limit", type=int, metavar="N", help="Maximum number of objects.")
     parser.add_argument("--error", metavar="ID", help="Only objects whose latest error has this id; see stator errors.")
     parser.add_argument(
@@ -64,8 +66,10 @@ def run(options: Options) -> Answer:
 
 def _at_rate(rows: OperatorQuerySet, options: Options, *, given: bool) -> Answer:
     """Retry the objects that fail with one error, spread over time."""
-    if given or any(options[name] for name in ("state", "failed", "quarantined", "yes")):
-        raise BadInput("--error chooses the objects by itself; leave keys, --state, --failed and --quarantined away")
+    if given or any(options[name] for name in ("state", "failed", "quarantined", "far", "yes")):
+        raise BadInput(
+            "--error chooses the objects by itself; leave keys, --state, --failed, --quarantined and --far away"
+        )
     per_minute = 60.0 if options["per_minute"] is None else options["per_minute"]
     positive("--per-minute", per_minute)
     found = fingerprinted(rows, str(options["error"]), AT_ONCE)
@@ -82,15 +86,15 @@ def _at_rate(rows: OperatorQuerySet, options: Options, *, given: bool) -> Answer
 
 
 def _otherwise(options: Options) -> str:
-    named = [name for name in ("state", "failed", "quarantined", "limit") if options[name]]
+    named = [name for name in ("state", "failed", "quarantined", "far", "limit") if options[name]]
     excluded = f", or excluded by {' and '.join(f'--{name}' for name in named)}" if named else ""
     return "{others} held, or in a state that workers do not attempt" + excluded
 
 
 def _meant(rows: OperatorQuerySet, pks: list[object], options: Options) -> OperatorQuerySet:
     state = state_of(rows.model, options["state"])
-    chosen = pks or state or options["failed"] or options["quarantined"] or options["limit"] is not None
-    if not (chosen or options["yes"]):
+    conditions = [options[name] for name in ("failed", "quarantined", "far")]
+    if not (pks or state or any(conditions) or options["limit"] is not None or options["yes"]):
         raise BadInput(f"this retries every object of {rows.model._meta.label}; add --yes, or choose objects")
     if pks:
         rows = rows.filter(pk__in=pks)
@@ -98,6 +102,8 @@ def _meant(rows: OperatorQuerySet, pks: list[object], options: Options) -> Opera
         rows = rows.in_state(state)
     if options["failed"]:
         rows = rows.failed()
+    if options["far"]:
+        rows = far_future(rows).order_by()
     return rows.quarantined() if options["quarantined"] else rows
 
 

@@ -9,6 +9,7 @@ from stator.commands.answer import Answer, BadInput, Options, actor, refusing
 from stator.commands.arguments import add_label, database_of, json_of, model_of, pks_of
 from stator.exceptions import EventRefused
 from stator.rows.events import send
+from stator.rows.keys import shown_key
 
 HELP = "Send an event to an object, as its graph declares with on()."
 
@@ -43,11 +44,12 @@ def run(options: Options) -> Answer:
             model, pk, options["event"], payload, by=by, key=options["key"], reason=options["reason"], using=using
         )
     data = {
-        "model": model._meta.label, "pk": str(pk), "event": sent.event.name, "outcome": sent.outcome,
+        "model": model._meta.label, "pk": shown_key(pk), "event": sent.event.name, "outcome": sent.outcome,
         "missing": sent.missing, "note": sent.note,
     }  # fmt: skip
     done = OUTCOMES.get(sent.outcome, f"counted; {sent.missing} more needed")
-    return Answer(data, [f"{sent.event.name} to {model._meta.label} {pk}: {done}{sent.note and '; '}{sent.note}."])
+    note = f"{sent.note and '; '}{sent.note}"
+    return Answer(data, [f"{sent.event.name} to {model._meta.label} {shown_key(pk)}: {done}{note}."])
 
 
 def _user(name: str) -> Any:

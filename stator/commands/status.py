@@ -59,7 +59,8 @@ def run(options: Options) -> Answer:
     lines = [line for problem in (*standing, *named_only) for line in lines_of(problem)]
     # What is wrong comes first: a table of many models would push it off the screen.
     lines += [*["No problems."] * (not standing), "", *table(HEADS, list(map(_row, listed))), *left, *times, ""]
-    lines += _workers(workers, bool(named_only), is_read_only=any(each.refusal for each in known))
+    if all(one.crew.known for each in known for one in each.models.values()):
+        lines += _workers(workers, bool(named_only), is_read_only=any(each.refusal for each in known))
     lines += [line for each in known for line in lines_of_progress(each.workers)]
     return Answer({"models": found, "workers": workers, "troubles": [one.as_dict() for one in standing]}, lines)
 

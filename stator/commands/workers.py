@@ -8,6 +8,7 @@ from stator.commands.arguments import models_of
 from stator.explain.survey import Held, Workers, WorkerStatus
 from stator.graph.durations import span
 from stator.overview.workers import workers_of
+from stator.rows.keys import shown_key
 from stator.rows.meta import by_database
 
 HELP = "List the worker processes of the last day."
@@ -49,7 +50,7 @@ def reported(workers: Workers) -> list[dict[str, Any]]:
 def _run(label: str, one: Held) -> dict[str, Any]:
     """Return one of the attempts that run longest, with its progress if it has said how far it is."""
     reached = one.progress.as_dict() if one.progress else None
-    return {"model": label, "pk": str(one.pk), "state": one.state, "seconds": one.running, "progress": reached}
+    return {"model": label, "pk": shown_key(one.pk), "state": one.state, "seconds": one.running, "progress": reached}
 
 
 def lines_of_progress(workers: Workers) -> list[str]:
@@ -57,7 +58,7 @@ def lines_of_progress(workers: Workers) -> list[str]:
     lines = []
     for label, one in (run for process in workers.shown for run in process.shown):
         if (reached := one.progress) is not None:
-            where = f"{label} {one.pk} in {one.state} for {span(one.running)}"
+            where = f"{label} {shown_key(one.pk)} in {one.state} for {span(one.running)}"
             lines.append(f"{_bar(reached.percent)} {where}: {reached.described}")
     return lines
 

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from operator import itemgetter
 from threading import Event as Flag
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -40,6 +40,7 @@ from stator.rows.nodes import over_nodes
 from stator.rows.pauses import Pause, read_pauses
 from stator.rows.progress import Reached, keep_progress, reached
 from stator.rows.reports import Event, events_of_visit
+from stator.rows.rollbacks import on_rollback
 from stator.signals import Move
 from stator.statements import Parameter, Statement, joined, selecting, written
 
@@ -186,6 +187,8 @@ class Claim(HeldClaim):
         # The heartbeat continues from there. A lease beyond the longest would look as if a clock had been set back.
         if not self.operations.extend(self, min(seconds, self.operations.longest_lease)):
             return False
+        # Otherwise the attempt would go on after the lease that the row then has.
+        on_rollback(self.operations.alias, partial(self._set_end, self.max_runtime, self.deadline))
         self.note_extension(seconds, now)
         self.show_progress()
         return True
@@ -211,6 +214,9 @@ class Claim(HeldClaim):
     def renew_after(self, seconds: float | None = None) -> None:
         """Have the lease renewed after its row's own ``seconds``, if that is sooner than a third of it."""
         self.heartbeat = min(self.lease / 3, seconds or self.lease)
+
+    def _set_end(self, max_runtime: float, deadline: float) -> None:
+        self.max_runtime, self.deadline = max_runtime, deadline
 
     def note_extension(self, seconds: float, now: float) -> None:
         """Note an extended lease: let the attempt run for ``seconds`` from the monotonic time ``now``."""

@@ -10,29 +10,30 @@ from stator.capabilities import capabilities_of
 
 def is_replica(connection: BaseDatabaseWrapper) -> bool:
     """Return whether a database takes no writes because it follows another one."""
-    return _says_yes(connection, capabilities_of(connection).replica_query)
+    return bool(_answer(connection, capabilities_of(connection).replica_query)[0])
 
 
 def refusal_of_writes(connection: BaseDatabaseWrapper) -> str:
     """Return why a database takes no writes and, after a semicolon, what to do; "" if it takes them."""
     capabilities = capabilities_of(connection)
-    is_read_only = _says_yes(connection, capabilities.read_only_query)
-    # A replica is read-only as well, so a primary is asked once.
-    if (is_read_only or not capabilities.read_only_query) and is_replica(connection):
+    replica, read_only = _answer(connection, capabilities.read_only_query)
+    if replica:
         return f"is a read replica ({capabilities.replica_sign}); point it at the primary"
-    if is_read_only:
+    if read_only:
         return f"is read-only ({capabilities.read_only_sign}); switch that off and start runstator again"
     if capabilities.is_file and _is_read_only_file(connection):
         return "is read-only; make its file and folder writable and start runstator again"
     return ""
 
 
-def _says_yes(connection: BaseDatabaseWrapper, query: str) -> bool:
+def _answer(connection: BaseDatabaseWrapper, query: str) -> tuple[Any, ...]:
+    """Return the row of a query; of zeros if the database has none."""
     if not query:
-        return False
+        return 0, 0
     with connection.cursor() as cursor:
         cursor.execute(query)
-        return bool(cursor.fetchone()[0])
+        row: tuple[Any, ...] = cursor.fetchone()
+    return row
 
 
 def _is_read_only_file(connection: Any) -> bool:

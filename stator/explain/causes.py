@@ -12,12 +12,15 @@ from shlex import quote
 from typing import Any
 
 from stator.conf import load_settings
+from stator.explain.circles import told_circle
+from stator.explain.crew import START, Crew
 from stator.explain.problem import ERROR, WARNING, AdminAction, Problem
 from stator.explain.sentences import either
 from stator.explain.survey import AwaitedObject, Held, InState, Survey, Surveyed, WorkerStatus
 from stator.graph.durations import longest, seconds_of, span
 from stator.graph.failures import HUNG_AT
 from stator.rows.clock import moment_text
+from stator.rows.keys import shown_key
 from stator.rows.pauses import NAMED, Pause
 from stator.rows.versions import Version, compared
 from stator.texts import COUNTED, counted, listed, told
@@ -27,6 +30,9 @@ TOO_LONG, FORGOTTEN = 60.0, 86400.0
 
 # How many objects and groups of errors are named.
 SHOWN = 20
+
+# Objects that are due in the far future and are named.
+NAMED_FAR = 3
 
 ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 
@@ -84,7 +90,7 @@ def _no_worker_at_all(needing: list[Surveyed]) -> Problem:
     names = [one.label for one in needing]
     return Problem(
         "", f"no worker is running: {count:,}{'+' if cut else ''} objects of {len(needing):,} models wait"
-        f"{_effects(states)}", {"models": names}, "start manage.py runstator",
+        f"{_effects(states)}", {"models": names}, START,
         where="workers", detail=listed(names, SHOWN), count=count,
         more=cut, since=_longest(states), command="manage.py runstator",
     )  # fmt: skip
@@ -95,7 +101,7 @@ def _unserved(one: Surveyed) -> Problem:
     count = _waiting_in(one)
     return _about(
         one, f"{_waits(count, any(state.cut for state in states))}, but no live worker serves it; start runstator"
-        f"{_effects(states)}", count=count, since=_longest(states), remedy="start manage.py runstator",
+        f"{_effects(states)}", count=count, since=_longest(states), remedy=START,
         numbers={"models": [one.label]}, command="manage.py runstator",
     )  # fmt: skip
 
@@ -107,8 +113,13 @@ def _waiting_in(one: Surveyed) -> int:
 def incomplete(one: Surveyed) -> Iterator[Problem]:
     """Find a model with a table, or an expression, that keeps statements about it from working."""
     if one.lacking:
-        sentence, _, remedy = one.lacking.rpartition("; ")
-        yield _about(one, sentence, remedy=remedy, command="manage.py stator doctor")
+        yield failed_look(one, one.lacking)
+
+
+def failed_look(one: Surveyed, why: str) -> Problem:
+    """Return the problem that a model, or a part of what is known of it, cannot be read."""
+    sentence, _, remedy = why.rpartition("; ")
+    return _about(one, sentence, code="incomplete", level=ERROR, remedy=remedy, command="manage.py stator doctor")
 
 
 def read_only(found: Survey) -> Iterator[Problem]:
@@ -130,6 +141,8 @@ def silent_workers(found: Survey) -> Iterator[Problem]:
     """Find workers that fell silent while they held objects."""
     for process in found.workers.missed:
         counts = {label: list(runs) for label, runs in groupby(sorted(process.runs, key=itemgetter(0)), itemgetter(0))}
+        crews = {label: found.models[label].crew for label in counts}
+        alone = any(crew.is_missing for crew in crews.values())
         held = ", ".join(f"{len(runs):,} of {found.models[label].label}" for label, runs in counts.items())
         actions = tuple(
             AdminAction("Unlock", label, "stator_unlock", tuple(held.pk for _, held in runs[:SHOWN]))
@@ -139,11 +152,12 @@ def silent_workers(found: Survey) -> Iterator[Problem]:
         keys = _keys(held.pk for _, held in runs[:SHOWN])
         yield Problem(
             "", f"{process.worker.host}, process {process.worker.pid}, is {process.silence}; it "
-            f"holds {counted(len(process.runs), 'object')} ({held}), which live workers take over "
-            f"{_expiry(process)}", {"worker": process.worker.pk}, where=f"worker {process.worker.pk}",
-            count=len(process.runs), since=process.heard,
-            remedy="Make sure that the process is gone; start manage.py runstator if no other worker is live.",
-            actions=actions, command=f"manage.py stator unlock {found.models[label].label} {keys}",
+            f"holds {counted(len(process.runs), 'object')} ({held}), {_taken_over(process, crews.values())}",
+            {"worker": process.worker.pk, "models": [found.models[label].label for label in counts]},
+            where=f"worker {process.worker.pk}", count=len(process.runs), since=process.heard,
+            remedy=f"Make sure that the process is gone{f', then {START}' if alone else ''}.", actions=actions,
+            command="manage.py runstator" if alone
+            else f"manage.py stator unlock {found.models[label].label} {keys}",
         )  # fmt: skip
 
 
@@ -179,9 +193,9 @@ def same_names(found: Survey) -> Iterator[Problem]:
             )  # fmt: skip
 
 
-def _expiry(process: WorkerStatus) -> str:
+def _taken_over(process: WorkerStatus, crews: Iterable[Crew]) -> str:
     left = max(-held.late for _, held in process.runs)
-    return f"after their leases, within {span(left)}" if left > 0 else "now: their leases are over"
+    return min(crews, key=lambda crew: crew.live).takes_over(left, span(left))
 
 
 def late_leases(found: Survey) -> Iterator[Problem]:
@@ -189,14 +203,16 @@ def late_leases(found: Survey) -> Iterator[Problem]:
     patience = 2 * load_settings().REAP_INTERVAL + 1
     orphaned = found.workers.orphaned
     for label, one in found.models.items():
-        late = [held for held in one.depths.held if held.late > patience and (label, held.pk) not in orphaned]
+        free = [held for held in one.depths.held if (label, held.pk) not in orphaned]
+        # Without a live worker nobody takes them over; a worker that has just started has not had the time.
+        late = [held for held in free if (one.crew.fault(held.late) if one.live else held.late) > patience]
         if late:
             keys = tuple(held.pk for held in late[:SHOWN])
             cut = "leased" in one.depths.capped
             yield _about(
                 one, f"{told(len(late), cut)} lease{'' if len(late) == 1 else 's'} expired and not taken over: the "
                 "holder died or hangs", more=cut, count=len(late), since=max(held.late for held in late),
-                remedy="start manage.py runstator, or unlock",
+                remedy=f"{START}, or unlock" if one.crew.is_missing else "look at the log of the workers, or unlock",
                 actions=(AdminAction("Unlock", label, "stator_unlock", keys),),
                 command=f"manage.py stator unlock {one.label} {_keys(keys)}",
             )  # fmt: skip
@@ -273,15 +289,19 @@ def slow(one: Surveyed) -> Iterator[Problem]:
     """Find objects that have been due for long although a worker is alive."""
     # If the framework knows no worker of the model, the model itself says who serves it.
     free = [state for state in one.depths.automatic if state.name not in covered(one)]
-    states = [state for state in free if (state.longest_wait or 0.0) > TOO_LONG]
+    waits = one.crew.fault if one.live else (lambda waited: waited or 0.0)
+    states = [state for state in free if waits(state.longest_wait) > TOO_LONG]
     ready = sum(state.ready for state in states)
     if states and not one.needs_worker:
         many = _waits(ready) if ready else "objects are due"
+        taken = (
+            f", and {counted(one.live, 'live worker')} {'has' if one.live == 1 else 'have'} not taken it"
+            if one.live else ""
+        )  # fmt: skip
         names = [state.name for state in states]
         yield _about(
             one, f"{many} in {', '.join(names)}; the first has waited "
-            f"{span(_longest(states) or 0.0)}, and {counted(one.live, 'live worker')} "
-            f"{'has' if one.live == 1 else 'have'} not taken it", count=ready,
+            f"{span(_longest(states) or 0.0)}{taken}", count=ready,
             since=_longest(states), actions=(_free(one, "List", "ready" if ready else "overdue", names),),
             remedy="start more workers, or look for attempts that take long",
         )  # fmt: skip
@@ -353,14 +373,13 @@ def far_future(one: Surveyed) -> Iterator[Problem]:
         return
     names, first = ", ".join(sorted(one.depths.far)), one.depths.far_first
     pks = tuple(far.pk for far in first)
-    label = one.model._meta.label_lower
-    named = [AdminAction("Retry now", label, "stator_retry", pks)] if count <= len(pks) else []
     yield _about(
         one, f"{told(count)} in {names} {'is' if count == 1 else 'are'} due in more than a year"
-        f"{f', the first in {span(first[0].due)}' if first else ''}", count=count,
-        detail=_hashed(pks), actions=(*named, _all(one, "List", "far")),
+        f"{f', the first on {moment_text(first[0].due)}' if first else ''}", count=count,
+        actions=(_all(one, "Retry now", "far", "stator_retry"), _all(one, "List", "far")),
+        detail=_hashed(pks[:NAMED_FAR]),
         remedy="if the due time is wrong, retry; if it is meant, give the state an expect_within as long",
-        command=f"manage.py stator retry {one.label} {_keys(pks)}",
+        command=f"manage.py stator retry {one.label} {_keys(pks) if count <= NAMED_FAR else '--far'}",
     )  # fmt: skip
 
 
@@ -372,7 +391,8 @@ def waiting(one: Surveyed) -> Iterator[Problem]:
         yield _about(
             one, f"{_waits(each.count, each.more)} in {each.waiting_in} for one {label}, which {what} {each.state}; "
             f"the first has waited {span(each.longest)}", level=ERROR if each.ended else WARNING, count=each.count,
-            more=each.more, detail=f"#{each.pk} has to be in {either(each.until)}{never}", since=each.longest,
+            more=each.more, since=each.longest,
+            detail=f"{_hashed([each.pk])} has to be in {either(each.until)}{never}",
             numbers={"awaited": each.model._meta.label_lower, "pk": each.pk, "until": list(each.until)},
             actions=(AdminAction(f"Move{ELLIPSIS}", each.model._meta.label_lower, "stator_move", (each.pk,)),),
             remedy="find out what keeps it there, or move it",
@@ -380,11 +400,46 @@ def waiting(one: Surveyed) -> Iterator[Problem]:
         )  # fmt: skip
 
 
+def awaits_nobody(one: Surveyed) -> Iterator[Problem]:
+    """Find objects that wait for events that no active user may send."""
+    for name, permissions in one.unanswerable.items():
+        state = one.depths.states[name]
+        yield _about(
+            one, f"{_waits(state.count, state.cut)} in {name} for an event that nobody may send: no active user has "
+            f"{either(permissions)}", count=state.count, since=state.oldest,
+            remedy="give an active user the permission, or move them by hand",
+            actions=(_all(one, "List", "", states=[name]),),
+        )  # fmt: skip
+
+
+def circles(found: Survey) -> Iterator[Problem]:
+    """Find objects that wait for each other, each circle once."""
+    told = set[frozenset[tuple[Any, Any]]]()
+    for one in found.models.values():
+        for each in one.waiters:
+            members = frozenset(each.circle)
+            if not members or members in told:
+                continue
+            told.add(members)
+            label, pk = each.model._meta.label, each.pk
+            yield Problem(
+                "", f"circle: {counted(len(members), 'object')} wait for each other, and none of them moves by itself",
+                {"awaited": each.model._meta.label_lower, "pk": pk, "models": [one.label]}, "move one of them",
+                where=label, model=each.model._meta.label_lower, detail=told_circle(each.circle), count=len(members),
+                since=each.longest,
+                actions=(AdminAction(f"Move{ELLIPSIS}", each.model._meta.label_lower, "stator_move", (pk,)),),
+                command=f"manage.py stator move {label} {quote(each.until[0])} {_keys([pk])} --reason WHY",
+            )  # fmt: skip
+
+
 def _told_as_waiting(one: Surveyed, state: InState) -> int:
     return sum(each.count for each in one.waiters if each.waiting_in == state.name and _waits_too_long(one, each))
 
 
 def _waits_too_long(one: Surveyed, each: AwaitedObject) -> bool:
+    if each.circle:
+        # A problem of its own, from its beginning on.
+        return False
     state = one.depths.states[each.waiting_in].state
     most = (state.expect_within if state else None) or FORGOTTEN
     return each.ended or each.longest > most
@@ -392,11 +447,11 @@ def _waits_too_long(one: Surveyed, each: AwaitedObject) -> bool:
 
 def _keys(pks: Iterable[Any]) -> str:
     """Return keys as arguments of a command."""
-    return " ".join(quote(str(pk)) for pk in pks)
+    return " ".join(quote(shown_key(pk)) for pk in pks)
 
 
 def _hashed(pks: Sequence[Any]) -> str:
-    return listed(f"#{pk}" for pk in pks)
+    return listed(f"#{shown_key(pk)}" for pk in pks)
 
 
 # Pauses

@@ -11,6 +11,7 @@ from django.db import router
 from django.db.models import Exists, F, Model, OuterRef, Q, QuerySet, Subquery, Value
 
 from stator.conf import Settings, load_settings
+from stator.explain.circles import Member, circle_through
 from stator.graph.failures import lease_lost
 from stator.graph.states import AwaitedEvent, State
 from stator.rows.claimable import claimable
@@ -25,6 +26,7 @@ from stator.rows.priorities import priority_of
 from stator.rows.process_exits import processes_of
 from stator.rows.progress import Progress, progress_of
 from stator.rows.reports import Event, History, Report, records_of, steps_of
+from stator.rows.senders import people_with
 from stator.rows.versions import Fleet
 from stator.rows.waits import waits_of
 from stator.rows.watches import Watch, watches_of
@@ -93,11 +95,15 @@ class Facts:
     running: int = 0
     ahead: int = 0
     awaited: list[Awaited] = field(default_factory=list)
+    # The objects that wait for each other, this one first.
+    circle: list[Member] = field(default_factory=list)
     fair_by: dict[str, object] = field(default_factory=dict)
     # What edges of its state by related objects still miss.
     related: list[Gathered] = field(default_factory=list)
     # Events that it got in its state and that need further senders, and events that are kept for a later state.
     events: list[Event] = field(default_factory=list)
+    # The people who may send each event that it waits for, by the name of the event, where that is known.
+    people: dict[str, list[str]] = field(default_factory=dict)
     # The names of the durable steps that are done in this visit of its state, in order.
     steps: list[str] = field(default_factory=list)
     # If the object is in quarantine: how processes ended while they attempted it, with how many of them.
@@ -131,6 +137,13 @@ class Facts:
     def taken_events(self) -> list[AwaitedEvent]:
         """The events that it waits for now."""
         return list(self.state.events.values()) if self.state else []
+
+    @property
+    def awaits_nobody(self) -> bool:
+        """Whether it waits for nothing but events that no active user may send."""
+        taken = self.taken_events
+        waits = bool(taken) and not (self.automatic or self.related)
+        return waits and all(self.people.get(event.name) == [] for event in taken)
 
     @property
     def renamed(self) -> bool:
@@ -235,6 +248,8 @@ def gather(model: type[Model], pk: object, using: str | None = None) -> Facts | 
         latest = facts.report.worker if facts.report else ""
         ended = processes_of(Q(pk__in=held) | Q(pk=latest), using)
         facts.endings = Counter(process.ending for process in ended.values() if process.ending)
+    if facts.awaited:
+        facts.circle = circle_through(owner, facts.pk, using)
     if facts.automatic and facts.row["state_crashes"] >= facts.settings.alone_from:
         acts = records_of(History, owner, pk, using).filter(kind=History.Kind.HAND, reason__startswith="retried")
         facts.retry = acts.order_by("-at").first()
@@ -243,6 +258,8 @@ def gather(model: type[Model], pk: object, using: str | None = None) -> Facts | 
         counted = life.of_wish & Q(version=life.visit, voter__isnull=False)
         counted |= life.of_life & Q(version=None, until__gt=Now())
         facts.events = list(records_of(Event, owner, pk, using).filter(counted).order_by("pk")[:MAX_EVENTS])
+        named = {event.name: people_with(event.permission) for event in facts.taken_events}
+        facts.people = {name: people for name, people in named.items() if people is not None}
     facts.related = [_gathered(watch, pk, using) for watch in watches_of(owner) if watch.state.name == facts.name]
     if facts.automatic and facts.row["state_attempts"]:
         facts.steps = list(steps_of(rows, pk).values_list("name", flat=True)[:MAX_STEPS])

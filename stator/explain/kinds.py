@@ -29,6 +29,7 @@ class ProblemKind:
     ``holds`` says whether the object has the problem, whatever other problems it has.
     ``rows`` returns the rows that have the problem, among rows without a problem of an earlier kind.
     ``sentences`` is called only for an object that has the problem.
+    ``alone``: the remedy if no live worker serves the model.
     ``keeps``: a phrase for objects that are due and that the problem keeps from their attempt.
     ``alarming``: whether the page of the object highlights its reasons.
 
@@ -50,6 +51,7 @@ class ProblemKind:
     rows: Callable[[Many], Q] | None = None
     sentences: Callable[[Facts], Iterator[Said]] | None = None
     remedy: str = ""
+    alone: str = ""
     keeps: str = ""
     alarming: bool = False
     find: Find | None = None
@@ -69,7 +71,7 @@ class ProblemKind:
         """Yield the reasons of this kind why one object is not moving."""
         if self.holds is not None and self.sentences is not None and self.holds(facts):
             for sentence, numbers in self.sentences(facts):
-                yield Problem(self.code, sentence, numbers, self.remedy)
+                yield Problem(self.code, sentence, numbers, self.remedy if facts.workers else self.alone or self.remedy)
 
     def found_in(self, survey: Survey) -> Iterator[Problem]:
         """Yield its problems in a survey, each with a code and a level."""
@@ -79,6 +81,8 @@ class ProblemKind:
 
 
 NO_ROWS = Q(pk__in=[])
+
+START_ONE = "Start a worker: manage.py runstator. Nothing moves until then."
 
 
 def said_lately() -> dict[str, Any]:
@@ -118,6 +122,7 @@ KINDS: list[ProblemKind] = [
         holds=lambda facts: facts.lease_over,
         rows=lambda many: Q(state_claim__isnull=False, state_locked_until__lte=Now()),
         remedy="Wait a moment: workers take it over.",
+        alone=START_ONE,
         alarming=True,
     ),
     ProblemKind.of_one(
@@ -154,8 +159,17 @@ KINDS: list[ProblemKind] = [
         remedy="Look at the related objects that are not done. To go on without them, move the object by hand.",
     ),
     ProblemKind.of_one(
+        sentences.awaits_nobody,
+        holds=lambda facts: facts.awaits_nobody,
+        remedy="Give an active user the permission. If nobody should have it, move the object by hand.",
+        alarming=True,
+        level=ERROR,
+        rank=6,
+        find=of_models(causes.awaits_nobody),
+    ),
+    ProblemKind.of_one(
         sentences.awaits_event,
-        holds=lambda facts: bool(facts.taken_events) and not facts.automatic,
+        holds=lambda facts: bool(facts.taken_events) and not (facts.automatic or facts.awaits_nobody),
         rows=lambda many: Q(state__in=[state.name for state in many.taking_events if not state.automatic]),
         remedy="Ask those who may send it. If it will not come, move the object by hand.",
     ),
@@ -164,6 +178,15 @@ KINDS: list[ProblemKind] = [
         holds=lambda facts: facts.rests_outside and not (facts.taken_events or facts.related),
         rows=lambda many: ~many.automatic,
         remedy="Check the program or person that should move it. If that is done or will not come, move it by hand.",
+    ),
+    ProblemKind.of_one(
+        sentences.circle,
+        holds=lambda facts: bool(facts.circle),
+        remedy="Move one of these objects to a state for which the other waits.",
+        alarming=True,
+        level=ERROR,
+        rank=6,
+        find=causes.circles,
     ),
     ProblemKind.of_one(
         sentences.waits_for,
@@ -195,7 +218,7 @@ KINDS: list[ProblemKind] = [
         sentences.no_worker,
         holds=lambda facts: facts.needs_worker and not facts.workers,
         rows=lambda many: NO_ROWS if many.served else ~NO_ROWS,
-        remedy="Start a worker: manage.py runstator. Nothing moves until then.",
+        remedy=START_ONE,
         alarming=True,
         level=ERROR,
         rank=0,
@@ -208,6 +231,7 @@ KINDS: list[ProblemKind] = [
         holds=lambda facts: facts.in_line and facts.row["state_crashes"] >= facts.settings.alone_from,
         rows=lambda many: Q(state_ready=True, state_crashes__gte=many.settings.alone_from),
         remedy="Wait: only a few such objects are attempted at a time. Find out what ended its workers.",
+        alone=START_ONE,
     ),
     ProblemKind.of_one(
         sentences.at_limit,
@@ -221,12 +245,14 @@ KINDS: list[ProblemKind] = [
         holds=lambda facts: facts.in_line,
         rows=lambda many: Q(state_ready=True),
         remedy="Wait. If the line is long and grows, start more workers.",
+        alone=START_ONE,
     ),
     ProblemKind.of_one(
         sentences.due,
         holds=lambda facts: facts.in_turn and not facts.ready,
         rows=lambda many: Q(state_ready=False),
         remedy="Wait a moment. If nothing happens, look at the workers.",
+        alone=START_ONE,
     ),
     # Never the first reason.
     ProblemKind.of_one(

@@ -2,17 +2,25 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
+from stator.explain.circles import told_circle
 from stator.explain.facts import LINE, MAX_RELATED, Facts, Gathered
 from stator.graph.durations import span
+from stator.rows.clock import moment_text
+from stator.rows.keys import shown_key
 from stator.rows.meta import graph_of
 from stator.rows.pauses import NAMED
+from stator.rows.senders import NAMED as PEOPLE
 from stator.rows.workers import WORKER_ALIVE, worker_of
 from stator.texts import counted, listed, told
 
 # Seconds after which an object that is due and not marked ready is not about to be.
 LATE = 60.0
+
+# Seconds: what comes later is told by its date.
+WEEK = 7 * 86400.0
 
 # A sentence, and its numbers for programs; durations are in seconds.
 Said = tuple[str, dict[str, Any]]
@@ -22,7 +30,10 @@ def terminal(facts: Facts) -> Iterator[Said]:
     """Say whether the object stays or is deleted."""
     if facts.state and facts.state.delete_after:
         left = facts.state.delete_after - facts.since("state_changed")
-        yield f"{facts.name} is a terminal state: the object is deleted {coming(left)}.", {"deleted_in": left}
+        yield (
+            f"{facts.name} is a terminal state: the object is deleted {coming(left, facts.now)}.",
+            {"deleted_in": left},
+        )
     else:
         yield f"{facts.name} is a terminal state: the object stays here.", {}
 
@@ -42,7 +53,8 @@ def unknown_state(facts: Facts) -> Iterator[Said]:
     """Say whether the state was renamed, or how to do that."""
     graph = graph_of(facts.model)
     if heir := graph.renames.get(facts.name):
-        sentence = f"{facts.name!r} is the former name of {heir}; workers move the object at their next pass."
+        when = "workers move the object at their next pass" if facts.workers else "a worker that is started moves it"
+        sentence = f"{facts.name!r} is the former name of {heir}; {when}."
         yield sentence, {"within": facts.settings.SCHEDULE_INTERVAL}
         return
     sentence = (
@@ -139,8 +151,15 @@ def _timeout(facts: Facts) -> Said:
     if not (state and state.timeout_state and state.timeout_value):
         return "", {}
     left = state.timeout_value - facts.since("state_changed")
-    timeout = f"times out to {state.timeout_state} {coming(left)}" if left > 0 else f"timed out {span(-left)} ago"
+    timeout = (
+        f"times out to {state.timeout_state} {coming(left, facts.now)}" if left > 0 else f"timed out {span(-left)} ago"
+    )
     return f"; it {timeout}", {"times_out_in": left}
+
+
+def awaits_nobody(facts: Facts) -> Iterator[Said]:
+    """Say that nobody may send the events that the object waits for."""
+    yield from awaits_event(facts)
 
 
 def awaits_event(facts: Facts) -> Iterator[Said]:
@@ -175,14 +194,23 @@ def _taken(facts: Facts) -> Said:
     told, numbers = [], {}
     for event in facts.taken_events:
         senders = [sent.sender for sent in facts.events if sent.name == event.name and sent.version is not None]
-        parts = [f"from users with {event.permission}"] if event.permission else []
+        parts = [f"from users with {event.permission}{_people(facts.people.get(event.name))}"] * bool(event.permission)
         if event.count > 1:
             so_far = f" so far: {', '.join(senders)}" if senders else ""
             parts.append(f"{len(senders)} of {event.count} senders{so_far}")
-        details = f" ({', '.join(parts)})" if parts else ""
+        details = f" ({'; '.join(parts)})" if parts else ""
         told.append(f"{event.name}{details}")
         numbers[event.name] = {"permission": event.permission, "count": event.count, "senders": senders}
+        if event.name in facts.people:
+            numbers[event.name]["people"] = facts.people[event.name][:PEOPLE]
     return either(told), {"events": numbers}
+
+
+def _people(names: list[str] | None) -> str:
+    """Return who they are, as the end of a phrase; "" if that is not known."""
+    if names is None:
+        return ""
+    return f": {listed(names, PEOPLE)}" if names else ", which no active user has"
 
 
 def awaits_related(facts: Facts) -> Iterator[Said]:
@@ -209,7 +237,7 @@ def _missing(facts: Facts, each: Gathered) -> Said:
     numbers = {
         "model": watch.other._meta.label, "relation": watch.name, "key": watch.key, "in": list(watch.condition.in_),
         "every": watch.condition.every, "total": each.total, "missing": each.missing.total(), "states": states,
-        "pk": None if each.key is None else str(each.key), "of": str(facts.pk), "target": watch.target.name,
+        "pk": None if each.key is None else shown_key(each.key), "of": str(facts.pk), "target": watch.target.name,
     }  # fmt: skip
     total = f"{MAX_RELATED:,}+" if each.total > MAX_RELATED else f"{each.total:,}"
     if not each.total:
@@ -228,12 +256,18 @@ def _some(state: str, count: int, oldest: float, each: Gathered) -> str:
     return f"{count:,} in {state} ({'' if count == 1 else 'the oldest '}for {span(oldest)})"
 
 
+def circle(facts: Facts) -> Iterator[Said]:
+    """Say which objects wait for each other."""
+    numbers = {"circle": [f"{model._meta.label} {shown_key(pk)}" for model, pk in facts.circle]}
+    yield f"Waits in a circle, so none of these objects moves by itself: {told_circle(facts.circle)}.", numbers
+
+
 def waits_for(facts: Facts) -> Iterator[Said]:
     """Say of each awaited object where it is and has to get."""
     for one in facts.awaited:
         until = either(one.until)
-        sentence = f"Waits for {one.label} {one.pk}, which is in state {one.state}, until it is in {until}."
-        yield sentence, {"model": one.label, "pk": str(one.pk), "state": one.state, "until": list(one.until)}
+        sentence = f"Waits for {one.label} {shown_key(one.pk)}, which is in state {one.state}, until it is in {until}."
+        yield sentence, {"model": one.label, "pk": shown_key(one.pk), "state": one.state, "until": list(one.until)}
 
 
 def backoff(facts: Facts) -> Iterator[Said]:
@@ -241,7 +275,7 @@ def backoff(facts: Facts) -> Iterator[Said]:
     failures, left = facts.row["state_failures"], -facts.since("state_next_attempt")
     words, numbers = _report(facts)
     said = f", the last one {words}" if facts.report and facts.report.error else ""
-    sentence = f"Backing off after {counted(failures, 'error')}{said}; next attempt {coming(left)}."
+    sentence = f"Backing off after {counted(failures, 'error')}{said}; next attempt {coming(left, facts.now)}."
     yield sentence, {"failures": failures, "next_attempt_in": left, **numbers}
 
 
@@ -255,7 +289,7 @@ def last_said(facts: Facts) -> Iterator[Said]:
 def not_due(facts: Facts) -> Iterator[Said]:
     """Say when the object is due."""
     left = -facts.since("state_next_attempt")
-    yield f"Not due yet: the next attempt is {coming(left)}.", {"next_attempt_in": left}
+    yield f"Not due yet: the next attempt is {coming(left, facts.now)}.", {"next_attempt_in": left}
 
 
 def no_worker(facts: Facts) -> Iterator[Said]:
@@ -296,6 +330,9 @@ def in_line(facts: Facts) -> Iterator[Said]:
 def due(facts: Facts) -> Iterator[Said]:
     """Say how soon the object is marked ready."""
     within = facts.settings.SCHEDULE_INTERVAL if facts.parked else facts.settings.POLL_INTERVAL
+    if not facts.workers:
+        yield "Due; it is marked ready once a worker is started.", {"within": within}
+        return
     since = facts.since("state_next_attempt" if facts.row["state_next_attempt"] else "state_changed")
     if since > LATE:
         yield f"Due for {span(since)}, and no worker has marked it ready.", {"within": within, "since": since}
@@ -313,8 +350,10 @@ def _report(facts: Facts) -> Said:
     return f"{report.error}: {report.message}", numbers
 
 
-def coming(left: float) -> str:
-    """Return a phrase for when something happens in ``left`` seconds."""
+def coming(left: float, now: datetime) -> str:
+    """Return a phrase for when something happens in ``left`` seconds; a date if that is more than a week."""
+    if left > WEEK:
+        return f"on {moment_text(now + timedelta(seconds=left))}"
     return f"in {span(left)}" if left > 0 else "now"
 
 

@@ -2,11 +2,13 @@
 
 from collections import Counter
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from django.db.models import Model
 
+from stator.explain.crew import Crew, served_for
 from stator.explain.problem import Problem
 from stator.graph.durations import longest, span
 from stator.graph.states import State
@@ -51,10 +53,10 @@ class Stuck:
 
 @dataclass(frozen=True, slots=True)
 class Far:
-    """An object that is due in the far future; ``due`` in seconds from now."""
+    """An object that is due in the far future, at ``due``."""
 
     pk: object
-    due: float
+    due: datetime
 
 
 @dataclass(slots=True)
@@ -194,7 +196,8 @@ class AwaitedObject:
     """Rows in one state that wait for one object of another model: ``count`` of them, the first for ``longest`` s.
 
     ``model``, ``pk`` and ``state`` are of the awaited object; ``until``: the states that end the waiting. ``ended``: it
-    is in a terminal state, so it never gets to one of them.
+    is in a terminal state, so it never gets to one of them. ``circle``: the objects that wait for each other, it among
+    them, each as its model and its key.
     """
 
     model: type[Model]
@@ -206,6 +209,7 @@ class AwaitedObject:
     count: int = 0
     more: bool = False
     longest: float = 0.0
+    circle: list[tuple[type[Model], Any]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -224,18 +228,21 @@ class WorkerStatus:
 
     @property
     def is_missed(self) -> bool:
-        """Whether it fell silent and holds objects."""
-        return self.status == "silent" and bool(self.runs)
+        """Whether it fell silent, or has ended, and holds objects."""
+        return self.status != "alive" and bool(self.runs)
 
     @property
     def silence(self) -> str:
-        """For how long it is silent, and how its process ended if that is known."""
-        return f"silent for {span(self.heard)}{f' ({self.ending})' if self.ending else ''}"
+        """For how long it is silent, or that it has ended, and how its process ended if that is known."""
+        how = f" ({self.ending})" if self.ending else ""
+        return (
+            f"ended {span(self.heard)} ago{how}" if self.status == "stopped" else f"silent for {span(self.heard)}{how}"
+        )
 
     @property
     def told(self) -> str:
         """Its status for people."""
-        if self.status != "silent":
+        if self.status == "alive":
             return self.status
         return f"{self.silence}{f', holds {len(self.runs):,}' if self.runs else ''}"
 
@@ -247,13 +254,12 @@ class WorkerStatus:
 
 @dataclass(slots=True)
 class Workers:
-    """Worker processes of one database. ``live``: the number of live workers that serve a model, by its label.
+    """Worker processes of one database.
 
     ``unread``: what of them could not be read, as in :class:`Survey`.
     """
 
     processes: list[WorkerStatus] = field(default_factory=list)
-    live: Counter[str] = field(default_factory=Counter)
     unread: dict[str, Problem] = field(default_factory=dict)
 
     @property
@@ -261,9 +267,16 @@ class Workers:
         """The workers that are shown: dead ones that hold objects, then live ones by name, then ended ones."""
         return sorted(self.processes, key=lambda one: (not one.is_missed, one.status, one.worker.name))[:SHOWN]
 
+    def crew(self, label: str) -> Crew:
+        """Return the workers that serve a model."""
+        serving = [one for one in self.processes if label in one.worker.models]
+        live = sum(one.status == "alive" for one in serving)
+        lives = ((one.heard + one.since, 0.0 if one.status == "alive" else one.heard) for one in serving)
+        return Crew(live, served_for(lives) if live else 0.0, Worker._meta.label_lower not in self.unread)
+
     @property
     def missed(self) -> list[WorkerStatus]:
-        """The workers that fell silent and hold objects."""
+        """The workers that fell silent, or have ended, and hold objects."""
         return [process for process in self.processes if process.is_missed]
 
     @property
@@ -274,12 +287,12 @@ class Workers:
 
 @dataclass(frozen=True, slots=True)
 class Surveyed:
-    """One model: its depths, active pauses, number of live workers, errors and what waits.
+    """One model: its depths, active pauses, the workers that serve it, errors and what waits.
 
     ``versions``: the versions of its graph, in live workers and here. ``knowing``: the states that only other processes
-    know, each with the names of the live workers that do. ``lacking``: why nothing can be read of its rows, and why
-    workers leave it out. ``own``: the problems that the kinds of the model itself have
-    found.
+    know, each with the names of the live workers that do. ``lacking``: why not everything can be read of its rows; for
+    a table or column that is missing, workers leave it out, too. ``own``: the problems that the kinds of the model
+    itself have found.
     """
 
     # A ``StatorModel``, whose module imports this one.
@@ -287,18 +300,25 @@ class Surveyed:
     using: str
     depths: Depths
     pauses: list[Pause]
-    live: int
+    crew: Crew
     groups: list[Group] = field(default_factory=list)
     versions: list[Version] = field(default_factory=list)
     knowing: dict[str, list[str]] = field(default_factory=dict)
     waiters: list[AwaitedObject] = field(default_factory=list)
     own: list[Problem] = field(default_factory=list)
     lacking: str = ""
+    # The permissions that no active user has, by the state whose objects wait for nothing but such events.
+    unanswerable: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
         """The label of the model, as in ``manage.py stator``."""
         return str(self.model._meta.label)
+
+    @property
+    def live(self) -> int:
+        """The number of live workers that serve it."""
+        return self.crew.live
 
     @property
     def unknown_states(self) -> dict[str, int]:
@@ -332,7 +352,7 @@ class Surveyed:
     def needs_worker(self) -> bool:
         """Whether objects can move only with a worker and none serves the model; it may know workers of its own."""
         known = not self.unserved or any(one.numbers["reason"] == "no_worker" for one in self.unserved)
-        return not self.live and known and bool(self.unattended)
+        return self.crew.is_missing and known and bool(self.unattended)
 
 
 @dataclass(frozen=True, slots=True)

@@ -185,9 +185,8 @@ def _name(line: OperatorQuerySet, one: InState, found: Depths, count: int) -> No
 
 
 def _read_far(rows: OperatorQuerySet, found: Depths) -> None:
-    first = far_future(rows).annotate(stator_now=Now())
-    for pk, due, now in first.values_list("pk", "state_next_attempt", "stator_now")[:FAR_NAMED]:
-        found.far_first.append(Far(pk, (due - now).total_seconds()))
+    first = far_future(rows).values_list("pk", "state_next_attempt")[:FAR_NAMED]
+    found.far_first = [Far(pk, due) for pk, due in first]
 
 
 def held(rows: OperatorQuerySet) -> list[Held]:

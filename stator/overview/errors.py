@@ -3,17 +3,19 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
+from functools import partial
+from typing import Any
 
-from django.core.exceptions import ValidationError
 from django.db.models import F, Q, QuerySet, Subquery
 from django.db.models.functions import Right
 
 from stator.conf import load_settings
 from stator.explain.survey import Group
 from stator.graph.durations import seconds_of
+from stator.overview.looks import Looks
 from stator.querysets import OperatorQuerySet
 from stator.rows.clock import Elapsed
-from stator.rows.keys import key_of
+from stator.rows.keys import keys_of
 from stator.rows.reports import Report, reports_of
 from stator.statements import is_one_of
 
@@ -33,20 +35,29 @@ Key = tuple[str, str]
 
 
 def groups(
-    using: str, rows_of: dict[str, OperatorQuerySet], failing: Collection[str] | None = None
+    using: str,
+    rows_of: dict[str, OperatorQuerySet],
+    failing: Collection[str] | None,
+    looks: Looks,
 ) -> tuple[list[Group], bool]:
     """Return the groups of each model of the database, most failing first, and whether there are older errors.
 
     ``rows_of``: the rows of each model by its label. ``failing``: the models with failing objects, if that is known.
+    ``looks``: where it is noted that a model cannot be looked at.
     Each model's failing objects are counted apart, so none hides those of another. Objects that fail no more are found
     among the latest ``GROUPED`` errors of all. Takes two statements, one for each model with failing objects, and one
     for each among these errors. Index ``stator_report_at``.
     """
     counted = [label for label in rows_of if failing is None or label in failing]
-    found = {(label, group.fingerprint): group for label in counted for group in _failing_in(label, rows_of[label])}
+    found: dict[Key, Group] = {}
+    for label in counted:
+        none: list[Group] = []
+        for group in looks.at(rows_of[label].model, partial(_failing_in, label, rows_of[label]), none):
+            found[label, group.fingerprint] = group
     errors = Report.objects.using(using).filter(model_label__in=list(rows_of)).exclude(error="")
     columns = ("pk", "model_label", "fingerprint", "state", "object_pk", "times", "at")
-    latest = list(errors.order_by("-at").values_list(*columns)[: GROUPED + 1])
+    rows = errors.order_by("-at").values_list(*columns)
+    latest: list[Any] = looks.at(Report, lambda: list(rows[: GROUPED + 1]), [])
     firsts: dict[Key, int] = {}
     counts, attempts = Counter[Key](), Counter[Key]()
     pks: dict[str, dict[str, Reported]] = {}
@@ -60,9 +71,10 @@ def groups(
     for key, group in found.items():
         group.count, group.attempts = max(len(group.failing), counts[key]), attempts[key]
     listed = sorted(found.values(), key=lambda group: (-len(group.failing), -group.count))
-    _describe(errors, found, firsts, [group for group in listed if (group.label, group.fingerprint) not in firsts])
+    others = [group for group in listed if (group.label, group.fingerprint) not in firsts]
+    looks.at(Report, partial(_describe, errors, found, firsts, others), None)
     for label, reported in pks.items():
-        _judge(rows_of[label], reported)
+        looks.at(rows_of[label].model, partial(_judge, rows_of[label], reported), None)
     return listed, len(latest) > GROUPED
 
 
@@ -76,8 +88,8 @@ def fingerprinted(rows: OperatorQuerySet, fingerprint: str, page: int) -> Iterat
         yield _failing(rows, [text for _, text in found])
 
 
-def _failing_in(label: str, rows: OperatorQuerySet) -> Iterator[Group]:
-    """Yield a group for each fingerprint among ``GROUPED`` failing objects. Indexes ``st_fail`` and ``st_crash``."""
+def _failing_in(label: str, rows: OperatorQuerySet) -> list[Group]:
+    """Return a group for each fingerprint among ``GROUPED`` failing objects. Indexes ``st_fail`` and ``st_crash``."""
     automatic = [state.name for state in rows.model.state_graph.automatic_states]
     reported = Subquery(reports_of(rows.model, rows.db).exclude(error="").values("fingerprint")[:1])
     failing = rows.failed().filter(state_claim=None, state__in=automatic).order_by()
@@ -88,7 +100,7 @@ def _failing_in(label: str, rows: OperatorQuerySet) -> Iterator[Group]:
             group = found.setdefault(fingerprint, Group(label, fingerprint, "", state, cut=len(read) > GROUPED))
             group.failing.append(pk)
             group.quarantined += crashes >= most
-    yield from found.values()
+    return list(found.values())
 
 
 def _describe(errors: QuerySet[Report], found: dict[Key, Group], firsts: dict[Key, int], others: list[Group]) -> None:
@@ -114,7 +126,7 @@ def _judge(rows: OperatorQuerySet, reported: dict[str, Reported]) -> None:
     """Note in each group how many of its objects wait for a retry, and how many gave up; one statement."""
     states = rows.model.state_graph.states
     automatic = {state.name for state in rows.model.state_graph.automatic_states}
-    keys = dict(_keys(rows, reported))
+    keys = dict(keys_of(rows.model, reported))
     found, most = rows.filter(is_one_of(rows, keys), state_claim=None), load_settings().MAX_CRASHES
     for pk, state, failures, crashes, attempted in found.values_list(*_JUDGED):
         group, was, at = reported[keys[pk]]
@@ -129,16 +141,7 @@ _JUDGED = ("pk", "state", "state_failures", "state_crashes", "state_attempted")
 
 def _failing(rows: OperatorQuerySet, texts: Iterable[str]) -> list[object]:
     """Return the keys of objects that still fail and can be retried, from the keys' texts in reports."""
-    pks = [pk for pk, _ in _keys(rows, texts)]
+    pks = [pk for pk, _ in keys_of(rows.model, texts)]
     states = [state.name for state in rows.model.state_graph.automatic_states]
     found = rows.failed().filter(pk__in=pks, state_claim=None, state__in=states)
     return list(found.values_list("pk", flat=True))
-
-
-def _keys(rows: OperatorQuerySet, texts: Iterable[str]) -> Iterator[tuple[object, str]]:
-    for text in texts:
-        try:
-            yield key_of(rows.model, text), text
-        except ValidationError:
-            # The report is from a time when the model had keys of another type.
-            continue

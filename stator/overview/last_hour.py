@@ -38,28 +38,39 @@ class MinuteSample:
     failing: int
 
 
-Minutes = list[MinuteSample | None]
+class Minutes(list[MinuteSample | None]):
+    """The last sixty minutes of a model; ``moved``: its moves since they began, as they were recorded."""
+
+    moved: int = 0
 
 
 def minutes_of(using: str, labels: Iterable[str], now: datetime) -> dict[str, Minutes]:
     """Return the last sixty whole minutes of each model, None where no worker sampled it; two statements.
+
+    The number of moves needs no sample but one before: the statistics of an hour count each, and the last sample before
+    the first minute says how many of its hour came earlier.
 
     Index ``stator_depth_minute``.
     """
     labels = list(labels)
     last = now.replace(second=0, microsecond=0) - MINUTE
     first = last - MINUTE * (MINUTES - 1)
-    since = first - MINUTE * GAP
+    since = min(first - MINUTE * GAP, _hour(first))
     rows = Depth.objects.using(using).filter(minute__range=(since, last), model_label__in=labels).order_by("minute")
     samples: dict[str, list[DepthSample]] = {label: [] for label in labels}
     for values in rows.values_list(*DepthSample._fields):
         samples[values[0]].append(DepthSample(*values))
     moves = Stats.moves(using, labels, _hour(since))
-    return {label: _filled(found, moves, first) for label, found in samples.items()}
+    filled = {label: _filled(found, moves, first) for label, found in samples.items()}
+    for label, found in samples.items():
+        before = [one.moved for one in found if one.minute < first and _hour(one.minute) == _hour(first)]
+        hours = sum(count for (of, hour), count in moves.items() if of == label and hour >= _hour(first))
+        filled[label].moved = max(0, hours - (before[-1] if before else 0))
+    return filled
 
 
 def _filled(samples: list[DepthSample], moves: dict[tuple[str, datetime], int], first: datetime) -> Minutes:
-    filled: Minutes = [None] * MINUTES
+    filled = Minutes([None] * MINUTES)
     for number, minute in _known(samples, moves, first):
         if 0 <= number < MINUTES:
             filled[number] = minute

@@ -1,4 +1,4 @@
-"""The looks of one survey: each is bounded, and one that was cut short leaves out its own model and nothing else."""
+"""The looks of one survey: each is bounded, and one that fails or is cut short hides no other model."""
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -13,13 +13,18 @@ from stator.db.looks import MOST, Holder, bounded, holder_among, holders
 from stator.db.retry import is_cut_short, is_lock_timeout
 from stator.explain.problem import ERROR, Problem
 from stator.graph.durations import span
+from stator.texts import one_line
 
 Result = TypeVar("Result")
+
+FAULT = "tell the developers; the other models are shown without it"
 
 
 @dataclass(slots=True)
 class Looks:
     """``unread``: the models of which nothing more is read, by label in lower case, each with its problem.
+
+    ``failed``: why a model could not be looked at, and the remedy, as a fault of the code.
 
     A context: all looks are in one bounded transaction, and in a new one after one that was cut short.
     """
@@ -27,6 +32,7 @@ class Looks:
     using: str
     models: list[type[Model]] = field(default_factory=list)
     unread: dict[str, Problem] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
     _open: ExitStack | None = None
 
     def __enter__(self) -> "Looks":
@@ -36,16 +42,24 @@ class Looks:
         self._close(*raised)
 
     def at(self, model: type[Model], look: Callable[[], Result], otherwise: Any) -> Result:
-        """Return what ``look`` reads about a model; ``otherwise`` if it takes too long, or did so before."""
-        if model._meta.label_lower in self.unread:
+        """Return what ``look`` reads about a model; ``otherwise`` if it raises, takes too long, or did so before.
+
+        Only a database that cannot be reached any more ends the looks at all models.
+        """
+        label = model._meta.label_lower
+        if label in self.unread:
             return cast(Result, otherwise)
         try:
             with self.limits():
                 return look()
-        except DatabaseError as error:
-            if not is_cut_short(error):
+        except Exception as error:
+            if is_cut_short(error):
+                self._note(model, is_locked=is_lock_timeout(error))
+            elif connections[self.using].is_usable():
+                why = f"cannot be looked at: {type(error).__name__}: {one_line(error)}; {FAULT}"
+                self.failed.setdefault(label, why)
+            else:
                 raise
-            self._note(model, is_locked=is_lock_timeout(error))
             return cast(Result, otherwise)
 
     @contextmanager

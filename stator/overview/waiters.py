@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from django.db.models import Model, QuerySet
 
 from stator.explain.causes import FORGOTTEN
+from stator.explain.circles import circle_through
 from stator.explain.survey import AwaitedObject
 from stator.graph import State
 from stator.graph.durations import seconds_of
@@ -17,6 +18,9 @@ from stator.rows.waits import Wait, waits_of
 # How many waiting rows are read of each state, the longest-waiting first.
 READ = 1000
 
+# Awaited objects of which is found out whether they wait in a circle.
+FOLLOWED = 20
+
 
 def waiters(rows: OperatorQuerySet, states: list[State]) -> list[AwaitedObject]:
     """Return the objects that parked rows in some states wait for, most waited for first; one statement a state.
@@ -26,7 +30,11 @@ def waiters(rows: OperatorQuerySet, states: list[State]) -> list[AwaitedObject]:
     model: type[Model] = rows.model
     waits = waits_of(model)
     found = [one for state in states for one in _in_state(rows, state, waits)] if waits else []
-    return sorted(found, key=lambda one: (-one.count, -one.longest))
+    found.sort(key=lambda one: (-one.count, -one.longest))
+    # What ended, or waits for nothing itself, is in no circle.
+    for one in [one for one in found if not one.ended and waits_of(one.model)][:FOLLOWED]:
+        one.circle = circle_through(one.model, one.pk, str(rows.db))
+    return found
 
 
 def waiting_in_vain(rows: OperatorQuerySet) -> Iterator[QuerySet[Model]]:

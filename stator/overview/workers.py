@@ -39,9 +39,6 @@ def workers_holding(using: str, held: Iterable[tuple[str, Held]], looks: Looks) 
     processes = [_process(worker, runs, ends.get((worker.host, worker.pid), "")) for worker in workers]
     found = Workers(processes, unread=looks.unread)
     _note_progress(using, found, looks)
-    for worker in workers:
-        if worker.status == "alive":
-            found.live.update(worker.models)
     return found
 
 

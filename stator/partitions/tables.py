@@ -11,6 +11,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model
 
 from stator.capabilities import capabilities_of
+from stator.rows.meta import spread_field
+from stator.rows.nodes import is_distributed
 
 # The periods that a partition may have, and how many partitions are made ahead of the current one.
 AHEAD = {"day": 7, "week": 4, "month": 3}
@@ -32,6 +34,8 @@ LEFT JOIN pg_class p ON p.oid = i.inhrelid
 LEFT JOIN LATERAL (SELECT pg_get_expr(p.relpartbound, p.oid) AS bounds) b ON true
 WHERE t.partrelid = to_regclass(%s) AND t.partstrat = 'r'
 """
+
+DIVIDED = "SELECT EXISTS (SELECT FROM pg_partitioned_table WHERE partrelid = to_regclass(%s))"
 
 # A table itself, or the partitions that have its rows.
 LEAVES = (
@@ -158,6 +162,17 @@ def asked(connection: BaseDatabaseWrapper, statement: str, params: Any = None) -
 def is_partitioned(model: type[Model], alias: str) -> bool:
     """Return whether a model's table has partitions."""
     return read(model, alias) is not None
+
+
+def is_divided(model: type[Model], alias: str) -> bool:
+    """Return whether a managed model's table is over partitions, or nodes, by its field of ``spread``."""
+    connection = connections[alias]
+    if spread_field(model) is None or not capabilities_of(connection).has_partitions:
+        return False
+    if is_distributed(model, connection):
+        return True
+    [(divided,)] = asked(connection, DIVIDED, [connection.ops.quote_name(model._meta.db_table)])
+    return bool(divided)
 
 
 def partitioned(alias: str) -> list[PartitionedTable]:

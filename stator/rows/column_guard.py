@@ -5,16 +5,18 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from django.db import models
+from django.db import NotSupportedError, models, transaction
 from django.db.models import Field, Manager, Model, QuerySet
 
 from stator.exceptions import ProtectedColumn
+from stator.partitions.tables import is_divided
 from stator.rows import columns
 from stator.rows.fields import fields_sent
-from stator.rows.life_ends import forget_reports
-from stator.rows.meta import owner_of, written_to
+from stator.rows.keys import key_fields
+from stator.rows.life_ends import forget_left
+from stator.rows.meta import owner_of, spread_field, written_to
 from stator.rows.reconcile import move_with_new_values, update_and_look_again, watched_fields
-from stator.rows.rollbacks import filled_by_saves, remembered
+from stator.rows.rollbacks import before_save, note_save, remembered
 from stator.rows.transitions import move_by_hand
 from stator.rows.waits import update_and_reopen
 from stator.signals import announce
@@ -74,21 +76,26 @@ class GuardedQuerySet(QuerySet[M]):
         managed, conflicts = hasattr(self.model, "state_graph"), ignore_conflicts or update_conflicts
         if managed:
             _refuse(self.model, set(update_fields or ()) & _GUARDED)
+            if ignore_conflicts:
+                _refuse_to_ignore_conflicts(owner_of(self.model), written_to(self))
             # With conflicts, an object may represent the existing row, which may be in any state.
             objs = list(objs)
             for instance in objs:
                 if instance.pk is None or not conflicts:
                     instance._begin()
-        filled = objs if managed else ()
-        with remembered(written_to(self), filled, filled_by_saves(self.model)):
-            created: list[Any] = super().bulk_create(
-                objs, batch_size, ignore_conflicts, update_conflicts, update_fields, unique_fields
-            )
-            if managed and not conflicts:
-                forget_reports(owner_of(self.model), self.db, created)
-            for instance in created if managed and not conflicts else ():
-                instance._note_loaded()
-                instance._loaded_state = str(instance.state)
+        using = written_to(self)
+        noted = managed and not transaction.get_autocommit(using)
+        before = [(instance, before_save(using, instance)) for instance in (objs if noted else ())]
+        created: list[Any] = super().bulk_create(
+            objs, batch_size, ignore_conflicts, update_conflicts, update_fields, unique_fields
+        )
+        if managed and not conflicts:
+            forget_left(owner_of(self.model), self.db, created)
+        for instance in created if managed and not conflicts else ():
+            instance._note_loaded()
+            instance._loaded_state = str(instance.state)
+        for instance, was in before:
+            note_save(using, instance, was)
         if managed:
             announce(owner_of(self.model), self.db)
         return created
@@ -97,6 +104,15 @@ class GuardedQuerySet(QuerySet[M]):
         if hasattr(self.model, "state_graph"):
             fields = fields_sent(self.model, objs, fields, self.db)
         return super()._batched_insert(objs, fields, *args, **kwargs)  # type: ignore[misc]
+
+
+def _refuse_to_ignore_conflicts(model: type[Model], using: str) -> None:
+    spread = spread_field(model)
+    if spread is not None and spread not in key_fields(model) and is_divided(model, using):
+        raise NotSupportedError(
+            f"{model._meta.label}: bulk_create(ignore_conflicts=True) could store a second object under one key, "
+            f"because its table is divided by {spread.name}; leave out objects that exist"
+        )
 
 
 _guarded_classes: dict[type, type] = {}

@@ -19,6 +19,7 @@ from stator.exceptions import EventRefused
 from stator.graph.senders import Sender, sender_of
 from stator.graph.states import AwaitedEvent, State
 from stator.rows.clock import Now
+from stator.rows.keys import shown_key
 from stator.rows.meta import graph_of, owner_of
 from stator.rows.reports import KEY_LENGTH_OF_EVENTS, Event, events_of, events_of_visit
 from stator.rows.transitions import Locked, apply_event, in_batches, note_event
@@ -79,7 +80,7 @@ def send(
     try:
         in_batches(QuerySet(owner, using=using).filter(pk=pk), take)
         if not found:
-            which = f"{owner._meta.label} {pk}"
+            which = f"{owner._meta.label} {shown_key(pk)}"
             unsaved = f"{which} is not saved yet; call save() before you send it an event"
             raise EventRefused(unsaved if pk is None else f"{which} does not exist")
     except EventRefused as refused:
@@ -152,7 +153,7 @@ class _Request:
 
     @property
     def _object(self) -> str:
-        return f"{self.owner._meta.label} {self.pk}"
+        return f"{self.owner._meta.label} {shown_key(self.pk)}"
 
     @property
     def _sender(self) -> str:

@@ -65,6 +65,10 @@ class StateField(_Plain, models.CharField):
         kwargs["default"] = graph.initial_state.name
         super().__init__(**kwargs)
 
+    def __get__(self, instance: Any, owner: Any) -> str:  # type: ignore[override]
+        """Return the name of the state, for type checkers: Django puts an attribute in the place of the field."""
+        return str(instance.__dict__[self.attname])
+
     def deconstruct(self) -> tuple[str, str, Sequence[Any], dict[str, Any]]:
         name, path, args, kwargs = super().deconstruct()
         # Migrations record the names, so that makemigrations notices when one is gone. Their order does not matter.

@@ -1,17 +1,31 @@
 """Primary keys of one column, or of several (``CompositePrimaryKey``): their fields, their texts, and their lookups.
 
-A composite key is a tuple. Its text is the tuple's, such as ``(3, 17)``, which databases can write as well.
+A composite key is a tuple. It is stored as the tuple's text, such as ``(3, 17)``, which databases can write as well.
+People read and write ``3,17``.
 """
 
+import json
 import re
-from collections.abc import Callable
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from django.core.exceptions import ValidationError
+from django.core.exceptions import EmptyResultSet, ValidationError
 from django.db import connections
-from django.db.models import CharField, Expression, F, Field, IntegerField, Model, OuterRef, QuerySet, UUIDField, Value
-from django.db.models.functions import Cast, Concat, Substr
+from django.db.models import (
+    CharField,
+    Expression,
+    F,
+    Field,
+    Func,
+    IntegerField,
+    Model,
+    OuterRef,
+    QuerySet,
+    UUIDField,
+    Value,
+)
+from django.db.models.fields.tuple_lookups import TupleIn
+from django.db.models.functions import Cast, Substr
 
 from stator.statements import Parameter
 
@@ -20,6 +34,42 @@ KEY_LENGTH = 255
 
 # How a tuple shows a UUID.
 _UUID = re.compile(r"UUID\('([^']*)'\)")
+
+# Composite keys as rows of a JSON text: SQLite takes 1,000 of them by ``OR`` at most.
+_AMONG = "({columns}) IN (SELECT {parts} FROM json_each(%s))"
+
+
+class AmongKeys(TupleIn):
+    """``pk__in`` with composite keys in any collection, and any number of them on SQLite."""
+
+    def get_prep_lookup(self) -> Any:
+        """Return the keys as Django wants them, or the query for them."""
+        lookup: Any = self
+        if lookup.rhs_is_direct_value():
+            lookup.rhs = list(lookup.rhs)
+        return super().get_prep_lookup()
+
+    def as_sqlite(self, compiler: Any, connection: Any) -> Any:
+        """Return the condition, and its one parameter."""
+        lookup: Any = self
+        if not lookup.rhs_is_direct_value():
+            return self.as_sql(compiler, connection)
+        fields = [column.output_field for column in lookup.lhs]
+        keys = [
+            [field.get_db_prep_value(part, connection) for field, part in zip(fields, key, strict=True)]
+            for key in lookup.rhs
+        ]
+        if not keys:
+            raise EmptyResultSet
+        columns = ", ".join(compiler.compile(column)[0] for column in lookup.lhs)
+        parts = ", ".join(f"json_extract(value, '$[{number}]')" for number in range(len(fields)))
+        return _AMONG.format(columns=columns, parts=parts), [json.dumps(keys)]
+
+
+def prepare_key(model: type[Model]) -> None:
+    """Let ``pk__in`` of a managed model take composite keys as it takes others."""
+    if model._meta.is_composite_pk:
+        model._meta.pk.register_lookup(AmongKeys)
 
 
 def key_fields(model: type[Model]) -> list[Field]:
@@ -45,11 +95,51 @@ def key_of(model: type[Model], text: str) -> Any:
     """
     fields = [_kept(field) for field in key_fields(model)]
     if not model._meta.is_composite_pk:
-        return fields[0].to_python(text)
+        return _value_of(fields[0], text)
     parts = [part.strip() for part in _UUID.sub(r"\1", text).strip().removeprefix("(").removesuffix(")").split(",")]
     if len(parts) != len(fields):
         raise ValidationError(f"{text!r} is not a key of {len(fields)} parts")
-    return tuple(field.to_python(part) for field, part in zip(fields, parts, strict=True))
+    return tuple(_value_of(field, part) for field, part in zip(fields, parts, strict=True))
+
+
+def _value_of(field: Any, text: str) -> Any:
+    """Return the value of a column, which the database can compare with its own."""
+    if "\0" in text:
+        raise ValidationError("a key has no NUL")
+    value = field.to_python(text)
+    field.run_validators(field.get_prep_value(value))
+    return value
+
+
+def keys_of(model: type[Model], texts: Iterable[str]) -> Iterator[tuple[Any, str]]:
+    """Yield the primary keys with these texts, each with its text; texts that cannot be one are left out.
+
+    They are of a time when the model had keys of another type.
+    """
+    for text in texts:
+        try:
+            yield key_of(model, text), text
+        except (ValidationError, ValueError):
+            continue
+
+
+def shown_key(key: object) -> str:
+    """Return a primary key as people read and write it: ``3,17`` if it is composite."""
+    return ",".join(map(str, key)) if isinstance(key, list | tuple) else str(key)
+
+
+def shown_text(model: type[Model] | None, text: str) -> str:
+    """Return the text of a key that is stored as :func:`shown_key`; as it is if the code has no such model."""
+    if model is None or not model._meta.is_composite_pk:
+        return text
+    return next((shown_key(key) for key, _ in keys_of(model, [text])), text)
+
+
+def stored_text(model: type[Model] | None, text: str) -> str:
+    """Return what is stored for a key that somebody wrote as :func:`shown_key`, or as it is stored."""
+    if model is None or not model._meta.is_composite_pk:
+        return text
+    return next((str(key) for key, _ in keys_of(model, [text])), text)
 
 
 def keys_in(rows: QuerySet[Any]) -> list[Any]:
@@ -76,9 +166,27 @@ def key_values(model: type[Model], pk: Any) -> dict[str, object]:
 def key_text(model: type[Model], using: str, of: Callable[[str], F | OuterRef] = OuterRef) -> Expression:
     """Return an expression for the primary key as reports store it; by default of the row of an outer query."""
     if not model._meta.is_composite_pk:
-        return _text(model._meta.pk, of("pk"), using)
-    parts: list[Any] = [_part(field, of(field.name), using) for field in key_fields(model)]
-    return Concat(Value("("), parts[0], *chain.from_iterable((Value(", "), part) for part in parts[1:]), Value(")"))
+        return _Joined.of(*_text(model._meta.pk, of("pk"), using))
+    parts = [_part(field, of(field.name), using) for field in key_fields(model)]
+    return _Joined.of("(", *parts[0], *(one for part in parts[1:] for one in (", ", *part)), ")")
+
+
+class _Joined(Func):
+    """Texts that are never null, one after the other. Django's ``Concat`` nests, and SQLite's parser has a limit."""
+
+    template = "(%(expressions)s)"
+    arg_joiner = " || "
+
+    @classmethod
+    def of(cls, *parts: Expression | str) -> Expression:
+        """Return the parts as one expression; some are given as text."""
+        if len(parts) == 1 and not isinstance(parts[0], str):
+            return parts[0]
+        return cls(*(Value(part) if isinstance(part, str) else part for part in parts), output_field=CharField())
+
+    def as_mysql(self, compiler: Any, connection: Any) -> Any:
+        """Return the expression for MySQL and MariaDB, where ``||`` is OR."""
+        return self.as_sql(compiler, connection, template="CONCAT(%(expressions)s)", arg_joiner=", ")
 
 
 def _kept(field: Any) -> Any:
@@ -87,16 +195,15 @@ def _kept(field: Any) -> Any:
     return field
 
 
-def _part(field: Any, value: F | OuterRef, using: str) -> Expression:
+def _part(field: Any, value: F | OuterRef, using: str) -> list[Expression | str]:
     text = _text(field, value, using)
-    return Concat(Value("UUID('"), text, Value("')")) if isinstance(_kept(field), UUIDField) else text
+    return ["UUID('", *text, "')"] if isinstance(_kept(field), UUIDField) else text
 
 
-def _text(field: Any, value: F | OuterRef, using: str) -> Expression:
+def _text(field: Any, value: F | OuterRef, using: str) -> list[Expression | str]:
     text = Cast(value, CharField(max_length=KEY_LENGTH))
     if not isinstance(_kept(field), UUIDField) or connections[using].features.has_native_uuid_field:
-        return text
+        return [text]
     # Stored as 32 digits without hyphens.
-    dash = Value("-")
-    parts = [Substr(text, start, length) for start, length in ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))]
-    return Concat(parts[0], *(part for tail in parts[1:] for part in (dash, tail)))
+    first, *others = [Substr(text, start, length) for start, length in ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))]
+    return [first, *(one for part in others for one in ("-", part))]

@@ -35,9 +35,8 @@ OWN_VISIT, OWN_VERSION = F(VISIT), F("state_version")
 # The values of a new row whose key the database gives.
 UNMARKED: Changes = {LIFE: None, VISIT: None}
 
-# The wishes of one life.
-WISHES = 1 << 32
-LIVES = 31
+# The wishes of one life, and the numbers of lives.
+WISHES, LIVES = 1 << 32, (1 << 31) - 1
 
 # The parts of ``state_visit`` from the lowest bits on: the moves since the visit began; the moves since the visit began
 # whose failure led here; a mark of the state that failed, 0 for none; and the version of the row.
@@ -125,7 +124,7 @@ def begin(instance: models.Model) -> None:
         given = values.get(field.attname)
         if given is None or isinstance(given, DatabaseDefault):
             return
-    values[LIFE] = secrets.randbits(LIVES) * WISHES
+    values[LIFE] = (1 + secrets.randbelow(LIVES)) * WISHES
 
 
 def new_wish() -> Changes:
@@ -160,7 +159,8 @@ def continued(moves: int, visit: Any = OWN_VISIT, version: Any = OWN_VERSION) ->
         When(Q(GreaterThan(_number(visit.bitrightshift(MARK_AT).bitand(MARKS - 1)), 0)), then=Value(1 + (1 << MOVES))),
         default=Value(1),
     )
-    goes_on = Q(_is_valid(visit, version)) & Q(LessThan(_part(visit), MOST))
+    parts = visit, visit.bitrightshift(MOVES)
+    goes_on = Q(_is_valid(visit, version), *(Q(LessThan(_part(part), MOST)) for part in parts))
     kept = _number(visit.bitand((1 << VERSION_AT) - 1)) + both * moves
     own = Case(When(goes_on, then=kept), default=Value(moves), output_field=BigIntegerField())
     return {VISIT: _first_part(version + moves) + own}

@@ -9,17 +9,21 @@ from functools import wraps
 from typing import Any
 
 from django.db import connections, models, transaction
-from django.db.models import CharField, F, Model, QuerySet
+from django.db.models import CharField, F, Model, Q, QuerySet
 from django.db.models.deletion import Collector
 
+from stator.rows.clock import seconds_ahead
 from stator.rows.keys import key_text, keys_in
 from stator.rows.life import LIFE
 from stator.rows.nodes import over_nodes
+from stator.rows.pauses import Pause, in_force, named_in_pauses, resume_objects
 from stator.rows.progress import Progress
 from stator.rows.reports import Event, Report, Step
 from stator.statements import Parameter, Statement, StatementCache, existing, joined
 
 RECORDS: tuple[type[Model], ...] = (Event, Step, Report, Progress)
+# What says nothing of the life that it is of.
+UNMARKED: tuple[type[Model], ...] = (Report, Pause)
 
 # Up to so many rows, their records are looked for by their keys; else those of all rows of the model are.
 FEW = 100
@@ -91,26 +95,34 @@ def _texts_of(owner: type[Model], rows: Any, using: str) -> Keys:
     return texts.values("stator_key")
 
 
-def _kinds_with_records(owner: type[Model], using: str, keys: Keys) -> list[type[Model]]:
+def _kinds_with_records(
+    owner: type[Model], using: str, keys: Keys, kinds: Sequence[type[Model]] = (*RECORDS, Pause)
+) -> list[type[Model]]:
     """Return the kinds of records that rows may have, by one statement."""
     few = keys if isinstance(keys, list) and len(keys) <= FEW else []
     connection = connections[using]
-    statement = _statements.get((using, len(few)), lambda: _looking(using, len(few)))
+    shape = using, len(few), *kinds, seconds_ahead(connection)
+    statement = _statements.get(shape, lambda: _looking(using, kinds, len(few)))
     values = {"label": owner._meta.label_lower, **{f"key {number}": key for number, key in enumerate(few)}}
     with connection.cursor() as cursor:
         cursor.execute(statement.text, statement.bind(connection, values))  # type: ignore[arg-type]
-        return [kind for kind, found in zip(RECORDS, cursor.fetchone(), strict=True) if found]
+        return [kind for kind, found in zip(kinds, cursor.fetchone(), strict=True) if found]
 
 
-def _looking(using: str, count: int) -> Statement:
+def _looking(using: str, kinds: Sequence[type[Model]], count: int) -> Statement:
     label = Parameter("label", CharField())
-    named = {"object_pk__in": [Parameter(f"key {number}", CharField()) for number in range(count)]} if count else {}
-    parts = [existing(QuerySet(kind, using=using).filter(model_label=label, **named)) for kind in RECORDS]
-    return Statement.of("SELECT ", joined(parts, ", "))
+    named = Q(object_pk__in=[Parameter(f"key {number}", CharField()) for number in range(count)]) if count else Q()
+    found: list[QuerySet[Any]] = [
+        QuerySet(kind, using=using).filter(in_force() if kind is Pause else named, model_label=label) for kind in kinds
+    ]
+    return Statement.of("SELECT ", joined(list(map(existing, found)), ", "))
 
 
 def _forget(owner: type[Model], using: str, keys: Keys, kinds: Iterable[type[Model]]) -> None:
     for kind in kinds:
+        if kind is Pause:
+            _end_pauses(owner, using, keys)
+            continue
         records: Any = QuerySet(kind, using=using).filter(model_label=owner._meta.label_lower)
         parts: list[Keys] = [keys]
         if isinstance(keys, list):
@@ -119,12 +131,21 @@ def _forget(owner: type[Model], using: str, keys: Keys, kinds: Iterable[type[Mod
             records.filter(object_pk__in=part)._raw_delete(using)
 
 
-def forget_reports(owner: type[Model], using: str, inserted: Sequence[models.Model]) -> None:
-    """Delete the reports that raw SQL has left of rows whose keys are inserted again, by people and not by a default.
+def _end_pauses(owner: type[Model], using: str, keys: Keys) -> None:
+    """Release rows from pauses that name them."""
+    named = {str(pk): pk for pk in named_in_pauses(owner, using)}
+    if isinstance(keys, QuerySet):
+        keys = list(keys.filter(stator_key__in=list(named)).values_list("stator_key", flat=True)) if named else []
+    if gone := [pk for text, pk in named.items() if text in set(keys)]:
+        resume_objects(owner, using, gone, actor="")
 
-    The other records tell by their ``life`` that they are of another one.
+
+def forget_left(owner: type[Model], using: str, inserted: Sequence[models.Model]) -> None:
+    """Forget what raw SQL has left of rows whose keys are inserted again, by people and not by a default.
+
+    Most records tell by their ``life`` that they are of another one.
     """
-    if owner._meta.pk.has_default() and not owner._meta.is_composite_pk:
+    if any(field.has_default() for field in owner._meta.pk_fields):
         return
     if keys := [str(instance.pk) for instance in inserted if instance.__dict__.get(LIFE) is not None]:
-        _forget(owner, using, keys, [Report])
+        _forget(owner, using, keys, _kinds_with_records(owner, using, keys, UNMARKED))

@@ -279,6 +279,12 @@ def is_paused_by_name(model: type[Model], using: str, pk: object) -> bool:
     return any(_kept(pk) in map(_kept, pause.where[NAMED]) for pause in _naming_objects(label, using))
 
 
+def named_in_pauses(model: type[Model], using: str) -> list[object]:
+    """Return the keys of the objects that pauses name, as the pauses keep them."""
+    label = owner_of(model)._meta.label_lower
+    return [_kept(pk) for pause in _naming_objects(label, using) for pk in pause.where[NAMED]]
+
+
 def _naming_objects(label: str, using: str) -> list[Pause]:
     own = Pause.objects.using(using).active().filter(model_label=label).order_by("pk")[:MAX_PAUSES]
     return [pause for pause in own if pause.names is not None]

@@ -35,6 +35,11 @@ def replaced() -> dict[str, object]:
     return {"replaced": dict(_replaced)} if _replaced else {}
 
 
+def replaced_pid() -> int:
+    """Return the number of the process that this one replaces; 0 if there is none."""
+    return _replaced.get("pid", 0)
+
+
 def exit_reason(exit_code: int) -> str:
     """Return how a process ended as a phrase; shells and containers show a signal as 128 and its number."""
     if exit_code >= 0:

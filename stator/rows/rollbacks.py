@@ -27,6 +27,9 @@ JOURNAL = "stator_journal"
 # Objects that are gone are dropped from a journal when it has grown to this many entries, or to twice what was left.
 MANY = 1024
 
+# The attributes that the UPDATE of a save fills.
+FILLED_BY_UPDATES = frozenset({"_loaded_state", "_loaded_watched", "stator"})
+
 Values = Mapping[str, Any]
 
 
@@ -49,13 +52,46 @@ def remembered(using: str, holders: Iterable[Any], names: Collection[str] | None
             journal.note(part, before, _values(part, own))
 
 
+class Before(NamedTuple):
+    """An instance before it is saved: whether it is new, its database, and its attributes."""
+
+    adding: bool
+    db: str | None
+    values: dict[str, Any]
+
+
+def before_save(using: str, instance: Model) -> Before | None:
+    """Return what :func:`note_save` needs after the instance was saved; None outside of a transaction.
+
+    As ``remembered``, in a tenth of the time: programs save many objects in one transaction.
+    """
+    if transaction.get_autocommit(using):
+        return None
+    state, values = instance._state, instance.__dict__
+    # A copy of all attributes takes less time than one of some.
+    return Before(state.adding, state.db, values.copy() if state.adding else _values(instance, FILLED_BY_UPDATES))
+
+
+def note_save(using: str, instance: Model, before: Before | None) -> None:
+    """Undo what a save has written into an instance if the open transaction, or its savepoint, is rolled back."""
+    if before is None:
+        return
+    if before.adding:
+        held = ref(instance)
+        journal_of(using).add(partial(_unsave, held, before), held)
+        return
+    now = _values(instance, FILLED_BY_UPDATES)
+    if now != before.values:
+        journal_of(using).note(instance, before.values, now)
+
+
 @cache
-def filled_by_saves(model: type[Model]) -> frozenset[str]:
-    """Return the attributes that a save fills, apart from what receivers of signals and the project's fields do."""
+def _filled_by_inserts(model: type[Model]) -> frozenset[str]:
+    """Return the attributes that an INSERT fills, apart from what receivers of signals and the project's fields do."""
     keys = {field.attname for each in (model, *model._meta.all_parents) for field in key_fields(each)}
     fields: list[Any] = list(model._meta.concrete_fields)
     returned = {field.attname for field in fields if field.generated or field.db_default is not NOT_PROVIDED}
-    return FRAMEWORK_COLUMNS | keys | returned - {"state"} | {"_loaded_state", "_loaded_watched", "stator"}
+    return (FRAMEWORK_COLUMNS | keys | returned | FILLED_BY_UPDATES) - {"state"}
 
 
 def created(using: str, instances: Iterable[Any]) -> None:
@@ -192,6 +228,18 @@ def _parts(holder: Any, names: Collection[str] | None) -> Iterator[tuple[Any, Co
 def _values(part: Any, names: Collection[str] | None) -> dict[str, Any]:
     values = vars(part)
     return dict(values) if names is None else {name: values[name] for name in names if name in values}
+
+
+def _unsave(held: Callable[[], Model | None], before: Before) -> None:
+    if (instance := held()) is None:
+        return
+    values, was = instance.__dict__, before.values
+    for name in _filled_by_inserts(type(instance)):
+        if name in was:
+            values[name] = was[name]
+        else:
+            values.pop(name, None)
+    instance._state.adding, instance._state.db = True, before.db
 
 
 def _restore(held: Callable[[], Any], changed: Mapping[str, tuple[Any, Any]]) -> None:

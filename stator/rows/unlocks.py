@@ -14,6 +14,7 @@ from stator.graph.durations import seconds_of, span
 from stator.rows import columns
 from stator.rows.actions import Action
 from stator.rows.clock import Elapsed, Now
+from stator.rows.keys import shown_key
 from stator.rows.meta import home_of, model_of, owner_of, written_to
 from stator.rows.pauses import pause_objects
 from stator.rows.transitions import write_by_hand
@@ -48,7 +49,7 @@ class Holder:
         return self.status == "alive" or self.left > 0
 
     def __str__(self) -> str:
-        what = f"{self.pk}: attempt {self.attempt}, which began {span(self.running)} ago"
+        what = f"{shown_key(self.pk)}: attempt {self.attempt}, which began {span(self.running)} ago"
         who = f"worker {self.worker}{f' on {self.place}' if self.place else ''}"
         lease = f"its lease has {span(self.left)} left" if self.left > 0 else f"its lease ended {span(-self.left)} ago"
         if self.status == "alive":

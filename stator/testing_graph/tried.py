@@ -8,6 +8,7 @@ from stator.conf import load_settings
 from stator.db.steps import Steps
 from stator.graph import State
 from stator.querysets import HeldClaim
+from stator.rows.life import Life
 from stator.rows.progress import Reached, reached
 
 
@@ -27,6 +28,10 @@ class TriedClaim(HeldClaim):
             label=type(instance).__name__, settings=load_settings(), connection=SimpleNamespace(atomic_blocks=())
         )
         self._steps = _TriedSteps(self, done)
+
+    @property
+    def life(self) -> Life:
+        return Life(visit=self.version)
 
     @property
     def events(self) -> tuple[Any, ...]:

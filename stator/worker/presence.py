@@ -7,20 +7,22 @@ import socket
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, Protocol
 
 from django.db import DatabaseError
+from django.db.models import F, Q
 
 from stator import __version__
 from stator.db.interface import Operations, by_place
 from stator.db.locks import Locks
 from stator.db.retry import is_of_node
 from stator.db.rows import Place
+from stator.rows import columns
 from stator.rows.clock import Now
-from stator.rows.process_exits import replaced
+from stator.rows.process_exits import replaced, replaced_pid
 from stator.rows.versions import graphs_published
-from stator.rows.workers import WORKER_BEAT, Worker, name_of
+from stator.rows.workers import WORKER_ALIVE, WORKER_BEAT, Worker, name_of
 from stator.schemas import in_schema
 from stator.signals import on_heartbeat, send_contained
 from stator.statements import Statement, replacing, updating
@@ -32,6 +34,9 @@ HOST_LENGTH = 255
 
 # The most characters of JSON that a process publishes about itself.
 PUBLISHED = 65_536
+
+# Processes of this host that are looked at, if they were not heard of for long.
+MAX_ENDED = 100
 
 # The step that writes the row.
 SHOW = "show"
@@ -86,7 +91,9 @@ class Presence:
         if now - self._rested >= RESTING_BEAT:
             self._rested = now
             self._refresh_resting(heartbeat=Now())
-        self._refresh(heartbeat=Now())
+        # A process that was taken for ended lives.
+        self._refresh(heartbeat=Now(), stopped=None)
+        self._note_ended()
         if not self._locks.are_held:
             self._shown = now
 
@@ -114,7 +121,7 @@ class Presence:
                 self._written |= dict.fromkeys(places, published)
         outages.raise_first()
 
-    def _refresh(self, **moments: Now) -> None:
+    def _refresh(self, **moments: Now | None) -> None:
         outages, published = Outages(), self._published()
         for place, group in by_place(list(self._operations)).items():
             labels = sorted(operations.label for operations in group if not operations.lacking)
@@ -127,6 +134,21 @@ class Presence:
                         rows.bulk_create([self._row(place.alias, labels, published)], ignore_conflicts=True)
                 # Noted after the commit, so that the text is written again after a rollback.
                 self._written[place] = published
+        outages.raise_first()
+
+    def _note_ended(self) -> None:
+        """Note the end of processes of this host that are gone: a process that was killed cannot do so."""
+        outages, host = Outages(), socket.gethostname()[:HOST_LENGTH]
+        for place, group in by_place(list(self._operations)).items():
+            reached = outages.noted(place.alias), self._locks.tried(SHOW), _reached(), in_schema(place.schema)
+            with ExitStack() as stack:
+                for each in (*reached, group[0].transaction()):
+                    stack.enter_context(each)
+                others = Worker.objects.using(place.alias).filter(host=host, stopped=None).exclude(pk=self._id)
+                maybe = others.filter(Q(heartbeat__lte=columns.after(-WORKER_ALIVE)) | Q(pid=replaced_pid()))
+                gone = [pk for pk, pid in maybe.values_list("pk", "pid")[:MAX_ENDED] if not _exists(pid)]
+                if gone:
+                    others.filter(pk__in=gone).update(stopped=F("heartbeat"))
         outages.raise_first()
 
     def _row(self, alias: str, labels: list[str], published: dict[str, Any]) -> Worker:
@@ -171,6 +193,17 @@ def published_by(worker: Any) -> dict[str, Any]:
             remedy = f"return a dictionary of at most {PUBLISHED:,} characters of JSON"
             logger.warning("stator.not_published", extra={"receiver": name, "remedy": remedy})
     return found
+
+
+def _exists(pid: int) -> bool:
+    """Return whether this host has a process with this number."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextvars import copy_context
 from dataclasses import dataclass, fields
-from functools import cached_property, wraps
+from functools import cached_property, partial, wraps
 from typing import Any, TypeVar
 
 from stator.asynchronous import awaited
@@ -223,15 +223,21 @@ class RegisteredAction(AttemptOptions):
             return before, data
         return [*before, *([] if data is None else [data])], {}
 
+    def bound(self, context: Context) -> Callable[[], Any]:
+        """Return the function with its arguments.
+
+        Call it and keep it in no variable: error trackers show those of each frame, and the data may be secret.
+        """
+        args, kwargs = self.arguments(context)
+        return partial(self.function, *args, **kwargs)
+
     def call(self, context: Context) -> Any:
         """Call a synchronous function in this thread."""
-        args, kwargs = self.arguments(context)
-        return self.function(*args, **kwargs)
+        return self.bound(context)()
 
     async def acall(self, context: Context) -> Any:
         """Call a coroutine function on this event loop."""
-        args, kwargs = self.arguments(context)
-        return await self.function(*args, **kwargs)
+        return await self.bound(context)()
 
     async def begin(self, context: Context) -> None:
         """Prepare an attempt before the function is called; subclasses override it."""

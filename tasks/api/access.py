@@ -11,7 +11,7 @@ from django.db.models import Prefetch, QuerySet, prefetch_related_objects
 from django.http import HttpRequest
 from ninja.security import HttpBearer
 
-from stator.models import progress_of
+from stator.models import progress_of, shown_key
 from tasks.api.bodies import check
 from tasks.api.errors import Forbidden, NotFound, Unauthorized
 from tasks.api.lookups import Found, look_up
@@ -179,4 +179,4 @@ def still_usable(consumer: Consumer, verb: Verb, queue: str) -> Queue:
 def page_of(rows: QuerySet[Any], limit: int, order: str = "pk") -> tuple[list[Any], str | None]:
     """Return the first rows in an order, and the value after which the next page begins; None at the end."""
     found = list(rows.order_by(order)[: limit + 1])
-    return found[:limit], str(getattr(found[limit - 1], order)) if len(found) > limit else None
+    return found[:limit], shown_key(getattr(found[limit - 1], order)) if len(found) > limit else None

@@ -192,7 +192,7 @@ def progress(request: ApiRequest, pk: int, payload: HeldProgressIn) -> dict[str,
     return found
 
 
-@router.at("GET", "tasks/{int:pk}/claim/steps", CLAIM, StepsOut, "List the steps done")
+@router.at("GET", "tasks/{int:pk}/claim/steps", CLAIM, StepsOut, "List the steps done", name="list_steps")
 def steps(request: ApiRequest, pk: int) -> dict[str, object]:
     """Return the durable steps that claims of the task have recorded. A further claim does not repeat them."""
     task = task_of(request.auth, pk)

@@ -15,15 +15,21 @@ class Endpoints(Router):
 
     def at(
         self, method: str, path: str, auth: object, success: type[Schema], summary: str, *refusals: int,
-        statuses: Iterable[int] = (200,),
+        statuses: Iterable[int] = (200,), name: str = "",
     ) -> Callable[[Any], Any]:  # fmt: skip
-        """Return a decorator that adds an endpoint. ``refusals``: those that do not follow from its parameters."""
+        """Return a decorator that adds an endpoint. ``refusals``: those that do not follow from its parameters.
+
+        ``name``: what generators of clients call it; by default as the view. Do not change it: programs use it.
+        """
 
         def add(view: Callable[..., Any]) -> Any:
             given = {*inspect.signature(view).parameters} - {"request", *re.findall(r"\{(?:\w+:)?(\w+)\}", path)}
             usual = {404: "{" in path, 415: "payload" in given, 422: bool(given)}
             every = responses(success, {*refusals, *filter(usual.get, usual)}, statuses)
-            return self.api_operation([method], path, auth=auth, response=every, summary=summary)(view)
+            operation = name or view.__name__
+            return self.api_operation(
+                [method], path, auth=auth, response=every, summary=summary, operation_id=operation
+            )(view)
 
         return add
 

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from django.core.exceptions import RequestDataTooBig
+from django.core.exceptions import RequestDataTooBig, TooManyFieldsSent
 from django.core.exceptions import ValidationError as DjangoValidationError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.http.request import UnreadablePostError
@@ -93,7 +93,13 @@ class Unsupported(Refused):
 
 
 class Invalid(Refused):
-    """The body is JSON, but not valid for this endpoint."""
+    """A value that its schema takes is wrong: too large or too deep as JSON, or not right for this queue."""
+
+    code = "invalid"
+
+
+class Unprocessable(Refused):
+    """The body or the query string is not what its schema says."""
 
     status, code = 422, "invalid"
 
@@ -190,14 +196,15 @@ ANSWERS: dict[type[Exception], Callable[[Any], Refused]] = {
     QueuePaused: lambda error: Conflict(str(error), "paused"),
     MoveRefused: lambda error: Conflict(str(error)),
     TooManyWaiting: lambda error: Busy(str(error), 1),
-    UnknownAction: lambda error: Invalid(str(error), "unknown_action"),
+    UnknownAction: lambda error: Conflict(str(error), "unknown_action"),
     TaskError: lambda error: Invalid(str(error)),
     EventRefused: lambda error: Conflict(str(error), "event_refused"),
     StepRefused: lambda error: Conflict(str(error), "step_refused"),
-    ValidationError: lambda error: Invalid(_first(error)),
+    ValidationError: lambda error: Unprocessable(_first(error)),
     DjangoValidationError: lambda error: Invalid(_of_django(error)),
     HttpError: _of_http,
     Http404: lambda error: no_such_path(),
+    TooManyFieldsSent: lambda error: Refused("the query string has too many parameters"),
     RequestDataTooBig: lambda error: TooLarge("the body is too large"),
     UnreadablePostError: lambda error: Refused("the body is incomplete; send it again"),
 }

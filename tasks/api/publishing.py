@@ -50,7 +50,7 @@ def publish_many(request: ApiRequest, queue: str, payload: PublishManyIn) -> Htt
     return answer({"batch": batch, "results": [published_out(each) for each in results]})
 
 
-@router.at("POST", "tasks/{int:pk}/cancel", PUBLISH, TaskOut, "Cancel a task", 409)
+@router.at("POST", "tasks/{int:pk}/cancel", PUBLISH, TaskOut, "Cancel a task", 409, name="cancel_task")
 def cancel(
     request: ApiRequest,
     pk: int,
@@ -69,7 +69,7 @@ def cancel(
     return answer(task_out(task_of(request.auth, pk)))
 
 
-@router.at("POST", "tasks/{int:pk}/change", PUBLISH, TaskOut, "Change a task", 409)
+@router.at("POST", "tasks/{int:pk}/change", PUBLISH, TaskOut, "Change a task", 409, name="change_task")
 def change(request: ApiRequest, pk: int, payload: TaskChange) -> HttpResponse:
     """Change the given options of a task that has not ended, even while a worker holds it. The others stay."""
     found = task_of(request.auth, pk)
@@ -78,7 +78,7 @@ def change(request: ApiRequest, pk: int, payload: TaskChange) -> HttpResponse:
     return answer(task_out(task_of(request.auth, pk)))
 
 
-@router.at("POST", "tasks/{int:pk}/requeue", PUBLISH, TaskOut, "Run a dead letter again", 409)
+@router.at("POST", "tasks/{int:pk}/requeue", PUBLISH, TaskOut, "Run a dead letter again", 409, name="requeue_task")
 def requeue(request: ApiRequest, pk: int, start_over: bool = Query(False, example=True)) -> HttpResponse:
     """Requeue an errored task, with all its attempts. Its recorded steps stay, except with `start_over=true`."""
     dead = task_of(request.auth, pk)

@@ -24,7 +24,7 @@ HEALTH = responses(HealthOut)
 
 
 @router.api_operation(["HEAD"], "health", response=HEALTH, include_in_schema=False)
-@router.get("health", response=HEALTH, summary="Check the server and its database")
+@router.get("health", response=HEALTH, operation_id="health", summary="Check the server and its database")
 def health(request: HttpRequest) -> dict[str, object]:
     """Needs no token and shows no data. `HEAD` works as well."""
     connection.ensure_connection()

@@ -1,6 +1,7 @@
 """Schemas of request and response bodies. Durations are in seconds; times are ISO 8601 with a time zone."""
 
 import dataclasses
+import json
 from collections.abc import Callable
 from datetime import datetime
 from functools import partial, reduce
@@ -21,7 +22,7 @@ MAX_IN_BULK, MAX_ON_PAGE, MAX_CLAIMED = 10_000, 500, 1000
 Seconds = Annotated[float, Field(ge=0.05, le=MAX_SECONDS, allow_inf_nan=False)]
 Text = Annotated[str, Field(max_length=8000)]
 Worker = Annotated[str, Field(min_length=1, max_length=100)]
-Metadata = dict[Annotated[str, Field(min_length=1, max_length=200)], JsonValue]
+Metadata = dict[Annotated[str, Field(min_length=1, max_length=200)], str | int | float | bool]
 TaskNumber = Annotated[int, Field(ge=1, le=BIGINT)]
 
 # An example of a claim.
@@ -60,10 +61,22 @@ class Page(Schema):
     limit: int = parameter("Maximum number on a page.", 100, 100, ge=1, le=MAX_ON_PAGE)
 
 
+def tell_defaults(schema: dict[str, Any]) -> None:
+    """Move the defaults of a body into the descriptions of its fields.
+
+    Generated clients require a field that has a default, or send the default. Only what is left out stays as it is.
+    """
+    for each in schema.get("properties", {}).values():
+        default = each.pop("default", None)
+        if default is not None:
+            says = [each["description"]] if "description" in each else []
+            each["description"] = " ".join([*says, f"Default: {json.dumps(default)}."])
+
+
 class Body(Schema):
     """A request body; unknown keys are refused."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", json_schema_extra=tell_defaults)
 
 
 def with_options(says: str, *only: str) -> Callable[[type[SchemaT]], type[SchemaT]]:

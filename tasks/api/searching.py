@@ -1,11 +1,11 @@
 """Endpoints that search and show tasks."""
 
-import json
 from collections.abc import Callable
 from typing import Literal
 
 from django.http import HttpResponse
 from ninja import Query
+from pydantic import Json
 
 from stator.graph.backoff import MAX_SECONDS
 from stator.models import Report, records_of
@@ -14,7 +14,7 @@ from tasks.api.answers import answer, task_out, task_with_runs_out
 from tasks.api.bodies import check
 from tasks.api.documents import Endpoints
 from tasks.api.errors import Invalid
-from tasks.api.schemas import BIGINT, ExplainedOut, Page, TasksOut, TaskWithRunsOut, parameter
+from tasks.api.schemas import BIGINT, ExplainedOut, Metadata, Page, TasksOut, TaskWithRunsOut, parameter
 from tasks.conf import load_settings
 from tasks.dead_letters import errors_of
 from tasks.messages import check_metadata
@@ -37,13 +37,15 @@ class TaskFilters(Page):
     action: str | None = parameter("Tasks with this action.", "resize")
     key: str | None = parameter("Tasks with this key.", "image-7")
     batch: int | None = parameter("Tasks of this batch.", 17, ge=1, le=BIGINT)
-    metadata: str | None = parameter("Tasks whose metadata has all of these values: a JSON object.", '{"title": "abc"}')
+    metadata: Json[Metadata] | None = parameter(
+        "Tasks whose metadata has all of these values: a JSON object.", '{"title": "abc"}'
+    )
     worker: str | None = parameter("Tasks that this worker has ever claimed.", "bot-1")
     held_by: str | None = parameter("Tasks that this worker holds now.", "bot-1")
     older_than: float | None = parameter("Tasks published more than this many seconds ago.", 3600, ge=0, le=MAX_SECONDS)
 
 
-@router.at("GET", "tasks", QUERY, TasksOut, "Search tasks", 404)
+@router.at("GET", "tasks", QUERY, TasksOut, "Search tasks", 404, name="list_tasks")
 def search(request: ApiRequest, filters: Query[TaskFilters]) -> HttpResponse:
     """Return tasks in the order of their publication, page by page."""
     if unknown := sorted(request.GET.keys() - TaskFilters.model_fields.keys()):
@@ -55,7 +57,7 @@ def search(request: ApiRequest, filters: Query[TaskFilters]) -> HttpResponse:
     return answer({"tasks": [task_out(each) for each in page], "next": following})
 
 
-@router.at("GET", "tasks/{int:pk}", QUERY, TaskWithRunsOut, "Show a task")
+@router.at("GET", "tasks/{int:pk}", QUERY, TaskWithRunsOut, "Show a task", name="show_task")
 def show(request: ApiRequest, pk: int) -> HttpResponse:
     """Return a task with its latest runs, the newest first, the workers that rejected it, and its errors."""
     task = task_of(request.auth, pk)
@@ -65,7 +67,7 @@ def show(request: ApiRequest, pk: int) -> HttpResponse:
     return answer(task_with_runs_out(task, runs, errors_of(task), log))
 
 
-@router.at("GET", "tasks/{int:pk}/explain", QUERY, ExplainedOut, "Explain a task")
+@router.at("GET", "tasks/{int:pk}/explain", QUERY, ExplainedOut, "Explain a task", name="explain_task")
 def explain(request: ApiRequest, pk: int) -> dict[str, object]:
     """Return why the task is not moving and what to do, the most decisive reason first."""
     task = task_of(request.auth, pk)
@@ -85,14 +87,8 @@ def _matching(rows: TaskQuerySet, filters: TaskFilters) -> TaskQuerySet:
             rows = narrow(rows, value)
     if filters.status:
         rows = rows.with_status(*filters.status)
-    return rows if filters.metadata is None else rows.with_metadata(_metadata(filters.metadata))
-
-
-def _metadata(text: str) -> dict[str, object]:
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise Invalid("query.metadata: it must be a JSON object") from error
-    check(found)
-    check_metadata(found, load_settings().METADATA_LIMIT)
-    return dict(found)
+    if filters.metadata is None:
+        return rows
+    check(filters.metadata)
+    check_metadata(filters.metadata, load_settings().METADATA_LIMIT)
+    return rows.with_metadata(dict(filters.metadata))

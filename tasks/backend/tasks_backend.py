@@ -236,10 +236,8 @@ class DjangoAction(RegisteredAction):
     async def acall(self, context: Context) -> Any:
         """Call a coroutine function on this event loop."""
         if self.takes_context and has_past(context.task):
-            args, kwargs = await sync_to_async(contained)(self.arguments, context)
-        else:
-            args, kwargs = self.arguments(context)
-        return await self.function(*args, **kwargs)
+            return await (await sync_to_async(contained)(self.bound, context))()
+        return await super().acall(context)
 
     async def backoff_after(self, error: BaseException, task: TaskRow) -> Any:
         """Return the seconds that the task's own ``backoff`` says, or None; else the back-off of ``OPTIONS``."""

@@ -2,6 +2,7 @@
 
 import io
 import json
+from functools import partial
 from uuid import UUID
 
 import pytest
@@ -26,6 +27,8 @@ from tests.stator.making import ago, expire, operations_of, raw, row
 from tests.testapp.keys import BigKeyed, Door, Ledger, PlaceInHall, Seat, SeatGraph
 
 pytestmark = pytest.mark.usefixtures("transactional_db")
+
+OWNER = UUID("12345678-1234-5678-1234-567812345678")
 
 
 class BenchGraph(StateGraph):
@@ -63,15 +66,29 @@ def test_objects_are_moved_to_the_end_with_their_history_and_steps():
 
 
 def test_uuids_may_be_parts_of_a_key():
-    owner = UUID("12345678-1234-5678-1234-567812345678")
-    Ledger.objects.create(owner=owner, number=7)
+    Ledger.objects.create(owner=OWNER, number=7)
     drain(Ledger)
     [ledger] = raw(Ledger)
     assert ledger.state == "last"
     ledger.transition_perform("first", actor="me")
     keys = set(History.objects.values_list("object_pk", flat=True))
     assert keys == {str(ledger.pk)}
-    assert {key_of(Ledger, text) for text in (*keys, f"{owner},7")} == {(owner, 7)}
+    assert {key_of(Ledger, text) for text in (*keys, f"{OWNER},7")} == {(OWNER, 7)}
+
+
+@pytest.mark.parametrize("make", [partial(Seat, hall=1), partial(Ledger, owner=OWNER)], ids=["numbers", "uuid"])
+def test_statements_take_thousands_of_keys_and_texts_of_all_parts(make):
+    """SQLite takes no more than 1,000 conditions one in another, and fewer functions."""
+    count, model = 1100, make.func
+    raw(model).bulk_create([make(number=number) for number in range(count)])
+    raw(model).update(state_ready=False, state_next_attempt=ago(1))
+    perform(duties.MARK_READY, operations_of(model))
+    assert raw(model).filter(state_ready=True).count() == count
+    assert model.stator.explain_counts() == {"no_worker": count}
+    assert model.stator.with_report().count() == 0
+    end = "sold" if model is Seat else "last"
+    assert model.stator.move(end, actor="me") == count
+    assert History.objects.filter(to=end, object_pk=str(make(number=7).pk)).count() == 1
 
 
 @pytest.mark.parametrize("implementation", ["vendor", "portable"])

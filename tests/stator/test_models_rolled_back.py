@@ -196,6 +196,18 @@ def test_claim_holds_again(undo, call):
     assert claim.still_mine()
 
 
+@each_way
+def test_claim_ends_when_it_did_before_it_was_extended(undo):
+    put(Step)
+    [claim] = claim_all(operations_of(Step))
+    before = claim.deadline, claim.max_runtime
+    undo(lambda claim: claim.extend(6000), claim)
+    assert (claim.deadline, claim.max_runtime) == before
+    with transaction.atomic():
+        assert claim.extend(600)
+    assert claim.deadline > before[0]
+
+
 @pytest.mark.parametrize("undo", [in_a_transaction, to_a_savepoint])
 def test_rollback_undoes_what_came_after_the_savepoint_alone(undo):
     step = put(Step)

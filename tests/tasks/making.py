@@ -98,3 +98,12 @@ def race(count: int, work: Callable[[str], Any]) -> list[Any]:
 
     with ThreadPoolExecutor(count) as threads:
         return list(threads.map(run, [f"bot-{number}" for number in range(count)]))
+
+
+def died_after_a_step(queue, **options):
+    """A dead letter whose attempt has charged somebody."""
+    queue.publish("resize", key="once", max_attempts=1, **options)
+    claim = claim_one(queue)
+    claim.step("charge", lambda: "receipt 1")
+    claim.fail("no paper")
+    return fresh(claim.task)

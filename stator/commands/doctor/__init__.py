@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from django.db import DEFAULT_DB_ALIAS, DatabaseError, InterfaceError, connections
+from django.db import DEFAULT_DB_ALIAS, connections
 
 from stator.capabilities import capabilities_of
 from stator.commands.answer import Answer, Options, with_remedy
@@ -149,8 +149,8 @@ def _looked(look: Look, alias: str, models: list[type[StatorModel]]) -> list[Pro
     try:
         with bounded(alias, most=LONGEST):
             found = look(alias, models)
-    except (DatabaseError, InterfaceError) as error:
-        text = f"could not be checked: {one_line(error)}"
+    except Exception as error:  # noqa: BLE001 - a fault of one check, or of a project's own
+        text = f"could not be checked: {type(error).__name__}: {one_line(error)}"
         return [Problem(look.__name__.replace("_", " "), text, level=ERROR)]
     return found if isinstance(found, list) else [found]
 

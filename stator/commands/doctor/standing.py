@@ -16,7 +16,7 @@ from stator.rows.workers import WORKER_ALIVE
 WELL = {
     "states": "all states of rows are known",
     "served": "live workers serve all objects that are next",
-    "troubles": "no object is stuck, quarantined or failing, nothing is paused, and live workers have the same code as "
+    "troubles": "no object is stuck, quarantined or failing, nothing is paused, and no live worker has other code than "
     "here",
 }  # fmt: skip
 
@@ -25,16 +25,17 @@ def troubles(alias: str, models: list[type[StatorModel]]) -> list[Problem]:
     """Return each problem in a database, the worst first, and what is well."""
     known = survey(alias, models)
     found = problems_in(known)
-    return [*_live_workers(known, found), *judged(found)]
+    some_live = any(one.live for one in known.models.values())
+    return [*_live_workers(known, found), *judged(found, some_live=some_live)]
 
 
-def judged(found: Iterable[Problem]) -> list[Problem]:
-    """Return problems under the names of their checks, and what is well."""
+def judged(found: Iterable[Problem], *, some_live: bool = True) -> list[Problem]:
+    """Return problems under the names of their checks, and what is well; without a live worker, nothing is served."""
     by_check: dict[str, list[Problem]] = defaultdict(list)
     for one in found:
         by_check[kind_of(one.code).check or "troubles"].append(_named(one))
     for check, sentence in WELL.items():
-        if not by_check[check]:
+        if not by_check[check] and (some_live or check != "served"):
             by_check[check].append(Problem(check, sentence, level=OK))
     return [one for same in by_check.values() for one in same]
 
@@ -48,6 +49,9 @@ def _named(one: Problem) -> Problem:
 
 def _live_workers(known: Survey, found: Iterable[Problem]) -> Iterator[Problem]:
     """Check that every model has a live worker; objects that wait for one are a problem of their own."""
+    if not all(one.crew.known for one in known.models.values()):
+        # Why they could not be read is a problem of its own.
+        return
     told = {model for one in found if one.code == "no_worker" for model in one.numbers["models"]}
     if idle := [one.label for one in known.models.values() if not one.live and one.label not in told]:
         said = f"no live worker serves {', '.join(idle)}; no heartbeat in the last {span(WORKER_ALIVE)}"

@@ -36,7 +36,8 @@ def held(**columns: Any) -> Any:
 
 def worker(**columns: Any) -> Worker:
     given = {"id": WORKER, "host": "example", "pid": 42, "version": "1.2", "models": ["testapp.parcel"]}
-    return Worker.objects.create(**given | {"database": "default"} | columns)
+    # It has been there for long, so what waits has waited for it.
+    return Worker.objects.create(**given | {"database": "default", "started": ago(7200)} | columns)
 
 
 def retry(client: Client, url: str = PARCELS, **data: Any) -> Any:

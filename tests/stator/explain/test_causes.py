@@ -17,11 +17,12 @@ from stator.metrics import SiteMetrics
 from stator.models import Pause, Report, Worker
 from stator.overview.survey import problems, survey, surveys
 from stator.rows import columns
+from stator.rows.clock import moment_text
 from stator.rows.progress import keep_progress, reached
 from stator.rows.versions import graphs_published
 from tests.queries import unbounded
 from tests.stator.admin.overviews import WORKER, failing, held, worker
-from tests.stator.making import ago, change, put, raw
+from tests.stator.making import ago, change, put, raw, row
 from tests.testapp.explained import Errand
 from tests.testapp.operators import Parcel, ParcelGraph
 from tests.testapp.waiting import Build, Rollout
@@ -93,6 +94,7 @@ def test_what_no_worker_moves_needs_none() -> None:
 
 def test_silent_worker_with_what_it_holds() -> None:
     worker(heartbeat=ago(420), running=7)
+    worker(id="b" * 12)
     one = held()
     [problem] = found()
     assert (problem.code, problem.level, problem.count) == ("silent_worker", "error", 1)
@@ -220,9 +222,12 @@ def test_due_in_the_far_future(monkeypatch: pytest.MonkeyPatch) -> None:
     one = put(Parcel, state_ready=False, state_next_attempt=ago(-367 * 86400))
     [problem] = found()
     assert (problem.code, problem.level, problem.count) == ("far_future", "warning", 1)
-    assert problem.text == f"1 in packed is due in more than a year, the first in 366 d 23 h: #{one.pk}"
+    when = moment_text(row(one).state_next_attempt)
+    assert problem.text == f"1 in packed is due in more than a year, the first on {when}: #{one.pk}"
     assert problem.command == f"manage.py stator retry testapp.Parcel {one.pk}"
-    assert [action.pks for action in problem.actions] == [(one.pk,), ()]
+    assert [(action.action, action.query) for action in problem.actions] == [
+        ("stator_retry", (("condition", "far"),)), ("", (("condition", "far"),)),
+    ]  # fmt: skip
     # A state that says so may take longer.
     monkeypatch.setattr(ParcelGraph.packed, "expect_within", 800 * 86400)
     assert found() == []

@@ -5,6 +5,7 @@ import pytest
 from stator.models import Report
 from stator.overview import errors as errors_module
 from stator.overview.errors import fingerprinted, groups
+from stator.overview.looks import Looks
 from stator.querysets import OperatorQuerySet
 from tests.stator.making import ago, put
 from tests.testapp.operators import Letter, Parcel
@@ -13,6 +14,11 @@ pytestmark = pytest.mark.django_db
 
 
 ROWS = {model._meta.label_lower: OperatorQuerySet(model, using="default") for model in (Parcel, Letter)}
+
+
+def all_groups():
+    with Looks("default") as looks:
+        return groups("default", ROWS, None, looks)
 
 
 def failing(fingerprint="aa", error="ValueError", message="no", model=Parcel, at=10, **columns):
@@ -33,7 +39,7 @@ class TestGroups:
         few = failing("bb", "KeyError")
         many = [failing("aa"), failing("aa")]
         letter = failing("aa", model=Letter, number="x")
-        found, older = groups("default", ROWS)
+        found, older = all_groups()
         assert [(group.label, group.fingerprint, sorted(group.failing)) for group in found[:1]] == [
             ("testapp.parcel", "aa", [row.pk for row in many])
         ]
@@ -46,25 +52,25 @@ class TestGroups:
     def test_tell_the_latest_message_and_how_often_it_was_said(self):
         failing(message="old", at=500)
         failing(message="new", at=20)
-        [[group], _] = groups("default", ROWS)
+        [[group], _] = all_groups()
         assert (group.message, group.count, group.attempts) == ("new", 2, 4)
         assert 20 <= group.latest < 400
 
     def test_objects_that_fail_no_more_are_counted_but_not_failing(self):
         report(put(Parcel, state="delivered", state_ready=False))
         report(put(Parcel))
-        [[group], _] = groups("default", ROWS)
+        [[group], _] = all_groups()
         assert (group.count, group.failing) == (2, [])
 
     def test_quarantined_objects_fail(self):
         row = put(Parcel, state_ready=False, state_crashes=3)
         report(row)
-        assert groups("default", ROWS)[0][0].failing == [row.pk]
+        assert all_groups()[0][0].failing == [row.pk]
 
     def test_keys_that_the_model_cannot_have_any_more_are_left_out(self):
         failing()
         Report.objects.create(model_label="testapp.parcel", object_pk="x-y", error="ValueError", fingerprint="aa")
-        [[group], _] = groups("default", ROWS)
+        [[group], _] = all_groups()
         assert (group.count, len(group.failing)) == (2, 1)
 
     def test_of_objects_that_fail_no_more_only_the_latest_are_read(self, monkeypatch):
@@ -72,7 +78,7 @@ class TestGroups:
         report(put(Parcel, state="delivered", state_ready=False), "aa", at=30)
         report(put(Parcel, state="delivered", state_ready=False), "bb", at=20)
         report(put(Parcel, state="delivered", state_ready=False), "cc", at=10)
-        found, older = groups("default", ROWS)
+        found, older = all_groups()
         assert ({group.fingerprint for group in found}, older) == ({"bb", "cc"}, True)
 
     def test_noisy_model_hides_no_failing_object_of_another(self, monkeypatch):
@@ -80,7 +86,7 @@ class TestGroups:
         letter = failing("dd", "KeyError", "no stamp", model=Letter, at=500, number="x")
         for _ in range(3):
             failing()
-        noisy, other = groups("default", ROWS)[0]
+        noisy, other = all_groups()[0]
         assert (noisy.label, len(noisy.failing), noisy.cut) == ("testapp.parcel", 2, True)
         assert (other.failing, other.error, other.message, other.cut) == ([letter.pk], "KeyError", "no stamp", False)
 

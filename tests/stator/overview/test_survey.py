@@ -8,8 +8,13 @@ from django.test.utils import isolate_apps
 from stator.checks.tables import check_expressions
 from stator.explain import kinds
 from stator.graph import State, StateGraph
+from stator.graph.failures import describe
 from stator.models import Problem, ProblemKind, StateField, StatorModel
+from stator.overview import errors
+from stator.overview import survey as module
 from stator.overview.survey import survey
+from stator.rows.reports import failure_report
+from tests.commanding import asked, run
 from tests.stator.making import put
 from tests.testapp.explained import Errand
 from tests.testapp.operators import Parcel, ParcelGraph
@@ -77,3 +82,47 @@ def test_check_tells_of_a_wrong_name_in_the_order_of_claims():
 
     [error] = check_expressions(Sorted)
     assert error.msg.startswith("Sorted.StatorMeta.then: Cannot resolve keyword 'typo' into field")
+
+
+FAILS = {
+    "numbers": lambda monkeypatch: monkeypatch.setattr(module, "depths", failing_for(module.depths)),
+    "columns": lambda monkeypatch: monkeypatch.setattr(module, "probe_columns", failing_for(module.probe_columns)),
+    "errors": lambda monkeypatch: monkeypatch.setattr(errors, "_failing_in", failing_for(errors._failing_in)),
+    "states of errors": lambda monkeypatch: monkeypatch.setattr(errors, "_judge", failing_for(errors._judge)),
+    "waiting": lambda monkeypatch: monkeypatch.setattr(module, "waiters", failing_for(module.waiters)),
+    "kind of its own": lambda monkeypatch: monkeypatch.setattr(
+        kinds, "_added", [ProblemKind("own", model="testapp.errand", find=failing_for(list))]
+    ),
+}
+
+
+def failing_for(read):
+    """The same read, which fails for errands by an error of the database."""
+
+    def look(*given, **named):
+        if "errand" in str([getattr(one, "model", one) for one in given]).lower():
+            Errand.objects.extra(where=["no such thing"]).first()
+        return read(*given, **named)
+
+    return look
+
+
+@pytest.mark.parametrize("what", FAILS)
+def test_model_whose_look_fails_is_a_problem_and_hides_no_other(monkeypatch, admin_client, settings, what):
+    settings.STATOR = {**settings.STATOR, "TOKEN": "a-token-of-at-least-thirty-two-bytes"}
+    for model in (Errand, Parcel):
+        row = put(model, state_ready=False, state_failures=1)
+        failure_report(model._meta.label_lower, row.pk, row.state, describe(ValueError("no")), "").save()
+    FAILS[what](monkeypatch)
+    standing = asked("stator", "status")["troubles"]
+    [incomplete] = [one for one in standing if one["code"] == "incomplete"]
+    assert (incomplete["where"], incomplete["level"]) == ("testapp.Errand", "error")
+    assert incomplete["sentence"].startswith("cannot be looked at: ")
+    assert "\n" not in incomplete["sentence"]
+    assert "failing" in {one["code"] for one in standing if one["where"] == "testapp.Parcel"}
+    run("stator", "errors")
+    assert "testapp.Errand: cannot be looked at" in run("stator", "doctor", code=1)
+    assert "cannot be looked at" in admin_client.get("/admin/stator/overview/").text
+    told = admin_client.get("/stator/metrics/", headers={"Authorization": f"Bearer {settings.STATOR['TOKEN']}"}).text
+    assert 'stator_troubles{code="incomplete",level="error",model="testapp.errand"} 1.0' in told
+    assert 'stator_troubles{code="failing",level="warning",model="testapp.parcel"} 1.0' in told

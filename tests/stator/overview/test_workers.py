@@ -44,7 +44,7 @@ def workers():
 
 
 def test_live_workers_are_counted_for_each_model_that_they_serve(workers):
-    assert found().live == {"testapp.errand": 1}
+    assert (found().crew("testapp.errand").live, found().crew("testapp.other").live) == (1, 0)
 
 
 def test_each_worker_has_what_it_runs_the_longest_first(workers):

@@ -2,7 +2,7 @@
 
 import pytest
 from django.apps import apps
-from django.db import IntegrityError, connection
+from django.db import IntegrityError, NotSupportedError, connection
 from django.db.migrations.state import ProjectState
 from django.db.models import Count
 
@@ -42,6 +42,14 @@ def test_workers_move_the_objects_of_all_partitions():
     assert History.objects.filter(to="done").count() == 100
     found = execute("SELECT count(DISTINCT tableoid) FROM testapp_sheet")
     assert found == [(8,)]
+
+
+def test_conflicts_that_no_partition_sees_are_not_ignored():
+    [pk] = sheets(1)
+    for given in (Sheet(pk=pk), Sheet(pk=pk, shard=(Sheet.objects.get().shard + 1) % 32)):
+        with pytest.raises(NotSupportedError, match=r"^testapp\.Sheet: bulk_create\(ignore_conflicts"):
+            Sheet.objects.bulk_create([given], ignore_conflicts=True)
+    assert Sheet.objects.count() == 1
 
 
 def test_objects_are_grouped():

@@ -508,8 +508,8 @@ def test_explain_says_which_events_are_awaited_from_whom_and_what_has_come(appro
     reason, *_ = expense.explain()
     assert reason.code == "awaits_event"
     assert reason.sentence.startswith(
-        "Waits for the event approve (from users with testapp.change_expense, 1 of 2 senders so far: anna) or reject; "
-        "it times out to escalated in"
+        "Waits for the event approve (from users with testapp.change_expense: anna, ben, ina; 1 of 2 senders so far: "
+        "anna) or reject; it times out to escalated in"
     )
     assert Expense.stator.explain_counts() == {"awaits_event": 1}
 

@@ -3,6 +3,7 @@
 from contextlib import suppress
 
 import pytest
+from django.core.management import call_command
 from django.db import connection, transaction
 from django.db.models.signals import pre_delete
 
@@ -17,6 +18,7 @@ from stator.models import Action, Event, Progress, Report, Step
 from stator.rows import columns
 from stator.rows.actions import UNDONE_WITHIN
 from stator.rows.life import VERSION_AT, WISHES, life_of
+from stator.rows.pauses import pause_objects
 from stator.testing import advance, attempt, steps
 from stator.undo import undo
 from tests.stator.making import ago, change, claim_all, operations_of, raw, row
@@ -178,6 +180,9 @@ def test_move_that_starts_over_repeats_the_steps_with_new_keys():
             lambda one: row(one).transition_perform("drafted", start_over=True),
             lambda one: Contract.transition_perform_queryset(Contract.objects, "drafted", start_over=True),
             lambda one: Contract.stator.all().move("drafted", start_over=True),
+            lambda one: call_command(
+                "stator", "move", "testapp.Contract", "drafted", "a", "--reason", "r", "--start-over"
+            ),
         ),
         start=2,
     ):
@@ -333,6 +338,10 @@ def remembered(one):
     return [each for each in fresh if each]
 
 
+def is_paused(one):
+    return "paused" in [reason.code for reason in row(one).explain()]
+
+
 def by_instance(one):
     row(one).delete()
 
@@ -389,6 +398,16 @@ def test_new_object_has_no_past(kind, delete):
     assert remembered(made()) == []
 
 
+@pytest.mark.parametrize("delete", DELETES)
+def test_pause_that_names_an_object_ends_with_its_life(delete):
+    one, other = made(), Contract.objects.create(name="b")
+    pause_objects(Contract, "default", ["a", "b"], Action.of(Contract, "pause", "eve", "both look odd"))
+    assert is_paused(one)
+    delete(one)
+    assert not is_paused(made())
+    assert is_paused(other)
+
+
 @pytest.mark.parametrize("model", [Contract, PartContract])
 def test_key_of_a_new_object_is_none_of_an_earlier_one(model):
     for delete in (by_instance, by_queryset, by_raw_sql):
@@ -435,6 +454,77 @@ def test_delete_that_is_rolled_back_ends_nothing():
         assert not Step.objects.exists()
         raise ZeroDivisionError
     assert list(steps(row(one))) == ["price"]
+
+
+# What is seen of each kind of record, and what ends it
+
+
+def steps_of_now(one):
+    return list(steps(row(one)))
+
+
+def votes_of_now(one):
+    now = row(one)
+    return [event.name for event in gather(type(one), now.pk).events if event.voter]
+
+
+def kept_of_now(one):
+    return [event.name for event in gather(type(one), one.pk).events if event.until]
+
+
+def key_is_known(one):
+    return row(one).stator.send("pay", key="invoice 7").outcome == "repeated"
+
+
+def idempotency_key(one):
+    return life_of(row(one)).key("contract", one.pk, row(one).state)
+
+
+SEEN = {"steps": steps_of_now, "votes": votes_of_now, "kept events": kept_of_now, "event keys": key_is_known,
+        "idempotency key": idempotency_key}  # fmt: skip
+OF_LIFE = {"kept events", "event keys"}
+
+
+def go_and_return(one):
+    row(one).transition_perform("audited")
+    by_hand(one)
+
+
+def wish_again(one):
+    for amount in (2, 1):
+        type(one).objects.filter(pk=one.pk).update(amount=amount)
+
+
+def move_and_undo(one):
+    action = Action.of(type(one), "move", "eve", moves=True)
+    type(one).stator.filter(pk=one.pk).move("audited", action=action)
+    assert undo(action.pk, "default", actor="eve", reason="").count == 1
+
+
+def fail_and_return(one):
+    type(one).stator.filter(pk=one.pk).retry()
+    [claim] = claim_all(operations_of(type(one)))
+    claim.operations.record([(claim, Moved(claim.state.failure_state, None))])
+    by_hand(one)
+
+
+@pytest.mark.parametrize(
+    ("act", "ends"), [(go_and_return, True), (wish_again, True), (move_and_undo, False), (fail_and_return, False)]
+)
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("kind", SEEN)
+def test_each_kind_lasts_as_long_as_what_it_belongs_to(kind, model, act, ends):
+    one = made(model)
+    do_a_step(one)
+    vote(one)
+    send_early(one)
+    before = SEEN[kind](one)
+    assert before
+    act(one)
+    if ends and kind not in OF_LIFE:
+        assert SEEN[kind](one) not in (before, None)
+    else:
+        assert SEEN[kind](one) == before
 
 
 # Beside workers of version 1.1, whose statements do not know the columns

@@ -9,10 +9,11 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from stator.models import History, move_rows
+from stator.testing import steps
 from tasks.messages import CHANGEABLE
 from tasks.models import Run, Task
 from tests.tasks.admin.pages import CONFIRMED, act, make_all, make_dead, page, seen_in, text_of
-from tests.tasks.making import STATUSES, claim_one, fresh, make_queue, make_task, pass_time
+from tests.tasks.making import STATUSES, claim_one, died_after_a_step, fresh, make_queue, make_task, pass_time
 
 pytestmark = pytest.mark.django_db
 
@@ -68,6 +69,13 @@ def test_dead_letters_are_requeued_at_once(admin_client):
     assert (moved.source, moved.to, moved.actor, moved.reason) == ("errored", "pending", "admin", "mended")
     assert [entry.object_id for entry in LogEntry.objects.all()] == [str(task.pk)]
     assert "Only errored tasks can be requeued." in text_of(act(admin_client, "task_requeue", task))
+
+
+@pytest.mark.parametrize("ticked", [{}, {"start_over": "on"}])
+def test_dead_letter_starts_over_only_if_that_is_ticked(admin_client, ticked):
+    task = died_after_a_step(make_queue())
+    act(admin_client, "task_requeue", task, **ticked)
+    assert bool(steps(task)) == (not ticked)
 
 
 def test_a_thousand_are_requeued_at_a_rate(admin_client):

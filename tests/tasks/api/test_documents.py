@@ -43,6 +43,37 @@ def test_every_endpoint_says_how_it_is_entered_and_how_it_refuses(document):
     assert document["components"]["securitySchemes"] == {"Token": {"type": "http", "scheme": "bearer"}}
 
 
+def test_names_of_operations_are_readable_and_each_is_there_once(document):
+    names = [operation["operationId"] for _, operation in operations(document)]
+    assert len(names) == len(set(names))
+    assert all(re.fullmatch("[a-z]+(_[a-z]+)?", name) for name in names), names
+    assert {"publish", "publish_many", "claim", "resolve_many", "list_tasks", "show_task", "create_queue"} <= {*names}
+
+
+def test_generators_neither_require_nor_send_what_has_a_default(document):
+    bodies = {
+        operation["requestBody"]["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
+        for _, operation in operations(document)
+        if "requestBody" in operation
+    }
+    for name in bodies | {"TaskIn", "EndIn", "ProgressIn"}:
+        schema = document["components"]["schemas"][name]
+        assert [field for field, each in schema["properties"].items() if "default" in each] == [], name
+    publish = document["components"]["schemas"]["PublishIn"]
+    assert publish["required"] == ["action"]
+    assert publish["properties"]["worker_count"]["description"].endswith("Default: 1.")
+
+
+def test_filters_by_metadata_have_their_type(document):
+    values = {"anyOf": [{"type": kind} for kind in ("string", "integer", "number", "boolean")]}
+    claim = document["components"]["schemas"]["ClaimIn"]["properties"]["metadata"]
+    assert claim["additionalProperties"] == values
+    [search] = [each for each in document["paths"]["/api/tasks"]["get"]["parameters"] if each["name"] == "metadata"]
+    [text, _] = search["schema"]["anyOf"]
+    assert (text["type"], text["contentMediaType"]) == ("string", "application/json")
+    assert text["contentSchema"]["additionalProperties"] == values
+
+
 @pytest.mark.django_db
 def test_examples_of_bodies_are_what_the_api_takes(document, client):
     Queue.objects.create(name="other")

@@ -2,9 +2,9 @@
 
 import pytest
 
-from stator.testing import drain
+from stator.testing import drain, steps
 from tasks.models import Batch, Queue, Task
-from tests.tasks.making import claim_one
+from tests.tasks.making import claim_one, died_after_a_step
 from tests.tasks.serving import token
 
 pytestmark = pytest.mark.django_db
@@ -74,12 +74,12 @@ class TestPublishing:
     def test_unknown_actions_are_refused_where_they_run_here(self, call):
         Queue.objects.create(name="inside", actions_elsewhere=False)
         status, found = call("POST", "queues/inside/tasks", {"action": "nothing"}, token())
-        assert (status, found["error"]) == (422, "unknown_action")
+        assert (status, found["error"]) == (409, "unknown_action")
 
     def test_tasks_of_djangos_framework_are_refused(self, call, queue):
         body = {"action": "django:tests.testapp.tasks.add", "data": {"args": [1], "kwargs": {}, "backend": "default"}}
         status, found = call("POST", "queues/encode/tasks", body, token())
-        assert (status, found["error"], Task.objects.exists()) == (422, "invalid", False)
+        assert (status, found["error"], Task.objects.exists()) == (400, "invalid", False)
         assert "enqueue it there" in found["detail"]
 
     def test_running_task_is_changed_and_its_holder_follows(self, call, scene):
@@ -90,7 +90,7 @@ class TestPublishing:
         assert (status, found["heartbeat_interval"], found["worker_ids"]) == (200, 2, ["bot-9"])
         heartbeat = call("POST", f"{held}/claim/heartbeat", scene.body(f"{held}/claim/heartbeat", {}), given)
         assert (heartbeat[0], heartbeat[1]["error"]) == (409, "lease_lost")
-        for body, told in ({"timeout": 0}, 422), ({"data": 1}, 422), ({"worker_ids": ["a\nb"]}, 422):
+        for body, told in ({"timeout": 0}, 422), ({"data": 1}, 422), ({"worker_ids": ["a\nb"]}, 400):
             assert call("POST", f"{held}/change", body, given)[0] == told
         assert call("POST", scene.path("tasks/{dead}/change"), {"timeout": 5}, given)[0] == 409
 
@@ -103,6 +103,17 @@ class TestPublishing:
         assert call("POST", f"tasks/{scene.held.pk}/cancel", None, given)[0] == 409
         assert call("POST", f"tasks/{scene.held.pk}/requeue", None, given)[0] == 409
         scene.claim.verify()
+
+
+@pytest.mark.parametrize("batch", [False, True])
+def test_requeued_task_starts_over_only_if_that_is_asked_for(call, queue, batch):
+    task = died_after_a_step(queue, batch=Batch(queue=queue) if batch else None)
+    address = f"batches/{task.batch_id}/requeue" if batch else f"tasks/{task.pk}/requeue"
+    assert call("POST", address, None, given := token())[0] == 200
+    assert list(steps(task)) == ["charge"]
+    claim_one(queue).fail("no paper")
+    assert call("POST", f"{address}?start_over=true", None, given)[0] == 200
+    assert not steps(task)
 
 
 # Batches over HTTP: published with their tasks or opened, shown, canceled, requeued

@@ -74,9 +74,9 @@ def test_action_that_the_queue_lists_runs(ask, register):
     ("action", "status", "code", "detail"),
     [
         ("delete", 403, "action_not_allowed", "queue tenant does not accept action 'delete' over HTTP; list it in"),
-        ("rezise", 422, "unknown_action", "queue tenant has no action 'rezise'; did you mean 'resize'?"),
+        ("rezise", 409, "unknown_action", "queue tenant has no action 'rezise'; did you mean 'resize'?"),
         # Names that are not listed are no business of programs.
-        ("delet", 422, "unknown_action", "queue tenant has no action 'delet'; list it in http_actions of the queue"),
+        ("delet", 409, "unknown_action", "queue tenant has no action 'delet'; list it in http_actions of the queue"),
     ],
 )
 def test_refusals_name_what_to_do(ask, register, action, status, code, detail):

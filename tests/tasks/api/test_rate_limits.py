@@ -165,7 +165,7 @@ class TestPublishing:
 
     def test_request_that_no_minute_would_have_room_for_is_wrong(self, publish):
         answer, code = publish(1000, rows_per_minute=1000)
-        assert (answer.status_code, code) == (422, "invalid")
+        assert (answer.status_code, code) == (400, "invalid")
         told = "1,001 rows are too many for one call; the maximum is 1,000 (worker_count=n is n + 1 rows)"
         assert answer.json()["detail"] == told
         assert publish(999)[0].status_code == 201

@@ -4,6 +4,7 @@ from stator.explain.kinds import problems_in
 from stator.models import Worker
 from stator.overview.survey import survey
 from tasks.models import Queue, Schedule, Task
+from tests.stator.making import ago
 
 
 def found():
@@ -18,6 +19,6 @@ def make_nightly():
     """A queue with a live worker."""
     Worker.objects.create(
         id="a" * 12, host="h", pid=1, version="1", models=["tasks.task", "tasks.schedule"], database="default",
-        published={},
+        published={}, started=ago(7200),
     )  # fmt: skip
     return Queue.objects.create(name="nightly", actions_elsewhere=True)

@@ -123,13 +123,15 @@ def test_first_failure_is_told_at_once_and_once(queue):
     end(queue, "fail", "no")
     StatorRunner([Batch]).run_single_cycle()
     assert len(told(queue)) == 1
+    # Its retention is over, so its key says nothing any more.
+    queue.tasks.filter(action="alarm").delete()
     end(queue)
     assert settle(batch) == "failed"
     batch.requeue()
     queue.tasks.filter(key__startswith="tasks.batch:").update(priority=2**60)
     end(queue, "fail", "no")
     settle(batch)
-    assert [action for action, _ in told(queue)] == ["alarm", "complain"]
+    assert [action for action, _ in told(queue)] == ["complain"]
 
 
 def test_first_failure_that_ends_the_batch_is_told_first(queue, monkeypatch):

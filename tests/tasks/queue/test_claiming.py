@@ -39,10 +39,13 @@ def test_claim_does_not_look_at_each_registered_action(queue, monkeypatch):
 
 
 def test_of_one_priority_tasks_that_name_the_worker_come_first(queue):
-    queue.publish("anyone", priority=1)
-    queue.publish("mine", priority=1, worker_ids=["bot-2", "bot-1"])
+    for _ in range(2):
+        queue.publish("anyone", priority=1)
+        queue.publish("mine", priority=1, worker_ids=["bot-2", "bot-1"])
     queue.publish("urgent", priority=0)
-    assert claimed(queue) == ["urgent", "mine", "anyone"]
+    # One by one in the order of the statement, then a batch in the same order.
+    assert [claim_one(queue).task.action for _ in range(2)] == ["urgent", "mine"]
+    assert claimed(queue) == ["mine", "anyone", "anyone"]
 
 
 def test_only_named_workers_may_claim(queue):

@@ -289,9 +289,11 @@ def test_worker_that_is_no_longer_allowed_loses_its_task_at_the_next_heartbeat(q
 def test_tasks_that_were_claimed_together_end_each_by_itself(queue):
     queue.publish_many({"action": str(number)} for number in range(3))
     first, second, third = queue.claim(worker="bot-1", limit=3)
-    first.resolve()
+    first.resolve({"pages": 3})
     second.fail("no")
-    assert [run.outcome for run in Run.objects.order_by("task")] == ["succeeded", "failed", ""]
+    found = Run.objects.order_by("task").values_list("outcome", "reason", "result")
+    assert list(found) == [("succeeded", "", {"pages": 3}), ("failed", "tasks.Failed: no", None), ("", "", None)]
+    assert [run.ended is not None for run in Run.objects.order_by("task")] == [True, True, False]
     third.verify()
 
 

@@ -9,7 +9,7 @@ from stator.undo import undo
 from tasks.exceptions import MoveRefused
 from tasks.models import Batch, Task
 from tests.stator.making import change
-from tests.tasks.making import claim_one, claimed, fresh, make_task
+from tests.tasks.making import claim_one, claimed, died_after_a_step, fresh, make_task
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -19,15 +19,6 @@ def test_dead_letter_is_requeued_with_all_its_attempts_for_all_workers(queue):
     task.requeue("mended", actor="ada")
     assert (task.status, task.attempts, task.rejected_by) == ("pending", 0, ["maker"])
     assert claim_one(queue, "maker").attempt == 1
-
-
-def died_after_a_step(queue, **options):
-    """A dead letter whose attempt has charged somebody."""
-    queue.publish("resize", key="once", max_attempts=1, **options)
-    claim = claim_one(queue)
-    claim.step("charge", lambda: "receipt 1")
-    claim.fail("no paper")
-    return fresh(claim.task)
 
 
 REQUEUED = {

@@ -4,7 +4,7 @@ import pytest
 from django.core.exceptions import ValidationError
 
 from tasks.models import Schedule, Task
-from tasks.schedules.schedules import _tick_lease
+from tasks.schedules.schedules import ScheduleGraph, _tick_lease
 from tests.stator.making import row
 from tests.tasks.schedules.making import go
 
@@ -119,3 +119,5 @@ def test_lease_of_a_tick_is_a_setting(settings, given, lease):
     """A value that cannot work is told by the checks, which have to import the models first."""
     settings.STATOR_TASKS = given
     assert _tick_lease() == lease
+    # This process has read it at its start.
+    assert {each.lease for each in ScheduleGraph.automatic_states} == {10.0}

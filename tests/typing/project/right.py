@@ -74,6 +74,13 @@ def operate(invoice: Invoice) -> None:
     assert_type(invoice.explain(), list[Reason])
     assert_type(invoice.explain()[0].code, str)
     assert_type(invoice.state_age, float)
+    assert_type(invoice.state, str)
+    invoice.state = InvoiceGraph.paid
+    invoice.state = "paid"
+    moved: bool = invoice.stator.due(60)
+    print(moved)
+    assert_type(Invoice.stator.due(), OperatorQuerySet[Invoice])
+    assert_type(Invoice.stator.filter(number="1").due(None, actor="ada"), int)
     assert_type(InvoiceGraph.states["sent"].try_interval, float | None)
     invoice.transition_perform(InvoiceGraph.paid, actor="ada", reason="seen on the statement")
 

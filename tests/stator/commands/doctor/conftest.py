@@ -5,12 +5,15 @@ import pytest
 from stator.commands.doctor import postgresql
 from stator.models import StatorModel, Worker
 from stator.rows.meta import managed
+from tests.stator.making import ago
 
 
 @pytest.fixture
 def crew_of_all():
     labels = [model._meta.label_lower for model in managed(StatorModel.subclasses)]
-    return Worker.objects.create(id="a" * 12, host="oak", pid=7, version="1", models=labels, database="default")
+    return Worker.objects.create(
+        id="a" * 12, host="oak", pid=7, version="1", models=labels, database="default", started=ago(7200)
+    )
 
 
 @pytest.fixture

@@ -1,0 +1,56 @@
+"""Objects that wait for each other: none of them moves before a person moves one."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.db.models import Model, QuerySet
+
+from stator.rows.keys import shown_key
+from stator.rows.meta import graph_of
+from stator.rows.waits import waits_of
+
+# Objects that are followed, each with a statement.
+MOST = 20
+
+# An object as its model and its key.
+Member = tuple[type[Model], Any]
+
+
+def circle_through(model: type[Model], pk: Any, using: str) -> list[Member]:
+    """Return the objects of a circle of waiting that begins with this one; none if it is in no circle.
+
+    Each waits for the next one, and the last one for the first.
+    """
+    start, seen = (model, pk), {(model, pk)}
+    paths: list[list[Member]] = [[start]]
+    while paths and len(seen) <= MOST:
+        path = paths.pop()
+        for awaited in _awaited(*path[-1], using):
+            if awaited == start:
+                return path
+            if awaited not in seen:
+                seen.add(awaited)
+                paths.append([*path, awaited])
+    return []
+
+
+def told_circle(circle: Iterable[Member]) -> str:
+    """Return a circle as a phrase: ``shop.Order 3 waits for shop.Order 4, which waits for shop.Order 3``."""
+    names = [f"{model._meta.label} {shown_key(pk)}" for model, pk in circle]
+    first, *others = [*names, names[0]]
+    return f"{first} waits for {', which waits for '.join(others)}"
+
+
+def _awaited(model: type[Model], pk: Any, using: str) -> list[Member]:
+    """Return the objects that an object waits for."""
+    waits = waits_of(model)
+    if not waits:
+        return []
+    rows: QuerySet[Model] = QuerySet(model, using=using).filter(pk=pk)
+    states = {f"stator_awaited_{wait.field}": wait.state(rows) for wait in waits}
+    row = rows.annotate(**states).values("state", *(wait.key for wait in waits), *states).first()
+    own = graph_of(model).states.get(row["state"]) if row else None
+    if row is None or own is None or not own.automatic:
+        return []
+    found = [(wait, row[wait.key], row[f"stator_awaited_{wait.field}"]) for wait in waits]
+    return [(wait.awaited, key) for wait, key, state in found if state is not None and state not in wait.until]

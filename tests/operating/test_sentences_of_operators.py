@@ -1,0 +1,75 @@
+"""Numbers and remedies that operators read: true, and one command for all that is meant."""
+
+import re
+import subprocess
+import sys
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from stator.models import Depth, Stats
+from stator.overview.last_hour import minutes_of
+from tests.operating.tools import shell
+from tests.processes import environment_for_subprocess
+from tests.stator.making import ago, put, raw
+from tests.testapp.operators import Letter, Parcel
+
+pytestmark = pytest.mark.django_db
+
+AT = timezone.now().replace(hour=10, minute=15, second=20, microsecond=0)
+
+
+def hour(number, moved):
+    moment = AT.replace(hour=number, minute=0, second=0)
+    Stats.objects.create(model_label="testapp.parcel", hour=moment, source="a", to="b", handled=moved)
+
+
+def sample(minutes_ago, moved):
+    minute = AT.replace(second=0) - timedelta(minutes=minutes_ago)
+    Depth.objects.create(model_label="testapp.parcel", minute=minute, queued=0, moved=moved)
+
+
+@pytest.mark.parametrize(
+    ("hours", "samples", "moved"),
+    [
+        ({10: 100}, [], 100), ({10: 666}, [(3, 149), (1, 600)], 666), ({9: 50, 10: 5}, [(1, 5)], 55),
+        ({9: 500, 10: 5}, [(70, 290), (62, 300), (1, 5)], 205), ({}, [], 0), ({8: 70}, [], 0),
+    ],
+)  # fmt: skip
+def test_moves_of_the_last_hour_are_all_that_were_recorded(hours, samples, moved):
+    for number, count in hours.items():
+        hour(number, count)
+    for one in samples:
+        sample(*one)
+    assert minutes_of("default", ["testapp.parcel"], AT)["testapp.parcel"].moved == moved
+
+
+def test_one_command_retries_all_that_are_due_in_the_far_future():
+    for _ in range(25):
+        put(Parcel, state="stamped", state_ready=False, state_next_attempt=ago(-70 * 365 * 86400))
+    put(Parcel, state="stamped", state_ready=False, state_next_attempt=ago(-3600))
+    text = shell("stator", "status")
+    assert re.search(r"25 in stamped are due in more than a year, the first on 20\d\d-\d\d-\d\d", text)
+    assert "-> manage.py stator retry testapp.Parcel --far\n" in text
+    assert "25 of testapp.Parcel are due now" in shell("stator", "retry", "testapp.Parcel", "--far")
+    assert raw(Parcel).filter(state_ready=True).count() == 25
+    far = put(Parcel, state="stamped", state_ready=False, state_next_attempt=ago(-70 * 365 * 86400))
+    assert re.search(r"the next attempt is on 20\d\d-", far.explain()[0].sentence)
+
+
+def test_pause_says_how_to_undo_it():
+    put(Letter)
+    said = shell("stator", "pause", "testapp.Letter")
+    assert "paused: all states" in shell("stator", "status")
+    [number] = re.findall(r"To undo this within 1 h: manage.py stator undo (\d+)", said)
+    shell("stator", "undo", number)
+    assert "paused: all states" not in shell("stator", "status")
+
+
+@pytest.mark.parametrize(("command", "word", "meant"), [("stator", "statuss", "status"), ("tasks", "queus", "queues")])
+def test_misspelled_subcommand_is_guessed(command, word, meant):
+    arguments, environment = [sys.executable, "-m", "django", command, word], environment_for_subprocess()
+    ended = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    assert ended.stderr == f"{command}: there is no {word!r}; did you mean {meant!r}?; see {command} --help\n"
