@@ -29,7 +29,7 @@ author = "the Stator developers"
 copyright = author  # noqa: A001
 release = version = __version__
 
-extensions = ["sphinx.ext.autodoc", "page_links", "generated", "synonyms", "plain_text"]
+extensions = ["sphinx.ext.autodoc", "page_links", "generated", "synonyms", "plain_text", "sphinx_copybutton"]
 exclude_patterns = ["_ext", "_search"]
 nitpicky = True
 # Names of other projects: their inventories would need the network.
@@ -38,6 +38,9 @@ highlight_language = "default"
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
 smartquotes = False
+# The button copies what one types: without prompts, and without what a command prints.
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
 
 html_theme = "furo"
 html_search_scorer = str(ROOT / "docs" / "_search" / "scorer.js")

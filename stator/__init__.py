@@ -1,5 +1,8 @@
 """Reconciliation loops for Django models: workers move objects from state to state until each is where it belongs."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from stator.exceptions import (
     EventRefused,
     Fail,
@@ -14,6 +17,9 @@ from stator.graph import State, StateGraph
 from stator.graph.backoff import Backoff
 from stator.graph.senders import Sender
 
+if TYPE_CHECKING:
+    from stator.models import StateField, StatorModel
+
 __all__ = [
     "Backoff",
     "EventRefused",
@@ -25,9 +31,18 @@ __all__ = [
     "ProtectedState",
     "Sender",
     "State",
+    "StateField",
     "StateGraph",
+    "StatorModel",
     "TryAgainLater",
     "__version__",
 ]
 
 __version__ = "1.2.dev0"
+
+
+def __getattr__(name: str) -> Any:
+    """Return what is imported when it is used first: models need Django's apps."""
+    if name in ("StateField", "StatorModel"):
+        return getattr(import_module("stator.models"), name)
+    raise AttributeError(f"module 'stator' has no attribute {name!r}")

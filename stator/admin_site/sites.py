@@ -24,8 +24,11 @@ class StatorAdminSite(AdminSite):
     """Django's site; users who may view the overview read "Overview (3 problems)" in the list of apps."""
 
     def get_app_list(self, request: HttpRequest, app_label: str | None = None) -> list[Any]:
-        """Return the apps with their models, and the number of problems in the name of the overview."""
+        """Return the apps with their models: the overview first, with the number of problems in its name."""
         found: list[Any] = super().get_app_list(request, app_label)
+        for app in found:
+            # The others stay in the order of their names.
+            app["models"].sort(key=lambda model: model["model"] is not Overview)
         for model in (model for app in found for model in app["models"] if model["model"] is Overview):
             if count := _problems.count():
                 model["name"] = f"{model['name']} ({counted(count, 'problem')})"

@@ -187,6 +187,7 @@ class Step(models.Model):
     visit = models.BigIntegerField(null=True, blank=True, editable=False)
 
     class Meta:
+        verbose_name = "recorded step"
         constraints = [
             models.UniqueConstraint(
                 fields=["model_label", "object_pk", "entered", "name"], name="stator_step_once_per_visit"

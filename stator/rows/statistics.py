@@ -67,7 +67,8 @@ class Stats(models.Model):
     longest = models.FloatField(default=0.0, help_text="Seconds in the state that was left, the most of one move.")
 
     class Meta:
-        verbose_name_plural = "stats"
+        verbose_name = "moves of an hour"
+        verbose_name_plural = "moves by the hour"
         constraints = [
             models.UniqueConstraint(
                 fields=["model_label", "hour", "source", "to", "shard"], name="stator_stats_one_per_edge"
@@ -146,6 +147,8 @@ class Depth(models.Model):
     hourly = models.BooleanField(default=False, db_default=False, help_text="The most of its hour, left for all of it.")
 
     class Meta:
+        verbose_name = "waiting objects of a minute"
+        verbose_name_plural = "waiting objects by the minute"
         constraints = [models.UniqueConstraint(fields=["model_label", "minute"], name="stator_depth_one_per_minute")]
         indexes = [
             models.Index(fields=["minute"], name="stator_depth_minute"),

@@ -242,6 +242,10 @@ class RegisteredAction(AttemptOptions):
     async def begin(self, context: Context) -> None:
         """Prepare an attempt before the function is called; subclasses override it."""
 
+    async def backoff_after(self, error: BaseException, task: Any) -> Any:
+        """Return the back-off after an error; None if the error is final. Subclasses override it."""
+        return self.backoff
+
     def result_of(self, value: Json) -> Any:
         """Return the value to store as the task's result."""
         return value

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 
+from stator.graph.failures import describe
 from tasks.backend.framework import Task, TaskError, TaskException, TaskResult, TaskResultStatus
 from tasks.backend.history import AttemptEnd, events_of, latest_error
 from tasks.conf import DJANGO
@@ -112,6 +113,15 @@ def _task(row: TaskRow, resolve: Callable[[str], Task]) -> Task:
         )
     except (TaskException, ImproperlyConfigured, LookupError, TypeError, ValueError) as error:
         raise NoHandler(f"no handler: {row.action} cannot be loaded as it was enqueued: {error}") from error
+
+
+def failed(result: TaskResult, error: BaseException) -> TaskResult:
+    """Return the result of a running attempt as one that has failed with an error."""
+    failure = describe(error)
+    result.errors.append(_error(failure.kind, failure.message, failure.traceback))
+    # As above.
+    object.__setattr__(result, "status", TaskResultStatus.FAILED)
+    return result
 
 
 def _errors(events: list[AttemptEnd], latest: dict[str, str] | None) -> list[TaskError]:

@@ -23,6 +23,7 @@ from stator.asynchronous import in_thread
 from stator.graph.failures import Failure
 from stator.signals import Move, transitioned
 from tasks.actions.registry import Context, RegisteredAction, contained
+from tasks.backend.declared_tasks import StatorTask, delay_of, problem_of
 from tasks.backend.enqueueing import enqueue
 from tasks.backend.framework import (
     BaseTaskBackend,
@@ -42,7 +43,7 @@ from tasks.backend.framework import (
 )
 from tasks.backend.history import add_history, read_with_history
 from tasks.backend.options import BackendOptions, problem, shared_options
-from tasks.backend.results import NONCE, STATUSES, has_past, new_result, number_of, results_of
+from tasks.backend.results import NONCE, STATUSES, failed, has_past, new_result, number_of, results_of
 from tasks.conf import DJANGO, load_settings
 from tasks.datetimes import moment_problem
 from tasks.exceptions import PublishRefused, TaskError
@@ -78,6 +79,7 @@ class StatorBackend(BaseTaskBackend):
     ``enqueue`` joins the open transaction: if it is rolled back, the task does not exist and never runs.
     """
 
+    task_class = StatorTask
     supports_defer = True
     supports_async_task = True
     supports_get_result = True
@@ -91,8 +93,10 @@ class StatorBackend(BaseTaskBackend):
         self._found: set[str] = set()
 
     def validate_task(self, task: Task) -> None:
-        """Validate as the framework does, and note the task's module for the system check."""
+        """Validate as the framework does, and the options of the proposal; note the module for the system check."""
         super().validate_task(task)
+        if wrong := problem_of(task):
+            raise ValueError(f"@task {task.module_path}: {wrong}")
         if len(_declared) < MAX_DECLARED:
             _declared.add((self.alias, task.func.__module__))
 
@@ -125,7 +129,7 @@ class StatorBackend(BaseTaskBackend):
         shared = {
             "action": action,
             "priority": priority_of(task.priority, task.run_after),
-            "max_attempts": options.max_attempts,
+            "max_attempts": _most_attempts(task, options),
             "timeout": options.timeout,
             "retention": options.retention,
         }
@@ -234,6 +238,15 @@ class DjangoAction(RegisteredAction):
         if self.takes_context and has_past(context.task):
             return await (await sync_to_async(contained)(self.bound, context))()
         return await super().acall(context)
+
+    async def backoff_after(self, error: BaseException, task: TaskRow) -> Any:
+        """Return the seconds that the task's own ``backoff`` says, or None; else the back-off of ``OPTIONS``."""
+        if getattr(self.task, "backoff", None) is None:
+            return self.backoff
+        return await sync_to_async(contained)(self._own_delay, error, task)
+
+    def _own_delay(self, error: BaseException, task: TaskRow) -> float | None:
+        return delay_of(self.task, error, failed(_result_of(task), error))
 
     async def begin(self, context: Context) -> None:
         """Send ``task_started``."""
@@ -350,9 +363,15 @@ def _action(
         task=task,
         queues=frozenset(queues),
         takes_context=task.takes_context,
-        errors_are_final=options.max_attempts is None,
-        **shared_options(options),
+        errors_are_final=_most_attempts(task, options) is None,
+        **shared_options(options) | {"max_attempts": _most_attempts(task, options)},
     )
+
+
+def _most_attempts(task: Task, options: BackendOptions) -> int | None:
+    # A task of another class may come from ``django-tasks`` beside ``django.tasks``.
+    own: int | None = getattr(task, "max_attempts", None)
+    return options.max_attempts if own is None else own
 
 
 def _result_of(row: TaskRow) -> TaskResult:

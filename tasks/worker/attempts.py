@@ -178,15 +178,12 @@ async def attempt(task: Any) -> str:
     # Like assigning ``task.queue``, but without a call of the database routers.
     type(task).queue.field.set_cached_value(task, queue)
     most = most_attempts(task.max_attempts, queue.max_attempts, None, settings)
-    errors_are_final = False
-    backoff: Any = UNKNOWN
+    known: RegisteredAction | None = None
     try:
         if task.elsewhere_only:
             raise NoHandler("no handler: it was published over HTTP, for external programs only")
-        found = find(task.action, queue.name, task.data)
-        backoff = found.backoff
+        known = found = find(task.action, queue.name, task.data)
         most = most_attempts(task.max_attempts, queue.max_attempts, found, settings)
-        errors_are_final = found.errors_are_final
         if task.stator.attempt > most:
             raise OutOfAttempts(f"it has used its {most} attempts")
         if found.runs_on_loop and task.action.startswith(DJANGO):
@@ -201,7 +198,7 @@ async def attempt(task: Any) -> str:
     except TryAgainLater as later:
         if isinstance(later, Release):
             _note_end(task.stator, later)
-            later.after = delay_after(backoff, task.stator.attempt, 1.0)
+            later.after = delay_after(known.backoff if known else UNKNOWN, task.stator.attempt, 1.0)
         if task.stator.attempt < most:
             raise
         error: BaseException = OutOfAttempts(
@@ -218,11 +215,25 @@ async def attempt(task: Any) -> str:
         error = raised
     else:
         return "completed"
-    if errors_are_final or isinstance(error, Fail) or task.stator.attempt >= most:
+    if isinstance(error, Fail) or task.stator.attempt >= most:
+        raise final(error)
+    if (backoff := await _backoff_after(error, known, task)) is None:
         raise final(error)
     # The context changes only on failure, because an attempt with a changed context needs an asyncio task of its own.
     _backoff.set(backoff)
     raise error
+
+
+async def _backoff_after(error: BaseException, found: RegisteredAction | None, task: Any) -> Any:
+    """Return the back-off after an error of an attempt; None if the error is final."""
+    if found is None:
+        return UNKNOWN
+    if found.errors_are_final:
+        return None
+    try:
+        return await found.backoff_after(error, task)
+    except Exception as broken:
+        raise broken from error
 
 
 def _note_end(claim: Claim, end: Release | Cancel) -> None:

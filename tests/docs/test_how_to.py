@@ -1,9 +1,11 @@
 """The how-to guides and concepts: models are made, examples print what the pages show, settings are ones that work."""
 
 import ast
+import builtins
 import doctest
 import re
 import shlex
+import symtable
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -16,42 +18,25 @@ from django.apps import apps
 from django.conf import settings as project
 from django.core.management import load_command_class
 from django.db import connection, models
-from django.db.models.functions import Now
 from django.test.utils import isolate_apps
 from django.utils import timezone
 
-from stator import testing
 from stator.conf import Settings
 from stator.db.generated import complete
-from stator.models import History
 from tasks.conf import TaskSettings
-from tasks.models import Queue, Schedule, Task
-from tasks.testing import advance
-from tests.docs.following import blocks_of
+from tasks.models import Queue, Task
+from tests.docs.following import Block, blocks_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted([*(DOCS / "how-to").glob("*.rst"), *(DOCS / "concepts").glob("*.rst"), DOCS / "faq.rst"])
-# What a reader has imported, as the pages say of ``manage.py shell``.
-NAMES = {name: getattr(testing, name) for name in testing.__all__} | {
-    "advance": advance, "timedelta": timedelta, "timezone": timezone, "Now": Now, "History": History, "Queue": Queue,
-    "Schedule": Schedule, "Task": Task,
-}  # fmt: skip
-HEAD = """
-from django.db import models, transaction
-from django.db.models import F, Q
-from stator import Backoff, Fail, TryAgainLater
-from stator.graph import State, StateGraph
-from stator.models import StateField, StatorModel
-"""
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}/{page.stem}")
 def test_every_example_of_the_page_runs(page: Path) -> None:
     blocks = [block for block in blocks_of(page) if block.language in ("python", "pycon")]
     names: dict[str, Any] = {"__name__": "examples.codeindex.models"}
-    exec(HEAD, names)
     with tables() as make:
         for number, block in enumerate(blocks):
             where = f"{page.name}, block {number}"
@@ -65,6 +50,55 @@ def test_every_example_of_the_page_runs(page: Path) -> None:
             else:
                 exec(compile(block.text, where, "exec"), names)
                 make()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}/{page.stem}")
+def test_every_block_of_the_page_imports_what_it_uses(page: Path) -> None:
+    files, shell = set(dir(builtins)), set(dir(builtins))
+    # A handler may use what a later block declares.
+    blocks = [block for block in blocks_of(page) if block.language in ("python", "pycon") and is_whole(block)]
+    files |= {name for block in blocks if block.language == "python" for name in declared(block.text)}
+    for block in blocks:
+        if block.language == "python":
+            files |= imported(block.text)
+            shell |= declared(block.text)
+            missing = used(block.text) - files
+        else:
+            examples = doctest.DocTestParser().get_examples(block.text)
+            source = "".join(example.source for example in examples)
+            shell |= declared(source) | imported(source)
+            missing = used(source) - shell
+        assert missing == set(), block.text
+
+
+def is_whole(block: Block) -> bool:
+    """Return whether a block can be pasted as it is; settings go after those of the project."""
+    return not block.caption.endswith(("settings.py", "in part"))
+
+
+def symbols(source: str) -> list[symtable.Symbol]:
+    return symtable.symtable(source, "page", "exec").get_symbols()
+
+
+def declared(source: str) -> set[str]:
+    return {each.get_name() for each in symbols(source) if not each.is_imported() and each.is_local()}
+
+
+def imported(source: str) -> set[str]:
+    return {each.get_name() for each in symbols(source) if each.is_imported()}
+
+
+def used(source: str) -> set[str]:
+    """Return the names of the module, or of nothing, that a block reads at any depth."""
+    tables, found = [symtable.symtable(source, "page", "exec")], set[str]()
+    while tables:
+        table = tables.pop()
+        tables += table.get_children()
+        outermost = table.get_type() == "module"
+        found |= {
+            each.get_name() for each in table.get_symbols() if each.is_referenced() and (outermost or each.is_global())
+        }
+    return found
 
 
 @pytest.mark.django_db(transaction=True, databases=["default", "other"])
@@ -135,7 +169,7 @@ def run(text: str, names: dict[str, Any], where: str) -> None:
     printed: list[str] = []
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
     # Examples of one page share their names, as those of one shell do.
-    examples = doctest.DocTestParser().get_doctest(text, NAMES | names, where, None, 0)
+    examples = doctest.DocTestParser().get_doctest(text, names, where, None, 0)
     runner.run(examples, out=printed.append, clear_globs=False)
     names.update(examples.globs)
     assert runner.tries, where

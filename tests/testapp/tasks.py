@@ -6,6 +6,7 @@ from typing import Any
 
 from django.contrib.auth.models import Group
 
+import tasks.backend
 from tasks.backend.framework import task_backends  # noqa: F401 - it must be possible before models are loaded
 
 try:
@@ -84,6 +85,24 @@ def second_time(context: Any) -> str:
     if context.attempt < 2:
         raise LookupError("not the first time")
     return "done"
+
+
+def careful(exception: BaseException, task_result: Any) -> int | None:
+    """Note what it is told; wait 30 s after each attempt, and end at a PermissionError."""
+    calls.append((exception, task_result))
+    return None if isinstance(exception, PermissionError) else 30 * task_result.attempts
+
+
+@tasks.backend.task(max_attempts=3, backoff=careful)
+def fetch(url: str, denied: bool = False) -> None:
+    """Fail."""
+    raise PermissionError(url) if denied else ConnectionError(url)
+
+
+@tasks.backend.task(max_attempts=2, backoff=lambda exception, task_result: "soon")  # type: ignore[arg-type, return-value]
+def badly_backed_off() -> None:
+    """Fail, and have a back-off that fails."""
+    raise LookupError("first")
 
 
 @task(backend="isolated")

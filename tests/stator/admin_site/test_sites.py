@@ -42,6 +42,16 @@ def test_number_of_problems_is_beside_the_link(names):
     assert names("view_overview") == ["Overview (1 problem)"]
 
 
+def test_overview_is_first_and_the_others_have_names_for_people(site):
+    request = RequestFactory().get("/")
+    request.user = User.objects.create_superuser("root")
+    [ours] = [app for app in site.get_app_list(request) if app["app_label"] == "stator"]
+    names = [str(model["name"]) for model in ours["models"]]
+    assert names[0] == "Overview"
+    assert names[1:] == sorted(names[1:], key=str.lower)
+    assert {"Moves by the hour", "Waiting objects by the minute", "Recorded steps"} <= {*names}
+
+
 def test_user_without_the_permission_has_no_link_and_nothing_is_counted(names, monkeypatch):
     monkeypatch.setattr(admin_site, "surveys", lambda models, **options: pytest.fail("counted for nobody"))
     assert names("view_pause") == []

@@ -92,5 +92,6 @@ def test_the_examples_of_the_guide_run() -> None:
     text = text.replace("\nTaskResultDoesNotExist:", f"\n{TaskResultDoesNotExist.__module__}.TaskResultDoesNotExist:")
     names = {
         "Task": Task, "drain": drain, "transaction": transaction, "add": examples.add, "go_wrong": examples.go_wrong,
+        "fetch": examples.fetch, "advance": advance,
     }  # fmt: skip
     run_examples(doctest.DocTestParser().get_doctest(text, names, "django-tasks.rst", None, 0))
