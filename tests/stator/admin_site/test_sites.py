@@ -106,3 +106,5 @@ def test_page_of_the_app_has_the_link_for_users_without_other_models_of_it(link,
     request.user = User.objects.get(username="ben")
     [app] = site.get_app_list(request, "stator")
     assert app["models"][0]["admin_url"] == "/admin/stator/event/waiting/"
+    text = site.index(request).render().content.decode()
+    assert '<a href="/admin/stator/event/waiting/">Waiting for you (1)</a>' in text
