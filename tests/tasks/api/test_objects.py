@@ -83,6 +83,14 @@ def test_token_counts_as_one_sender_and_its_payload_is_validated(call, given):
     assert call("POST", path, {"payload": {"note": "ok"}}, given)[0] == 409
 
 
+def test_available_has_what_the_token_may_send_now(call, given):
+    expense = put(Expense)
+    path = f"{PATH}/{expense.pk}"
+    assert call("GET", path, None, given)[1]["available"] == ["approve", "reject"]
+    call("POST", f"{path}/events/approve", {"payload": {"note": "ok"}}, given)
+    assert call("GET", path, None, given)[1]["available"] == ["reject"]
+
+
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
