@@ -44,7 +44,7 @@ def _case(model: Any, size: int, times: int) -> tuple[int, Callable[[], Spent]]:
     operations: Any = operations_for(model, load_settings(), "0" * 12, "default")
     state = next(iter(operations.automatic))
     target = min(state.children, key=str)
-    claims = []
+    claims: list[Any] = []
     for number in range(1, size + 1):
         claim: Any = _claim_of(operations, state)
         claim.pk, claim.started, claim.finished = number, 1.0, 2.0

@@ -28,8 +28,9 @@ def _sent() -> Iterator[list[str]]:
     """Collect the statements of the block."""
     from django.db import connection
 
-    from stator.db import session
+    from stator.db import session as sessions
 
+    session: Any = sessions
     found: list[str] = []
     # What sends our own statements on PostgreSQL; they pass Django's cursor by.
     real: Any = session._send

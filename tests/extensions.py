@@ -46,7 +46,8 @@ EXTENSIONS = {
         r"|stator\.schemas|resting",
     ),
     "events": Extension(
-        "stator/rows/events.py stator/commands/send.py stator/admin/sending.py stator/admin/inbox.py",
+        "stator/rows/events.py stator/rows/available.py stator/rows/senders.py stator/graph/senders.py "
+        "stator/commands/send.py stator/admin/sending.py stator/admin/inbox.py",
         r"^(AwaitedEvent|apply_event|with_events|events_of|Event|events?|event_names|awaited_events|EventRefused"
         r"|may_send|send_event\w*|on_event\w*)$|rows\.events",
     ),
@@ -104,7 +105,9 @@ EXTENSIONS = {
         "stator/worker/supervisor.py stator/worker/reloader.py stator/management/beside_runserver.py",
         r"(?i)supervis|reload|beside_runserver|RUNSERVER_WORKER",
     ),
-    "watchdog": Extension("stator/worker/watchdog.py", r"(?i)watchdog|^Health$|^health$|liveness"),
+    "watchdog": Extension(
+        "stator/worker/watchdog.py stator/worker/last_words.py", r"(?i)watchdog|^Health$|^health$|liveness"
+    ),
     "metrics": Extension(
         "stator/metrics.py stator/worker/endpoint.py stator/worker/measures.py",
         r"(?i)metrics|prometheus|^measures$|Endpoint$",
@@ -129,7 +132,8 @@ EXTENSIONS = {
     ),
     "problems": Extension(
         "stator/explain/* stator/commands/doctor/* stator/commands/explain.py stator/commands/status.py "
-        "stator/commands/errors.py stator/commands/trouble.py stator/db/bounded_counts.py tasks/diagnosis/* "
+        "stator/commands/errors.py stator/commands/trouble.py stator/db/bounded_counts.py stator/db/looks.py "
+        "tasks/diagnosis/* "
         "tasks/queue/unserved.py tasks/queue/explaining.py tasks/queue/serving.py tasks/queue/latest_errors.py",
         r"^(explain\w*|Reason|ProblemKind|Survey\w*|add_problem_kind|problems_in|prospects)$|stator\.explain"
         r"|(?i:doctor|unserved)|tasks\.diagnosis",
