@@ -20,7 +20,7 @@ from stator.rows.claimable import READY
 from stator.rows.clock import Now
 from stator.rows.column_guard import GuardedQuerySet, M
 from stator.rows.due_times import Due, make_due
-from stator.rows.events import Sent, send
+from stator.rows.events import Sent, send, withdraw
 from stator.rows.indexes import place_in_line
 from stator.rows.life import Life
 from stator.rows.meta import graph_of, home_of, owner_of, written_to
@@ -230,6 +230,17 @@ class Addressee:
         return sent
 
     asend = in_thread(send)
+
+    def withdraw(self, name: str, *, by: Any, reason: str = "") -> Sent:
+        """Take back an event that ``by`` has sent, in the caller's transaction, while further senders are missing.
+
+        ``missing`` of the result is the number of senders it needs now. The history keeps both. Raises
+        :class:`~stator.exceptions.EventRefused` if the sender has sent none, or the object has moved.
+        """
+        instance = self.instance
+        return withdraw(type(instance), instance.pk, name, by=by, reason=reason, using=home_of(instance))
+
+    awithdraw = in_thread(withdraw)
 
     def available(self, user: Any) -> list[str]:
         """Return the names of the events that ``user`` may send to the object now, read from the database.

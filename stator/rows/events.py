@@ -41,8 +41,9 @@ class Sent:
     """What became of an event.
 
     ``outcome``: ``moved`` the object, made it ``ready``, was ``counted`` while ``missing`` more senders are needed, was
-    ``kept`` until the object enters a state that waits for it, or was ``repeated``: its sender has used the key, and
-    nothing changed. ``note``: a sentence if the repeated event had another payload than the first.
+    ``kept`` until the object enters a state that waits for it, was ``repeated``: its sender has used the key, and
+    nothing changed, or ``withdrawn`` by its sender. ``note``: a sentence if the repeated event
+    had another payload than the first.
     """
 
     outcome: str
@@ -204,7 +205,8 @@ class _Request:
         _json_of(payload)
         voter = self._sender if awaited.takes_several else None
         if voter == "":
-            raise EventRefused(f"{self.name!r} takes {awaited.count} different senders; pass by=")
+            many = "" if callable(awaited.count) else f"{awaited.count} "
+            raise EventRefused(f"{self.name!r} takes {many}different senders; pass by=")
         event = Event(
             model_label=self.owner._meta.label_lower, object_pk=str(self.pk), name=self.name, payload=payload,
             sender=self._sender, key=self.key or None, voter=voter,
@@ -233,6 +235,35 @@ class _Request:
             wrong = "; ".join(f"{name}: {' '.join(map(str, errors))}" for name, errors in filled.errors.items())
             raise EventRefused(f"the payload of {self.name!r} is wrong: {wrong}")
         return payload_of(filled)
+
+
+def withdraw(model: type[Model], pk: object, name: str, *, by: Any, reason: str = "", using: str | None = None) -> Sent:
+    """Take back what a sender has sent while further senders are missing; raise :class:`EventRefused` otherwise."""
+    owner = owner_of(model)
+    using = using or router.db_for_write(owner)
+    sender, named, found = name_of(sender_of(by)), f"{owner._meta.label} {shown_key(pk)}", []
+
+    def take(alias: str, rows: QuerySet[Model], before: list[Locked]) -> int:
+        [row] = before
+        state = graph_of(owner).states.get(row.state)
+        awaited = state.events.get(name) if state else None
+        votes = events_of_visit(owner, alias, pk, row.life).filter(name=name, source=row.state, voter__isnull=False)
+        mine = votes.filter(voter=sender, to="").first() if awaited and sender else None
+        if awaited is None or mine is None:
+            raise EventRefused(f"{named} has no {name!r} from {sender or 'this sender'} that still waits for others")
+        missing = awaited.needed(rows.get) - votes.count()
+        if missing <= 0 and awaited.target is None:
+            raise EventRefused(f"{named} has got {name!r} from all its senders; it cannot be withdrawn")
+        mine.reason = reason
+        note_event(owner, alias, row.pk, mine, "withdrawn")
+        mine.delete()
+        found.append(Sent("withdrawn", mine, missing + 1))
+        return 1
+
+    in_batches(QuerySet(owner, using=using).filter(pk=pk), take)
+    if not found:
+        raise EventRefused(f"{named} does not exist")
+    return found[0]
 
 
 def payload_of(form: BaseForm) -> dict[str, Any]:
