@@ -15,6 +15,7 @@ from stator.explain.reasons import explain_counts
 from stator.graph.states import State
 from stator.rows import columns
 from stator.rows.actions import Action
+from stator.rows.answer_links import link_to
 from stator.rows.available import available_to
 from stator.rows.claimable import READY
 from stator.rows.clock import Now
@@ -241,6 +242,17 @@ class Addressee:
         return withdraw(type(instance), instance.pk, name, by=by, reason=reason, using=home_of(instance))
 
     awithdraw = in_thread(withdraw)
+
+    def link(self, name: str, *, by: Any, expires: float = 86400) -> str:
+        """Return the path of a page under ``stator.urls`` on which ``by`` sends the event once, without an account.
+
+        Whoever has the path is this sender, with the permission of the event; ``unless`` and ``count`` still apply. It
+        is of no use after so many seconds, and once the object has moved, is deleted, or has another wish.
+        """
+        rows: QuerySet[Model] = QuerySet(owner_of(type(self.instance)), using=home_of(self.instance))
+        return link_to(rows.get(pk=self.instance.pk), name, by, expires)
+
+    alink = in_thread(link)
 
     def available(self, user: Any) -> list[str]:
         """Return the names of the events that ``user`` may send to the object now, read from the database.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from django import forms
 from django.core.exceptions import ValidationError
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import router
@@ -62,16 +63,17 @@ def send(
     key: str = "",
     reason: str = "",
     using: str | None = None,
+    visit: tuple[int, int] | None = None,
 ) -> Sent:
     """Send an event to an object; raise :class:`EventRefused`, with nothing changed, if it is not taken.
 
     ``by``: the user who sends it; anything else, such as the name of a program, becomes a :class:`~stator.Sender`.
     ``key``: an event with a key that its sender has used for the object is not taken again.
-    ``reason``: stored in the history.
+    ``reason``: stored in the history. ``visit``: the numbers of the life and of the visit for which alone it is meant.
     """
     owner = owner_of(model)
     using = using or router.db_for_write(owner)
-    request = _Request(owner, pk, name, payload, sender_of(by), key, reason)
+    request = _Request(owner, pk, name, payload, sender_of(by), key, reason, visit)
     found: list[Sent] = []
 
     def take(alias: str, rows: QuerySet[Model], before: list[Locked]) -> int:
@@ -106,6 +108,7 @@ class _Request:
     by: Any
     key: str
     reason: str
+    visit: tuple[int, int] | None
 
     def take(self, using: str, rows: QuerySet[Model], row: Locked) -> Sent:
         """Take the event for an object that is locked."""
@@ -119,6 +122,8 @@ class _Request:
                 raise EventRefused(f"{what} {wrong}")
         if repeated := self._repeated(mine):
             return Sent("repeated", repeated, note=self._differing(using, repeated))
+        if self.visit not in (None, (row.life.number, row.life.visit)):
+            raise EventRefused(f"{self._object} has changed since it was asked for {self.name!r}; it is in {row.state}")
         state = graph.states.get(row.state)
         if state is not None and self.name in state.events:
             return self._given(using, rows, row, state.events[self.name])
@@ -302,6 +307,17 @@ def has_permission(user: Any, awaited: AwaitedEvent, instance: Model | None = No
 def has_fields(awaited: AwaitedEvent) -> bool:
     """Return whether the form of an event is a form class of Django."""
     return isinstance(awaited.form, type) and issubclass(awaited.form, BaseForm)
+
+
+class PayloadForm(forms.Form):
+    """The payload of an event without a form of fields."""
+
+    payload = forms.JSONField(required=False, help_text='JSON, for example {"note": "ok"}; or empty.')
+
+
+def form_of(awaited: AwaitedEvent) -> Any:
+    """Return the class of the form that asks for the payload of an event."""
+    return awaited.form if has_fields(awaited) else PayloadForm
 
 
 def declared_events(owner: type[Model], name: str) -> list[AwaitedEvent]:
