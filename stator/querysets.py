@@ -15,12 +15,13 @@ from stator.explain.reasons import explain_counts
 from stator.graph.states import State
 from stator.rows import columns
 from stator.rows.actions import Action
+from stator.rows.answer_links import link_to
 from stator.rows.available import available_to
 from stator.rows.claimable import READY
 from stator.rows.clock import Now
 from stator.rows.column_guard import GuardedQuerySet, M
 from stator.rows.due_times import Due, make_due
-from stator.rows.events import Sent, send
+from stator.rows.events import Sent, send, withdraw
 from stator.rows.indexes import place_in_line
 from stator.rows.life import Life
 from stator.rows.meta import graph_of, home_of, owner_of, written_to
@@ -230,6 +231,28 @@ class Addressee:
         return sent
 
     asend = in_thread(send)
+
+    def withdraw(self, name: str, *, by: Any, reason: str = "") -> Sent:
+        """Take back an event that ``by`` has sent, in the caller's transaction, while further senders are missing.
+
+        ``missing`` of the result is the number of senders it needs now. The history keeps both. Raises
+        :class:`~stator.exceptions.EventRefused` if the sender has sent none, or the object has moved.
+        """
+        instance = self.instance
+        return withdraw(type(instance), instance.pk, name, by=by, reason=reason, using=home_of(instance))
+
+    awithdraw = in_thread(withdraw)
+
+    def link(self, name: str, *, by: Any, expires: float = 86400) -> str:
+        """Return the path of a page under ``stator.urls`` on which ``by`` sends the event once, without an account.
+
+        Whoever has the path is this sender, with the permission of the event; ``unless`` and ``count`` still apply. It
+        is of no use after so many seconds, and once the object has moved, is deleted, or has another wish.
+        """
+        rows: QuerySet[Model] = QuerySet(owner_of(type(self.instance)), using=home_of(self.instance))
+        return link_to(rows.get(pk=self.instance.pk), name, by, expires)
+
+    alink = in_thread(link)
 
     def available(self, user: Any) -> list[str]:
         """Return the names of the events that ``user`` may send to the object now, read from the database.

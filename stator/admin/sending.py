@@ -15,7 +15,7 @@ from stator.admin.listing import AnyAddressAdmin
 from stator.exceptions import EventRefused
 from stator.graph.states import AwaitedEvent
 from stator.rows.available import available_to
-from stator.rows.events import declared_events, has_fields, has_permission, payload_of, send
+from stator.rows.events import declared_events, form_of, has_fields, has_permission, payload_of, send
 from stator.rows.meta import graph_of, owner_of, written_to
 from stator.rows.transitions import Locked, in_batches
 from stator.texts import escape
@@ -38,12 +38,6 @@ class EventForm(forms.Form):
         super().__init__(*args, **kwargs)
         field: Any = self.fields[EVENT]
         field.choices = [("", "---------"), *((name, name) for name in names)]
-
-
-class PayloadForm(forms.Form):
-    """The payload of an event without a form of fields."""
-
-    payload = forms.JSONField(required=False, help_text='JSON, for example {"note": "ok"}; or empty.')
 
 
 def may_send(model_admin: AnyAddressAdmin, request: HttpRequest, event: AwaitedEvent, obj: Model | None = None) -> bool:
@@ -112,8 +106,7 @@ def stator_send(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: Qu
 
 def _form(event: AwaitedEvent, given: Any) -> Any:
     """Return the event's form, bound if something was given, with the hidden fields of the page and a reason."""
-    of_fields: Any = event.form if has_fields(event) else PayloadForm
-    form = of_fields(given)
+    form = form_of(event)(given)
     form.fields["stator_reason"] = forms.CharField(
         label="Reason", max_length=200, required=False, help_text="For the history."
     )

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -104,6 +105,8 @@ class Facts:
     events: list[Event] = field(default_factory=list)
     # The people who may send each event that it waits for, by the name of the event, where that is known.
     people: dict[str, list[str]] = field(default_factory=dict)
+    # How many senders each event takes that it waits for; without those whose functions fail.
+    needed: dict[str, int] = field(default_factory=dict)
     # The names of the durable steps that are done in this visit of its state, in order.
     steps: list[str] = field(default_factory=list)
     # If the object is in quarantine: how processes ended while they attempted it, with how many of them.
@@ -260,6 +263,10 @@ def gather(model: type[Model], pk: object, using: str | None = None) -> Facts | 
         facts.events = list(records_of(Event, owner, pk, using).filter(counted).order_by("pk")[:MAX_EVENTS])
         named = {event.name: people_with(event.permission) for event in facts.taken_events}
         facts.people = {name: people for name, people in named.items() if people is not None}
+        for event in facts.taken_events:
+            # A fault of the project's function, or a row that is gone, keeps nobody from the other facts.
+            with suppress(Exception):
+                facts.needed[event.name] = event.needed(rows.filter(pk=pk).get)
     facts.related = [_gathered(watch, pk, using) for watch in watches_of(owner) if watch.state.name == facts.name]
     if facts.automatic and facts.row["state_attempts"]:
         facts.steps = list(steps_of(rows, pk).values_list("name", flat=True)[:MAX_STEPS])

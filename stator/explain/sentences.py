@@ -203,12 +203,13 @@ def _taken(facts: Facts) -> Said:
     for event in facts.taken_events:
         senders = [sent.sender for sent in facts.events if sent.name == event.name and sent.version is not None]
         parts = [f"from users with {event.permission}{_people(facts.people.get(event.name))}"] * bool(event.permission)
-        if event.count > 1:
+        needed = facts.needed.get(event.name)
+        if event.takes_several:
             so_far = f" so far: {', '.join(senders)}" if senders else ""
-            parts.append(f"{len(senders)} of {event.count} senders{so_far}")
+            parts.append(f"{len(senders)} of {needed or 'several'} senders{so_far}")
         details = f" ({'; '.join(parts)})" if parts else ""
         told.append(f"{event.name}{details}")
-        numbers[event.name] = {"permission": event.permission, "count": event.count, "senders": senders}
+        numbers[event.name] = {"permission": event.permission, "count": needed, "senders": senders}
         if event.name in facts.people:
             numbers[event.name]["people"] = facts.people[event.name][:PEOPLE]
     return either(told), {"events": numbers}

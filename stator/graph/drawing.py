@@ -61,7 +61,8 @@ def described(edge: Edge) -> Drawn:
     kind = KINDS[edge.kind]
     label = "" if kind == "handler" else kind
     if edge.event:
-        label = edge.event.name if edge.event.count == 1 else f"{edge.event.name} from {edge.event.count}"
+        senders = "several" if callable(edge.event.count) else edge.event.count
+        label = f"{edge.event.name} from {senders}" if edge.event.takes_several else edge.event.name
     if isinstance(edge.condition, AwaitedRelation):
         label = str(edge.condition)
     if edge.seconds:

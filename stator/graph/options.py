@@ -25,6 +25,8 @@ def check_event(where: str, event: AwaitedEvent) -> None:
     for name, (holds, wanted) in EVENT_OPTIONS.items():
         if not holds(value := getattr(event, name)):
             raise GraphError(f"{where}: {name}={value!r} must be {wanted}")
+    if event.keep_for and callable(event.count):
+        raise GraphError(f"{where}: an event with keep_for takes a number as count, not a function")
 
 
 def is_seconds(value: object) -> bool:
@@ -105,6 +107,9 @@ EVENT_OPTIONS: dict[str, tuple[Callable[[object], bool], str]] = {
     "permission": (_is_permission, 'the name of a permission, such as "shop.approve_order"'),
     "form": CALLABLE,
     "unless": CALLABLE,
-    "count": (lambda value: value is not None and _is_count(value), "a whole number of at least 1"),
+    "count": (
+        lambda value: callable(value) or (value is not None and _is_count(value)),
+        "a whole number of at least 1, or a function of the object",
+    ),
     "keep_for": SECONDS,
 }

@@ -174,7 +174,7 @@ class State:
         permission: str = "",
         form: Callable[..., Any] | None = None,
         unless: Callable[[Any, Any], bool] | None = None,
-        count: int = 1,
+        count: int | Callable[[Any], int] = 1,
         keep_for: float | None = None,
     ) -> "AwaitedEvent":
         """Wait for an event: ``state.on("approve").to(other)`` moves an object that gets it.
@@ -298,7 +298,8 @@ class AwaitedEvent:
     ``form``: validates the payload: a form class, or a function that takes the payload and returns what is stored.
     ``unless``: ``unless(instance, sender)`` returns True for a sender who may not send it: a user, or a ``Sender``. The
     first line of its docstring, or its name in words, is part of the refusal.
-    ``count``: how many different senders it takes.
+    ``count``: how many different senders it takes, or a function of the object that returns it. The function is called
+    at each event; its senders need names, even if it returns 1.
     ``keep_for``: seconds for which an event that comes before its state is kept; the object gets it when it enters.
     """
 
@@ -307,7 +308,7 @@ class AwaitedEvent:
     permission: str = ""
     form: Callable[..., Any] | None = None
     unless: Callable[[Any, Any], bool] | None = None
-    count: int = 1
+    count: int | Callable[[Any], int] = 1
     keep_for: float | None = None
     # Where it moves an object; None if it makes the object ready.
     target: State | None = field(default=None, init=False)
@@ -330,6 +331,16 @@ class AwaitedEvent:
     def takes_several(self) -> bool:
         """Whether it may take more than one sender."""
         return self.count != 1
+
+    def needed(self, instance: Callable[[], Any]) -> int:
+        """Return how many senders it takes; ``instance`` is called only if that depends on the object."""
+        if not callable(self.count):
+            return self.count
+        found = self.count(instance())
+        if not isinstance(found, int) or isinstance(found, bool) or found < 1:
+            where = f"{self.state.name}.on({self.name!r})"
+            raise GraphError(f"{where}: count() returned {found!r}; it must return a whole number of at least 1")
+        return found
 
     @property
     def declared(self) -> list[object]:

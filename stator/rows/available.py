@@ -78,7 +78,8 @@ def skips(rows: QuerySet[Any]) -> list[str]:
 
 
 def _senders_of(event: AwaitedEvent) -> str:
-    several = f" from {event.count} senders" if event.takes_several else ""
+    many = "several" if callable(event.count) else event.count
+    several = f" from {many} senders" if event.takes_several else ""
     if not event.permission:
         return several
     people = people_with(event.permission)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from django import forms
 from django.core.exceptions import ValidationError
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import router
@@ -41,8 +42,9 @@ class Sent:
     """What became of an event.
 
     ``outcome``: ``moved`` the object, made it ``ready``, was ``counted`` while ``missing`` more senders are needed, was
-    ``kept`` until the object enters a state that waits for it, or was ``repeated``: its sender has used the key, and
-    nothing changed. ``note``: a sentence if the repeated event had another payload than the first.
+    ``kept`` until the object enters a state that waits for it, was ``repeated``: its sender has used the key, and
+    nothing changed, or ``withdrawn`` by its sender. ``note``: a sentence if the repeated event
+    had another payload than the first.
     """
 
     outcome: str
@@ -61,16 +63,17 @@ def send(
     key: str = "",
     reason: str = "",
     using: str | None = None,
+    visit: tuple[int, int] | None = None,
 ) -> Sent:
     """Send an event to an object; raise :class:`EventRefused`, with nothing changed, if it is not taken.
 
     ``by``: the user who sends it; anything else, such as the name of a program, becomes a :class:`~stator.Sender`.
     ``key``: an event with a key that its sender has used for the object is not taken again.
-    ``reason``: stored in the history.
+    ``reason``: stored in the history. ``visit``: the numbers of the life and of the visit for which alone it is meant.
     """
     owner = owner_of(model)
     using = using or router.db_for_write(owner)
-    request = _Request(owner, pk, name, payload, sender_of(by), key, reason)
+    request = _Request(owner, pk, name, payload, sender_of(by), key, reason, visit)
     found: list[Sent] = []
 
     def take(alias: str, rows: QuerySet[Model], before: list[Locked]) -> int:
@@ -105,6 +108,7 @@ class _Request:
     by: Any
     key: str
     reason: str
+    visit: tuple[int, int] | None
 
     def take(self, using: str, rows: QuerySet[Model], row: Locked) -> Sent:
         """Take the event for an object that is locked."""
@@ -118,6 +122,8 @@ class _Request:
                 raise EventRefused(f"{what} {wrong}")
         if repeated := self._repeated(mine):
             return Sent("repeated", repeated, note=self._differing(using, repeated))
+        if self.visit not in (None, (row.life.number, row.life.visit)):
+            raise EventRefused(f"{self._object} has changed since it was asked for {self.name!r}; it is in {row.state}")
         state = graph.states.get(row.state)
         if state is not None and self.name in state.events:
             return self._given(using, rows, row, state.events[self.name])
@@ -204,7 +210,8 @@ class _Request:
         _json_of(payload)
         voter = self._sender if awaited.takes_several else None
         if voter == "":
-            raise EventRefused(f"{self.name!r} takes {awaited.count} different senders; pass by=")
+            many = "" if callable(awaited.count) else f"{awaited.count} "
+            raise EventRefused(f"{self.name!r} takes {many}different senders; pass by=")
         event = Event(
             model_label=self.owner._meta.label_lower, object_pk=str(self.pk), name=self.name, payload=payload,
             sender=self._sender, key=self.key or None, voter=voter,
@@ -233,6 +240,35 @@ class _Request:
             wrong = "; ".join(f"{name}: {' '.join(map(str, errors))}" for name, errors in filled.errors.items())
             raise EventRefused(f"the payload of {self.name!r} is wrong: {wrong}")
         return payload_of(filled)
+
+
+def withdraw(model: type[Model], pk: object, name: str, *, by: Any, reason: str = "", using: str | None = None) -> Sent:
+    """Take back what a sender has sent while further senders are missing; raise :class:`EventRefused` otherwise."""
+    owner = owner_of(model)
+    using = using or router.db_for_write(owner)
+    sender, named, found = name_of(sender_of(by)), f"{owner._meta.label} {shown_key(pk)}", []
+
+    def take(alias: str, rows: QuerySet[Model], before: list[Locked]) -> int:
+        [row] = before
+        state = graph_of(owner).states.get(row.state)
+        awaited = state.events.get(name) if state else None
+        votes = events_of_visit(owner, alias, pk, row.life).filter(name=name, source=row.state, voter__isnull=False)
+        mine = votes.filter(voter=sender, to="").first() if awaited and sender else None
+        if awaited is None or mine is None:
+            raise EventRefused(f"{named} has no {name!r} from {sender or 'this sender'} that still waits for others")
+        missing = awaited.needed(rows.get) - votes.count()
+        if missing <= 0 and awaited.target is None:
+            raise EventRefused(f"{named} has got {name!r} from all its senders; it cannot be withdrawn")
+        mine.reason = reason
+        note_event(owner, alias, row.pk, mine, "withdrawn")
+        mine.delete()
+        found.append(Sent("withdrawn", mine, missing + 1))
+        return 1
+
+    in_batches(QuerySet(owner, using=using).filter(pk=pk), take)
+    if not found:
+        raise EventRefused(f"{named} does not exist")
+    return found[0]
 
 
 def payload_of(form: BaseForm) -> dict[str, Any]:
@@ -271,6 +307,17 @@ def has_permission(user: Any, awaited: AwaitedEvent, instance: Model | None = No
 def has_fields(awaited: AwaitedEvent) -> bool:
     """Return whether the form of an event is a form class of Django."""
     return isinstance(awaited.form, type) and issubclass(awaited.form, BaseForm)
+
+
+class PayloadForm(forms.Form):
+    """The payload of an event without a form of fields."""
+
+    payload = forms.JSONField(required=False, help_text='JSON, for example {"note": "ok"}; or empty.')
+
+
+def form_of(awaited: AwaitedEvent) -> Any:
+    """Return the class of the form that asks for the payload of an event."""
+    return awaited.form if has_fields(awaited) else PayloadForm
 
 
 def declared_events(owner: type[Model], name: str) -> list[AwaitedEvent]:

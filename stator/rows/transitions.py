@@ -202,7 +202,9 @@ def write_by_hand(
 
 def apply_event(owner: type[Model], using: str, row: Locked, awaited: AwaitedEvent, event: Event) -> int:
     """Store an event that a locked object waits for, and do what it does; return how many more senders it needs."""
-    missing = awaited.count - 1
+    rows: QuerySet[Model] = QuerySet(owner, using=using).filter(pk=row.pk)
+    needed = awaited.needed(rows.get)
+    missing = needed - 1
     if missing:
         missing -= events_of_visit(owner, using, row.pk, row.life).filter(name=event.name).count()
     moves = awaited.target is not None and missing <= 0
@@ -211,9 +213,8 @@ def apply_event(owner: type[Model], using: str, row: Locked, awaited: AwaitedEve
     event.until, event.source, event.life = None, row.state, row.life.number
     event.to = leads_to.name if leads_to else ""
     event.save(using=using)
-    rows: QuerySet[Model] = QuerySet(owner, using=using).filter(pk=row.pk)
     if missing > 0:
-        note_event(owner, using, row.pk, event, f"{awaited.count - missing} of {awaited.count}")
+        note_event(owner, using, row.pk, event, f"{needed - missing} of {needed}")
     elif awaited.target is not None:
         move_rows(rows, awaited.target, actor=event.sender, reason=event.described, kind=History.Kind.EVENT)
     else:

@@ -60,7 +60,7 @@ def show_object(request: ApiRequest, label: str, pk: str) -> dict[str, object]:
         "reasons": [reason.as_dict() for reason in row.explain()],
         "error": failed and {name: getattr(failed, name) for name in ObjectErrorOut.model_fields},
         "events": [
-            {"name": event.name, "to": event.target.name if event.target else "", "count": event.count}
+            {"name": event.name, "to": event.target.name if event.target else "", "count": event.needed(lambda: row)}
             for event in events
         ],
         "available": [event.name for event in events if event.name in available],

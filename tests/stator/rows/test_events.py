@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 
 from stator import Sender, claims
 from stator.db import own_tables
-from stator.exceptions import EventRefused
+from stator.exceptions import EventRefused, GraphError
 from stator.graph.failures import describe
 from stator.graph.outcomes import Moved, Released, Waiting
 from stator.models import Event, History
@@ -594,3 +594,51 @@ def test_instance_without_a_claim_is_false_and_says_so():
     assert not expense.stator
     with pytest.raises(AttributeError, match=r"is not claimed, so instance\.stator has no 'attempt' here"):
         expense.stator.attempt  # noqa: B018
+
+
+def test_count_may_be_a_function_of_the_object(approvers, monkeypatch):
+    anna, ben, _ = approvers
+    monkeypatch.setattr(ExpenseGraph.submitted.events["approve"], "count", lambda expense: 1 if expense.waits else 2)
+    small, large = Expense.objects.create(waits=True), Expense.objects.create()
+    assert "takes different senders; pass by=" in refused(small, "approve", {"note": "ok"}, by=Sender(permitted=True))
+    assert approve(small, anna).outcome == "moved"
+    assert (approve(large, anna).missing, large.stator.available(anna)) == (1, ["reject"])
+    assert "1 of 2 senders so far: anna" in large.explain()[0].sentence
+    assert approve(large, ben).outcome == "moved"
+
+
+def test_fault_of_the_count_is_an_error_of_the_sender_and_none_of_explain(approvers, monkeypatch):
+    monkeypatch.setattr(ExpenseGraph.submitted.events["approve"], "count", lambda expense: 0)
+    expense = Expense.objects.create()
+    with pytest.raises(GraphError, match=r"count\(\) returned 0; it must return a whole number of at least 1"):
+        approve(expense, approvers[0])
+    assert not Event.objects.exists()
+    assert "0 of several senders" in expense.explain()[0].sentence
+
+
+def test_sender_withdraws_an_event_while_others_are_missing(approvers):
+    anna, ben, ina = approvers
+    expense = Expense.objects.create(submitter="eva")
+    approve(expense, anna)
+    withdrawn = expense.stator.withdraw("approve", by=anna, reason="too early")
+    assert (withdrawn.outcome, withdrawn.missing, Event.objects.count()) == ("withdrawn", 2, 0)
+    assert History.objects.latest("pk").reason == 'approve {"note": "ok", "amount": null}: too early (withdrawn)'
+    assert approve(expense, ben).missing == 1
+    for by in (anna, ina, ""):
+        with pytest.raises(EventRefused, match="that still waits for others"):
+            expense.stator.withdraw("approve", by=by)
+    assert approve(expense, anna).outcome == "moved"
+    with pytest.raises(EventRefused, match=r"has no 'approve' from anna that still waits for others"):
+        expense.stator.withdraw("approve", by=anna)
+    assert row(expense).state == "approved"
+
+
+def test_event_that_has_woken_its_object_is_not_withdrawn(monkeypatch):
+    monkeypatch.setattr(ExpenseGraph.approved.events["hurry"], "count", 2)
+    expense = put(Expense, state="approved")
+    for name in ("anna", "ben"):
+        expense.stator.send("hurry", by=name)
+    with pytest.raises(EventRefused, match="has got 'hurry' from all its senders; it cannot be withdrawn"):
+        expense.stator.withdraw("hurry", by="anna")
+    with pytest.raises(EventRefused, match="does not exist"):
+        Expense(pk=999_999).stator.withdraw("hurry", by="anna")
