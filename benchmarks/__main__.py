@@ -11,7 +11,8 @@ HERE = Path(__file__).parent
 NAMES = (
     "throughput", "processes", "sets", "latency", "create", "related", "steps", "idle", "sqlite", "mariadb", "backend",
     "queues", "http", "peers",
-    "claims", "memory", "partitions", "spread", "pages", "churn", "mixed", "row_path", "schemas",
+    "claims", "memory", "partitions", "spread", "pages", "churn", "mixed", "row_path", "walks", "record_cost",
+    "schemas",
 )  # fmt: skip
 
 

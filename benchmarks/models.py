@@ -36,6 +36,14 @@ class SyncGraph(StateGraph):
         return cls.done
 
 
+class AwaitingGraph(StateGraph):
+    """Moved by an event."""
+
+    new = State()
+    done = State()
+    new.on("approve").to(done)
+
+
 class TimedGraph(StateGraph):
     """One step whose start time is recorded."""
 
@@ -327,6 +335,12 @@ class KeptSetItem(StatorModel):
         """Keep the history."""
 
         history = True
+
+
+class AwaitingItem(StatorModel):
+    """Waits for an event."""
+
+    state = StateField(AwaitingGraph)
 
 
 class TimedItem(StatorModel):

@@ -1,7 +1,7 @@
 """The way of one row through the modules of ``stator``, from ``create()`` until its outcome is recorded.
 
 ``python -m benchmarks.row_path [--every]``: counts the modules that the row passes, and the hops: calls of a function
-in another module of ``stator`` than that of the caller. What an idle worker calls as well, such as its polls, is left
+in another module of ours than that of the caller. What an idle worker calls as well, such as its polls, is left
 out. On a busy machine the worker wakes more often for the same row, and the counts are higher.
 """
 
@@ -19,7 +19,8 @@ from typing import Any
 
 from benchmarks.harness import arguments, database, make_tables, print_table
 
-LIBRARY = f"{Path(__file__).parent.parent / 'stator'}/"
+ROOT = f"{Path(__file__).parent.parent}/"
+OURS = (f"{ROOT}stator/", f"{ROOT}tasks/")
 
 # Rows that are not counted, because they create what is created only once: connections, texts of statements, prepared
 # statements.
@@ -78,9 +79,9 @@ class Follower:
     def _function(self, code: CodeType) -> Function | None:
         if code not in self._known:
             path, name = code.co_filename, code.co_name
-            module = path.removeprefix(LIBRARY).removesuffix(".py").replace("/", ".")
+            module = path.removeprefix(ROOT).removesuffix(".py").replace("/", ".")
             # Comprehensions belong to the function around them.
-            ours = path.startswith(LIBRARY) and (not name.startswith("<") or name == "<lambda>")
+            ours = path.startswith(OURS) and (not name.startswith("<") or name == "<lambda>")
             self._known[code] = (module, code.co_qualname) if ours else None
         return self._known[code]
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar, overload
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
-from django.db.models import Count, Exists, Manager, Model, Q
+from django.db.models import Count, Exists, Manager, Model, Q, QuerySet
 
 from stator.asynchronous import awaited, in_thread
 from stator.conf import load_settings
@@ -15,6 +15,7 @@ from stator.explain.reasons import explain_counts
 from stator.graph.states import State
 from stator.rows import columns
 from stator.rows.actions import Action
+from stator.rows.available import available_to
 from stator.rows.claimable import READY
 from stator.rows.clock import Now
 from stator.rows.column_guard import GuardedQuerySet, M
@@ -229,6 +230,18 @@ class Addressee:
         return sent
 
     asend = in_thread(send)
+
+    def available(self, user: Any) -> list[str]:
+        """Return the names of the events that ``user`` may send to the object now, read from the database.
+
+        They are the events of its state that the user has the permission for, that ``unless`` does not refuse, and that
+        the user has not sent already if they take several senders. ``user``: as ``by`` of :meth:`send`.
+        """
+        instance = self.instance
+        rows: QuerySet[Model] = QuerySet(owner_of(type(instance)), using=home_of(instance))
+        return [event.name for events in available_to(user, rows.filter(pk=instance.pk)[:1]) for event in events]
+
+    aavailable = in_thread(available)
 
     def due(self, at: Due, *, actor: str = "", reason: str = "") -> bool:
         """Let the object be due at ``at``: a datetime, a timedelta or seconds from now, or None for now.

@@ -19,7 +19,7 @@ from stator.graph.states import State
 from stator.rows import columns
 from stator.rows.actions import UNDONE_WITHIN, Action, Before
 from stator.rows.clock import Now
-from stator.rows.keys import key_of, key_text, shown_text
+from stator.rows.keys import key_of, key_text, shown_key, shown_text
 from stator.rows.life import continued
 from stator.rows.meta import graph_of, hooks_of, model_of
 from stator.rows.nodes import over_nodes, read_first
@@ -270,7 +270,7 @@ class _Undoing:
             announce(model, using)
             return
         for target, some in self._by_target(found):
-            note_left(model, using, [(row.pk, row.state, row.life) for row in some])
+            note_left(model, using, some)
             entered(model, using, target.name, [row.pk for row in some])
             tell_moves(model, using, some, target)
         if undone := hooks_of(model).undone:
@@ -367,7 +367,7 @@ def _end_pauses(model: type[Model], action: Action, done: Undone, using: str, pa
                 done.leave(f"pause {pause.pk}", "holds objects that are not yours to change")
                 continue
             for pk in hidden:
-                done.leave(str(pk), "is not yours to change")
+                done.leave(shown_key(pk), "is not yours to change")
             if release(pause, using, hidden, actor=done.action.actor):
                 done.action.add(using, 1)
                 done.count += 1

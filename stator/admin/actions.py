@@ -15,6 +15,7 @@ from stator.admin.fields import SPAN_HELP, SpanField
 from stator.admin.listing import AnyAddressAdmin
 from stator.graph import State, StateGraph
 from stator.rows.actions import Action
+from stator.rows.available import skips
 from stator.rows.meta import graph_of, written_to
 from stator.rows.pauses import MAX_OBJECTS, pause_objects, resume_objects
 from stator.rows.reports import REASON_LENGTH
@@ -173,12 +174,14 @@ def stator_move(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: Qu
     graph, kept = graph_of(queryset.model), kept_states(queryset.model)
     seen = confirmed_in(request, queryset.model)
     form = MoveForm(graph, request.POST) if seen else MoveForm(graph, initial={"state": request.POST.get("state")})
+    skipped = skips(queryset)
+    form.fields["reason"].required = bool(skipped)
     if not (seen and form.is_valid()):
         words = "will be moved by hand, even if the graph has no such edge."
         rows = permitted(model_admin, request, queryset, "move").exclude(state__in=kept)
         return ask_about(
             model_admin, request, rows, form,
-            title="Move to state", words=words, button="Move",
+            title="Move to state", words=words, button="Move", says=skipped,
         )  # fmt: skip
     state, reason = form.cleaned_data["state"], form.cleaned_data["reason"]
     start_over = bool(form.cleaned_data.get("start_over"))

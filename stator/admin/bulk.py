@@ -47,7 +47,7 @@ class ActionSpec:
 
     ``permission``: what it needs for each row. ``same_claim``: if it was confirmed, rows that were claimed anew since
     are left alone too. ``makes_due``: the message also says what keeps the rows from their attempt. ``action``: what
-    can be undone, in all parts the same.
+    can be undone, in all parts the same. ``refused``: makes the page that says why nothing was done from the reason.
     """
 
     logged: str
@@ -58,6 +58,7 @@ class ActionSpec:
     same_claim: bool = False
     makes_due: bool = False
     action: Action | None = None
+    refused: Callable[[str], HttpResponse] | None = None
 
 
 class ProgressForm(forms.Form):
@@ -105,6 +106,8 @@ def carry_out(
     try:
         done = act.write(operated(part))
     except ValueError as error:
+        if act.refused:
+            return act.refused(str(error))
         # Django's pages begin each message with a capital letter, which would change a name.
         return refuse(model_admin, request, f"Nothing was done: {error}")
     left = left_before + max(0, chosen - done)
@@ -148,12 +151,14 @@ def ask_about(
     *,
     words: str,
     button: str,
+    says: Sequence[str] = (),
     notes: Sequence[object] = (),
     **further: Any,
 ) -> HttpResponse:
     """Return the confirmation page of an action on managed rows, with their states and how many are being attempted.
 
-    ``words``: what happens to the rows, as the end of a sentence. ``notes``: who holds them, if the page is about that.
+    ``words``: what happens to the rows, as the end of a sentence; ``says``: further sentences.
+    ``notes``: who holds them, if the page is about that.
     """
     seen = see(rows, COUNTED)
     total = AtLeast(COUNTED) if seen.total > COUNTED else seen.total
@@ -162,7 +167,8 @@ def ask_about(
         warning = f"{running:,} of them {'is' if running == 1 else 'are'} being attempted at the moment"
         warning += "; the outcomes of these attempts will not be recorded." if button == "Move" else "."
     return ask(
-        model_admin, request, form, button=button, words=[f"{total:,} {noun_of(model_admin, seen.total)} {words}"],
+        model_admin, request, form, button=button,
+        words=[f"{total:,} {noun_of(model_admin, seen.total)} {words}", *says],
         warning=warning, rows=_named(rows), seen=seen, notes=notes,
         states=[(state, f"{count:,}") for state, count in sorted(seen.counts.items(), key=lambda one: -one[1])],
         **further,

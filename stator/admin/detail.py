@@ -125,7 +125,10 @@ def _moves_of(model_admin: ModelAdmin, request: HttpRequest, row: StatorModel) -
 
 def _events_of(model_admin: Any, request: HttpRequest, row: StatorModel) -> list[str]:
     """Return the events that the row waits for and that the user may send."""
-    return sending.takes(model_admin, request, row) if may(model_admin, request, row, sending.stator_send) else []
+    if not may(model_admin, request, row, sending.stator_send):
+        return []
+    [events] = sending.offered_for(model_admin, request, [row])
+    return [event.name for event in events]
 
 
 def may(model_admin: ModelAdmin, request: HttpRequest, row: Model, act: ActionFunction) -> bool:

@@ -1,55 +1,154 @@
 """What waits for the events of one user, over all models."""
 
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from django.contrib.admin import AdminSite
-from django.db import router
-from django.db.models import Model, QuerySet
+from django.db import DatabaseError, router
 from django.http import HttpRequest
 
 from stator.admin.access import Pages
-from stator.admin.filters import SOMEWHERE, EventFilter
-from stator.admin.listing import bounded_count
-from stator.admin.sending import may_send
-from stator.graph.durations import seconds_of
+from stator.admin.filters import SOMEWHERE
+from stator.admin.row_summary import age, timeout
+from stator.admin.sending import may_send, offered_for
+from stator.db.looks import bounded
+from stator.db.retry import is_cut_short
 from stator.models import StatorModel
-from stator.overview.sections import Cell, Section
-from stator.rows.columns import stayed
-from stator.rows.events import declared_events
-from stator.rows.meta import graph_of, managed
-from stator.texts import told
+from stator.rows.available import answers_to
+from stator.rows.meta import by_database, graph_of, managed
+from stator.texts import listed
 
-HEADS = ("Model", "Event", "Objects", "The first for")
+# Objects of a model that are shown, and that are looked at to find them, in parts.
+SHOWN, LOOKED_AT, PART = 50, 1000, 200
 
-
-def waiting_for(site: AdminSite, request: HttpRequest) -> Section:
-    """Return a line for each model and event that objects wait for and that the user may send."""
-    rows = [row for model in sorted(managed(StatorModel.subclasses), key=_label) for row in _of(site, request, model)]
-    return Section("inbox", "Waiting for you", HEADS, rows, empty="Nothing waits for an event that you may send.")
+# Seconds between two counts for a user in a process, and the users whose counts are remembered.
+FRESH, REMEMBERED = 10.0, 1000
 
 
-def _label(model: type[Model]) -> str:
-    return str(model._meta.label)
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """An object that waits for the user: its page, who has sent which event, its timeout, and what may be sent."""
+
+    obj: Any
+    url: str
+    age: str
+    answers: list[str]
+    times_out: str
+    events: list[str]
 
 
-def _of(site: AdminSite, request: HttpRequest, model: type[StatorModel]) -> Iterator[tuple[Cell, ...]]:
-    names = graph_of(model).event_names
-    if not names or not site.is_registered(model):
-        return
-    model_admin: Any = site.get_model_admin(model)
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The objects of a model that wait for the user, the longest waiting first; ``more``: not all are here."""
+
+    opts: Any
+    rows: list[Waiting]
+    more: bool
+
+
+def waiting_for(site: AdminSite, request: HttpRequest) -> list[Group]:
+    """Return the objects that wait for an event that the user may send now, by model."""
+    groups = []
+    for model in _models_of(site, request):
+        found = list(islice(_found(site, request, model), SHOWN + 1))
+        if rows := found[:SHOWN]:
+            pages = Pages(site, request)
+            groups.append(Group(model._meta, _described(pages, rows), len(found) > SHOWN))
+    return groups
+
+
+class Counts:
+    """How many objects wait for each user, counted at most once in ``FRESH`` seconds for each."""
+
+    def __init__(self) -> None:
+        self._counted: dict[object, tuple[float, str]] = {}
+        self._lock = threading.Lock()
+
+    def of(self, site: AdminSite, request: HttpRequest) -> str | None:
+        """Return the count as text, "" if nothing waits or it is not known; None if the user may send no event."""
+        if not (models := list(_models_of(site, request))):
+            return None
+        key = site.name, request.user.pk
+        until, told = self._counted.get(key, (0.0, ""))
+        if time.monotonic() >= until:
+            told = _count(site, request, models)
+            with self._lock:
+                if len(self._counted) >= REMEMBERED:
+                    self._counted.clear()
+                self._counted[key] = time.monotonic() + FRESH, told
+        return told
+
+    def forget(self) -> None:
+        """Count anew."""
+        with self._lock:
+            self._counted.clear()
+
+
+counts = Counts()
+
+
+def _count(site: AdminSite, request: HttpRequest, models: list[type[StatorModel]]) -> str:
+    total, more = 0, False
+    try:
+        with ExitStack() as stack:
+            for alias in by_database(models):
+                stack.enter_context(bounded(alias))
+            for model in models:
+                found = sum(1 for _ in islice(_found(site, request, model), SHOWN + 1))
+                total, more = total + min(found, SHOWN), more or found > SHOWN
+    except DatabaseError as error:
+        if not is_cut_short(error):
+            raise
+        return ""
+    return f"{total}{'+' * more}" if total else ""
+
+
+def _models_of(site: AdminSite, request: HttpRequest) -> Iterator[type[StatorModel]]:
+    """Yield the models that the user may see, and to whose objects the user may send an event."""
     pages = Pages(site, request)
-    if not pages.may_view(model):
-        return
+    for model in sorted(managed(StatorModel.subclasses), key=lambda each: str(each._meta.label)):
+        sees = graph_of(model).event_names and site.is_registered(model) and pages.may_view(model)
+        if sees and _states_of(site, request, model):
+            yield model
+
+
+def _states_of(site: AdminSite, request: HttpRequest, model: type[StatorModel]) -> list[str]:
+    """Return the states that wait for an event that the user may send, and that moves the object; no handler does."""
+    model_admin: Any = site.get_model_admin(model)
+    return [
+        state.name
+        for state in graph_of(model).states.values()
+        if not any(edge.kind == "transitions_to" for edge in state.edges)
+        and any(event.target and may_send(model_admin, request, event) for event in state.events.values())
+    ]
+
+
+def _found(site: AdminSite, request: HttpRequest, model: type[StatorModel]) -> Iterator[tuple[Any, list[str]]]:
+    """Yield the objects of a model that wait for the user, with the events, those that wait for longest first."""
+    model_admin: Any = site.get_model_admin(model)
     every = model_admin.get_queryset(request).using(router.db_for_read(model))
-    for name in names:
-        states = [
-            event.state.name
-            for event in declared_events(model, name)
-            if event.target is not None and may_send(model_admin, request, event)
-        ]
-        rows: QuerySet[Any] = every.filter(SOMEWHERE, state__in=states)
-        if states and (count := bounded_count(rows)):
-            longest = rows.order_by("state_changed").values_list(stayed(), flat=True).first()
-            url = pages.list_of(model, **{EventFilter.parameter_name: name})
-            yield Cell(_label(model)), Cell(name, url), Cell(told(count)), Cell.lasting(seconds_of(longest))
+    rows = every.filter(SOMEWHERE, state__in=_states_of(site, request, model)).order_by("state_changed", "pk")
+    for start in range(0, LOOKED_AT, PART):
+        part = list(rows[start : start + PART])
+        for row, events in zip(part, offered_for(model_admin, request, part), strict=True):
+            if names := [event.name for event in events if event.target]:
+                yield row, names
+        if len(part) < PART:
+            return
+
+
+def _described(pages: Pages, found: list[tuple[Any, list[str]]]) -> list[Waiting]:
+    answers = answers_to([row for row, _ in found])
+    return [
+        Waiting(
+            row, pages.page_of(type(row), row.pk), age(row),
+            [f"{name}: {listed(senders, len(senders))}" for name, senders in given.items()],
+            timeout(row), events,
+        )
+        for (row, events), given in zip(found, answers, strict=True)
+    ]  # fmt: skip

@@ -10,7 +10,7 @@ from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
 
-from stator.admin.inbox import waiting_for
+from stator.admin.inbox import counts, waiting_for
 from stator.admin.links import link_to_object
 from stator.admin.listing import AnyAddressAdmin
 from stator.graph.durations import seconds_of, span
@@ -227,6 +227,7 @@ class EventAdmin(OfObjectAdmin):
     def waiting_view(self, request: HttpRequest) -> HttpResponse:
         """Show what waits for events that the user may send; every user of the admin may open the page."""
         request.current_app = self.admin_site.name
-        section = waiting_for(self.admin_site, request)
-        context = {**self.admin_site.each_context(request), "title": section.title, "section": section}
-        return TemplateResponse(request, "stator/admin/inbox.html", context)
+        counts.forget()
+        groups = waiting_for(self.admin_site, request)
+        context = {**self.admin_site.each_context(request), "title": "Waiting for you", "groups": groups}
+        return TemplateResponse(request, "stator/admin/waiting.html", context)

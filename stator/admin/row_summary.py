@@ -9,6 +9,7 @@ from django.db.models.functions import Left
 from django.utils import timezone
 
 from stator.conf import read_settings
+from stator.explain.sentences import times_out
 from stator.graph.durations import span
 from stator.models import StatorModel
 from stator.rows.columns import parked_from
@@ -24,6 +25,11 @@ NONE = "\N{EM DASH}"
 def age(row: StatorModel) -> str:
     """Return how long the row has been in its state."""
     return span(seconds_since(row.state_changed))
+
+
+def timeout(row: StatorModel) -> str:
+    """Return when the row times out; "" if it does not."""
+    return times_out(row.state_graph.states.get(row.state), seconds_since(row.state_changed), timezone.now())[0]
 
 
 def expected_within(row: StatorModel) -> str:

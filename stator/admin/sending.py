@@ -1,5 +1,6 @@
 """The action that sends an event to objects: asks for the event, then for what its form takes."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from django import forms
@@ -13,9 +14,11 @@ from stator.admin.confirmed_snapshot import confirmed_in
 from stator.admin.listing import AnyAddressAdmin
 from stator.exceptions import EventRefused
 from stator.graph.states import AwaitedEvent
+from stator.rows.available import available_to
 from stator.rows.events import declared_events, has_fields, has_permission, payload_of, send
 from stator.rows.meta import graph_of, owner_of, written_to
 from stator.rows.transitions import Locked, in_batches
+from stator.texts import escape
 
 # Objects of one request: each gets its event in a transaction of its own.
 MAX_SENT = 500
@@ -50,8 +53,13 @@ def may_send(model_admin: AnyAddressAdmin, request: HttpRequest, event: AwaitedE
     return bool(getattr(model_admin, "has_retry_permission")(request, obj))  # noqa: B009 - of StatorAdmin
 
 
+def offered_for(model_admin: AnyAddressAdmin, request: HttpRequest, rows: Sequence[Any]) -> list[list[AwaitedEvent]]:
+    """Return the events that the user may send to each row now."""
+    return available_to(request.user, rows, lambda event, row: may_send(model_admin, request, event, row))
+
+
 def takes(model_admin: AnyAddressAdmin, request: HttpRequest, row: Any) -> list[str]:
-    """Return the names of the events that the state of a row takes and that the user may send."""
+    """Return the names of the events that the state of a row takes and that the user has the permission for."""
     state = row.state_graph.states.get(row.state)
     return (
         [event.name for event in state.events.values() if may_send(model_admin, request, event, row)] if state else []
@@ -81,15 +89,23 @@ def stator_send(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: Qu
     rows = model_admin.get_queryset(request).filter(pk__in=may)
     seen = confirmed_in(request, queryset.model)
     form = _form(events[0], request.POST if seen and request.POST.get(ASKED) == name else None)
-    if not (seen and form.is_bound and form.is_valid()):
+
+    def asked() -> HttpResponse:
         words = f"will get the event {name}."
         return ask_about(model_admin, request, rows, form, title=f"Send {name}", words=words, button=f"Send {name}")
+
+    def refused(why: str) -> HttpResponse:
+        form.add_error(None, escape(why))
+        return asked()
+
+    if not (seen and form.is_bound and form.is_valid()):
+        return asked()
     payload = _payload(events[0], form)
     reason = form.cleaned_data["stator_reason"]
     act = ActionSpec(
         f"Sent {name}. {reason}".strip(), f"got {name}",
         lambda found: _send(model_admin, request, found, name, payload, reason),
-        "in a state that does not take it, or refused", permission="send",
+        "in a state that does not take it, or refused", permission="send", refused=refused,
     )  # fmt: skip
     return carry_out(model_admin, request, rows, act, seen)
 

@@ -3,12 +3,14 @@
 import threading
 import time
 from contextlib import suppress
+from importlib import import_module
 from typing import Any
 
 from django.contrib.admin import AdminSite
 from django.http import HttpRequest
+from django.urls import reverse
 
-from stator.models import Overview, StatorModel
+from stator.models import Event, Overview, StatorModel
 from stator.overview.replica import alias_of
 from stator.overview.schemas import MAX_LOOKED_BY_PAGE, in_schemas, surveyed, works_in_schemas
 from stator.overview.survey import problems, surveys
@@ -32,6 +34,31 @@ class StatorAdminSite(AdminSite):
         for model in (model for app in found for model in app["models"] if model["model"] is Overview):
             if count := _problems.count():
                 model["name"] = f"{model['name']} ({counted(count, 'problem')})"
+        return self._with_inbox(request, found) if app_label in (None, Event._meta.app_label) else found
+
+    def _with_inbox(self, request: HttpRequest, found: list[Any]) -> list[Any]:
+        """Return the apps with the link to what waits for the user, first in its app, if the user may send events."""
+        if not self.is_registered(Event):
+            return found
+        # The pages of the admin register themselves with this site once it is there.
+        counts = import_module("stator.admin.inbox").counts
+        if (count := counts.of(self, request)) is None:
+            return found
+        label, config = Event._meta.app_label, Event._meta.app_config
+        link = {
+            "model": Event, "name": f"Waiting for you{f' ({count})' * bool(count)}", "object_name": "Waiting",
+            "perms": {}, "admin_url": reverse("admin:stator_event_waiting", current_app=self.name), "add_url": None,
+            "view_only": True,
+        }  # fmt: skip
+        mine = next((app for app in found if app["app_label"] == label), None)
+        if mine is None:
+            url = reverse("admin:app_list", kwargs={"app_label": label}, current_app=self.name)
+            mine = {
+                "name": getattr(config, "verbose_name", label), "app_label": label, "app_url": url,
+                "has_module_perms": True, "models": [],
+            }  # fmt: skip
+            found = [*found, mine]
+        mine["models"] = [link, *mine["models"]]
         return found
 
 

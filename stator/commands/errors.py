@@ -4,6 +4,8 @@ from argparse import ArgumentParser
 
 from stator.commands.answer import Answer, Options, table
 from stator.commands.arguments import limit_of, models_of
+from stator.commands.trouble import lines_of
+from stator.explain.problem import Problem
 from stator.explain.survey import Group
 from stator.graph.durations import span
 from stator.overview.errors import groups
@@ -26,11 +28,10 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(options: Options) -> Answer:
     """Return the groups with objects that still fail, the groups with the most such objects first."""
     models, limit = models_of(options["labels"]), limit_of(options)
-    found, failed = list[Group](), dict[str, str]()
+    found, unread = list[Group](), dict[str, Problem]()
     for using, part in by_database(models, options["database"]).items():
-        with Looks(using, list(part)) as looks:
-            found += [group for group in groups(using, rows_by_label(part, using), None, looks)[0] if group.failing]
-        failed |= looks.failed | {label: f"{one.sentence}; {one.remedy}" for label, one in looks.unread.items()}
+        with Looks(using, list(part), unread) as looks:
+            found += [group for group in groups(using, rows_by_label(part, using), looks=looks)[0] if group.failing]
     found = sorted(found, key=lambda group: -len(group.failing))[:limit]
     labels = {model._meta.label_lower: str(model._meta.label) for model in models}
     data = [
@@ -41,8 +42,7 @@ def run(options: Options) -> Answer:
         }
         for group in found
     ]  # fmt: skip
-    left_out = [f"{labels.get(label, label)} {why}" for label, why in failed.items()]
-    return Answer(data, [*_lines(found, labels), *left_out])
+    return Answer(data, [*_lines(found, labels), *(line for one in unread.values() for line in lines_of(one))])
 
 
 def _lines(found: list[Group], labels: dict[str, str]) -> list[str]:

@@ -114,6 +114,10 @@ class _Sent:
         # Sums always have a result, so statements that only read are sent, without their lock.
         if text.startswith("SELECT"):
             return execute(text.partition(" FOR ")[0], params, many, context)
+        _, returns, columns = text.partition(" RETURNING ")
+        if text.startswith("INSERT") and returns:
+            # Django reads one row for the object that it inserts.
+            return execute("SELECT " + ", ".join(["NULL"] * len(columns.split(","))), None, False, context)
         return execute(NOTHING, None, False, context)
 
     def _note(self, text: str, params: Sequence[object]) -> None:

@@ -22,10 +22,10 @@ from stator.graph.durations import seconds_of
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
 from stator.rows import columns
 from stator.rows.clock import Seconds
-from stator.rows.life import OF_LIFE, Life
+from stator.rows.life import OF_LIFE
 from stator.rows.reports import History, keep_entries, keep_reports
 from stator.rows.statistics import Stats, Stay
-from stator.rows.transitions import entered, note_left
+from stator.rows.transitions import Locked, entered, note_left
 from stator.rows.watches import WaiterHeld
 from stator.signals import Move
 from stator.statements import Statement
@@ -80,8 +80,7 @@ class Records:
             if batch.stepped:
                 forget_steps(operations, [claim for claim in kept.claims if claim.steps is not None])
             if batch.awaited:
-                source = batch.source.name
-                note_left(operations.model, operations.alias, [(claim.pk, source, claim.life) for claim in kept.claims])
+                note_left(operations.model, operations.alias, kept.claims)
                 entered(operations.model, operations.alias, batch.to, accepted, wait=wait)
         return self._sort_out(batch, {*accepted, *self._found_written(batch, accepted)} if again else accepted)
 
@@ -210,7 +209,7 @@ class Records:
                 count, pks = self._move(rows, source, to.name, limit, reason, changes or columns.entering(to, {source}))
                 if source in operations.keeping:
                     lives = operations.rows.filter(pk__in=pks).values_list("pk", *OF_LIFE)
-                    left = [(pk, source, Life.of(*of_life)) for pk, *of_life in lives]
+                    left = [Locked(pk, source, 0, *of_life) for pk, *of_life in lives]
                     note_left(operations.model, operations.alias, left)
                 entered(operations.model, operations.alias, to.name, pks, wait=wait)
         except WaiterHeld as held:

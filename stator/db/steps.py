@@ -118,7 +118,10 @@ class Steps:
         """Return the results, as JSON, that the visit has had before or in this attempt; the first call reads them."""
         if self._done is None:
             operations = self._claim.operations
-            self._done = dict(retried(operations, _read)(self._claim))
+            found = retried(operations, _read)(self._claim)
+            if any(visit is None for *_, visit in found):
+                retried(operations, _note_visit)(self._claim)
+            self._done = {name: result for name, result, _ in found}
             operations.steps_used = True
         return self._done
 
@@ -245,7 +248,7 @@ def _recorded(claim: HeldClaim) -> QuerySet[Step]:
 
 
 def _read(claim: HeldClaim) -> list[Row]:
-    """Return the names and results of the steps of the visit."""
+    """Return the names and results of the steps of the visit, and the number of the visit if they have it."""
     operations = claim.operations
     shape = operations.model, operations.alias, operations.slice is None
     statement = _statements.get(shape, lambda: _reading(operations.for_any_slice))
@@ -255,7 +258,12 @@ def _read(claim: HeldClaim) -> list[Row]:
 
 def _reading(operations: Any) -> Statement:
     row = operations.anywhere.filter(**key_lookups(operations.model))
-    return selecting(_steps_among(row).values_list("name", "result"))
+    return selecting(_steps_among(row).values_list("name", "result", "visit"))
+
+
+def _note_visit(claim: HeldClaim) -> None:
+    """Write the visit of steps by a worker of version 1.1, which would not be found when the visit goes on."""
+    _recorded(claim).filter(visit=None).update(visit=claim.life.visit, life=claim.life.number)
 
 
 def _steps_among(row: QuerySet[Any]) -> QuerySet[Step]:

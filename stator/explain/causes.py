@@ -113,13 +113,8 @@ def _waiting_in(one: Surveyed) -> int:
 def incomplete(one: Surveyed) -> Iterator[Problem]:
     """Find a model with a table, or an expression, that keeps statements about it from working."""
     if one.lacking:
-        yield failed_look(one, one.lacking)
-
-
-def failed_look(one: Surveyed, why: str) -> Problem:
-    """Return the problem that a model, or a part of what is known of it, cannot be read."""
-    sentence, _, remedy = why.rpartition("; ")
-    return _about(one, sentence, code="incomplete", level=ERROR, remedy=remedy, command="manage.py stator doctor")
+        sentence, _, remedy = one.lacking.rpartition("; ")
+        yield _about(one, sentence, remedy=remedy, command="manage.py stator doctor")
 
 
 def read_only(found: Survey) -> Iterator[Problem]:

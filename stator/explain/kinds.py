@@ -146,7 +146,7 @@ KINDS: list[ProblemKind] = [
         sentences.paused,
         holds=lambda facts: bool(facts.pauses),
         rows=lambda many: many.paused,
-        remedy="Ask the person who paused it, then resume.",
+        remedy="Check whether its reason still holds, then resume.",
         level=WARNING,
         find=of_models(causes.paused),
         rank=6,

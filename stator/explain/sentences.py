@@ -8,6 +8,7 @@ from typing import Any
 from stator.explain.circles import told_circle
 from stator.explain.facts import LINE, MAX_RELATED, Facts, Gathered
 from stator.graph.durations import span
+from stator.graph.states import State
 from stator.rows.clock import moment_text
 from stator.rows.keys import shown_key
 from stator.rows.meta import graph_of
@@ -147,14 +148,21 @@ def external(facts: Facts) -> Iterator[Said]:
 
 def _timeout(facts: Facts) -> Said:
     """Return the end of a sentence about the timeout of the object's state; empty if there is none."""
-    state = facts.state
+    timeout, left = times_out(facts.state, facts.since("state_changed"), facts.now)
+    return (f"; it {timeout}", {"times_out_in": left}) if timeout else ("", {})
+
+
+def times_out(state: State | None, since: float, now: datetime) -> tuple[str, float]:
+    """Return when an object times out that is in a state for so many seconds, as a phrase, and the seconds left.
+
+    The phrase is "" if it does not time out.
+    """
     if not (state and state.timeout_state and state.timeout_value):
-        return "", {}
-    left = state.timeout_value - facts.since("state_changed")
-    timeout = (
-        f"times out to {state.timeout_state} {coming(left, facts.now)}" if left > 0 else f"timed out {span(-left)} ago"
-    )
-    return f"; it {timeout}", {"times_out_in": left}
+        return "", 0.0
+    left = state.timeout_value - since
+    if left > 0:
+        return f"times out to {state.timeout_state} {coming(left, now)}", left
+    return f"timed out {span(-left)} ago", left
 
 
 def awaits_nobody(facts: Facts) -> Iterator[Said]:

@@ -290,9 +290,8 @@ class Surveyed:
     """One model: its depths, active pauses, the workers that serve it, errors and what waits.
 
     ``versions``: the versions of its graph, in live workers and here. ``knowing``: the states that only other processes
-    know, each with the names of the live workers that do. ``lacking``: why not everything can be read of its rows; for
-    a table or column that is missing, workers leave it out, too. ``own``: the problems that the kinds of the model
-    itself have found.
+    know, each with the names of the live workers that do. ``lacking``: why nothing can be read of its rows, and why
+    workers leave it out. ``own``: the problems that the kinds of the model itself have found.
     """
 
     # A ``StatorModel``, whose module imports this one.

@@ -327,6 +327,11 @@ class AwaitedEvent:
         return copied
 
     @property
+    def takes_several(self) -> bool:
+        """Whether it may take more than one sender."""
+        return self.count != 1
+
+    @property
     def declared(self) -> list[object]:
         """What distinguishes two versions of it."""
         return [self.name, self.permission, self.form, self.unless, self.count, self.keep_for]

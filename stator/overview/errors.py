@@ -37,27 +37,29 @@ Key = tuple[str, str]
 def groups(
     using: str,
     rows_of: dict[str, OperatorQuerySet],
-    failing: Collection[str] | None,
-    looks: Looks,
+    failing: Collection[str] | None = None,
+    looks: Looks | None = None,
 ) -> tuple[list[Group], bool]:
     """Return the groups of each model of the database, most failing first, and whether there are older errors.
 
     ``rows_of``: the rows of each model by its label. ``failing``: the models with failing objects, if that is known.
-    ``looks``: where it is noted that a model cannot be looked at.
+    ``looks``: has what could not be read, which is left out.
     Each model's failing objects are counted apart, so none hides those of another. Objects that fail no more are found
     among the latest ``GROUPED`` errors of all. Takes two statements, one for each model with failing objects, and one
     for each among these errors. Index ``stator_report_at``.
     """
+    if looks is None:
+        with Looks(using, [rows.model for rows in rows_of.values()]) as looks:
+            return groups(using, rows_of, failing, looks)
     counted = [label for label in rows_of if failing is None or label in failing]
     found: dict[Key, Group] = {}
     for label in counted:
-        none: list[Group] = []
-        for group in looks.at(rows_of[label].model, partial(_failing_in, label, rows_of[label]), none):
+        for group in looks.at(rows_of[label].model, partial(_failing_in, label, rows_of[label]), []):
             found[label, group.fingerprint] = group
     errors = Report.objects.using(using).filter(model_label__in=list(rows_of)).exclude(error="")
     columns = ("pk", "model_label", "fingerprint", "state", "object_pk", "times", "at")
-    rows = errors.order_by("-at").values_list(*columns)
-    latest: list[Any] = looks.at(Report, lambda: list(rows[: GROUPED + 1]), [])
+    newest = errors.order_by("-at").values_list(*columns)[: GROUPED + 1]
+    latest: list[Any] = looks.at(Report, lambda: list(newest), [])
     firsts: dict[Key, int] = {}
     counts, attempts = Counter[Key](), Counter[Key]()
     pks: dict[str, dict[str, Reported]] = {}

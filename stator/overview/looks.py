@@ -1,4 +1,4 @@
-"""The looks of one survey: each is bounded, and one that fails or is cut short hides no other model."""
+"""The looks of one survey: each is bounded, and one that fails or was cut short leaves out its own model alone."""
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -17,14 +17,10 @@ from stator.texts import one_line
 
 Result = TypeVar("Result")
 
-FAULT = "tell the developers; the other models are shown without it"
-
 
 @dataclass(slots=True)
 class Looks:
     """``unread``: the models of which nothing more is read, by label in lower case, each with its problem.
-
-    ``failed``: why a model could not be looked at, and the remedy, as a fault of the code.
 
     A context: all looks are in one bounded transaction, and in a new one after one that was cut short.
     """
@@ -32,7 +28,6 @@ class Looks:
     using: str
     models: list[type[Model]] = field(default_factory=list)
     unread: dict[str, Problem] = field(default_factory=dict)
-    failed: dict[str, str] = field(default_factory=dict)
     _open: ExitStack | None = None
 
     def __enter__(self) -> "Looks":
@@ -42,12 +37,11 @@ class Looks:
         self._close(*raised)
 
     def at(self, model: type[Model], look: Callable[[], Result], otherwise: Any) -> Result:
-        """Return what ``look`` reads about a model; ``otherwise`` if it raises, takes too long, or did so before.
+        """Return what ``look`` reads about a model; ``otherwise`` if it fails or takes too long, or did so before.
 
-        Only a database that cannot be reached any more ends the looks at all models.
+        Only a database that cannot be used any more ends the looks at all of them.
         """
-        label = model._meta.label_lower
-        if label in self.unread:
+        if model._meta.label_lower in self.unread:
             return cast(Result, otherwise)
         try:
             with self.limits():
@@ -56,8 +50,8 @@ class Looks:
             if is_cut_short(error):
                 self._note(model, is_locked=is_lock_timeout(error))
             elif connections[self.using].is_usable():
-                why = f"cannot be looked at: {type(error).__name__}: {one_line(error)}; {FAULT}"
-                self.failed.setdefault(label, why)
+                said = f"not everything is shown: {type(error).__name__}: {one_line(error)}"
+                self.unread[model._meta.label_lower] = self._problem(model, said, remedy="tell the developers")
             else:
                 raise
             return cast(Result, otherwise)

@@ -1,13 +1,12 @@
 """Read everything that shows problems with the models of a database; bounded, however many rows there are."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import partial
 
 from django.db import DatabaseError, connections
 
 from stator.db.schema import lack_of, probe_columns, wrong_expression
 from stator.db.writable import refusal_of_writes
-from stator.explain.causes import failed_look
 from stator.explain.kinds import ProblemKind, in_order, kinds_of_apps, problems_in
 from stator.explain.problem import Problem
 from stator.explain.survey import AwaitedObject, Depths, Survey, Surveyed
@@ -20,7 +19,7 @@ from stator.overview.waiters import waiters
 from stator.overview.workers import workers_holding
 from stator.querysets import OperatorQuerySet, rows_by_label
 from stator.rows.clock import Now
-from stator.rows.meta import by_database
+from stator.rows.meta import by_database, model_named
 from stator.rows.pauses import MAX_PAUSES, Pause
 from stator.rows.senders import people_with
 from stator.rows.versions import Fleet
@@ -47,44 +46,52 @@ def survey(using: str, models: Iterable[type[StatorModel]], home: str = "") -> S
 def _survey(using: str, rows_of: dict[str, OperatorQuerySet[StatorModel]], home: str, looks: Looks) -> Survey:
     active = Pause.objects.using(using).active().annotate(read_at=Now()).order_by("pk")
     pauses: list[Pause] = looks.at(Pause, lambda: list(active[:MAX_PAUSES]), [])
-    depths_of = _all_depths(rows_of, looks)
+    lacks = {label: lack for label, rows in rows_of.items() if (lack := wrong_expression(rows.model, using))}
+    lacks |= _incomplete(rows_of, lacks, looks)
+    depths_of = {label: _depths(rows, lacks, looks) for label, rows in rows_of.items()}
     people = workers_holding(using, ((label, one) for label, found in depths_of.items() for one in found.held), looks)
     failing = [label for label, found in depths_of.items() if found.failing or found.quarantined]
-    complete = {label: rows for label, rows in rows_of.items() if label not in (looks.failed | looks.unread)}
-    found_groups, older = groups(using, complete, failing, looks)
-    waiting: dict[str, list[AwaitedObject]] = {
-        label: looks.at(rows.model, partial(_waiters, rows, depths_of[label]), []) for label, rows in complete.items()
-    }
+    known = {label: rows for label, rows in rows_of.items() if label not in lacks and label not in looks.unread}
+    found_groups, older = groups(using, known, failing, looks)
     fleet = looks.at(Worker, lambda: Fleet.of(using), Fleet(using))
     found = {
         label: Surveyed(
             rows.model, using, depths_of[label], [pause for pause in pauses if pause.model_label == label],
             people.crew(label), [group for group in found_groups if group.label == label],
-            fleet.versions(rows.model), fleet.knowing(rows.model), waiting.get(label, []),
-            lacking=looks.failed.get(label, ""), unanswerable=_unanswerable(depths_of[label]),
+            fleet.versions(rows.model), fleet.knowing(rows.model),
+            looks.at(rows.model, partial(_waiters, rows, depths_of[label]), []),
+            lacking=lacks.get(label, ""), unanswerable=_unanswerable(depths_of[label]),
         )
         for label, rows in rows_of.items()
     }  # fmt: skip
     # Of a replica that is only read, its primary may take writes.
     refusal = looks.at(Worker, partial(refusal_of_writes, connections[using]), "") if using == home else ""
-    known = Survey(using, found, people, found_groups, older, home, looks.unread, refusal)
-    _add_own(known, looks)
-    return known
-
-
-def _add_own(known: Survey, looks: Looks) -> None:
-    """Add what the kinds of apps find, each to the model of its kind."""
+    made = Survey(using, found, people, found_groups, older, home, looks.unread, refusal)
     for kind in kinds_of_apps():
-        if (of := known.models.get(kind.model)) is None:
-            continue
-        looks.failed.pop(kind.model, None)
-        of.own.extend(looks.at(of.model, partial(_found_by, kind, known), []))
-        if why := looks.failed.get(kind.model):
-            of.own.append(failed_look(of, why))
+        for problem in looks.at(model_named(kind.model), partial(_found_by, kind, made), []):
+            found[kind.model].own.append(problem)
+    return made
 
 
-def _found_by(kind: ProblemKind, known: Survey) -> list[Problem]:
-    return list(kind.found_in(known))
+def _incomplete(rows_of: dict[str, OperatorQuerySet], lacks: Collection[str], looks: Looks) -> dict[str, str]:
+    """Return what further models lack: the numbers need not all columns, but workers do."""
+    others = {label: rows.model for label, rows in rows_of.items() if label not in lacks}
+    try:
+        with looks.limits():
+            probe_columns(others.values(), looks.using)
+    except DatabaseError:
+        found = {label: lack for label, model in others.items() if (lack := lack_of(model, looks.using))}
+        for label in others.keys() - found.keys():
+            looks.at(others[label], partial(probe_columns, [others[label]], looks.using), None)
+        return found
+    return {}
+
+
+def _depths(rows: OperatorQuerySet, lacks: dict[str, str], looks: Looks) -> Depths:
+    """Return the numbers of a model; none if it lacks something or cannot be read."""
+    if rows.model._meta.label_lower in lacks:
+        return empty(rows)
+    return looks.at(rows.model, partial(depths, rows), empty(rows))
 
 
 def _unanswerable(found: Depths) -> dict[str, list[str]]:
@@ -102,22 +109,5 @@ def _waiters(rows: OperatorQuerySet, found: Depths) -> list[AwaitedObject]:
     return waiters(rows, [one.state for one in found.automatic if one.state and one.resting])
 
 
-def _all_depths(rows_of: dict[str, OperatorQuerySet[StatorModel]], looks: Looks) -> dict[str, Depths]:
-    """Return the numbers of each complete model; note what keeps the others from being read."""
-    using, models = looks.using, {label: rows.model for label, rows in rows_of.items()}
-    looks.failed |= {label: lack for label, model in models.items() if (lack := wrong_expression(model, using))}
-    complete = {label: model for label, model in models.items() if label not in looks.failed}
-    try:
-        with looks.limits():
-            # The numbers need not all columns, but workers do.
-            probe_columns(complete.values(), using)
-    except DatabaseError:
-        for label, model in complete.items():
-            if lack := lack_of(model, using):
-                looks.failed[label] = lack
-            else:
-                looks.at(model, partial(probe_columns, [model], using), None)
-    return {
-        label: empty(rows) if label in looks.failed else looks.at(rows.model, partial(depths, rows), empty(rows))
-        for label, rows in rows_of.items()
-    }
+def _found_by(kind: ProblemKind, made: Survey) -> list[Problem]:
+    return list(kind.found_in(made))

@@ -27,8 +27,8 @@ from stator.texts import bounded, json_text, text_problem
 
 logger = logging.getLogger("stator.events")
 
-# The most levels of lists and objects in a payload.
-PAYLOAD_DEPTH = 50
+# The most levels of lists and objects in a payload: MariaDB stores no more than 31.
+PAYLOAD_DEPTH = 30
 
 ENCODER = DjangoJSONEncoder(allow_nan=False, ensure_ascii=False)
 
@@ -157,7 +157,7 @@ class _Request:
 
     @property
     def _sender(self) -> str:
-        return str(self.by.get_username())[:150]
+        return name_of(self.by)
 
     def _repeated(self, mine: QuerySet[Event]) -> Event | None:
         if not self.key:
@@ -202,7 +202,7 @@ class _Request:
         self._check_sender(rows, awaited)
         payload = self._valid(awaited)
         _json_of(payload)
-        voter = self._sender if awaited.count > 1 else None
+        voter = self._sender if awaited.takes_several else None
         if voter == "":
             raise EventRefused(f"{self.name!r} takes {awaited.count} different senders; pass by=")
         event = Event(
@@ -214,14 +214,8 @@ class _Request:
 
     def _check_sender(self, rows: QuerySet[Model], awaited: AwaitedEvent) -> None:
         instance = rows.get() if awaited.permission or awaited.unless else None
-        if awaited.permission:
-            if not hasattr(self.by, "has_perm") or (isinstance(self.by, Sender) and not self.by.permitted):
-                raise EventRefused(f"{self.name!r} needs a user with the permission {awaited.permission}; pass by=USER")
-            if not has_permission(self.by, awaited, instance):
-                raise EventRefused(f"{self._sender} lacks the permission {awaited.permission} for {self.name!r}")
-        if awaited.unless is not None and awaited.unless(instance, self.by):
-            who = self._sender or "this sender"
-            raise EventRefused(f"{who} may not send {self.name!r} to {self._object}: {_words_of(awaited.unless)}")
+        if refusal := refusal_of(awaited, instance, self.by, self._object):
+            raise EventRefused(refusal)
 
     def _valid(self, awaited: AwaitedEvent) -> Any:
         form: Any = awaited.form
@@ -248,6 +242,24 @@ def payload_of(form: BaseForm) -> dict[str, Any]:
         name: chosen[name].prepare_value(value) if name in chosen else value
         for name, value in form.cleaned_data.items()
     }
+
+
+def refusal_of(awaited: AwaitedEvent, instance: Model | None, by: Any, named: str) -> str:
+    """Return why a sender may not send an event to an object of that name, whoever has sent it; "" if it may."""
+    if awaited.permission:
+        if not hasattr(by, "has_perm") or (isinstance(by, Sender) and not by.permitted):
+            return f"{awaited.name!r} needs a user with the permission {awaited.permission}; pass by=USER"
+        if not has_permission(by, awaited, instance):
+            return f"{name_of(by)} lacks the permission {awaited.permission} for {awaited.name!r}"
+    if awaited.unless is not None and awaited.unless(instance, by):
+        who = name_of(by) or "this sender"
+        return f"{who} may not send {awaited.name!r} to {named}: {_words_of(awaited.unless)}"
+    return ""
+
+
+def name_of(by: Any) -> str:
+    """Return the name under which a sender's events are stored."""
+    return str(by.get_username())[:150]
 
 
 def has_permission(user: Any, awaited: AwaitedEvent, instance: Model | None = None) -> bool:

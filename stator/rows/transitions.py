@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple, TypedDict
+from typing import Any, NamedTuple, Protocol, TypedDict
 
 from django.db import transaction
 from django.db.backends.base.features import BaseDatabaseFeatures
@@ -46,6 +46,17 @@ class Locked(NamedTuple):
     def life(self) -> Life:
         """Its life, visit and wish."""
         return Life.of(self.version, self.life_number, self.visit_number)
+
+
+class HasLife(Protocol):
+    """A row as it was before a move, or the claim on it."""
+
+    @property
+    def pk(self) -> Any: ...
+    @property
+    def state(self) -> State | str: ...
+    @property
+    def life(self) -> Life: ...
 
 
 # A condition that all rows meet.
@@ -124,7 +135,7 @@ def move_rows(
         sources = {row.state for row in before}
         changes = columns.entering(target, sources, start_over=start_over)
         moved = rows.update(**_noted(action, rows, before, changes), **own)
-        note_left(owner, using, [(row.pk, row.state, row.life) for row in before])
+        note_left(owner, using, before)
         entered(owner, using, target.name, [row.pk for row in before])
         tell_moves(owner, using, before, target)
         _note_own(owner, using, {row.pk for row in before}, target)
@@ -276,7 +287,7 @@ def _follow(watch: Watch, using: str, pks: list[object], *, wait: bool) -> None:
         if options_of(owner).history:
             keep_moves(owner, using, keys, target, watch.reason, History.Kind.MOVE)
         rows.filter(pk__in=keys).update(**columns.entering(target, {watch.state.name}))
-        note_left(owner, using, [(row.pk, row.state, row.life) for row in before])
+        note_left(owner, using, before)
         entered(owner, using, target.name, keys, wait=wait)
         tell_moves(owner, using, before, target)
 
@@ -286,18 +297,18 @@ def kept_names(state: State) -> list[str]:
     return [name for name in state.events if state.graph and name in state.graph.kept_names]
 
 
-def note_left(owner: type[Model], using: str, before: Iterable[tuple[object, str, Life]]) -> None:
-    """Note which objects have left a state whose events are kept only before it; call it beside :func:`entered`.
-
-    ``before``: the key of each object, the state that it has left, and its life.
-    """
-    label, states = owner._meta.label_lower, graph_of(owner).states
+def note_left(owner: type[Model], using: str, before: Iterable[HasLife]) -> None:
+    """Note which objects have left a state whose events are kept only before it; call it beside :func:`entered`."""
+    graph, label = graph_of(owner), owner._meta.label_lower
+    if not graph.kept_names:
+        return
     marks = [
         Event(
-            model_label=label, object_pk=str(pk), name=name, version=LEFT, voter="", source=source, life=life.first
+            model_label=label, object_pk=str(row.pk), name=name, version=LEFT, voter="", source=state.name,
+            life=row.life.first,
         )
-        for pk, source, life in before
-        if (state := states.get(source))
+        for row in before
+        if (state := graph.states.get(str(row.state)))
         for name in kept_names(state)
     ]  # fmt: skip
     if marks:

@@ -1,6 +1,7 @@
 """Duties: chores for all rows of a model, as a table of statements that the scheduler repeats until nothing is left."""
 
 import logging
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic, sleep
@@ -55,7 +56,8 @@ class Duty:
     it ``moves`` objects, it also gets the function that moves them, and returns the moves. ``needed``: whether a model
     needs the duty. ``every``: 10 means that the first and then each tenth scheduling pass does it. ``gives_way``: it
     may find a whole table, so on a database with one writer it pauses after each part, for as long as that part took.
-    ``slices``: the slices of a model for which it is done; the model itself, if it has none.
+    ``slices``: the slices of a model for which it is done; the model itself, if it has none. ``ended`` is called for
+    the model once nothing is left.
     """
 
     name: str
@@ -66,6 +68,7 @@ class Duty:
     every: int = 1
     gives_way: bool = False
     slices: Callable[[Operations], list[Operations]] = lambda operations: operations.slices or [operations]
+    ended: Callable[[Operations], None] = lambda operations: None
 
     def call(self, *models: Operations) -> bool:
         """Do a bounded part of it; return whether there may be more."""
@@ -88,6 +91,7 @@ def perform(duty: Duty, *models: Operations, stopped: Callable[[], bool]) -> Non
         elif part.locks.allow(duty.name):
             with part.locks.spared(duty.name):
                 _perform(duty, part, stopped=stopped)
+    duty.ended(models[0])
 
 
 def _perform(duty: Duty, *models: Operations, stopped: Callable[[], bool]) -> None:
@@ -115,7 +119,18 @@ def _delete_due(operations: Operations, limit: int) -> int:
     """Delete rows past their ``delete_after``; a part counts as a full one if there may be more rows."""
     most = chores.deleted_at_once(operations.model, limit)
     deleted = chores.delete_due(operations, most)
+    _deleted[operations.place, operations.label] += deleted
     return limit if deleted >= most else deleted
+
+
+# Rows that were deleted since the last line in the log, by place and model; the thread of duties alone uses it.
+_deleted = Counter[tuple[object, str]]()
+
+
+def _tell_deleted(operations: Operations) -> None:
+    """Log once a pass how many rows a model's ``delete_after`` has deleted."""
+    if count := _deleted.pop((operations.place, operations.label), 0):
+        logger.info("stator.rows_deleted", extra={"model": operations.label, "count": count})
 
 
 def _prune(operations: Operations, limit: int) -> int:
@@ -154,7 +169,7 @@ START = (
     Duty("reopen", chores.reopen, 5 * LIMIT, slices=_parked),
 )
 
-DELETE = Duty("delete_due", _delete_due)
+DELETE = Duty("delete_due", _delete_due, ended=_tell_deleted)
 
 # Done for each model in every scheduling pass, in this order.
 PASS = (

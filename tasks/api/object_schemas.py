@@ -86,6 +86,7 @@ class ObjectWithHistoryOut(ObjectOut):
         description="The latest one, until an attempt gives a reason to wait, or null."
     )
     events: list[AwaitedOut]
+    available: list[str] = described("The events that this token may send now.", ["approve"])
     steps: list[StepOut] = Field(description="The steps that are done in its state, in order.")
     history: list[HappenedOut]
 

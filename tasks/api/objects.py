@@ -51,6 +51,7 @@ def show_object(request: ApiRequest, label: str, pk: str) -> dict[str, object]:
     note_progress([row], row._state.db)
     state = row.state_graph.states.get(row.state)
     events = [event for event in state.events.values() if request.auth.may_send(label, event.name)] if state else []
+    available = row.stator.available(_sender(request.auth))
     key = type(row), row.pk, str(row._state.db)
     failed = records_of(Report, *key).exclude(error="").first()
     kept = records_of(History, *key).order_by("-at", "-pk")[:MAX_HISTORY]
@@ -62,6 +63,7 @@ def show_object(request: ApiRequest, label: str, pk: str) -> dict[str, object]:
             {"name": event.name, "to": event.target.name if event.target else "", "count": event.count}
             for event in events
         ],
+        "available": [event.name for event in events if event.name in available],
         "steps": list(steps_of(_rows(owner_of(type(row))), row.pk).values("name", "at", "attempt")[:MAX_HISTORY]),
         "history": [{name: getattr(one, name) for name in HappenedOut.model_fields} for one in kept],
     }
@@ -76,8 +78,12 @@ def send_event(request: ApiRequest, label: str, pk: str, name: str, payload: Eve
     row = _row(request.auth, label, pk)
     if not request.auth.may_send(label, name):
         raise Forbidden(f"this token may not send {name!r} to {label}")
-    sent = row.stator.send(name, payload.payload, by=Sender(request.auth.name, permitted=True), key=payload.key)
+    sent = row.stator.send(name, payload.payload, by=_sender(request.auth), key=payload.key)
     return {"outcome": sent.outcome, "missing": sent.missing, "note": sent.note, "object": object_out(row)}
+
+
+def _sender(consumer: Consumer) -> Sender:
+    return Sender(consumer.name, permitted=True)
 
 
 def _model(consumer: Consumer, label: str) -> type[StatorModel]:

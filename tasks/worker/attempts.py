@@ -279,13 +279,11 @@ class _Beginning:
             raise too_long
         return None
 
-    async def begin_on_loop(self) -> None:
-        """Note that the action is called now, on the event loop; raise ``NotBegun`` as :meth:`begin`."""
-        if self.has_mark_to_write:
-            async with _marking.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
-                await sync_to_async(self.write_mark)()
-                return self.begin()
-        return self.begin()
+    async def mark_on_loop(self) -> None:
+        """Mark the attempt and note that its action is called now, on the event loop; raise as :meth:`begin`."""
+        async with _marking.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+            await sync_to_async(self.write_mark)()
+            self.begin()
 
     def begin_in_thread(self) -> None:
         """Note that the action is called now, in this thread; raise ``NotBegun`` as :meth:`begin`."""
@@ -394,7 +392,9 @@ async def _call(found: RegisteredAction, context: Context, settings: TaskSetting
     if found.isolated:
         return await _isolated(context, settings, beginning)
     if found.is_async:
-        await beginning.begin_on_loop()
+        if beginning.has_mark_to_write:
+            await beginning.mark_on_loop()
+        beginning.begin()
         return await found.acall(context)
     return await _in_thread(partial(found.call, context), settings, beginning)
 

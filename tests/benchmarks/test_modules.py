@@ -51,6 +51,8 @@ BENCHMARKS = {
         ["--seconds", "1", "--rows", "200"],
         ["no old snapshot: ", "an old snapshot held: "],
     ),
+    "record_cost": (["--records", "40", "--repeat", "1"], ["with history, 100 rows"]),
+    "walks": ([], ["a batch ends", "event that moves"]),
     "mixed": ([], ["resident MB", "MB per ten minutes"]),
 }
 

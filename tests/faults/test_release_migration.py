@@ -14,10 +14,10 @@ from django.utils import timezone
 from stator.claims import find
 from stator.models import Event, Step
 from stator.rows.life import UNMARKED, life_of
-from stator.testing import attempt, steps
+from stator.testing import attempt, drain, steps
 from tasks.models import Batch
 from tests.stator.making import row
-from tests.tasks.making import make_queue
+from tests.tasks.making import claim_one, make_queue
 from tests.testapp.lives import Contract, NumberedContract
 from tests.testapp.stepped import calls
 
@@ -128,6 +128,11 @@ def clean():
 @pytest.mark.skipif("connection.vendor == 'mysql'", reason="its workers of 1.1 send other statements")
 def test_what_is_open_in_a_database_of_1_1_stays_valid():
     queue = make_queue()
+    batch = queue.publish("resize", batch=Batch(queue=queue)).task.batch
+    batch.close()
+    # What these have written is without the columns of now afterwards.
+    of_task = claim_one(queue)
+    of_task.step("charge", lambda: "receipt 1")
     with as_before():
         contract("testapp_contract", name="a")
         claims("testapp_contract", "name = 'a'")
@@ -135,8 +140,6 @@ def test_what_is_open_in_a_database_of_1_1_stays_valid():
         contract("testapp_contract", name="b")
         sends("b", "approve", version=0, voter="ann", sender="ann")
         sends("b", "pay", until=timezone.now() + timezone.timedelta(hours=1), key="invoice 7", source="")
-        now = timezone.now()
-        inserts("tasks_batch", queue_id=queue.pk, state="running", state_ready=False, state_changed=now, created=now)
         migrate()
     [claim] = [find(Contract, "a", TOKEN)]
     assert claim.idempotency_key == "testapp.contract:a:0:drafted"
@@ -147,7 +150,13 @@ def test_what_is_open_in_a_database_of_1_1_stays_valid():
     assert other.stator.send("approve", by="ben").outcome == "moved"
     # The kept event was given on the way.
     assert row(other).state == "paid"
-    assert Batch.objects.get().state == "running"
+    assert steps(of_task.task) == {"charge": "receipt 1"}
+    of_task.resolve()
+    batch.refresh_from_db()
+    assert batch.counts()["completed"] == 1
+    drain(Batch)
+    batch.refresh_from_db()
+    assert batch.state == "done"
 
 
 @pytest.mark.skipif("connection.vendor == 'mysql'", reason="its workers of 1.1 send other statements")

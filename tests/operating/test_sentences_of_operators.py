@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -10,9 +11,11 @@ from django.utils import timezone
 
 from stator.models import Depth, Stats
 from stator.overview.last_hour import minutes_of
+from stator.worker import duties
 from tests.operating.tools import shell
 from tests.processes import environment_for_subprocess
-from tests.stator.making import ago, put, raw
+from tests.stator.making import ago, operations_of, put, raw
+from tests.testapp.basic import Step
 from tests.testapp.operators import Letter, Parcel
 
 pytestmark = pytest.mark.django_db
@@ -73,3 +76,15 @@ def test_misspelled_subcommand_is_guessed(command, word, meant):
     ended = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=False)
     assert ended.returncode == 2
     assert ended.stderr == f"{command}: there is no {word!r}; did you mean {meant!r}?; see {command} --help\n"
+
+
+def test_retention_is_logged_once_a_pass(caplog, monkeypatch):
+    monkeypatch.setattr(duties, "DELETE", replace(duties.DELETE, limit=2))
+    for _ in range(5):
+        put(Step, state="done", state_ready=False, state_changed=ago(90_000))
+    operations = operations_of(Step)
+    with caplog.at_level("INFO", "stator.worker"):
+        duties.perform(duties.DELETE, operations, stopped=lambda: False)
+        duties.perform(duties.DELETE, operations, stopped=lambda: False)
+    told = [(one.model, one.count) for one in caplog.records if one.message == "stator.rows_deleted"]
+    assert told == [("testapp.step", 5)]

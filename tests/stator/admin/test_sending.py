@@ -2,6 +2,7 @@
 
 import re
 from copy import copy
+from html import unescape
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from django import forms
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 
+from stator.admin import inbox as waiting
 from stator.admin import sending
 from stator.models import Event, History
 from stator.rows.transitions import in_batches
@@ -67,11 +69,19 @@ def test_form_of_the_event_is_asked_for_and_checked(admin_client: Client) -> Non
     assert "Sent approve. as agreed" in admin_client.get(f"{URL}{expense.pk}/history/").content.decode()
 
 
-def test_refusal_of_one_object_is_shown(admin_client: Client) -> None:
+def test_refused_form_says_why_and_keeps_its_text(admin_client: Client) -> None:
     expense = put(Expense, submitter="admin")
-    send(admin_client, "approve", expense, note="mine")
-    assert "Nothing was done: admin may not send" in admin_client.get(URL).content.decode()
+    text = send(admin_client, "approve", expense, note="mine", stator_reason="as agreed").content.decode()
+    assert "admin may not send &#x27;approve&#x27; to testapp.Expense" in text
+    assert ('value="mine"' in text, 'value="as agreed"' in text) == (True, True)
     assert row(expense).state == "submitted"
+
+
+def test_page_offers_neither_the_submitter_nor_who_has_answered_the_event(admin_client: Client) -> None:
+    mine, answered, other = put(Expense, submitter="admin"), put(Expense), put(Expense)
+    answered.stator.send("approve", {"note": "ok"}, by=User.objects.get(username="admin"))
+    offered = ['value="approve"' in part(live(admin_client, each, URL), "acts") for each in (mine, answered, other)]
+    assert offered == [False, False, True]
 
 
 def test_event_is_chosen_for_many_and_those_that_do_not_take_it_are_left_alone(admin_client: Client) -> None:
@@ -126,14 +136,67 @@ def test_graphs_without_events_have_no_such_action(admin_client: Client) -> None
     assert "stator_send" not in admin_client.get("/admin/testapp/parcel/").content.decode()
 
 
-def test_inbox_has_what_waits_for_the_user_with_links_to_the_lists(admin_client: Client) -> None:
-    put(Expense), put(Expense), put(Expense, state="paid")
-    text = admin_client.get("/admin/stator/event/waiting/").content.decode()
-    lines = [" ".join(re.sub("<[^>]*>", " ", line).split()) for line in re.findall(r"<tr><td.*?</tr>", text)]
-    assert [line.rsplit(" ", 2)[0] for line in lines] == [
-        "testapp.Expense approve 2", "testapp.Expense reject 2", "testapp.Expense receipt 1",
-    ]  # fmt: skip
-    [url] = re.findall(r'href="([^"]*waits_for=receipt)"', text)
-    assert "1 expense" in admin_client.get(url).content.decode()
-    nobody = client_of("lena", "view_expense").get("/admin/stator/event/waiting/").content.decode()
-    assert "Nothing waits for an event that you may send." in nobody
+def inbox(client: Client) -> list[str]:
+    """The lines of the inbox as text."""
+    text = client.get("/admin/stator/event/waiting/").content.decode()
+    lines = re.findall(r"<tr>\s*<td.*?</tr>", text, re.DOTALL)
+    return [" ".join(unescape(re.sub("<[^>]*>", " ", line)).split()) for line in lines]
+
+
+def test_inbox_has_the_objects_that_wait_for_the_user_now(admin_client: Client) -> None:
+    anna = User.objects.create_user("anna", is_superuser=True)
+    first, mine, both = put(Expense), put(Expense, submitter="admin"), put(Expense)
+    put(Expense, state="approved")
+    both.stator.send("approve", {"note": "ok"}, by=anna)
+    again = put(Expense)
+    again.stator.send("approve", {"note": "ok"}, by=User.objects.get(username="admin"))
+    lines = inbox(admin_client)
+    assert ["approve: anna" in line for line in lines] == [False, False, True, False]
+    assert ["approve: admin" in line for line in lines] == [False, False, False, True]
+    assert ["approve\u2026" in line for line in lines] == [True, False, True, False]
+    assert ["reject\u2026" in line for line in lines] == [True] * 4
+    assert all("times out to escalated in" in line for line in lines)
+    assert [str(each) in line for each, line in zip((first, mine, both, again), lines, strict=True)] == [True] * 4
+
+
+def test_inbox_of_who_may_send_nothing_is_empty() -> None:
+    put(Expense)
+    text = client_of("lena", "view_expense").get("/admin/stator/event/waiting/").content.decode()
+    assert "Nothing waits for an event that you may send now." in text
+
+
+def test_answer_from_the_inbox_leads_back_to_it(admin_client: Client) -> None:
+    expense = put(Expense)
+    answer = send(admin_client, "reject", expense, stator_back="/admin/stator/event/waiting/")
+    assert (answer.url, row(expense).state, inbox(admin_client)) == ("/admin/stator/event/waiting/", "rejected", [])
+
+
+def test_inbox_finds_what_waits_behind_many_that_do_not(admin_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "PART", 2)
+    monkeypatch.setattr(ExpenseGraph.submitted.events["reject"], "unless", lambda expense, by: expense.waits)
+    for _ in range(3):
+        put(Expense, submitter="admin", waits=True)
+    put(Expense)
+    assert len(inbox(admin_client)) == 1
+
+
+def test_move_by_hand_says_whose_approval_it_skips_and_needs_a_reason(admin_client: Client) -> None:
+    expense = put(Expense)
+    expense.stator.send("approve", {"note": "ok"}, by=User.objects.get(username="admin"))
+    asked = act(admin_client, "stator_move", expense, url=URL, state="paid")
+    said = "the event approve from 2 senders who are users with testapp.change_expense: admin; so far from admin."
+    assert said in asked.content.decode()
+    given = {"state": "paid", "stator_confirmed": "1", "stator_seen": seen_in(asked)}
+    again = act(admin_client, "stator_move", expense, url=URL, **given).content.decode()
+    assert ("This field is required." in again, row(expense).state) == (True, "submitted")
+    act(admin_client, "stator_move", expense, url=URL, **given, reason="the board has decided")
+    assert row(expense).state == "paid"
+
+
+def test_move_by_hand_that_skips_no_approval_needs_no_reason(admin_client: Client) -> None:
+    expense = put(Expense, state="escalated")
+    asked = act(admin_client, "stator_move", expense, url=URL, state="paid")
+    assert "A move skips" not in asked.content.decode()
+    given = {"state": "paid", "stator_confirmed": "1", "stator_seen": seen_in(asked)}
+    act(admin_client, "stator_move", expense, url=URL, **given)
+    assert row(expense).state == "paid"

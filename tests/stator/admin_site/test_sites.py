@@ -7,9 +7,12 @@ from django.contrib.admin.apps import AdminConfig as DjangoAdminConfig
 from django.contrib.auth.models import Permission, User
 from django.test import RequestFactory
 
+from stator.admin import inbox
 from stator.admin_site import sites as admin_site
 from stator.admin_site.apps import AdminConfig
 from stator.models import Overview, Pause
+from tests.stator.making import put
+from tests.testapp.approvals import Expense
 
 pytestmark = pytest.mark.django_db
 
@@ -75,3 +78,43 @@ def test_config_is_that_of_the_admin():
         "django.contrib.admin", "admin", "stator.admin_site.sites.StatorAdminSite",
     )  # fmt: skip
     assert apps.get_app_config("admin").name == config.name
+
+
+@pytest.fixture
+def link(site, monkeypatch):
+    """Return the name of the link to what waits for a user with these permissions, if there is one."""
+    monkeypatch.setattr(inbox, "counts", inbox.Counts())
+
+    def of(name, *codenames):
+        user, _ = User.objects.get_or_create(username=name, is_staff=True)
+        user.user_permissions.set(Permission.objects.filter(codename__in=codenames))
+        request = RequestFactory().get("/")
+        request.user = User.objects.get(pk=user.pk)
+        return [str(model["name"]) for app in site.get_app_list(request) for model in app["models"]
+                if model["object_name"] == "Waiting"]  # fmt: skip
+
+    return of
+
+
+def test_link_to_the_inbox_says_how_many_objects_wait_for_the_user_now(link):
+    both, mine = put(Expense), put(Expense, submitter="anna")
+    may = ("view_expense", "change_expense")
+    assert (link("ben", *may), link("lena", "view_expense")) == (["Waiting for you (2)"], [])
+    for each in (both, mine):
+        each.stator.send("reject")
+    assert link("cleo", *may) == ["Waiting for you"]
+    # Counted once in some seconds.
+    assert link("ben", *may) == ["Waiting for you (2)"]
+    inbox.counts.forget()
+    assert link("ben", *may) == ["Waiting for you"]
+
+
+def test_page_of_the_app_has_the_link_for_users_without_other_models_of_it(link, site):
+    put(Expense)
+    link("ben", "view_expense", "change_expense")
+    request = RequestFactory().get("/")
+    request.user = User.objects.get(username="ben")
+    [app] = site.get_app_list(request, "stator")
+    assert app["models"][0]["admin_url"] == "/admin/stator/event/waiting/"
+    text = site.index(request).render().content.decode()
+    assert '<a href="/admin/stator/event/waiting/">Waiting for you (1)</a>' in text

@@ -149,6 +149,16 @@ def test_send_counts_users_and_says_how_many_are_missing():
     assert run(*given).endswith("sent before, with this key; nothing changed.\n")
 
 
+def test_send_takes_the_name_of_a_program_and_says_that_it_is_no_user():
+    expense = put(Expense)
+    told = run("send", EXPENSES, expense.pk, "reject", "--by", "accounting")
+    assert (
+        told
+        == f"reject to {EXPENSES} {expense.pk}: moved; sent as the program accounting, for no user has that name.\n"
+    )
+    assert (row(expense).state, Event.objects.get().sender) == ("rejected", "accounting")
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [

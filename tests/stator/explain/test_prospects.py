@@ -42,7 +42,7 @@ def test_one_object_gets_the_sentence_of_its_page(crew):
     Pause.objects.create(model_label="testapp.errand", reason="disk is full", actor="anna")
     assert said(Errand, 1) == (
         "It is not attempted yet: Paused by anna: the model, until it is resumed: disk is full. "
-        "Ask the person who paused it, then resume."
+        "Check whether its reason still holds, then resume."
     )
 
 

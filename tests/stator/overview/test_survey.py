@@ -115,14 +115,14 @@ def test_model_whose_look_fails_is_a_problem_and_hides_no_other(monkeypatch, adm
         failure_report(model._meta.label_lower, row.pk, row.state, describe(ValueError("no")), "").save()
     FAILS[what](monkeypatch)
     standing = asked("stator", "status")["troubles"]
-    [incomplete] = [one for one in standing if one["code"] == "incomplete"]
-    assert (incomplete["where"], incomplete["level"]) == ("testapp.Errand", "error")
-    assert incomplete["sentence"].startswith("cannot be looked at: ")
-    assert "\n" not in incomplete["sentence"]
+    [unread] = [one for one in standing if one["code"] == "unread"]
+    assert (unread["where"], unread["level"]) == ("testapp.Errand", "error")
+    assert unread["sentence"].startswith("not everything is shown: ")
+    assert "\n" not in unread["sentence"]
     assert "failing" in {one["code"] for one in standing if one["where"] == "testapp.Parcel"}
     run("stator", "errors")
-    assert "testapp.Errand: cannot be looked at" in run("stator", "doctor", code=1)
-    assert "cannot be looked at" in admin_client.get("/admin/stator/overview/").text
+    assert "testapp.Errand: not everything is shown" in run("stator", "doctor", code=1)
+    assert "not everything is shown" in admin_client.get("/admin/stator/overview/").text
     told = admin_client.get("/stator/metrics/", headers={"Authorization": f"Bearer {settings.STATOR['TOKEN']}"}).text
-    assert 'stator_troubles{code="incomplete",level="error",model="testapp.errand"} 1.0' in told
+    assert 'stator_troubles{code="unread",level="error",model="testapp.errand"} 1.0' in told
     assert 'stator_troubles{code="failing",level="warning",model="testapp.parcel"} 1.0' in told

@@ -179,7 +179,7 @@ def nested(levels):
     [
         ("a\ud800", "has half of a surrogate pair"),
         ({"a\udfff": 1}, "has half of a surrogate pair"),
-        (nested(51), "is nested deeper than 50 levels"),
+        (nested(31), "is nested deeper than 30 levels"),
         ([float("nan")], "cannot be stored as JSON"),
     ],
 )
@@ -187,8 +187,8 @@ def test_payload_is_checked_like_the_data_of_a_task(payload, wrong):
     expense = Expense.objects.create()
     assert f"the payload {wrong}" in refused(expense, "reject", payload)
     with pytest.raises(ValueError, match=f"the payload {wrong}"):
-        json_text("the payload", payload, 1000, 50)
-    assert expense.stator.send("reject", nested(50)).outcome == "moved"
+        json_text("the payload", payload, 1000, 30)
+    assert expense.stator.send("reject", nested(30)).outcome == "moved"
 
 
 @pytest.mark.parametrize("given", [{"by": "a\0"}, {"by": "a\ud800"}, {"key": "a\0"}, {"reason": "a\0"}])
@@ -420,6 +420,17 @@ def test_event_of_a_new_life_is_kept_again():
     assert Contract.objects.create(name="lease").stator.send("pay").outcome == "kept"
 
 
+def test_events_are_of_the_visit_and_of_the_wish():
+    contract, operations = Contract.objects.create(name="lease"), operations_of(Contract)
+    contract.stator.send("approve", by="anna")
+    [claim] = claim_all(operations)
+    assert [event.sender for event in claim.events] == ["anna"]
+    contract.amount = 2
+    contract.save()
+    [claim] = claim_all(operations)
+    assert (claim.events, claim.event) == ((), None)
+
+
 def test_second_of_two_kept_events_is_over_and_does_not_wait_for_the_next_visit():
     expense = put(Expense, state="approved")
     for sender in ("anna", "ben"):
@@ -553,6 +564,29 @@ def test_either_the_worker_or_the_sender_wins():
         assert canceled is not recorded
         assert row(expense).state == ("rejected" if canceled else "paid")
         assert History.objects.exclude(to="").filter(object_pk=str(expense.pk)).count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_event_beside_the_record_of_an_attempt_is_never_lost():
+    operations = operations_of(Expense)
+    for _ in range(5):
+        expense = put(Expense, state="approved")
+        [claim] = claim_all(operations)
+        ended = [(claim, Waiting(3600))]
+
+        def hurry(expense=expense):
+            return raw(Expense).get(pk=expense.pk).stator.send("hurry").outcome
+
+        def record(ended=ended):
+            return operations.record(ended)
+
+        outcome, written = at_once(hurry, record)
+        if written.deferred:
+            written = operations.record(ended)
+        assert (outcome, written.lost, written.deferred) == ("ready", [], [])
+        now = row(expense)
+        assert (now.state_ready, now.state_next_attempt, now.state_claim) == (True, None, None)
+        raw(Expense).filter(pk=expense.pk).update(state_ready=False)
 
 
 def test_instance_without_a_claim_is_false_and_says_so():

@@ -536,6 +536,8 @@ def test_steps_of_an_earlier_release_stay_valid_until_there_is_a_new_wish():
         attempt(row(one))
         Step.objects.update(life=0, visit=None)
         attempt(row(one))
+        fail_and_return(one)
+        attempt(row(one))
         assert len(calls) == 1
         model.objects.update(amount=7)
         attempt(row(one))

@@ -67,6 +67,7 @@ class FakeOperations:
     graph, alias, worker_id, lacking, schema = WorkGraph, "default", "0" * 12, "", ""
     place, in_schema, is_awaited = Rows.place, Rows.in_schema, Rows.is_awaited
     awaited = frozenset()
+    keeping = frozenset()
     slice, slices, has_slices, is_on_node, is_over_nodes, is_spread_freely = None, (), *[False] * 4
     waking = frozenset({"called", "awaited"})
     # Objects of the model wait for others, so no duty is left out.

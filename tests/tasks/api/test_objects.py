@@ -59,6 +59,20 @@ def test_event_is_sent_under_the_name_of_the_consumer_and_once_for_each_key(call
     assert History.objects.get().actor == "full"
 
 
+def test_unless_of_the_guide_reads_the_name_of_a_token(call, given):
+    expense = put(Expense, submitter="full")
+    status, found = call("POST", f"{PATH}/{expense.pk}/events/approve", {"payload": {"note": "ok"}}, given)
+    assert (status, found["error"]) == (409, "event_refused")
+    assert found["detail"] == f"full may not send 'approve' to testapp.Expense {expense.pk}: is submitter"
+
+
+def test_repeated_key_with_another_payload_has_a_note(call, given):
+    path = f"{PATH}/{put(Expense).pk}/events/reject"
+    assert call("POST", path, {"payload": 1, "key": "m1"}, given)[1]["note"] == ""
+    again = call("POST", path, {"payload": 2, "key": "m1"}, given)[1]
+    assert (again["outcome"], "another payload" in again["note"]) == ("repeated", True)
+
+
 def test_token_counts_as_one_sender_and_its_payload_is_validated(call, given):
     expense = put(Expense)
     path = f"{PATH}/{expense.pk}/events/approve"
@@ -67,6 +81,14 @@ def test_token_counts_as_one_sender_and_its_payload_is_validated(call, given):
     assert "note: This field is required" in found["detail"]
     assert call("POST", path, {"payload": {"note": "ok"}}, given)[1]["missing"] == 1
     assert call("POST", path, {"payload": {"note": "ok"}}, given)[0] == 409
+
+
+def test_available_has_what_the_token_may_send_now(call, given):
+    expense = put(Expense)
+    path = f"{PATH}/{expense.pk}"
+    assert call("GET", path, None, given)[1]["available"] == ["approve", "reject"]
+    call("POST", f"{path}/events/approve", {"payload": {"note": "ok"}}, given)
+    assert call("GET", path, None, given)[1]["available"] == ["reject"]
 
 
 @pytest.mark.parametrize(

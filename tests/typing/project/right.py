@@ -1,13 +1,13 @@
 """A project's code with nothing wrong in it: the types that an editor and a checker know."""
 
-from typing import Any, assert_type
+from typing import assert_type
 
 from django.db import models
 
 from stator import Backoff, Fail, State, StateGraph, TryAgainLater
 from stator.explain import Reason
 from stator.graph.outcomes import Outcome
-from stator.models import StateField, StatorModel
+from stator.models import Event, StateField, StatorModel
 from stator.querysets import HeldClaim, OperatorQuerySet
 from stator.rows.events import Sent
 from stator.testing import advance, asend, assert_moves, attempt, check_graph, drain, finish_children, send, steps
@@ -49,7 +49,7 @@ def use_events_and_steps(claim: HeldClaim) -> None:
     if claim.event is not None:
         name: str = claim.event.name
         print(name)
-    assert_type([event.payload for event in claim.events], list[Any])
+    assert_type(claim.events, tuple[Event, ...])
     assert_type(claim.step("charge", lambda: {"receipt": 7}), dict[str, int])
 
 

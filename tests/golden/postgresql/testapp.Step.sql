@@ -1,18 +1,16 @@
+-- an ordinary model, with a timeout and a deletion
+
 -- poll
 SELECT (EXISTS (SELECT "testapp_step"."id" AS "pk" FROM "testapp_step" WHERE ("testapp_step"."state_claim" IS NULL AND "testapp_step"."state_ready" AND "testapp_step"."state" IN ($1, $2, $3, $4) AND "testapp_step"."state_crashes" < $5 AND "testapp_step"."state_crashes" = $6) LIMIT 1)), (EXISTS (SELECT "testapp_step"."id" AS "pk" FROM "testapp_step" WHERE ("testapp_step"."state_claim" IS NULL AND "testapp_step"."state_ready" AND "testapp_step"."state" IN ($7, $8, $9, $10) AND "testapp_step"."state_crashes" < $11 AND "testapp_step"."state_crashes" > $12 AND "testapp_step"."state_crashes" >= $13 AND "testapp_step"."state_crashes" < $14) LIMIT 1)), (EXISTS (SELECT "testapp_step"."id" AS "pk" FROM "testapp_step" WHERE ("testapp_step"."state_claim" IS NULL AND "testapp_step"."state_ready" AND "testapp_step"."state" IN ($15, $16, $17, $18) AND "testapp_step"."state_crashes" < $19 AND "testapp_step"."state_crashes" > $20 AND "testapp_step"."state_crashes" >= $21 AND "testapp_step"."state_crashes" < $22) LIMIT 1)), (EXISTS (SELECT "testapp_step"."id" AS "pk" FROM "testapp_step" WHERE ("testapp_step"."state_claim" IS NULL AND NOT "testapp_step"."state_ready" AND "testapp_step"."state" IN ($23, $24, $25, $26) AND "testapp_step"."state_crashes" < $27 AND "testapp_step"."state_next_attempt" <= (STATEMENT_TIMESTAMP())) LIMIT 1) OR EXISTS (SELECT "testapp_step"."id" AS "pk" FROM "testapp_step" WHERE ("testapp_step"."state_claim" IS NULL AND NOT "testapp_step"."state_ready" AND "testapp_step"."state" IN ($28, $29, $30, $31) AND "testapp_step"."state_crashes" < $32 AND "testapp_step"."state_next_attempt" IS NULL) LIMIT 1)), (EXISTS (SELECT "testapp_step"."id" AS "pk" FROM "testapp_step" WHERE ("testapp_step"."state_claim" IS NOT NULL AND "testapp_step"."state_locked_until" <= (STATEMENT_TIMESTAMP())) LIMIT 1) OR EXISTS (SELECT "testapp_step"."id" AS "pk" FROM "testapp_step" WHERE ("testapp_step"."state_claim" IS NOT NULL AND "testapp_step"."state" IN ($33, $34, $35, $36, $37, $38, $39, $40) AND "testapp_step"."state_locked_until" > (STATEMENT_TIMESTAMP() + $41)) LIMIT 1)), (SELECT ("testapp_step"."state_next_attempt" - STATEMENT_TIMESTAMP()) AS "left" FROM "testapp_step" WHERE ("testapp_step"."state_claim" IS NULL AND NOT "testapp_step"."state_ready" AND "testapp_step"."state" IN ($42) AND "testapp_step"."state_crashes" < $43 AND "testapp_step"."state_next_attempt" > (STATEMENT_TIMESTAMP()) AND "testapp_step"."state_next_attempt" <= (STATEMENT_TIMESTAMP() + $44)) ORDER BY "testapp_step"."state_next_attempt" ASC LIMIT 1), (SELECT ("testapp_step"."state_next_attempt" - STATEMENT_TIMESTAMP()) AS "left" FROM "testapp_step" WHERE ("testapp_step"."state_claim" IS NULL AND NOT "testapp_step"."state_ready" AND "testapp_step"."state" IN ($45) AND "testapp_step"."state_crashes" < $46 AND "testapp_step"."state_next_attempt" > (STATEMENT_TIMESTAMP()) AND "testapp_step"."state_next_attempt" <= (STATEMENT_TIMESTAMP() + $47)) ORDER BY "testapp_step"."state_next_attempt" ASC LIMIT 1), (SELECT ("testapp_step"."state_next_attempt" - STATEMENT_TIMESTAMP()) AS "left" FROM "testapp_step" WHERE ("testapp_step"."state_claim" IS NULL AND NOT "testapp_step"."state_ready" AND "testapp_step"."state" IN ($48) AND "testapp_step"."state_crashes" < $49 AND "testapp_step"."state_next_attempt" > (STATEMENT_TIMESTAMP()) AND "testapp_step"."state_next_attempt" <= (STATEMENT_TIMESTAMP() + $50)) ORDER BY "testapp_step"."state_next_attempt" ASC LIMIT 1), (SELECT ("testapp_step"."state_next_attempt" - STATEMENT_TIMESTAMP()) AS "left" FROM "testapp_step" WHERE ("testapp_step"."state_claim" IS NULL AND NOT "testapp_step"."state_ready" AND "testapp_step"."state" IN ($51) AND "testapp_step"."state_crashes" < $52 AND "testapp_step"."state_next_attempt" > (STATEMENT_TIMESTAMP()) AND "testapp_step"."state_next_attempt" <= (STATEMENT_TIMESTAMP() + $53)) ORDER BY "testapp_step"."state_next_attempt" ASC LIMIT 1), (SELECT COUNT("stator_pause"."id") AS "number" FROM "stator_pause" WHERE ("stator_pause"."until" IS NULL OR "stator_pause"."until" > (STATEMENT_TIMESTAMP()))), (SELECT SUM("stator_pause"."id") AS "number" FROM "stator_pause" WHERE ("stator_pause"."until" IS NULL OR "stator_pause"."until" > (STATEMENT_TIMESTAMP())))
--- $1 to $53: 'late', 'new', 'renewed', 'slow', 3, 0, 'late', 'new', 'renewed', 'slow', 3, 0, 1, 2, 'late', 'new', 'renewed', 'slow', 3, 0, 2, 3, 'late', 'new', 'renewed', 'slow', 3, 'late', 'new', 'renewed', 'slow', 3, 'done', 'failed', 'late', 'new', 'older', 'outside', 'renewed', 'slow', datetime.timedelta(seconds=3605), 'late', 3, datetime.timedelta(seconds=1), 'new', 3, datetime.timedelta(seconds=1), 'renewed', 3, datetime.timedelta(seconds=1), 'slow', 3, datetime.timedelta(seconds=1)
 
 -- mark ready
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SELECT "testapp_step"."id" AS "pk" FROM "testapp_step" WHERE ("testapp_step"."state_claim" IS NULL AND NOT "testapp_step"."state_ready" AND "testapp_step"."state" IN ($1, $2, $3, $4) AND "testapp_step"."state_crashes" < $5 AND "testapp_step"."state_next_attempt" <= (STATEMENT_TIMESTAMP())) LIMIT 100 FOR NO KEY UPDATE OF "testapp_step" SKIP LOCKED
--- $1 to $5: 'late', 'new', 'renewed', 'slow', 3
 
 -- mark ready
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SELECT "testapp_step"."id" AS "pk" FROM "testapp_step" WHERE ("testapp_step"."state_claim" IS NULL AND NOT "testapp_step"."state_ready" AND "testapp_step"."state" IN ($1, $2, $3, $4) AND "testapp_step"."state_crashes" < $5 AND "testapp_step"."state_next_attempt" IS NULL) LIMIT 99 FOR NO KEY UPDATE OF "testapp_step" SKIP LOCKED
--- $1 to $5: 'late', 'new', 'renewed', 'slow', 3
 
 -- mark ready
 UPDATE "testapp_step" SET "state_ready" = $1 WHERE "testapp_step"."id" IN ($2)
--- $1 to $2: True, 1
 
 -- claim
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL enable_sort = off; 
@@ -24,7 +22,6 @@ WITH picked AS MATERIALIZED (
 UPDATE "testapp_step" SET "state_claim" = CAST(CASE WHEN ("testapp_step"."state_next_attempt" > (STATEMENT_TIMESTAMP())) THEN NULL ELSE $3 END AS uuid), "state_locked_until" = CASE WHEN ("testapp_step"."state_next_attempt" > (STATEMENT_TIMESTAMP())) THEN NULL ELSE CASE WHEN ("testapp_step"."state" = $4) THEN (STATEMENT_TIMESTAMP() + $5) ELSE (STATEMENT_TIMESTAMP() + $6) END END, "state_ready" = $7, "state_attempted" = CASE WHEN ("testapp_step"."state_next_attempt" > (STATEMENT_TIMESTAMP())) THEN "testapp_step"."state_attempted" ELSE STATEMENT_TIMESTAMP() END, "state_attempts" = CASE WHEN ("testapp_step"."state_next_attempt" > (STATEMENT_TIMESTAMP())) THEN "testapp_step"."state_attempts" ELSE ("testapp_step"."state_attempts" + $8) END FROM picked
 WHERE "testapp_step".ctid = picked.place AND "testapp_step"."id" IS NOT DISTINCT FROM picked.pk
 RETURNING "testapp_step"."id", "testapp_step"."state_ready", "testapp_step"."state_changed", "testapp_step"."state_attempted", "testapp_step"."state_locked_until", "testapp_step"."state_next_attempt", "testapp_step"."state_attempts", "testapp_step"."state_failures", "testapp_step"."state_crashes", "testapp_step"."state_version", "testapp_step"."state_claim", "testapp_step"."state_life", "testapp_step"."state_visit", "testapp_step"."state", "testapp_step"."name"
--- $1 to $8: ['late', 'new', 'renewed', 'slow'], 100, UUID('00000000-0000-8000-8000-000000000000'), 'slow', datetime.timedelta(seconds=600), datetime.timedelta(seconds=60), False, 1
 
 -- claim
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL enable_sort = off; 
@@ -36,7 +33,6 @@ WITH picked AS MATERIALIZED (
 UPDATE "testapp_step" SET "state_claim" = CAST(CASE WHEN ("testapp_step"."state_next_attempt" > (STATEMENT_TIMESTAMP())) THEN NULL ELSE $5 END AS uuid), "state_locked_until" = CASE WHEN ("testapp_step"."state_next_attempt" > (STATEMENT_TIMESTAMP())) THEN NULL ELSE CASE WHEN ("testapp_step"."state" = $6) THEN (STATEMENT_TIMESTAMP() + $7) ELSE (STATEMENT_TIMESTAMP() + $8) END END, "state_ready" = $9, "state_attempted" = CASE WHEN ("testapp_step"."state_next_attempt" > (STATEMENT_TIMESTAMP())) THEN "testapp_step"."state_attempted" ELSE STATEMENT_TIMESTAMP() END, "state_attempts" = CASE WHEN ("testapp_step"."state_next_attempt" > (STATEMENT_TIMESTAMP())) THEN "testapp_step"."state_attempts" ELSE ("testapp_step"."state_attempts" + $10) END FROM picked
 WHERE "testapp_step".ctid = picked.place AND "testapp_step"."id" IS NOT DISTINCT FROM picked.pk
 RETURNING "testapp_step"."id", "testapp_step"."state_ready", "testapp_step"."state_changed", "testapp_step"."state_attempted", "testapp_step"."state_locked_until", "testapp_step"."state_next_attempt", "testapp_step"."state_attempts", "testapp_step"."state_failures", "testapp_step"."state_crashes", "testapp_step"."state_version", "testapp_step"."state_claim", "testapp_step"."state_life", "testapp_step"."state_visit", "testapp_step"."state", "testapp_step"."name"
--- $1 to $10: ['late', 'new', 'renewed', 'slow'], datetime.datetime(2000, 1, 1, 0, 0, tzinfo=datetime.timezone.utc), 1, 100, UUID('00000000-0000-8000-8000-000000000000'), 'slow', datetime.timedelta(seconds=600), datetime.timedelta(seconds=60), False, 1
 
 -- claim rows with few lost leases
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
@@ -48,7 +44,6 @@ WITH picked AS MATERIALIZED (
 UPDATE "testapp_step" SET "state_claim" = CAST(CASE WHEN ("testapp_step"."state_next_attempt" > (STATEMENT_TIMESTAMP())) THEN NULL ELSE $5 END AS uuid), "state_locked_until" = CASE WHEN ("testapp_step"."state_next_attempt" > (STATEMENT_TIMESTAMP())) THEN NULL ELSE CASE WHEN ("testapp_step"."state" = $6) THEN (STATEMENT_TIMESTAMP() + $7) ELSE (STATEMENT_TIMESTAMP() + $8) END END, "state_ready" = $9, "state_attempted" = CASE WHEN ("testapp_step"."state_next_attempt" > (STATEMENT_TIMESTAMP())) THEN "testapp_step"."state_attempted" ELSE STATEMENT_TIMESTAMP() END, "state_attempts" = CASE WHEN ("testapp_step"."state_next_attempt" > (STATEMENT_TIMESTAMP())) THEN "testapp_step"."state_attempts" ELSE ("testapp_step"."state_attempts" + $10) END FROM picked
 WHERE "testapp_step".ctid = picked.place AND "testapp_step"."id" IS NOT DISTINCT FROM picked.pk
 RETURNING "testapp_step"."id", "testapp_step"."state_ready", "testapp_step"."state_changed", "testapp_step"."state_attempted", "testapp_step"."state_locked_until", "testapp_step"."state_next_attempt", "testapp_step"."state_attempts", "testapp_step"."state_failures", "testapp_step"."state_crashes", "testapp_step"."state_version", "testapp_step"."state_claim", "testapp_step"."state_life", "testapp_step"."state_visit", "testapp_step"."state", "testapp_step"."name"
--- $1 to $10: ['late', 'new', 'renewed', 'slow'], 1, 2, 100, UUID('00000000-0000-8000-8000-000000000000'), 'slow', datetime.timedelta(seconds=600), datetime.timedelta(seconds=60), False, 1
 
 -- record late to done
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
@@ -73,11 +68,9 @@ counted AS (
   SET handled = stator_stats.handled + excluded.handled, failed = stator_stats.failed + excluded.failed,
     seconds = stator_stats.seconds + excluded.seconds, longest = greatest(stator_stats.longest, excluded.longest))
 SELECT pk FROM done
--- $1 to $17: '{1}', '{00000000000080008000000000000000}', [], [], [], 'late', 'done', False, 0, 0, 0, 1, 'late', 'testapp.step', 'late', 'done', 0
 
 -- record late to done
 SELECT "testapp_step"."id" AS "pk", "testapp_step"."state_claim" AS "state_claim", "testapp_step"."state" AS "state" FROM "testapp_step" WHERE "testapp_step"."id" IN ($1)
--- $1 to $1: 1
 
 -- record late, attempted again
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
@@ -102,7 +95,6 @@ counted AS (
   SET handled = stator_stats.handled + excluded.handled, failed = stator_stats.failed + excluded.failed,
     seconds = stator_stats.seconds + excluded.seconds, longest = greatest(stator_stats.longest, excluded.longest))
 SELECT pk FROM done
--- $1 to $13: '{1}', '{00000000000080008000000000000000}', [60.0], [], [], 'late', False, 0, 'late', 'testapp.step', 'late', '', 0
 
 -- record late, released
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
@@ -118,7 +110,6 @@ done AS (
     AND "testapp_step".state_claim IS NOT DISTINCT FROM v.claim AND "testapp_step".state = $8
   RETURNING "testapp_step"."id" AS pk, v.failed, "testapp_step".state_changed - v.entered AS stayed)
 SELECT pk FROM done
--- $1 to $8: '{1}', '{00000000000080008000000000000000}', [], [], [], 'late', 1, 'late'
 
 -- record new to failed
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
@@ -143,7 +134,6 @@ counted AS (
   SET handled = stator_stats.handled + excluded.handled, failed = stator_stats.failed + excluded.failed,
     seconds = stator_stats.seconds + excluded.seconds, longest = greatest(stator_stats.longest, excluded.longest))
 SELECT pk FROM done
--- $1 to $33: '{1}', '{00000000000080008000000000000000}', [], [], [], 'new', 34, 536870911, 4095, 0, 4092, 'new', 1, 536870911, 17179869184, 34, 536870911, 4095, 0, 1, 4096, 16475226112, 'failed', False, 0, 0, 0, 1, 'new', 'testapp.step', 'new', 'failed', 0
 
 -- record new to late
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
@@ -168,38 +158,30 @@ counted AS (
   SET handled = stator_stats.handled + excluded.handled, failed = stator_stats.failed + excluded.failed,
     seconds = stator_stats.seconds + excluded.seconds, longest = greatest(stator_stats.longest, excluded.longest))
 SELECT pk FROM done
--- $1 to $18: '{1}', '{00000000000080008000000000000000}', [], [], [], 'new', 'late', False, datetime.timedelta(seconds=60), 0, 0, 0, 1, 'new', 'testapp.step', 'new', 'late', 0
 
 -- renew
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SELECT "testapp_step"."id" AS "pk" FROM "testapp_step" WHERE ("testapp_step"."id" IN ($1) AND "testapp_step"."state_claim" IS NOT DISTINCT FROM $2) ORDER BY 1 ASC LIMIT 1 FOR NO KEY UPDATE OF "testapp_step" SKIP LOCKED
--- $1 to $2: 1, UUID('00000000-0000-8000-8000-000000000000')
 
 -- renew
 UPDATE "testapp_step" SET "state_locked_until" = (STATEMENT_TIMESTAMP() + $1) WHERE "testapp_step"."id" IN ($2)
--- $1 to $2: datetime.timedelta(seconds=60), 1
 
 -- extend
 UPDATE "testapp_step" SET "state_locked_until" = (STATEMENT_TIMESTAMP() + $1) WHERE ("testapp_step"."id" = $2 AND "testapp_step"."state" = $3 AND "testapp_step"."state_claim" IS NOT DISTINCT FROM $4)
--- $1 to $4: datetime.timedelta(seconds=60), 1, 'late', UUID('00000000-0000-8000-8000-000000000000')
 
 -- undo a claim
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SELECT "testapp_step"."id" AS "pk" FROM "testapp_step" WHERE ("testapp_step"."state_claim" IS NOT DISTINCT FROM $1 AND "testapp_step"."state_claim" IS NOT NULL) LIMIT 100000 FOR NO KEY UPDATE OF "testapp_step" SKIP LOCKED
--- $1 to $1: UUID('00000000-0000-8000-8000-000000000000')
 
 -- undo a claim
 UPDATE "testapp_step" SET "state_ready" = $1, "state_attempts" = ("testapp_step"."state_attempts" - $2), "state_claim" = NULL, "state_locked_until" = NULL WHERE "testapp_step"."id" IN ($3)
--- $1 to $3: True, 1, 1
 
 -- reap
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SELECT "testapp_step"."id" AS "pk" FROM "testapp_step" WHERE ("testapp_step"."state_claim" IS NOT NULL AND "testapp_step"."state_locked_until" <= (STATEMENT_TIMESTAMP())) ORDER BY "testapp_step"."state_locked_until" ASC LIMIT 100 FOR NO KEY UPDATE OF "testapp_step" SKIP LOCKED
 
 -- reap
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SELECT "testapp_step"."id" AS "pk" FROM "testapp_step" WHERE ("testapp_step"."state_claim" IS NOT NULL AND "testapp_step"."state" IN ($1, $2, $3, $4, $5, $6, $7, $8) AND "testapp_step"."state_locked_until" > (STATEMENT_TIMESTAMP() + $9)) ORDER BY "testapp_step"."state_locked_until" ASC LIMIT 99 FOR NO KEY UPDATE OF "testapp_step" SKIP LOCKED
--- $1 to $9: 'done', 'failed', 'late', 'new', 'older', 'outside', 'renewed', 'slow', datetime.timedelta(seconds=3605)
 
 -- reap
 SELECT "testapp_step"."id" AS "pk", "testapp_step"."state_claim" AS "state_claim" FROM "testapp_step" WHERE "testapp_step"."id" IN ($1)
--- $1 to $1: 1
 
 -- time out
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
@@ -220,7 +202,6 @@ counted AS (
   SET handled = stator_stats.handled + excluded.handled, failed = stator_stats.failed + excluded.failed,
     seconds = stator_stats.seconds + excluded.seconds, longest = greatest(stator_stats.longest, excluded.longest))
 SELECT count(*) FROM done
--- $1 to $14: 'new', datetime.timedelta(days=-1, seconds=79200), 'late', False, datetime.timedelta(seconds=60), 0, 0, 0, 1, '000000000000', 'testapp.step', 'new', 'late', 0
 
 -- time out
 SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
@@ -241,5 +222,3 @@ counted AS (
   SET handled = stator_stats.handled + excluded.handled, failed = stator_stats.failed + excluded.failed,
     seconds = stator_stats.seconds + excluded.seconds, longest = greatest(stator_stats.longest, excluded.longest))
 SELECT count(*) FROM done
--- $1 to $13: 'outside', datetime.timedelta(days=-1, seconds=79200), 'failed', False, 0, 0, 0, 1, '000000000000', 'testapp.step', 'outside', 'failed', 0
-

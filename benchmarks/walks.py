@@ -1,0 +1,116 @@
+"""The ways of single acts through the modules: modules and hops of each, and the statements it sends.
+
+``python -m benchmarks.walks``: acts of programs and people on one row, in one thread, after a few of the same. A hop
+is a call of a function in another module of ours than that of the caller. The way of a row through a worker is
+``benchmarks.row_path``.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "benchmarks.site")
+os.environ.setdefault("LOG_LEVEL", "ERROR")
+
+from benchmarks.harness import arguments, database, print_table
+from benchmarks.row_path import Follower, hops_of, modules_of
+
+# The same act before the one that is counted: it compiles statements and opens connections.
+WARM_UP = 3
+
+Act = Callable[[], object]
+
+
+@contextmanager
+def _sent() -> Iterator[list[str]]:
+    """Collect the statements of the block."""
+    from django.db import connection
+
+    from stator.db import session as sessions
+
+    session: Any = sessions
+    found: list[str] = []
+    # What sends our own statements on PostgreSQL; they pass Django's cursor by.
+    real: Any = session._send
+
+    def through_django(execute: Any, text: str, params: Any, many: bool, context: Any) -> Any:
+        found.append(text)
+        return execute(text, params, many, context)
+
+    def send(on: Any, statement: str, *others: Any) -> Any:
+        found.append(statement)
+        return real(on, statement, *others)
+
+    session._send = send
+    try:
+        with connection.execute_wrapper(through_django):
+            yield found
+    finally:
+        session._send = real
+
+
+def walk(prepare: Callable[[], Act]) -> tuple[int, int, int]:
+    """Return the modules, hops and statements of an act; ``prepare`` returns the next one to do."""
+    for _ in range(WARM_UP):
+        prepare()()
+    act, follower = prepare(), Follower()
+    with _sent() as statements, follower.following():
+        act()
+    calls = follower.calls
+    return len(modules_of(calls)), hops_of(calls).total(), len(statements)
+
+
+def main() -> None:
+    """Measure and print."""
+    arguments(__doc__, {})
+    with database():
+        from django.core.management import call_command
+
+        from benchmarks.harness import make_tables
+        from benchmarks.models import AwaitingItem, PageItem
+
+        call_command("migrate", verbosity=0)
+        make_tables(PageItem, AwaitingItem)
+        lines = [[name, *map(str, walk(prepare))] for name, prepare in _acts(PageItem, AwaitingItem).items()]
+        print_table("Acts on one row", ["act", "modules", "hops", "statements"], lines)
+
+
+def _acts(model: Any, awaiting: Any) -> dict[str, Callable[[], Act]]:
+    from stator.runner import StatorRunner
+    from tasks.models import Batch, Queue
+
+    queue = Queue.objects.create(name="walks", actions_elsewhere=True)
+
+    def claimed(**options: Any) -> Any:
+        queue.publish("walk", {"n": 1}, **options)
+        [claim] = queue.claim(worker="bot-1")
+        return claim
+
+    def ending() -> Act:
+        claimed(batch=Batch(on_done="walk")).resolve(1)
+        return StatorRunner([Batch]).run_single_cycle
+
+    def waiting() -> Act:
+        queue.publish("walk", {"n": 1})
+        return partial(queue.claim, worker="bot-1")
+
+    return {
+        "task: publish": lambda: partial(queue.publish, "walk", {"n": 1}),
+        "task: claim": waiting,
+        "task: heartbeat": lambda: claimed().heartbeat,
+        "task: resolve": lambda: partial(claimed().resolve, {"ok": 1}),
+        "one task in a new batch": lambda: partial(queue.publish, "walk", {"n": 1}, batch=Batch(on_done="walk")),
+        "a batch ends": ending,
+        "create": lambda: model.objects.create,
+        "retry by an operator": lambda: partial(
+            model.stator.filter(pk=model.objects.create().pk).retry, actor="an operator"
+        ),
+        "explain": lambda: model.objects.create().explain,
+        "event that moves": lambda: partial(awaiting.objects.create().stator.send, "approve"),
+    }
+
+
+if __name__ == "__main__":
+    main()

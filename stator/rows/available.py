@@ -1,0 +1,109 @@
+"""What a user may send to objects now: the one answer of the inbox, of the pages of objects, and over HTTP."""
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from django.db.models import Model, QuerySet
+
+from stator.graph.senders import sender_of
+from stator.graph.states import AwaitedEvent
+from stator.rows.events import name_of, refusal_of
+from stator.rows.keys import shown_key
+from stator.rows.life import life_of
+from stator.rows.meta import graph_of, home_of, owner_of
+from stator.rows.reports import events_of
+from stator.rows.senders import NAMED, people_with
+from stator.texts import listed
+
+logger = logging.getLogger("stator.events")
+
+# Who has sent each event that takes several senders, oldest first.
+Answers = dict[str, list[str]]
+
+
+def answers_to(rows: Sequence[Any]) -> list[Answers]:
+    """Return who has answered in the present visit of each object of one model, by one statement."""
+    several = {
+        event.name
+        for row in rows
+        if (state := graph_of(type(row)).states.get(row.state))
+        for event in state.events.values()
+        if event.takes_several
+    }
+    if not several:
+        return [{} for _ in rows]
+    owner, using = owner_of(type(rows[0])), home_of(rows[0])
+    mine = events_of(owner, using).filter(object_pk__in=[str(row.pk) for row in rows], name__in=several)
+    found: dict[tuple[str, int, int | None], Answers] = defaultdict(lambda: defaultdict(list))
+    values = mine.order_by("pk").values_list("object_pk", "life", "version", "name", "voter")
+    for pk, life, visit, name, voter in values:
+        if voter:
+            found[pk, life, visit][name].append(voter)
+    lives = [(str(row.pk), life_of(row)) for row in rows]
+    return [dict(found.get((pk, life.number, life.visit), {})) for pk, life in lives]
+
+
+def available_to(
+    by: Any, rows: Iterable[Any], may: Callable[[AwaitedEvent, Any], bool] = lambda event, row: True
+) -> list[list[AwaitedEvent]]:
+    """Return the events that a sender may send to each object of one model now.
+
+    Its state takes them, the sender has their permission, no ``unless`` refuses it, and it has not answered already.
+    ``may``: a further condition.
+    """
+    by, rows = sender_of(by), list(rows)
+    return [
+        [event for event in _taken(row) if _is_open(event, row, by, answers) and may(event, row)]
+        for row, answers in zip(rows, answers_to(rows), strict=True)
+    ]
+
+
+def skips(rows: QuerySet[Any]) -> list[str]:
+    """Return a sentence for each approval that a move by hand of these rows would skip, and whose approval it is.
+
+    An approval is an event that moves objects, and that needs a permission, several senders, or a sender of some kind.
+    """
+    graph, chosen = graph_of(rows.model), list(rows.order_by()[:2])
+    names = rows.order_by().values_list("state", flat=True).distinct()
+    answers = answers_to(chosen)[0] if len(chosen) == 1 else {}
+    return [
+        f"A move skips the event {event.name}{_senders_of(event)}{_so_far(answers.get(event.name))}."
+        for name in names
+        if (state := graph.states.get(name))
+        for event in state.events.values()
+        if event.target and (event.permission or event.takes_several or event.unless)
+    ]
+
+
+def _senders_of(event: AwaitedEvent) -> str:
+    several = f" from {event.count} senders" if event.takes_several else ""
+    if not event.permission:
+        return several
+    people = people_with(event.permission)
+    named = f": {listed(people, NAMED)}" if people else ""
+    return f"{several}{' who are users' if several else ' from users'} with {event.permission}{named}"
+
+
+def _so_far(senders: list[str] | None) -> str:
+    return f"; so far from {listed(senders)}" if senders else ""
+
+
+def _taken(row: Any) -> list[AwaitedEvent]:
+    state = graph_of(type(row)).states.get(row.state)
+    return list(state.events.values()) if state else []
+
+
+def _is_open(event: AwaitedEvent, row: Model, by: Any, answers: Answers) -> bool:
+    name = name_of(by)
+    if event.takes_several and (not name or name in answers.get(event.name, ())):
+        return False
+    label = row._meta.label
+    try:
+        return not refusal_of(event, row, by, f"{label} {shown_key(row.pk)}")
+    except Exception:
+        # A fault of the project's function keeps nobody from the page, and permits nothing.
+        fields = {"model": row._meta.label_lower, "pk": str(row.pk), "event_name": event.name}
+        logger.exception("stator.event_unjudged", extra=fields)
+        return False

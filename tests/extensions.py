@@ -1,0 +1,265 @@
+"""The extensions of the framework as files of today: which are one's own, and which words spell it elsewhere.
+
+``tests/test_core.py`` counts the lines of the core that spell an extension, and ``bin/without`` deletes one. An
+extension that has a folder of its own (``stator/extensions/NAME``) needs no entry in ``FILES``, only its words.
+"""
+
+import ast
+import fnmatch
+import io
+import re
+import tokenize
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from tests.parsing import tree_of
+
+ROOT = Path(__file__).parent.parent
+APPS = ("stator", "tasks")
+
+
+@dataclass(frozen=True)
+class Extension:
+    """``files``: its own, as patterns. ``words``: the names that spell it; none if nothing but an import does.
+
+    ``needs``: extensions that cannot be without it. ``tests``: what tests only it, as patterns.
+    """
+
+    files: str
+    words: str = ""
+    needs: str = ""
+    tests: str = ""
+
+
+# Many schemas, divided tables and the nodes of Citus are one idea, so they are one entry.
+EXTENSIONS = {
+    "scopes": Extension(
+        "stator/schemas.py stator/db/resting.py stator/worker/resting.py stator/overview/schemas.py "
+        "stator/admin/all_schemas.py stator/commands/doctor/structures.py stator/db/slices.py stator/db/grouping.py "
+        "stator/partitions/* stator/citus/* stator/db/citus.py stator/rows/nodes.py",
+        r"(?i)^(in_schemas?|schemas|works_in_schemas|resting|current_schema|places?|by_place|_places|schema|_by_place"
+        r"|follow_connections|send_in_schemas|slice_of|is_in_one_line|in_slices|freeslices|numberedslices|for_any_slice"
+        r"|numbered|beside|having|looking|home|part_of|has_nodes|of_one_node|over_nodes|is_on_node|is_of_node"
+        r"|everywhere)$|^_?slices?$|_slices?$|^slices_|spread|^Distribute$|citus|_on_nodes|partition"
+        r"|stator\.schemas|resting",
+    ),
+    "events": Extension(
+        "stator/rows/events.py stator/rows/available.py stator/rows/senders.py stator/graph/senders.py "
+        "stator/commands/send.py stator/admin/sending.py stator/admin/inbox.py",
+        r"^(AwaitedEvent|apply_event|with_events|events_of|Event|events?|event_names|awaited_events|EventRefused"
+        r"|may_send|send_event\w*|on_event\w*)$|rows\.events",
+    ),
+    "related": Extension(
+        "stator/rows/watches.py stator/rows/waits.py stator/overview/waiters.py",
+        r"^(Watch|watch(es|ers)(_of)?|_watches|watched|when_all|when_any|_?handed_on|HANDED_ON|_?if_handed_on"
+        r"|awaited|is_awaited|waits(_of|_for)?|_?parked\w*|parking|postponing|reopen\w*|may_reopen)$"
+        r"|rows\.(watches|waits)",
+    ),
+    "steps": Extension(
+        "stator/db/steps.py",
+        r"^(Steps?|steps|steps_of\w*|steps_used|own_steps|forget_steps|stepped|MAX_STEPS|STEP_\w+)$|db\.steps",
+    ),
+    "progress": Extension(
+        "stator/rows/progress.py",
+        r"^(\w+_progress|progress_of|Progress|Reached|reached)$|rows\.progress",
+    ),
+    "pauses": Extension(
+        "stator/rows/pauses.py stator/rows/retry_at_rate.py stator/commands/pause.py stator/commands/resume.py "
+        "stator/admin/pauses.py",
+        r"(?i)pause|resume",
+    ),
+    "reconcile": Extension(
+        "stator/rows/reconcile.py",
+        r"reconcile_on|look_again|watched_fields|watched_values|_loaded_watched|rows\.reconcile",
+    ),
+    "reports": Extension(
+        "stator/rows/reports.py stator/db/history.py stator/graph/attempt_log.py",
+        r"^(history|History|Report|records_of|report_of|HISTORY\w*|REPORTED|ERROR_HISTORY|erred|reported|error_of"
+        r"|logged|AttemptLog|keep_logs|logs|attempt_log)$|rows\.reports|db\.history",
+    ),
+    "stats": Extension(
+        "stator/rows/statistics.py stator/db/own_tables.py",
+        r"^(Stats|Depth|COUNTED|sample_depths|merge_stats|shard|thin|SAMPLE|stator_stats)$|rows\.statistics",
+    ),
+    "limits": Extension(
+        "stator/rows/concurrency_limits.py", r"^(concurrency|Limit|_claim_limited|concurrency_limits)$"
+    ),
+    "fair": Extension("", r"(?i)fair|^turns$|SPARE_VALUES"),
+    "refusals": Extension(
+        "stator/db/refusals.py stator/db/locks.py stator/db/schema.py stator/worker/schema.py",
+        r"(?i)refusals?$|in_pieces|is_refusal|_claim_pieces|_take_piece|^locks$|is_lock_timeout|LOCKED_OUT|db\.locks",
+    ),
+    "fleet": Extension(
+        "stator/rows/versions.py stator/rows/process_exits.py stator/rows/workers.py stator/worker/presence.py "
+        "stator/commands/workers.py stator/graph/fingerprints.py",
+        r"^(Version|versions\w*|Versions|VersionsOf|process_exits|orphaned|fingerprints?_of)$|worker\.presence",
+    ),
+    "isolation": Extension(
+        "stator/worker/crash_isolation.py stator/worker/isolated/* tasks/actions/isolated.py "
+        "tasks/actions/isolation.py",
+        r"(?i)isolation|isolated|suspect|^alone_from$|^adopt$",
+    ),
+    "processes": Extension(
+        "stator/worker/supervisor.py stator/worker/reloader.py stator/management/beside_runserver.py",
+        r"(?i)supervis|reload|beside_runserver|RUNSERVER_WORKER",
+    ),
+    "watchdog": Extension(
+        "stator/worker/watchdog.py stator/worker/last_words.py", r"(?i)watchdog|^Health$|^health$|liveness"
+    ),
+    "metrics": Extension(
+        "stator/metrics.py stator/worker/endpoint.py stator/worker/measures.py",
+        r"(?i)metrics|prometheus|^measures$|Endpoint$",
+    ),
+    "tracing": Extension("stator/worker/tracing.py", r"(?i)tracing|traced|^Calls$|calls_of|^PLAIN$"),
+    "undo": Extension(
+        "stator/undo.py stator/commands/undo.py stator/admin/undoing.py stator/rows/actions.py",
+        r"^(undo|undone|undoable|undoing|Undo\w*|Before|Action|UNDONE_WITHIN|remember\w*)$|rows\.actions",
+    ),
+    "guard": Extension(
+        "stator/rows/column_guard.py stator/worker/unsaved.py stator/strict_fence.py",
+        r"guard|^(note_before|note_after|looks|unsaved)$|(?i:strict_?fence)",
+    ),
+    "migrations": Extension(
+        "stator/migration_operations.py stator/adoption.py stator/management/autodetector.py",
+        r"^(AddStatorColumns|RenameState|RemoveState|Adopt\w*|Autodetector|renamed_from|renames|rename)$"
+        r"|stator\.migration_operations|stator\.adoption",
+    ),
+    "replica": Extension(
+        "stator/overview/replica.py stator/admin/source.py",
+        r"(?i)replica|READ_ALIAS|^source_of$|source_for|alias_of",
+    ),
+    "problems": Extension(
+        "stator/explain/* stator/commands/doctor/* stator/commands/explain.py stator/commands/status.py "
+        "stator/commands/errors.py stator/commands/trouble.py stator/db/bounded_counts.py stator/db/looks.py "
+        "tasks/diagnosis/* "
+        "tasks/queue/unserved.py tasks/queue/explaining.py tasks/queue/serving.py tasks/queue/latest_errors.py",
+        r"^(explain\w*|Reason|ProblemKind|Survey\w*|add_problem_kind|problems_in|prospects)$|stator\.explain"
+        r"|(?i:doctor|unserved)|tasks\.diagnosis",
+    ),
+    "overview": Extension(
+        "stator/overview/* stator/admin/overview.py stator/admin/panels.py stator/admin/charts.py "
+        "stator/admin/problems.py stator/admin_site/*",
+        r"^(surveys|[Ss]parkline|Minutes|minutes_of|[Ss]tays|flows|add_section)$|stator\.overview",
+    ),
+    "pictures": Extension(
+        "stator/graph/layout.py stator/graph/drawing.py stator/admin/picture.py stator/admin/graphs.py "
+        "stator/commands/graph.py",
+        r"(?i)layout|drawing|picture|mermaid|graphviz",
+    ),
+    "admin": Extension("stator/admin/*", r"^(stator\.admin.*|StatorAdmin|ManagedList|AdminAction)$"),
+    "check_graph": Extension(
+        "stator/testing_graph/*", r"check_graph|testing_graph", tests="tests/stator/test_testing_graph.py"
+    ),
+    "views": Extension("stator/views.py stator/urls.py", r"RequestRunner|stator\.views"),
+    "api": Extension(
+        "tasks/api/* tasks/queue/consumers.py tasks/admin/consumers.py",
+        r"^(tasks\.api.*|Consumer|consumers?)$",
+        tests="tests/tasks/api/*",
+    ),
+    "client": Extension("tasks/client/*", r"^tasks\.client.*", tests="tests/tasks/client/*"),
+    "backend": Extension(
+        "tasks/backend/* tasks/queue/priorities.py", r"^tasks\.backend.*|StatorBackend", tests="tests/tasks/backend/*"
+    ),
+    "schedules": Extension(
+        "tasks/schedules/* tasks/periodic.py tasks/admin/schedules.py tasks/admin/ticks.py tasks/commands/schedules.py "
+        "tasks/diagnosis/schedules.py",
+        r"(?i)schedules?$|periodic|cron|^tick\w*$",
+    ),
+    "batches": Extension(
+        "tasks/queue/batches.py tasks/rows/batches.py tasks/admin/batches.py",
+        r"^(Batch\w*|batch_\w+|open_batch|batches)$|queue\.batches|rows\.batches",
+    ),
+    "shared": Extension(
+        "tasks/chores/shared_tasks.py", r"(?i)worker_count|^shared|_shared|^is_part|parts_of_task|^whole$"
+    ),
+    "throttles": Extension(
+        "tasks/actions/throttles.py tasks/actions/frequency.py tasks/schedules/rates.py",
+        r"(?i)throttl|^rate\w*$|frequency|RateLimit\w*",
+    ),
+    "notices": Extension("tasks/dead_letters.py", r"(?i)dead_letter|notif"),
+    "tasks_admin": Extension("tasks/admin/*", r"^tasks\.admin.*", tests="tests/tasks/admin/*"),
+    "tasks_commands": Extension(
+        "tasks/commands/* tasks/management/*",
+        r"^tasks\.commands.*",
+        tests="tests/tasks/commands/* tests/tasks/management/*",
+    ),
+}
+
+# Files that are neither an extension nor the core: what a vendor replaces, and what people look at.
+ENGINES = (
+    "stator/db/claims_postgresql.py stator/db/records_postgresql.py stator/db/postgresql.py stator/db/compiler.py "
+    "stator/db/session.py stator/db/sql.py stator/db/single_statement.py stator/db/inserts.py "
+    "stator/worker/listener.py stator/db/sqlite.py stator/db/files.py stator/db/mysql.py stator/db/generated.py"
+)
+SURFACES = (
+    "stator/checks/* stator/commands/* stator/management/* stator/terminal.py stator/testing.py "
+    "stator/pytest_plugin.py stator/db/search_lookups.py stator/db/engines.py stator/db/drivers.py "
+    "stator/rows/unlocks.py tasks/testing.py"
+)
+
+
+def matches(path: str, patterns: str) -> bool:
+    """Return whether one of the patterns, divided by spaces, matches a path below the root."""
+    return any(fnmatch.fnmatch(path, pattern) for pattern in patterns.split())
+
+
+def own_files(name: str) -> list[Path]:
+    """Return the files of an extension, its folders and templates with them."""
+    extension = EXTENSIONS.get(name)
+    patterns = f"*/extensions/{name}/* {extension.files if extension else ''}"
+    paths = (path for app in APPS for path in sorted((ROOT / app).rglob("*")) if "__pycache__" not in path.parts)
+    return [path for path in paths if path.is_file() and matches(path.relative_to(ROOT).as_posix(), patterns)]
+
+
+def core_files() -> list[Path]:
+    """Return the modules of the framework's core, the queue's core, and the engine for PostgreSQL."""
+    others = " ".join(extension.files for extension in EXTENSIONS.values())
+    away = f"*/migrations/* */extensions/* {others} {SURFACES}"
+    engines = " ".join(name for name in ENGINES.split() if re.search("sqlite|mysql|files|generated", name))
+    found = (path for app in APPS for path in sorted((ROOT / app).rglob("*.py")))
+    return [path for path in found if not matches(path.relative_to(ROOT).as_posix(), f"{away} {engines}")]
+
+
+def spelled(path: Path, words: str) -> int:
+    """Return how many lines of code spell one of the words: a line that has one, and definitions with such a name."""
+    pattern, (names, code) = re.compile(words), _lines(path)
+    found = {line for line, said in names.items() if any(map(pattern.search, said))}
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and pattern.search(
+            node.name.strip("_")
+        ):
+            found.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return len(found & code)
+
+
+@cache
+def _lines(path: Path) -> tuple[dict[int, set[str]], set[int]]:
+    """Return the names and words of strings in each line, and the lines that are code."""
+    names, code, documented = defaultdict(set), set(), _docstrings(tree_of(path))
+    blank = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+    for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
+        if token.type in blank or token.start[0] in documented:
+            continue
+        code.update(range(token.start[0], token.end[0] + 1))
+        for line, text in enumerate(token.string.splitlines(), token.start[0]):
+            names[line].update(re.findall(r"[A-Za-z_][\w.]*", text))
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names[node.lineno].add(node.module)
+    return names, code
+
+
+def _docstrings(tree: ast.Module) -> set[int]:
+    found: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.body:
+            first = node.body[0]
+            if (
+                isinstance(first, ast.Expr)
+                and isinstance(first.value, ast.Constant)
+                and isinstance(first.value.value, str)
+            ):
+                found.update(range(first.lineno, (first.end_lineno or first.lineno) + 1))
+    return found

@@ -1,0 +1,22 @@
+-- moves with its related objects
+
+-- poll
+SELECT (EXISTS (SELECT "testapp_basket"."id" AS "pk" FROM "testapp_basket" WHERE 0 = 1 LIMIT 1)), (EXISTS (SELECT "testapp_basket"."id" AS "pk" FROM "testapp_basket" WHERE 0 = 1 LIMIT 1)), (EXISTS (SELECT "testapp_basket"."id" AS "pk" FROM "testapp_basket" WHERE 0 = 1 LIMIT 1)), (EXISTS (SELECT "testapp_basket"."id" AS "pk" FROM "testapp_basket" WHERE 0 = 1 LIMIT 1) OR EXISTS (SELECT "testapp_basket"."id" AS "pk" FROM "testapp_basket" WHERE 0 = 1 LIMIT 1)), (EXISTS (SELECT "testapp_basket"."id" AS "pk" FROM "testapp_basket" WHERE ("testapp_basket"."state_claim" IS NOT NULL AND "testapp_basket"."state_locked_until" <= (STATEMENT_TIMESTAMP())) LIMIT 1) OR EXISTS (SELECT "testapp_basket"."id" AS "pk" FROM "testapp_basket" WHERE ("testapp_basket"."state_claim" IS NOT NULL AND "testapp_basket"."state" IN ($1, $2, $3, $4, $5) AND "testapp_basket"."state_locked_until" > (STATEMENT_TIMESTAMP() + $6)) LIMIT 1)), (SELECT COUNT("stator_pause"."id") AS "number" FROM "stator_pause" WHERE ("stator_pause"."until" IS NULL OR "stator_pause"."until" > (STATEMENT_TIMESTAMP()))), (SELECT SUM("stator_pause"."id") AS "number" FROM "stator_pause" WHERE ("stator_pause"."until" IS NULL OR "stator_pause"."until" > (STATEMENT_TIMESTAMP())))
+
+-- mark ready
+SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SELECT "testapp_basket"."id" AS "pk" FROM "testapp_basket" WHERE 0 = 1 LIMIT 100 FOR NO KEY UPDATE OF "testapp_basket" SKIP LOCKED
+
+-- mark ready
+SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SELECT "testapp_basket"."id" AS "pk" FROM "testapp_basket" WHERE 0 = 1 LIMIT 99 FOR NO KEY UPDATE OF "testapp_basket" SKIP LOCKED
+
+-- mark ready
+UPDATE "testapp_basket" SET "state_ready" = $1 WHERE "testapp_basket"."id" IN ($2)
+
+-- reap
+SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SELECT "testapp_basket"."id" AS "pk" FROM "testapp_basket" WHERE ("testapp_basket"."state_claim" IS NOT NULL AND "testapp_basket"."state_locked_until" <= (STATEMENT_TIMESTAMP())) ORDER BY "testapp_basket"."state_locked_until" ASC LIMIT 100 FOR NO KEY UPDATE OF "testapp_basket" SKIP LOCKED
+
+-- reap
+SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SELECT "testapp_basket"."id" AS "pk" FROM "testapp_basket" WHERE ("testapp_basket"."state_claim" IS NOT NULL AND "testapp_basket"."state" IN ($1, $2, $3, $4, $5) AND "testapp_basket"."state_locked_until" > (STATEMENT_TIMESTAMP() + $6)) ORDER BY "testapp_basket"."state_locked_until" ASC LIMIT 99 FOR NO KEY UPDATE OF "testapp_basket" SKIP LOCKED
+
+-- reap
+SELECT "testapp_basket"."id" AS "pk", "testapp_basket"."state_claim" AS "state_claim" FROM "testapp_basket" WHERE "testapp_basket"."id" IN ($1)

@@ -1,0 +1,179 @@
+-- a priority, and turns of a field
+
+-- poll
+SELECT (EXISTS (SELECT "testapp_consignment"."id" AS "pk" FROM "testapp_consignment" WHERE ("testapp_consignment"."state_claim" IS NULL AND "testapp_consignment"."state_ready" AND "testapp_consignment"."state" IN ($1, $2) AND "testapp_consignment"."state_crashes" < $3 AND "testapp_consignment"."state_crashes" = $4) LIMIT 1)), (EXISTS (SELECT "testapp_consignment"."id" AS "pk" FROM "testapp_consignment" WHERE ("testapp_consignment"."state_claim" IS NULL AND "testapp_consignment"."state_ready" AND "testapp_consignment"."state" IN ($5, $6) AND "testapp_consignment"."state_crashes" < $7 AND "testapp_consignment"."state_crashes" > $8 AND "testapp_consignment"."state_crashes" >= $9 AND "testapp_consignment"."state_crashes" < $10) LIMIT 1)), (EXISTS (SELECT "testapp_consignment"."id" AS "pk" FROM "testapp_consignment" WHERE ("testapp_consignment"."state_claim" IS NULL AND "testapp_consignment"."state_ready" AND "testapp_consignment"."state" IN ($11, $12) AND "testapp_consignment"."state_crashes" < $13 AND "testapp_consignment"."state_crashes" > $14 AND "testapp_consignment"."state_crashes" >= $15 AND "testapp_consignment"."state_crashes" < $16) LIMIT 1)), (EXISTS (SELECT "testapp_consignment"."id" AS "pk" FROM "testapp_consignment" WHERE ("testapp_consignment"."state_claim" IS NULL AND NOT "testapp_consignment"."state_ready" AND "testapp_consignment"."state" IN ($17, $18) AND "testapp_consignment"."state_crashes" < $19 AND "testapp_consignment"."state_next_attempt" <= (STATEMENT_TIMESTAMP())) LIMIT 1) OR EXISTS (SELECT "testapp_consignment"."id" AS "pk" FROM "testapp_consignment" WHERE ("testapp_consignment"."state_claim" IS NULL AND NOT "testapp_consignment"."state_ready" AND "testapp_consignment"."state" IN ($20, $21) AND "testapp_consignment"."state_crashes" < $22 AND "testapp_consignment"."state_next_attempt" IS NULL) LIMIT 1)), (EXISTS (SELECT "testapp_consignment"."id" AS "pk" FROM "testapp_consignment" WHERE ("testapp_consignment"."state_claim" IS NOT NULL AND "testapp_consignment"."state_locked_until" <= (STATEMENT_TIMESTAMP())) LIMIT 1) OR EXISTS (SELECT "testapp_consignment"."id" AS "pk" FROM "testapp_consignment" WHERE ("testapp_consignment"."state_claim" IS NOT NULL AND "testapp_consignment"."state" IN ($23, $24, $25) AND "testapp_consignment"."state_locked_until" > (STATEMENT_TIMESTAMP() + $26)) LIMIT 1)), (SELECT ("testapp_consignment"."state_next_attempt" - STATEMENT_TIMESTAMP()) AS "left" FROM "testapp_consignment" WHERE ("testapp_consignment"."state_claim" IS NULL AND NOT "testapp_consignment"."state_ready" AND "testapp_consignment"."state" IN ($27) AND "testapp_consignment"."state_crashes" < $28 AND "testapp_consignment"."state_next_attempt" > (STATEMENT_TIMESTAMP()) AND "testapp_consignment"."state_next_attempt" <= (STATEMENT_TIMESTAMP() + $29)) ORDER BY "testapp_consignment"."state_next_attempt" ASC LIMIT 1), (SELECT ("testapp_consignment"."state_next_attempt" - STATEMENT_TIMESTAMP()) AS "left" FROM "testapp_consignment" WHERE ("testapp_consignment"."state_claim" IS NULL AND NOT "testapp_consignment"."state_ready" AND "testapp_consignment"."state" IN ($30) AND "testapp_consignment"."state_crashes" < $31 AND "testapp_consignment"."state_next_attempt" > (STATEMENT_TIMESTAMP()) AND "testapp_consignment"."state_next_attempt" <= (STATEMENT_TIMESTAMP() + $32)) ORDER BY "testapp_consignment"."state_next_attempt" ASC LIMIT 1), (SELECT COUNT("stator_pause"."id") AS "number" FROM "stator_pause" WHERE ("stator_pause"."until" IS NULL OR "stator_pause"."until" > (STATEMENT_TIMESTAMP()))), (SELECT SUM("stator_pause"."id") AS "number" FROM "stator_pause" WHERE ("stator_pause"."until" IS NULL OR "stator_pause"."until" > (STATEMENT_TIMESTAMP())))
+
+-- mark ready
+SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SELECT "testapp_consignment"."id" AS "pk" FROM "testapp_consignment" WHERE ("testapp_consignment"."state_claim" IS NULL AND NOT "testapp_consignment"."state_ready" AND "testapp_consignment"."state" IN ($1, $2) AND "testapp_consignment"."state_crashes" < $3 AND "testapp_consignment"."state_next_attempt" <= (STATEMENT_TIMESTAMP())) LIMIT 100 FOR NO KEY UPDATE OF "testapp_consignment" SKIP LOCKED
+
+-- mark ready
+SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SELECT "testapp_consignment"."id" AS "pk" FROM "testapp_consignment" WHERE ("testapp_consignment"."state_claim" IS NULL AND NOT "testapp_consignment"."state_ready" AND "testapp_consignment"."state" IN ($1, $2) AND "testapp_consignment"."state_crashes" < $3 AND "testapp_consignment"."state_next_attempt" IS NULL) LIMIT 99 FOR NO KEY UPDATE OF "testapp_consignment" SKIP LOCKED
+
+-- mark ready
+UPDATE "testapp_consignment" SET "state_ready" = $1 WHERE "testapp_consignment"."id" IN ($2)
+
+-- claim
+SELECT "stator_limit"."id", "stator_limit"."model_label", "stator_limit"."state" FROM "stator_limit" WHERE ("stator_limit"."model_label" = $1 AND "stator_limit"."state" = $2) ORDER BY "stator_limit"."id" ASC LIMIT 1 FOR UPDATE
+
+-- claim
+INSERT INTO "stator_limit" ("model_label", "state") VALUES ($1, $2) ON CONFLICT DO NOTHING
+
+-- claim
+SELECT "stator_limit"."id", "stator_limit"."model_label", "stator_limit"."state" FROM "stator_limit" WHERE ("stator_limit"."model_label" = $1 AND "stator_limit"."state" = $2) LIMIT 21 FOR UPDATE
+
+-- claim
+SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
+WITH RECURSIVE turns(key, n, lap) AS (
+  SELECT $1::bigint, 0, 0
+  UNION ALL
+  SELECT next.key, turns.n + 1, next.lap FROM turns CROSS JOIN LATERAL (
+    (SELECT "sender_id" AS key, turns.lap AS lap FROM "testapp_consignment" WHERE state_ready AND state_claim IS NULL AND state = ANY($2) AND state_crashes = 0 AND "sender_id" > turns.key
+     ORDER BY "testapp_consignment"."sender_id", "testapp_consignment"."pk", COALESCE(state_next_attempt, state_changed), "testapp_consignment"."id" LIMIT 1)
+    UNION ALL
+    (SELECT "sender_id", 1 FROM "testapp_consignment" WHERE state_ready AND state_claim IS NULL AND state = ANY($3) AND state_crashes = 0 AND turns.lap = 0 ORDER BY "testapp_consignment"."sender_id", "testapp_consignment"."pk", COALESCE(state_next_attempt, state_changed), "testapp_consignment"."id" LIMIT 1)
+    LIMIT 1) next
+  WHERE turns.n < $4 AND (next.lap = 1 AND next.key > $5) IS NOT TRUE),
+picked AS MATERIALIZED (
+  SELECT ready.pk, turns.n FROM turns CROSS JOIN LATERAL (
+    SELECT first.pk FROM (
+      SELECT "id" AS pk FROM "testapp_consignment" WHERE state_ready AND state_claim IS NULL AND state = ANY($6) AND state_crashes = 0 AND "sender_id" = turns.key
+      ORDER BY "testapp_consignment"."pk", COALESCE(state_next_attempt, state_changed), "testapp_consignment"."id" LIMIT $7 FOR NO KEY UPDATE SKIP LOCKED) first
+    LIMIT (SELECT ($8 + max(n) - 1) / greatest(max(n), 1) FROM turns)) ready
+  WHERE turns.n > 0 ORDER BY turns.n LIMIT $9),
+more AS MATERIALIZED (
+  SELECT ready.pk FROM (SELECT key FROM turns WHERE n > 0 ORDER BY hashtextextended(key::text, $10)) others
+  CROSS JOIN LATERAL (
+    SELECT "id" AS pk FROM "testapp_consignment" WHERE state_ready AND state_claim IS NULL AND state = ANY($11) AND state_crashes = 0 AND "sender_id" = others.key AND "id" NOT IN (SELECT pk FROM picked)
+    ORDER BY "testapp_consignment"."pk", COALESCE(state_next_attempt, state_changed), "testapp_consignment"."id" LIMIT $12 FOR NO KEY UPDATE SKIP LOCKED) ready
+  LIMIT $13 - (SELECT count(*) FROM picked)),
+chosen AS (SELECT pk, n FROM picked UNION ALL SELECT pk, 0 FROM more)
+UPDATE "testapp_consignment" SET "state_claim" = CAST(CASE WHEN ("testapp_consignment"."state_next_attempt" > (STATEMENT_TIMESTAMP())) THEN NULL ELSE $14 END AS uuid), "state_locked_until" = CASE WHEN ("testapp_consignment"."state_next_attempt" > (STATEMENT_TIMESTAMP())) THEN NULL ELSE (STATEMENT_TIMESTAMP() + $15) END, "state_ready" = $16, "state_attempted" = CASE WHEN ("testapp_consignment"."state_next_attempt" > (STATEMENT_TIMESTAMP())) THEN "testapp_consignment"."state_attempted" ELSE STATEMENT_TIMESTAMP() END, "state_attempts" = CASE WHEN ("testapp_consignment"."state_next_attempt" > (STATEMENT_TIMESTAMP())) THEN "testapp_consignment"."state_attempts" ELSE ("testapp_consignment"."state_attempts" + $17) END FROM chosen WHERE "testapp_consignment"."id" = chosen.pk RETURNING "testapp_consignment"."id", "testapp_consignment"."state_ready", "testapp_consignment"."state_changed", "testapp_consignment"."state_attempted", "testapp_consignment"."state_locked_until", "testapp_consignment"."state_next_attempt", "testapp_consignment"."state_attempts", "testapp_consignment"."state_failures", "testapp_consignment"."state_crashes", "testapp_consignment"."state_version", "testapp_consignment"."state_claim", "testapp_consignment"."state_life", "testapp_consignment"."state_visit", "testapp_consignment"."state", "testapp_consignment"."sender_id", "testapp_consignment"."pk", chosen.n
+
+-- claim
+SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
+WITH RECURSIVE turns(key, n, lap) AS (
+  SELECT $1::bigint, 0, 0
+  UNION ALL
+  SELECT next.key, turns.n + 1, next.lap FROM turns CROSS JOIN LATERAL (
+    (SELECT "sender_id" AS key, turns.lap AS lap FROM "testapp_consignment" WHERE state_ready AND state_claim IS NULL AND state = ANY($2) AND state_crashes = 0 AND "sender_id" > turns.key
+     ORDER BY "testapp_consignment"."sender_id", COALESCE(state_next_attempt, state_changed), "testapp_consignment"."id" LIMIT 1)
+    UNION ALL
+    (SELECT "sender_id", 1 FROM "testapp_consignment" WHERE state_ready AND state_claim IS NULL AND state = ANY($3) AND state_crashes = 0 AND turns.lap = 0 ORDER BY "testapp_consignment"."sender_id", COALESCE(state_next_attempt, state_changed), "testapp_consignment"."id" LIMIT 1)
+    LIMIT 1) next
+  WHERE turns.n < $4 AND (next.lap = 1 AND next.key > $5) IS NOT TRUE),
+picked AS MATERIALIZED (
+  SELECT ready.pk, turns.n FROM turns CROSS JOIN LATERAL (
+    SELECT first.pk FROM (
+      SELECT "id" AS pk FROM "testapp_consignment" WHERE state_ready AND state_claim IS NULL AND state = ANY($6) AND state_crashes = 0 AND "sender_id" = turns.key
+      ORDER BY COALESCE(state_next_attempt, state_changed), "testapp_consignment"."id" LIMIT $7 FOR NO KEY UPDATE SKIP LOCKED) first
+    LIMIT (SELECT ($8 + max(n) - 1) / greatest(max(n), 1) FROM turns)) ready
+  WHERE turns.n > 0 ORDER BY turns.n LIMIT $9),
+more AS MATERIALIZED (
+  SELECT ready.pk FROM (SELECT key FROM turns WHERE n > 0 ORDER BY hashtextextended(key::text, $10)) others
+  CROSS JOIN LATERAL (
+    SELECT "id" AS pk FROM "testapp_consignment" WHERE state_ready AND state_claim IS NULL AND state = ANY($11) AND state_crashes = 0 AND "sender_id" = others.key AND "id" NOT IN (SELECT pk FROM picked)
+    ORDER BY COALESCE(state_next_attempt, state_changed), "testapp_consignment"."id" LIMIT $12 FOR NO KEY UPDATE SKIP LOCKED) ready
+  LIMIT $13 - (SELECT count(*) FROM picked)),
+chosen AS (SELECT pk, n FROM picked UNION ALL SELECT pk, 0 FROM more)
+UPDATE "testapp_consignment" SET "state_claim" = CAST(CASE WHEN ("testapp_consignment"."state_next_attempt" > (STATEMENT_TIMESTAMP())) THEN NULL ELSE $14 END AS uuid), "state_locked_until" = CASE WHEN ("testapp_consignment"."state_next_attempt" > (STATEMENT_TIMESTAMP())) THEN NULL ELSE (STATEMENT_TIMESTAMP() + $15) END, "state_ready" = $16, "state_attempted" = CASE WHEN ("testapp_consignment"."state_next_attempt" > (STATEMENT_TIMESTAMP())) THEN "testapp_consignment"."state_attempted" ELSE STATEMENT_TIMESTAMP() END, "state_attempts" = CASE WHEN ("testapp_consignment"."state_next_attempt" > (STATEMENT_TIMESTAMP())) THEN "testapp_consignment"."state_attempts" ELSE ("testapp_consignment"."state_attempts" + $17) END FROM chosen WHERE "testapp_consignment"."id" = chosen.pk RETURNING "testapp_consignment"."id", "testapp_consignment"."state_ready", "testapp_consignment"."state_changed", "testapp_consignment"."state_attempted", "testapp_consignment"."state_locked_until", "testapp_consignment"."state_next_attempt", "testapp_consignment"."state_attempts", "testapp_consignment"."state_failures", "testapp_consignment"."state_crashes", "testapp_consignment"."state_version", "testapp_consignment"."state_claim", "testapp_consignment"."state_life", "testapp_consignment"."state_visit", "testapp_consignment"."state", "testapp_consignment"."sender_id", "testapp_consignment"."pk", chosen.n
+
+-- claim rows with few lost leases
+SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
+WITH picked AS MATERIALIZED (
+  SELECT "id" AS pk, ctid AS place FROM "testapp_consignment"
+  WHERE state_ready AND state_claim IS NULL AND state = ANY($1) AND state_crashes > 0 AND state_crashes >= $2 AND state_crashes < $3
+  ORDER BY COALESCE(state_next_attempt, state_changed), "testapp_consignment"."id"
+  LIMIT $4 FOR NO KEY UPDATE SKIP LOCKED)
+UPDATE "testapp_consignment" SET "state_claim" = CAST(CASE WHEN ("testapp_consignment"."state_next_attempt" > (STATEMENT_TIMESTAMP())) THEN NULL ELSE $5 END AS uuid), "state_locked_until" = CASE WHEN ("testapp_consignment"."state_next_attempt" > (STATEMENT_TIMESTAMP())) THEN NULL ELSE (STATEMENT_TIMESTAMP() + $6) END, "state_ready" = $7, "state_attempted" = CASE WHEN ("testapp_consignment"."state_next_attempt" > (STATEMENT_TIMESTAMP())) THEN "testapp_consignment"."state_attempted" ELSE STATEMENT_TIMESTAMP() END, "state_attempts" = CASE WHEN ("testapp_consignment"."state_next_attempt" > (STATEMENT_TIMESTAMP())) THEN "testapp_consignment"."state_attempts" ELSE ("testapp_consignment"."state_attempts" + $8) END FROM picked
+WHERE "testapp_consignment".ctid = picked.place AND "testapp_consignment"."id" IS NOT DISTINCT FROM picked.pk
+RETURNING "testapp_consignment"."id", "testapp_consignment"."state_ready", "testapp_consignment"."state_changed", "testapp_consignment"."state_attempted", "testapp_consignment"."state_locked_until", "testapp_consignment"."state_next_attempt", "testapp_consignment"."state_attempts", "testapp_consignment"."state_failures", "testapp_consignment"."state_crashes", "testapp_consignment"."state_version", "testapp_consignment"."state_claim", "testapp_consignment"."state_life", "testapp_consignment"."state_visit", "testapp_consignment"."state", "testapp_consignment"."sender_id", "testapp_consignment"."pk"
+
+-- record narrow to done
+SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
+WITH v AS (
+  SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::float8[], $4::bool[],
+    $5::float8[]) AS v(pk, claim, delay, failed, duration)),
+mine AS MATERIALIZED (
+  SELECT v.pk, v.claim, v.delay, v.failed, t.ctid AS found, t.state_changed AS entered
+  FROM v CROSS JOIN "testapp_consignment" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = $6 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
+done AS (
+  UPDATE "testapp_consignment" SET "state" = $7, "state_changed" = STATEMENT_TIMESTAMP(), "state_attempted" = NULL, "state_ready" = $8, "state_next_attempt" = NULL, "state_attempts" = $9, "state_failures" = $10, "state_crashes" = $11, "state_version" = ("testapp_consignment"."state_version" + $12), "state_claim" = NULL, "state_locked_until" = NULL FROM mine v
+  WHERE "testapp_consignment".ctid = v.found AND "testapp_consignment"."id" IS NOT DISTINCT FROM v.pk
+    AND "testapp_consignment".state_claim IS NOT DISTINCT FROM v.claim AND "testapp_consignment".state = $13
+  RETURNING "testapp_consignment"."id" AS pk, v.failed, "testapp_consignment".state_changed - v.entered AS stayed),
+counted AS (
+  INSERT INTO stator_stats (model_label, hour, source, "to", shard, handled, failed, seconds, longest)
+  SELECT $14, date_trunc('hour', statement_timestamp(), 'UTC'), $15, $16, $17::int,
+    count(*), count(*) FILTER (WHERE failed), greatest(date_part('epoch', sum(stayed)), 0),
+    greatest(date_part('epoch', max(stayed)), 0)
+  FROM done HAVING count(*) > 0
+  ON CONFLICT (model_label, hour, source, "to", shard) DO UPDATE
+  SET handled = stator_stats.handled + excluded.handled, failed = stator_stats.failed + excluded.failed,
+    seconds = stator_stats.seconds + excluded.seconds, longest = greatest(stator_stats.longest, excluded.longest))
+SELECT pk FROM done
+
+-- record narrow to done
+SELECT "testapp_consignment"."id" AS "pk", "testapp_consignment"."state_claim" AS "state_claim", "testapp_consignment"."state" AS "state" FROM "testapp_consignment" WHERE "testapp_consignment"."id" IN ($1)
+
+-- record narrow, attempted again
+SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
+WITH v AS (
+  SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::float8[], $4::bool[],
+    $5::float8[]) AS v(pk, claim, delay, failed, duration)),
+mine AS MATERIALIZED (
+  SELECT v.pk, v.claim, v.delay, v.failed, t.ctid AS found, t.state_changed AS entered
+  FROM v CROSS JOIN "testapp_consignment" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = $6 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
+done AS (
+  UPDATE "testapp_consignment" SET "state_ready" = $7, "state_next_attempt" = (STATEMENT_TIMESTAMP() + (v.delay * interval '1 second')), "state_failures" = (CASE WHEN v.failed THEN state_failures + 1 ELSE 0 END), "state_crashes" = $8, "state_claim" = NULL, "state_locked_until" = NULL FROM mine v
+  WHERE "testapp_consignment".ctid = v.found AND "testapp_consignment"."id" IS NOT DISTINCT FROM v.pk
+    AND "testapp_consignment".state_claim IS NOT DISTINCT FROM v.claim AND "testapp_consignment".state = $9
+  RETURNING "testapp_consignment"."id" AS pk, v.failed, "testapp_consignment".state_changed - v.entered AS stayed),
+counted AS (
+  INSERT INTO stator_stats (model_label, hour, source, "to", shard, handled, failed, seconds, longest)
+  SELECT $10, date_trunc('hour', statement_timestamp(), 'UTC'), $11, $12, $13::int,
+    count(*), count(*) FILTER (WHERE failed), greatest(date_part('epoch', sum(stayed)), 0),
+    greatest(date_part('epoch', max(stayed)), 0)
+  FROM done HAVING count(*) > 0
+  ON CONFLICT (model_label, hour, source, "to", shard) DO UPDATE
+  SET handled = stator_stats.handled + excluded.handled, failed = stator_stats.failed + excluded.failed,
+    seconds = stator_stats.seconds + excluded.seconds, longest = greatest(stator_stats.longest, excluded.longest))
+SELECT pk FROM done
+
+-- record narrow, released
+SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; 
+WITH v AS (
+  SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::float8[], $4::bool[],
+    $5::float8[]) AS v(pk, claim, delay, failed, duration)),
+mine AS MATERIALIZED (
+  SELECT v.pk, v.claim, v.delay, v.failed, t.ctid AS found, t.state_changed AS entered
+  FROM v CROSS JOIN "testapp_consignment" t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = $6 AND t."id" = v.pk FOR NO KEY UPDATE OF t SKIP LOCKED),
+done AS (
+  UPDATE "testapp_consignment" SET "state_ready" = (v.delay IS NULL), "state_attempts" = ("testapp_consignment"."state_attempts" - $7), "state_claim" = NULL, "state_locked_until" = NULL, "state_next_attempt" = COALESCE((STATEMENT_TIMESTAMP() + (v.delay * interval '1 second')), "testapp_consignment"."state_next_attempt") FROM mine v
+  WHERE "testapp_consignment".ctid = v.found AND "testapp_consignment"."id" IS NOT DISTINCT FROM v.pk
+    AND "testapp_consignment".state_claim IS NOT DISTINCT FROM v.claim AND "testapp_consignment".state = $8
+  RETURNING "testapp_consignment"."id" AS pk, v.failed, "testapp_consignment".state_changed - v.entered AS stayed)
+SELECT pk FROM done
+
+-- renew
+SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SELECT "testapp_consignment"."id" AS "pk" FROM "testapp_consignment" WHERE ("testapp_consignment"."id" IN ($1) AND "testapp_consignment"."state_claim" IS NOT DISTINCT FROM $2) ORDER BY 1 ASC LIMIT 1 FOR NO KEY UPDATE OF "testapp_consignment" SKIP LOCKED
+
+-- renew
+UPDATE "testapp_consignment" SET "state_locked_until" = (STATEMENT_TIMESTAMP() + $1) WHERE "testapp_consignment"."id" IN ($2)
+
+-- extend
+UPDATE "testapp_consignment" SET "state_locked_until" = (STATEMENT_TIMESTAMP() + $1) WHERE ("testapp_consignment"."id" = $2 AND "testapp_consignment"."state" = $3 AND "testapp_consignment"."state_claim" IS NOT DISTINCT FROM $4)
+
+-- undo a claim
+SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SELECT "testapp_consignment"."id" AS "pk" FROM "testapp_consignment" WHERE ("testapp_consignment"."state_claim" IS NOT DISTINCT FROM $1 AND "testapp_consignment"."state_claim" IS NOT NULL) LIMIT 100000 FOR NO KEY UPDATE OF "testapp_consignment" SKIP LOCKED
+
+-- undo a claim
+UPDATE "testapp_consignment" SET "state_ready" = $1, "state_attempts" = ("testapp_consignment"."state_attempts" - $2), "state_claim" = NULL, "state_locked_until" = NULL WHERE "testapp_consignment"."id" IN ($3)
+
+-- reap
+SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SELECT "testapp_consignment"."id" AS "pk" FROM "testapp_consignment" WHERE ("testapp_consignment"."state_claim" IS NOT NULL AND "testapp_consignment"."state_locked_until" <= (STATEMENT_TIMESTAMP())) ORDER BY "testapp_consignment"."state_locked_until" ASC LIMIT 100 FOR NO KEY UPDATE OF "testapp_consignment" SKIP LOCKED
+
+-- reap
+SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SELECT "testapp_consignment"."id" AS "pk" FROM "testapp_consignment" WHERE ("testapp_consignment"."state_claim" IS NOT NULL AND "testapp_consignment"."state" IN ($1, $2, $3) AND "testapp_consignment"."state_locked_until" > (STATEMENT_TIMESTAMP() + $4)) ORDER BY "testapp_consignment"."state_locked_until" ASC LIMIT 99 FOR NO KEY UPDATE OF "testapp_consignment" SKIP LOCKED
+
+-- reap
+SELECT "testapp_consignment"."id" AS "pk", "testapp_consignment"."state_claim" AS "state_claim" FROM "testapp_consignment" WHERE "testapp_consignment"."id" IN ($1)

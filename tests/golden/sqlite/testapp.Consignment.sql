@@ -1,0 +1,79 @@
+-- a priority, and turns of a field
+
+-- poll
+SELECT (EXISTS (SELECT "testapp_consignment"."id" AS "pk" FROM "testapp_consignment" WHERE ("testapp_consignment"."state_claim" IS NULL AND "testapp_consignment"."state_ready" AND "testapp_consignment"."state" IN ($1, $2) AND "testapp_consignment"."state_crashes" < $3 AND "testapp_consignment"."state_crashes" = $4) LIMIT 1)), (EXISTS (SELECT "testapp_consignment"."id" AS "pk" FROM "testapp_consignment" WHERE ("testapp_consignment"."state_claim" IS NULL AND "testapp_consignment"."state_ready" AND "testapp_consignment"."state" IN ($5, $6) AND "testapp_consignment"."state_crashes" < $7 AND "testapp_consignment"."state_crashes" > $8 AND "testapp_consignment"."state_crashes" >= $9 AND "testapp_consignment"."state_crashes" < $10) LIMIT 1)), (EXISTS (SELECT "testapp_consignment"."id" AS "pk" FROM "testapp_consignment" WHERE ("testapp_consignment"."state_claim" IS NULL AND "testapp_consignment"."state_ready" AND "testapp_consignment"."state" IN ($11, $12) AND "testapp_consignment"."state_crashes" < $13 AND "testapp_consignment"."state_crashes" > $14 AND "testapp_consignment"."state_crashes" >= $15 AND "testapp_consignment"."state_crashes" < $16) LIMIT 1)), (EXISTS (SELECT "testapp_consignment"."id" AS "pk" FROM "testapp_consignment" WHERE ("testapp_consignment"."state_claim" IS NULL AND NOT "testapp_consignment"."state_ready" AND "testapp_consignment"."state" IN ($17, $18) AND "testapp_consignment"."state_crashes" < $19 AND "testapp_consignment"."state_next_attempt" <= (STRFTIME('%Y-%m-%d %H:%M:%f', 'NOW'))) LIMIT 1) OR EXISTS (SELECT "testapp_consignment"."id" AS "pk" FROM "testapp_consignment" WHERE ("testapp_consignment"."state_claim" IS NULL AND NOT "testapp_consignment"."state_ready" AND "testapp_consignment"."state" IN ($20, $21) AND "testapp_consignment"."state_crashes" < $22 AND "testapp_consignment"."state_next_attempt" IS NULL) LIMIT 1)), (EXISTS (SELECT "testapp_consignment"."id" AS "pk" FROM "testapp_consignment" WHERE ("testapp_consignment"."state_claim" IS NOT NULL AND "testapp_consignment"."state_locked_until" <= (STRFTIME('%Y-%m-%d %H:%M:%f', 'NOW'))) LIMIT 1) OR EXISTS (SELECT "testapp_consignment"."id" AS "pk" FROM "testapp_consignment" WHERE ("testapp_consignment"."state_claim" IS NOT NULL AND "testapp_consignment"."state" IN ($23, $24, $25) AND "testapp_consignment"."state_locked_until" > (django_format_dtdelta('+', STRFTIME('%Y-%m-%d %H:%M:%f', 'NOW'), $26))) LIMIT 1)), (SELECT CAST(ROUND((JULIANDAY("testapp_consignment"."state_next_attempt") - JULIANDAY(STRFTIME('%Y-%m-%d %H:%M:%f', 'NOW'))) * 86400000) AS INTEGER) * 1000 AS "left" FROM "testapp_consignment" WHERE ("testapp_consignment"."state_claim" IS NULL AND NOT "testapp_consignment"."state_ready" AND "testapp_consignment"."state" IN ($27) AND "testapp_consignment"."state_crashes" < $28 AND "testapp_consignment"."state_next_attempt" > (STRFTIME('%Y-%m-%d %H:%M:%f', 'NOW')) AND "testapp_consignment"."state_next_attempt" <= (django_format_dtdelta('+', STRFTIME('%Y-%m-%d %H:%M:%f', 'NOW'), $29))) ORDER BY "testapp_consignment"."state_next_attempt" ASC LIMIT 1), (SELECT CAST(ROUND((JULIANDAY("testapp_consignment"."state_next_attempt") - JULIANDAY(STRFTIME('%Y-%m-%d %H:%M:%f', 'NOW'))) * 86400000) AS INTEGER) * 1000 AS "left" FROM "testapp_consignment" WHERE ("testapp_consignment"."state_claim" IS NULL AND NOT "testapp_consignment"."state_ready" AND "testapp_consignment"."state" IN ($30) AND "testapp_consignment"."state_crashes" < $31 AND "testapp_consignment"."state_next_attempt" > (STRFTIME('%Y-%m-%d %H:%M:%f', 'NOW')) AND "testapp_consignment"."state_next_attempt" <= (django_format_dtdelta('+', STRFTIME('%Y-%m-%d %H:%M:%f', 'NOW'), $32))) ORDER BY "testapp_consignment"."state_next_attempt" ASC LIMIT 1), (SELECT COUNT("stator_pause"."id") AS "number" FROM "stator_pause" WHERE ("stator_pause"."until" IS NULL OR "stator_pause"."until" > (STRFTIME('%Y-%m-%d %H:%M:%f', 'NOW')))), (SELECT SUM("stator_pause"."id") AS "number" FROM "stator_pause" WHERE ("stator_pause"."until" IS NULL OR "stator_pause"."until" > (STRFTIME('%Y-%m-%d %H:%M:%f', 'NOW'))))
+
+-- mark ready
+SELECT "testapp_consignment"."id" AS "pk" FROM "testapp_consignment" WHERE ("testapp_consignment"."state_claim" IS NULL AND NOT "testapp_consignment"."state_ready" AND "testapp_consignment"."state" IN ($1, $2) AND "testapp_consignment"."state_crashes" < $3 AND "testapp_consignment"."state_next_attempt" <= (STRFTIME('%Y-%m-%d %H:%M:%f', 'NOW'))) LIMIT 100
+
+-- mark ready
+SELECT "testapp_consignment"."id" AS "pk" FROM "testapp_consignment" WHERE ("testapp_consignment"."state_claim" IS NULL AND NOT "testapp_consignment"."state_ready" AND "testapp_consignment"."state" IN ($1, $2) AND "testapp_consignment"."state_crashes" < $3 AND "testapp_consignment"."state_next_attempt" IS NULL) LIMIT 99
+
+-- mark ready
+UPDATE "testapp_consignment" SET "state_ready" = $1 WHERE "testapp_consignment"."id" IN ($2)
+
+-- claim
+SELECT "stator_limit"."id", "stator_limit"."model_label", "stator_limit"."state" FROM "stator_limit" WHERE ("stator_limit"."model_label" = $1 AND "stator_limit"."state" = $2) ORDER BY "stator_limit"."id" ASC LIMIT 1
+
+-- claim
+INSERT OR IGNORE INTO "stator_limit" ("model_label", "state") VALUES ($1, $2)
+
+-- claim
+SELECT "stator_limit"."id", "stator_limit"."model_label", "stator_limit"."state" FROM "stator_limit" WHERE ("stator_limit"."model_label" = $1 AND "stator_limit"."state" = $2) LIMIT 21
+
+-- claim
+SELECT "testapp_consignment"."sender_id" AS "sender" FROM "testapp_consignment" WHERE ("testapp_consignment"."state_claim" IS NULL AND "testapp_consignment"."state_ready" AND "testapp_consignment"."state" IN ($1) AND "testapp_consignment"."state_crashes" < $2 AND "testapp_consignment"."state_crashes" = $3) ORDER BY 1 ASC, "testapp_consignment"."pk" ASC, COALESCE("testapp_consignment"."state_next_attempt", "testapp_consignment"."state_changed") ASC, "testapp_consignment"."id" ASC LIMIT 1
+
+-- claim
+SELECT "testapp_consignment"."sender_id" AS "sender" FROM "testapp_consignment" WHERE ("testapp_consignment"."state_claim" IS NULL AND "testapp_consignment"."state_ready" AND "testapp_consignment"."state" IN ($1) AND "testapp_consignment"."state_crashes" < $2 AND "testapp_consignment"."state_crashes" = $3) ORDER BY 1 ASC, COALESCE("testapp_consignment"."state_next_attempt", "testapp_consignment"."state_changed") ASC, "testapp_consignment"."id" ASC LIMIT 1
+
+-- claim rows with few lost leases
+SELECT "testapp_consignment"."id" AS "pk" FROM "testapp_consignment" WHERE ("testapp_consignment"."state_claim" IS NULL AND "testapp_consignment"."state_ready" AND "testapp_consignment"."state" IN ($1) AND "testapp_consignment"."state_crashes" < $2 AND "testapp_consignment"."state_crashes" > $3 AND "testapp_consignment"."state_crashes" >= $4 AND "testapp_consignment"."state_crashes" < $5) ORDER BY COALESCE("testapp_consignment"."state_next_attempt", "testapp_consignment"."state_changed") ASC, 1 ASC LIMIT 100
+
+-- claim rows with few lost leases
+UPDATE "testapp_consignment" SET "state_claim" = CASE WHEN ("testapp_consignment"."state_next_attempt" > (STRFTIME('%Y-%m-%d %H:%M:%f', 'NOW'))) THEN NULL ELSE $1 END, "state_locked_until" = CASE WHEN ("testapp_consignment"."state_next_attempt" > (STRFTIME('%Y-%m-%d %H:%M:%f', 'NOW'))) THEN NULL ELSE (django_format_dtdelta('+', STRFTIME('%Y-%m-%d %H:%M:%f', 'NOW'), $2)) END, "state_ready" = $3, "state_attempted" = CASE WHEN ("testapp_consignment"."state_next_attempt" > (STRFTIME('%Y-%m-%d %H:%M:%f', 'NOW'))) THEN "testapp_consignment"."state_attempted" ELSE STRFTIME('%Y-%m-%d %H:%M:%f', 'NOW') END, "state_attempts" = CASE WHEN ("testapp_consignment"."state_next_attempt" > (STRFTIME('%Y-%m-%d %H:%M:%f', 'NOW'))) THEN "testapp_consignment"."state_attempts" ELSE ("testapp_consignment"."state_attempts" + $4) END WHERE ("testapp_consignment"."id" IN ($5) AND "testapp_consignment"."state_claim" IS NULL AND "testapp_consignment"."state_ready")
+
+-- claim rows with few lost leases
+SELECT "testapp_consignment"."id" AS "id", "testapp_consignment"."state_ready" AS "state_ready", "testapp_consignment"."state_changed" AS "state_changed", "testapp_consignment"."state_attempted" AS "state_attempted", "testapp_consignment"."state_locked_until" AS "state_locked_until", "testapp_consignment"."state_next_attempt" AS "state_next_attempt", "testapp_consignment"."state_attempts" AS "state_attempts", "testapp_consignment"."state_failures" AS "state_failures", "testapp_consignment"."state_crashes" AS "state_crashes", "testapp_consignment"."state_version" AS "state_version", "testapp_consignment"."state_claim" AS "state_claim", "testapp_consignment"."state_life" AS "state_life", "testapp_consignment"."state_visit" AS "state_visit", "testapp_consignment"."state" AS "state", "testapp_consignment"."sender_id" AS "sender_id", "testapp_consignment"."pk" AS "urgency" FROM "testapp_consignment" WHERE ("testapp_consignment"."id" IN ($1) AND "testapp_consignment"."state_claim" = $2)
+
+-- record narrow to done
+SELECT "testapp_consignment"."id" AS "pk" FROM "testapp_consignment" WHERE ("testapp_consignment"."id" IN ($1) AND "testapp_consignment"."state" = $2 AND "testapp_consignment"."state_claim" = $3) ORDER BY 1 ASC LIMIT 1
+
+-- record narrow to done
+SELECT SUM(CAST(ROUND((JULIANDAY(STRFTIME('%Y-%m-%d %H:%M:%f', 'NOW')) - JULIANDAY("testapp_consignment"."state_changed")) * 86400000) AS INTEGER) * 1000) AS "seconds", CAST(ROUND((JULIANDAY(STRFTIME('%Y-%m-%d %H:%M:%f', 'NOW')) - JULIANDAY(MIN("testapp_consignment"."state_changed"))) * 86400000) AS INTEGER) * 1000 AS "longest" FROM "testapp_consignment" WHERE "testapp_consignment"."id" IN ($1)
+
+-- record narrow to done
+UPDATE "testapp_consignment" SET "state" = $1, "state_changed" = STRFTIME('%Y-%m-%d %H:%M:%f', 'NOW'), "state_attempted" = NULL, "state_ready" = $2, "state_next_attempt" = NULL, "state_attempts" = $3, "state_failures" = $4, "state_crashes" = $5, "state_version" = ("testapp_consignment"."state_version" + $6), "state_claim" = NULL, "state_locked_until" = NULL WHERE "testapp_consignment"."id" IN ($7)
+
+-- record narrow to done
+UPDATE "stator_stats" SET "handled" = ("stator_stats"."handled" + $1), "failed" = ("stator_stats"."failed" + $2), "seconds" = ("stator_stats"."seconds" + $3), "longest" = MAX("stator_stats"."longest", $4) WHERE ("stator_stats"."hour" = $5 AND "stator_stats"."model_label" = $6 AND "stator_stats"."shard" = $7 AND "stator_stats"."source" = $8 AND "stator_stats"."to" = $9)
+
+-- record narrow, attempted again
+UPDATE "testapp_consignment" SET "state_ready" = $1, "state_next_attempt" = (django_format_dtdelta('+', STRFTIME('%Y-%m-%d %H:%M:%f', 'NOW'), $2)), "state_failures" = $3, "state_crashes" = $4, "state_claim" = NULL, "state_locked_until" = NULL WHERE "testapp_consignment"."id" IN ($5)
+
+-- record narrow, attempted again
+UPDATE "stator_stats" SET "handled" = ("stator_stats"."handled" + $1), "failed" = ("stator_stats"."failed" + $2) WHERE ("stator_stats"."hour" = $3 AND "stator_stats"."model_label" = $4 AND "stator_stats"."shard" = $5 AND "stator_stats"."source" = $6 AND "stator_stats"."to" = $7)
+
+-- record narrow, released
+UPDATE "testapp_consignment" SET "state_ready" = $1, "state_attempts" = ("testapp_consignment"."state_attempts" - $2), "state_claim" = NULL, "state_locked_until" = NULL WHERE "testapp_consignment"."id" IN ($3)
+
+-- renew
+SELECT "testapp_consignment"."id" AS "pk" FROM "testapp_consignment" WHERE ("testapp_consignment"."id" IN ($1) AND "testapp_consignment"."state_claim" = $2) ORDER BY 1 ASC LIMIT 1
+
+-- renew
+UPDATE "testapp_consignment" SET "state_locked_until" = (django_format_dtdelta('+', STRFTIME('%Y-%m-%d %H:%M:%f', 'NOW'), $1)) WHERE "testapp_consignment"."id" IN ($2)
+
+-- extend
+UPDATE "testapp_consignment" SET "state_locked_until" = (django_format_dtdelta('+', STRFTIME('%Y-%m-%d %H:%M:%f', 'NOW'), $1)) WHERE ("testapp_consignment"."id" = $2 AND "testapp_consignment"."state" = $3 AND "testapp_consignment"."state_claim" = $4)
+
+-- undo a claim
+SELECT "testapp_consignment"."id" AS "pk" FROM "testapp_consignment" WHERE ("testapp_consignment"."state_claim" = $1 AND "testapp_consignment"."state_claim" IS NOT NULL) LIMIT 100000
+
+-- reap
+SELECT "testapp_consignment"."id" AS "pk" FROM "testapp_consignment" WHERE ("testapp_consignment"."state_claim" IS NOT NULL AND "testapp_consignment"."state_locked_until" <= (STRFTIME('%Y-%m-%d %H:%M:%f', 'NOW'))) ORDER BY "testapp_consignment"."state_locked_until" ASC LIMIT 100
+
+-- reap
+SELECT "testapp_consignment"."id" AS "pk" FROM "testapp_consignment" WHERE ("testapp_consignment"."state_claim" IS NOT NULL AND "testapp_consignment"."state" IN ($1, $2, $3) AND "testapp_consignment"."state_locked_until" > (django_format_dtdelta('+', STRFTIME('%Y-%m-%d %H:%M:%f', 'NOW'), $4))) ORDER BY "testapp_consignment"."state_locked_until" ASC LIMIT 99
+
+-- reap
+SELECT "testapp_consignment"."id" AS "pk", "testapp_consignment"."state_claim" AS "state_claim" FROM "testapp_consignment" WHERE "testapp_consignment"."id" IN ($1)

@@ -1,0 +1,157 @@
+"""Golden files of statements: what workers send for models of each kind, and what the verbs of a queue send.
+
+A change of a statement shows in the review as a change of these files. ``GOLDEN=write bin/test tests/golden`` writes
+them anew for SQLite and PostgreSQL, ``DB=mariadb GOLDEN=write bin/test tests/golden`` for MariaDB.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import django
+import pytest
+from django.apps import apps
+from django.db import connection
+
+from stator.commands.statements import sent_for
+from stator.conf import load_settings
+from stator.db import operations_for
+from stator.models import Event
+from tasks.models import Batch, Queue
+from tests.testapp.approvals import Expense
+from tests.testapp.baskets import Basket
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.skipif(django.VERSION[:2] != (5, 2), reason="the files have what Django 5.2 compiles"),
+]
+
+HERE = Path(__file__).parent
+WRITES = os.environ.get("GOLDEN") == "write"
+
+# One for each option that changes statements.
+MODELS = {
+    "testapp.Step": "an ordinary model, with a timeout and a deletion",
+    "testapp.KeptPurchase": "history, and steps",
+    "testapp.Expense": "events",
+    "testapp.Basket": "moves with its related objects",
+    "testapp.Rollout": "waits for related objects",
+    "testapp.Ticket": "a priority, and limits of states",
+    "testapp.Consignment": "a priority, and turns of a field",
+    "testapp.Measure": "fields that outcomes save",
+    "testapp.Freight": "atomic batches",
+    "testapp.Bill": "a divided table",
+    "testapp.Heir": "two tables, by inheritance",
+    "tasks.Task": "tasks of queues",
+}
+
+
+def test_file_says_which_statements_a_model_has(model_of_file):
+    operations = operations_for(model_of_file, load_settings(), "0" * 12, "default")
+    said = [f"-- {MODELS[model_of_file._meta.label]}\n"]
+    said += [f"-- {verb}\n{text.strip()}\n" for verb, text, _ in sent_for(operations) if "SAVEPOINT" not in text]
+    compare(model_of_file._meta.label, said)
+
+
+@pytest.fixture(params=MODELS)
+def model_of_file(request):
+    return apps.get_model(request.param)
+
+
+def test_file_says_which_statements_the_verbs_of_a_queue_have():
+    queue = Queue.objects.create(name="golden", actions_elsewhere=True, max_attempts=5)
+    said: list[str] = []
+
+    def claimed() -> Any:
+        [claim] = queue.claim(worker="bot-1")
+        return claim
+
+    # Each verb twice: the first time it also makes rows that are there afterwards.
+    for _ in range(2):
+        queue.publish("resize", {"image": 7})
+        claimed().resolve({"ok": True})
+    with noted(said, "publish"):
+        queue.publish("resize", {"image": 7})
+    with noted(said, "publish with a key"):
+        queue.publish("resize", {"image": 7}, key="resize-7")
+    with noted(said, "publish with that key again"):
+        queue.publish("resize", {"image": 7}, key="resize-7")
+    with noted(said, "publish many"):
+        queue.publish_many([{"action": "resize", "data": {"image": n}} for n in range(3)])
+    with noted(said, "claim"):
+        [claim] = queue.claim(worker="bot-1")
+    for verb in ("verify", "heartbeat", "release"):
+        with noted(said, verb):
+            getattr(claim, verb)()
+    for verb, arguments in {"resolve": [{"ok": True}], "fail": ["no disk"], "cancel": []}.items():
+        claim = claimed()
+        with noted(said, verb):
+            getattr(claim, verb)(*arguments)
+    compare("queue", said)
+
+
+def test_file_says_which_statements_acts_on_one_row_have():
+    said: list[str] = []
+    expense = Expense.objects.create()
+    with noted(said, "create a row"):
+        basket = Basket.objects.create()
+    with noted(said, "move a row by hand"):
+        basket.transition_perform(next(iter(basket.state_graph.initial_state.children)))
+    with noted(said, "retry a row"):
+        Basket.stator.filter(pk=basket.pk).retry(actor="ada")
+    with noted(said, "an event to one row"):
+        Expense.objects.get(pk=expense.pk).stator.send("reject", by="ada")
+    assert Event.objects.count() == 1
+    queue = Queue.objects.create(name="golden", actions_elsewhere=True)
+    queue.publish("resize", {"image": 7}, batch=Batch(on_done="resize"))
+    with noted(said, "publish a task into a new batch"):
+        queue.publish("resize", {"image": 7}, batch=Batch(on_done="resize"))
+    compare("acts", said)
+
+
+@contextmanager
+def noted(said: list[str], verb: str) -> Iterator[None]:
+    """Add the statements of the block under the name of a verb."""
+
+    def through_django(execute: Callable[..., Any], text: str, params: Any, many: bool, context: Any) -> Any:
+        add(text)
+        return execute(text, params, many, context)
+
+    def add(text: str) -> None:
+        # A process sends few notifications in a second, so whether one is sent depends on the time.
+        if not text.startswith(("SAVEPOINT", "RELEASE", "ROLLBACK TO", "BEGIN", "COMMIT")) and "pg_notify" not in text:
+            said.append(f"-- {verb}\n{same(text)}\n")
+
+    with pytest.MonkeyPatch.context() as patched, connection.execute_wrapper(through_django):
+        if connection.vendor == "postgresql":
+            # The framework's own statements pass Django's cursor by.
+            from stator.db import session
+
+            send = session._send
+
+            def sent(on: Any, statement: str, *others: Any) -> Any:
+                add(statement)
+                return send(on, statement, *others)
+
+            patched.setattr(session, "_send", sent)
+        yield
+
+
+def same(text: str) -> str:
+    """Return a statement as it is in each run: the names of prepared statements are counted."""
+    return re.sub(r"\bstator_\d+\b", "stator_N", text.strip())
+
+
+def compare(name: str, said: list[str]) -> None:
+    """Compare statements with the golden file of this database, or write it."""
+    kind = "mariadb" if connection.vendor == "mysql" else connection.vendor
+    path = HERE / kind / f"{name}.sql"
+    found = "\n".join(dict.fromkeys(said))
+    if WRITES:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(found)
+    assert path.exists(), "run GOLDEN=write bin/test tests/golden"
+    assert found == path.read_text()

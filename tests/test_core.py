@@ -1,0 +1,76 @@
+"""The core names no extension: what it still spells is in a list that may only become shorter.
+
+``python -m tests.test_core`` prints the list by extension, and writes the file after lines have gone.
+"""
+
+import json
+import sys
+from functools import cache
+from pathlib import Path
+
+from tests.extensions import EXTENSIONS, ROOT, core_files, matches, own_files, spelled
+
+BASELINE = Path(__file__).with_name("core_baseline.json")
+
+
+@cache
+def found():
+    """Return how many lines of each core file spell an extension, by extension and file."""
+    lines = {
+        name: {
+            path.relative_to(ROOT).as_posix(): count
+            for path in core_files()
+            if extension.words and (count := spelled(path, extension.words))
+        }
+        for name, extension in EXTENSIONS.items()
+    }
+    return {name: files for name, files in sorted(lines.items()) if files}
+
+
+def more(now, before):
+    """Return what is spelled in more lines than before, as sentences."""
+    return [
+        f"{path} spells {name} in {count} lines; {before.get(name, {}).get(path, 0)} are allowed"
+        for name, files in now.items()
+        for path, count in files.items()
+        if count > before.get(name, {}).get(path, 0)
+    ]
+
+
+def test_core_spells_no_extension_more_than_before():
+    """Put the lines into the extension; see "Where a change goes" in docs/internals.rst."""
+    assert more(found(), json.loads(BASELINE.read_text())) == []
+
+
+def test_list_of_what_the_core_spells_becomes_shorter_when_lines_go():
+    """Run ``python -m tests.test_core`` and commit the shorter list."""
+    now, before = found(), json.loads(BASELINE.read_text())
+    assert more(before, now) == []
+
+
+def test_each_extension_has_files_or_words():
+    lost = [name for name, extension in EXTENSIONS.items() if not (own_files(name) or extension.words)]
+    gone = [
+        f"{name}: {pattern}"
+        for name, extension in EXTENSIONS.items()
+        for pattern in extension.files.split()
+        if not any(matches(path.relative_to(ROOT).as_posix(), pattern) for path in own_files(name))
+    ]
+    assert lost + gone == []
+
+
+def main():
+    """Print the sums, and write the list."""
+    now = found()
+    before = json.loads(BASELINE.read_text()) if BASELINE.exists() else now
+    if worse := more(now, before):
+        print(*worse, sep="\n", file=sys.stderr)
+        raise SystemExit(1)
+    for name, files in sorted(now.items(), key=lambda each: -sum(each[1].values())):
+        print(f"{sum(files.values()):5} lines in {len(files):3} files spell {name}")
+    print(f"{sum(sum(files.values()) for files in now.values()):5} in all")
+    BASELINE.write_text(json.dumps(now, indent=1, sort_keys=True) + "\n")
+
+
+if __name__ == "__main__":
+    main()

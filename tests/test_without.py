@@ -1,0 +1,36 @@
+"""``bin/without``: extensions that can be deleted still can, and one that cannot is told with its reason."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.extensions import ROOT
+from tests.without import PASSES, delete, try_without
+
+pytestmark = pytest.mark.tools
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_rest_stands_without_it(name):
+    assert try_without(name) == ""
+
+
+def test_what_the_rest_needs_is_named():
+    assert "stator.rows" in try_without("reports")
+
+
+def test_lines_that_name_a_deleted_folder_go_alone(tmp_path):
+    table = tmp_path / "stator" / "table.py"
+    (tmp_path / "tasks").mkdir()
+    table.parent.mkdir()
+    table.write_text("FIRST = 1\nfrom stator.extensions.tracing import EXTENSION\nLAST = 2\n")
+    delete(tmp_path, "tracing")
+    assert table.read_text() == "FIRST = 1\nLAST = 2\n"
+
+
+def test_unknown_name_gets_one_line():
+    command = [sys.executable, "-m", "tests.without", "tracin"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "tracin is no extension; bin/without --list names them" in done.stderr

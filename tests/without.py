@@ -1,0 +1,173 @@
+"""The delete test: an extension is deleted from a copy of this checkout, and the rest must stand (``bin/without``)."""
+
+import argparse
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.extensions import APPS, EXTENSIONS, ROOT, own_files
+
+# The extensions that are known to pass; the list may only become longer.
+PASSES = ("check_graph", "tasks_admin", "tasks_commands", "tracing", "views")
+
+# Models change when an extension goes, so migrations are made before anything is checked.
+SITE = """
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import django
+from django.conf import settings
+from django.core.management import call_command
+
+CONTRIB = ["admin", "auth", "contenttypes", "messages", "sessions"]
+settings.configure(
+    DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "site.sqlite3", "OPTIONS": {
+        "transaction_mode": "IMMEDIATE", "timeout": 30, "init_command": "PRAGMA journal_mode=WAL"}}},
+    INSTALLED_APPS=[*("django.contrib." + app for app in CONTRIB), "stator", "tasks"],
+    MIDDLEWARE=["django.contrib.sessions.middleware.SessionMiddleware",
+        "django.contrib.auth.middleware.AuthenticationMiddleware",
+        "django.contrib.messages.middleware.MessageMiddleware"],
+    TEMPLATES=[{"BACKEND": "django.template.backends.django.DjangoTemplates", "APP_DIRS": True, "OPTIONS": {
+        "context_processors": ["django.template.context_processors.request",
+            "django.contrib.auth.context_processors.auth",
+            "django.contrib.messages.context_processors.messages"]}}],
+    SECRET_KEY="only for this run", STATIC_URL="/static/", USE_TZ=True,
+)
+django.setup()
+for app in ("stator", "tasks"):
+    for path in sorted(Path(app).rglob("*.py")):
+        name = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+        if "migrations" not in path.parts and not name.endswith(("__main__", "isolated.child")):
+            try:
+                import_module(name)
+            except Exception as error:
+                sys.exit(f"import {name}: {type(error).__name__}: {error}")
+call_command("makemigrations", verbosity=0, interactive=False)
+call_command("check")
+call_command("migrate", verbosity=0)
+
+from tasks import action
+from tasks.models import Queue, Task
+
+done = []
+action("resize", queue="encode")(lambda image: done.append(image))
+published = Queue.objects.create(name="encode").publish("resize", {"image": 7}).task
+call_command("runstator", until_idle=True)
+assert done == [7], "the task has not run"
+assert Task.objects.get(pk=published.pk).state == "completed", "the task has not ended"
+"""
+
+
+@contextmanager
+def copied(keep: bool) -> Iterator[Path]:
+    """Copy the files that git knows, as they are now, into a folder of its own."""
+    folder = Path(tempfile.mkdtemp(prefix="stator-without-"))
+    listed = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(listed, check=True, capture_output=True, text=True).stdout.split("\0")
+    try:
+        for name in filter(None, names):
+            if (ROOT / name).is_file():
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(ROOT / name, folder / name)
+        yield folder
+    finally:
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def with_dependents(name: str) -> list[str]:
+    """Return an extension and the ones that import it or are said to need it."""
+    going = [name]
+    for each in going:
+        needs = [other for other, extension in EXTENSIONS.items() if each in extension.needs.split()]
+        folder = re.compile(rf"\b(?:{'|'.join(APPS)})\.extensions\.{each}\b")
+        for path in [path for app in APPS for path in (ROOT / app).glob("extensions/*/**/*.py")]:
+            other = path.relative_to(ROOT).parts[2]
+            if folder.search(path.read_text()):
+                needs.append(other)
+        going += [other for other in dict.fromkeys(needs) if other not in going]
+    return going
+
+
+def delete(folder: Path, name: str) -> None:
+    """Delete the files of an extension, and the lines elsewhere that name its folder."""
+    for path in own_files(name):
+        (folder / path.relative_to(ROOT)).unlink(missing_ok=True)
+    line = re.compile(rf"\b(?:{'|'.join(APPS)})\.extensions\.{name}\b")
+    for path in [path for app in APPS for path in (folder / app).rglob("*.py")]:
+        lines = path.read_text().splitlines(keepends=True)
+        if any(map(line.search, lines)):
+            path.write_text("".join(each for each in lines if not line.search(each)))
+            ast.parse(path.read_text(), str(path))
+    for path in sorted((path for app in APPS for path in (folder / app).rglob("*")), reverse=True):
+        if path.is_dir() and not any(path.iterdir()):
+            path.rmdir()
+
+
+def fault(folder: Path, name: str, tests: bool) -> str:
+    """Return in one line why the rest does not stand; empty if it does."""
+    (folder / "without_site.py").write_text(SITE)
+    done = subprocess.run([sys.executable, "without_site.py"], cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip().splitlines()
+        return said[-1] if said else f"exit {done.returncode}"
+    return _failed_tests(folder, name) if tests else ""
+
+
+def _failed_tests(folder: Path, name: str) -> str:
+    extension = EXTENSIONS.get(name)
+    away = [f"--ignore-glob={folder}/{pattern}" for pattern in (extension.tests.split() if extension else [])]
+    away += [f"--ignore-glob={folder}/tests/extensions/{each}" for each in with_dependents(name)]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "tests/stator", "tests/tasks", "-m", "not tools", *away]
+    environment = {**_environment(), "DATABASE_URL": "sqlite:///db.sqlite3"}
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environment)
+    return "" if done.returncode == 0 else (done.stdout.strip().splitlines() or ["pytest said nothing"])[-1]
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "DJANGO_"))}
+
+
+def try_without(name: str, *, tests: bool = False, keep: bool = False) -> str:
+    """Delete an extension from a copy; return in one line why the rest does not stand, empty if it does."""
+    if not own_files(name):
+        return "it has no file of its own, so it is part of the core"
+    with copied(keep) as folder:
+        if keep:
+            print(f"{name}: the copy is {folder}")
+        for each in with_dependents(name):
+            delete(folder, each)
+        return fault(folder, name, tests)
+
+
+def main() -> int:
+    """Try the extensions that the arguments name."""
+    parser = argparse.ArgumentParser(prog="bin/without")
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    for flag in ("tests", "keep", "list"):
+        parser.add_argument(f"--{flag}", action="store_true")
+    given = parser.parse_args()
+    if unknown := [name for name in given.names if name not in EXTENSIONS]:
+        parser.error(f"{unknown[0]} is no extension; bin/without --list names them")
+    if given.list:
+        for name in EXTENSIONS:
+            print(f"{'passes' if name in PASSES else '':8}{name:16}{len(own_files(name)):3} files")
+        return 0
+    failed = 0
+    for name in given.names or EXTENSIONS:
+        why = try_without(name, tests=given.tests, keep=given.keep)
+        print(f"{'FAILED' if why else 'ok    '} {name}{': ' * bool(why)}{why[:200]}", flush=True)
+        failed |= bool(why) and (bool(given.names) or name in PASSES)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
