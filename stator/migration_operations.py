@@ -24,16 +24,13 @@ from stator.partitions.nodes import NodesConversion
 from stator.partitions.schemes import ByHash, ByTime, ByValue, Scheme
 from stator.partitions.tables import AHEAD, LEAVES, partition_column
 from stator.rows.clock import Now
-from stator.rows.concurrency_limits import Limit
 from stator.rows.fields import SPREAD, SpreadField
 from stator.rows.hooks import NO_HOOKS
 from stator.rows.life import continued
 from stator.rows.meta import field_of, hooks_of, model_named, wrong_spread
 from stator.rows.nodes import is_distributed
 from stator.rows.pauses import Pause, replace_pauses
-from stator.rows.progress import Progress
-from stator.rows.reports import Event, History, Report, Step
-from stator.rows.statistics import Depth, Stats
+from stator.rows.record_tables import RECORD_TABLES
 
 # Names of storage parameters, including parameters of a TOAST table; PostgreSQL takes them without quotes.
 PARAMETER = re.compile(r"[a-z_]+(\.[a-z_]+)?")
@@ -307,7 +304,7 @@ class RenameRecords(Operation):
         alias = connection.alias
         if _is_here(Pause, connection):
             replace_pauses(Pause.objects.using(alias).filter(model_label=old), model_label=new)
-        for records in (Pause, History, Event, Step, Report, Progress, Stats, Depth, Limit):
+        for records in [table.model for table in RECORD_TABLES if table.labelled]:
             if _is_here(records, connection):
                 rows: QuerySet[Model] = QuerySet(records, using=alias)
                 for unique in records._meta.total_unique_constraints:

@@ -196,7 +196,7 @@ ENGINES = (
 SURFACES = (
     "stator/checks/* stator/commands/* stator/management/* stator/terminal.py stator/testing.py "
     "stator/pytest_plugin.py stator/db/search_lookups.py stator/db/engines.py stator/db/drivers.py "
-    "stator/rows/unlocks.py tasks/testing.py"
+    "stator/rows/unlocks.py stator/rows/record_tables.py tasks/testing.py"
 )
 
 

@@ -23,11 +23,10 @@ from stator.rows.clock import Elapsed, Now
 from stator.rows.indexes import place_in_line
 from stator.rows.life import OF_LIFE, Life
 from stator.rows.meta import model_of, options_of
-from stator.rows.pauses import Pause
-from stator.rows.progress import Progress
-from stator.rows.reports import LEFT, Event, History, Report, Step
+from stator.rows.record_tables import RECORD_TABLES
+from stator.rows.reports import LEFT, Event, History, Step
 from stator.rows.statistics import MERGED, Depth, Stats, this_hour
-from stator.rows.workers import WORKER_RETENTION, Worker
+from stator.rows.workers import WORKER_RETENTION
 from stator.schemas import current_schema
 
 # Seconds that the samples of each minute are kept; hourly charts show the last day.
@@ -74,21 +73,13 @@ def prune(alias: str, limit: int, *, errors: float, history: float, stats: float
     Also deletes rows of workers and pauses that ended long ago. Partitioned tables lose whole partitions, but not here.
     """
     deleted = 0
-    aged: list[tuple[Any, str, float]] = [
-        (Report, "at", errors),
-        (History, "at", history),
-        (Action, "at", history),
-        (Stats, "hour", stats),
-        (Depth, "minute", stats),
-        (Worker, "heartbeat", WORKER_RETENTION),
-        (Progress, "at", WORKER_RETENTION),
-        (Pause, "until", WORKER_RETENTION),
-    ]
-    for model, column, age in aged:
-        if is_partitioned(model, alias):
+    ages = {"errors": errors, "history": history, "stats": stats, "workers": WORKER_RETENTION}
+    for table in RECORD_TABLES:
+        if not table.aged or is_partitioned(table.model, alias):
             continue
-        rows = model.objects.using(alias)
-        old = list(rows.filter(**{f"{column}__lt": columns.after(-age)}).values_list("pk", flat=True)[:limit])
+        rows: QuerySet[Any] = QuerySet(table.model, using=alias)
+        lookups = {f"{table.aged}__lt": columns.after(-ages[table.kept])}
+        old = list(rows.filter(**lookups).values_list("pk", flat=True)[:limit])
         deleted += rows.filter(pk__in=old).delete()[0] if old else 0
     deleted += _prune_before(alias, limit)
     return deleted + _prune_steps(alias, limit, history) + _prune_events(alias, limit, history)

@@ -17,11 +17,11 @@ from stator.rows.keys import key_text, keys_in
 from stator.rows.life import LIFE
 from stator.rows.nodes import over_nodes
 from stator.rows.pauses import Pause, in_force, named_in_pauses, resume_objects
-from stator.rows.progress import Progress
-from stator.rows.reports import Event, Report, Step
+from stator.rows.record_tables import RECORD_TABLES
+from stator.rows.reports import Report
 from stator.statements import Parameter, Statement, StatementCache, existing, joined
 
-RECORDS: tuple[type[Model], ...] = (Event, Step, Report, Progress)
+RECORDS: tuple[type[Model], ...] = tuple(table.model for table in RECORD_TABLES if table.of_life)
 # What says nothing of the life that it is of.
 UNMARKED: tuple[type[Model], ...] = (Report, Pause)
 

@@ -28,13 +28,10 @@ from stator.db.rows import Place
 from stator.db.schema import lack_of
 from stator.db.writable import refusal_of_writes
 from stator.rows.clock import stored_zone
-from stator.rows.concurrency_limits import Limit
 from stator.rows.meta import by_database, graph_of
-from stator.rows.pauses import Pause
-from stator.rows.progress import Progress
-from stator.rows.reports import Event, History, Report, Step
-from stator.rows.statistics import Depth, Stats
-from stator.rows.workers import Worker
+from stator.rows.record_tables import RECORD_TABLES
+from stator.rows.reports import History
+from stator.rows.statistics import Stats
 from stator.schemas import in_schema, tables_in
 from stator.texts import one_line
 
@@ -53,11 +50,7 @@ FEW_PLACES = 5
 PAUSES = (0.1, 0.2, 0.3, 0.5, 0.8)
 
 # The SQL privileges that workers need on the framework's tables.
-ALL = ("SELECT", "INSERT", "UPDATE", "DELETE")
-OWN: dict[type[Model], tuple[str, ...]] = {
-    Stats: ALL, Depth: ALL, Report: ALL, Event: ALL, Progress: ALL, Step: ALL, Worker: ALL,
-    History: ("SELECT", "INSERT"), Limit: ("SELECT", "INSERT", "UPDATE"), Pause: ("SELECT", "DELETE"),
-}  # fmt: skip
+OWN = {table.model: table.privileges for table in RECORD_TABLES if table.privileges}
 
 # Allocations before the garbage collector checks the youngest objects; Python's own values are 700 to 2,000.
 YOUNGEST = 10_000

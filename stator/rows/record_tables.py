@@ -1,0 +1,53 @@
+"""The framework's own tables in one list: what workers may do with each, whose rows it has, and what ends them.
+
+Grants, retention, renames of models and the ends of lives read it. A new table gets a line here.
+"""
+
+from dataclasses import dataclass
+
+from django.db.models import Model
+
+from stator.rows.actions import Action, Before
+from stator.rows.concurrency_limits import Limit
+from stator.rows.pauses import Pause
+from stator.rows.progress import Progress
+from stator.rows.reports import Event, History, Report, Step
+from stator.rows.statistics import Depth, Stats
+from stator.rows.workers import Worker
+
+ALL = ("SELECT", "INSERT", "UPDATE", "DELETE")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordTable:
+    """One table of ours.
+
+    ``privileges``: what workers need; nothing for a table that only people's commands use. ``aged``: the column by
+    which rows are old, and ``kept``: which retention ends them ("errors", "history", "stats" or "workers"). Tables
+    without both have a prune of their own, or none. ``labelled``: rows belong to a model, by its label, and are renamed
+    with it. ``of_life``: rows are in force for one object, and end with its life.
+    """
+
+    model: type[Model]
+    privileges: tuple[str, ...] = ALL
+    aged: str = ""
+    kept: str = ""
+    labelled: bool = True
+    of_life: bool = False
+
+
+RECORD_TABLES = (
+    RecordTable(model=Stats, aged="hour", kept="stats"),
+    RecordTable(model=Depth, aged="minute", kept="stats"),
+    RecordTable(model=Event, of_life=True),
+    RecordTable(model=Step, of_life=True),
+    RecordTable(model=Report, aged="at", kept="errors", of_life=True),
+    RecordTable(model=Progress, aged="at", kept="workers", of_life=True),
+    RecordTable(model=Worker, aged="heartbeat", kept="workers", labelled=False),
+    RecordTable(model=History, privileges=("SELECT", "INSERT"), aged="at", kept="history"),
+    RecordTable(model=Limit, privileges=("SELECT", "INSERT", "UPDATE")),
+    RecordTable(model=Pause, privileges=("SELECT", "DELETE"), aged="until", kept="workers"),
+    # Commands and pages write these.
+    RecordTable(model=Action, privileges=(), aged="at", kept="history", labelled=False),
+    RecordTable(model=Before, privileges=(), labelled=False),
+)
