@@ -19,6 +19,7 @@ from stator.admin.sending import may_send, offered_for
 from stator.db.looks import bounded
 from stator.db.retry import is_cut_short
 from stator.models import StatorModel
+from stator.overview.schemas import works_in_schemas
 from stator.rows.available import answers_to
 from stator.rows.meta import by_database, graph_of, managed
 from stator.texts import listed
@@ -73,6 +74,9 @@ class Counts:
         """Return the count as text, "" if nothing waits or it is not known; None if the user may send no event."""
         if not (models := list(_models_of(site, request))):
             return None
+        if works_in_schemas():
+            # A user of several schemas has other objects in each.
+            return ""
         key = site.name, request.user.pk
         until, told = self._counted.get(key, (0.0, ""))
         if time.monotonic() >= until:

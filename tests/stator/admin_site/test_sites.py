@@ -118,3 +118,9 @@ def test_page_of_the_app_has_the_link_for_users_without_other_models_of_it(link,
     assert app["models"][0]["admin_url"] == "/admin/stator/event/waiting/"
     text = site.index(request).render().content.decode()
     assert '<a href="/admin/stator/event/waiting/">Waiting for you (1)</a>' in text
+
+
+def test_number_of_one_schema_is_not_shown_in_another(link, monkeypatch):
+    put(Expense)
+    monkeypatch.setattr(inbox, "works_in_schemas", lambda: True, raising=False)
+    assert link("ben", "view_expense", "change_expense") == ["Waiting for you"]
