@@ -80,7 +80,10 @@ def test_pause_and_resume():
     assert (answer["model"], answer["state"], answer["where"]) == ("testapp.errand", "new", {"tenant": 3})
     assert (answer["reason"], answer["actor"]) == ("moving", getpass.getuser())
     assert answer["until"]
-    assert run("pause", LABEL) == "Paused testapp.errand until it is resumed.\n"
+    assert run("pause", LABEL).splitlines() == [
+        "Paused testapp.errand until it is resumed.",
+        f"To undo this within 1 h: manage.py stator undo {Action.objects.latest('pk').pk}",
+    ]
     assert run("pause", LABEL, "--where", "name=abc").startswith("Paused testapp.errand {'name': 'abc'} until")
     assert asked("resume", LABEL, "--state", "new", "--where", "tenant=3") == {"model": LABEL, "resumed": 1}
     assert run("resume", LABEL) == "2 pauses of testapp.Errand ended.\n"
