@@ -70,8 +70,10 @@ class ProblemKind:
     def reasons(self, facts: Facts) -> Iterator[Problem]:
         """Yield the reasons of this kind why one object is not moving."""
         if self.holds is not None and self.sentences is not None and self.holds(facts):
+            # An app that knows the workers of its rows says itself whether one is to be started.
+            alone = not facts.workers and not knows_own_workers(facts.model._meta.label_lower)
             for sentence, numbers in self.sentences(facts):
-                yield Problem(self.code, sentence, numbers, self.remedy if facts.workers else self.alone or self.remedy)
+                yield Problem(self.code, sentence, numbers, (alone and self.alone) or self.remedy)
 
     def found_in(self, survey: Survey) -> Iterator[Problem]:
         """Yield its problems in a survey, each with a code and a level."""

@@ -44,7 +44,7 @@ def test_quarantined_objects_are_retried_by_one_click(browser: Browser, injected
     browser.log_in()
     browser.go(URL)
     browser.click('[data-stator-code="quarantined"] button')
-    wait_until(lambda: not Parcel.objects.filter(state_crashes__gt=0).exists())
+    wait_until(lambda: not Parcel.stator.quarantined().exists())
     assert browser.complaints() == []
 
 

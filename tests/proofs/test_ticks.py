@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from tasks.models import Schedule, Task
+from tasks.schedules.schedules import ScheduleQuerySet
 from tests.faults.fleet import POLL_INTERVAL
 from tests.proofs.proof import percentile
 from tests.sizes import CROWDED, size
@@ -24,7 +25,9 @@ def started_together():
     """Make the schedules, all at one moment."""
     queue = make_queue("ticks")
     given = {"queue": queue, "action": "act", "missed": "all", "overlap": "allow", "period": PERIOD, "jitter": JITTER}
-    Schedule.objects.bulk_create(Schedule(name="tick", entity=str(number), **given) for number in range(ENTITIES))
+    schedules = [Schedule(name="tick", entity=str(number), **given) for number in range(ENTITIES)]
+    # Past the check of the period: the short one of the suite is within a lease.
+    super(ScheduleQuerySet, Schedule.objects.all()).bulk_create(schedules)
 
 
 def nominal_times():

@@ -77,7 +77,8 @@ def test_retry_has_rows_attempted_now_with_a_clean_record(steps):
     left = row(steps["leased"])
     assert Step.stator.retry() == 10
     again = raw(Step).filter(state__in=["new", "late"], state_claim=None)
-    assert set(again.values_list("state_ready", "state_failures", "state_crashes")) == {(True, 0, 0)}
+    # Those from quarantine keep so many crashes that they are attempted apart.
+    assert set(again.values_list("state_ready", "state_failures", "state_crashes")) == {(True, 0, 0), (True, 0, 2)}
     # As early as without a due time, and still other than if something else made it due: that is not undone.
     assert all(one.state_next_attempt == one.state_changed for one in again)
     assert row(steps["leased"]).__dict__ | {"_state": 0} == left.__dict__ | {"_state": 0}
