@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.db import DatabaseError, IntegrityError, transaction
 from django.db.models import Q
@@ -23,6 +23,10 @@ from tasks.rows.clock import Later
 from tasks.rows.queues import QueueRow
 from tasks.rows.tables import task_rows
 from tasks.rows.tasks import TaskRow
+
+if TYPE_CHECKING:
+    # Its module imports this one; programs see what they get.
+    from tasks.models import Task
 
 # A try fails when another publisher has just published one of the same keys.
 TRIES = 10
@@ -53,7 +57,7 @@ class Published:
     ``duplicate``: it has ended.
     """
 
-    task: Any
+    task: "Task"
     outcome: PublishOutcome
 
 

@@ -4,6 +4,7 @@ from right import Invoice, InvoiceGraph
 
 from stator import State, StateGraph
 from stator.testing import advance, assert_moves, attempt, drain
+from tasks.models import Queue
 
 
 class DraftGraph(StateGraph):
@@ -41,3 +42,7 @@ def examine(invoice: Invoice) -> None:
     attempt(Invoice)  # mistake: a model instead of an object
     advance("60")  # mistake: a text instead of seconds
     assert_moves(invoice, 3)  # mistake: a number instead of a state
+
+
+def publish(queue: Queue) -> None:
+    queue.publish("resize").task.cancelled()  # mistake: a method that tasks do not have

@@ -11,6 +11,7 @@ from stator.models import Event, StateField, StatorModel
 from stator.querysets import HeldClaim, OperatorQuerySet
 from stator.rows.events import Sent
 from stator.testing import advance, asend, assert_moves, attempt, check_graph, drain, finish_children, send, steps
+from tasks.models import Queue, Task
 
 
 class InvoiceGraph(StateGraph):
@@ -98,3 +99,9 @@ def examine(invoice: Invoice) -> None:
 
 async def examine_on_the_loop(invoice: Invoice) -> None:
     assert_type((await asend(invoice, "dispute")).outcome, str)
+
+
+def publish(queue: Queue) -> None:
+    published = queue.publish("resize", {"image": 7}, key="resize-7")
+    assert_type(published.task, Task)
+    published.task.cancel("not wanted")
