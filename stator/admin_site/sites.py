@@ -37,7 +37,7 @@ class StatorAdminSite(AdminSite):
         return self._with_inbox(request, found) if app_label in (None, Event._meta.app_label) else found
 
     def _with_inbox(self, request: HttpRequest, found: list[Any]) -> list[Any]:
-        """Return the apps with the link to what waits for the user, first in its app, if the user may send events."""
+        """Return the apps with the link to what waits for the user, after the overview, if the user may send events."""
         if not self.is_registered(Event):
             return found
         # The pages of the admin register themselves with this site once it is there.
@@ -58,7 +58,7 @@ class StatorAdminSite(AdminSite):
                 "has_module_perms": True, "models": [],
             }  # fmt: skip
             found = [*found, mine]
-        mine["models"] = [link, *mine["models"]]
+        mine["models"].insert(sum(model["model"] is Overview for model in mine["models"]), link)
         return found
 
 

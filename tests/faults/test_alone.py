@@ -192,6 +192,8 @@ def test_attempt_that_takes_too_long_is_ended_with_what_it_started(watch, fleet)
     workers.until(lambda: Bomb.objects.filter(pk=bomb.pk, state_failures=1, state_claim=None).exists())
     bomb.refresh_from_db()
     assert bomb.state_crashes == 0
+    # The line is written after the commit.
+    wait_until(lambda: logged(worker, "stator.attempt_failed"))
     assert [line["error"] for line in logged(worker, "stator.attempt_failed")] == ["stator.exceptions.AttemptTimedOut"]
     workers.stop()
     watched.judge(external=frozenset({"fresh"}))
