@@ -60,9 +60,12 @@ def insert(claims: list[Any]) -> Spent:
     with watch() as spent:
         for number in range(len(claims)):
             claim = claims[number // PER_ATTEMPT]
+            # A version to compare with may have no lives.
+            of_life = (claim.life.number, claim.life.visit) if "life" in COLUMNS else ()
             values = (
                 claim.operations.label, str(claim.pk), claim.instance.state_changed, f"step {number}", "fresh",
                 '{"receipt": "r-1234567", "amount": 1299, "currency": "EUR"}', timezone.now(), 1, claim.token,
+                *of_life,
             )  # fmt: skip
             given = [field.get_db_prep_save(value, connection) for field, value in zip(fields, values, strict=True)]
             with connection.cursor() as cursor:

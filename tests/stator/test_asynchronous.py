@@ -43,20 +43,21 @@ def test_synchronous_handler_gets_an_error_in_place_of_a_coroutine(script, word)
     assert calls == []
 
 
-def test_synchronous_handler_may_run_a_loop_of_its_own():
-    async def main(order):
-        return await order.stator.astill_mine()
+class Counter:
+    def count(self):
+        return 3
 
-    order = scripted(lambda order: "paid" if asyncio.run(main(order)) else None)
+    acount = in_thread(count)
+
+
+def test_synchronous_handler_may_run_a_loop_of_its_own():
+    async def main():
+        return await Counter().acount()
+
+    order = scripted(lambda order: "paid" if asyncio.run(main()) == 3 else None)
     assert attempt(order).failure is None
 
 
 def test_program_may_pass_the_coroutine_to_a_loop():
-    class Counter:
-        def count(self):
-            return 3
-
-        acount = in_thread(count)
-
     assert asyncio.run(Counter().acount()) == 3
     assert asyncio.iscoroutinefunction(Counter.acount)

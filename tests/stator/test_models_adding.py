@@ -145,7 +145,8 @@ def test_large_table_is_adopted_as_the_how_to_says(tmp_path):
 
         migrate(shop, "shop", "0002")
         (former,) = [text for text in migration.splitlines() if "update(" in text]
-        changed = migration.replace(former.strip(), line.strip()).replace("import Max", "import F, Max")
+        *_, another = line.strip().splitlines()
+        changed = migration.replace(former.strip(), another).replace("import Max", "import F, Max")
         shop.write(BACKFILL, changed)
         migrate(shop, "shop")
         run(shop)
