@@ -245,7 +245,9 @@ def _lines(path: Path) -> tuple[dict[int, set[str]], set[int]]:
             continue
         code.update(range(token.start[0], token.end[0] + 1))
         for line, text in enumerate(token.string.splitlines(), token.start[0]):
-            names[line].update(re.findall(r"[A-Za-z_][\w.]*", text))
+            # Also the parts of dotted names: since Python 3.12 what stands in an f-string are tokens of their own.
+            for word in re.findall(r"[A-Za-z_][\w.]*", text):
+                names[line].update((word, *word.split(".")))
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.ImportFrom) and node.module:
             names[node.lineno].add(node.module)

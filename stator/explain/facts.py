@@ -351,14 +351,15 @@ def _read_line(facts: Facts, rows: QuerySet[Model], pauses: Pauses) -> None:
     options, then = options_of(facts.model), dict[str, Any]()
     own = rows.filter(pk=facts.pk, **({options.spread: facts.row[options.spread]} if options.spread else {}))
     turn = _value_of(own, place_in_line())
-    earlier = Q(turn__lt=F("mine")) | Q(turn=F("mine"), pk__lt=facts.pk)
+    # By "at most" where "equal" would do: Django 6.1 takes an equal subquery of a composite key for all of its columns.
+    earlier = Q(turn__lt=F("mine")) | Q(turn__lte=F("mine"), pk__lt=facts.pk)
     if options.then is not None:
         then = {"then": options.then, "my_then": _value_of(own, options.then)}
-        earlier = Q(then__lt=F("my_then")) | Q(earlier, then=F("my_then"))
+        earlier = Q(then__lt=F("my_then")) | Q(earlier, then__lte=F("my_then"))
     if priority := priority_of(facts.model):
         first = priority.expression
         then |= {"stator_first": first, "my_first": _value_of(own, first)}
-        earlier = Q(stator_first__lt=F("my_first")) | Q(earlier, stator_first=F("my_first"))
+        earlier = Q(stator_first__lt=F("my_first")) | Q(earlier, stator_first__lte=F("my_first"))
     line = rows.filter(claimable(_claimed_with(facts, state, pauses), facts.settings))
     if name := options.fair_by:
         facts.fair_by = {name: facts.row[name]}
