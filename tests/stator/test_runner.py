@@ -194,7 +194,8 @@ class TestWorker:
 
         with connected(signal, hear):
             assert work(Line).handled == {"testapp.line": 2}
-        assert len(calls) >= 2
+        # Everything may be done before the next pass; but nothing is claimed before the start.
+        assert len(calls) >= (2 if signal is on_start else 1)
 
     def test_error_in_what_a_project_does_at_a_pass_ends_it_and_hands_back_what_it_holds(self, deeds, monkeypatch):
         begun = threading.Event()
