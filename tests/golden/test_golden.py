@@ -80,7 +80,8 @@ def test_file_says_which_statements_the_verbs_of_a_queue_have():
     with noted(said, "publish with that key again"):
         queue.publish("resize", {"image": 7}, key="resize-7")
     with noted(said, "publish many"):
-        queue.publish_many([{"action": "resize", "data": {"image": n}} for n in range(3)])
+        # With priorities of their own: by default that is the time, which may be equal for all.
+        queue.publish_many([{"action": "resize", "data": {"image": n}, "priority": n} for n in range(3)])
     with noted(said, "claim"):
         [claim] = queue.claim(worker="bot-1")
     for verb in ("verify", "heartbeat", "release"):
