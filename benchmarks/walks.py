@@ -6,8 +6,7 @@ is a call of a function in another module of ours than that of the caller. The w
 """
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -23,40 +22,14 @@ WARM_UP = 3
 Act = Callable[[], object]
 
 
-@contextmanager
-def _sent() -> Iterator[list[str]]:
-    """Collect the statements of the block."""
-    from django.db import connection
-
-    from stator.db import session as sessions
-
-    session: Any = sessions
-    found: list[str] = []
-    # What sends our own statements on PostgreSQL; they pass Django's cursor by.
-    real: Any = session._send
-
-    def through_django(execute: Any, text: str, params: Any, many: bool, context: Any) -> Any:
-        found.append(text)
-        return execute(text, params, many, context)
-
-    def send(on: Any, statement: str, *others: Any) -> Any:
-        found.append(statement)
-        return real(on, statement, *others)
-
-    session._send = send
-    try:
-        with connection.execute_wrapper(through_django):
-            yield found
-    finally:
-        session._send = real
-
-
 def walk(prepare: Callable[[], Act]) -> tuple[int, int, int]:
     """Return the modules, hops and statements of an act; ``prepare`` returns the next one to do."""
     for _ in range(WARM_UP):
         prepare()()
+    from tests.statements import sent
+
     act, follower = prepare(), Follower()
-    with _sent() as statements, follower.following():
+    with sent() as statements, follower.following():
         act()
     calls = follower.calls
     return len(modules_of(calls)), hops_of(calls).total(), len(statements)

@@ -1,4 +1,4 @@
-"""Statements of one thread that fail as they do in an outage, before the database sees them."""
+"""The statements of one thread: a list of them, and ones that fail as in an outage before the database sees them."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -6,6 +6,22 @@ from typing import Any
 
 import pytest
 from django.db import OperationalError, connection
+
+
+@contextmanager
+def sent() -> Iterator[list[str]]:
+    """Collect the statements of the block, Django's and the framework's own."""
+    found: list[str] = []
+
+    def through_django(execute: Any, statement: str, *others: Any) -> Any:
+        found.append(statement)
+        return execute(statement, *others)
+
+    with pytest.MonkeyPatch.context() as patched, connection.execute_wrapper(through_django):
+        if connection.vendor == "postgresql":
+            # The framework's own statements pass Django's cursor by.
+            _watch(patched, "stator.db.session._send", found.append)
+        yield found
 
 
 @contextmanager
@@ -34,10 +50,11 @@ def failing(
 
 
 def _watch(patched: pytest.MonkeyPatch, name: str, note: Callable[[str], None]) -> None:
-    send = pytest.importorskip(name.rpartition(".")[0]).send
+    module, _, function = name.rpartition(".")
+    send = getattr(pytest.importorskip(module), function)
 
-    def noted(connection: Any, statement: str, params: list[Any]) -> Any:
+    def noted(connection: Any, statement: str, *others: Any) -> Any:
         note(statement)
-        return send(connection, statement, params)
+        return send(connection, statement, *others)
 
     patched.setattr(name, noted)

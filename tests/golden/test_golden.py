@@ -6,7 +6,7 @@ them anew for SQLite and PostgreSQL, ``DB=mariadb GOLDEN=write bin/test tests/go
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from stator.conf import load_settings
 from stator.db import operations_for
 from stator.models import Event
 from tasks.models import Batch, Queue
+from tests.statements import sent
 from tests.testapp.approvals import Expense
 from tests.testapp.baskets import Basket
 
@@ -117,28 +118,14 @@ def test_file_says_which_statements_acts_on_one_row_have():
 def noted(said: list[str], verb: str) -> Iterator[None]:
     """Add the statements of the block under the name of a verb."""
 
-    def through_django(execute: Callable[..., Any], text: str, params: Any, many: bool, context: Any) -> Any:
-        add(text)
-        return execute(text, params, many, context)
-
-    def add(text: str) -> None:
-        # A process sends few notifications in a second, so whether one is sent depends on the time.
-        if not text.startswith(("SAVEPOINT", "RELEASE", "ROLLBACK TO", "BEGIN", "COMMIT")) and "pg_notify" not in text:
-            said.append(f"-- {verb}\n{same(text)}\n")
-
-    with pytest.MonkeyPatch.context() as patched, connection.execute_wrapper(through_django):
-        if connection.vendor == "postgresql":
-            # The framework's own statements pass Django's cursor by.
-            from stator.db import session
-
-            send = session._send
-
-            def sent(on: Any, statement: str, *others: Any) -> Any:
-                add(statement)
-                return send(on, statement, *others)
-
-            patched.setattr(session, "_send", sent)
+    with sent() as statements:
         yield
+    # A process sends few notifications in a second, so whether one is sent depends on the time.
+    said += [
+        f"-- {verb}\n{same(text)}\n"
+        for text in statements
+        if not text.startswith(("SAVEPOINT", "RELEASE", "ROLLBACK TO", "BEGIN", "COMMIT")) and "pg_notify" not in text
+    ]
 
 
 def same(text: str) -> str:
