@@ -1,11 +1,14 @@
 """The ways of single acts through the modules: modules and hops of each, and the statements it sends.
 
 ``python -m benchmarks.walks``: acts of programs and people on one row, in one thread, after a few of the same. A hop
-is a call of a function in another module of ours than that of the caller. The way of a row through a worker is
-``benchmarks.row_path``.
+is a call of a function in another module of ours than that of the caller. Then the way of one row through a worker
+(``benchmarks.row_path`` lists it), the calls of Python functions for each row of a drain, which do not depend on the
+processor, and the slots of a claim.
 """
 
 import os
+import sys
+import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -13,8 +16,8 @@ from typing import Any
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "benchmarks.site")
 os.environ.setdefault("LOG_LEVEL", "ERROR")
 
-from benchmarks.harness import arguments, database, print_table
-from benchmarks.row_path import Follower, hops_of, modules_of
+from benchmarks.harness import arguments, database, fill, print_table
+from benchmarks.row_path import Follower, follow, hops_of, modules_of
 
 # The same act before the one that is counted: it compiles statements and opens connections.
 WARM_UP = 3
@@ -35,19 +38,53 @@ def walk(prepare: Callable[[], Act]) -> tuple[int, int, int]:
     return len(modules_of(calls)), hops_of(calls).total(), len(statements)
 
 
+def calls_per_row(model: Any, rows: int) -> float:
+    """Return the calls of Python functions for each row, in all threads of a worker that drains ``rows`` rows."""
+    from stator.runner import StatorRunner
+
+    fill(model, rows)
+    # List items, because threads count at once and a sum of two could lose one.
+    calls: list[None] = []
+
+    def note(frame: object, event: str, argument: object) -> None:
+        if event == "call":
+            calls.append(None)
+
+    threading.setprofile(note)
+    sys.setprofile(note)
+    try:
+        StatorRunner([model], until_idle=True, heed_signals=False).run()
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    return len(calls) / rows
+
+
 def main() -> None:
     """Measure and print."""
-    arguments(__doc__, {})
+    options = arguments(__doc__, {"rows": 500}, rows=5000)
     with database():
         from django.core.management import call_command
 
         from benchmarks.harness import make_tables
-        from benchmarks.models import AwaitingItem, PageItem
+        from benchmarks.models import AsyncItem, AwaitingItem, PageItem, SyncItem
+        from stator.db.interface import Claim
 
         call_command("migrate", verbosity=0)
-        make_tables(PageItem, AwaitingItem)
+        make_tables(PageItem, AwaitingItem, AsyncItem, SyncItem)
         lines = [[name, *map(str, walk(prepare))] for name, prepare in _acts(PageItem, AwaitingItem).items()]
         print_table("Acts on one row", ["act", "modules", "hops", "statements"], lines)
+        path = follow(AsyncItem)
+        lines = [
+            ["modules from create to recorded", str(len(modules_of(path)))],
+            ["hops from create to recorded", str(hops_of(path).total())],
+            *(
+                [f"calls for each row, {name} drain", f"{calls_per_row(model, options.rows):.1f}"]
+                for name, model in {"async": AsyncItem, "sync": SyncItem}.items()
+            ),
+            ["slots of a claim", str(len(Claim.__slots__))],
+        ]
+        print_table("A row in a worker", ["what", "number"], lines)
 
 
 def _acts(model: Any, awaiting: Any) -> dict[str, Callable[[], Act]]:
