@@ -16,6 +16,7 @@ from stator.explain.sentences import Said
 from stator.explain.survey import Survey
 from stator.rows.clock import Now
 from stator.rows.meta import graph_of
+from stator.rows.pauses import Pause
 from stator.rows.reports import reports_of
 from stator.rows.waits import waiting
 
@@ -148,7 +149,7 @@ KINDS: list[ProblemKind] = [
         sentences.paused,
         holds=lambda facts: bool(facts.pauses),
         rows=lambda many: many.paused,
-        remedy="Check whether its reason still holds, then resume.",
+        remedy=Pause.REMEDY,
         level=WARNING,
         find=of_models(causes.paused),
         rank=6,

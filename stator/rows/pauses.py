@@ -74,6 +74,9 @@ class Pause(models.Model):
 
     objects = PauseQuerySet.as_manager()
 
+    # What to do about a pause, also of a queue: the person who made it may be unknown or gone.
+    REMEDY = "Check whether its reason still holds, then resume."
+
     class Meta:
         # Every poll counts the pauses in force, and every claim of a program checks for pauses of its model: with the
         # key, the index alone answers both.
