@@ -3,6 +3,7 @@
 import logging
 import sys
 from collections.abc import Callable
+from contextvars import ContextVar
 from weakref import ref
 
 from django.dispatch import Signal
@@ -35,6 +36,10 @@ __all__ = [
 PACKAGE = "django_tasks"
 NAMES = ("task_enqueued", "task_started", "task_finished")
 OWN = ("django.tasks.signals", f"{PACKAGE}.signals")
+
+# The logger that has logged the error of an attempt before ``task_finished`` is sent, and that error.
+WORKER = logging.getLogger("stator.worker")
+LOGGED: ContextVar[BaseException | None] = ContextVar("tasks_logged", default=None)
 
 
 def is_heard(signal: Signal, level: int = logging.INFO) -> bool:
@@ -79,16 +84,45 @@ def _twins(signal: Signal) -> list[Signal]:
     return [twin for twin in twins if _is_received(twin)]
 
 
-def send_finished(result: TaskResult, error: BaseException | None) -> list[tuple[Callable[..., object], object]]:
-    """Send ``task_finished`` as the framework does: while ``error`` is handled, so that its log has the traceback."""
+def send_finished(
+    result: TaskResult, error: BaseException | None, *, is_logged: bool = False
+) -> list[tuple[Callable[..., object], object]]:
+    """Send ``task_finished`` as the framework does: while ``error`` is handled, so that its log has the traceback.
+
+    ``is_logged``: ``stator.attempt_failed`` has the error, so the framework does not log it to the same places again.
+    """
     if error is None:
         return _send_finished(result)
+    before = LOGGED.set(error if is_logged else None)
     try:
         raise error
     except BaseException:  # noqa: BLE001 - the error ended an attempt and is recorded already
         return _send_finished(result)
+    finally:
+        LOGGED.reset(before)
 
 
 def _send_finished(result: TaskResult) -> list[tuple[Callable[..., object], object]]:
     sender, wanted = type(task_backends[result.backend]), (task_finished, *_twins(task_finished))
     return [answer for signal in wanted for answer in send_contained(signal, sender, task_result=result)]
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Return whether a record of the framework has another error than the worker's log, or goes to another place."""
+    error = LOGGED.get()
+    if error is None or not record.exc_info or record.exc_info[1] is not error:
+        return True
+    return not WORKER.isEnabledFor(logging.ERROR) or bool(_places(signals.logger, record) - _places(WORKER, record))
+
+
+def _places(logger: logging.Logger | None, record: logging.LogRecord) -> set[object]:
+    """Return the streams that a record of a logger is written to, and the handlers that have no stream."""
+    found = set[object]()
+    while logger is not None:
+        takes = (one for one in logger.handlers if record.levelno >= one.level and one.filter(record))
+        found.update(getattr(one, "stream", one) for one in takes)
+        logger = logger.parent if logger.propagate else None
+    return found
+
+
+signals.logger.addFilter(_is_news)

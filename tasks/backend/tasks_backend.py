@@ -339,9 +339,11 @@ def tell_finished(
         return
     # Queues are read by a separate query: with stale statistics, a join would read all tasks of a queue.
     rows = task_rows(using).filter(pk__in=ended, action__startswith=DJANGO).prefetch_related("queue")
-    errors = {pk: failure.loggable for pk, failure in failures}
+    of_pk = dict(failures)
     for result in results_of(read_with_history(rows), resolve):
-        for receiver, answer in send_finished(result, errors.get(number_of(result))):
+        failure = of_pk.get(number_of(result))
+        error, is_logged = (failure.loggable, not failure.deliberate) if failure else (None, False)
+        for receiver, answer in send_finished(result, error, is_logged=is_logged):
             if isinstance(answer, BaseException):
                 logger.error("tasks.receiver_failed", extra={"receiver": repr(receiver)}, exc_info=answer)
 

@@ -1,5 +1,6 @@
 """Signals and log lines of Django's framework."""
 
+import logging
 from importlib import import_module
 from traceback import format_exception
 from typing import Any
@@ -52,17 +53,33 @@ class TestSignals:
             framework.task_finished.disconnect(bad)
         assert "tasks.receiver_failed" in caplog.text
 
-    def test_a_failed_task_is_logged_with_its_stack(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_a_failed_task_is_logged_once_with_its_stack(self, caplog: pytest.LogCaptureFixture) -> None:
         examples.go_wrong.enqueue("no such file")
         drain(Task)
-        names = {"stator.worker": "stator.attempt_failed", framework.signals.logger.name: "Task id="}
-        for name, message in names.items():
-            [event] = [each for each in caplog.records if each.name == name and each.levelname == "ERROR"]
-            assert event.getMessage().startswith(message)
-            assert event.exc_info is not None
-            assert str(event.exc_info[1]) == "no such file"
-            told = "".join(format_exception(event.exc_info[1]))
-            assert ", in go_wrong\n" in told
+        [event] = [each for each in caplog.records if each.levelname == "ERROR"]
+        assert event.getMessage() == "stator.attempt_failed"
+        assert event.exc_info is not None
+        assert str(event.exc_info[1]) == "no such file"
+        assert ", in go_wrong\n" in "".join(format_exception(event.exc_info[1]))
+
+    @pytest.mark.parametrize("own", ["handler", "level"])
+    def test_the_log_of_the_framework_has_the_error_where_the_log_of_workers_has_it_not(
+        self, own: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        heard = list[logging.LogRecord]()
+        handler = logging.Handler()
+        monkeypatch.setattr(handler, "emit", heard.append)
+        logger = framework.signals.logger
+        monkeypatch.setattr(logger, "handlers", [handler])
+        if own == "level":
+            monkeypatch.setattr(logging.getLogger("stator.worker"), "handlers", [handler])
+            caplog.set_level("CRITICAL", "stator.worker")
+        examples.go_wrong.enqueue("no such file")
+        drain(Task)
+        [event] = [each for each in heard if each.name == logger.name and each.levelname == "ERROR"]
+        assert event.getMessage().startswith("Task id=")
+        assert event.exc_info is not None
+        assert str(event.exc_info[1]) == "no such file"
 
     @pytest.mark.django_db(transaction=True)
     def test_task_finished_is_sent_for_a_canceled_task(self) -> None:
