@@ -4,6 +4,18 @@ import math
 
 from stator.exceptions import Fail, TryAgainLater
 from stator.graph import State
+from stator.graph.outcomes import Moved, Outcome, Waiting
+
+
+def check(state: State, result: object, outcome: Outcome, *, failures: int, age: float) -> None:
+    """Raise ``AssertionError`` unless the result leads where this policy says, and counts as an error if it is one."""
+    wanted, errs = expected(state, result, failures, age), is_error(state, result)
+    assert (outcome.failure is not None) == errs, f"{result!r} gave {outcome}"
+    if wanted is None:
+        assert isinstance(outcome, Waiting), f"{result!r} must wait, but gave {outcome}"
+    else:
+        assert isinstance(outcome, Moved), f"{result!r} must lead to {wanted.name}, but gave {outcome}"
+        assert outcome.to is wanted, f"{result!r} must lead to {wanted.name}, but gave {outcome}"
 
 
 def is_error(state: State, result: object) -> bool:
