@@ -3,7 +3,6 @@
 from collections.abc import Collection
 from datetime import datetime
 from typing import Any, ClassVar
-from uuid import UUID
 
 from django.db.models import F
 
@@ -12,11 +11,10 @@ from stator.models import Reason, StateField, name_of, worker_of
 from tasks.actions.throttles import ActionRate, ActionSlot
 from tasks.graph import TaskGraph
 from tasks.querysets import TaskQuerySet
-from tasks.queue import explaining, held_claims, operator_actions, publishing, runs
+from tasks.queue import explaining, operator_actions, publishing, runs
 from tasks.queue.attempt_counts import attempts_of
 from tasks.queue.batches import Batch
 from tasks.queue.consumers import Consumer
-from tasks.queue.held_claims import TaskClaim
 from tasks.queue.queues import Queue
 from tasks.rows.claimants import Claimant
 from tasks.rows.databases import settle
@@ -122,11 +120,6 @@ class Task(TaskRow):
     achange = in_thread(change)
     acancel = in_thread(cancel)
     arequeue = in_thread(requeue)
-
-    @classmethod
-    def find_claim(cls, pk: int, token: UUID, *, using: str | None = None) -> TaskClaim:
-        """Return the claim of a named worker with this token; raise ``LeaseLost`` if it has ended or never existed."""
-        return held_claims.find(cls, pk, token, using=using)
 
     def explain(self) -> list[Reason]:
         """Return why the task is not moving: the queue's reasons, then the framework's for any managed object."""

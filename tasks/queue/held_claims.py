@@ -244,15 +244,8 @@ def _failure(error: BaseException | str) -> Failure:
     return Failure("tasks.Failed", text[:1000], "", digest)
 
 
-def find(model: type[TaskRow], pk: int, token: UUID, *, using: str | None = None) -> TaskClaim:
-    """Return the claim of a named worker with this token; raise ``LeaseLost`` if it has ended or never existed."""
-    held = claims.find(model, pk, token, using=using)
-    run = held.instance.runs.filter(token=token).first()
-    return _named(held, run and run.worker)
-
-
 def of_row(task: TaskRow, token: UUID, worker: str | None) -> TaskClaim:
-    """Return the claim of a task that was just read, and of its holder's name ``worker``; raise like :func:`find`."""
+    """Return the claim of a task that was just read, and of its holder's name ``worker``; raise ``LeaseLost``."""
     return _named(claims.of_instance(task, token), worker)
 
 

@@ -3,12 +3,15 @@
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from uuid import UUID
 
 from django.db import connections
+from django.db.models import QuerySet
 
 from stator.testing import advance
 from tasks.backend.results import number_of
 from tasks.models import Queue, Task
+from tasks.queue.held_claims import of_row
 from tests.stator.making import change
 
 # Each with a part of what is said about it.
@@ -80,6 +83,11 @@ def claim_one(queue: Queue, worker: str = "bot-1", **options: Any) -> Any:
     """The one task that the worker is given."""
     (claim,) = queue.claim(worker=worker, **options)
     return claim
+
+
+def found_claim(pk: int, token: Any, using: str = "default") -> Any:
+    """The claim with this token as a program finds it again; raises ``LeaseLost`` if it has ended."""
+    return of_row(QuerySet(Task, using=using).get(pk=pk), UUID(str(token)), "bot-1")
 
 
 def claimed(queue: Queue, worker: str = "bot-1", **options: Any) -> list[str]:

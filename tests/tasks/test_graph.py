@@ -8,7 +8,7 @@ from stator.exceptions import LeaseLost, ProtectedState
 from tasks.exceptions import MoveRefused
 from tasks.models import Run, Task
 from tests.stator.making import change, expire, row
-from tests.tasks.making import STATUSES, claim_one, fresh, make_task, pass_time
+from tests.tasks.making import STATUSES, claim_one, found_claim, fresh, make_task, pass_time
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -48,7 +48,7 @@ def _act(act, queue, task, claim):
     else:
         # A token that never was, or the one of the claim that ended the task.
         run = Run.objects.first()
-        Task.find_claim(task.pk, run.token if run else "00000000-0000-8000-8000-000000000000").resolve()
+        found_claim(task.pk, run.token if run else "00000000-0000-8000-8000-000000000000").resolve()
 
 
 @pytest.mark.parametrize("act", sorted({act for acts in ACTS.values() for act in acts}))

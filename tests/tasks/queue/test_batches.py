@@ -17,7 +17,7 @@ from tasks.models import Batch, Task
 from tasks.queue.batches import tell_first_failures
 from tests.stator.making import claim_all, operations_of
 from tests.tasks.counting import count
-from tests.tasks.making import claim_one, fresh, make_queue, race
+from tests.tasks.making import claim_one, found_claim, fresh, make_queue, race
 
 __all__ = ["count"]
 
@@ -78,7 +78,7 @@ def test_last_task_moves_its_batch_in_its_own_transaction_and_the_batch_publishe
         assert state(batch) == "ending"
         raise ZeroDivisionError
     assert (state(batch), fresh(claim.task).state) == ("running", "pending")
-    claim = Task.find_claim(claim.task.pk, claim.token)
+    claim = found_claim(claim.task.pk, claim.token)
     claim.resolve()
     assert state(batch) == "ending"
     assert settle(batch) == "done"

@@ -14,7 +14,7 @@ from tasks.models import Queue, Run, Task
 from tests.sizes import PATIENCE, size
 from tests.stator.making import ago, begun_beside, expire, operations_of, raw
 from tests.stator.partitions.dividing import execute, while_divided
-from tests.tasks.making import claim_one, make_queue, race
+from tests.tasks.making import claim_one, found_claim, make_queue, race
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -136,7 +136,7 @@ class TestClaiming:
             claim = claim_one(each)
             claim.verify()
             claim.heartbeat(30)
-            found = Task.find_claim(task.pk, claim.token)
+            found = found_claim(task.pk, claim.token)
             getattr(found, end)(*(["no"] if end == "fail" else []))
             with pytest.raises(LeaseLost):
                 claim.verify()
