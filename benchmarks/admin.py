@@ -2,7 +2,7 @@
 
 from django.contrib import admin
 
-from benchmarks.models import PageItem
+from benchmarks.models import AwaitingItem, PageItem
 from stator.admin import StatorAdmin
 
 
@@ -12,3 +12,8 @@ class PageItemAdmin(StatorAdmin):
 
     list_display = ("name",)
     search_fields = ("name__startswith",)
+
+
+@admin.register(AwaitingItem)
+class AwaitingItemAdmin(StatorAdmin):
+    """Objects that wait for people."""

@@ -1,14 +1,17 @@
 """How long the pages of the admin take in large tables: every filter, order, search and page.
 
-``python -m benchmarks.pages [--rows 1000000] [--kept 1000000] [--repeat 3] [--only WORDS]``
+``python -m benchmarks.pages [--rows 1000000] [--kept 1000000] [--queues 200] [--repeat 3] [--main] [--only WORDS]``
 """
 
 import argparse
 import html
+import json
 import os
 import re
 import statistics
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote_plus
 
@@ -24,12 +27,15 @@ MAX_MILLISECONDS = 300
 MAX_KB = 300
 # How many pages are printed, the slowest first.
 SHOWN = 30
-# Models with statistics.
+# Models on the site, of which each has statistics.
 MODELS = 12
+# Live workers.
+WORKERS = 8
 
 LISTS = (
-    "benchmarks/pageitem", "tasks/task", "tasks/run", "tasks/schedule", "tasks/queue", "tasks/consumer",
-    "stator/history", "stator/report", "stator/stats", "stator/depth", "stator/worker", "stator/pause",
+    "benchmarks/pageitem", "benchmarks/awaitingitem", "tasks/task", "tasks/run", "tasks/schedule", "tasks/queue",
+    "tasks/consumer", "stator/history", "stator/report", "stator/stats", "stator/depth", "stator/worker",
+    "stator/pause",
 )  # fmt: skip
 # Search terms with no, few and many matches.
 SEARCHES = {
@@ -42,6 +48,8 @@ SEARCHES = {
     "stator/stats": ("nothing", "benchmarks.pageitem"),
     "stator/depth": ("nothing", "benchmarks.pageitem"),
 }
+# The list of objects, a hundred a page.
+LISTED = f"/admin/{LISTS[0]}/"
 LINK = re.compile(r'href="(\?[^"]*)"')
 
 # States of a table with only a few problems, hard to find, and of a table where most rows have one.
@@ -50,37 +58,44 @@ WELL = """CASE WHEN n <= 5 THEN 'lost' WHEN n <= 700 THEN 'new' WHEN n % 100 = 0
 ILL = "CASE WHEN n % 10 < 5 THEN 'new' WHEN n % 10 < 8 THEN 'checked' WHEN n % 10 = 8 THEN 'lost' ELSE 'done' END"
 
 
+@dataclass(frozen=True, slots=True)
+class View:
+    """One request: milliseconds elapsed, of the site's and the server's processors, and in statements; kilobytes."""
+
+    wall: float
+    own: float
+    server: float
+    sql: float
+    statements: int
+    size: float
+
+
 def main() -> None:
     """Measure and print."""
-    quick = {"rows": 2000, "kept": 2000}
-    options = arguments(__doc__, quick=quick, extend=_only, rows=1_000_000, kept=1_000_000)
+    quick = {"rows": 2000, "kept": 2000, "queues": 20}
+    options = arguments(__doc__, quick=quick, extend=_which, rows=1_000_000, kept=1_000_000, queues=200)
     with database():
-        from stator.models import StatorModel
-
-        mine = [model for model in StatorModel.subclasses if model._meta.app_label == "benchmarks"]
-        make_tables(*mine)
-        fill_kept(options.kept)
+        make()
+        fill_kept(options.kept, options.queues)
         client = logged_in()
-        found: dict[str, list[tuple[float, float, float]]] = {}
-        for name, fill in {"a few stuck": fill_well, "nothing well": fill_ill}.items():
+        found: dict[str, list[View]] = {}
+        for name, fill in FILLS.items():
             fill(options.rows)
-            pages = [*(lists(client) if name == "a few stuck" else links(client, LISTS[0])), *others()]
-            for path in pages:
+            further = lists(client) if name == "a few stuck" else links(client, LISTS[0])
+            for path in [*([LISTED] if options.main else further), *others()]:
                 if options.only in path:
                     measured(client, path)
                     found[f"{name}: {title(path)}"] = [measured(client, path) for _ in range(options.repeat)]
-    medians = {page: statistics.median(wall for wall, _, _ in times) for page, times in found.items()}
+    medians = {page: statistics.median(one.wall for one in views) for page, views in found.items()}
     slowest = sorted(found, key=lambda page: -medians[page])
-    rows = [
-        [page, *(spread([one[at] for one in found[page]]) for at in range(3))] for page in slowest[:SHOWN]
-    ]  # fmt: skip
     print_table(
-        f"{len(found)} pages with {options.rows:,} objects and {options.kept:,} rows of each list; the slowest of them",
-        ["page", "ms: median (least-most)", "processor ms, site and database", "kB"],
-        rows,
+        f"{len(found)} pages with {options.rows:,} objects, {options.kept:,} rows of each list and {options.queues:,} "
+        "queues; the slowest of them. Milliseconds: median (least-most)",
+        ["page", "all", "processor, site", "processor, database", "in statements", "statements", "kB"],
+        [[page, *_columns(found[page])] for page in slowest[:SHOWN]],
     )
     over = sum(median > MAX_MILLISECONDS for median in medians.values())
-    sizes = {page: max(size for _, _, size in times) for page, times in found.items()}
+    sizes = {page: max(one.size for one in views) for page, views in found.items()}
     largest = max(sizes, key=lambda page: sizes[page])
     print_targets([
         verdict("slowest page, median in ms", medians[slowest[0]], MAX_MILLISECONDS, most=True),
@@ -89,8 +104,28 @@ def main() -> None:
     ])  # fmt: skip
 
 
-def _only(parser: argparse.ArgumentParser) -> None:
+def _which(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", default="", metavar="WORDS", help="only pages whose address has these words")
+    parser.add_argument("--main", action="store_true", help="of the lists, only that of objects, without its links")
+
+
+def _columns(views: list[View]) -> Iterator[str]:
+    for name in ("wall", "own", "server", "sql"):
+        yield spread([getattr(one, name) for one in views])
+    yield str(max(one.statements for one in views))
+    yield f"{max(one.size for one in views):,.0f}"
+
+
+def make() -> None:
+    """Create the tables, and leave only ``MODELS`` models on the site."""
+    from stator.models import StatorModel
+    from stator.rows.meta import managed
+
+    ours = [model for model in managed(StatorModel.subclasses) if model._meta.app_label != "benchmarks"]
+    mine = [model for model in StatorModel.subclasses if model._meta.app_label == "benchmarks"]
+    make_tables(*mine)
+    mine.sort(key=lambda model: f"benchmarks/{model._meta.model_name}" not in LISTS)
+    StatorModel.subclasses[:] = [*ours, *mine][:MODELS]
 
 
 def logged_in() -> Any:
@@ -104,13 +139,28 @@ def logged_in() -> Any:
     return client
 
 
-def measured(client: Any, path: str) -> tuple[float, float, float]:
-    """Return the milliseconds of an existing page, elapsed and of CPU, and its kilobytes."""
-    with watch() as spent:
+def measured(client: Any, path: str) -> View:
+    """Return what a request of an existing page takes; nothing is counted before."""
+    from django.db import connection
+
+    from stator.admin.inbox import counts
+
+    counts.forget()
+    took: list[float] = []
+
+    def timed(execute: Callable[..., Any], *given: Any) -> Any:
+        started = time.perf_counter()
+        try:
+            return execute(*given)
+        finally:
+            took.append(time.perf_counter() - started)
+
+    with watch() as spent, connection.execute_wrapper(timed):
         response = client.get(path)
     if response.status_code != 200:
         raise SystemExit(f"{path} gives {response.status_code}")
-    return 1000 * spent.seconds, 1000 * (spent.own + spent.server), len(response.content) / 1000
+    wall, own, server, sql = (1000 * each for each in (spent.seconds, spent.own, spent.server, sum(took)))
+    return View(wall, own, server, sql, len(took), len(response.content) / 1000)
 
 
 def lists(client: Any) -> Iterator[str]:
@@ -138,7 +188,7 @@ def others() -> Iterator[str]:
     from tasks.models import Queue, Task
 
     overview = "/admin/stator/overview/"
-    yield from ("/admin/", overview, f"{overview}?period=month")
+    yield from ("/admin/", overview, f"{overview}?live=1", f"{overview}?period=month", "/admin/stator/event/waiting/")
     yield from (f"{overview}?model=benchmarks.pageitem{more}" for more in ("", "&live=1"))
     models: tuple[Any, ...] = (PageItem, Task, Queue)
     for model in models:
@@ -186,6 +236,7 @@ def _fillers(model: Any) -> dict[str, str]:
 
 def fill_well(rows: int) -> None:
     """Create objects; few of them are stuck, unknown, failing, leased, overdue or quarantined."""
+    _workers("resize")
     _objects(
         rows,
         state=WELL,
@@ -200,7 +251,8 @@ def fill_well(rows: int) -> None:
 
 
 def fill_ill(rows: int) -> None:
-    """Create objects; many of them have one of these problems."""
+    """Create objects; many of them have one of these problems, and no worker has the action of the tasks."""
+    _workers("shrink")
     _objects(
         rows,
         state=ILL,
@@ -224,17 +276,22 @@ def _objects(rows: int, **values: str) -> None:
               state_locked_until = now() + interval '1 hour' WHERE id BETWEEN 551 AND 650 AND state = 'new'""")
 
 
-def fill_kept(rows: int) -> None:
-    """Create tasks, claims and schedules, and the framework's rows beside them."""
-    from stator.models import Depth, History, Report, StatorModel, Stats
+FILLS = {"a few stuck": fill_well, "nothing well": fill_ill}
+
+
+def fill_kept(rows: int, queues: int) -> None:
+    """Create tasks, claims and schedules, what waits for people, and the framework's rows beside them."""
+    from benchmarks.models import AwaitingItem
+    from stator.models import Depth, History, Report, Stats
     from tasks.models import Queue, Run, Schedule, Task
 
-    insert(Queue, 100, name="'queue-' || n", kind="'simple'")
+    insert(AwaitingItem, rows, state="'new'", state_ready="false", state_changed="now() - n * interval '1 second'")
+    insert(Queue, queues, name="'queue-' || n", kind="'simple'")
     insert(
-        Task, rows, queue_id="1 + n % 100", worker_ids="'[]'", worker_count="1", priority="n", key="'key-' || n",
+        Task, rows, queue_id=f"1 + n % {queues}", worker_ids="'[]'", worker_count="1", priority="n", key="'key-' || n",
         action="CASE WHEN n = 77 THEN 'rare' ELSE 'resize' END",
-        state="CASE WHEN n % 50 = 0 THEN 'pending' WHEN n % 100 = 1 THEN 'errored' ELSE 'completed' END",
-        state_ready="n % 50 = 0", state_changed="now() - n * interval '1 second'",
+        state=f"CASE WHEN n <= {rows} / 50 THEN 'pending' WHEN n % 100 = 1 THEN 'errored' ELSE 'completed' END",
+        state_ready=f"n <= {rows} / 50", state_changed="now() - n * interval '1 second'",
     )  # fmt: skip
     insert(
         Run, rows, task_id="n", worker="'bot-' || n % 100", token="gen_random_uuid()", lease_until="now()",
@@ -253,7 +310,7 @@ def fill_kept(rows: int) -> None:
     )  # fmt: skip
     error = {"error": "'ValueError'", "message": "'no such street'", "fingerprint": "md5((n % 50)::text)::varchar(16)"}
     insert(Report, rows, **own, **error, state="'new'", times="1", at="now() - n * interval '1 second'")
-    labels = sorted(model._meta.label_lower for model in StatorModel.subclasses)[:MODELS]
+    labels = _labels()
     label = f"('{{{','.join(labels)}}}'::text[])[1 + n % {MODELS}]"
     hours = f"date_trunc('hour', now()) - (n / {2 * MODELS}) * interval '1 hour'"
     insert(Stats, max(20, rows // 10), model_label=label, hour=hours, source="'new'",
@@ -263,9 +320,29 @@ def fill_kept(rows: int) -> None:
     insert(Depth, max(20, rows // 10), model_label=label, minute=f"date_trunc('minute', now()) - ({back})",
            queued="n % 1000", hourly=f"n / {MODELS} > 2880")  # fmt: skip
     # The samples of queues, by hours.
-    queue, hour = "'tasks.task:queue-' || 1 + n % 100", "date_trunc('hour', now()) - n / 100 * interval '1 hour'"
+    queue = f"'tasks.task:queue-' || 1 + n % {queues}"
+    hour = f"date_trunc('hour', now()) - n / {queues} * interval '1 hour'"
     insert(Depth, max(20, rows // 10), False, model_label=queue, minute=hour, queued="n % 1000", hourly="true")
     insert(Stats, max(20, rows // 10), False, model_label=queue, hour=hour, handled="n % 77", failed="n % 7")
+
+
+def _workers(action: str) -> None:
+    """Create workers with one action, which stay alive while pages are measured."""
+    from stator.models import Worker
+
+    published = {"tasks": {"actions": {"": [action]}}}
+    insert(
+        Worker, WORKERS, id="to_hex(n)", name="'worker-' || n", host="'bench'", pid="n", version="'1'",
+        models=f"'{json.dumps(_labels())}'", database="'default'", started="now() - interval '1 hour'",
+        heartbeat="now() + interval '1 day'", published=f"'{json.dumps(published)}'",
+    )  # fmt: skip
+
+
+def _labels() -> list[str]:
+    from stator.models import StatorModel
+    from stator.rows.meta import managed
+
+    return sorted(model._meta.label_lower for model in managed(StatorModel.subclasses))
 
 
 if __name__ == "__main__":
