@@ -8,7 +8,7 @@ from django.contrib.admin import ModelAdmin
 from django.db.models import Model
 from django.http import HttpRequest
 
-from stator.admin import actions, row_summary, sending
+from stator.admin import actions, answers, row_summary
 from stator.admin.access import Pages
 from stator.admin.bulk import label_of, permissions_of
 from stator.admin.confirmation import ActionFunction
@@ -49,7 +49,7 @@ def context_of(model_admin: ModelAdmin, request: HttpRequest, row: StatorModel) 
         "stator_columns": [(name, _written(getattr(row, name))) for name in sorted(FRAMEWORK_COLUMNS)],
         "stator_acts": _acts_on(model_admin, request, row),
         "stator_moves": _moves_of(model_admin, request, row),
-        "stator_events": _events_of(model_admin, request, row),
+        **answers.offered_on(model_admin, request, row),
         "stator_timeline": past.events,
         "stator_latest": LATEST,
         "stator_keeps_history": options_of(owner_of(type(row))).history,
@@ -121,14 +121,6 @@ def _moves_of(model_admin: ModelAdmin, request: HttpRequest, row: StatorModel) -
     if state is not None and not state.leave_by_hand:
         return []
     return [*(actions.next_by_hand(state) if state else ()), ""]
-
-
-def _events_of(model_admin: Any, request: HttpRequest, row: StatorModel) -> list[str]:
-    """Return the events that the row waits for and that the user may send."""
-    if not may(model_admin, request, row, sending.stator_send):
-        return []
-    [events] = sending.offered_for(model_admin, request, [row])
-    return [event.name for event in events]
 
 
 def may(model_admin: ModelAdmin, request: HttpRequest, row: Model, act: ActionFunction) -> bool:

@@ -20,7 +20,7 @@ from stator.db.looks import bounded
 from stator.db.retry import is_cut_short
 from stator.models import StatorModel
 from stator.overview.schemas import works_in_schemas
-from stator.rows.available import answers_to
+from stator.rows.available import Answers, answered_by, answers_to
 from stator.rows.meta import by_database, graph_of, managed
 from stator.texts import listed
 
@@ -33,7 +33,10 @@ FRESH, REMEMBERED = 10.0, 1000
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """An object that waits for the user: its page, who has sent which event, its timeout, and what may be sent."""
+    """An object that waits for the user: its page, who has sent which event, its timeout, and what may be sent.
+
+    ``mine``: the events that the user may withdraw; without ``events`` the object waits for others.
+    """
 
     obj: Any
     url: str
@@ -41,25 +44,43 @@ class Waiting:
     answers: list[str]
     times_out: str
     events: list[str]
+    mine: list[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The objects of a model that wait for the user, the longest waiting first; ``more``: not all are here."""
+    """The objects of a model that wait for the user, the longest waiting first, then those with the user's answer.
+
+    ``more``: further objects wait for the user.
+    """
 
     opts: Any
     rows: list[Waiting]
     more: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """An object, the events that the user may send, those that the user may withdraw, and who has sent which."""
+
+    row: Any
+    events: list[str]
+    mine: list[str]
+    answers: Answers
+
+
 def waiting_for(site: AdminSite, request: HttpRequest) -> list[Group]:
-    """Return the objects that wait for an event that the user may send now, by model."""
+    """Return the objects that wait for an event that the user may send now, or has sent while others miss, by model."""
     groups = []
     for model in _models_of(site, request):
-        found = list(islice(_found(site, request, model), SHOWN + 1))
-        if rows := found[:SHOWN]:
-            pages = Pages(site, request)
-            groups.append(Group(model._meta, _described(pages, rows), len(found) > SHOWN))
+        waiting: list[_Found] = []
+        answered: list[_Found] = []
+        for each in _found(site, request, model):
+            (waiting if each.events else answered).append(each)
+            if len(waiting) > SHOWN:
+                break
+        if rows := [*waiting[:SHOWN], *answered[:SHOWN]]:
+            groups.append(Group(model._meta, _described(Pages(site, request), rows), len(waiting) > SHOWN))
     return groups
 
 
@@ -103,7 +124,8 @@ def _count(site: AdminSite, request: HttpRequest, models: list[type[StatorModel]
             for alias in by_database(models):
                 stack.enter_context(bounded(alias))
             for model in models:
-                found = sum(1 for _ in islice(_found(site, request, model), SHOWN + 1))
+                mine = (each for each in _found(site, request, model) if each.events)
+                found = sum(1 for _ in islice(mine, SHOWN + 1))
                 total, more = total + min(found, SHOWN), more or found > SHOWN
     except DatabaseError as error:
         if not is_cut_short(error):
@@ -132,27 +154,28 @@ def _states_of(site: AdminSite, request: HttpRequest, model: type[StatorModel]) 
     ]
 
 
-def _found(site: AdminSite, request: HttpRequest, model: type[StatorModel]) -> Iterator[tuple[Any, list[str]]]:
-    """Yield the objects of a model that wait for the user, with the events, those that wait for longest first."""
+def _found(site: AdminSite, request: HttpRequest, model: type[StatorModel]) -> Iterator[_Found]:
+    """Yield the objects of a model that wait for the user or have the user's answer, the longest waiting first."""
     model_admin: Any = site.get_model_admin(model)
     every = model_admin.get_queryset(request).using(router.db_for_read(model))
     rows = every.filter(SOMEWHERE, state__in=_states_of(site, request, model)).order_by("state_changed", "pk")
     for start in range(0, LOOKED_AT, PART):
         part = list(rows[start : start + PART])
-        for row, events in zip(part, offered_for(model_admin, request, part), strict=True):
-            if names := [event.name for event in events if event.target]:
-                yield row, names
+        given = answers_to(part)
+        for row, events, answers in zip(part, offered_for(model_admin, request, part, given), given, strict=True):
+            names, mine = [event.name for event in events if event.target], answered_by(request.user, row, answers)
+            if names or mine:
+                yield _Found(row, names, mine, answers)
         if len(part) < PART:
             return
 
 
-def _described(pages: Pages, found: list[tuple[Any, list[str]]]) -> list[Waiting]:
-    answers = answers_to([row for row, _ in found])
+def _described(pages: Pages, found: list[_Found]) -> list[Waiting]:
     return [
         Waiting(
-            row, pages.page_of(type(row), row.pk), age(row),
-            [f"{name}: {listed(senders, len(senders))}" for name, senders in given.items()],
-            timeout(row), events,
+            each.row, pages.page_of(type(each.row), each.row.pk), age(each.row),
+            [f"{name}: {listed(senders, len(senders))}" for name, senders in each.answers.items()],
+            timeout(each.row), each.events, each.mine,
         )
-        for (row, events), given in zip(found, answers, strict=True)
+        for each in found
     ]  # fmt: skip

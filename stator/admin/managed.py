@@ -16,7 +16,7 @@ from django.urls import URLPattern, path
 from django.utils.html import format_html
 from django.utils.http import urlencode
 
-from stator.admin import actions, detail, row_summary, sending, undoing
+from stator.admin import actions, answers, detail, row_summary, sending, undoing
 from stator.admin.access import Pages
 from stator.admin.filters import ConditionFilter, ErrorFilter, EventFilter
 from stator.admin.listing import AnyAddressAdmin, BoundedChangeList, notices
@@ -57,7 +57,8 @@ class StatorAdmin(AnyAddressAdmin):
 
     Retry and unlock need the permission to change; a move by hand needs ``force_<model>``. If a project overrides
     ``has_change_permission``, its answer counts for all three, for each object. Override ``has_retry_permission`` or
-    ``has_move_permission`` for another rule, for instance in an admin that lets nobody edit.
+    ``has_move_permission`` for another rule, for instance in an admin that lets nobody edit; override
+    ``has_link_permission`` if not everybody who may send an event may make links for others.
 
     Related objects are entered by key. To offer a choice, name the field in ``autocomplete_fields`` or
     ``radio_fields``, or pass a ``widget`` in ``formfield_for_foreignkey``.
@@ -98,6 +99,10 @@ class StatorAdmin(AnyAddressAdmin):
         """Return whether the user may send one of the events of the graph."""
         events = (event for state in self.model.state_graph.states.values() for event in state.events.values())
         return any(sending.may_send(self, request, event, obj) for event in events)
+
+    def has_link_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Return whether the user may make links by which others send the events that the user may send."""
+        return self.has_send_permission(request, obj)
 
     @property
     def differs_by_object(self) -> bool:
@@ -194,7 +199,7 @@ class StatorAdmin(AnyAddressAdmin):
     # Pages of objects
 
     def get_urls(self) -> list[URLPattern]:
-        """Return the project's URLs, and the URLs of undo and of the live part of an object's page."""
+        """Return the project's URLs, and those of undo, of the live part of an object's page, and of answers."""
         name = f"{self.opts.app_label}_{self.opts.model_name}_stator"
         live = path("<path:object_id>/stator/", self.admin_site.admin_view(self.live_view), name=name)
         undone = path(
@@ -202,19 +207,33 @@ class StatorAdmin(AnyAddressAdmin):
             self.admin_site.admin_view(partial(undoing.undo_view, self)),
             name=f"{name}_undo",
         )
-        return [live, undone, *super().get_urls()]
+        answered = [
+            path(f"<path:object_id>/stator/{end}/", self.admin_site.admin_view(partial(self.answer_view, view)),
+                 name=f"{name}_{end}")
+            for end, view in answers.VIEWS.items()
+        ]  # fmt: skip
+        return [live, undone, *answered, *super().get_urls()]
 
     def live_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Return only the live part of a page, for the script that refreshes it."""
         if request.method not in ("GET", "HEAD"):
             return HttpResponseNotAllowed(["GET", "HEAD"])
+        obj = self._seen(request, object_id)
+        request.current_app = self.admin_site.name
+        return TemplateResponse(request, self.live_template, self.live_context(request, obj))
+
+    def answer_view(self, view: answers.View, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Return a page that is about an answer to an event of an object."""
+        return view(self, request, self._seen(request, object_id))
+
+    def _seen(self, request: HttpRequest, object_id: str) -> Any:
+        """Return an object that the user may see."""
         obj = self.get_object(request, unquote(object_id))
         if obj is None:
             raise Http404(f"{self.opts.label} {object_id} is gone")
         if not self.has_view_or_change_permission(request, obj):
             raise PermissionDenied
-        request.current_app = self.admin_site.name
-        return TemplateResponse(request, self.live_template, self.live_context(request, obj))
+        return obj
 
     def live_context(self, request: HttpRequest, obj: Any) -> dict[str, Any]:
         """Return the context of a page's live part; override it, and ``live_template``, to show more."""

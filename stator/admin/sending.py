@@ -14,7 +14,7 @@ from stator.admin.confirmed_snapshot import confirmed_in
 from stator.admin.listing import AnyAddressAdmin
 from stator.exceptions import EventRefused
 from stator.graph.states import AwaitedEvent
-from stator.rows.available import available_to
+from stator.rows.available import Answers, available_to
 from stator.rows.events import declared_events, form_of, has_fields, has_permission, payload_of, send
 from stator.rows.meta import graph_of, owner_of, written_to
 from stator.rows.transitions import Locked, in_batches
@@ -47,9 +47,11 @@ def may_send(model_admin: AnyAddressAdmin, request: HttpRequest, event: AwaitedE
     return bool(getattr(model_admin, "has_retry_permission")(request, obj))  # noqa: B009 - of StatorAdmin
 
 
-def offered_for(model_admin: AnyAddressAdmin, request: HttpRequest, rows: Sequence[Any]) -> list[list[AwaitedEvent]]:
-    """Return the events that the user may send to each row now."""
-    return available_to(request.user, rows, lambda event, row: may_send(model_admin, request, event, row))
+def offered_for(
+    model_admin: AnyAddressAdmin, request: HttpRequest, rows: Sequence[Any], answers: Sequence[Answers]
+) -> list[list[AwaitedEvent]]:
+    """Return the events that the user may send to each row now, to which these answers have come."""
+    return available_to(request.user, rows, lambda event, row: may_send(model_admin, request, event, row), answers)
 
 
 def takes(model_admin: AnyAddressAdmin, request: HttpRequest, row: Any) -> list[str]:

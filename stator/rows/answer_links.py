@@ -89,6 +89,14 @@ def link_to(row: Any, name: str, by: Any, expires: float) -> str:
         raise ValueError('links need path("...", include("stator.urls")) in the URLs of the site') from None
 
 
+def are_served() -> bool:
+    """Return whether the URLs of the site have the page of links."""
+    try:
+        return bool(reverse("stator:answer", args=["token"]))
+    except NoReverseMatch:
+        return False
+
+
 def answer_of(token: str) -> Answer | None:
     """Return what a link is for; None if it was not signed here."""
     try:

@@ -46,18 +46,27 @@ def answers_to(rows: Sequence[Any]) -> list[Answers]:
 
 
 def available_to(
-    by: Any, rows: Iterable[Any], may: Callable[[AwaitedEvent, Any], bool] = lambda event, row: True
+    by: Any,
+    rows: Iterable[Any],
+    may: Callable[[AwaitedEvent, Any], bool] = lambda event, row: True,
+    answers: Sequence[Answers] | None = None,
 ) -> list[list[AwaitedEvent]]:
     """Return the events that a sender may send to each object of one model now.
 
     Its state takes them, the sender has their permission, no ``unless`` refuses it, and it has not answered already.
-    ``may``: a further condition.
+    ``may``: a further condition. ``answers``: those of :func:`answers_to`, if they are read already.
     """
     by, rows = sender_of(by), list(rows)
     return [
-        [event for event in _taken(row) if _is_open(event, row, by, answers) and may(event, row)]
-        for row, answers in zip(rows, answers_to(rows), strict=True)
+        [event for event in _taken(row) if _is_open(event, row, by, given) and may(event, row)]
+        for row, given in zip(rows, answers_to(rows) if answers is None else answers, strict=True)
     ]
+
+
+def answered_by(by: Any, row: Any, answers: Answers) -> list[str]:
+    """Return the names of the events that a sender has sent to an object, and may take back: others are missing."""
+    name = name_of(sender_of(by))
+    return [event.name for event in _taken(row) if name in answers.get(event.name, ()) and _waits(event, row, answers)]
 
 
 def skips(rows: QuerySet[Any]) -> list[str]:
@@ -100,9 +109,17 @@ def _is_open(event: AwaitedEvent, row: Model, by: Any, answers: Answers) -> bool
     name = name_of(by)
     if event.takes_several and (not name or name in answers.get(event.name, ())):
         return False
-    label = row._meta.label
+    return _judged(event, row, lambda: not refusal_of(event, row, by, f"{row._meta.label} {shown_key(row.pk)}"))
+
+
+def _waits(event: AwaitedEvent, row: Model, answers: Answers) -> bool:
+    """Return whether further senders are missing; without a target an object stays after the last one."""
+    return bool(event.target) or _judged(event, row, lambda: event.needed(lambda: row) > len(answers[event.name]))
+
+
+def _judged(event: AwaitedEvent, row: Model, judge: Callable[[], bool]) -> bool:
     try:
-        return not refusal_of(event, row, by, f"{label} {shown_key(row.pk)}")
+        return judge()
     except Exception:
         # A fault of the project's function keeps nobody from the page, and permits nothing.
         fields = {"model": row._meta.label_lower, "pk": str(row.pk), "event_name": event.name}

@@ -10,8 +10,9 @@ from django import forms
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 
+from stator.admin import StatorAdmin, sending
 from stator.admin import inbox as waiting
-from stator.admin import sending
+from stator.graph.senders import Sender
 from stator.models import Event, History
 from stator.rows.transitions import in_batches
 from tests.stator.admin.requests import act, live, part, seen_in
@@ -80,7 +81,7 @@ def test_refused_form_says_why_and_keeps_its_text(admin_client: Client) -> None:
 def test_page_offers_neither_the_submitter_nor_who_has_answered_the_event(admin_client: Client) -> None:
     mine, answered, other = put(Expense, submitter="admin"), put(Expense), put(Expense)
     answered.stator.send("approve", {"note": "ok"}, by=User.objects.get(username="admin"))
-    offered = ['value="approve"' in part(live(admin_client, each, URL), "acts") for each in (mine, answered, other)]
+    offered = [">approve&hellip;<" in part(live(admin_client, each, URL), "acts") for each in (mine, answered, other)]
     assert offered == [False, False, True]
 
 
@@ -153,7 +154,7 @@ def test_inbox_has_the_objects_that_wait_for_the_user_now(admin_client: Client) 
     lines = inbox(admin_client)
     assert ["approve: anna" in line for line in lines] == [False, False, True, False]
     assert ["approve: admin" in line for line in lines] == [False, False, False, True]
-    assert ["approve\u2026" in line for line in lines] == [True, False, True, False]
+    assert [" approve\u2026" in line.replace("Withdraw approve", "") for line in lines] == [True, False, True, False]
     assert ["reject\u2026" in line for line in lines] == [True] * 4
     assert all("times out to escalated in" in line for line in lines)
     assert [str(each) in line for each, line in zip((first, mine, both, again), lines, strict=True)] == [True] * 4
@@ -200,3 +201,104 @@ def test_move_by_hand_that_skips_no_approval_needs_no_reason(admin_client: Clien
     given = {"state": "paid", "stator_confirmed": "1", "stator_seen": seen_in(asked)}
     act(admin_client, "stator_move", expense, url=URL, **given)
     assert row(expense).state == "paid"
+
+
+def withdraw(client: Client, expense: Expense, **data: str) -> Any:
+    """Ask to withdraw an approval of the object, and confirm that."""
+    given = {"stator_event": "approve", "_selected_action": expense.pk, "stator_object": "1", **data}
+    asked = client.post(f"{URL}{expense.pk}/stator/withdraw/", given)
+    assert (asked.status_code, 'name="reason"' in asked.content.decode()) == (200, True)
+    return client.post(f"{URL}{expense.pk}/stator/withdraw/", {**given, "stator_confirmed": "1"})
+
+
+def test_answer_is_withdrawn_from_the_page_while_others_are_missing(admin_client: Client) -> None:
+    expense, other = put(Expense), put(Expense)
+    expense.stator.send("approve", {"note": "ok"}, by=User.objects.get(username="admin"))
+    other.stator.send("approve", {"note": "ok"}, by=User.objects.create_user("anna", is_superuser=True))
+    shown = ["stator/withdraw/" in part(live(admin_client, each, URL), "acts") for each in (expense, other)]
+    assert shown == [True, False]
+    answer = withdraw(admin_client, expense, reason="too early")
+    assert answer.url == f"{URL}{expense.pk}/change/"
+    assert "Your approve is withdrawn. 2 senders more needed." in admin_client.get(answer.url).content.decode()
+    told = History.objects.filter(object_pk=expense.pk).latest("pk")
+    assert (told.actor, told.reason.endswith("too early (withdrawn)")) == ("admin", True)
+    assert "Withdrew approve. too early" in admin_client.get(f"{URL}{expense.pk}/history/").content.decode()
+    assert [event.sender for event in Event.objects.all()] == ["anna"]
+    assert "stator/withdraw/" not in live(admin_client, expense, URL)
+
+
+def test_nobody_withdraws_the_answer_of_somebody_else(admin_client: Client) -> None:
+    expense = put(Expense)
+    expense.stator.send("approve", {"note": "ok"}, by=User.objects.create_user("anna", is_superuser=True))
+    withdraw(admin_client, expense)
+    assert "has no &#x27;approve&#x27; from admin" in admin_client.get(URL).content.decode()
+    assert Event.objects.count() == 1
+    assert admin_client.get(f"{URL}{expense.pk}/stator/withdraw/").status_code == 405
+    stranger = client_of("lena")
+    assert stranger.post(f"{URL}{expense.pk}/stator/withdraw/", {"stator_event": "approve"}).status_code == 403
+
+
+def test_inbox_shows_and_withdraws_what_the_user_has_answered(
+    admin_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ExpenseGraph.submitted.events["reject"], "unless", lambda expense, by: True)
+    first, expense = put(Expense), put(Expense)
+    expense.stator.send("approve", {"note": "ok"}, by=User.objects.get(username="admin"))
+    lines = inbox(admin_client)
+    assert ["Withdraw approve\u2026" in line for line in lines] == [False, True]
+    assert ["waits for others" in line for line in lines] == [False, True]
+    address = "/admin/stator/event/waiting/"
+    assert withdraw(admin_client, expense, stator_back=address).url == address
+    assert ["approve\u2026" in line for line in inbox(admin_client)] == [True, True]
+    assert [str(each) in line for each, line in zip((first, expense), inbox(admin_client), strict=True)] == [True] * 2
+
+
+def make_link(client: Client, expense: Expense, address: str = "eve@example.org", **data: str) -> Any:
+    """Ask for a link to approve an object, and fill in the form."""
+    url = f"{URL}{expense.pk}/stator/link/"
+    given = {"stator_event": "approve", "_selected_action": expense.pk, "stator_object": "1"}
+    assert 'name="address"' in client.post(url, given).content.decode()
+    return client.post(url, {**given, "stator_confirmed": "1", "address": address, "hours": "48", **data})
+
+
+def test_link_is_shown_once_and_stored_nowhere(admin_client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    expense = put(Expense)
+    assert "approve by link&hellip;" in part(live(admin_client, expense, URL), "acts")
+    text = make_link(admin_client, expense).content.decode()
+    [link] = re.findall(r'value="http://testserver(/stator/answer/[^"]*)"', text)
+    assert "eve@example.org can send approve" in text
+    assert "You grant the permission testapp.change_expense for it." in text
+    assert 'name="note"' in Client().get(link).content.decode()
+    assert "1 more needed" in Client().post(link, {"note": "ok"}).content.decode()
+    assert [event.sender for event in Event.objects.all()] == ["eve@example.org"]
+    told = admin_client.get(f"{URL}{expense.pk}/history/").content.decode()
+    assert "Made a link: eve@example.org may send approve until " in told
+    secret = link.split("/")[-2][:40]
+    assert secret not in caplog.text + told + live(admin_client, expense, URL) + str([*History.objects.values()])
+
+
+def test_links_are_made_only_by_those_who_may_send_the_event(
+    admin_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, other = put(Expense, submitter="ina"), put(Expense)
+    ina, lena = client_of("ina", "view_expense", "change_expense"), client_of("lena", "view_expense")
+    for client, expense in ((ina, mine), (lena, other)):
+        assert "approve by link" not in live(client, expense, URL)
+        assert client.post(f"{URL}{expense.pk}/stator/link/", {"stator_event": "approve"}).status_code == 403
+    monkeypatch.setattr(StatorAdmin, "has_link_permission", lambda *of: False)
+    assert "approve by link" not in live(admin_client, other, URL)
+
+
+def test_link_is_for_no_user_no_submitter_and_nobody_who_has_answered(admin_client: Client) -> None:
+    User.objects.create_user("anna@example.org")
+    expense = put(Expense, submitter="ina@example.org")
+    expense.stator.send("approve", {"note": "ok"}, by=Sender("eve@example.org", permitted=True))
+    for address, why in (
+        ("Anna@example.org", "is a user here, who answers in the admin"),
+        ("ina@example.org", "ina@example.org may not send"),
+        ("eve@example.org", "has &#x27;approve&#x27; from eve@example.org already"),
+        ("eve", "Enter a valid email address"),
+    ):
+        text = make_link(admin_client, expense, address).content.decode()
+        assert (why in text, "/stator/answer/" in text) == (True, False), text

@@ -12,7 +12,7 @@ from stator.admin_site import sites as admin_site
 from stator.admin_site.apps import AdminConfig
 from stator.models import Overview, Pause
 from tests.stator.making import put
-from tests.testapp.approvals import Expense
+from tests.testapp.approvals import Expense, ExpenseGraph
 
 pytestmark = pytest.mark.django_db
 
@@ -105,6 +105,15 @@ def test_link_to_the_inbox_says_how_many_objects_wait_for_the_user_now(link):
     assert link("cleo", *may) == ["Waiting for you"]
     # Counted once in some seconds.
     assert link("ben", *may) == ["Waiting for you (2)"]
+    inbox.counts.forget()
+    assert link("ben", *may) == ["Waiting for you"]
+
+
+def test_object_that_waits_for_others_is_not_counted(link, monkeypatch):
+    monkeypatch.setattr(ExpenseGraph.submitted.events["reject"], "unless", lambda expense, by: True)
+    may, expense = ("view_expense", "change_expense"), put(Expense)
+    assert link("ben", *may) == ["Waiting for you (1)"]
+    expense.stator.send("approve", {"note": "ok"}, by=User.objects.get(username="ben"))
     inbox.counts.forget()
     assert link("ben", *may) == ["Waiting for you"]
 
