@@ -15,7 +15,7 @@ from django.utils.functional import classproperty
 
 from stator.asynchronous import awaited, in_thread
 from stator.exceptions import LeaseLost
-from stator.explain import Problem, Reason, explain
+from stator.explain import LATELY, Estimate, Problem, Reason, estimate, explain
 from stator.explain.causes import differing
 from stator.explain.kinds import ProblemKind, add_problem_kind
 from stator.explain.problem import AdminAction
@@ -64,12 +64,14 @@ from stator.rows.workers import Overview, Worker, ids_of, name_of, names_of, tok
 from stator.signals import announce
 
 __all__ = [
+    "LATELY",
     "SPREAD",
     "Action",
     "AdminAction",
     "AttemptRecords",
     "Before",
     "Depth",
+    "Estimate",
     "Event",
     "History",
     "Limit",
@@ -97,6 +99,7 @@ __all__ = [
     "column_of",
     "created",
     "differing",
+    "estimate",
     "field_of",
     "home_of",
     "ids_of",

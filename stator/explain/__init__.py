@@ -6,10 +6,11 @@ reasons. ``survey`` has the facts about all models of a database, and ``causes``
 ``problems_in`` a survey.
 """
 
+from stator.explain.estimates import LATELY, Estimate, estimate
 from stator.explain.problem import Problem
 from stator.explain.reasons import explain, explain_counts
 
 # The documented name of a problem of one object.
 Reason = Problem
 
-__all__ = ["Problem", "Reason", "explain", "explain_counts"]
+__all__ = ["LATELY", "Estimate", "Problem", "Reason", "estimate", "explain", "explain_counts"]

@@ -16,17 +16,18 @@ from stator.explain.circles import told_circle
 from stator.explain.crew import START, Crew
 from stator.explain.problem import ERROR, WARNING, AdminAction, Problem
 from stator.explain.sentences import either
-from stator.explain.survey import AwaitedObject, Held, InState, Survey, Surveyed, WorkerStatus
+from stator.explain.survey import TOO_LONG, AwaitedObject, Held, InState, Survey, Surveyed, WorkerStatus
 from stator.graph.durations import longest, seconds_of, span
 from stator.graph.failures import HUNG_AT
 from stator.rows.clock import moment_text
 from stator.rows.keys import shown_key
+from stator.rows.meta import graph_of
 from stator.rows.pauses import NAMED, Pause
 from stator.rows.versions import Version, compared
 from stator.texts import COUNTED, counted, listed, told
 
-# Seconds until the first due object has waited for too long, and seconds until a pause counts as perhaps forgotten.
-TOO_LONG, FORGOTTEN = 60.0, 86400.0
+# Seconds until a pause counts as perhaps forgotten.
+FORGOTTEN = 86400.0
 
 # How many objects and groups of errors are named.
 SHOWN = 20
@@ -295,7 +296,7 @@ def slow(one: Surveyed) -> Iterator[Problem]:
         )  # fmt: skip
         names = [state.name for state in states]
         yield _about(
-            one, f"{many} in {', '.join(names)}; the first has waited "
+            one, f"{many} in {', '.join(names)}{_done(one, ready, states)}; the first has waited "
             f"{span(_longest(states) or 0.0)}{taken}", count=ready,
             since=_longest(states), actions=(_free(one, "List", "ready" if ready else "overdue", names),),
             remedy="start more workers, or look for attempts that take long",
@@ -317,14 +318,16 @@ def _of_full(one: Surveyed, state: InState, orphaned: Collection[tuple[str, obje
     alive = [row for row in held if row.late <= 0 and (label, row.pk) not in orphaned]
     hanging = tuple(row.pk for row in alive if _seems_to_hang(state, row))[:SHOWN]
     unlock = [AdminAction(f"Unlock{ELLIPSIS}", label, "stator_unlock", hanging)] if hanging else []
+    done, graph = _done(one, state.ready, [state]), graph_of(one.model)
     return _about(
-        one, f"{_waits(state.ready)} in {state.name}: limit "
+        one, f"{_waits(state.ready)} in {state.name}{f'{done};' if done else ':'} limit "
         f"{len(held):,} of {state.limit:,}{_effects([state])}", count=state.ready, since=state.waited,
         detail=f"held by {_hashed([row.pk for row in held])}, the longest for {span(held[0].running)}" if held else "",
         actions=(
             _free(one, "List", "ready", [state.name]), _all(one, "Holders", "leased", states=[state.name]), *unlock
         ), numbers={"limit": state.limit, "claimed": len(held)},
-        remedy=f"{'unlock attempts that hang; else ' * bool(unlock)}wait, or have a developer raise the limit",
+        remedy=f"{'unlock attempts that hang; else ' * bool(unlock)}wait, or raise concurrency of {state.name} in "
+        f"{graph.__module__}.{graph.__name__}",
         **({"command": f"manage.py stator unlock {one.label} {_keys(hanging)}"} if hanging else {}),
     )  # fmt: skip
 
@@ -515,6 +518,12 @@ def _effects(states: list[InState]) -> str:
     waited, late = _longest(states) or 0.0, sum(state.stuck for state in states)
     said = f"; the first has waited {span(waited)}" if waited > TOO_LONG else ""
     return f"{said}; {told(late)} later than expected" if late else said
+
+
+def _done(one: Surveyed, count: int, states: list[InState]) -> str:
+    """Return when so many objects are done, as a part of a sentence; empty if that is not known."""
+    found = one.estimate(count, states)
+    return f" {found}" if found else ""
 
 
 def _longest(states: list[InState]) -> float | None:

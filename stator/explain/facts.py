@@ -1,4 +1,4 @@
-"""Facts about one object, read in at most six statements; every time is the database's."""
+"""Facts about one object, read in at most eight statements; every time is the database's."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -13,6 +13,7 @@ from django.db.models import Exists, F, Model, OuterRef, Q, QuerySet, Subquery, 
 
 from stator.conf import Settings, load_settings
 from stator.explain.circles import Member, circle_through
+from stator.explain.estimates import Estimate, paces
 from stator.graph.failures import lease_lost
 from stator.graph.states import AwaitedEvent, State
 from stator.rows.claimable import claimable
@@ -95,6 +96,8 @@ class Facts:
     holder: Worker | None = None
     running: int = 0
     ahead: int = 0
+    # When so many are done as are before it, and it.
+    turn: Estimate | None = None
     awaited: list[Awaited] = field(default_factory=list)
     # The objects that wait for each other, this one first.
     circle: list[Member] = field(default_factory=list)
@@ -236,7 +239,7 @@ class Facts:
 
 
 def gather(model: type[Model], pk: object, using: str | None = None) -> Facts | None:
-    """Return the facts about an object, None if it is gone; at most six statements, eight with several nodes."""
+    """Return the facts about an object, None if it is gone; at most eight statements, ten with several nodes."""
     owner = owner_of(model)
     using = using or router.db_for_write(owner)
     rows: QuerySet[Model] = QuerySet(owner, using=using)
@@ -366,6 +369,12 @@ def _read_line(facts: Facts, rows: QuerySet[Model], pauses: Pauses) -> None:
         line = line.filter(**facts.fair_by)
     in_line = line.annotate(turn=place_in_line(), mine=turn, **then).filter(earlier)
     facts.ahead = in_line.order_by().values("pk")[: LINE + 1].count()
+    if facts.ahead and facts.workers and not facts.fair_by:
+        label = facts.model._meta.label_lower
+        pace = paces(rows.db, [label]).get(label)
+        states = _claimed_with(facts, state, pauses)
+        more = facts.ahead > LINE
+        facts.turn = pace.estimate(facts.ahead if more else facts.ahead + 1, states, more=more) if pace else None
 
 
 def _value_of(own: QuerySet[Model], value: Any) -> Subquery | Value:

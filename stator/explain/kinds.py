@@ -240,7 +240,7 @@ KINDS: list[ProblemKind] = [
         sentences.at_limit,
         holds=lambda facts: facts.in_line and facts.limit is not None and facts.running >= facts.limit,
         rows=lambda many: Q(state_ready=True, state__in=many.full),
-        remedy="Wait, or ask a developer to raise the limit.",
+        remedy="Wait, or raise concurrency of the state in its graph.",
         keeps="at the limit of their state",
     ),
     ProblemKind.of_one(

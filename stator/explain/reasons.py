@@ -12,7 +12,7 @@ from stator.rows.meta import hooks_of, owner_of, written_to
 
 
 def explain(model: type[Model], pk: object, using: str | None = None) -> list[Problem]:
-    """Return the reasons why an object is not moving, the most decisive first; never empty, at most six statements."""
+    """Return the reasons why an object is not moving, the most decisive first; never empty; up to eight statements."""
     facts = gather(model, pk, using)
     if facts is None:
         sentence = f"{model._meta.label} {pk} is gone: there is no such row."

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from stator.explain.circles import told_circle
+from stator.explain.estimates import pace_text
 from stator.explain.facts import LINE, MAX_RELATED, Facts, Gathered
 from stator.graph.durations import span
 from stator.graph.states import State
@@ -318,22 +319,31 @@ def crashed(facts: Facts) -> Iterator[Said]:
 
 
 def at_limit(facts: Facts) -> Iterator[Said]:
-    """Say the limit of the state."""
+    """Say the limit of the state, and when it is the object's turn."""
+    turn, of_turn = _turn(facts)
     numbers = {"state": facts.name, "claimed": facts.running, "limit": facts.limit}
-    yield f"{facts.name} is at its limit: {facts.running} of {facts.limit} are claimed.", numbers
+    yield f"{facts.name} is at its limit: {facts.running} of {facts.limit} are claimed{turn}.", numbers | of_turn
 
 
 def in_line(facts: Facts) -> Iterator[Said]:
-    """Say how many objects are attempted before it."""
+    """Say how many objects are attempted before it, and when it is its turn."""
     of, turns, numbers = "", "", {}
     for name, value in facts.fair_by.items():
         of, turns = f" of {name} {value}", f"; the values of {name} take turns"
         numbers = {"fair_by": name, "value": str(value)}
+    turn, of_turn = _turn(facts)
     if facts.ahead > LINE:
-        yield f"Ready, with more than {LINE:,} objects{of} before it{turns}.", {"more_than": LINE, **numbers}
+        ahead = {"more_than": LINE, **numbers, **of_turn}
+        yield f"Ready, with more than {LINE:,} objects{of} before it{turn}{turns}.", ahead
         return
     before = f"with {counted(facts.ahead, 'object')}{of} before it" if facts.ahead else f"and next in line{of}"
-    yield f"Ready, {before}{turns}.", {"ahead": facts.ahead, **numbers}
+    yield f"Ready, {before}{turn}{turns}.", {"ahead": facts.ahead, **numbers, **of_turn}
+
+
+def _turn(facts: Facts) -> Said:
+    """Return when the objects before it and it are done, as the end of a sentence; empty if that is not known."""
+    turn = facts.turn
+    return (f"; at {pace_text(turn.pace)} it is done {turn.when}", turn.numbers) if turn else ("", {})
 
 
 def due(facts: Facts) -> Iterator[Said]:

@@ -9,6 +9,7 @@ from uuid import UUID
 from django.db.models import Model
 
 from stator.explain.crew import Crew, served_for
+from stator.explain.estimates import Estimate, Pace
 from stator.explain.problem import Problem
 from stator.graph.durations import longest, span
 from stator.graph.states import State
@@ -24,6 +25,9 @@ SHOWN, NAMED = 50, 3
 
 # Claimed rows of a model that are read.
 LEASED = 1000
+
+# Seconds until the first due object has waited for too long.
+TOO_LONG = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +144,11 @@ class Depths:
     def unmarked(self) -> float | None:
         """Seconds since the first object was due that is not marked ready; None if there is none."""
         return longest(one.unmarked for one in self.states.values())
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether a due object has waited for too long."""
+        return any((one.longest_wait or 0.0) > TOO_LONG for one in self.automatic)
 
     @property
     def leased(self) -> int:
@@ -308,6 +317,8 @@ class Surveyed:
     lacking: str = ""
     # The permissions that no active user has, by the state whose objects wait for nothing but such events.
     unanswerable: dict[str, list[str]] = field(default_factory=dict)
+    # How fast its objects moved lately; None if nothing waits for long, or if that is not known.
+    pace: Pace | None = None
 
     @property
     def label(self) -> str:
@@ -324,6 +335,12 @@ class Surveyed:
         """The number of objects in each unknown state; workers move objects with a former name of a state."""
         renames = graph_of(self.model).renames
         return {name: count for name, count in self.depths.unknown_states.items() if name not in renames}
+
+    def estimate(self, count: int, states: list[InState]) -> Estimate | None:
+        """Return when so many of its objects in some states are done."""
+        if self.pace is None or not self.live:
+            return None
+        return self.pace.estimate(count, [one.name for one in states], more=any(one.cut for one in states))
 
     @property
     def unserved(self) -> list[Problem]:

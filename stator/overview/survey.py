@@ -7,6 +7,7 @@ from django.db import DatabaseError, connections
 
 from stator.db.schema import lack_of, probe_columns, wrong_expression
 from stator.db.writable import refusal_of_writes
+from stator.explain.estimates import Pace, paces
 from stator.explain.kinds import ProblemKind, in_order, kinds_of_apps, problems_in
 from stator.explain.problem import Problem
 from stator.explain.survey import AwaitedObject, Depths, Survey, Surveyed
@@ -22,6 +23,7 @@ from stator.rows.clock import Now
 from stator.rows.meta import by_database, model_named
 from stator.rows.pauses import MAX_PAUSES, Pause
 from stator.rows.senders import people_with
+from stator.rows.statistics import Depth
 from stator.rows.versions import Fleet
 from stator.rows.workers import Worker
 
@@ -54,6 +56,8 @@ def _survey(using: str, rows_of: dict[str, OperatorQuerySet[StatorModel]], home:
     known = {label: rows for label, rows in rows_of.items() if label not in lacks and label not in looks.unread}
     found_groups, older = groups(using, known, failing, looks)
     fleet = looks.at(Worker, lambda: Fleet.of(using), Fleet(using))
+    behind = [label for label, found in depths_of.items() if found.is_behind]
+    pace_of: dict[str, Pace] = looks.at(Depth, partial(paces, using, behind), {})
     found = {
         label: Surveyed(
             rows.model, using, depths_of[label], [pause for pause in pauses if pause.model_label == label],
@@ -61,6 +65,7 @@ def _survey(using: str, rows_of: dict[str, OperatorQuerySet[StatorModel]], home:
             fleet.versions(rows.model), fleet.knowing(rows.model),
             looks.at(rows.model, partial(_waiters, rows, depths_of[label]), []),
             lacking=lacks.get(label, ""), unanswerable=_unanswerable(depths_of[label]),
+            pace=pace_of.get(label),
         )
         for label, rows in rows_of.items()
     }  # fmt: skip

@@ -14,7 +14,7 @@ from stator.admin.source import source_for
 from stator.graph.durations import seconds_of, span
 from stator.models import Now
 from stator.texts import told
-from tasks.diagnosis.figures import MAX_COUNTED, lines
+from tasks.diagnosis.figures import MAX_COUNTED, Line, lines
 from tasks.models import Claimant, Queue, Task
 from tasks.queue.expressions import has_any
 from tasks.rows.claimants import CLAIMANT_ALIVE
@@ -29,7 +29,7 @@ CLAIMED = 5000
 # A longer wait, in seconds, is highlighted.
 TOO_LONG = 300.0
 
-HEADS = ("Queue", "Waiting", "Longest wait", "Claimed", "Named workers", "Pauses")
+HEADS = ("Queue", "Waiting", "Longest wait", "Done", "Claimed", "Named workers", "Pauses")
 
 
 def section_of_queues(request: HttpRequest) -> Section | None:
@@ -50,7 +50,7 @@ def section_of_queues(request: HttpRequest) -> Section | None:
     waits = lines([queue.pk for queue in found[:SHOWN]], using)
     rows = [
         # A queue that was deleted meanwhile has no line.
-        _row(queue, waits.get(queue.pk, (0, None)), claimed[queue.pk], asking.get(queue.pk), tasks)
+        _row(queue, waits.get(queue.pk, Line()), claimed[queue.pk], asking.get(queue.pk), tasks)
         for queue in found[:SHOWN]
     ]
     note = f"The first {SHOWN} queues; there are more." if len(found) > SHOWN else ""
@@ -75,15 +75,13 @@ def _claimed(using: str) -> Counter[int]:
     return Counter(held.values_list("queue", flat=True)[:CLAIMED])
 
 
-def _row(
-    queue: Any, line: tuple[int, float | None], claimed: int, asking: tuple[int, float] | None, tasks: str
-) -> tuple[Cell, ...]:
-    waiting, waited = line
-    late = waited is not None and waited > TOO_LONG and not queue.claiming_paused
+def _row(queue: Any, line: Line, claimed: int, asking: tuple[int, float] | None, tasks: str) -> tuple[Cell, ...]:
+    late = line.waited is not None and line.waited > TOO_LONG and not queue.claiming_paused
     return (
         Cell(queue.name, f"{tasks}?queue__id__exact={queue.pk}" if tasks else ""),
-        Cell(told(min(waiting, MAX_COUNTED), waiting > MAX_COUNTED)),
-        Cell.lasting(waited, "error" if late else ""),
+        Cell(told(min(line.waiting, MAX_COUNTED), line.waiting > MAX_COUNTED)),
+        Cell.lasting(line.waited, "error" if late else ""),
+        Cell(end.short if (end := line.end_of(queue)) else ""),
         Cell(f"{claimed:,}"),
         Cell(f"{asking[0]:,}, asked {span(asking[1])} ago" if asking else "0"),
         Cell(queue.pause_line, level="warning"),

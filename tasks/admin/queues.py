@@ -34,7 +34,7 @@ MAX_WORKERS = 100
 # Running tasks that its page names.
 MAX_RUNNING = 20
 FIXED = ("name", "kind", "exclusive_key", "spread")
-FIGURES = ("pauses", "waiting", "oldest", "running", "dead", "later")
+FIGURES = ("pauses", "waiting", "oldest", "done", "running", "dead", "later")
 HELP = {
     "name": "Programs use the queue by this name. It cannot be changed later.",
     "kind": "Exclusive: at most one task runs at a time for each value of the key below. It cannot be changed later.",
@@ -163,6 +163,11 @@ class QueueAdmin(AnyAddressAdmin):
         """Return how long the first waiting task has waited."""
         return NONE if queue.figures.oldest is None else span(queue.figures.oldest)
 
+    @admin.display(description="done")
+    def done(self, queue: QueueWithFigures) -> str:
+        """Return when the waiting tasks are done, at the pace of the last minutes."""
+        return queue.figures.done or NONE
+
     @admin.display(description="due later")
     def later(self, queue: QueueWithFigures) -> str:
         """Return how many tasks are not due yet."""
@@ -192,7 +197,8 @@ class QueueAdmin(AnyAddressAdmin):
     def get_fieldsets(self, request: HttpRequest, obj: Queue | None = None) -> Any:
         """Show the queue's figures first, then its rules."""
         rules = (None if obj is None else "Rules", {"fields": (*FIXED, *RULES)})
-        now = {"fields": (("waiting", "oldest", "later"), ("running", "dead"), "pauses"), "classes": ("task-grid",)}
+        shown = ("waiting", "oldest", "done"), ("later", "running", "dead"), "pauses"
+        now = {"fields": shown, "classes": ("task-grid",)}
         return [rules] if obj is None else [("Now", now), rules]
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Queue | None:

@@ -32,7 +32,7 @@ from tasks.queue.serving import services_of
 from tasks.rows.databases import home
 
 MAX_QUEUES, MAX_LETTERS, MAX_NAMED = 1000, 10_000, 1000
-HEADS = ["queue", "waiting", "oldest", "later", "running", "dead", "workers", "paused"]
+HEADS = ["queue", "waiting", "oldest", "done", "later", "running", "dead", "workers", "paused"]
 LETTER_HEADS = ["task", "queue", "action", "attempts", "errored", "the last error"]
 
 
@@ -103,7 +103,7 @@ def _queue_row(told: dict[str, Any]) -> list[str]:
     paused = f"{' and '.join(told['paused'])}: {told['pause']}" if told["paused"] else "-"
     oldest = "-" if told["oldest"] is None else span(told["oldest"])
     counts = [told[name] for name in ("later", "running", "dead")]
-    return [told["queue"], told["waiting"], oldest, *counts, str(len(told["workers"])), paused]
+    return [told["queue"], told["waiting"], oldest, told["done"] or "-", *counts, str(len(told["workers"])), paused]
 
 
 def list_dead(options: Options) -> Answer:

@@ -3,21 +3,27 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import F, QuerySet
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce
 
 from stator.graph.durations import seconds_of
-from stator.models import Now
+from stator.models import LATELY, Estimate, Now, estimate
 from stator.texts import told
 from tasks.models import Task
 from tasks.queue.expressions import CountOf, FirstOf, for_each
+from tasks.rows.clock import Later
 from tasks.rows.tables import queue_rows
+from tasks.rows.tasks import TERMINAL
 
 # Waiting tasks are counted up to this number in each queue, other tasks up to it in all queues together.
 MAX_COUNTED = 10_000
+
+# The latest ends of tasks that are read for the pace of a queue.
+MAX_ENDED = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +31,8 @@ class Figures:
     """The figures of one queue. Each number is text: ``10,000+`` if counting stopped early.
 
     ``waiting``: may be claimed. ``oldest``: seconds for which the first of them has waited. ``later``: not due yet.
-    ``running``: claimed. ``dead``: dead letters.
+    ``running``: claimed. ``dead``: dead letters. ``done``: when those that wait are done, at the pace of the last
+    minutes; empty if that is not known. ``done_in``: the seconds until then.
     """
 
     waiting: str
@@ -33,6 +40,24 @@ class Figures:
     later: str
     running: str
     dead: str
+    done: str = ""
+    done_in: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The tasks of a queue that may be claimed: how many, and for how many seconds the first has waited.
+
+    ``waiting`` is at most one more than ``MAX_COUNTED``. ``end``: when they are done, at the pace of the last minutes.
+    """
+
+    waiting: int = 0
+    waited: float | None = None
+    end: Estimate | None = None
+
+    def end_of(self, queue: Any) -> Estimate | None:
+        """Return when they are done; None if nothing of the queue is claimed now."""
+        return None if queue.claiming_paused else self.end
 
 
 def add_figures(queues: list[Any], using: str) -> None:
@@ -52,16 +77,20 @@ def figures_of(queues: Iterable[Any], using: str) -> dict[Any, Figures]:
     later = by_column(resting.filter(state="pending"))
     running = by_column(tasks.filter(state_claim__isnull=False, state="pending"))
     dead = by_column(resting.filter(state="errored", whole=None))
-    return {
-        pk: Figures(
-            told(min(waiting, MAX_COUNTED), waiting > MAX_COUNTED),
-            oldest,
+    known = {queue.pk: queue for queue in queues}
+    found = {}
+    for pk, line in lines(list(known), using, MAX_COUNTED + 1).items():
+        end = line.end_of(known[pk])
+        found[pk] = Figures(
+            told(min(line.waiting, MAX_COUNTED), line.waiting > MAX_COUNTED),
+            line.waited,
             told(later[0][pk], later[1]),
             told(running[0][pk], running[1]),
             told(dead[0][pk], dead[1]),
+            end.short if end else "",
+            end.seconds if end else None,
         )
-        for pk, (waiting, oldest) in lines([queue.pk for queue in queues], using, MAX_COUNTED + 1).items()
-    }
+    return found
 
 
 def waiting_in(tasks: QuerySet[Any], limit: int) -> QuerySet[Any]:
@@ -74,20 +103,32 @@ def _line_of(tasks: QuerySet[Any]) -> QuerySet[Any]:
     return tasks.filter(state_ready=True).order_by("priority")
 
 
-def lines(pks: list[Any], using: str, read: int = 1) -> dict[Any, tuple[int, float | None]]:
-    """Return, by queue, how many tasks wait, up to one more than ``MAX_COUNTED``, and for how many seconds the first.
+def lines(pks: list[Any], using: str, read: int = 1) -> dict[Any, Line]:
+    """Return the line of each queue, by one statement.
 
     ``read``: the number of tasks, in the order of claims, among which the longest wait is looked for.
     """
 
     def figures(tasks: QuerySet[Any]) -> list[Combinable]:
         count = CountOf(_line_of(tasks).values("priority")[: MAX_COUNTED + 1])
-        return [count, FirstOf(waiting_in(tasks, read)), Now()]
+        lately = ended_lately(tasks).values(since=F("state_changed"))[:MAX_ENDED]
+        return [count, FirstOf(waiting_in(tasks, read)), CountOf(lately), FirstOf(lately), Now()]
 
-    return {
-        pk: (count, None if since is None else seconds_of(now - since))
-        for pk, count, since, now in for_each(queue_rows(using), pks, figures)
-    }
+    return {pk: _line(*found) for pk, *found in for_each(queue_rows(using), pks, figures)}
+
+
+def ended_lately(tasks: QuerySet[Any]) -> QuerySet[Any]:
+    """Return the tasks of a queue that ended in the last minutes, the latest first. Index ``tasks_task_ended``."""
+    ended = tasks.filter(state__in=TERMINAL, whole=None, retention=None)
+    return ended.filter(state_changed__gte=Later(-LATELY)).order_by("-state_changed")
+
+
+def _line(count: int, since: datetime | None, ended: int, first: datetime | None, now: datetime) -> Line:
+    waited = None if since is None else seconds_of(now - since)
+    # The latest of very many are of a shorter time.
+    seconds = LATELY if ended < MAX_ENDED or first is None else max(1.0, seconds_of(now - first))
+    end = estimate(min(count, MAX_COUNTED), now, moves=ended / seconds, more=count > MAX_COUNTED)
+    return Line(count, waited, end)
 
 
 def by_column(rows: QuerySet[Any], name: str = "queue") -> tuple[Counter[Any], bool]:

@@ -41,9 +41,9 @@ def test_tells_what_waits_and_since_when_and_who_works() -> None:
     queue = queue_with("encode", 3, state_changed=ago(365))
     queue_with("mail", 0)
     client = client_with("view_queue")
-    assert re.search(r"encode 3 6 m \d+ s 0 0 — mail 0 — 0 0 —", section(client))
+    assert re.search(r"encode 3 6 m \d+ s — 0 0 — mail 0 — — 0 0 —", section(client))
     queue.claim(worker="bot-1")
-    assert re.search(r"encode 2 6 m \d+ s 1 1", section(client))
+    assert re.search(r"encode 2 6 m \d+ s — 1 1", section(client))
 
 
 def test_paused_queues_come_first_with_who_and_why() -> None:

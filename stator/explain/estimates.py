@@ -1,0 +1,152 @@
+"""When a backlog is done: what waits, by the smaller of its limit and of the moves of the last minutes.
+
+All pages, commands and sentences ask :func:`estimate`, so that no two of them differ.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+from django.db.models import Sum
+from django.utils import timezone
+
+from stator.graph.durations import seconds_of
+from stator.rows import columns
+from stator.rows.clock import Now
+from stator.rows.statistics import Depth, Stats
+
+# Seconds of the last moves, and how many moves a limit has to allow in them so that their number says something.
+LATELY, ENOUGH = 300.0, 10
+
+# Seconds: a later end is told as its date.
+WEEK = 7 * 86400.0
+
+# A century: no date is later.
+MOST = 100 * 366 * 86400.0
+
+UNITS = (("s", 1), ("m", 60), ("h", 3600), ("d", 86400))
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """So many objects at a pace, in objects a second. ``now``: when the pace was read; ``more``: there are more."""
+
+    count: int
+    pace: float
+    now: datetime
+    more: bool = False
+
+    @property
+    def seconds(self) -> float:
+        """Seconds until the last of them is done."""
+        return min(MOST, self.count / self.pace)
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """The numbers for programs."""
+        return {"per_second": self.pace, "done_in": self.seconds}
+
+    @property
+    def when(self) -> str:
+        """When the last of them is done, as a phrase: ``at 06:10``, ``on 2026-11-29 at 06:10``."""
+        now, done = (_local(each) for each in (self.now, self.now + timedelta(seconds=self.seconds)))
+        day = "" if done.date() == now.date() else f"{'after' if self.more else 'on'} {done:%Y-%m-%d}"
+        if self.seconds > WEEK:
+            return day
+        return f"{day} at {done:%H:%M}" if day else f"{'after' if self.more else 'at'} {done:%H:%M}"
+
+    @property
+    def short(self) -> str:
+        """The end and the pace for a table: ``at 06:10 (4/s)``."""
+        return f"{self.when} ({pace_text(self.pace)})"
+
+    def __str__(self) -> str:
+        return f"at {pace_text(self.pace)}: done {self.when}"
+
+
+def estimate(
+    count: int, now: datetime, *, moves: float | None = None, limit: float | None = None, more: bool = False
+) -> Estimate | None:
+    """Return when so many objects are done; None if neither a limit nor the moves say so, or if nothing moves.
+
+    ``moves``: how many moved a second, in the last minutes; None if that is not known. ``limit``: the most a second.
+    """
+    # Of a limit that allows less, these minutes show nothing, or one move too many.
+    is_slow = limit is not None and limit * LATELY < ENOUGH
+    known = [each for each in (limit, None if is_slow else moves) if each is not None]
+    pace = min(known, default=0.0)
+    return Estimate(count, pace, now, more) if count and pace > 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast the objects of a model moved in the last minutes: how many a second left each state, and all states."""
+
+    now: datetime
+    total: float
+    shares: dict[str, float] = field(default_factory=dict)
+
+    def estimate(self, count: int, states: Collection[str] = (), *, more: bool = False) -> Estimate | None:
+        """Return when so many objects in some states are done; ``states``: none for a model with one."""
+        share = sum(self.shares.get(name, 0.0) for name in states) if self.shares and states else 1.0
+        return estimate(count, self.now, moves=self.total * share, more=more)
+
+
+def paces(using: str, labels: Iterable[str]) -> dict[str, Pace]:
+    """Return the pace of each model of which workers have two samples of the last minutes; at most two statements.
+
+    The samples say how many moved, and the statistics by the hour from which states. Index ``stator_depth_minute``.
+    """
+    wanted = list(labels)
+    if not wanted:
+        return {}
+    rows = Depth.objects.using(using).filter(minute__gte=columns.after(-LATELY - 60), model_label__in=wanted)
+    read = list(rows.order_by("minute").values_list("model_label", "minute", "moved", Now()))
+    samples: dict[str, list[tuple[datetime, int]]] = {}
+    for label, minute, moved, _ in read:
+        samples.setdefault(label, []).append((minute, moved))
+    totals = {label: total for label, found in samples.items() if (total := _per_second(found)) is not None}
+    if not totals:
+        return {}
+    shares = _shares(using, totals)
+    return {label: Pace(read[0][-1], total, shares.get(label, {})) for label, total in totals.items()}
+
+
+def _per_second(samples: list[tuple[datetime, int]]) -> float | None:
+    """Return the moves a second between samples; moves are counted anew from each hour on."""
+    moves, seconds = 0, 0.0
+    for (before, counted), (minute, moved) in pairwise(samples):
+        if _hour(before) == _hour(minute):
+            moves, seconds = moves + max(0, moved - counted), seconds + seconds_of(minute - before)
+    return moves / seconds if seconds else None
+
+
+def _hour(minute: datetime) -> datetime:
+    return minute.replace(minute=0)
+
+
+def _shares(using: str, labels: Collection[str]) -> dict[str, dict[str, float]]:
+    """Return which share of the moves of each model left each state, in this hour and the one before."""
+    rows = Stats.objects.using(using).filter(hour__gte=columns.after(-7200), model_label__in=list(labels))
+    found: dict[str, dict[str, float]] = {}
+    left = rows.exclude(to="").order_by().values_list("model_label", "source").annotate(moved=Sum("handled"))
+    for label, source, moved in left:
+        found.setdefault(label, {})[source] = moved
+    for moves in found.values():
+        total = sum(moves.values()) or 1
+        moves |= {source: moved / total for source, moved in moves.items()}
+    return found
+
+
+def pace_text(per_second: float) -> str:
+    """Return a pace in the unit in which it is at least 1, if there is one: ``4/s``, ``3.6/h``."""
+    unit, seconds = next((each for each in UNITS if per_second * each[1] >= 1), UNITS[-1])
+    number = per_second * seconds
+    return f"{number:,.0f}/{unit}" if number >= 10 or number == round(number) else f"{number:.2g}/{unit}"
+
+
+def _local(moment: datetime) -> datetime:
+    aware = moment if timezone.is_aware(moment) else timezone.make_aware(moment, timezone.get_default_timezone())
+    return timezone.localtime(aware)
