@@ -127,6 +127,11 @@ class Service:
         return sorted({*self.named, *(process.name for process in self.taking)})
 
     @property
+    def live(self) -> int:
+        """How many live workers serve the queue, a name of several processes once for each."""
+        return len(self.named) + len(self.taking)
+
+    @property
     def offers(self) -> dict[Offer, list[str]]:
         """The names of the processes by what they take from the queue."""
         found: dict[Offer, list[str]] = defaultdict(list)

@@ -4,6 +4,7 @@ The conditions of a task's workers are the rules of their claims: :data:`tasks.q
 """
 
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
 from itertools import chain
@@ -13,7 +14,7 @@ from typing import Any
 from django.db.models import Case, Q, QuerySet, Value, When
 
 from stator.graph.durations import span
-from stator.models import Reason
+from stator.models import Reason, over_nodes
 from tasks.conf import load_settings
 from tasks.queue.actions import known_actions
 from tasks.queue.eligibility import MAX_NAMED, PART, WORKER, Asking, may_claim, of_known, of_own_queue, some
@@ -63,8 +64,9 @@ def _served_by(service: Service) -> Any:
 
 def _conditions(service: Service, rows: QuerySet[Any]) -> dict[str, Q]:
     by_process = _taken(service, rows)
-    found, each = {}, _open_to_each(service, rows)
-    if 0 < len(each) <= MAX_JUDGED:
+    found = {}
+    if 0 < service.live <= MAX_JUDGED:
+        each = _open_to_each(service, rows)
         tried = Q(state_attempts__gt=0) | ~Q(whole=None) | ~Q(worker_ids=[])
         found["no_eligible_worker"] = _served(service, rows) & tried & ~reduce(or_, each)
     if service.named:
@@ -84,14 +86,14 @@ def _served(service: Service, rows: QuerySet[Any]) -> Q:
     return Q(state="pending") if service.named else _taken(service, rows)
 
 
-def _open_to_each(service: Service, rows: QuerySet[Any]) -> list[Q]:
-    """Return for each live worker the condition that it may have a task of the queue."""
+def _open_to_each(service: Service, rows: QuerySet[Any]) -> Iterator[Q]:
+    """Yield for each live worker the condition that it may have a task of the queue."""
     asking = Asking(worker="", rows=rows, settings=load_settings())
     named = replace(asking, queue=service.queue, of_queue=of_known(service.queue))
-    each = [may_claim(replace(named, worker=name), WORKER, PART) for name in service.named]
+    for name in service.named:
+        yield may_claim(replace(named, worker=name), WORKER, PART)
     for offer, names in service.offers.items():
-        each += [taken(offer, rows) & may_claim(replace(asking, worker=name), WORKER, PART) for name in names]
-    return each
+        yield from (taken(offer, rows) & may_claim(replace(asking, worker=name), WORKER, PART) for name in names)
 
 
 def _of_programs(service: Service) -> Q:
@@ -109,18 +111,42 @@ def reason_of(task: TaskRow, service: Service) -> list[Any]:
 
     The list is empty if a worker process serves it, or if no worker process runs at all: the framework reports that.
     """
+    (reasons,) = reasons_of([(task, service)])
+    return reasons
+
+
+def reasons_of(waiting: Sequence[tuple[TaskRow, Service]]) -> list[list[Any]]:
+    """Return :func:`reason_of` for waiting tasks of one database, each with its queue's workers.
+
+    One statement, or one for each task if they are on several nodes or very many workers are live.
+    """
+    codes = _codes(waiting)
+    judged = [(codes.get(task.pk, ""), task, service) for task, service in waiting]
+    told = [(_judged(*one), *one[1:]) for one in judged]
+    return [[REASONS[code](task, service)] if code and code != "no_worker" else [] for code, task, service in told]
+
+
+def _codes(waiting: Sequence[tuple[TaskRow, Service]]) -> dict[int, str]:
+    if not waiting:
+        return {}
+    rows = task_rows(waiting[0][0]._state.db)
+    found = conditions([service for _, service in waiting], rows.db)
+    first = Case(*(When(condition, then=Value(code)) for code, condition in found.items()), default=Value(""))
+    codes = rows.values_list("pk", first)
+    if over_nodes(rows.model, rows.db):
+        return dict(row for task, _ in waiting for row in codes.filter(pk=task.pk, shard=task.shard))
+    return dict(codes.filter(pk__in=[task.pk for task, _ in waiting]))
+
+
+def _judged(code: str, task: TaskRow, service: Service) -> str:
+    """Return the code, after a search for a worker that may have the task if :func:`conditions` left that out."""
+    if service.live <= MAX_JUDGED or code not in ("", "named_only"):
+        return code
     rows = task_rows(task._state.db)
-    row, each = rows.filter(pk=task.pk, shard=task.shard), _open_to_each(service, rows)
-    first = Case(
-        *(When(condition, then=Value(code)) for code, condition in conditions([service], rows.db).items()),
-        default=Value(""),
-    )
-    code = row.values_list(first, flat=True).first()
-    if len(each) > MAX_JUDGED and row.filter(_served(service, rows)).exists():
-        code = code if any(row.filter(condition).exists() for condition in each) else "no_eligible_worker"
-    if not code or code == "no_worker":
-        return []
-    return [REASONS[code](task, service)]
+    row = rows.filter(pk=task.pk, shard=task.shard)
+    if not row.filter(_served(service, rows)).exists():
+        return code
+    return code if any(row.filter(each).exists() for each in _open_to_each(service, rows)) else "no_eligible_worker"
 
 
 GONE = "Start one of them; or publish the task again with its key, update=True and other worker_ids."

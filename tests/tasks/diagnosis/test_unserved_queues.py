@@ -5,6 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 from django.contrib.auth.models import Permission
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from prometheus_client import generate_latest
 
 from stator.metrics import SiteMetrics
@@ -44,6 +46,17 @@ class TestFinding:
         queue.publish_many([{"action": "typo"}] * 5)
         (one,) = found()
         assert (one.sentence, one.more) == ("3+ ready that no live worker serves", True)
+
+    def test_number_of_statements_does_not_grow_with_the_queues(self, queue):
+        live_process()
+        queue.publish("typo")
+        with CaptureQueriesContext(connection) as one:
+            assert len(found()) == 1
+        for number in range(5):
+            make_queue(f"queue-{number}").publish("typo")
+        with CaptureQueriesContext(connection) as many:
+            assert [each.numbers["reason"] for each in found()] == ["action_unserved"] * 6
+        assert len(many) == len(one) <= 7
 
     def test_task_that_all_live_workers_rejected_is_found(self, queue):
         task = queue.publish("resize").task
