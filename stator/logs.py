@@ -7,9 +7,8 @@ import shutil
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import ContextVar
 from datetime import datetime
 from typing import Any, TextIO
 
@@ -35,11 +34,11 @@ LOGGED_AT_START = (
 
 
 # The schemas that a worker names at its start; it counts the others.
-MAX_PLACES = 20
+MAX_SCOPES = 20
 
 
-# The schema of PostgreSQL that the code of this context uses; "" for none. Each event gets it as a field.
-SCHEMA: ContextVar[str] = ContextVar("stator_schema", default="")
+# Return fields that each event of this context gets.
+CONTEXT: list[Callable[[], Mapping[str, object]]] = []
 
 
 class LineFormatter(logging.Formatter):
@@ -187,10 +186,10 @@ def log_start(worker: Any) -> None:
     if worker.queues or worker.metadata:
         logger.info("stator.queues", extra={"queues": list(worker.queues), "metadata": dict(worker.metadata)})
     served = worker.served()
-    for place, labels in sorted(served.items())[:MAX_PLACES]:
-        logger.info("stator.serving", extra={**place.fields(), "models": labels})
-    if len(served) > MAX_PLACES:
-        logger.info("stator.serving_others", extra={"schemas": len(served) - MAX_PLACES})
+    for scope, labels in sorted(served.items())[:MAX_SCOPES]:
+        logger.info("stator.serving", extra={**scope.fields(), "models": labels})
+    if len(served) > MAX_SCOPES:
+        logger.info("stator.serving_others", extra={"schemas": len(served) - MAX_SCOPES})
 
 
 def log_ready(seconds: float) -> None:
@@ -233,5 +232,6 @@ class _Repetitions:
 
 def _fields(record: logging.LogRecord) -> dict[str, object]:
     fields = {name: value for name, value in vars(record).items() if name not in _STANDARD}
-    schema = SCHEMA.get()
-    return {"schema": schema, **fields} if schema else fields
+    for given in CONTEXT:
+        fields = {**given(), **fields}
+    return fields

@@ -107,14 +107,14 @@ def _add_schemas(values: Values, known: InSchemas) -> None:
         values["stator_oldest_ready_seconds"][label,] = found.oldest_ready or 0.0
         values["stator_leased"][label,] = found.leased
         values["stator_quarantined"][label,] = found.quarantined
-    for place, models in known.found.items():
+    for scope, models in known.found.items():
         for name, found in models.items():
             for figure in ("ready", "leased", "failing", "quarantined"):
                 # Thousands of schemas that are well would be as many time series.
                 if count := getattr(found, figure):
-                    values[f"stator_schema_{figure}"][place.schema, name.lower()] = count
-    for alias in {place.alias for place in known.found}:
-        values["stator_schemas_without_worker"][alias,] = sum(place.alias == alias for place in known.alone)
+                    values[f"stator_schema_{figure}"][scope.path, name.lower()] = count
+    for alias in {scope.alias for scope in known.found}:
+        values["stator_schemas_without_worker"][alias,] = sum(scope.alias == alias for scope in known.alone)
 
 
 def _add_model(values: Values, label: str, found: Depths) -> None:

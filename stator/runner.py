@@ -11,7 +11,7 @@ from django.db import connections, router
 from django.db.models import Model
 
 from stator.conf import Settings, load_settings
-from stator.db import chores, operations_for
+from stator.db import chores, operations_for, operations_in
 from stator.db.claims import claim_one
 from stator.db.interface import Claim, Ended, Operations, new_worker_id
 from stator.db.transactions import contained
@@ -21,15 +21,15 @@ from stator.rows.claimable import Crashes
 from stator.rows.meta import by_database, home_of, managed, owner_of
 from stator.rows.statistics import Stats
 from stator.rows.workers import give_name
-from stator.schemas import in_schema
+from stator.scopes import Scope, entering
 from stator.signals import on_schedule
 from stator.worker.announcements import tell
 from stator.worker.attempts import calls_of, grouped
 from stator.worker.duties import MARK_READY, PASS, REAP, SETTLE
 from stator.worker.executor import attempt_async, attempt_sync
 from stator.worker.lanes import lanes_of
-from stator.worker.scheduler import send_in_schemas
-from stator.worker.startup import Places, Schemas, find_places, models_by_schema, places_to_serve
+from stator.worker.scheduler import send_in
+from stator.worker.startup import Schemas, Scopes, find_scopes, models_by_schema, scopes_to_serve
 from stator.worker.worker import Summary, Worker, WorkerOptions
 
 __all__ = ["StatorModel", "StatorRunner", "Stats", "Summary"]
@@ -56,8 +56,8 @@ class StatorRunner(WorkerOptions):
     shutdown_timeout: float | None = None
     # The schemas of PostgreSQL that it serves; None: the setting's schemas.
     schemas: Sequence[str] | None = None
-    # The places that it serves, once ``runstator`` has looked.
-    places: Places | None = None
+    # The scopes that it serves, once ``runstator`` has looked.
+    scopes: Scopes | None = None
 
     handled: dict[str, int] = field(default_factory=dict, init=False)
 
@@ -87,8 +87,8 @@ class StatorRunner(WorkerOptions):
             self.models,
             self.settings(),
             alias=self.database,
-            places=self._places_to_serve(),
-            find=partial(find_places, self.models, self.database, schemas) if schemas else None,
+            scopes=self._scopes_to_serve(),
+            find=partial(find_scopes, self.models, self.database, schemas) if schemas else None,
             run_for=self.run_for,
             liveness_file=self.liveness_file,
             **{option.name: getattr(self, option.name) for option in fields(WorkerOptions)},
@@ -96,10 +96,10 @@ class StatorRunner(WorkerOptions):
 
     def models_by_schema(self) -> Mapping[str, Sequence[type[Model]]]:
         """Return the models that it serves in each schema; all under "" if it serves no schema in particular."""
-        return models_by_schema(self.models, self._places_to_serve())
+        return models_by_schema(self.models, self._scopes_to_serve())
 
-    def _places_to_serve(self) -> Places | None:
-        return self.places or places_to_serve(self.models, self.database, self.chosen_schemas)
+    def _scopes_to_serve(self) -> Scopes | None:
+        return self.scopes or scopes_to_serve(self.models, self.database, self.chosen_schemas)
 
     @property
     def chosen_schemas(self) -> Schemas:
@@ -134,12 +134,13 @@ class StatorRunner(WorkerOptions):
             give_name(worker_id, self.name)
         databases = {alias for model in self.models for alias in self.databases_of(model)}
         served = self.models_by_schema()
-        send_in_schemas(served, on_schedule, self, databases=sorted(databases))
+        send_in(served, on_schedule, self, databases=sorted(databases))
         attempts: list[list[Claim]] = []
-        for schema, models in served.items():
-            with in_schema(schema):
+        for path, models in served.items():
+            with entering(path):
                 for model in models:
-                    operations = operations_for(model, settings, worker_id, self.database, schema)
+                    scope = Scope(self.database or router.db_for_write(model), path)
+                    operations = operations_in(scope, model, settings, worker_id)
                     for part in operations.having(*chores.rows_to_watch(operations, 0)):
                         _do_duties(part)
                     attempts += grouped(_claim_all(operations))
@@ -182,7 +183,7 @@ def _claim_all(operations: Operations) -> list[Claim]:
 
 def _attempt(claims: list[Claim]) -> list[Ended]:
     operations = claims[0].operations
-    with operations.in_schema():
+    with operations.scope.enter():
         with contained(operations):
             attempt = async_to_sync(attempt_async) if claims[0].state.is_async else attempt_sync
             # An asynchronous handler would else leave its context to the caller.

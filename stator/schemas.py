@@ -16,7 +16,8 @@ from django.db.backends.signals import connection_created
 from django.db.models import Model
 
 from stator.capabilities import capabilities_of
-from stator.logs import SCHEMA
+from stator.logs import CONTEXT
+from stator.scopes import PATH, PATHS, UNCHANGED
 
 # libpq's numbers, spelled out because psycopg is optional.
 IDLE, IN_ERROR = 0, 3
@@ -39,12 +40,10 @@ JOIN pg_dist_shard USING (logicalrelid) JOIN pg_dist_placement USING (shardid)
 WHERE groupid = (SELECT groupid FROM pg_dist_local_group) ORDER BY 1
 """
 
-UNCHANGED: AbstractContextManager[None] = nullcontext()
-
 
 def current_schema() -> str:
     """Return the schema that :func:`in_schema` chose for this context; "" outside of it."""
-    return SCHEMA.get()
+    return PATH.get()
 
 
 def in_schema(name: str) -> AbstractContextManager[None]:
@@ -52,7 +51,6 @@ def in_schema(name: str) -> AbstractContextManager[None]:
 
     "" changes nothing. The tenant of django-tenants and the schema of django-pgschemas are set as well.
     """
-    # Called for each attempt, so a context is made only where there is something to do.
     return _in_schema(name) if name else UNCHANGED
 
 
@@ -63,12 +61,12 @@ def _in_schema(name: str) -> Iterator[None]:
         # The code that ran before may have set another schema by itself.
         vars(connection).pop(NOTED, None)
         _follow(connection)
-    token = SCHEMA.set(name)
+    token = PATH.set(name)
     try:
         with _activated(name):
             yield
     finally:
-        SCHEMA.reset(token)
+        PATH.reset(token)
 
 
 @cache
@@ -99,7 +97,7 @@ def has_schema(name: str, alias: str) -> bool:
 
 def named(alias: str) -> str:
     """Return a database, and the schema of this context, for messages."""
-    schema = SCHEMA.get()
+    schema = PATH.get()
     return f"schema {schema!r} of database {alias!r}" if schema else f"database {alias!r}"
 
 
@@ -139,10 +137,24 @@ def _schemas(statement: str) -> list[str]:
         return [name for (name,) in cursor.fetchall()]
 
 
-def schema_in_use(connection: BaseDatabaseWrapper) -> str:
-    """Return the schema that this context, django-tenants or django-pgschemas has chosen; "" if none has."""
-    if name := SCHEMA.get():
-        return name
+def connect() -> None:
+    """Let schemas be the paths of scopes; django-tenants or django-pgschemas, if installed, may have chosen one."""
+    PATHS.enter, PATHS.fields = in_schema, _fields
+    if _fields_here not in CONTEXT:
+        CONTEXT.append(_fields_here)
+    if any(map(apps.is_installed, ("django_tenants", "django_pgschemas"))):
+        PATHS.chosen = _chosen
+
+
+def _fields(path: str) -> dict[str, str]:
+    return {"schema": path} if path else {}
+
+
+def _fields_here() -> dict[str, str]:
+    return _fields(PATH.get())
+
+
+def _chosen(connection: BaseDatabaseWrapper) -> str:
     if apps.is_installed("django_pgschemas"):
         return str(import_module("django_pgschemas.schema").get_current_schema().schema_name)
     return getattr(connection, "schema_name", None) or ""
@@ -178,7 +190,7 @@ NOTED, BEFORE = "stator_schema", "stator_tenant_before"
 
 
 def _settle(connection: Any) -> None:
-    wanted = SCHEMA.get()
+    wanted = PATH.get()
     if hasattr(connection, "set_schema"):
         _set_tenant(connection, wanted)
     elif not is_prepared_by_backend(connection):

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 # A module imports its own floor and lower ones. A package stands for all modules in it.
 FLOORS = {
     0: "capabilities exceptions graph logs texts",
-    1: "asynchronous citus conf explain migration_operations models partitions querysets rows schemas signals "
+    1: "asynchronous citus conf explain migration_operations models partitions querysets rows schemas scopes signals "
     "statements strict_fence",
     2: "adoption db",
     3: "claims runner undo worker",
@@ -294,8 +294,9 @@ def lines_with_vendor(name, tree):
 def test_tasks_builds_on_what_the_framework_offers_to_everybody():
     public = {"graph", "models", "signals", "exceptions", "admin", "testing", "runner", "claims"}
     # Methods for async code, how settings are declared and checked, how commands end, safe text, what a database can
-    # do, kept statements, the schema of a context, tables with partitions.
-    public |= {"asynchronous", "conf", "terminal", "texts", "capabilities", "schemas", "statements", "partitions"}
+    # do, kept statements, the scope of a context, tables with partitions.
+    public |= {"asynchronous", "conf", "terminal", "texts", "capabilities", "schemas", "scopes", "statements"}
+    public |= {"partitions"}
     # The threads for code that may never return, and how processes end with the one that started them.
     further = {"stator.worker.thread_pool", "stator.worker.supervisor"}
     # Counts of many rows that end at a limit.

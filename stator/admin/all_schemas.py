@@ -40,10 +40,10 @@ def show_schemas(models: list[type[StatorModel]], pages: Pages, read: Read) -> S
     by_label = {model._meta.label_lower: model for model in models}
     single = known.worth_a_line()
     lines = [("", label, figures.cells("")) for label, figures in known.total().items() if figures.say_something]
-    lines += [(place.schema, label, figures.cells("")) for place, label, figures in single[:MAX_LINES]]
+    lines += [(scope.path, label, figures.cells("")) for scope, label, figures in single[:MAX_LINES]]
     return ShownSchemas(
         [shown_problem(one, by_label, pages) for one in looked.problems()],
         looked.note, lines, max(0, len(single) - MAX_LINES),
-        len(known.found) - len({place for place, _, _ in single}), len(known.found),
-        [place.schema for place in known.alone],
+        len(known.found) - len({scope for scope, _, _ in single}), len(known.found),
+        [scope.path for scope in known.alone],
     )  # fmt: skip

@@ -10,7 +10,6 @@ from stator.commands.answer import Answer, Options, with_remedy
 from stator.commands.arguments import add_label, database_of, limit_of, named_model, pks_of
 from stator.commands.named import missing_sentence
 from stator.commands.trouble import lines_of, troubled
-from stator.db.rows import Place
 from stator.explain import Reason, explain
 from stator.explain.kinds import problems_in
 from stator.explain.survey import Survey
@@ -21,7 +20,7 @@ from stator.overview.schemas import (
     SchemaSurveys,
     in_schemas,
     named,
-    places_with,
+    scopes_with,
     surveyed,
     works_in_schemas,
 )
@@ -29,7 +28,7 @@ from stator.overview.survey import survey
 from stator.querysets import OperatorQuerySet
 from stator.rows.keys import shown_key
 from stator.rows.meta import home_of, owner_of
-from stator.schemas import in_schema
+from stator.scopes import Scope
 from stator.texts import counted
 from stator.worker.startup import Unusable
 
@@ -62,7 +61,7 @@ def run(options: Options) -> Answer:
     if works_in_schemas(using):
         # Otherwise the table is in none of them, but where the path of the connection leads.
         with suppress(Unusable):
-            return _in_each_schema(model, pk, places_with(model, pk, using))
+            return _in_each_schema(model, pk, scopes_with(model, pk, using))
     return _answer(model, pk, using)
 
 
@@ -74,22 +73,22 @@ def _answer(model: type[StatorModel], pk: object, using: str) -> Answer:
     return Answer(data, [line for one in reasons for line in with_remedy(f"{one.code}: {one.sentence}", one.remedy)])
 
 
-def _in_each_schema(model: type[StatorModel], pk: object, found: list[Place]) -> Answer:
+def _in_each_schema(model: type[StatorModel], pk: object, found: list[Scope]) -> Answer:
     """Return the reasons in each schema that has an object with this key, of the first ones."""
     if not found:
         data = {"model": model._meta.label, "pk": shown_key(pk), "found_in": [], "schemas": []}
         return Answer(data, [f"gone: {missing_sentence([pk])}."], 1)
     answers, lines = list[dict[str, Any]](), list[str]()
-    for place in found[:MAX_OBJECTS]:
-        with in_schema(place.schema):
-            answer = _answer(model, pk, place.alias)
-        answers.append({"schema": place.schema, **answer.data})
-        lines += [f"In {place.schema}:", *answer.lines]
-    if further := [place.schema for place in found[MAX_OBJECTS:]]:
+    for scope in found[:MAX_OBJECTS]:
+        with scope.enter():
+            answer = _answer(model, pk, scope.alias)
+        answers.append({"schema": scope.path, **answer.data})
+        lines += [f"In {scope.path}:", *answer.lines]
+    if further := [scope.path for scope in found[MAX_OBJECTS:]]:
         lines.append(
             f"{counted(len(further), 'further schema')} with this key; choose one by --schema: {named(further)}"
         )
-    names = [place.schema for place in found]
+    names = [scope.path for scope in found]
     return Answer({"model": model._meta.label, "pk": shown_key(pk), "found_in": names, "schemas": answers}, lines)
 
 
@@ -112,11 +111,11 @@ def _overview(model: type[StatorModel], using: str, limit: int) -> Answer:
         standing, note, by_schema = looked.problems(), looked.note, looked.found
     else:
         known = survey(using, [owner_of(model)])
-        standing, note, by_schema = problems_in(known), "", {Place(using): known}
+        standing, note, by_schema = problems_in(known), "", {Scope(using): known}
     found: list[dict[str, Any]] = []
-    for place, known in by_schema.items():
+    for scope, known in by_schema.items():
         if left := limit - len(found):
-            found += _objects(model, place, known, left)
+            found += _objects(model, scope, known, left)
     label = model._meta.label
     lines = [line for problem in standing for line in lines_of(problem)]
     lines += [line for same in _by_reason(found) for line in _lines_of_group(same)]
@@ -127,15 +126,15 @@ def _overview(model: type[StatorModel], using: str, limit: int) -> Answer:
     return Answer(data, lines or [f"No object of {label} needs attention."])
 
 
-def _objects(model: type[StatorModel], place: Place, known: Survey, limit: int) -> list[dict[str, Any]]:
+def _objects(model: type[StatorModel], scope: Scope, known: Survey, limit: int) -> list[dict[str, Any]]:
     """Return the objects that need attention, each with its reasons."""
     (of_model,) = known.models.values()
-    with in_schema(place.schema):
+    with scope.enter():
         return [
             {
                 "pk": shown_key(pk), "state": state, "age": age, "what": what,
-                "reasons": [reason.as_dict() for reason in reasons_of(model, pk, place.alias)],
-            } | ({"schema": place.schema} if place.schema else {})
+                "reasons": [reason.as_dict() for reason in reasons_of(model, pk, scope.alias)],
+            } | ({"schema": scope.path} if scope.path else {})
             for pk, what, state, age in troubled(of_model, limit)
         ]  # fmt: skip
 

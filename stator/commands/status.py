@@ -73,8 +73,8 @@ def _in_schemas(options: Options) -> Answer:
     total = known.total()
     told_of = known.worth_a_line()
     rows = [["all", label, *figures.cells("-")] for label, figures in total.items() if figures.say_something]
-    rows += [[place.schema, label, *figures.cells("-")] for place, label, figures in told_of[:MAX_LINES]]
-    quiet = len(known.found) - len({place for place, _, _ in told_of})
+    rows += [[scope.path, label, *figures.cells("-")] for scope, label, figures in told_of[:MAX_LINES]]
+    quiet = len(known.found) - len({scope for scope, _, _ in told_of})
     looked = surveyed(known, MAX_LOOKED)
     standing = looked.problems()
     lines = [line for problem in standing for line in lines_of(problem)] or ["No problems."]
@@ -82,19 +82,19 @@ def _in_schemas(options: Options) -> Answer:
     lines += [f"{counted(len(told_of) - MAX_LINES, 'line')} left out; --json has all"] * (len(told_of) > MAX_LINES)
     lines += [f"{counted(quiet, 'schema')} of {len(known.found)} without such objects"] * bool(quiet)
     if known.alone:
-        names = named([place.schema for place in known.alone])
+        names = named([scope.path for scope in known.alone])
         lines.append(f"No live worker in {counted(len(known.alone), 'schema')}: {names}")
     lines.append("For the states, the problems and the workers of a schema: --schema NAME")
     data = {
         "sum": [{"model": label, **figures.as_dict()} for label, figures in total.items()],
         "schemas": [
-            {"schema": place.schema, "database": place.alias, "model": label, **figures.as_dict()}
-            for place, label, figures in told_of
+            {"schema": scope.path, "database": scope.alias, "model": label, **figures.as_dict()}
+            for scope, label, figures in told_of
         ],
         "quiet": quiet,
-        "without_worker": [place.schema for place in known.alone],
+        "without_worker": [scope.path for scope in known.alone],
         "troubles": [one.as_dict() for one in standing],
-        "not_looked_into": [place.schema for place in looked.unread],
+        "not_looked_into": [scope.path for scope in looked.unread],
     }
     return Answer(data, lines)
 

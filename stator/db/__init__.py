@@ -9,13 +9,16 @@ from django.db.models import Model
 from stator.capabilities import capabilities_of
 from stator.conf import Settings
 from stator.db.interface import Operations, Parts
+from stator.scopes import Scope
 
 
-def operations_for(
-    model: type[Model], settings: Settings, worker_id: str, alias: str | None = None, schema: str = ""
-) -> Operations:
+def operations_for(model: type[Model], settings: Settings, worker_id: str, alias: str | None = None) -> Operations:
     """Return the operations on a model in the given database; by default the routers choose it as for writes."""
-    alias = alias or router.db_for_write(model)
-    statements = capabilities_of(connections[alias]).statements
+    return operations_in(Scope(alias or router.db_for_write(model)), model, settings, worker_id)
+
+
+def operations_in(scope: Scope, model: type[Model], settings: Settings, worker_id: str) -> Operations:
+    """Return the operations on the rows of a model in a scope."""
+    statements = capabilities_of(connections[scope.alias]).statements
     parts_of: Callable[[Operations], Parts] = import_module(statements).parts_of
-    return Operations(model, alias, settings, worker_id, parts_of, schema)
+    return Operations(model, scope, settings, worker_id, parts_of)

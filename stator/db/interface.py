@@ -24,7 +24,7 @@ from stator.db.instances import UNREADABLE
 from stator.db.preparing import PREPARING, Preparing
 from stator.db.repeat import retried
 from stator.db.retry import is_of_node
-from stator.db.rows import Place, Rows
+from stator.db.rows import Rows
 from stator.db.steps import Steps
 from stator.db.values import Pk
 from stator.graph import State
@@ -41,6 +41,7 @@ from stator.rows.pauses import Pause, read_pauses
 from stator.rows.progress import Reached, keep_progress, reached
 from stator.rows.reports import Event, events_of_visit
 from stator.rows.rollbacks import on_rollback
+from stator.scopes import Scope
 from stator.signals import Move
 from stator.statements import Parameter, Statement, joined, selecting, written
 
@@ -423,13 +424,12 @@ class Operations(Rows):
     def __init__(
         self,
         model: type[Model],
-        alias: str,
+        scope: Scope,
         settings: Settings,
         worker_id: str,
         parts_of: "Callable[[Operations], Parts]",
-        schema: str = "",
     ) -> None:
-        super().__init__(model, alias, settings, worker_id, schema)
+        super().__init__(model, scope, settings, worker_id)
         self._parts_of = parts_of
         # The values of ``spread`` whose slices were made, the latest last.
         self._met: dict[object, None] = {}
@@ -465,7 +465,7 @@ class Operations(Rows):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle without the state: a handler may pickle its instance, and with it the claim and these operations."""
-        given = self.model, self.alias, self.settings, self.worker_id, self._parts_of, self.schema
+        given = self.model, self.scope, self.settings, self.worker_id, self._parts_of
         return _unpickled, (given, self.slice)
 
     @property
@@ -618,9 +618,9 @@ def _unpickled(given: tuple[Any, ...], value: object) -> Operations:
     return whole if value is None else whole.of_slice(value)
 
 
-def by_place(operations: Iterable[Operations]) -> dict[Place, list[Operations]]:
-    """Return the operations in each place."""
-    found: dict[Place, list[Operations]] = defaultdict(list)
+def by_scope(operations: Iterable[Operations]) -> dict[Scope, list[Operations]]:
+    """Return the operations in each scope."""
+    found: dict[Scope, list[Operations]] = defaultdict(list)
     for each in operations:
-        found[each.place].append(each)
+        found[each.scope].append(each)
     return found

@@ -17,6 +17,7 @@ from django.db import DatabaseError
 
 from stator.capabilities import Capabilities
 from stator.db.retry import is_of_node, suspends
+from stator.scopes import Scope
 from stator.texts import one_line
 
 logger = logging.getLogger("stator.worker")
@@ -149,8 +150,8 @@ class Limited(Protocol):
     locks: Locks
 
     @property
-    def place(self) -> tuple[str, str]:
-        """The database, and the schema in it if a worker works in schemas."""
+    def scope(self) -> Scope:
+        """Where the rows are."""
 
     @property
     def capabilities(self) -> Capabilities:
@@ -166,11 +167,11 @@ Member = TypeVar("Member", bound=Limited)
 
 def limit_waits(group: Iterable[Limited]) -> None:
     """Limit how long the statements of a worker's operations wait for locks."""
-    shared: dict[tuple[tuple[str, str], str], Locks] = {}
+    shared: dict[tuple[Scope, str], Locks] = {}
     for operations in group:
         label = operations.label if operations.capabilities.locks_tables else f"database {operations.alias!r}"
-        locks = Locks(label, operations.longest_wait, operations.place[1])
-        operations.locks = shared.setdefault((operations.place, label), locks)
+        locks = Locks(label, operations.longest_wait, operations.scope.path)
+        operations.locks = shared.setdefault((operations.scope, label), locks)
 
 
 def together(group: list[Member], step: str, act: Callable[..., object]) -> None:

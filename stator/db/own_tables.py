@@ -27,7 +27,7 @@ from stator.rows.record_tables import RECORD_TABLES
 from stator.rows.reports import LEFT, Event, History, Step
 from stator.rows.statistics import MERGED, Depth, Stats, this_hour
 from stator.rows.workers import WORKER_RETENTION
-from stator.schemas import current_schema
+from stator.scopes import entered
 
 # Seconds that the samples of each minute are kept; hourly charts show the last day.
 BY_MINUTE = 2 * 86400.0
@@ -87,7 +87,7 @@ def prune(alias: str, limit: int, *, errors: float, history: float, stats: float
 
 def prune_all(alias: str, limit: int, *, errors: float, history: float, stats: float) -> int:
     """Call :func:`prune` until nothing more is to be deleted; return how many rows were."""
-    place, total = (alias, current_schema()), 0
+    place, total = (alias, entered()), 0
     while deleted := prune(alias, limit, errors=errors, history=history, stats=stats):
         total += deleted
     # A part with nothing to delete may come before another one.
@@ -125,7 +125,7 @@ def _prune_steps(alias: str, limit: int, history: float) -> int:
     objects that raw SQL has deleted. It examines the next ``limit`` steps. Those of an object that was moved less than
     an hour ago stay, since the move may be undone.
     """
-    place = alias, current_schema()
+    place = alias, entered()
     steps = Step.objects.using(alias)
     found = list(steps.filter(pk__gt=_examined.get(place, 0)).order_by("pk").defer("result")[:limit])
     _examined[place] = found[-1].pk if len(found) == limit else 0
@@ -159,7 +159,7 @@ def _prune_events(alias: str, limit: int, history: float) -> int:
     In force are events of the present visit and wish of an object, events that are kept, and the marks of states that
     an object has left in this life. It examines the next ``limit`` events.
     """
-    place = alias, current_schema()
+    place = alias, entered()
     events: QuerySet[Event] = QuerySet(Event, using=alias)
     old = events.filter(at__lt=columns.after(-history)).exclude(version=None, until__gt=Now())
     if place in _examined_events:

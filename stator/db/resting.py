@@ -13,10 +13,10 @@ from stator.db.interface import Operations
 from stator.db.locks import PROBE
 from stator.db.probe import Alike, coming
 from stator.db.retry import is_of_node, is_of_schema, suspends
-from stator.db.rows import Place
 from stator.db.session import send, send_in_each
 from stator.db.values import Row
 from stator.graph.durations import seconds_of
+from stator.scopes import Scope
 from stator.statements import Statement, existing, first, joined
 
 # The server counts the rows that were written to each table. Reading the counters of 3,000 tables takes it 1 ms; a look
@@ -52,17 +52,17 @@ def _array(numbers: Iterable[int]) -> str:
 
 
 def by_filled(
-    alias: str, places: Mapping[Place, Mapping[type[Model], int]]
-) -> dict[tuple[type[Model], ...], list[Place]]:
-    """Return places by the models that may have rows there: a look into an empty table would find nothing.
+    alias: str, scopes: Mapping[Scope, Mapping[type[Model], int]]
+) -> dict[tuple[type[Model], ...], list[Scope]]:
+    """Return scopes by the models that may have rows there: a look into an empty table would find nothing.
 
-    ``places``: the ids of the tables of each model; 0 if its rows are elsewhere.
+    ``scopes``: the ids of the tables of each model; 0 if its rows are elsewhere.
     """
-    numbers = _array(number for tables in places.values() for number in tables.values())
+    numbers = _array(number for tables in scopes.values() for number in tables.values())
     filled = {0, *(number for (number,) in send(connections[alias], FILLED, [numbers]))}
-    groups: dict[tuple[type[Model], ...], list[Place]] = defaultdict(list)
-    for place, tables in places.items():
-        groups[tuple(model for model, number in tables.items() if number in filled)].append(place)
+    groups: dict[tuple[type[Model], ...], list[Scope]] = defaultdict(list)
+    for scope, tables in scopes.items():
+        groups[tuple(model for model, number in tables.items() if number in filled)].append(scope)
     return groups
 
 

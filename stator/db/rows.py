@@ -1,9 +1,8 @@
-"""The rows of one model in one database: what a worker knows of them, and querysets."""
+"""The rows of one model in one scope: what a worker knows of them, and querysets."""
 
 from collections.abc import Iterable
-from contextlib import AbstractContextManager
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -24,7 +23,7 @@ from stator.rows.pauses import Pauses
 from stator.rows.transitions import kept_names
 from stator.rows.waits import waiters_of, waits_of
 from stator.rows.watches import Watch, watchers_of, watches_of
-from stator.schemas import in_schema
+from stator.scopes import Scope
 
 # Seconds that a clock may be set back without ending leases that are being renewed.
 CLOCK_SLACK = 5.0
@@ -36,25 +35,13 @@ NOW = Now()
 MIN_OF_ROWS = 3.0
 
 
-class Place(NamedTuple):
-    """A database and, if a worker works in schemas, one of them; else ""."""
-
-    alias: str
-    schema: str = ""
-
-    def fields(self) -> dict[str, str]:
-        """Return the place as fields of a log event."""
-        return {"database": self.alias, **({"schema": self.schema} if self.schema else {})}
-
-
 class Rows:
-    """The rows of one managed model in one database; all databases have this in common."""
+    """The rows of one managed model in one scope; all databases have this in common."""
 
-    def __init__(self, model: type[Model], alias: str, settings: Settings, worker_id: str, schema: str = "") -> None:
+    def __init__(self, model: type[Model], scope: Scope, settings: Settings, worker_id: str) -> None:
         self.model = model
-        self.alias = alias
-        # The schema of PostgreSQL, if the worker has one or several.
-        self.schema = schema
+        self.scope = scope
+        self.alias = scope.alias
         self.settings = settings
         self.worker_id = worker_id
         self.label: str = model._meta.label_lower
@@ -77,15 +64,6 @@ class Rows:
         self.steps_used = False
         # The pauses that the latest poll found; None before the first poll.
         self.pauses: Pauses | None = None
-
-    @property
-    def place(self) -> Place:
-        """Where the rows are."""
-        return Place(self.alias, self.schema)
-
-    def in_schema(self) -> AbstractContextManager[None]:
-        """Return a context where statements find the rows, and handlers find everything that belongs to the rows."""
-        return in_schema(self.schema)
 
     @property
     def connection(self) -> BaseDatabaseWrapper:

@@ -13,7 +13,8 @@ from stator.capabilities import capabilities_of
 from stator.db.retry import is_of_schema
 from stator.rows.columns import FRAMEWORK_COLUMNS
 from stator.rows.meta import graph_of, options_of, spread_field
-from stator.schemas import current_schema, named
+from stator.schemas import named
+from stator.scopes import entered
 from stator.statements import Statement, joined, selecting
 from stator.texts import bounded, text_of
 
@@ -165,7 +166,7 @@ def index_names(connection: BaseDatabaseWrapper) -> set[str] | None:
     """Return the names of the valid indexes in a database; None if this is not known of its vendor."""
     if not (query := capabilities_of(connection).index_query):
         return None
-    schema = current_schema()
+    schema = entered()
     with connection.cursor() as cursor:
         cursor.execute(
             query + (" AND relnamespace = to_regnamespace(%s)" if schema else ""),

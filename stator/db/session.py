@@ -18,7 +18,8 @@ from psycopg.types.datetime import TimestamptzLoader
 
 from stator.db.retry import is_of_a_plan, is_outage, suspends
 from stator.db.values import Params, Row
-from stator.schemas import current_schema, path_of, prepares_cursors
+from stator.schemas import path_of, prepares_cursors
+from stator.scopes import PATH
 from stator.statements import Placeholder, Statement
 
 
@@ -233,7 +234,7 @@ class Session:
         Parsing and planning are half of the server's cost for a claim or a record of a few rows. ``restore``: reset the
         settings that the statement changes for the rest of the transaction. ``last``: commit the transaction instead.
         """
-        key = current_schema(), statement
+        key = PATH.get(), statement
         text = self._text(*key) if often and self.prepares else statement
         after = "; COMMIT" if last else self._restoring(planner + text) if restore else ""
         try:

@@ -13,7 +13,6 @@ from typing import Any
 from django.db import connections
 
 from stator.conf import load_settings
-from stator.db.rows import Place
 from stator.explain.kinds import in_order, problems_in, signs_of_apps
 from stator.explain.problem import Problem
 from stator.explain.survey import Survey
@@ -28,10 +27,10 @@ from stator.rows.clock import Elapsed, Now
 from stator.rows.indexes import place_in_line
 from stator.rows.meta import owner_of
 from stator.rows.pauses import Pause
-from stator.schemas import in_schema, schema_in_use
+from stator.scopes import Scope, path_in_use
 from stator.statements import Statement, counting, existing, first, joined
 from stator.texts import COUNTED, counted, listed, told
-from stator.worker.startup import Places, Unusable, find_places
+from stator.worker.startup import Scopes, Unusable, find_scopes
 
 # Schemas whose problems are looked for, by a command and by a page; and the most that a problem names.
 MAX_LOOKED, MAX_LOOKED_BY_PAGE, NAMED = 50, 10, 3
@@ -89,34 +88,34 @@ class InSchemas:
     served, by name. ``filled``: the schemas with objects.
     """
 
-    found: dict[Place, dict[str, SchemaFigures]]
-    alone: list[Place]
-    models: dict[Place, list[type[StatorModel]]] = field(default_factory=dict)
-    odd: set[Place] = field(default_factory=set)
+    found: dict[Scope, dict[str, SchemaFigures]]
+    alone: list[Scope]
+    models: dict[Scope, list[type[StatorModel]]] = field(default_factory=dict)
+    odd: set[Scope] = field(default_factory=set)
     left_out: dict[str, str] = field(default_factory=dict)
-    filled: set[Place] = field(default_factory=set)
+    filled: set[Scope] = field(default_factory=set)
 
-    def signs_in(self, place: Place) -> tuple[bool, ...]:
+    def signs_in(self, scope: Scope) -> tuple[bool, ...]:
         """Return which kinds of problems the figures of a schema show."""
-        figures = self.found[place].values()
+        figures = self.found[scope].values()
         return (
             any(each.quarantined for each in figures),
             any(each.failing for each in figures),
             any(each.signs for each in figures),
-            place in self.alone and place in self.filled,
-            place in self.odd,
+            scope in self.alone and scope in self.filled,
+            scope in self.odd,
         )
 
-    def badness(self, place: Place) -> tuple[int, int]:
+    def badness(self, scope: Scope) -> tuple[int, int]:
         """Return what orders schemas with the same kinds of problems."""
-        figures = self.found[place].values()
+        figures = self.found[scope].values()
         return sum(each.quarantined + each.failing for each in figures), sum(each.ready for each in figures)
 
-    def worth_a_line(self) -> list[tuple[Place, str, SchemaFigures]]:
+    def worth_a_line(self) -> list[tuple[Scope, str, SchemaFigures]]:
         """Return the figures that are not all zero, each with its schema and model; most ready objects first."""
         lines = [
-            (place, label, figures)
-            for place, labels in self.found.items() for label, figures in labels.items() if figures.say_something
+            (scope, label, figures)
+            for scope, labels in self.found.items() for label, figures in labels.items() if figures.say_something
         ]  # fmt: skip
         return sorted(lines, key=lambda each: (-each[2].ready, each[0]))
 
@@ -131,27 +130,27 @@ class InSchemas:
 
 def works_in_schemas(using: str = "default") -> bool:
     """Return whether the setting names schemas, and neither a command nor a package has chosen one of them."""
-    return bool(load_settings().SCHEMAS) and schema_in_use(connections[using]) in ("", "public")
+    return bool(load_settings().SCHEMAS) and path_in_use(connections[using]) in ("", "public")
 
 
 def schemas_of(models: list[type[StatorModel]]) -> set[str]:
     """Return the names of the schemas of the setting that have tables of the models."""
-    return {place.schema for place in _places(models, None)[0]}
+    return {scope.path for scope in _scopes(models, None)[0]}
 
 
-def places_with(model: type[StatorModel], pk: object, using: str) -> list[Place]:
+def scopes_with(model: type[StatorModel], pk: object, using: str) -> list[Scope]:
     """Return the schemas of the setting that have an object with this key; raise as :func:`in_schemas`."""
-    places = _places([owner_of(model)], using)[0]
+    scopes = _scopes([owner_of(model)], using)[0]
     sought = existing(OperatorQuerySet(model, using=using).filter(pk=pk))
-    found = _resting().read_in_each(using, [place.schema for place in places], Statement.of("SELECT ", sought))
-    return [place for place in places if found.get(place.schema, (False,))[0]]
+    found = _resting().read_in_each(using, [scope.path for scope in scopes], Statement.of("SELECT ", sought))
+    return [scope for scope in scopes if found.get(scope.path, (False,))[0]]
 
 
-def _places(models: list[type[StatorModel]], using: str | None) -> tuple[Places, dict[str, str]]:
-    places, left_out = find_places(models, using, load_settings().SCHEMAS)
-    if not places:
+def _scopes(models: list[type[StatorModel]], using: str | None) -> tuple[Scopes, dict[str, str]]:
+    scopes, left_out = find_scopes(models, using, load_settings().SCHEMAS)
+    if not scopes:
         raise Unusable(next(iter(left_out.values()), "there are no schemas"))
-    return places, left_out
+    return scopes, left_out
 
 
 def _resting() -> Any:
@@ -166,23 +165,23 @@ def in_schemas(
 
     ``with_signs``: also look for signs of problems, which takes as long as the figures.
     """
-    places, left_out = _places(list(models), using)
+    scopes, left_out = _scopes(list(models), using)
     resting = _resting()
-    models_in: dict[Place, list[Any]] = {place: list(tables) for place, tables in places.items()}
-    found = {place: {model._meta.label: SchemaFigures() for model in there} for place, there in models_in.items()}
-    workers, odd, filled = dict.fromkeys(places, 0), set[Place](), set[Place]()
-    for alias in {place.alias for place in places}:
-        group = {place: tables for place, tables in places.items() if place.alias == alias}
+    models_in: dict[Scope, list[Any]] = {scope: list(tables) for scope, tables in scopes.items()}
+    found = {scope: {model._meta.label: SchemaFigures() for model in there} for scope, there in models_in.items()}
+    workers, odd, filled = dict.fromkeys(scopes, 0), set[Scope](), set[Scope]()
+    for alias in {scope.alias for scope in scopes}:
+        group = {scope: tables for scope, tables in scopes.items() if scope.alias == alias}
         for kinds, some in resting.by_filled(read(alias), group).items():
             statement = _statement(read(alias), kinds, with_signs)
-            answers = resting.read_in_each(read(alias), [place.schema for place in some], statement)
+            answers = resting.read_in_each(read(alias), [scope.path for scope in some], statement)
             filled.update(some if kinds else ())
-            for place in some:
-                workers[place], is_odd, *values = answers.get(place.schema) or [0] * (2 + FIGURES * len(kinds))
-                odd |= {place} if is_odd else set()
+            for scope in some:
+                workers[scope], is_odd, *values = answers.get(scope.path) or [0] * (2 + FIGURES * len(kinds))
+                odd |= {scope} if is_odd else set()
                 for at, model in enumerate(kinds):
-                    found[place][model._meta.label] = _figures(values[FIGURES * at : FIGURES * (at + 1)])
-    alone = [place for place, live in workers.items() if not live]
+                    found[scope][model._meta.label] = _figures(values[FIGURES * at : FIGURES * (at + 1)])
+    alone = [scope for scope, live in workers.items() if not live]
     return InSchemas(found, alone, models_in, odd, left_out, filled)
 
 
@@ -191,17 +190,17 @@ def surveyed(known: InSchemas, most: int, read: Read = str) -> "SchemaSurveys":
 
     Problems with workers are looked for in one schema at least.
     """
-    by_kind: dict[tuple[object, ...], list[Place]] = defaultdict(list)
-    for place in known.found:
-        by_kind[known.signs_in(place)].append(place)
+    by_kind: dict[tuple[object, ...], list[Scope]] = defaultdict(list)
+    for scope in known.found:
+        by_kind[known.signs_in(scope)].append(scope)
     for same in by_kind.values():
         same.sort(key=known.badness, reverse=True)
     kinds = [by_kind[kind] for kind in sorted(by_kind, reverse=True) if any(kind)] or [list(known.found)[:1]]
-    bad = [place for turn in zip_longest(*kinds) for place in turn if place is not None]
-    surveys: dict[Place, Survey] = {}
-    for place in bad[:most]:
-        with in_schema(place.schema):
-            surveys[place] = survey(read(place.alias), known.models[place], place.alias)
+    bad = [scope for turn in zip_longest(*kinds) for scope in turn if scope is not None]
+    surveys: dict[Scope, Survey] = {}
+    for scope in bad[:most]:
+        with scope.enter():
+            surveys[scope] = survey(read(scope.alias), known.models[scope], scope.alias)
     return SchemaSurveys(surveys, bad[most:])
 
 
@@ -209,15 +208,15 @@ def surveyed(known: InSchemas, most: int, read: Read = str) -> "SchemaSurveys":
 class SchemaSurveys:
     """The surveys of some schemas; ``unread``: further ones whose figures show problems."""
 
-    found: dict[Place, Survey]
-    unread: list[Place]
+    found: dict[Scope, Survey]
+    unread: list[Scope]
 
     def problems(self) -> list[Problem]:
         """Return the problems of these schemas, the worst first; problems with the same cause are one."""
         by_cause: dict[tuple[object, ...], list[tuple[str, Problem]]] = defaultdict(list)
-        for place, found in self.found.items():
+        for scope, found in self.found.items():
             for one in problems_in(found):
-                by_cause[one.cause].append((place.schema, one))
+                by_cause[one.cause].append((scope.path, one))
         return in_order(_merged(same) for same in by_cause.values())
 
     @property
@@ -225,7 +224,7 @@ class SchemaSurveys:
         """How many schemas were left out; "" if none was."""
         if not self.unread:
             return ""
-        names = named([place.schema for place in self.unread])
+        names = named([scope.path for scope in self.unread])
         return f"{counted(len(self.unread), 'schema')} with further problems not looked into: {names}"
 
 

@@ -8,7 +8,7 @@ from django.db.models import Model
 
 from stator.capabilities import capabilities_of
 from stator.conf import Settings
-from stator.schemas import schema_in_use
+from stator.scopes import path_in_use
 from stator.signals import wanted
 
 CHANNEL = "stator"
@@ -24,7 +24,7 @@ STREAM, STREAM_DEBOUNCE = 8, 0.020
 # Nobody waits for this commit to reach the disk, because nothing is lost if the server crashes before.
 NOTIFY = "SELECT pg_notify(%s, %s), set_config('synchronous_commit', 'off', true)"
 
-# When a model was announced last, and how often it was not since then, by database and schema.
+# When a model was announced last, and how often it was not since then, by database and path.
 _sent: dict[tuple[str, type[Model], str], tuple[float, int]] = {}
 
 
@@ -34,10 +34,10 @@ def connect() -> None:
 
 
 def notify(sender: type[Model], using: str, **kwargs: object) -> None:
-    """Send only the label of the model to listening workers, and the schema of the rows if one was chosen."""
+    """Send only the label of the model to listening workers, and the path of the rows if one was chosen."""
     connection = connections[using]
-    schema = schema_in_use(connection)
-    now, key = time.monotonic(), (using, sender, schema)
+    path = path_in_use(connection)
+    now, key = time.monotonic(), (using, sender, path)
     last = _sent.get(key)
     sent, unsent = last or (0.0, 0)
     if now - sent < (DEBOUNCE if unsent <= STREAM else STREAM_DEBOUNCE):
@@ -51,7 +51,7 @@ def notify(sender: type[Model], using: str, **kwargs: object) -> None:
     _sent[key] = now, 0
     try:
         with connection.cursor() as cursor:
-            cursor.execute(NOTIFY, [CHANNEL, f"{sender._meta.label_lower} {schema}".strip()])
+            cursor.execute(NOTIFY, [CHANNEL, f"{sender._meta.label_lower} {path}".strip()])
     except (DatabaseError, InterfaceError):
         # The rows are committed; workers find them at their next poll. The next use of the connection raises the error.
         connection.close_if_unusable_or_obsolete()

@@ -303,7 +303,7 @@ class ProcessIsolation(InProcessIsolation):
 
 def _request(claim: Claim) -> Request:
     operations = claim.operations
-    around = Surroundings.here(operations.alias, operations.schema).as_request()
+    around = Surroundings.here(operations.alias, operations.scope.path).as_request()
     own = {"token": claim.token.hex, "worker": operations.worker_id, "name": name_of(operations.worker_id)}
     return cast(Request, {"model": operations.label, **own, **around})
 

@@ -6,8 +6,8 @@ from uuid import UUID
 
 from stator.db.interface import Claim, Operations, new_token
 from stator.db.retry import is_lock_timeout, suspends
-from stator.db.rows import Place
 from stator.rows.claimable import Crashes
+from stator.scopes import Scope
 from stator.worker.attempts import Attempts
 from stator.worker.crash_isolation import InProcessIsolation
 from stator.worker.lanes import Lane, Lanes
@@ -72,10 +72,10 @@ class Dispatcher:
         self._aliases = sorted({lane.operations.alias for lane in self.lanes})
         self.lanes.woken.set()
 
-    def remove(self, place: Place) -> None:
-        """Claim no more in a place."""
+    def remove(self, scope: Scope) -> None:
+        """Claim no more in a scope."""
         for line in (self.lanes, self._line, self._line_of_crashed):
-            line[:] = [lane for lane in line if lane.operations.place != place]
+            line[:] = [lane for lane in line if lane.operations.scope != scope]
 
     @property
     def hungry(self) -> bool:
@@ -181,7 +181,7 @@ class Dispatcher:
         token = new_token(operations.worker_id)
         self._claiming = True
         try:
-            with operations.in_schema():
+            with operations.scope.enter():
                 claims = await self._threads.claims.run(
                     operations.claim, lane.states, limit, token=token, crashes=crashes
                 )
@@ -206,7 +206,7 @@ class Dispatcher:
         for doubt in list(self.doubtful):
             operations, token = doubt
             if operations.alias not in outages and not operations.lacking and operations.locks.allow(HAND_BACK):
-                with outages.noted(operations.alias), operations.locks.tried(HAND_BACK), operations.in_schema():
+                with outages.noted(operations.alias), operations.locks.tried(HAND_BACK), operations.scope.enter():
                     await self._threads.claims.run(operations.release_token, token)
                     self.doubtful.remove(doubt)
 

@@ -119,17 +119,17 @@ def _delete_due(operations: Operations, limit: int) -> int:
     """Delete rows past their ``delete_after``; a part counts as a full one if there may be more rows."""
     most = chores.deleted_at_once(operations.model, limit)
     deleted = chores.delete_due(operations, most)
-    _deleted[operations.place, operations.label] += deleted
+    _deleted[operations.scope, operations.label] += deleted
     return limit if deleted >= most else deleted
 
 
-# Rows that were deleted since the last line in the log, by place and model; the thread of duties alone uses it.
+# Rows that were deleted since the last line in the log, by scope and model; the thread of duties alone uses it.
 _deleted = Counter[tuple[object, str]]()
 
 
 def _tell_deleted(operations: Operations) -> None:
     """Log once a pass how many rows a model's ``delete_after`` has deleted."""
-    if count := _deleted.pop((operations.place, operations.label), 0):
+    if count := _deleted.pop((operations.scope, operations.label), 0):
         logger.info("stator.rows_deleted", extra={"model": operations.label, "count": count})
 
 

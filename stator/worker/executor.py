@@ -71,9 +71,9 @@ def attempt_sync(claims: list[Claim], calls: Calls | None = None) -> Attempted:
     """Run a synchronous handler in the calling thread, each call in a copy of its context."""
     operations, calls = claims[0].operations, calls or PLAIN
     # Even a context that does nothing costs as much as the rest of this function.
-    if not operations.schema:
+    if not operations.scope.path:
         return _attempt_sync(claims, calls)
-    with operations.in_schema():
+    with operations.scope.enter():
         return _attempt_sync(claims, calls)
 
 
@@ -94,9 +94,9 @@ async def attempt_async(claims: list[Claim], calls: Calls | None = None) -> Atte
     """Run an asynchronous handler on the event loop."""
     operations, calls = claims[0].operations, calls or PLAIN
     # As above.
-    if not operations.schema:
+    if not operations.scope.path:
         return await _attempt_async(claims, calls)
-    with operations.in_schema():
+    with operations.scope.enter():
         return await _attempt_async(claims, calls)
 
 

@@ -108,7 +108,7 @@ class Heartbeat:
 
     def _renew(self, operations: Operations, claims: list[Claim], wait: float) -> None:
         sent = time.monotonic()
-        with operations.in_schema():
+        with operations.scope.enter():
             ended = operations.renew(claims, wait=wait)
         for claim in claims:
             if id(claim) in ended:
@@ -130,7 +130,7 @@ class Heartbeat:
             if now - since < self._patience:
                 continue
             for operations, claims in _by_model(unrecorded[alias]).items():
-                with outages.noted(alias), operations.locks.tried(RENEW), operations.in_schema():
+                with outages.noted(alias), operations.locks.tried(RENEW), operations.scope.enter():
                     # The next beat releases the rest.
                     some = claims[: operations.settings.BATCH_SIZE]
                     operations.record([(claim, UNRECORDED) for claim in some])
@@ -142,7 +142,7 @@ class Heartbeat:
         before, outages = time.monotonic() - self._interval, Outages()
         news = [claim for claim in self._held() if claim.reached is not claim.shown and not claim.finished]
         for operations, claims in _by_model([claim for claim in news if claim.started < before]).items():
-            with outages.noted(operations.alias), operations.in_schema(), operations.transaction():
+            with outages.noted(operations.alias), operations.scope.enter(), operations.transaction():
                 write_progress(operations, claims)
         outages.raise_first()
 

@@ -5,9 +5,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from stator.db.interface import Operations
-from stator.db.rows import Place
 from stator.graph import State
 from stator.rows.waits import waiters_of
+from stator.scopes import Scope
 
 # Rows that one claim for a lane asks for. After ``STREAK`` full claims in a row, each next claim asks for twice as
 # many. So after a burst in one lane, the other lanes get their turn after a short statement, while a backlog is claimed
@@ -85,17 +85,17 @@ class Lanes(list[Lane]):
         """Whether any of them may have ready rows."""
         return any(lane.wanted for lane in self)
 
-    def wake(self, label: str | None = None, names: set[str] | None = None, place: Place | None = None) -> None:
-        """Note that there may be ready rows: of one model, of some of its states, in one place, or of all models."""
+    def wake(self, label: str | None = None, names: set[str] | None = None, scope: Scope | None = None) -> None:
+        """Note that there may be ready rows: of one model, of some of its states, in one scope, or of all models."""
         for lane in self:
-            is_there = place is None or lane.operations.place == place
+            is_there = scope is None or lane.operations.scope == scope
             if is_there and (label is None or lane.operations.label == label) and (names is None or names & lane.names):
                 lane.hungry = True
         self.woken.set()
 
     def wake_after(self, operations: Operations, names: set[str]) -> None:
         """Wake the lanes of rows that may be ready in these states, and of rows that await objects in these states."""
-        self.wake(operations.label, names, operations.place)
+        self.wake(operations.label, names, operations.scope)
         for wait in waiters_of(operations.model):
             if names.intersection(wait.until):
-                self.wake(wait.model._meta.label_lower, place=operations.place)
+                self.wake(wait.model._meta.label_lower, scope=operations.scope)

@@ -69,7 +69,7 @@ def _report_one(claim: Claim, trouble: str, calls: traceback.StackSummary) -> No
         bounded(f"{trouble}; {HUNG_AT}{place}", MESSAGE_LENGTH),
         bounded("".join(calls.format()), TRACEBACK_LENGTH), f"{last.filename} {last.name}",
     )  # fmt: skip
-    with operations.in_schema(), operations.transaction():
+    with operations.scope.enter(), operations.transaction():
         if operations.rows.filter(pk=claim.pk, state_claim=claim.token).exists():
             report = failure_report(operations.label, claim.pk, claim.state.name, failure, worker_of(claim.token))
             keep_reports(operations.alias, operations.label, [report])

@@ -14,16 +14,15 @@ from django.db import DatabaseError
 from django.db.models import F, Q
 
 from stator import __version__
-from stator.db.interface import Operations, by_place
+from stator.db.interface import Operations, by_scope
 from stator.db.locks import Locks
 from stator.db.retry import is_of_node
-from stator.db.rows import Place
 from stator.rows import columns
 from stator.rows.clock import Now
 from stator.rows.process_exits import replaced, replaced_pid
 from stator.rows.versions import graphs_published
 from stator.rows.workers import WORKER_ALIVE, WORKER_BEAT, Worker, name_of
-from stator.schemas import in_schema
+from stator.scopes import Scope
 from stator.signals import on_heartbeat, send_contained
 from stator.statements import Statement, replacing, updating
 from stator.worker.outage import Outages
@@ -48,7 +47,7 @@ RESTING_BEAT = 20.0
 class RestingSchemas(Protocol):
     """The schemas of a worker that have no work."""
 
-    def labels(self) -> dict[Place, list[str]]:
+    def labels(self) -> dict[Scope, list[str]]:
         """Return the labels of the models in each of them."""
 
     def write(self, alias: str, schemas: list[str], statement: Statement) -> None:
@@ -80,7 +79,7 @@ class Presence:
         self._figures = figures
         self._published = published
         # The published text as it was last written.
-        self._written: dict[Place, dict[str, Any]] = {}
+        self._written: dict[Scope, dict[str, Any]] = {}
         self._shown = float("-inf")
 
     def show(self) -> None:
@@ -107,44 +106,44 @@ class Presence:
         if self._resting is None:
             return
         outages, published = Outages(), self._published()
-        groups: dict[tuple[str, tuple[str, ...], bool], list[Place]] = defaultdict(list)
-        for place, labels in self._resting.labels().items():
-            groups[place.alias, tuple(labels), self._written.get(place) == published].append(place)
-        for (alias, served, is_there), places in groups.items():
+        groups: dict[tuple[str, tuple[str, ...], bool], list[Scope]] = defaultdict(list)
+        for scope, labels in self._resting.labels().items():
+            groups[scope.alias, tuple(labels), self._written.get(scope) == published].append(scope)
+        for (alias, served, is_there), scopes in groups.items():
             if is_there:
                 statement = updating(Worker.objects.using(alias).filter(pk=self._id), {**moments, **self._figures()})
             else:
                 row = self._row(alias, list(served), published)
                 statement = replacing(row, alias, ["models", "published", "heartbeat"])
             with outages.noted(alias), self._locks.tried(SHOW):
-                self._resting.write(alias, [place.schema for place in places], statement)
-                self._written |= dict.fromkeys(places, published)
+                self._resting.write(alias, [scope.path for scope in scopes], statement)
+                self._written |= dict.fromkeys(scopes, published)
         outages.raise_first()
 
     def _refresh(self, **moments: Now | None) -> None:
         outages, published = Outages(), self._published()
-        for place, group in by_place(list(self._operations)).items():
+        for scope, group in by_scope(list(self._operations)).items():
             labels = sorted(operations.label for operations in group if not operations.lacking)
-            with outages.noted(place.alias), self._locks.tried(SHOW), _reached(), in_schema(place.schema):
+            with outages.noted(scope.alias), self._locks.tried(SHOW), _reached(), scope.enter():
                 with group[0].transaction():
-                    rows = Worker.objects.using(place.alias)
-                    changed = {} if self._written.get(place) == published else {"published": published}
+                    rows = Worker.objects.using(scope.alias)
+                    changed = {} if self._written.get(scope) == published else {"published": published}
                     if not rows.filter(pk=self._id).update(models=labels, **changed, **moments, **self._figures()):
                         # The row is not there yet, or was pruned while the process was cut off.
-                        rows.bulk_create([self._row(place.alias, labels, published)], ignore_conflicts=True)
+                        rows.bulk_create([self._row(scope.alias, labels, published)], ignore_conflicts=True)
                 # Noted after the commit, so that the text is written again after a rollback.
-                self._written[place] = published
+                self._written[scope] = published
         outages.raise_first()
 
     def _note_ended(self) -> None:
         """Note the end of processes of this host that are gone: a process that was killed cannot do so."""
         outages, host = Outages(), socket.gethostname()[:HOST_LENGTH]
-        for place, group in by_place(list(self._operations)).items():
-            reached = outages.noted(place.alias), self._locks.tried(SHOW), _reached(), in_schema(place.schema)
+        for scope, group in by_scope(list(self._operations)).items():
+            reached = outages.noted(scope.alias), self._locks.tried(SHOW), _reached(), scope.enter()
             with ExitStack() as stack:
                 for each in (*reached, group[0].transaction()):
                     stack.enter_context(each)
-                others = Worker.objects.using(place.alias).filter(host=host, stopped=None).exclude(pk=self._id)
+                others = Worker.objects.using(scope.alias).filter(host=host, stopped=None).exclude(pk=self._id)
                 maybe = others.filter(Q(heartbeat__lte=columns.after(-WORKER_ALIVE)) | Q(pid=replaced_pid()))
                 gone = [pk for pk, pid in maybe.values_list("pk", "pid")[:MAX_ENDED] if not _exists(pid)]
                 if gone:

@@ -16,15 +16,15 @@ from typing import Any
 
 from django.db.models import Model
 
-from stator.db import operations_for
+from stator.db import operations_in
 from stator.db.interface import Operations
 from stator.db.locks import limit_waits
 from stator.db.resting import MAX_REST, by_filled, end_session, rests, write_in_each, written_since
-from stator.db.rows import Place
+from stator.scopes import Scope
 from stator.statements import Statement
 from stator.worker.lanes import lanes_of
 from stator.worker.outage import Outages
-from stator.worker.startup import FEW_PLACES, Find, Places, Unusable
+from stator.worker.startup import FEW_SCOPES, Find, Scopes, Unusable
 from stator.worker.threads import RunInThread
 
 logger = logging.getLogger("stator.worker")
@@ -68,23 +68,23 @@ class _Rest:
 class Resting:
     """The schemas of a worker, served or resting.
 
-    ``places`` are the schemas with the ids of their tables, ``find`` returns them anew. ``run`` calls functions in a
+    ``scopes`` are the schemas with the ids of their tables, ``find`` returns them anew. ``run`` calls functions in a
     thread with its own connections.
     """
 
-    def __init__(self, worker: Any, places: Places, find: Find, run: RunInThread) -> None:
+    def __init__(self, worker: Any, scopes: Scopes, find: Find, run: RunInThread) -> None:
         self._worker = worker
-        self._places = places
+        self._scopes = scopes
         self._find = find
         self._run = run
         self._found = time.monotonic()
         # When the resting schemas are looked at next, and whether one of them does not wait for that.
         self._next, self._called = 0.0, False
-        self._resting = {place: _Rest.of(tables) for place, tables in places.items()}
+        self._resting = {scope: _Rest.of(tables) for scope, tables in scopes.items()}
         # When each schema that is served had work.
-        self._served: dict[Place, float] = {}
+        self._served: dict[Scope, float] = {}
         # Operations of schemas that were served once, the latest last.
-        self._kept: dict[Place, list[Operations]] = {}
+        self._kept: dict[Scope, list[Operations]] = {}
         self._left_out: dict[str, str] = {}
         # Schemas that were looked into since the connection was opened.
         self._looks: Counter[str] = Counter()
@@ -95,30 +95,30 @@ class Resting:
         now = time.monotonic()
         return any(rest.until <= now for rest in self._resting.values())
 
-    def labels(self) -> dict[Place, list[str]]:
+    def labels(self) -> dict[Scope, list[str]]:
         """Return the labels of the models in each resting schema; any thread may call it."""
         return {
-            place: sorted(model._meta.label_lower for model in rest.tables)
-            for place, rest in self._resting.copy().items()
+            scope: sorted(model._meta.label_lower for model in rest.tables)
+            for scope, rest in self._resting.copy().items()
         }
 
     def write(self, alias: str, schemas: list[str], statement: Statement) -> None:
         """Send a statement in several schemas, in the calling thread."""
         write_in_each(alias, schemas, statement)
 
-    def call(self, place: Place) -> bool:
+    def call(self, scope: Scope) -> bool:
         """Have a schema looked into at the next tick; return whether it rests."""
-        rest = self._resting.get(place)
+        rest = self._resting.get(scope)
         if rest:
             rest.until, self._called = 0.0, True
         return rest is not None
 
     async def serve_few(self) -> None:
         """Serve all schemas if they are few."""
-        if len(self._places) <= FEW_PLACES:
-            for place in list(self._resting):
-                await self._serve(place)
-                self._claim_in(place)
+        if len(self._scopes) <= FEW_SCOPES:
+            for scope in list(self._resting):
+                await self._serve(scope)
+                self._claim_in(scope)
 
     async def tick(self, outages: Outages) -> None:
         """Look into the schemas whose time has come; serve them if they have work, else let them rest."""
@@ -128,11 +128,11 @@ class Resting:
         if time.monotonic() - self._found >= self._worker.settings.SCHEDULE_INTERVAL:
             await self._find_again()
         await self.serve_few()
-        if len(self._places) > FEW_PLACES:
+        if len(self._scopes) > FEW_SCOPES:
             self._let_idle_rest()
-        by_alias: dict[str, dict[Place, _Rest]] = defaultdict(dict)
-        for place, rest in self._resting.items():
-            by_alias[place.alias][place] = rest
+        by_alias: dict[str, dict[Scope, _Rest]] = defaultdict(dict)
+        for scope, rest in self._resting.items():
+            by_alias[scope.alias][scope] = rest
         for alias, resting in by_alias.items():
             with outages.noted(alias):
                 await self._look(alias, resting, outages)
@@ -140,7 +140,7 @@ class Resting:
     async def _find_again(self) -> None:
         self._found = time.monotonic()
         try:
-            places, left_out = await self._run(self._find)
+            scopes, left_out = await self._run(self._find)
         except Unusable as error:
             # The schemas that are known are served as before.
             logger.warning("stator.schemas_not_found", extra={"why": str(error)})
@@ -149,16 +149,16 @@ class Resting:
             if self._left_out.get(schema) != why:
                 logger.warning("stator.schema_left_out", extra={"why": why})
         self._left_out = left_out
-        for place in [place for place in self._places if places.get(place) != self._places[place]]:
-            self._leave(place)
-            self._resting.pop(place, None)
-            self._kept.pop(place, None)
-        for place in [place for place in places if self._places.get(place) != places[place]]:
-            self._resting[place] = _Rest.of(places[place])
-            logger.info("stator.schema_found", extra=place.fields())
-        self._places = places
+        for scope in [scope for scope in self._scopes if scopes.get(scope) != self._scopes[scope]]:
+            self._leave(scope)
+            self._resting.pop(scope, None)
+            self._kept.pop(scope, None)
+        for scope in [scope for scope in scopes if self._scopes.get(scope) != scopes[scope]]:
+            self._resting[scope] = _Rest.of(scopes[scope])
+            logger.info("stator.schema_found", extra=scope.fields())
+        self._scopes = scopes
 
-    async def _look(self, alias: str, resting: dict[Place, _Rest], outages: Outages) -> None:
+    async def _look(self, alias: str, resting: dict[Scope, _Rest], outages: Outages) -> None:
         counters = {number: known for rest in resting.values() for number, known in rest.counters.items()}
         written = await self._run(written_since, alias, counters)
         for rest in resting.values() if written else ():
@@ -166,86 +166,86 @@ class Resting:
                 rest.counters.update({number: written[number] for number in new})
                 rest.until = 0.0
         now = time.monotonic()
-        due = {place: rest for place, rest in resting.items() if rest.until <= now}
+        due = {scope: rest for scope, rest in resting.items() if rest.until <= now}
         self._called = self._called or len(due) > LOOKED_INTO
         due = dict(islice(due.items(), LOOKED_INTO))
-        groups = await self._run(by_filled, alias, {place: rest.tables for place, rest in due.items()}) if due else {}
-        for models, places in groups.items():
+        groups = await self._run(by_filled, alias, {scope: rest.tables for scope, rest in due.items()}) if due else {}
+        for models, scopes in groups.items():
             if not models:
-                for place in places:
-                    self._let_rest(place, MAX_REST)
+                for scope in scopes:
+                    self._let_rest(scope, MAX_REST)
                 continue
             kinds = [each for each in self._worker.kinds if each.model in models and each.alias == alias]
-            left = await self._run(rests, kinds, [place.schema for place in places])
-            self._looks[alias] += len(places)
-            for place in places:
-                await self._decide(place, left.get(place.schema), outages)
+            left = await self._run(rests, kinds, [scope.path for scope in scopes])
+            self._looks[alias] += len(scopes)
+            for scope in scopes:
+                await self._decide(scope, left.get(scope.path), outages)
         if self._looks[alias] >= MAX_LOOKS:
             self._looks[alias] = 0
             await self._run(end_session, alias)
 
-    async def _decide(self, place: Place, left: float | None, outages: Outages) -> None:
+    async def _decide(self, scope: Scope, left: float | None, outages: Outages) -> None:
         """Serve a schema that has something to do in ``left`` seconds; None if its tables are not as they should be."""
         if left is None or left >= MIN_REST:
-            self._let_rest(place, left)
+            self._let_rest(scope, left)
             return
-        await self._serve(place)
+        await self._serve(scope)
         scheduler = self._worker.scheduler
-        if scheduler.is_behind(place):
-            await scheduler.prepare(place, outages)
-        self._claim_in(place)
+        if scheduler.is_behind(scope):
+            await scheduler.prepare(scope, outages)
+        self._claim_in(scope)
 
-    def _let_rest(self, place: Place, left: float | None) -> None:
-        rest, longest = self._resting[place], MAX_REST if left is None else left - EARLY
+    def _let_rest(self, scope: Scope, left: float | None) -> None:
+        rest, longest = self._resting[scope], MAX_REST if left is None else left - EARLY
         if left is None or not rest.is_counted:
             longest = min(longest, self._worker.settings.SCHEDULE_INTERVAL)
         rest.until = time.monotonic() + longest * random.uniform(0.8, 1.0)
 
-    async def _serve(self, place: Place) -> None:
-        worker, first = self._worker, place not in self._kept
-        operations = self._kept.pop(place, None) or [
-            operations_for(model, worker.settings, worker.id, *place) for model in self._places[place]
+    async def _serve(self, scope: Scope) -> None:
+        worker, first = self._worker, scope not in self._kept
+        operations = self._kept.pop(scope, None) or [
+            operations_in(scope, model, worker.settings, worker.id) for model in self._scopes[scope]
         ]
         if first:
             limit_waits(operations)
         worker.operations.extend(operations)
         if first:
             await worker.schema.read(operations)
-            await worker.send_start(place.schema)
-        self._kept[place] = operations
-        del self._resting[place]
-        self._served[place] = time.monotonic()
+            await worker.send_start(scope.path)
+        self._kept[scope] = operations
+        del self._resting[scope]
+        self._served[scope] = time.monotonic()
 
-    def _claim_in(self, place: Place) -> None:
-        self._worker.dispatcher.add([lane for each in self._kept[place] for lane in lanes_of(each)])
+    def _claim_in(self, scope: Scope) -> None:
+        self._worker.dispatcher.add([lane for each in self._kept[scope] for lane in lanes_of(each)])
 
     def _let_idle_rest(self) -> None:
         """Have schemas looked into that had no work lately; they are served on if there is some."""
         now, busy = time.monotonic(), self._busy()
-        for place, had_work in list(self._served.items()):
-            if place in busy:
-                self._served[place] = now
+        for scope, had_work in list(self._served.items()):
+            if scope in busy:
+                self._served[scope] = now
             elif now - had_work >= IDLE:
-                self._leave(place)
-                self._resting[place] = _Rest.of(self._places[place])
+                self._leave(scope)
+                self._resting[scope] = _Rest.of(self._scopes[scope])
 
-    def _busy(self) -> set[Place]:
+    def _busy(self) -> set[Scope]:
         worker = self._worker
         work = (operations for operations, found in worker.scheduler.work.items() if found.has_rows or found.expired)
         claimed = (claim.operations for claim in worker.claims())
         doubtful = (operations for operations, _ in worker.dispatcher.doubtful)
         wanted = (lane.operations for lane in worker.lanes if lane.wanted)
         left_out = worker.schema.left_out
-        return {each.place for group in (work, claimed, doubtful, wanted, left_out) for each in group} | {
-            place for place in self._served if worker.scheduler.owes(place)
+        return {each.scope for group in (work, claimed, doubtful, wanted, left_out) for each in group} | {
+            scope for scope in self._served if worker.scheduler.owes(scope)
         }
 
-    def _leave(self, place: Place) -> None:
-        if self._served.pop(place, None) is None:
+    def _leave(self, scope: Scope) -> None:
+        if self._served.pop(scope, None) is None:
             return
         worker = self._worker
-        worker.operations[:] = [each for each in worker.operations if each.place != place]
-        worker.dispatcher.remove(place)
+        worker.operations[:] = [each for each in worker.operations if each.scope != scope]
+        worker.dispatcher.remove(scope)
         unused = [each for each in self._kept if each not in self._served]
         for each in unused[: max(0, len(unused) - KEPT)]:
             del self._kept[each]

@@ -13,16 +13,15 @@ from django.dispatch import Signal
 
 from stator import signals
 from stator.conf import Settings
-from stator.db.interface import Operations, by_place
+from stator.db.interface import Operations, by_scope
 from stator.db.locks import together
 from stator.db.probe import MAY_BE, Work, look
 from stator.db.retry import is_of_node
-from stator.db.rows import Place
-from stator.schemas import current_schema, in_schema
+from stator.scopes import Scope, entered, entering
 from stator.worker.duties import MARK_READY, PARTITIONS, PASS, PRUNE, REAP, SAMPLE, START, Duty, perform
 from stator.worker.lanes import Lanes
 from stator.worker.outage import Outages
-from stator.worker.startup import FEW_PLACES
+from stator.worker.startup import FEW_SCOPES
 from stator.worker.threads import RunInThread
 
 # Seconds until the first poll after activity; each further pause is twice as long, up to POLL_INTERVAL.
@@ -67,11 +66,11 @@ class Scheduler:
         # The worker's own list, which changes if it works in many schemas; ``kinds`` never changes.
         self._operations = operations
         self._kinds = tuple(kinds)
-        self._reaped: dict[tuple[Place, str], float] = {}
-        # When the latest complete pass over a database, or a schema of it, began.
-        self._passed: dict[Place, float] = {}
-        self._passes_in: Counter[Place] = Counter()
-        # Schemas where the project's receivers were called for the next pass.
+        self._reaped: dict[tuple[Scope, str], float] = {}
+        # When the latest complete pass over a scope began.
+        self._passed: dict[Scope, float] = {}
+        self._passes_in: Counter[Scope] = Counter()
+        # Paths on which the project's receivers were called for the next pass.
         self._prepared: set[str] = set()
         # Duties of a pass that timed out waiting for a lock.
         self._owed: dict[tuple[Duty, Operations], None] = {}
@@ -79,28 +78,23 @@ class Scheduler:
         # When the next row of each model comes due, and the earliest of these times.
         self._due: dict[Operations, float] = {}
         self._next_due = float("inf")
-        # When each place was polled last.
-        self._looked: dict[Place, float] = {}
+        # When each scope was polled last.
+        self._looked: dict[Scope, float] = {}
         self._cut_short = asyncio.Event()
         self._at_once = False
 
     @property
-    def _by_place(self) -> dict[Place, list[Operations]]:
-        return by_place(self._operations)
+    def _by_scope(self) -> dict[Scope, list[Operations]]:
+        return by_scope(self._operations)
 
     @property
     def databases(self) -> list[str]:
         """The aliases of the databases that the process works on."""
         return sorted({operations.alias for operations in (*self._operations, *self._kinds)})
 
-    @property
-    def schemas(self) -> list[str]:
-        """The schemas that the process works in now; an empty name stands for none in particular."""
-        return list(dict.fromkeys(place.schema for place in self._by_place))
-
     def databases_of(self, model: type[Model]) -> list[str]:
         """Return the aliases of the databases where the process serves a model; for receivers of ``on_schedule``."""
-        there = [each for each in self._operations if each.schema == current_schema() and each.model is model]
+        there = [each for each in self._operations if each.scope.path == entered() and each.model is model]
         return sorted({operations.alias for operations in there})
 
     def soon(self, *, at_once: bool = False) -> None:
@@ -130,19 +124,19 @@ class Scheduler:
             await asyncio.sleep(0 if self._at_once else self._least)
             self._delay = 2 * FIRST_LOOK
 
-    def is_behind(self, place: Place) -> bool:
-        """Return whether a place had no pass, or none for so long that even the rarest duty is due there."""
+    def is_behind(self, scope: Scope) -> bool:
+        """Return whether a scope had no pass, or none for so long that even the rarest duty is due there."""
         rarest = PRUNE.every * self._settings.SCHEDULE_INTERVAL
-        return time.monotonic() - self._passed.get(place, float("-inf")) > rarest
+        return time.monotonic() - self._passed.get(scope, float("-inf")) > rarest
 
-    def owes(self, place: Place) -> bool:
-        """Return whether a place has yet to have a pass, or duties of one are left over."""
-        return place not in self._passed or any(operations.place == place for _, operations in self._owed)
+    def owes(self, scope: Scope) -> bool:
+        """Return whether a scope has yet to have a pass, or duties of one are left over."""
+        return scope not in self._passed or any(operations.scope == scope for _, operations in self._owed)
 
     @property
     def has_passed(self) -> bool:
-        """Whether every place has had a pass."""
-        return all(place in self._passed for place in self._by_place)
+        """Whether every scope has had a pass."""
+        return all(scope in self._passed for scope in self._by_scope)
 
     def stop(self) -> None:
         """Begin no further poll and no further part of a duty."""
@@ -155,7 +149,7 @@ class Scheduler:
         If a database is unreachable, its error is raised after the duties for the other databases are done.
         """
         outages = Outages()
-        if new := [place for place in self._by_place if self._is_new(place)]:
+        if new := [scope for scope in self._by_scope if self._is_new(scope)]:
             await self.perform_pass(new, outages)
         began = time.monotonic()
         work = await self._run(self.look, outages)
@@ -171,13 +165,13 @@ class Scheduler:
             if operations.alias not in outages:
                 with outages.noted(operations.alias):
                     await self._do(operations, found)
-        for place in self._by_place if self._owed else ():
-            await self._do_owed(place, outages)
+        for scope in self._by_scope if self._owed else ():
+            await self._do_owed(scope, outages)
         if self._lanes.are_wanted:
             self._lanes.woken.set()
         # The pass follows the poll, because reaping must not wait for a pass, however long that takes.
-        if places := [place for place in self._by_place if place.alias not in outages and self._wants_pass(place)]:
-            await self.perform_pass(places, outages)
+        if scopes := [scope for scope in self._by_scope if scope.alias not in outages and self._wants_pass(scope)]:
+            await self.perform_pass(scopes, outages)
         outages.raise_first()
 
     def _note_due(self, work: dict[Operations, Work]) -> None:
@@ -188,95 +182,95 @@ class Scheduler:
         self._next_due = min(self._due.values(), default=float("inf"))
 
     def look(self, outages: Outages) -> dict[Operations, Work]:
-        """Return what each model has to do, with one statement per database or schema."""
+        """Return what each model has to do, with one statement per scope."""
         found: dict[Operations, Work] = {}
-        for place in self._to_look_at():
-            if place.alias not in outages and (group := self._served(place)):
-                self._looked[place] = time.monotonic()
-                with outages.noted(place.alias), in_schema(place.schema):
+        for scope in self._to_look_at():
+            if scope.alias not in outages and (group := self._served(scope)):
+                self._looked[scope] = time.monotonic()
+                with outages.noted(scope.alias), scope.enter():
                     together(group, LOOK, partial(_look_at, found))
         return found
 
-    def _to_look_at(self) -> list[Place]:
-        """Return the places that are polled now: many places together are polled about as often as one would be."""
-        places, now = list(self._by_place), time.monotonic()
-        if self._at_once or len(places) <= FEW_PLACES:
-            return places
-        apart = min(FIRST_LOOK * len(places), self._settings.POLL_INTERVAL / 2)
-        due = {operations.place for operations, due in self._due.items() if due <= now}
-        return [place for place in places if place in due or now - self._looked.get(place, float("-inf")) >= apart]
+    def _to_look_at(self) -> list[Scope]:
+        """Return the scopes that are polled now: many scopes together are polled about as often as one would be."""
+        scopes, now = list(self._by_scope), time.monotonic()
+        if self._at_once or len(scopes) <= FEW_SCOPES:
+            return scopes
+        apart = min(FIRST_LOOK * len(scopes), self._settings.POLL_INTERVAL / 2)
+        due = {operations.scope for operations, due in self._due.items() if due <= now}
+        return [scope for scope in scopes if scope in due or now - self._looked.get(scope, float("-inf")) >= apart]
 
-    async def perform_pass(self, places: list[Place], outages: Outages) -> None:
-        """Do the duties of a scheduling pass in some places: for each model, then for all models together.
+    async def perform_pass(self, scopes: list[Scope], outages: Outages) -> None:
+        """Do the duties of a scheduling pass in some scopes: for each model, then for all models together.
 
-        If there are many places, a poll comes after about each ``POLL_INTERVAL``; the rest have their passes later.
+        If there are many scopes, a poll comes after about each ``POLL_INTERVAL``; the rest have their passes later.
         """
         began = time.monotonic()
-        places = sorted(places, key=lambda place: self._passed.get(place, float("-inf")))
-        await self._send_scheduled({place.schema for place in places} - self._prepared)
+        scopes = sorted(scopes, key=lambda scope: self._passed.get(scope, float("-inf")))
+        await self._send_scheduled({scope.path for scope in scopes} - self._prepared)
         self._prepared.clear()
-        for number, place in enumerate(places):
-            if number >= FEW_PLACES and time.monotonic() - began > self._settings.POLL_INTERVAL:
-                self._prepared = {later.schema for later in places[number:]}
+        for number, scope in enumerate(scopes):
+            if number >= FEW_SCOPES and time.monotonic() - began > self._settings.POLL_INTERVAL:
+                self._prepared = {later.path for later in scopes[number:]}
                 self._cut_short.set()
                 break
-            await self._pass_over(place, outages)
-            if place.alias not in outages:
+            await self._pass_over(scope, outages)
+            if scope.alias not in outages:
                 # Noted only now, so that a pass interrupted by an outage is repeated with the duties of the start.
-                self._passed[place] = began
-                self._passes_in[place] += 1
+                self._passed[scope] = began
+                self._passes_in[scope] += 1
             else:
-                self._owed = {owed: None for owed in self._owed if owed[1].place != place}
-        self.passes += any(place.alias not in outages for place in places)
+                self._owed = {owed: None for owed in self._owed if owed[1].scope != scope}
+        self.passes += any(scope.alias not in outages for scope in scopes)
 
-    async def prepare(self, place: Place, outages: Outages) -> None:
-        """Do what has to be done in a schema before its rows are claimed; its pass follows."""
-        await self._send_scheduled({place.schema})
-        self._prepared.add(place.schema)
-        if place.alias not in outages:
-            with outages.noted(place.alias):
-                await self._perform(PARTITIONS, self._by_place[place][0])
+    async def prepare(self, scope: Scope, outages: Outages) -> None:
+        """Do what has to be done in a scope before its rows are claimed; its pass follows."""
+        await self._send_scheduled({scope.path})
+        self._prepared.add(scope.path)
+        if scope.alias not in outages:
+            with outages.noted(scope.alias):
+                await self._perform(PARTITIONS, self._by_scope[scope][0])
 
-    async def _send_scheduled(self, schemas: set[str]) -> None:
+    async def _send_scheduled(self, paths: set[str]) -> None:
         """Call the project's receivers; a receiver that waits for a lock delays the pass only for a moment."""
-        self._preparing = self._preparing or asyncio.ensure_future(self._prepare(send_scheduled, self, schemas))
+        self._preparing = self._preparing or asyncio.ensure_future(self._prepare(send_scheduled, self, paths))
         done, _ = await asyncio.wait([self._preparing], timeout=PREPARED_WITHIN)
         if done:
             self._preparing = None
             done.pop().result()
 
-    async def _pass_over(self, place: Place, outages: Outages) -> None:
-        models, first, alias = self._served(place), self.is_behind(place), place.alias
+    async def _pass_over(self, scope: Scope, outages: Outages) -> None:
+        models, first, alias = self._served(scope), self.is_behind(scope), scope.alias
         if not models:
             return
         for operations in models:
             wanted = (duty for duty in ((*START, *PASS) if first else PASS) if duty.needed(operations))
             self._owed |= dict.fromkeys((duty, operations) for duty in wanted)
-        await self._do_owed(place, outages)
+        await self._do_owed(scope, outages)
         if alias not in outages:
-            with outages.noted(alias), in_schema(place.schema):
+            with outages.noted(alias), scope.enter():
                 await self._run(together, models, SAMPLE.name, partial(perform, SAMPLE, stopped=lambda: self.stopped))
-        if alias not in outages and (first or self._passes_in[place] % PRUNE.every == 0):
+        if alias not in outages and (first or self._passes_in[scope] % PRUNE.every == 0):
             with outages.noted(alias):
                 await self._perform(PRUNE, models[0])
 
-    async def _do_owed(self, place: Place, outages: Outages) -> None:
+    async def _do_owed(self, scope: Scope, outages: Outages) -> None:
         """Do the remaining duties of passes; a lock on one model does not block other models."""
         for duty, operations in list(self._owed):
-            if operations.place == place and place.alias not in outages and not operations.lacking:
-                with outages.noted(place.alias):
+            if operations.scope == scope and scope.alias not in outages and not operations.lacking:
+                with outages.noted(scope.alias):
                     await self._perform(duty, operations)
 
-    def _served(self, place: Place) -> list[Operations]:
-        """Return the models of a place that are served."""
-        return [operations for operations in self._by_place[place] if not operations.lacking]
+    def _served(self, scope: Scope) -> list[Operations]:
+        """Return the models of a scope that are served."""
+        return [operations for operations in self._by_scope[scope] if not operations.lacking]
 
-    def _is_new(self, place: Place) -> bool:
-        """Return whether a place has a pass before it is polled: databases at the start, schemas whenever they wake."""
-        return place not in self._passed and (bool(place.schema) or not self.passes)
+    def _is_new(self, scope: Scope) -> bool:
+        """Return whether a scope has a pass before it is polled: databases at the start, paths whenever they wake."""
+        return scope not in self._passed and (bool(scope.path) or not self.passes)
 
-    def _wants_pass(self, place: Place) -> bool:
-        passed = self._passed.get(place, float("-inf"))
+    def _wants_pass(self, scope: Scope) -> bool:
+        passed = self._passed.get(scope, float("-inf"))
         return time.monotonic() - passed >= self._settings.SCHEDULE_INTERVAL
 
     async def _do(self, operations: Operations, found: Work) -> None:
@@ -295,12 +289,12 @@ class Scheduler:
     async def _perform(self, duty: Duty, operations: Operations) -> None:
         """Do a duty, unless it has just timed out waiting for a lock."""
         if operations.locks.allow(duty.name):
-            with operations.locks.tried(duty.name), operations.in_schema():
+            with operations.locks.tried(duty.name), operations.scope.enter():
                 await self._run(perform, duty, operations, stopped=lambda: self.stopped)
             self._owed.pop((duty, operations), None)
 
     def _may_reap(self, operations: Operations) -> bool:
-        now, key = time.monotonic(), (operations.place, operations.label)
+        now, key = time.monotonic(), (operations.scope, operations.label)
         if now < self._reaped.get(key, 0.0):
             return False
         # The pause keeps the worker out of step with other workers, and is never longer than promised.
@@ -318,13 +312,13 @@ def _look_at(found: dict[Operations, Work], *part: Operations) -> None:
         raise
 
 
-def send_scheduled(scheduler: Scheduler, schemas: Iterable[str]) -> None:
+def send_scheduled(scheduler: Scheduler, paths: Iterable[str]) -> None:
     """Let the project refresh what it keeps in memory; errors of receivers are raised."""
-    send_in_schemas(schemas, signals.on_schedule, scheduler, databases=scheduler.databases)
+    send_in(paths, signals.on_schedule, scheduler, databases=scheduler.databases)
 
 
-def send_in_schemas(schemas: Iterable[str], signal: Signal, sender: object, **values: object) -> None:
-    """Send a signal in each schema, once if there are none."""
-    for schema in schemas:
-        with in_schema(schema):
+def send_in(paths: Iterable[str], signal: Signal, sender: object, **values: object) -> None:
+    """Send a signal on each path of scopes."""
+    for path in paths:
+        with entering(path):
             signal.send(sender, **values)

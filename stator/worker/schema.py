@@ -66,7 +66,7 @@ def _lacks(group: Iterable[Operations]) -> dict[Operations, str]:
         if operations.alias in away:
             continue
         try:
-            with operations.in_schema():
+            with operations.scope.enter():
                 found[operations] = lack_of(operations.model, operations.alias)
         except (DatabaseError, InterfaceError):
             # The worker's own statements meet this error as well; they wait for the database or end the worker.
@@ -75,7 +75,7 @@ def _lacks(group: Iterable[Operations]) -> dict[Operations, str]:
 
 
 def _log(operations: Operations) -> None:
-    fields = {"model": operations.label, **operations.place.fields()}
+    fields = {"model": operations.label, **operations.scope.fields()}
     if operations.lacking:
         logger.error("stator.model_left_out", extra={**fields, "why": operations.lacking})
     else:

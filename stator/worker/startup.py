@@ -24,7 +24,6 @@ from stator.db.drivers import REMEDY, unsupported_driver
 from stator.db.engines import unusable_engine
 from stator.db.files import missing_file
 from stator.db.retry import is_outage
-from stator.db.rows import Place
 from stator.db.schema import lack_of
 from stator.db.writable import refusal_of_writes
 from stator.rows.clock import stored_zone
@@ -32,7 +31,8 @@ from stator.rows.meta import by_database, graph_of
 from stator.rows.record_tables import RECORD_TABLES
 from stator.rows.reports import History
 from stator.rows.statistics import Stats
-from stator.schemas import in_schema, tables_in
+from stator.schemas import tables_in
+from stator.scopes import Scope, entering
 from stator.texts import one_line
 
 logger = logging.getLogger("stator.worker")
@@ -43,7 +43,7 @@ Result = TypeVar("Result")
 Schemas = Sequence[str] | Callable[[], Sequence[str]] | str
 
 # Schemas that a worker polls all the time; of more than these, it leaves those alone that have nothing to do.
-FEW_PLACES = 5
+FEW_SCOPES = 5
 
 # Seconds, jittered, between checks of a database that cannot be used: it may be starting too, or has just cut our
 # connection. Connecting cannot distinguish that from a wrong name, so a wrong name is reported after all these pauses.
@@ -81,23 +81,23 @@ def collect_rarely() -> None:
         gc.set_threshold(YOUNGEST, *older)
 
 
-def check_database(models: Sequence[type[Model]], alias: str | None = None, schemas: Schemas = ()) -> "Places | None":
+def check_database(models: Sequence[type[Model]], alias: str | None = None, schemas: Schemas = ()) -> "Scopes | None":
     """Raise :class:`Unusable` if a database is out of reach, a replica, or lacks grants or tables of the framework.
 
     Also raised if no model has a complete table; the message then has one line for each. Return
-    :func:`places_to_serve`.
+    :func:`scopes_to_serve`.
     """
-    places = places_to_serve(models, alias, schemas)
+    scopes = scopes_to_serve(models, alias, schemas)
     lacking: list[str] = []
-    served = models_by_schema(models, places)
+    served = models_by_schema(models, scopes)
     # The tables of many schemas are read when there is work for them.
-    checked = dict(islice(served.items(), FEW_PLACES if len(served) <= FEW_PLACES else 1))
+    checked = dict(islice(served.items(), FEW_SCOPES if len(served) <= FEW_SCOPES else 1))
     for schema, group in checked.items():
-        with in_schema(schema):
+        with entering(schema):
             lacking += lacks_in(group, alias).values()
     if models and len(lacking) == sum(map(len, checked.values())):
         raise Unusable("\n".join(lacking))
-    return places
+    return scopes
 
 
 def lacks_in(models: Sequence[type[Model]], alias: str | None = None) -> dict[type[Model], str]:
@@ -108,37 +108,37 @@ def lacks_in(models: Sequence[type[Model]], alias: str | None = None) -> dict[ty
     return lacking
 
 
-# The models whose table is in each place, with the ids of their tables.
-Places = dict[Place, dict[type[Model], int]]
+# The models whose table is in each scope, with the ids of their tables.
+Scopes = dict[Scope, dict[type[Model], int]]
 
-# Returns the places that a worker serves, and why other schemas are left out.
-Find = Callable[[], tuple[Places, dict[str, str]]]
+# Returns the scopes that a worker serves, and why other schemas are left out.
+Find = Callable[[], tuple[Scopes, dict[str, str]]]
 
 
-def models_by_schema(models: Sequence[type[Model]], places: Places | None) -> dict[str, list[type[Model]]]:
+def models_by_schema(models: Sequence[type[Model]], scopes: Scopes | None) -> dict[str, list[type[Model]]]:
     """Return the models in each schema; all models under "" if there are no schemas."""
-    served: dict[str, list[type[Model]]] = {} if places is not None else {"": list(models)}
-    for place, tables in (places or {}).items():
-        served.setdefault(place.schema, []).extend(tables)
+    served: dict[str, list[type[Model]]] = {} if scopes is not None else {"": list(models)}
+    for scope, tables in (scopes or {}).items():
+        served.setdefault(scope.path, []).extend(tables)
     return served
 
 
-def places_to_serve(models: Sequence[type[Model]], alias: str | None, schemas: Schemas) -> Places | None:
-    """Return the places of :func:`find_places`, None if there are no schemas; raise :class:`Unusable` without any."""
+def scopes_to_serve(models: Sequence[type[Model]], alias: str | None, schemas: Schemas) -> Scopes | None:
+    """Return the scopes of :func:`find_scopes`, None if there are no schemas; raise :class:`Unusable` without any."""
     if not schemas:
         return None
-    places, left_out = find_places(models, alias, schemas)
-    for why in left_out.values() if places else ():
+    scopes, left_out = find_scopes(models, alias, schemas)
+    for why in left_out.values() if scopes else ():
         logger.warning("stator.schema_left_out", extra={"why": why})
-    if not places:
+    if not scopes:
         raise Unusable("\n".join(f"{why}; run its migrations" for why in left_out.values()) or "there are no schemas")
-    return places
+    return scopes
 
 
-def find_places(models: Sequence[type[Model]], alias: str | None, schemas: Schemas) -> tuple[Places, dict[str, str]]:
+def find_scopes(models: Sequence[type[Model]], alias: str | None, schemas: Schemas) -> tuple[Scopes, dict[str, str]]:
     """Return the models whose table is in each schema, and why schemas without such tables or our own are left out."""
     names = list(dict.fromkeys(_listed(schemas)))
-    listed, left_out = Places(), dict[str, str]()
+    listed, left_out = Scopes(), dict[str, str]()
     for name, group in by_database(models, alias).items():
         if not capabilities_of(connections[name]).has_schemas:
             raise Unusable(f"database {name!r} has no schemas of PostgreSQL; start a worker without --schema for it")
@@ -151,8 +151,8 @@ def find_places(models: Sequence[type[Model]], alias: str | None, schemas: Schem
                 lacks = f"schema {schema!r} of database {name!r} lacks the table {absent[0]._meta.db_table}"
                 left_out[schema] = f"{lacks}; the app stator belongs to the apps of each schema"
             else:
-                listed[Place(name, schema)] = tables
-    served = {place.schema for place in listed}
+                listed[Scope(name, schema)] = tables
+    served = {scope.path for scope in listed}
     return listed, {schema: why for schema, why in left_out.items() if schema not in served}
 
 

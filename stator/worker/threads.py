@@ -113,7 +113,7 @@ class DatabaseThreads:
         """
         operations: Any = args[0]
         spare = not self.records.is_connected(operations.alias) and self.claims.is_connected(operations.alias)
-        with operations.in_schema():
+        with operations.scope.enter():
             return await (self.claims if spare else self.records).run(function, *args, **kwargs)
 
     async def prepare(self, function: Callable[Params, Result], *args: Params.args, **kwargs: Params.kwargs) -> Result:

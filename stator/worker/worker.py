@@ -21,11 +21,11 @@ from stator.db import operations_for
 from stator.db.files import watched_files
 from stator.db.interface import Claim, new_worker_id
 from stator.db.locks import limit_waits
-from stator.db.rows import Place
 from stator.graph.attempt_log import keep_logs
 from stator.logs import log_ready, log_start, log_stopping
 from stator.rows.workers import default_name, give_name
 from stator.schemas import follow_connections
+from stator.scopes import Scope
 from stator.worker.attempts import GRACE, Attempts
 from stator.worker.crash_isolation import InProcessIsolation, ProcessIsolation
 from stator.worker.dispatcher import Dispatcher
@@ -37,10 +37,10 @@ from stator.worker.measures import Measures
 from stator.worker.outage import Outages, reach
 from stator.worker.presence import Presence, published_by
 from stator.worker.recorder import Recorder
-from stator.worker.scheduler import Scheduler, send_in_schemas
+from stator.worker.scheduler import Scheduler, send_in
 from stator.worker.schema import Schema
 from stator.worker.shutdown import Requests, close, stop_on_signals
-from stator.worker.startup import Find, Places
+from stator.worker.startup import Find, Scopes
 from stator.worker.supervisor import is_gone
 from stator.worker.threads import DatabaseThreads, database_thread_for_handlers, tidy_connections_of_loop
 from stator.worker.watchdog import Health, Watchdog
@@ -107,7 +107,7 @@ class Worker(WorkerOptions):
     The worker runs in the thread that calls :meth:`run`.
 
     ``find``: return the schemas of PostgreSQL in which it works, with their models, if it works in schemas.
-    ``places``: what ``find`` has returned last.
+    ``scopes``: what ``find`` has returned last.
     ``run_for``: seconds after which it stops; 0 for never.
     """
 
@@ -115,7 +115,7 @@ class Worker(WorkerOptions):
     settings: Settings
     _: KW_ONLY
     alias: InitVar[str | None] = None
-    places: InitVar[Places | None] = None
+    scopes: InitVar[Scopes | None] = None
     find: Find | None = None
     run_for: float = 0.0
     liveness_file: str | None = None
@@ -127,15 +127,15 @@ class Worker(WorkerOptions):
         self,
         models: Sequence[type[Model]],
         alias: str | None,
-        places: Places | None,
+        scopes: Scopes | None,
     ) -> None:
         self.id, self.name = new_worker_id(), self.name or default_name()
         give_name(self.id, self.name)
         # One for each model and database, whatever schemas there are.
         self.kinds = [operations_for(model, self.settings, self.id, alias) for model in models]
         # Changes as schemas get something to do, and have nothing to do any more.
-        self.operations = self.kinds if places is None else []
-        self._places = places or {}
+        self.operations = self.kinds if scopes is None else []
+        self._scopes = scopes or {}
         if self.find:
             # Before its threads open connections.
             follow_connections()
@@ -256,7 +256,7 @@ class Worker(WorkerOptions):
             return None
         # Imported here, as the listener, because it needs psycopg.
         resting = import_module("stator.worker.resting").Resting
-        return resting(self, self._places, self.find, self._threads.duties.run)
+        return resting(self, self._scopes, self.find, self._threads.duties.run)
 
     def _listeners(self) -> list[Any]:
         if not self.settings.NOTIFY:
@@ -273,9 +273,9 @@ class Worker(WorkerOptions):
     def _hear(self, alias: str, payload: str) -> None:
         """Take a notification: the label of a model and, if it is known, the schema of its rows."""
         label, _, schema = payload.partition(" ")
-        place = Place(alias, schema) if schema and self.resting else None
-        self.lanes.wake(label, place=place)
-        if place and self.resting and self.resting.call(place):
+        scope = Scope(alias, schema) if schema and self.resting else None
+        self.lanes.wake(label, scope=scope)
+        if scope and self.resting and self.resting.call(scope):
             self.scheduler.soon()
 
     def _start_threads(self) -> None:
@@ -342,7 +342,7 @@ class Worker(WorkerOptions):
 
     async def send_start(self, schema: str) -> None:
         """Let the project load what its handlers need, in a schema if there are any."""
-        await self._threads.duties.run(send_in_schemas, [schema], signals.on_start, self)
+        await self._threads.duties.run(send_in, [schema], signals.on_start, self)
 
     async def _tick(self) -> None:
         outages = Outages()
@@ -462,14 +462,14 @@ class Worker(WorkerOptions):
         """Return whether connections to record and to renew claims are open, as far as is known."""
         return self._threads.records.is_connected(alias) and self.heartbeat.is_connected(alias)
 
-    def served(self) -> dict[Place, list[str]]:
-        """Return the labels of the models that it serves in each place, busy or not."""
-        found: dict[Place, list[str]] = defaultdict(list)
+    def served(self) -> dict[Scope, list[str]]:
+        """Return the labels of the models that it serves in each scope, busy or not."""
+        found: dict[Scope, list[str]] = defaultdict(list)
         for operations in self.kinds if self.find is None else ():
-            found[operations.place].append(operations.label)
-        for place, tables in self._places.items():
-            found[place] += [model._meta.label_lower for model in tables]
-        return {place: sorted(labels) for place, labels in found.items()}
+            found[operations.scope].append(operations.label)
+        for scope, tables in self._scopes.items():
+            found[scope] += [model._meta.label_lower for model in tables]
+        return {scope: sorted(labels) for scope, labels in found.items()}
 
     @property
     def is_ready(self) -> bool:

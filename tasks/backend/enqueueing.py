@@ -10,7 +10,7 @@ from typing import Any
 
 from django.db import router
 
-from stator.schemas import current_schema
+from stator.scopes import entered
 from stator.signals import announce
 from stator.statements import JsonText
 from tasks.datetimes import stored
@@ -39,7 +39,7 @@ def enqueue(
     is created. Raise ``QueuePaused`` if it takes no tasks now, ``PublishRefused`` if it is exclusive.
     """
     using = router.db_for_write(task_model())
-    key = current_schema(), using, queue
+    key = entered(), using, queue
     known = _known.get(key)
     if known and (made := _in_one_statement(known, options, run_after, data)):
         return made

@@ -11,7 +11,7 @@ from django.db.models import Exists, OuterRef, QuerySet
 
 from stator import signals
 from stator.models import move_rows
-from stator.schemas import current_schema
+from stator.scopes import entered
 from stator.signals import Move
 from stator.statements import is_one_of
 from tasks.actions import throttles
@@ -84,7 +84,7 @@ def _on_moves(
 
 def _on_schedule(sender: signals.ServingWorker, **kwargs: object) -> None:
     # Even a worker that serves no tasks does these chores, where queues are written; a schema may be without tasks.
-    for using in sender.databases_of(Task) or [home()] * (not current_schema()):
+    for using in sender.databases_of(Task) or [home()] * (not entered()):
         Task.objects.using(using).end_exhausted()
         end_parts(using)
         send_notices(using)

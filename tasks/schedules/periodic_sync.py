@@ -12,7 +12,7 @@ from django.utils.module_loading import autodiscover_modules
 from stator import signals
 from stator.checks.messages import looked
 from stator.db.schema import lack_of
-from stator.schemas import current_schema
+from stator.scopes import entered
 from tasks.schedules.periodic import Periodic, registry
 from tasks.schedules.rates import prune_rates
 from tasks.schedules.schedules import Schedule, haste_of
@@ -141,9 +141,9 @@ def _declare(using: str, known: Periodic, entity: str) -> None:
 
 
 def _on_start(sender: object, **kwargs: object) -> None:
-    schema, served = current_schema(), getattr(sender, "operations", ())
+    path, served = entered(), getattr(sender, "operations", ())
     # A schema may be without the tables of this app.
-    if not schema or any(each.schema == schema and each.model is Schedule for each in served):
+    if not path or any(each.scope.path == path and each.model is Schedule for each in served):
         sync()
 
 

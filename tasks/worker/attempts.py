@@ -426,7 +426,7 @@ def _begin_and_call(beginning: _Beginning, function: Callable[[], Any]) -> Any:
 async def _isolated(context: Context, settings: TaskSettings, beginning: _Beginning) -> Any:
     """Run the action in a process of its own, which ends with the attempt, and return its result."""
     task = context.task
-    around = Surroundings.here(task._state.db, task.stator.operations.schema)
+    around = Surroundings.here(task._state.db, task.stator.operations.scope.path)
     request = {
         "task": task.pk, "token": task.stator.token.hex, "action": task.action, "queue": task.queue.name,
         "mark": beginning.has_mark_to_write, "worker": context.worker, **around.as_request(),

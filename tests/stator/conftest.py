@@ -10,6 +10,7 @@ from django.db import connection, transaction
 from stator.conf import Settings
 from stator.db import operations_for, portable
 from stator.db.interface import Operations, new_worker_id
+from stator.scopes import Scope
 from tests.stator.making import LEASED, put, raw
 from tests.testapp.basic import Author, DeedGraph, Page
 
@@ -50,7 +51,7 @@ def operations(request):
     def make(model):
         if request.param == "vendor":
             return operations_for(model, Settings(), new_worker_id())
-        return Operations(model, "default", Settings(), new_worker_id(), portable.parts_of)
+        return Operations(model, Scope("default"), Settings(), new_worker_id(), portable.parts_of)
 
     return make
 

@@ -15,6 +15,7 @@ from django.utils import timezone
 from stator.conf import Settings
 from stator.db import operations_for, portable
 from stator.db.interface import Operations, new_token, new_worker_id
+from stator.scopes import Scope
 from tests.processes import wait_until
 from tests.sizes import PATIENCE
 
@@ -72,7 +73,7 @@ def operations_of(model: Any, implementation: str = "vendor", /, alias: str = "d
     if implementation == "portable":
         if connection.vendor == "mysql":
             pytest.skip("the statements of MySQL are the portable ones, but for the locks of its own")
-        return Operations(model, alias, Settings(**settings), new_worker_id(), portable.parts_of)
+        return Operations(model, Scope(alias), Settings(**settings), new_worker_id(), portable.parts_of)
     return operations_for(model, Settings(**settings), new_worker_id(), alias)
 
 

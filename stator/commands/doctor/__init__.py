@@ -98,7 +98,7 @@ def examine_schemas(models: list[type[StatorModel]], using: str | None) -> Itera
         message, _, remedy = str(error).rpartition("; ")
         yield using or DEFAULT_DB_ALIAS, Problem("database", message, remedy=remedy, level=ERROR)
         return
-    for alias in dict.fromkeys(place.alias for place in known.found):
+    for alias in dict.fromkeys(scope.alias for scope in known.found):
         for one in _of_tables(alias, known):
             yield alias, one
         for one in _all_of(SERVERS, alias, models):
@@ -109,9 +109,9 @@ def examine_schemas(models: list[type[StatorModel]], using: str | None) -> Itera
         if len(left_out) > MAX_LEFT_OUT:
             further = f"{counted(len(left_out) - MAX_LEFT_OUT, 'further schema')} without tables of the framework"
             yield alias, Problem("schemas", further, level=WARNING)
-        alone = [place for place in known.alone if place.alias == alias]
+        alone = [scope for scope in known.alone if scope.alias == alias]
         # Objects that wait for a worker are a problem of their own.
-        if empty := [place.schema for place in alone if place not in known.filled]:
+        if empty := [scope.path for scope in alone if scope not in known.filled]:
             message = f"no live worker in {counted(len(empty), 'schema')} without objects: {named(empty)}"
             yield alias, Problem("workers", message, remedy="start manage.py runstator", level=WARNING)
         elif not alone:
@@ -125,14 +125,14 @@ def examine_schemas(models: list[type[StatorModel]], using: str | None) -> Itera
 
 def _of_tables(alias: str, known: InSchemas) -> Iterator[Problem]:
     """Yield the results of the checks of tables, in one schema of each structure."""
-    structures = alike(alias, (place for place in known.found if place.alias == alias))
+    structures = alike(alias, (scope for scope in known.found if scope.alias == alias))
     for same in structures[:MAX_STRUCTURES]:
-        names = tuple(place.schema for place in same)
+        names = tuple(scope.path for scope in same)
         with in_schema(names[0]):
             usable, complete = tables.usable(alias, known.models[same[0]])
             for one in (usable, *(_all_of(TABLES, alias, complete) if complete else ())):
                 yield replace(one, sentence=f"in {named(names)}: {one.sentence}", schemas=names)
-    if further := [place.schema for same in structures[MAX_STRUCTURES:] for place in same]:
+    if further := [scope.path for same in structures[MAX_STRUCTURES:] for scope in same]:
         message = f"not examined in {counted(len(further), 'schema')} with other tables or columns: {named(further)}"
         yield Problem("database", message, remedy="stator doctor --schema NAME", level=WARNING)
 

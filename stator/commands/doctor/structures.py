@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from django.db import connections
 
 from stator.capabilities import capabilities_of
-from stator.db.rows import Place
+from stator.scopes import Scope
 
 # Tables with their columns, valid indexes, and triggers that are off; partitions are tables too.
 STRUCTURES = """
@@ -24,11 +24,11 @@ OF_CITUS = """
     JOIN pg_catalog.pg_dist_partition ON logicalrelid = pg_class.oid"""
 
 
-def alike(alias: str, places: Iterable[Place]) -> list[list[Place]]:
+def alike(alias: str, scopes: Iterable[Scope]) -> list[list[Scope]]:
     """Return the schemas of a database in groups with the same structure, the largest group first."""
-    by_name = {place.schema: place for place in places}
+    by_name = {scope.path: scope for scope in scopes}
     of_citus = OF_CITUS if capabilities_of(connections[alias]).has_nodes else ""
-    groups: dict[str, list[Place]] = defaultdict(list)
+    groups: dict[str, list[Scope]] = defaultdict(list)
     with connections[alias].cursor() as cursor:
         cursor.execute(STRUCTURES.format(of_citus=of_citus), [list(by_name)])
         for schema, structure in sorted(cursor.fetchall()):

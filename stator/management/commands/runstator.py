@@ -210,7 +210,7 @@ class Command(TerminalCommand):
     def _work(self, runner: StatorRunner, number: int = 0) -> int:
         try:
             # The result is kept, because a later check may find other schemas, or no database.
-            runner.places = check_database(runner.models, runner.database, runner.chosen_schemas)
+            runner.scopes = check_database(runner.models, runner.database, runner.chosen_schemas)
             return self._serve(runner, number)
         except Unusable as error:
             for line in str(error).splitlines():

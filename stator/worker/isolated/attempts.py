@@ -14,7 +14,7 @@ from uuid import UUID
 
 from stator import signals
 from stator.conf import load_settings
-from stator.db import operations_for
+from stator.db import operations_in
 from stator.db.claims import adopt
 from stator.db.interface import Claim
 from stator.db.retry import is_passing
@@ -24,6 +24,7 @@ from stator.graph.outcomes import Released
 from stator.models import StatorModel
 from stator.rows.meta import by_database, managed, model_named
 from stator.rows.workers import give_name
+from stator.scopes import Scope
 from stator.worker.attempts import calls_of
 from stator.worker.executor import STOPPED, Attempted, attempt_async, attempt_sync
 from stator.worker.isolated.messages import SAY_EVERY, IsolatedAnswer, Request
@@ -33,7 +34,7 @@ from stator.worker.last_words import report_hanging
 from stator.worker.measures import Measures
 from stator.worker.outage import reach
 from stator.worker.recorder import Recorder
-from stator.worker.scheduler import send_in_schemas
+from stator.worker.scheduler import send_in
 from stator.worker.schema import Schema
 from stator.worker.threads import DatabaseThread, database_thread_for_handlers
 from stator.worker.watchdog import Health, Watchdog
@@ -130,8 +131,8 @@ class Preparation:
             await reach(send, set(), lambda: False, Schema([], self._thread.run))
 
     def _send(self, schema: str) -> None:
-        send_in_schemas([schema], signals.on_start, self)
-        send_in_schemas([schema], signals.on_schedule, self, databases=sorted(self._served))
+        send_in([schema], signals.on_start, self)
+        send_in([schema], signals.on_schedule, self, databases=sorted(self._served))
 
 
 class IsolatedAttempt:
@@ -142,8 +143,8 @@ class IsolatedAttempt:
         give_name(request["worker"], request["name"])
         model = model_named(request["model"])
         self._surroundings = Surroundings.of(request)
-        place = self._surroundings.using, self._surroundings.schema
-        self._operations = operations_for(model, self._settings, request["worker"], *place)
+        scope = Scope(self._surroundings.using, self._surroundings.schema)
+        self._operations = operations_in(scope, model, self._settings, request["worker"])
         self._token = UUID(request["token"])
         self._say = say
         self._claim: IsolatedClaim | None = None

@@ -16,7 +16,7 @@ from django.conf import global_settings, settings
 from django.db import connections
 from django.utils import timezone, translation
 
-from stator.schemas import in_schema, schema_in_use
+from stator.scopes import Scope, path_in_use
 from stator.worker.isolated.messages import ProcessFailed
 
 # Databases are taken over by name: Django warns if the whole setting is overridden.
@@ -44,7 +44,7 @@ class Surroundings:
     @classmethod
     def here(cls, using: str, schema: str = "") -> "Surroundings":
         """Return the surroundings of this context; ``schema``: that of the request, if it has one of its own."""
-        schema = schema or schema_in_use(connections[using])
+        schema = schema or path_in_use(connections[using])
         return cls(using, schema, translation.get_language(), _time_zone())
 
     @classmethod
@@ -61,7 +61,7 @@ class Surroundings:
         """Carry out the block in them."""
         zone = self.time_zone
         active = timezone.get_fixed_timezone(zone) if isinstance(zone, int) else zone
-        with in_schema(self.schema), translation.override(self.language), timezone.override(active):
+        with Scope(self.using, self.schema).enter(), translation.override(self.language), timezone.override(active):
             yield
 
 

@@ -14,6 +14,7 @@ from stator.db.rows import Rows
 from stator.graph import State, StateGraph
 from stator.graph.outcomes import Moved
 from stator.rows.claimable import Crashes
+from stator.scopes import Scope
 from tests.sizes import PATIENCE
 
 
@@ -64,8 +65,13 @@ class FakeClaim:
 class FakeOperations:
     """Rows in a list: each claim takes the first; outcomes are kept."""
 
-    graph, alias, worker_id, lacking, schema = WorkGraph, "default", "0" * 12, "", ""
-    place, in_schema, is_awaited = Rows.place, Rows.in_schema, Rows.is_awaited
+    graph, alias, worker_id, lacking = WorkGraph, "default", "0" * 12, ""
+    is_awaited = Rows.is_awaited
+
+    @property
+    def scope(self):
+        return Scope(self.alias)
+
     awaited = frozenset()
     keeping = frozenset()
     slice, slices, has_slices, is_on_node, is_over_nodes, is_spread_freely = None, (), *[False] * 4

@@ -10,7 +10,7 @@ from stator.capabilities import POSTGRESQL, SQLITE
 from stator.conf import Settings
 from stator.db.locks import FIRST_PAUSE
 from stator.db.probe import Work
-from stator.db.rows import Place
+from stator.scopes import Scope
 from stator.worker import duties
 from stator.worker import scheduler as module
 from stator.worker.duties import MARK_READY, PASS, PRUNE, PRUNED_EVERY, REAP, START, Duty, perform
@@ -109,7 +109,7 @@ async def test_what_is_old_is_pruned_at_the_first_pass_and_then_at_each_so_many(
     monkeypatch.setattr(module, "perform", lambda duty, *models, stopped: duties.append((scheduler.passes, duty)))
     scheduler = Scheduler([FakeOperations()], Lanes(()), Settings(), at_once)
     for _ in range(2 * PRUNED_EVERY):
-        await scheduler.perform_pass([Place("default")], Outages())
+        await scheduler.perform_pass([Scope("default")], Outages())
     assert [number for number, duty in duties if duty is PRUNE] == [0, PRUNED_EVERY]
     assert [number for number, duty in duties if duty is PASS[0]] == [*range(2 * PRUNED_EVERY)]
 
@@ -228,14 +228,14 @@ async def test_receiver_that_does_not_return_holds_up_no_pass_and_is_not_called_
 
     databases.scheduler._prepare = prepare
     for _ in range(2):
-        await databases.scheduler.perform_pass([Place("default")], Outages())
+        await databases.scheduler.perform_pass([Scope("default")], Outages())
     assert (len(called), databases.scheduler.passes) == (1, 2)
     go_on.set()
     monkeypatch.setattr(module, "PREPARED_WITHIN", PATIENCE)
     with pytest.raises(ValueError, match="no such setting"):
-        await databases.scheduler.perform_pass([Place("default")], Outages())
+        await databases.scheduler.perform_pass([Scope("default")], Outages())
     with pytest.raises(ValueError, match="no such setting"):
-        await databases.scheduler.perform_pass([Place("default")], Outages())
+        await databases.scheduler.perform_pass([Scope("default")], Outages())
     assert len(called) == 2
 
 

@@ -1,0 +1,74 @@
+"""Scopes: where the rows of a store are. An ordinary site has one for each of its databases.
+
+Whatever divides the rows of a site makes scopes of its own: ``stator/schemas.py`` gives them a path, slices a
+condition, and Citus a node. Stores, workers and statements know scopes alone.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Q
+
+# The path of the scope that the code of this context has entered.
+PATH: ContextVar[str] = ContextVar("stator_path", default="")
+UNCHANGED: AbstractContextManager[None] = nullcontext()
+EVERYTHING = Q()
+
+
+@dataclass(slots=True)
+class Paths:
+    """What paths are; whatever gives scopes a path says so.
+
+    ``enter``: return a context with a path in it. ``chosen``: return the path that something else than a scope has
+    chosen for a connection. ``fields``: return a path as fields of a log event.
+    """
+
+    enter: Callable[[str], AbstractContextManager[None]] = lambda path: UNCHANGED
+    chosen: Callable[[Any], str] = lambda connection: ""
+    fields: Callable[[str], Mapping[str, str]] = lambda path: {}
+
+
+PATHS = Paths()
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """A database, the path on which its tables are found, which of their rows, and the node that has these.
+
+    ``path``: "" for the path of the connection. ``where``: a condition on the rows. ``node``: what tells the nodes
+    apart; None if there is one.
+    """
+
+    alias: str
+    path: str = ""
+    where: Q = EVERYTHING
+    node: object = None
+
+    def __lt__(self, other: "Scope") -> bool:
+        return (self.alias, self.path) < (other.alias, other.path)
+
+    def enter(self) -> AbstractContextManager[None]:
+        """Return a context where statements find the rows, and handlers find everything that belongs to the rows."""
+        return entering(self.path)
+
+    def fields(self) -> dict[str, str]:
+        """Return the scope as fields of a log event."""
+        return {"database": self.alias, **PATHS.fields(self.path)}
+
+
+def entering(path: str) -> AbstractContextManager[None]:
+    """Return a context with a path in it; nothing changes for an empty one."""
+    return PATHS.enter(path) if path else UNCHANGED
+
+
+def entered() -> str:
+    """Return the path of the scope that this context has entered; "" outside of any."""
+    return PATH.get()
+
+
+def path_in_use(connection: Any) -> str:
+    """Return the path that this context has entered, or that something else has chosen for the connection."""
+    return PATH.get() or PATHS.chosen(connection)
