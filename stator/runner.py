@@ -24,7 +24,8 @@ from stator.rows.workers import give_name
 from stator.scopes import Scope, entering
 from stator.signals import on_schedule
 from stator.worker.announcements import tell
-from stator.worker.attempts import calls_of, grouped
+from stator.worker.around import calls_of
+from stator.worker.attempts import grouped
 from stator.worker.duties import MARK_READY, PASS, REAP, SETTLE
 from stator.worker.executor import attempt_async, attempt_sync
 from stator.worker.lanes import lanes_of
@@ -187,7 +188,7 @@ def _attempt(claims: list[Claim]) -> list[Ended]:
         with contained(operations):
             attempt = async_to_sync(attempt_async) if claims[0].state.is_async else attempt_sync
             # An asynchronous handler would else leave its context to the caller.
-            attempted = copy_context().run(attempt, claims, calls_of(operations.settings))
+            attempted = copy_context().run(attempt, claims, calls_of(operations, claims[0].state))
         if attempted.ended:
             tell(operations, operations.record(attempted.ended), claims)
     for claim in claims:

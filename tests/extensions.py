@@ -114,7 +114,7 @@ EXTENSIONS = {
         "stator/metrics.py stator/worker/endpoint.py stator/worker/measures.py",
         r"(?i)metrics|prometheus|^measures$|Endpoint$",
     ),
-    "tracing": Extension("stator/worker/tracing.py", r"(?i)tracing|traced|^Calls$|calls_of|^PLAIN$"),
+    "tracing": Extension("", r"(?i)tracing|traced"),
     "undo": Extension(
         "stator/undo.py stator/commands/undo.py stator/admin/undoing.py stator/rows/actions.py",
         r"^(undo|undone|undoable|undoing|Undo\w*|Before|Action|UNDONE_WITHIN|remember\w*)$|rows\.actions",
@@ -218,7 +218,7 @@ def own_files(name: str) -> list[Path]:
 def core_files() -> list[Path]:
     """Return the modules of the framework's core, the queue's core, and the engine for PostgreSQL."""
     others = " ".join(extension.files for extension in EXTENSIONS.values())
-    away = f"*/migrations/* */extensions/* {others} {SURFACES}"
+    away = f"*/migrations/* */extensions/* stator/batteries.py {others} {SURFACES}"
     engines = " ".join(name for name in ENGINES.split() if re.search("sqlite|mysql|files|generated", name))
     found = (path for app in APPS for path in sorted((ROOT / app).rglob("*.py")))
     return [path for path in found if not matches(path.relative_to(ROOT).as_posix(), f"{away} {engines}")]

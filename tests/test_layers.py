@@ -17,7 +17,7 @@ FLOORS = {
     1: "asynchronous citus conf explain migration_operations models partitions querysets rows schemas scopes signals "
     "statements strict_fence",
     2: "adoption db",
-    3: "claims runner undo worker",
+    3: "batteries claims extensions runner seams undo worker",
     4: "admin admin_site answering apps checks commands management metrics overview pytest_plugin terminal testing "
     "testing_graph urls views",
 }
@@ -45,6 +45,8 @@ LOADED_BY_NAME = {
     ("db", "statements"),
     ("db.looks", "statements"),
     ("apps", "f'stator.{module}'"),
+    # The one table of extensions.
+    ("batteries", "name"),
     # The settings of this very process.
     ("worker.isolated.surroundings", "module"),
     # The function that the setting SCHEMAS names.

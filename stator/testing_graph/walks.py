@@ -13,7 +13,7 @@ from asgiref.sync import async_to_sync
 from stator.exceptions import AttemptTimedOut, Fail, TryAgainLater
 from stator.graph import State
 from stator.graph.backoff import MAX_SECONDS
-from stator.graph.outcomes import Moved, Outcome, resolve
+from stator.graph.outcomes import Moved, Outcome, Released, resolve
 from stator.testing_graph.certain import Fault, Plan
 from stator.testing_graph.tried import TriedClaim
 
@@ -154,6 +154,8 @@ class Walk(RuleBasedStateMachine):
         if isinstance(outcome, Moved):
             self.go(outcome.to, by)
             return
+        if isinstance(outcome, Released):
+            raise self.fault(f"{by} must move or wait, but gave {outcome}")
         self._check_delay(outcome.delay, by)
         self.stay(by, self.failures + 1 if outcome.failure else 0, outcome.delay)
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import Context, copy_context
 from functools import cache, partial
-from importlib import import_module
 
 from stator.conf import Settings
 from stator.db.interface import Claim, Operations
@@ -21,6 +20,7 @@ from stator.worker.executor import (
     STOPPED,
     Attempted,
     Calls,
+    CallsByState,
     attempt_async,
     attempt_sync,
     outcomes_of,
@@ -39,6 +39,8 @@ SLICE = 0.002
 
 # Seconds after which waiting claims that were made ahead are released: other workers may have room.
 PATIENCE = 1.0
+
+NO_CALLS: CallsByState = {}
 
 # After a claim found no row that needs no thread, the next such claim waits this many times as long as that claim took.
 REST = 20
@@ -83,16 +85,11 @@ def grouped(claims: list[Claim]) -> Iterator[list[Claim]]:
         yield from (group[start : start + size] for start in range(0, len(group), size))
 
 
-def calls_of(settings: Settings) -> Calls:
-    """Return the functions that call handlers in a worker with these settings."""
-    # Imported by name, because it needs a package that a project may not have.
-    return import_module("stator.worker.tracing").traced() if settings.TRACING else PLAIN
-
-
 class Attempts:
     """The attempts of one process. Lives on the event loop.
 
     ``done`` gets each claim with its outcome, once; ``recorded`` gets outcomes recorded in their handler's transaction.
+    ``calls`` has the calls of handlers around which an extension does something.
     ``running`` maps the ``id()`` of a claim to the claim. A synchronous attempt waits for a handler thread or runs in
     one. An asynchronous attempt waits for a task or runs in one. A task runs one attempt after another as long as their
     handlers do not suspend, because a new task costs more than a short handler. Attempts claimed ahead wait for a place
@@ -104,6 +101,7 @@ class Attempts:
         settings: Settings,
         done: Callable[[Claim, Outcome], None],
         recorded: Callable[[Operations, Attempted], None],
+        calls: CallsByState = NO_CALLS,
     ) -> None:
         self.settings = settings
         self.running: dict[int, Claim] = {}
@@ -122,8 +120,8 @@ class Attempts:
         self._began = 0.0
         # By model: the time until which no claim asks for rows that need no thread.
         self._rests_until: dict[str, float] = {}
-        self._calls = calls_of(settings)
-        self._attempt_sync = partial(attempt_sync, calls=self._calls)
+        self._calls = calls
+        self._attempt_sync = self._attempt_wrapped if calls else attempt_sync
         self._threads = ThreadPool(settings.THREADS, "stator-handler")
 
     def room(self, label: str, is_async: bool, batch: int = 1) -> int:
@@ -348,7 +346,9 @@ class Attempts:
             RUNNING.set(attempt.claims)
             context = copy_context()
             try:
-                attempted = await attempt_async(attempt.claims, self._calls)
+                attempted = await attempt_async(
+                    attempt.claims, self._calls_of(attempt.claims[0]) if self._calls else None
+                )
             except GeneratorExit as error:
                 # Something that the handler awaits raised it and closes all calls below; or this task is abandoned.
                 if not self.running.keys() & set(map(id, attempt.claims)):
@@ -444,8 +444,14 @@ class Attempts:
             is_too_long = claim.cancelled_for == "max_runtime"
             self._give_up(claim, timed_out(claim) if is_too_long else claim.unfinished(STOPPED))
 
+    def _attempt_wrapped(self, claims: list[Claim]) -> Attempted:
+        return attempt_sync(claims, self._calls_of(claims[0]))
+
+    def _calls_of(self, claim: Claim) -> Calls:
+        return self._calls.get((claim.operations.label, claim.state.name), PLAIN)
+
     def _give_up(self, claim: Claim, outcome: Outcome) -> None:
-        self._calls.given_up(claim, outcome)
+        self._calls_of(claim).given_up(claim, outcome)
         self._end(claim, outcome)
 
 

@@ -11,7 +11,7 @@ from stator.conf import Settings
 from stator.db import chores, own_tables
 from stator.db.interface import Moves, Operations
 from stator.worker.announcements import send_moves
-from stator.worker.attempts import calls_of
+from stator.worker.around import mover_of
 
 logger = logging.getLogger("stator.worker")
 
@@ -75,8 +75,7 @@ class Duty:
         if not self.moves:
             return (self.statement(*models, limit=self.limit) or 0) >= self.limit
         [operations] = models
-        move = calls_of(operations.settings).mover(operations)
-        moves: Moves = self.statement(operations, limit=self.limit, move=move)
+        moves: Moves = self.statement(operations, limit=self.limit, move=mover_of(operations))
         if moves.listed:
             send_moves(operations, moves.listed)
         return moves.count >= self.limit

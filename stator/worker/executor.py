@@ -6,10 +6,9 @@ An attempt is one call of a handler, with one object or, in a state with ``batch
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import replace
-from operator import attrgetter
 from types import CoroutineType
 from typing import Any, NamedTuple
 
@@ -17,7 +16,7 @@ from asgiref.sync import sync_to_async
 from django.db import DatabaseError, InterfaceError, transaction
 from django.db.models import Model
 
-from stator.db.interface import Claim, Ended, Moves, Operations, Written
+from stator.db.interface import Claim, Ended, Written
 from stator.db.preparing import not_begun
 from stator.db.retry import is_lock_timeout, is_of_database, is_of_schema
 from stator.db.schema import lack_of
@@ -53,22 +52,28 @@ class Attempted(NamedTuple):
 
 
 class Calls(NamedTuple):
-    """How handlers are called, and how rows are moved without one.
+    """How the handler of a state is called.
 
-    ``sync``, ``awaited`` and ``atomic`` return the outcomes of a call. The first two raise what a call for several
+    ``sync``, ``on_loop`` and ``atomic`` return the outcomes of a call. The first two raise what a call for several
     objects raised. ``atomic`` rolls back everything that it did not record. ``given_up`` is called when nobody waits
-    for a call any more. ``mover`` returns the ``move_rows`` of operations.
+    for a call any more.
     """
 
     sync: Callable[[list[Claim]], list[Ended]]
-    awaited: Callable[[list[Claim]], Coroutine[Any, Any, list[Ended]]]
+    on_loop: Callable[[list[Claim]], Coroutine[Any, Any, list[Ended]]]
     atomic: Callable[[list[Claim]], Attempted]
     given_up: Callable[[Claim, Outcome], None]
-    mover: Callable[[Operations], Callable[..., Moves]]
+
+
+# By the label of a model and the name of a state; a state is left out if nothing is around its handler.
+CallsByState = Mapping[tuple[str, str], Calls]
 
 
 def attempt_sync(claims: list[Claim], calls: Calls | None = None) -> Attempted:
-    """Run a synchronous handler in the calling thread, each call in a copy of its context."""
+    """Run a synchronous handler in the calling thread, each call in a copy of its context.
+
+    ``calls``: how the handler is called, if an extension does something around it.
+    """
     operations, calls = claims[0].operations, calls or PLAIN
     # Even a context that does nothing costs as much as the rest of this function.
     if not operations.scope.path:
@@ -105,7 +110,7 @@ async def _attempt_async(claims: list[Claim], calls: Calls) -> Attempted:
         return _unbegun(claims)
     context = copy_context() if claims[0].state.batch else None
     try:
-        return Attempted(await calls.awaited(claims))
+        return Attempted(await calls.on_loop(claims))
     except GeneratorExit:
         # The call is being closed, which throws this error into it: nothing can be awaited any more.
         raise
@@ -113,7 +118,7 @@ async def _attempt_async(claims: list[Claim], calls: Calls) -> Attempted:
         singly = [[claim] for claim in claims]
     ended = []
     for each in singly:
-        ended += _again(each) or await asyncio.create_task(calls.awaited(each), context=context and context.copy())
+        ended += _again(each) or await asyncio.create_task(calls.on_loop(each), context=context and context.copy())
     return Attempted(ended)
 
 
@@ -231,7 +236,7 @@ def call_atomic(claims: list[Claim]) -> Attempted:
     raise AssertionError("the last attempt returns")
 
 
-PLAIN = Calls(call, call_async, call_atomic, lambda claim, outcome: None, attrgetter("move_rows"))
+PLAIN = Calls(call, call_async, call_atomic, lambda claim, outcome: None)
 
 
 def _attempt_atomic(claims: list[Claim], calls: Calls) -> Attempted:

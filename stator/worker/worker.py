@@ -26,6 +26,7 @@ from stator.logs import log_ready, log_start, log_stopping
 from stator.rows.workers import default_name, give_name
 from stator.schemas import follow_connections
 from stator.scopes import Scope
+from stator.worker.around import calls_by_state
 from stator.worker.attempts import GRACE, Attempts
 from stator.worker.crash_isolation import InProcessIsolation, ProcessIsolation
 from stator.worker.dispatcher import Dispatcher
@@ -214,7 +215,8 @@ class Worker(WorkerOptions):
         self.lanes = Lanes(lane for operations in self.operations for lane in lanes_of(operations))
         threads = self._threads = DatabaseThreads(self.kinds)
         self.recorder = Recorder(threads.record, self.settings.BATCH_SIZE, self.lanes, self.measures)
-        self.attempts = Attempts(self.settings, self.recorder.add, self.recorder.note_recorded)
+        calls = calls_by_state(self.kinds)
+        self.attempts = Attempts(self.settings, self.recorder.add, self.recorder.note_recorded, calls)
         self.health.watch("handlers", self.attempts.trouble)
         self.isolation = self._isolation()
         self.dispatcher = Dispatcher(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from stator.exceptions import Fail, TryAgainLater
 from stator.graph import State, StateGraph
 from stator.graph.backoff import MAX_SECONDS
-from stator.graph.outcomes import Waiting, resolve
+from stator.graph.outcomes import Released, Waiting, resolve
 from stator.testing import check_graph
 from stator.testing_graph import certain, walks
 from tests.testapp.basic import DeedGraph, RestGraph, StepGraph
@@ -169,6 +169,10 @@ def hurries(state: State, result: Any, **given: Any) -> Any:
     return Waiting(-1, outcome.failure) if isinstance(outcome, Waiting) else outcome
 
 
+def releases(state: State, result: Any, **given: Any) -> Any:
+    return Released() if result is None else resolve(state, result, **given)
+
+
 def breaks(state: State, result: Any, **given: Any) -> Any:
     return 1 / 0 if isinstance(result, TryAgainLater) else resolve(state, result, **given)
 
@@ -178,6 +182,7 @@ def breaks(state: State, result: Any, **given: Any) -> Any:
     [
         (waits_for_ever, f"waits {MAX_SECONDS * 2} s; it must be from 0 to"),
         (hurries, "waits -1 s; it must be from 0 to"),
+        (releases, "None must move or wait, but gave Released("),
         (breaks, "cannot be resolved: ZeroDivisionError: division by zero"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),

@@ -3,7 +3,6 @@
 import os
 import sys
 from argparse import RawDescriptionHelpFormatter
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from stator.rows.workers import default_name
 from stator.runner import StatorRunner
 from stator.terminal import BAD, UNUSABLE, TerminalCommand
 from stator.texts import WORKER_NAME, WORKER_NAME_RULE, escape
+from stator.worker.around import end_extensions
 from stator.worker.connections import own_connections
 from stator.worker.endpoint import Endpoint
 from stator.worker.reloader import Reloader
@@ -236,9 +236,8 @@ class Command(TerminalCommand):
         self._ended, self._unfinished = summary.ended, summary.unfinished
         if summary.forced:
             return FORCED
-        if runner.settings().TRACING:
-            # Imported by name, as in the worker. Processes under a supervisor end without running exit handlers.
-            import_module("stator.worker.tracing").flush()
+        # Processes under a supervisor end without running exit handlers.
+        end_extensions(runner.settings())
         return 0
 
 

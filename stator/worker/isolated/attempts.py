@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from importlib import import_module
 from typing import BinaryIO, TextIO
 from uuid import UUID
 
@@ -25,7 +24,7 @@ from stator.models import StatorModel
 from stator.rows.meta import by_database, managed, model_named
 from stator.rows.workers import give_name
 from stator.scopes import Scope
-from stator.worker.attempts import calls_of
+from stator.worker.around import calls_of, end_extensions
 from stator.worker.executor import STOPPED, Attempted, attempt_async, attempt_sync
 from stator.worker.isolated.messages import SAY_EVERY, IsolatedAnswer, Request
 from stator.worker.isolated.surroundings import Surroundings
@@ -74,9 +73,7 @@ async def serve(requests: BinaryIO, answers: TextIO, database: str | None, *, in
         ticking.cancel()
         watchdog.stop()
         thread.stop(2.0)
-        if load_settings().TRACING:
-            # Imported by name, because it needs a package that a project may not have.
-            import_module("stator.worker.tracing").flush()
+        end_extensions(load_settings())
 
 
 async def _attempt_all(
@@ -166,7 +163,7 @@ class IsolatedAttempt:
             return {"ended": "lost"}
         self._claim = claim
         claim.say = self._say
-        calls = calls_of(self._settings)
+        calls = calls_of(self._operations, claim.state)
         if claim.state.is_async:
             attempted = await attempt_async([claim], calls)
         else:

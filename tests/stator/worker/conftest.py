@@ -3,7 +3,7 @@
 import pytest
 from opentelemetry import trace
 
-from stator.worker import tracing
+from stator.extensions.tracing.spans import tracer
 from stator.worker.schema import Schema
 from tests.stator.making import operations_of
 from tests.stator.worker.lacking import run
@@ -19,11 +19,11 @@ def provide(monkeypatch):
     def make(*processors, **options):
         made.append(Spans(*processors, **options))
         monkeypatch.setattr(trace, "get_tracer", made[-1].provider.get_tracer)
-        tracing.traced.cache_clear()
+        tracer.cache_clear()
         return made[-1]
 
     yield make
-    tracing.traced.cache_clear()
+    tracer.cache_clear()
     for spans in made:
         spans.provider.shutdown()
 

@@ -8,11 +8,26 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from stator.conf import Settings
-from stator.worker.attempts import calls_of
+from stator.worker.around import calls_by_state
 from stator.worker.executor import attempt_async, attempt_sync
 from tests.stator.worker.fakes import FakeClaim, FakeOperations
 
 ON = Settings(TRACING=True)
+
+
+def traced_operations():
+    operations = FakeOperations()
+    operations.settings = ON
+    return operations
+
+
+def calls_by_model():
+    """The calls of the handlers of the fakes' model."""
+    return calls_by_state([traced_operations()])
+
+
+def calls_of(claim):
+    return calls_by_model()[claim.operations.label, claim.state.name]
 
 
 class Spans:
@@ -45,7 +60,7 @@ def attempt(act, is_async=False, **attributes):
     claim = FakeClaim(
         FakeOperations(), "awaited" if is_async else "called", act_async if is_async else act, **attributes
     )
-    calls = calls_of(ON)
+    calls = calls_of(claim)
     attempted = asyncio.run(attempt_async([claim], calls)) if is_async else attempt_sync([claim], calls)
     return claim, attempted.ended[0][1]
 

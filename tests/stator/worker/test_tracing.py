@@ -15,16 +15,17 @@ from opentelemetry.trace import SpanKind, StatusCode
 from stator.db import operations_for
 from stator.db.interface import new_worker_id
 from stator.exceptions import TryAgainLater
+from stator.extensions.tracing import spans as tracing
 from stator.graph.outcomes import Moved
-from stator.worker import tracing
-from stator.worker.attempts import Attempts, calls_of
+from stator.worker.around import calls_by_state
+from stator.worker.attempts import Attempts
 from stator.worker.executor import attempt_async, attempt_sync
 from tasks.models import Queue, Task
 from tests.processes import wait_until
 from tests.sizes import PATIENCE
 from tests.stator.running import work
 from tests.stator.worker.fakes import FakeClaim, FakeOperations, WorkGraph, on_loop, until
-from tests.stator.worker.spans import ON, attempt, either_way
+from tests.stator.worker.spans import ON, attempt, calls_by_model, calls_of, either_way
 from tests.testapp import actions
 from tests.testapp.models import Line, SyncLine
 from tests.testapp.power import Crate, Order, Transfer
@@ -106,7 +107,7 @@ async def _cancelled(why):
         await asyncio.Event().wait()
 
     claim = FakeClaim(FakeOperations(), "awaited", act, cancelled_for=why)
-    task = asyncio.create_task(attempt_async([claim], calls_of(ON)))
+    task = asyncio.create_task(attempt_async([claim], calls_of(claim)))
     await until(lambda: claim.started)
     task.cancel()
     return (await task).ended
@@ -139,7 +140,7 @@ def test_sync_handler_has_the_span_in_its_thread_and_what_it_makes_is_a_child(sp
     @on_loop
     async def attempt_twice():
         ended = []
-        attempts = Attempts(ON, lambda *pair: ended.append(pair), lambda *recorded: None)
+        attempts = Attempts(ON, lambda *pair: ended.append(pair), lambda *recorded: None, calls_by_model())
         attempts.begin([FakeClaim(FakeOperations(), "called", act) for _ in range(2)])
         await until(lambda: len(ended) == 2)
         attempts.stop()
@@ -168,7 +169,7 @@ def test_async_handlers_that_take_turns_have_each_their_own(spans):
     @on_loop
     async def attempt_all():
         ended = []
-        attempts = Attempts(ON, lambda *pair: ended.append(pair), lambda *recorded: None)
+        attempts = Attempts(ON, lambda *pair: ended.append(pair), lambda *recorded: None, calls_by_model())
         attempts.begin([FakeClaim(FakeOperations(), "awaited", act) for _ in range(5)])
         await until(lambda: len(ended) == 5)
         assert {outcome for _, outcome in ended} == {Moved(WorkGraph.done)}
@@ -187,7 +188,7 @@ def test_async_handlers_that_take_turns_have_each_their_own(spans):
 @on_loop
 async def test_span_of_a_sync_handler_that_is_given_up_ends_then_and_once(spans, caplog):
     gate, ended = threading.Event(), []
-    attempts = Attempts(ON, lambda *pair: ended.append(pair), lambda *recorded: None)
+    attempts = Attempts(ON, lambda *pair: ended.append(pair), lambda *recorded: None, calls_by_model())
     claim = FakeClaim(FakeOperations(), "called", lambda: gate.wait(PATIENCE) and "done", max_runtime=5.0)
     attempts.begin([claim])
     await until(lambda: claim.started)
@@ -227,7 +228,7 @@ def test_processor_that_raises_does_not_touch_the_attempt(provide, caplog, is_as
     assert trace.get_current_span() is before
     assert caplog.messages == ["stator.tracing_failed"]
     assert caplog.records[0].error == "RuntimeError('the processor is broken')"
-    assert not tracing.traced().sync.__self__._open
+    assert not tracing.tracer()._open
 
 
 class Stuck(SpanProcessor):
@@ -349,9 +350,10 @@ class TestWorkers:
         operations, states = operations_for(Transfer, ON, new_worker_id()), list(Transfer.state_graph.automatic_states)
         (claim,) = operations.claim(states, 1)
         Transfer.stator.unlock()
-        attempt_sync([claim], calls_of(ON))
+        [calls] = calls_by_state([operations]).values()
+        attempt_sync([claim], calls)
         (again,) = operations.claim(states, 1)
-        attempt_sync([again], calls_of(ON))
+        attempt_sync([again], calls)
         lost, moved = spans.all()
         assert (lost.attributes["stator.outcome"], moved.attributes["stator.outcome"]) == ("lost", "moved")
         assert lost.attributes["stator.claim"] != moved.attributes["stator.claim"] == again.token.hex

@@ -1,18 +1,16 @@
-"""OpenTelemetry spans of attempts, and of rows that are moved without one.
+"""The spans: loaded by name, and only if the setting ``TRACING`` is on.
 
-Loaded by name, and only if the setting ``TRACING`` is on: it needs a package that a project may not have. It uses only
-the API of that package; the project configures the SDK or another provider, and decides where the spans go.
+It needs a package that a project may not have, and uses only its API; the project configures the SDK or another
+provider, and decides where the spans go.
 """
 
 import logging
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import Token
-from functools import cache, partial
+from functools import cache
 
-from django.db.models import Model, QuerySet
 from opentelemetry import context, trace
 from opentelemetry.context.context import Context
 from opentelemetry.trace import Span, SpanKind, StatusCode
@@ -23,9 +21,7 @@ from stator.db.interface import Claim, Ended, Moves, Operations
 from stator.graph import State
 from stator.graph.failures import Failure, bounded, describe
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
-from stator.rows.columns import Changes
 from stator.rows.reports import REASON_LENGTH
-from stator.worker.executor import Attempted, Calls, call, call_async, call_atomic
 
 logger = logging.getLogger("stator.worker")
 
@@ -37,11 +33,9 @@ FLUSH_TIME = 5.0
 
 
 @cache
-def traced() -> Calls:
-    """Return calls of handlers, and moves without one, each with a span around it."""
-    tracer = Tracer()
-    move = partial(partial, tracer.move_rows)
-    return Calls(tracer.call, tracer.call_async, tracer.call_atomic, tracer.given_up, move)
+def tracer() -> "Tracer":
+    """Return the tracer of this process."""
+    return Tracer()
 
 
 def flush() -> None:
@@ -73,57 +67,16 @@ class Tracer:
         self._open: dict[int, tuple[Span, list[Claim]]] = {}
         self._complained: set[type[Exception]] = set()
 
-    def call(self, claims: list[Claim]) -> list[Ended]:
-        """Call the executor's function of this name within a span."""
-        with _Spanned(self, claims) as ended:
-            ended += call(claims)
-        return ended
-
-    async def call_async(self, claims: list[Claim]) -> list[Ended]:
-        """Call the executor's function of this name within a span."""
-        with _Spanned(self, claims) as ended:
-            ended += await call_async(claims)
-        return ended
-
-    def call_atomic(self, claims: list[Claim]) -> Attempted:
-        """Call the executor's function of this name within a span of the whole transaction."""
-        with _Spanned(self, claims) as ended:
-            attempted = call_atomic(claims)
-            # If a batch was undone, the span names only the objects at fault; the rest of the batch is attempted again.
-            ended += attempted.recorded or [
-                pair for pair in attempted.ended if _word(pair[1]) in ("failed", "released")
-            ]
-        return attempted
-
-    def given_up(self, claim: Claim, outcome: Outcome) -> None:
-        """End the span of a call that nobody waits for any more."""
-        if id(claim) in self._open:
-            self.end(claim, lambda span, claims: _tell(span, [(each, outcome) for each in claims]))
-
-    def move_rows(
-        self,
-        operations: Operations,
-        rows: QuerySet[Model],
-        source: str,
-        to: State,
-        limit: int,
-        *,
-        reason: str = "",
-        changes: Changes | None = None,
-    ) -> Moves:
-        """Call ``move_rows`` of the operations, with a span for each statement that moved rows."""
-        started = time.time_ns()
-        moves = operations.move_rows(rows, source, to, limit, reason=reason, changes=changes)
-        if moves.count:
-            attributes = _attributes(operations, source, "move") | {
-                "messaging.batch.message_count": moves.count, "stator.next_state": to.name, "stator.reason": reason,
-            }  # fmt: skip
-            name = f"move {operations.label}.{source}"
-            try:
-                self._tracer.start_span(name, kind=SpanKind.CONSUMER, attributes=attributes, start_time=started).end()
-            except Exception as error:  # noqa: BLE001 - as above
-                self._complain(error)
-        return moves
+    def moved(self, operations: Operations, source: str, to: State, moves: Moves, *, reason: str, started: int) -> None:
+        """Make the span of a statement that moved rows without a handler."""
+        attributes = _attributes(operations, source, "move") | {
+            "messaging.batch.message_count": moves.count, "stator.next_state": to.name, "stator.reason": reason,
+        }  # fmt: skip
+        name = f"move {operations.label}.{source}"
+        try:
+            self._tracer.start_span(name, kind=SpanKind.CONSUMER, attributes=attributes, start_time=started).end()
+        except Exception as error:  # noqa: BLE001 - as above
+            self._complain(error)
 
     def begin(self, claims: list[Claim]) -> Token[Context] | None:
         """Start the span of a call and make it current; return the token that restores the one before, or None."""
@@ -138,41 +91,38 @@ class Tracer:
             self._complain(error)
             return None
 
-    def end(self, claim: Claim, tell: Callable[[Span, list[Claim]], None]) -> None:
-        """Let ``tell`` describe the span of the call that begins with this claim, and end it, unless it has ended."""
+    def end(
+        self,
+        claims: list[Claim],
+        begun: Token[Context] | None,
+        ended: Sequence[Ended],
+        error: BaseException | None = None,
+    ) -> None:
+        """Restore the span before, and end the span of a call unless it has ended: it tells how the call went."""
+        if begun is not None:
+            context.detach(begun)
+        self._end(claims[0], ended, error)
+
+    def given_up(self, claim: Claim, outcome: Outcome) -> None:
+        """End the span of a call that nobody waits for any more: its objects have this outcome."""
+        if id(claim) in self._open:
+            self._end(claim, [(each, outcome) for each in self._open[id(claim)][1]])
+
+    def _end(self, claim: Claim, ended: Sequence[Ended], error: BaseException | None = None) -> None:
         span, claims = self._open.pop(id(claim), (None, []))
         try:
             if span is not None and span.is_recording():
-                tell(span, claims)
+                _tell(span, ended, error, claims)
             if span is not None:
                 span.end()
-        except Exception as error:  # noqa: BLE001 - as above
-            self._complain(error)
+        except Exception as raised:  # noqa: BLE001 - as above
+            self._complain(raised)
 
     def _complain(self, error: Exception) -> None:
         """Log the first error of each type; errors must neither affect the attempt nor fill the log."""
         if type(error) not in self._complained:
             self._complained.add(type(error))
             _complain(error)
-
-
-class _Spanned:
-    """A span around a call; the list gets the call's outcomes. Not a generator, which would cost more."""
-
-    __slots__ = ("_claims", "_ended", "_token", "_tracer")
-
-    def __init__(self, tracer: Tracer, claims: list[Claim]) -> None:
-        self._tracer, self._claims = tracer, claims
-        self._ended: list[Ended] = []
-
-    def __enter__(self) -> list[Ended]:
-        self._token = self._tracer.begin(self._claims)
-        return self._ended
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: object) -> None:
-        if self._token is not None:
-            context.detach(self._token)
-        self._tracer.end(self._claims[0], lambda span, claims: _tell(span, self._ended, error, claims))
 
 
 def _complain(error: Exception) -> None:
@@ -210,7 +160,9 @@ def _keys(claims: Sequence[Claim]) -> list[str]:
     return [str(claim.pk) for claim in claims[:MAX_KEYS]]
 
 
-def _tell(span: Span, ended: list[Ended], raised: BaseException | None = None, claims: Sequence[Claim] = ()) -> None:
+def _tell(
+    span: Span, ended: Sequence[Ended], raised: BaseException | None = None, claims: Sequence[Claim] = ()
+) -> None:
     """Set a span's outcome: its objects' outcomes, or the error that the call ``raised`` for its ``claims``."""
     if raised is not None:
         # Each object is then attempted by itself, with a span of its own.

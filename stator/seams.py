@@ -1,0 +1,53 @@
+"""The seams: what an extension may add to the core."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from stator.conf import Settings
+from stator.db.interface import Claim, Ended, Moves, Operations
+from stator.graph import State
+from stator.graph.outcomes import Outcome
+
+
+class Around(Protocol):
+    """What an extension does around the calls of one state's handler.
+
+    It is made once for each model and state, when a worker is built. A call is for one object or, in a state with
+    ``batch``, for several; in an atomic state it is the whole transaction. Its methods must not raise.
+    """
+
+    def begin(self, claims: list[Claim]) -> Any:
+        """Do what comes before a call, in its context; return what :meth:`end` gets."""
+
+    def end(self, claims: list[Claim], begun: Any, ended: Sequence[Ended], error: BaseException | None = None) -> None:
+        """Do what comes after a call, in its context: it had these outcomes, or raised this error for all objects.
+
+        If the transaction of a call was undone, the outcomes are those of the objects at fault: the others are
+        attempted again.
+        """
+
+    def given_up(self, claim: Claim, outcome: Outcome) -> None:
+        """Do what is to be done when nobody waits for a call any more; :meth:`end` may come later, or never."""
+
+
+class AroundMoves(Protocol):
+    """What an extension does after statements that move rows without a handler."""
+
+    def moved(self, operations: Operations, source: str, to: State, moves: Moves, *, reason: str, started: int) -> None:
+        """Do it after a statement that moved rows; ``started``: when it was sent, in nanoseconds of Unix time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extension:
+    """What an extension adds.
+
+    ``around``: return what it does around the calls of a state's handler, given the label of the model, or None.
+    ``moves``: return what it does after statements that move rows without a handler, or None.
+    ``end``: called when a process of a worker ends.
+    """
+
+    name: str
+    around: Callable[[Settings, str, State], Around | None] = lambda settings, label, state: None
+    moves: Callable[[Settings], AroundMoves | None] = lambda settings: None
+    end: Callable[[Settings], object] = lambda settings: None
