@@ -70,10 +70,6 @@ class Capabilities:
     read_only_sign: str = ""
     # The database is a file, which may be read-only for this process.
     is_file: bool = False
-    # The query for the position that a primary has written, and the query for the seconds that a replica is behind that
-    # position. Both work on every database; they give NULL where a server does not know.
-    position_query: str = "SELECT NULL"
-    lag_query: str = "SELECT NULLIF(%s, '')"
     # Views of open transactions, held snapshots, dead rows and replication.
     has_monitoring_views: bool = False
     # The database is on several nodes; Citus' functions ask each of them.
@@ -97,12 +93,6 @@ SELECT CASE WHEN EXISTS (
 ) THEN 'Aurora DSQL' ELSE version() END
 """
 
-# A standby that has replayed all is up to date, however old the last commit is. Promoted, it has no lag.
-LAG = """
-SELECT CASE WHEN NOT pg_is_in_recovery() THEN NULL WHEN pg_last_wal_replay_lsn() >= %s::pg_lsn THEN 0
-ELSE extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp()) END
-"""
-
 POSTGRESQL = Capabilities(
     name="postgresql", statements="stator.db.postgresql",
     index_query="SELECT relname FROM pg_class JOIN pg_index ON indexrelid = pg_class.oid WHERE indisvalid",
@@ -113,7 +103,6 @@ POSTGRESQL = Capabilities(
     engine_query=ENGINE, replica_query="SELECT pg_is_in_recovery()", replica_sign="in recovery",
     read_only_query="SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on'",
     read_only_sign="default_transaction_read_only is on",
-    position_query="SELECT pg_current_wal_lsn()", lag_query=LAG,
     has_clock_timestamp=True, accepts_aware_moments=True,
 )  # fmt: skip
 SQLITE = Capabilities(

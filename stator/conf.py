@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Self
 from django.conf import settings as django_settings
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
-from django.db import DEFAULT_DB_ALIAS
 
 from stator.graph.backoff import MAX_SECONDS
 from stator.graph.options import is_number
@@ -30,8 +29,7 @@ def setting(
     most: float | None = None,
     of_lease: float | None = None,
 ) -> Any:
-    """Declare a setting: a number from ``least`` to ``most``, a string, a boolean, with ``kind=list`` secrets, with
-    ``kind=dict`` aliases of databases.
+    """Declare a setting: a number from ``least`` to ``most``, a string, a boolean, or with ``kind=list`` secrets.
 
     ``of_lease``: if ``LEASE`` is set, the default is at most this fraction of it. None is allowed if it is the default.
     """
@@ -48,6 +46,9 @@ class CheckedSettings:
 
     # The dictionary's name in the Django settings.
     NAME: ClassVar[str]
+
+    # Settings that are gone: what has taken their place. Nothing reads them, and a check says so.
+    GONE: ClassVar[dict[str, str]] = {}
 
     # A copy of what was given the last time, and the settings that were made of it.
     _latest: ClassVar[tuple[object, Any]] = (None, None)
@@ -74,7 +75,7 @@ class CheckedSettings:
         if not isinstance(given, dict):
             return cls(), [f"{cls.NAME} must be a dictionary, not {type(given).__name__}"]
         known = {option.name for option in fields(cls)}
-        problems = [_unknown_key(name, known) for name in given if name not in known]
+        problems = [_unknown_key(name, known) for name in given if name not in known and name not in cls.GONE]
         settings = cls(**cls.completed({name: given[name] for name in given if name in known} | overrides))
         problems += settings.problems()
         return settings, problems or list(settings.conflicts())
@@ -119,6 +120,7 @@ class Settings(CheckedSettings):
     """The ``STATOR`` dictionary of the Django settings. Values are seconds unless their help differs."""
 
     NAME = "STATOR"
+    GONE: ClassVar[dict[str, str]] = {"READ_ALIAS": "Let db_for_read of a router name the replica for the admin site"}
 
     LEASE: float = setting(60.0, "How long a claim holds without a heartbeat.", 0.5)
     REAP_INTERVAL: float = setting(5.0, "How often expired leases are ended.", 0.05, of_lease=0.5)
@@ -154,7 +156,6 @@ class Settings(CheckedSettings):
     HTTP_RUN_FOR: float = setting(2.0, "How long one request to the HTTP runner works.", 0.1)
     ADMIN: bool = setting(True, "Whether the admin shows models that the project does not register.", kind=bool)
     SCHEMAS: Any = setting((), "The schemas in which workers work: a list, a function, or its path.", kind=tuple)  # noqa: RUF009
-    READ_ALIAS: Any = setting("", "The replica for pages and metrics, or the replicas by database.", kind=dict)  # noqa: RUF009
     TRACING: bool = setting(False, "Whether workers create an OpenTelemetry span for each attempt.", kind=bool)
     RUNSERVER_WORKER: bool = setting(False, "For development: whether runserver starts a worker beside it.", kind=bool)
 
@@ -175,12 +176,6 @@ class Settings(CheckedSettings):
     def crashed_at_once(self) -> int:
         """The most objects with 1 to ``alone_from - 1`` lost leases that one process attempts at once."""
         return self.CRASHED_AT_ONCE or max(1, self.CONCURRENCY // 2)
-
-    @property
-    def replicas(self) -> dict[str, str]:
-        """The alias of the replica by the alias of its database; a text is the replica of the default database."""
-        given = self.READ_ALIAS
-        return given if isinstance(given, dict) else {DEFAULT_DB_ALIAS: given} if given else {}
 
     @classmethod
     def given(cls) -> Any:
@@ -243,8 +238,6 @@ def _wrong_value(name: str, value: Any, metadata: Mapping[str, Any]) -> Iterator
         yield f"{name} must be a string, not {type(value).__name__}"
     elif kind is list:
         yield from _wrong_secrets(name, value)
-    elif kind is dict:
-        yield from _wrong_aliases(name, value)
     elif kind is tuple:
         is_path = isinstance(value, str) and "." in value
         if not (callable(value) or is_path) and wrong_schemas(value):
@@ -263,16 +256,6 @@ def _wrong_secrets(name: str, value: object) -> Iterator[str]:
         # The value is a secret and stays out of the message.
         wrong = f"{name} must be a string of at least 32 bytes, or a list of them"
         yield f"{wrong}; make one with secrets.token_urlsafe(32)"
-
-
-def _wrong_aliases(name: str, value: object) -> Iterator[str]:
-    aliases = [*value, *value.values()] if isinstance(value, dict) else [value] if value != "" else []
-    for alias in aliases:
-        if not isinstance(alias, str):
-            yield f"{name}={value!r} must be the alias of a replica, or a dictionary of such by their databases"
-        elif alias not in (known := django_settings.DATABASES):
-            remedy = nearest(alias, known, noun="known aliases")
-            yield f"{name}={value!r} names {alias!r}, which is not in DATABASES; {remedy}"
 
 
 def wrong_schemas(value: object) -> bool:

@@ -14,7 +14,6 @@ from stator.explain.kinds import problems_in
 from stator.explain.problem import Problem
 from stator.explain.survey import Depths
 from stator.models import Event, StatorModel, Worker
-from stator.overview.replica import alias_of, source_of
 from stator.overview.schemas import InSchemas, in_schemas, works_in_schemas
 from stator.overview.survey import surveys
 from stator.rows.columns import after
@@ -65,9 +64,6 @@ GAUGES: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "stator_workers": (("database", "status"), "Worker processes of the last day, by status."),
     "stator_lost_leases": (("database",), "Leases that the workers of the last day lost."),
-    "stator_replica_lag_seconds": (
-        ("database",), "How far the replica of the database that READ_ALIAS names is behind, in seconds.",
-    ),
     "stator_oldest_transaction_seconds": (
         ("database",), "How long the oldest transaction in the database has been open, in seconds.",
     ),
@@ -86,12 +82,12 @@ class SiteMetrics:
         models = managed(StatorModel.subclasses)
         if works_in_schemas():
             _add_schemas(values, in_schemas(models, with_signs=False))
-        for found in () if works_in_schemas() else surveys(models, read=alias_of):
+        for found in () if works_in_schemas() else surveys(models):
             for label, one in found.models.items():
                 _add_model(values, label, one.depths)
                 _add_unserved(values, label, one.unserved)
             _add_problems(values, problems_in(found))
-            _add_database(values, found.home, found.using)
+            _add_database(values, found.using)
         for name, (labels, help_text) in GAUGES.items():
             gauge = GaugeMetricFamily(name, help_text, labels=labels)
             for given, value in values[name].items():
@@ -145,18 +141,15 @@ def _add_problems(values: Values, found: list[Problem]) -> None:
         values["stator_troubles"][of] = values["stator_troubles"].get(of, 0) + max(1, one.count)
 
 
-def _add_database(values: Values, alias: str, using: str) -> None:
-    rows: Any = Worker.objects.using(using)
+def _add_database(values: Values, alias: str) -> None:
+    rows: Any = Worker.objects.using(alias)
     counted = rows.with_status().order_by().values_list("status").annotate(Count("pk"))
     for status, count in (dict.fromkeys(("alive", "silent", "stopped"), 0) | dict(counted)).items():
         values["stator_workers"][alias, status] = count
-    sent = Event.objects.using(using).filter(at__gte=after(-3600.0)).order_by("-at")
+    sent = Event.objects.using(alias).filter(at__gte=after(-3600.0)).order_by("-at")
     for key, count in Counter(sent.values_list("model_label", "name")[:MAX_EVENTS]).items():
         # The models of several databases may have one label.
         values["stator_events"][key] = values["stator_events"].get(key, 0) + count
     values["stator_lost_leases"][alias,] = rows.aggregate(lost=Sum("lost"))["lost"] or 0
-    if (lag := source_of(alias).lag) is not None:
-        values["stator_replica_lag_seconds"][alias,] = lag
-    # A replica has transactions of its own, which hold back nothing in the database that workers use.
     if capabilities_of(connections[alias]).has_monitoring_views:
         values["stator_oldest_transaction_seconds"][alias,] = oldest_transaction(alias)

@@ -27,7 +27,7 @@ ONCE = (
     "tests/docs/", "tests/examples/", "tests/faults/test_checker.py", "tests/mutation/", "tests/servers/",
     "tests/stator/admin/test_access.py", "tests/stator/admin/test_admin_queries.py",
     "tests/stator/checks/test_shadowing.py", "tests/stator/commands/test_commands_situations.py",
-    "tests/stator/management/commands/test_runstator.py", "tests/stator/overview/test_replica.py",
+    "tests/stator/management/commands/test_runstator.py",
     "tests/stator/test_models_adding.py::test_large_table", "tests/stator/test_schemas.py::test_",
     "tests/stator/test_schemas_packages.py", "tests/stator/test_terminal.py", "tests/stator/test_testing.py",
     "tests/stator/test_testing_graph.py", "tests/stator/test_views.py", "tests/stator/worker/test_tracing",

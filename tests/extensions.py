@@ -128,10 +128,6 @@ EXTENSIONS = {
         r"^(AddStatorColumns|RenameState|RemoveState|Adopt\w*|Autodetector|renamed_from|renames|rename)$"
         r"|stator\.migration_operations|stator\.adoption",
     ),
-    "replica": Extension(
-        "stator/overview/replica.py stator/admin/source.py",
-        r"(?i)replica|READ_ALIAS|^source_of$|source_for|alias_of",
-    ),
     "problems": Extension(
         "stator/explain/* stator/commands/doctor/* stator/commands/explain.py stator/commands/status.py "
         "stator/commands/errors.py stator/commands/trouble.py stator/db/bounded_counts.py stator/db/looks.py "

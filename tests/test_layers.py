@@ -68,7 +68,6 @@ WITH_SQL = {
     "rows.nodes": "asks Citus which tables it has distributed",
     "rows.column_guard": "asks the server what time it is",
     "migration_operations": "drops a trigger",
-    "overview.replica": "asks a replica how far it is behind",
     "partitions": "reads, makes and drops partitions",
     "schemas": "asks the server for its schemas and their tables",
     "strict_fence": "makes a trigger",

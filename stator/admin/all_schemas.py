@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from stator.admin.access import Pages
 from stator.admin.problems import shown_problem
 from stator.models import StatorModel
-from stator.overview.replica import Read
 from stator.overview.schemas import MAX_LOOKED_BY_PAGE, in_schemas, surveyed
 from stator.worker.startup import Unusable
 
@@ -30,13 +29,13 @@ class ShownSchemas:
     failed: str = ""
 
 
-def show_schemas(models: list[type[StatorModel]], pages: Pages, read: Read) -> ShownSchemas:
+def show_schemas(models: list[type[StatorModel]], pages: Pages) -> ShownSchemas:
     """Read the figures of all schemas, and the problems of the worst ones."""
     try:
-        known = in_schemas(models, read=read)
+        known = in_schemas(models)
     except Unusable as error:
         return ShownSchemas([], "", [], 0, 0, 0, [], str(error))
-    looked = surveyed(known, MAX_LOOKED_BY_PAGE, read)
+    looked = surveyed(known, MAX_LOOKED_BY_PAGE)
     by_label = {model._meta.label_lower: model for model in models}
     single = known.worth_a_line()
     lines = [("", label, figures.cells("")) for label, figures in known.total().items() if figures.say_something]

@@ -22,10 +22,8 @@ from django.utils.html import format_html
 from stator.admin.control_characters import SpellingAdmin
 from stator.admin.export import AS, TYPES, exported
 from stator.admin.fields import can_be_key, prefilled
-from stator.admin.source import source_for
 from stator.db.search_lookups import PREFIX
 from stator.explain.kinds import knows_own_workers
-from stator.overview.replica import Source
 from stator.querysets import OperatorQuerySet
 from stator.rows.clock import moment_text
 from stator.rows.column_guard import M
@@ -93,17 +91,6 @@ class BoundedChangeList(ChangeList):
     """A list that reads its rows once, sorts only by offered columns, and accepts any address."""
 
     is_judged = False
-    # Where the rows are read; None for a list whose values the user edits, since that decides what is written.
-    source: Source | None = None
-
-    def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> QuerySet[Model]:
-        """Return the rows of the list, from the replica if there is one."""
-        if not self.list_editable:
-            home = getattr(self.root_queryset, "_db", None) or router.db_for_write(self.model)
-            self.source = source_for(request, home)
-            if self.source.note:
-                self.root_queryset = self.root_queryset.using(self.source.alias)
-        return super().get_queryset(request, exclude_parameters)
 
     def get_filters(self, request: HttpRequest) -> tuple[list[ListFilter], bool, dict[str, bool | str], bool, bool]:
         """Return the filters; refuse lookups that a database cannot answer like unknown fields."""
@@ -299,10 +286,10 @@ def operated(queryset: QuerySet[M]) -> OperatorQuerySet[M]:
     return rows.filter(pk__in=queryset.order_by().values("pk"))
 
 
-def notices(model: type[Model], request: HttpRequest) -> dict[str, object]:
+def notices(model: type[Model]) -> dict[str, object]:
     """Return what holds up many rows of a list: pauses, and the lack of a worker; two statements."""
     owner = owner_of(model)
-    using, label = source_for(request, router.db_for_write(owner)).alias, owner._meta.label_lower
+    using, label = router.db_for_write(owner), owner._meta.label_lower
     pauses = Pause.objects.using(using).active().filter(model_label=label).order_by("-pk")
     return {
         "stator_pauses": list(pauses[:NOTICED]),

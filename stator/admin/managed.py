@@ -151,7 +151,7 @@ class StatorAdmin(AnyAddressAdmin):
             "stator_may_resume": Pages(self.admin_site, request).may_resume(self.model),
             "stator_undoable": undoing.offered(self, request),
         }
-        return super().changelist_view(request, {**notices(self.model, request), **own, **(extra_context or {})})
+        return super().changelist_view(request, {**notices(self.model), **own, **(extra_context or {})})
 
     @admin.display(description="state", ordering="state")
     def stator_state(self, row: StatorModel) -> str:

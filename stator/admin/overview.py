@@ -19,7 +19,6 @@ from stator.admin.all_schemas import show_schemas
 from stator.admin.panels import HEADS, show
 from stator.admin.read_only import KeptAdmin
 from stator.admin.search import found
-from stator.admin.source import source_for
 from stator.models import Overview, StatorModel
 from stator.overview.errors import GROUPED, fingerprinted
 from stator.overview.flow import DAY, PERIODS
@@ -115,13 +114,9 @@ class OverviewAdmin(KeptAdmin):
     def _schemas(self, request: HttpRequest, around: dict[str, object]) -> HttpResponse:
         """Show the problems and figures of all schemas."""
         models = managed(StatorModel.subclasses)
-        sources = {alias: source_for(request, alias) for alias in by_database(models)}
-        shown = show_schemas(
-            models, Pages(self.admin_site, request, elsewhere=True), lambda alias: sources[alias].alias
-        )
+        shown = show_schemas(models, Pages(self.admin_site, request, elsewhere=True))
         context = {
             **around, "shown": shown, "now": _now(), "every": EVERY_WITHOUT, "every_without": EVERY_WITHOUT,
-            "sources": [source for source in sources.values() if source.note],
         }  # fmt: skip
         return self._page(request, "overview_schemas.html", context)
 
@@ -132,7 +127,6 @@ class OverviewAdmin(KeptAdmin):
         asked = {name: value for name, value in (("schema", schema), ("model", label if only else "")) if value}
         period = next((one for one in PERIODS if one == request.GET.get("period")), DAY)
         now = _now()
-        sources = {alias: source_for(request, alias) for alias in by_database(everything)}
         added = sections(request)
         name = only._meta.label if only else ""
         return {
@@ -144,9 +138,8 @@ class OverviewAdmin(KeptAdmin):
             "every_without": EVERY_WITHOUT,
             "shown": show(
                 [only] if only else everything, Pages(self.admin_site, request, elsewhere=bool(schema)), now,
-                only=only, period=period, read=lambda alias: sources[alias].alias, schema=schema,
+                only=only, period=period, schema=schema,
             ),
-            "sources": [source for source in sources.values() if source.note],
             "only": name,
             "heads": HEADS,
             "of_model": f"?{urlencode({**({'schema': schema} if schema else {}), 'model': ''})}",

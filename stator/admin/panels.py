@@ -16,7 +16,6 @@ from stator.overview.charts import Chart, Sparkline, chart, sparkline
 from stator.overview.flow import Flow, flows
 from stator.overview.last_hour import GAP, MINUTES, Minutes, alive_in, failing_in, minutes_of, moves_in, waits_in
 from stator.overview.looks import Looks
-from stator.overview.replica import Read
 from stator.overview.stays import Stays, moves, stays
 from stator.overview.survey import problems, surveys
 from stator.rows.keys import shown_key
@@ -166,7 +165,6 @@ def show(
     *,
     only: type[StatorModel] | None = None,
     period: str,
-    read: Read = str,
     schema: str = "",
 ) -> ShownModels:
     """Read everything about ``models``, and the graph of ``only``.
@@ -175,7 +173,7 @@ def show(
     however large the tables are.
     """
     shown = ShownModels()
-    found = surveys(models, read=read)
+    found = surveys(models)
     for each in found:
         with Looks(each.using, [one.model for one in each.models.values()], each.unread) as looks:
             _show_database(shown, each, pages, now, looks)

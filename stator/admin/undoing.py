@@ -14,7 +14,6 @@ from stator.admin.bulk import AT_ONCE, OTHERWISE, checked, next_part, progress_o
 from stator.admin.confirmation import admin_url, ask, log, tell
 from stator.admin.confirmed_snapshot import CONFIRMED, describe_changes
 from stator.admin.listing import AnyAddressAdmin
-from stator.admin.source import source_for
 from stator.rows.actions import Action
 from stator.rows.meta import owner_of
 from stator.undo import BATCH, UndoPart, undo, undoable
@@ -30,7 +29,7 @@ WORDS = (
 
 def offered(model_admin: AnyAddressAdmin, request: HttpRequest) -> list[dict[str, Any]]:
     """Return the latest actions on objects of the model that the user may undo, each with its address."""
-    found = list(_actions(model_admin, source_for(request, _home(model_admin)).alias)[: 2 * OFFERED])
+    found = list(_actions(model_admin, _home(model_admin))[: 2 * OFFERED])
     undone = {action.undoes for action in found}
     return [
         {"action": action, "words": describe(action), "url": admin_url(model_admin, "stator_undo", action.pk)}

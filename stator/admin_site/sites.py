@@ -11,7 +11,6 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from stator.models import Event, Overview, StatorModel
-from stator.overview.replica import alias_of
 from stator.overview.schemas import MAX_LOOKED_BY_PAGE, in_schemas, surveyed, works_in_schemas
 from stator.overview.survey import problems, surveys
 from stator.rows.meta import managed
@@ -83,14 +82,14 @@ class _Problems:
 
 
 def _in_databases() -> int:
-    return len(problems(surveys(managed(StatorModel.subclasses), read=alias_of)))
+    return len(problems(surveys(managed(StatorModel.subclasses))))
 
 
 def _in_schemas() -> int:
     """Return the number of problems in all schemas, as far as the overview looks for them."""
     with suppress(Unusable):
-        known = in_schemas(managed(StatorModel.subclasses), read=alias_of)
-        return len(surveyed(known, MAX_LOOKED_BY_PAGE, alias_of).problems())
+        known = in_schemas(managed(StatorModel.subclasses))
+        return len(surveyed(known, MAX_LOOKED_BY_PAGE).problems())
     return 0
 
 

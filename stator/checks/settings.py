@@ -14,9 +14,10 @@ from stator.conf import LEGACY, CheckedSettings, Settings, read_settings
 def check_settings() -> Iterator[checks.CheckMessage]:
     """E001: a setting that cannot work, or two that conflict. W002: one with another meaning in Takahe's Stator.
 
-    W005: one that nothing reads, because its name is wrong.
+    W005: one that nothing reads, because its name is wrong. W006: one that is gone.
     """
     yield from _check_names()
+    yield from _check_gone()
     settings, problems = read_settings()
     yield from Settings.errors(problems, "stator.E001")
     most = getattr(django_settings, "STATOR_CONCURRENCY_PER_MODEL", None)
@@ -25,6 +26,15 @@ def check_settings() -> Iterator[checks.CheckMessage]:
         instead = f"STATOR = {{'CONCURRENCY_PER_MODEL': {most}}}"
         hint = f"In Takahe's Stator it limited one fetch. Remove it, or if you want the limit write {instead}."
         yield message("W002", text, hint)
+
+
+def _check_gone() -> Iterator[checks.CheckMessage]:
+    for kind in CheckedSettings.__subclasses__():
+        given = kind.given()
+        for name, instead in kind.GONE.items() if isinstance(given, dict) else ():
+            if name in given:
+                hint = f"{instead}, and remove the setting. See 'Upgrade to a new version'."
+                yield message("W006", f"{kind.NAME}[{name!r}] is gone: nothing reads it.", hint)
 
 
 def _check_names() -> Iterator[checks.CheckMessage]:

@@ -124,7 +124,7 @@ def read_only(found: Survey) -> Iterator[Problem]:
         sentence, _, remedy = found.refusal.partition("; ")
         yield Problem(
             "", f"{sentence}: no object moves, and runstator exits with 75", remedy=remedy,
-            where=f"database {found.home!r}",
+            where=f"database {found.using!r}",
         )  # fmt: skip
 
 

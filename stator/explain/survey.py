@@ -375,7 +375,6 @@ class Surveyed:
 class Survey:
     """The models of one database by label, and its workers. ``older_errors``: there are errors in no group.
 
-    ``using``: the database that was read, which may be a replica of ``home``, where the models are written.
     ``unread``: the models, our own included, of which reading was cut short, by label in lower case.
     ``refusal``: why the database takes no writes, and the remedy after a semicolon.
     """
@@ -385,7 +384,6 @@ class Survey:
     workers: Workers
     groups: list[Group]
     older_errors: bool
-    home: str
     unread: dict[str, Problem] = field(default_factory=dict)
     refusal: str = ""
 

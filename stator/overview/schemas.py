@@ -19,7 +19,6 @@ from stator.explain.survey import Survey
 from stator.graph.durations import longest, seconds_of, span
 from stator.models import StatorModel, Worker
 from stator.overview.conditions import parts_of
-from stator.overview.replica import Read
 from stator.overview.survey import survey
 from stator.overview.waiters import waiting_in_vain
 from stator.querysets import OperatorQuerySet
@@ -158,9 +157,7 @@ def _resting() -> Any:
     return import_module("stator.db.resting")
 
 
-def in_schemas(
-    models: Iterable[type[StatorModel]], using: str | None = None, read: Read = str, *, with_signs: bool = True
-) -> InSchemas:
+def in_schemas(models: Iterable[type[StatorModel]], using: str | None = None, *, with_signs: bool = True) -> InSchemas:
     """Return the figures in all schemas of the setting; raise ``Unusable`` if they cannot be found.
 
     ``with_signs``: also look for signs of problems, which takes as long as the figures.
@@ -172,9 +169,9 @@ def in_schemas(
     workers, odd, filled = dict.fromkeys(scopes, 0), set[Scope](), set[Scope]()
     for alias in {scope.alias for scope in scopes}:
         group = {scope: tables for scope, tables in scopes.items() if scope.alias == alias}
-        for kinds, some in resting.by_filled(read(alias), group).items():
-            statement = _statement(read(alias), kinds, with_signs)
-            answers = resting.read_in_each(read(alias), [scope.path for scope in some], statement)
+        for kinds, some in resting.by_filled(alias, group).items():
+            statement = _statement(alias, kinds, with_signs)
+            answers = resting.read_in_each(alias, [scope.path for scope in some], statement)
             filled.update(some if kinds else ())
             for scope in some:
                 workers[scope], is_odd, *values = answers.get(scope.path) or [0] * (2 + FIGURES * len(kinds))
@@ -185,7 +182,7 @@ def in_schemas(
     return InSchemas(found, alone, models_in, odd, left_out, filled)
 
 
-def surveyed(known: InSchemas, most: int, read: Read = str) -> "SchemaSurveys":
+def surveyed(known: InSchemas, most: int) -> "SchemaSurveys":
     """Survey the schemas whose figures show problems, ``most`` at most: the worst with each kind of figures in turn.
 
     Problems with workers are looked for in one schema at least.
@@ -200,7 +197,7 @@ def surveyed(known: InSchemas, most: int, read: Read = str) -> "SchemaSurveys":
     surveys: dict[Scope, Survey] = {}
     for scope in bad[:most]:
         with scope.enter():
-            surveys[scope] = survey(read(scope.alias), known.models[scope], scope.alias)
+            surveys[scope] = survey(scope.alias, known.models[scope])
     return SchemaSurveys(surveys, bad[most:])
 
 

@@ -15,7 +15,6 @@ from stator.models import StatorModel
 from stator.overview.depths import depths, empty
 from stator.overview.errors import groups
 from stator.overview.looks import Looks
-from stator.overview.replica import Read
 from stator.overview.waiters import waiters
 from stator.overview.workers import workers_holding
 from stator.querysets import OperatorQuerySet, rows_by_label
@@ -28,9 +27,9 @@ from stator.rows.versions import Fleet
 from stator.rows.workers import Worker
 
 
-def surveys(models: Iterable[type[StatorModel]], using: str | None = None, read: Read = str) -> list[Survey]:
+def surveys(models: Iterable[type[StatorModel]], using: str | None = None) -> list[Survey]:
     """Read some models in the databases that they are written to, or all of them in the given database."""
-    return [survey(read(alias), part, alias) for alias, part in by_database(models, using).items()]
+    return [survey(alias, part) for alias, part in by_database(models, using).items()]
 
 
 def problems(found: Iterable[Survey]) -> list[Problem]:
@@ -38,14 +37,14 @@ def problems(found: Iterable[Survey]) -> list[Problem]:
     return in_order(one for each in found for one in problems_in(each))
 
 
-def survey(using: str, models: Iterable[type[StatorModel]], home: str = "") -> Survey:
+def survey(using: str, models: Iterable[type[StatorModel]]) -> Survey:
     """Read some models of a database: one or two statements for each, six or so for all, and those by apps' kinds."""
     rows_of = rows_by_label(models, using)
     with Looks(using, [rows.model for rows in rows_of.values()]) as looks:
-        return _survey(using, rows_of, home or using, looks)
+        return _survey(using, rows_of, looks)
 
 
-def _survey(using: str, rows_of: dict[str, OperatorQuerySet[StatorModel]], home: str, looks: Looks) -> Survey:
+def _survey(using: str, rows_of: dict[str, OperatorQuerySet[StatorModel]], looks: Looks) -> Survey:
     active = Pause.objects.using(using).active().annotate(read_at=Now()).order_by("pk")
     pauses: list[Pause] = looks.at(Pause, lambda: list(active[:MAX_PAUSES]), [])
     lacks = {label: lack for label, rows in rows_of.items() if (lack := wrong_expression(rows.model, using))}
@@ -69,9 +68,8 @@ def _survey(using: str, rows_of: dict[str, OperatorQuerySet[StatorModel]], home:
         )
         for label, rows in rows_of.items()
     }  # fmt: skip
-    # Of a replica that is only read, its primary may take writes.
-    refusal = looks.at(Worker, partial(refusal_of_writes, connections[using]), "") if using == home else ""
-    made = Survey(using, found, people, found_groups, older, home, looks.unread, refusal)
+    refusal = looks.at(Worker, partial(refusal_of_writes, connections[using]), "")
+    made = Survey(using, found, people, found_groups, older, looks.unread, refusal)
     for kind in kinds_of_apps():
         for problem in looks.at(model_named(kind.model), partial(_found_by, kind, made), []):
             found[kind.model].own.append(problem)

@@ -10,7 +10,6 @@ from django.http import HttpRequest
 
 from stator.admin import Cell, Section
 from stator.admin.access import Pages
-from stator.admin.source import source_for
 from stator.graph.durations import seconds_of, span
 from stator.models import Now
 from stator.texts import told
@@ -36,7 +35,7 @@ def section_of_queues(request: HttpRequest) -> Section | None:
     """Return the section for users who may view queues or tasks: four statements, however many queues."""
     if not (request.user.has_perm("tasks.view_queue") or request.user.has_perm("tasks.view_task")):
         return None
-    using = source_for(request, router.db_for_write(Task)).alias
+    using = router.db_for_write(Task)
     found = _first(using)
     claimed = _claimed(using)
     live = Claimant.objects.using(using).filter(seen__gt=Later(-CLAIMANT_ALIVE))

@@ -6,10 +6,12 @@ import doctest
 import re
 import shlex
 import symtable
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
@@ -18,6 +20,7 @@ from django.apps import apps
 from django.conf import settings as project
 from django.core.management import load_command_class
 from django.db import connection, models
+from django.test import Client
 from django.test.utils import isolate_apps
 from django.utils import timezone
 
@@ -26,6 +29,8 @@ from stator.db.generated import complete
 from tasks.conf import TaskSettings
 from tasks.models import Queue, Task
 from tests.docs.following import Block, blocks_of
+from tests.stator.admin.requests import LIST, move
+from tests.testapp.operators import Parcel
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -124,6 +129,25 @@ def test_open_tasks_of_another_database_move() -> None:
         "invisible", {"title": "x"}, ["bot"], True,
     )  # fmt: skip
     assert moved.state_next_attempt > timezone.now() + timedelta(seconds=3000)
+
+
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+def test_admin_is_read_from_the_replica_of_the_page(
+    admin_client: Client, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [script] = [block for block in blocks_of(DOCS / "how-to" / "databases.rst") if "db_for_read" in block.text]
+    looking = ModuleType("looking")
+    exec(script.text.replace('"replica"', '"other"').replace('"shop"', '"testapp"'), looking.__dict__)
+    monkeypatch.setitem(sys.modules, "looking", looking)
+    settings.MIDDLEWARE = ["looking.looks", *settings.MIDDLEWARE]
+    settings.DATABASE_ROUTERS = ["looking.AdminRouter"]
+    here, there = Parcel.objects.create(address="here"), Parcel.objects.using("other").create(address="there")
+    assert here.pk == there.pk
+    page = admin_client.get(LIST).content.decode()
+    assert ("parcel to there" in page, "parcel to here" in page) == (True, False)
+    assert move(admin_client, here).status_code == 302
+    assert Parcel.objects.get().state == "delivered"
+    assert Parcel.objects.using("other").get().state == "packed"
 
 
 COMMAND = re.compile(r"^ +\$ python manage\.py ((?:stator|tasks|runstator) .*?)(?:\s+#.*)?$", re.MULTILINE)

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from stator.checks.settings import check_settings
+from stator.conf import load_settings
 
 
 class TestSettings:
@@ -49,3 +50,10 @@ class TestSettings:
             "stator.W002", "STATOR_CONCURRENCY_PER_MODEL=4 limits how many objects of a model are attempted at once."
         )  # fmt: skip
         assert warning.hint.endswith("write STATOR = {'CONCURRENCY_PER_MODEL': 4}.")
+
+    def test_that_are_gone_name_what_took_their_place_and_stop_nothing(self, settings: Any) -> None:
+        settings.STATOR = {"READ_ALIAS": "replica", "LEASE": 30}
+        [warning] = check_settings()
+        assert (warning.id, warning.msg) == ("stator.W006", "STATOR['READ_ALIAS'] is gone: nothing reads it.")
+        assert "db_for_read" in warning.hint
+        assert load_settings().LEASE == 30
