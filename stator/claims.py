@@ -151,8 +151,9 @@ def claim_at_once(
     # The statement depends on no other setting.
     key = key, operations.settings.MAX_CRASHES, operations.longest_lease
     found, flag, since = single_statement.claim(operations, key, shape, token, values)
-    states = operations.graph.states
-    return with_events([Claim(operations.home(row), row, states[row.state], token, since) for row in found]), flag
+    states, own = operations.state_field.states, operations.state_field.attname
+    claims = [Claim(operations.home(row), row, states[row.__dict__[own]], token, since) for row in found]
+    return with_events(claims), flag
 
 
 def bring_up(model: type[Model], *, using: str | None = None) -> int:
@@ -184,8 +185,8 @@ def of_instance(instance: Any, token: UUID) -> Claim:
 def _standing(operations: Operations, pk: Pk, instance: Instance | None, token: UUID) -> Claim:
     if instance is None:
         raise LeaseLost(f"{operations.label} {pk} is not held by this claim: it has ended, or its lease ran out")
-    if instance.state not in operations.graph.states:
-        raise LeaseLost(f"{operations.label} {pk} is in state {instance.state!r}, which this code does not know")
+    if (field := operations.state_field).state_of(instance) is None:
+        raise LeaseLost(f"{operations.label} {pk} is in state {field.of(instance)!r}, which this code does not know")
     return with_events([_claim_of(operations, instance, token)])[0]
 
 
@@ -193,7 +194,8 @@ def find_many(model: type[Model], tokens: Mapping[Any, UUID], *, using: str | No
     """Return the claims on rows by their tokens; claims that have ended are left out."""
     operations = _operations(model, using)
     rows: QuerySet[Any] = operations.rows.filter(pk__in=list(tokens))
-    known = [row for row in rows if tokens[row.pk] == row.state_claim and row.state in operations.graph.states]
+    state_of = operations.state_field.state_of
+    known = [row for row in rows if tokens[row.pk] == row.state_claim and state_of(row) is not None]
     return with_events([_claim_of(operations, row, row.state_claim) for row in known])
 
 
@@ -319,7 +321,8 @@ def _in_turn(rows: QuerySet[Any]) -> QuerySet[Any]:
 
 def _claim_of(operations: Operations, instance: Any, token: UUID, claimed: float | None = None) -> Claim:
     """Return the claim on a row; without the time of the claim, its lease is counted from now."""
-    state = operations.graph.states[instance.state]
+    field = operations.state_field
+    state = field.states[instance.__dict__[field.attname]]
     return Claim(operations.home(instance), instance, state, token, claimed or time.monotonic())
 
 

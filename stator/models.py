@@ -38,7 +38,6 @@ from stator.rows.fields import (
     NextAttemptField,
     ReadyField,
     SpreadField,
-    StateField,
     VersionField,
     fields_sent,
     part_of,
@@ -55,6 +54,7 @@ from stator.rows.progress import Progress, progress_of
 from stator.rows.reconcile import look_again, watched_fields, watched_values
 from stator.rows.reports import Event, History, Report, Step, records_of, steps_of
 from stator.rows.rollbacks import before_save, created, note_save, remembered
+from stator.rows.state_column import StateField
 from stator.rows.statistics import Depth, Stats
 from stator.rows.transitions import move_by_hand, move_rows, state_by_hand
 from stator.rows.versions import Version
@@ -150,7 +150,8 @@ class StatorModel(models.Model):
     subclasses: ClassVar[list[type["StatorModel"]]] = []
     stator = OperatorAccess()
     state: StateField
-    # The value of ``owner_of(model)``, stored because each insert needs it.
+    # The values of ``state_field(model)`` and ``owner_of(model)``, stored because each insert needs them.
+    _state_field: ClassVar[Any]
     _state_owner: ClassVar[type[models.Model]]
 
     class Meta:
@@ -159,10 +160,7 @@ class StatorModel(models.Model):
     @classproperty
     def state_graph(cls) -> type[StateGraph]:  # noqa: N805
         """The graph of the model."""
-        field = cls._meta.get_field("state")
-        if not isinstance(field, StateField):
-            raise AttributeError(f"{cls._meta.label}.state is a {type(field).__name__}; it must be a StateField")
-        return field.graph
+        return cls._state_field.graph
 
     @property
     def state_age(self) -> float:
@@ -233,15 +231,15 @@ class StatorModel(models.Model):
     ) -> None:
         super().refresh_from_db(using, fields, from_queryset)
         # Django also calls this to load a deferred column, when an assigned state may not be saved yet.
-        if fields is None or "state" in fields:
-            self._loaded_state = self.__dict__.get("state", DEFERRED)
+        if fields is None or self._state_field.name in fields:
+            self._loaded_state = self.__dict__.get(self._state_field.attname, DEFERRED)
         if options_of(type(self)).reconcile_on:
             loaded = watched_values(self)
             wanted = loaded if fields is None else watched_fields(type(self), fields)
             self._loaded_watched = self.__dict__.get("_loaded_watched", {}) | {name: loaded[name] for name in wanted}
 
     def _note_loaded(self) -> None:
-        self._loaded_state = self.__dict__.get("state", DEFERRED)
+        self._loaded_state = self.__dict__.get(self._state_field.attname, DEFERRED)
         if options_of(type(self)).reconcile_on:
             self._loaded_watched = watched_values(self)
 
@@ -289,7 +287,6 @@ class StatorModel(models.Model):
         if not raw and manager.model is owner:
             forget_left(owner, using, [self])
         self._note_loaded()
-        self._loaded_state = str(self.state)
         if self.state_ready:
             announce(owner, using)
         return inserted
@@ -313,9 +310,9 @@ class StatorModel(models.Model):
         own = [value for value in values if _is_own(value[0])]
         claim: UUID | None = getattr(self.__dict__.get("stator"), "token", None)
         rows = base_qs if claim is None else self._claimed(base_qs, claim)
-        moving = "state" in names and self._is_moving
+        moving = self._state_field.name in names and self._is_moving
         if moving:
-            state_by_hand(type(self), self.state)
+            state_by_hand(type(self), getattr(self, self._state_field.attname))
         wishes = self._watched_changes(names) if claim is None else []
         changed = [] if moving else wishes
         reopens = claim is None and may_reopen(self._state_owner, names)
@@ -347,7 +344,7 @@ class StatorModel(models.Model):
 
     def _note_moved(self, using: str) -> None:
         """Read the state and its columns after a move by hand or an event."""
-        self.refresh_from_db(using, fields=["state", *sorted(FRAMEWORK_COLUMNS)])
+        self.refresh_from_db(using, fields=[self._state_field.name, *sorted(FRAMEWORK_COLUMNS)])
 
     def _watched_changes(self, names: set[str]) -> list[str]:
         """Return the named watched fields whose values differ from the loaded ones, or are expressions."""
@@ -384,14 +381,17 @@ class StatorModel(models.Model):
     @property
     def _is_moving(self) -> bool:
         """Whether another state was assigned since the object was loaded."""
-        return self.__dict__.get("_loaded_state") not in (None, str(self.state))
+        field, loaded = self._state_field, self.__dict__.get("_loaded_state")
+        given: object = getattr(self, field.attname)
+        return loaded not in (None, given if field.has_names else field.stored(given))
 
     def _move_on_save(self, row: QuerySet[models.Model], also: Changes | None) -> bool:
-        state = str(self.state)
+        field = self._state_field
+        state: Any = getattr(self, field.attname)
         if not move_by_hand(row, state, also=also) and "stator" in self.__dict__:
             raise LeaseLost(f"{self._meta.label} {self.pk}: the claim on it has ended; it was not moved")
         self.__dict__.pop("stator", None)
-        self._loaded_state = state
+        self._loaded_state = field.stored(state)
         return True
 
 
@@ -404,15 +404,17 @@ def _leave_unread(sent: list[models.Field], returning: list[models.Field]) -> No
 
 def _is_own(field: models.Field) -> bool:
     """Return whether ``save()`` writes a field; a row stays in its part, whatever the instance says."""
-    return field.name not in FRAMEWORK_COLUMNS and field.name != "state" and not isinstance(field, SpreadField)
+    return field.name not in FRAMEWORK_COLUMNS and not isinstance(field, StateField | SpreadField)
 
 
 def _prepare(sender: type, **kwargs: object) -> None:
     """Guard, index and register a managed model when its class is made; not called for abstract classes."""
     if not issubclass(sender, StatorModel):
         return
-    if not any(field.name == "state" for field in sender._meta.concrete_fields):
+    found = next((field for field in sender._meta.concrete_fields if isinstance(field, StateField)), None)
+    if found is None:
         return
+    sender._state_field = found
     guard_managers(sender)
     sender._state_owner = owner_of(sender)
     if sender._state_owner is not sender:

@@ -29,6 +29,7 @@ from stator.rows.pauses import Pause, end_pauses, keep_pause, planned_pause
 from stator.rows.progress import Reached
 from stator.rows.reports import Event, reports_of
 from stator.rows.rollbacks import remembered
+from stator.rows.state_column import state_field
 from stator.rows.transitions import move_by_hand, write_by_hand
 
 Result = TypeVar("Result")
@@ -48,11 +49,11 @@ class OperatorQuerySet(GuardedQuerySet[M]):
 
     def in_state(self, *states: State | str) -> "OperatorQuerySet[M]":
         """Return the rows in any of the given states."""
-        return self.filter(state__in=[str(state) for state in states])
+        return self.filter(**state_field(self.model).among(states))
 
     def ready(self) -> "OperatorQuerySet[M]":
         """Return the rows that workers may claim now."""
-        return self.filter(self._is_due, READY, state__in=self._automatic)
+        return self.filter(self._is_due, READY, **self._automatic)
 
     @overload
     def due(self) -> "OperatorQuerySet[M]": ...
@@ -71,7 +72,7 @@ class OperatorQuerySet(GuardedQuerySet[M]):
         """
         if at is not UNGIVEN:
             return make_due(self, at, action or Action.of(self.model, "due", actor, reason))
-        return self.filter(self._is_due, state_claim=None, state__in=self._automatic).exclude(self._quarantine)
+        return self.filter(self._is_due, state_claim=None, **self._automatic).exclude(self._quarantine)
 
     def leased(self) -> "OperatorQuerySet[M]":
         """Return the rows that a worker holds."""
@@ -90,7 +91,8 @@ class OperatorQuerySet(GuardedQuerySet[M]):
         late = Q(pk__in=[])
         for state in graph_of(self.model).states.values():
             if state.expect_within:
-                late |= Q(state=state.name, state_changed__lte=columns.after(-state.expect_within))
+                there = state_field(self.model).at(state)
+                late |= Q(**there, state_changed__lte=columns.after(-state.expect_within))
         return self.filter(late)
 
     @awaited
@@ -105,7 +107,7 @@ class OperatorQuerySet(GuardedQuerySet[M]):
 
     def unknown(self) -> "OperatorQuerySet[M]":
         """Return the rows whose state this code does not know; its workers do not attempt them."""
-        return self.exclude(state__in=list(graph_of(self.model).states))
+        return self.exclude(**state_field(self.model).among(graph_of(self.model).states))
 
     def with_report(self, **lookups: object) -> "OperatorQuerySet[M]":
         """Return the rows whose latest report matches, for instance ``with_report(fingerprint="...")``."""
@@ -117,7 +119,7 @@ class OperatorQuerySet(GuardedQuerySet[M]):
         Claimed rows are left alone. ``action``: a manual action of which this is a part; else it is one of its own. The
         same holds for the other actions here.
         """
-        rows = self.filter(state_claim=None, state__in=self._automatic)
+        rows = self.filter(state_claim=None, **self._automatic)
         action = action or Action.of(self.model, "retry", actor)
         changes = columns.retrying(load_settings().released_with)
         return write_by_hand(rows, changes, actor=action.actor, reason="retried", action=action)
@@ -146,8 +148,10 @@ class OperatorQuerySet(GuardedQuerySet[M]):
 
     def counts(self) -> dict[str, int]:
         """Return the number of rows in each state, including states of the graph that have none."""
-        counted = dict(self.order_by().values_list("state").annotate(Count("pk")))
-        return {**dict.fromkeys(graph_of(self.model).states, 0), **counted}
+        field = state_field(self.model)
+        counted = self.order_by().values_list(field.name).annotate(Count("pk"))
+        found = {field.name_of(value): count for value, count in counted}
+        return {**dict.fromkeys(graph_of(self.model).states, 0), **found}
 
     def explain_counts(self) -> dict[str, int]:
         """Return the number of rows by the code of the first reason that ``explain()`` gives for them."""
@@ -187,8 +191,8 @@ class OperatorQuerySet(GuardedQuerySet[M]):
             )
 
     @property
-    def _automatic(self) -> list[str]:
-        return [state.name for state in graph_of(self.model).automatic_states]
+    def _automatic(self) -> dict[str, list[object]]:
+        return state_field(self.model).among(graph_of(self.model).automatic_states)
 
     @property
     def _is_due(self) -> Q:

@@ -14,9 +14,9 @@ from stator.querysets import OperatorQuerySet
 from stator.rows.claimable import RESTING
 from stator.rows.column_guard import M
 from stator.rows.events import declared_events
-from stator.rows.fields import StateField
 from stator.rows.meta import graph_of, owner_of
 from stator.rows.reports import reports_of
+from stator.rows.state_column import StateField
 
 # Up to this many matching rows are listed by key; statements with more keys take longer than they save.
 FEW = 2000

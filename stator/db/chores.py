@@ -44,10 +44,10 @@ def settle(operations: Operations, limit: int) -> int:
 
 def unsettled(operations: Operations) -> list[QuerySet[Model]]:
     """Return querysets of the rows that have the ready mark and should not."""
-    settled = [state.name for state in operations.graph.states.values() if not state.automatic]
+    settled = [state for state in operations.graph.states.values() if not state.automatic]
     ready = _ready(operations)
     early = ready.filter(state_next_attempt__gt=Now()).alias(stator_turn=place_in_line()).filter(stator_turn__gt=Now())
-    return [ready.filter(state__in=settled), early]
+    return [ready.filter(**operations.state_field.among(settled)), early]
 
 
 def reopen(operations: Operations, limit: int) -> int:
@@ -77,17 +77,17 @@ def time_out(operations: Operations, limit: int, move: Callable[..., Moves] | No
     parts = []
     for state in operations.graph.states.values():
         if state.timeout_state and state.timeout_value:
-            past = _stayed(_resting(operations.rows, state), state.timeout_value)
+            past = _stayed(_resting(operations, operations.rows, state), state.timeout_value)
             parts += _move(operations, move, past, limit, (state.name, state.timeout_state, "timed out"))
     return _total(parts)
 
 
 def rename(operations: Operations, limit: int, move: Callable[..., Moves] | None = None) -> Moves:
     """Give rows that have the former name of a state its new name, as ``RenameState`` does. ``move``: see above."""
-    parts = []
+    parts, renaming = list[Moves](), partial(columns.renaming, operations.state_field)
     for former, state in operations.graph.renames.items():
         for rows in _renamed(operations, former):
-            parts += _move(operations, move, rows, limit, (former, state, "renamed"), columns.renaming(state))
+            parts += _move(operations, move, rows, limit, (former, state, "renamed"), renaming(state))
     return _total(parts)
 
 
@@ -143,7 +143,7 @@ def delete_due(operations: Operations, limit: int) -> int:
     deleted = 0
     for state in operations.graph.states.values():
         if state.delete_after:
-            old = _stayed(_resting(deletable(operations), state), state.delete_after)
+            old = _stayed(_resting(operations, deletable(operations), state), state.delete_after)
             delete = partial(_delete_some, operations)
             deleted += sum(unless_refused(operations, DELETE, [old], limit, delete, errors=Exception))
     return deleted
@@ -163,9 +163,9 @@ def rows_to_watch(operations: Operations, within: float) -> list[QuerySet[Model]
         reopenable(operations),
         *(rows for former in operations.graph.renames for rows in _renamed(operations, former)),
         *matching(operations),
-        *(_stayed(_resting(operations.rows, state), state.timeout_value - within)
+        *(_stayed(_resting(operations, operations.rows, state), state.timeout_value - within)
           for state in states if state.timeout_state and state.timeout_value),
-        *(_stayed(_resting(deletable(operations), state), state.delete_after - within)
+        *(_stayed(_resting(operations, deletable(operations), state), state.delete_after - within)
           for state in states if state.delete_after),
     ]  # fmt: skip
 
@@ -184,8 +184,8 @@ def _is_heard(model: type[Model], seen: set[type[Model]]) -> bool:
     return any(_is_heard(each, seen) for each in related - seen if each)
 
 
-def _resting(rows: QuerySet[Model], state: State) -> QuerySet[Model]:
-    return rows.filter(RESTING, state=state.name)
+def _resting(operations: Operations, rows: QuerySet[Model], state: State) -> QuerySet[Model]:
+    return rows.filter(RESTING, **operations.state_field.at(state))
 
 
 def _stayed(rows: QuerySet[Model], seconds: float) -> QuerySet[Model]:
@@ -194,7 +194,7 @@ def _stayed(rows: QuerySet[Model], seconds: float) -> QuerySet[Model]:
 
 
 def _ready(operations: Operations) -> QuerySet[Model]:
-    return operations.rows.filter(READY, state__in=operations.known)
+    return operations.rows.filter(READY, **operations.state_field.among(operations.known))
 
 
 def reopenable(operations: Operations) -> QuerySet[Model]:
@@ -205,15 +205,15 @@ def reopenable(operations: Operations) -> QuerySet[Model]:
 
 def _renamed(operations: Operations, former: str) -> list[QuerySet[Model]]:
     # One statement for ready rows and one for resting rows, because they are in different indexes.
-    return [operations.rows.filter(where, state=former) for where in (READY, RESTING)]
+    return [operations.rows.filter(where, **operations.state_field.at(former)) for where in (READY, RESTING)]
 
 
 def _matching(operations: Operations, state: State, condition: Any) -> list[QuerySet[Model]]:
     # The graph, which knows nothing of Django, has any object as a condition.
     wheres = (RESTING, READY) if state.automatic else (RESTING,)
-    rows = operations.rows
-    met = [condition_of(rows.filter(where, state=state.name), state, condition) for where in wheres]
-    return [rows.filter(each, where, state=state.name) for each, where in zip(met, wheres, strict=True)]
+    rows, there = operations.rows, operations.state_field.at(state)
+    met = [condition_of(rows.filter(where, **there), state, condition) for where in wheres]
+    return [rows.filter(each, where, **there) for each, where in zip(met, wheres, strict=True)]
 
 
 def deletable(operations: Operations) -> QuerySet[Model]:

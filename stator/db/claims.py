@@ -62,9 +62,9 @@ class Claims:
         token = token or new_token(operations.worker_id)
         claimed = time.monotonic()
         instances = self._claim(states, limit, token, crashes)
-        states_by_name = operations.graph.states
+        by_value, own = operations.state_field.states, operations.state_field.attname
         return with_events(
-            [Claim(operations, instance, states_by_name[instance.state], token, claimed) for instance in instances]
+            [Claim(operations, each, by_value[each.__dict__[own]], token, claimed) for each in instances]
         )
 
     def claim_in_slices(
@@ -103,7 +103,7 @@ class Claims:
         operations, state = self._operations, states[0]
         if not state.concurrency:
             return MAX_CLAIMED
-        running = operations.whole.filter(state_claim__isnull=False, state=state.name).count()
+        running = operations.whole.filter(state_claim__isnull=False, **operations.state_field.at(state)).count()
         return max(0, state.concurrency - running)
 
     def _running(self, states: list[State]) -> list[State]:
@@ -205,12 +205,12 @@ def take(rows: QuerySet[Model], token: UUID, changes: columns.Changes, only: Q =
 def claim_one(operations: Operations, pk: Pk) -> Claim | None:
     """Claim one row out of turn, ending any other claim; return None if it is gone or its state is not attempted."""
     token, claimed = new_token(operations.worker_id), time.monotonic()
-    attempted = [state.name for state in operations.automatic]
-    rows = operations.rows.filter(pk=pk, state__in=attempted)
+    field = operations.state_field
+    rows = operations.rows.filter(pk=pk, **field.among(operations.automatic))
     with operations.transaction():
         taken = take(rows, token, columns.claiming(token, operations.lease_end()), only=Q())
-    states = operations.graph.states
-    claims = [Claim(operations.home(row), row, states[row.state], token, claimed) for row in taken]
+    states, own = field.states, field.attname
+    claims = [Claim(operations.home(row), row, states[row.__dict__[own]], token, claimed) for row in taken]
     return next(iter(with_events(claims)), None)
 
 
@@ -221,8 +221,8 @@ def adopt(kind: type[Adopted], operations: Operations, token: UUID) -> Adopted |
     """
     held, claimed = operations.rows.filter(state_claim__isnull=False, state_claim=token), time.monotonic()
     for instance in load_rows(held[:1]):
-        if (state := operations.graph.states.get(instance.state)) is None:
-            raise NotBegun(LATER, f"{operations.graph.__name__} has no state {instance.state!r} in this process")
+        if (state := (field := operations.state_field).state_of(instance)) is None:
+            raise NotBegun(LATER, f"{operations.graph.__name__} has no state {field.of(instance)!r} in this process")
         [claim] = with_events([kind(operations.home(instance), instance, state, token, claimed)])
         return claim
     return None

@@ -140,9 +140,9 @@ class Wanted:
     turn: Turn
 
     @property
-    def names(self) -> list[str]:
-        """The names of the states."""
-        return [state.name for state in self.states]
+    def values(self) -> list[str | int]:
+        """What is stored for the states."""
+        return [state.value for state in self.states]
 
 
 class StatementClaim:
@@ -174,7 +174,9 @@ class StatementClaim:
 
     def _claimable(self, crashes: Crashes) -> Statement:
         """Return the condition of the rows to claim."""
-        return Statement.of(written(claimable_sql(crashes)), self._compiler.slice_of(self._operations))
+        return Statement.of(
+            written(claimable_sql(crashes), column=self._compiler.state), self._compiler.slice_of(self._operations)
+        )
 
     def _bound(self, statement: Statement, values: Mapping[str, object], token: UUID) -> list[object]:
         return statement.bind(self._compiler.connection, {**values, TOKEN: token, "slice": self._operations.slice})
@@ -210,7 +212,7 @@ class OrderedClaim(StatementClaim):
         began = time.monotonic()
         place = turn.begin(began) if by_age else None
         statement = self._statement(by_age=by_age, further=place is not None, wanted=wanted)
-        values: dict[str, object] = {"states": wanted.names, "limit": wanted.limit}
+        values: dict[str, object] = {"states": wanted.values, "limit": wanted.limit}
         if place is not None:
             values["since"], values["key"] = place
         regular = wanted.crashes is Crashes.NONE
@@ -257,7 +259,7 @@ class FairClaim(StatementClaim):
         """Claim rows of the values that come next."""
         compiler, turn, limit = self._compiler, wanted.turn, wanted.limit
         values = {
-            "states": wanted.names, "last": turn.last, "limit": limit, "max_values": limit + SPARE_VALUES,
+            "states": wanted.values, "last": turn.last, "limit": limit, "max_values": limit + SPARE_VALUES,
             "seed": wanted.token.int % SEEDS,
         }  # fmt: skip
         by_age = turn.by_age

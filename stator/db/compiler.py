@@ -31,7 +31,9 @@ from stator.db.interface import Claim, Operations, OutcomeBatch
 from stator.db.values import Pk, Row
 from stator.rows.clock import Now
 from stator.rows.columns import Changes
+from stator.rows.meta import column_of
 from stator.rows.priorities import priority_of
+from stator.rows.state_column import USUAL_NAME, state_field
 from stator.statements import Parameter, Placeholder, Statement, written
 
 
@@ -271,6 +273,12 @@ class Compiler:
     def pk(self) -> str:
         """The column of the key."""
         return self.quote(self._pk_field.column)
+
+    @cached_property
+    def state(self) -> str:
+        """The column of the state."""
+        column = column_of(state_field(self.model))
+        return column if column == USUAL_NAME else self.quote(column)
 
     @cached_property
     def pk_type(self) -> str:

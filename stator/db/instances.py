@@ -22,6 +22,7 @@ from stator.rows.columns import FRAMEWORK_COLUMNS
 from stator.rows.fields import MomentAttribute
 from stator.rows.keys import key_fields
 from stator.rows.meta import options_of
+from stator.rows.state_column import state_field
 
 # The attribute of a stand-in that carries the error from the claim statement to its claim.
 UNREADABLE = "_stator_unreadable"
@@ -60,7 +61,7 @@ def loader_of(model: Any) -> Load:
     """Return a function that makes an instance of ``(alias, names, row)``. Call it per batch: receivers come and go."""
     if not _is_plain(model) or pre_init.has_listeners(model) or post_init.has_listeners(model):
         return model.from_db
-    new, watches = model.__new__, bool(options_of(model).reconcile_on)
+    new, watches, own = model.__new__, bool(options_of(model).reconcile_on), state_field(model).attname
 
     def load(alias: str, names: list[str], row: Sequence[object]) -> Instance:
         instance = new(model)
@@ -69,7 +70,7 @@ def loader_of(model: Any) -> Load:
         values = instance.__dict__
         values["_state"] = state
         values.update(zip(names, row, strict=True))
-        values["_loaded_state"] = values["state"]
+        values["_loaded_state"] = values[own]
         if watches:
             instance._note_loaded()
         return instance
@@ -113,7 +114,11 @@ def _load_row(rows: QuerySet[Any], pk: Pk) -> Instance:
     except DatabaseError:
         raise
     except PROJECT_ERRORS as error:
-        names = [*(field.attname for field in key_fields(rows.model)), "state", *sorted(FRAMEWORK_COLUMNS)]
+        names = [
+            *(field.attname for field in key_fields(rows.model)),
+            state_field(rows.model).name,
+            *sorted(FRAMEWORK_COLUMNS),
+        ]
         return _stand_in(rows.model, rows.db, row.values(*names).get(), error)
 
 
@@ -121,7 +126,7 @@ def _stand_in(model: Any, alias: str, values: dict[str, Any], error: BaseExcepti
     instance = model.__new__(model)
     state = ModelState()
     state.adding, state.db = False, alias
-    instance.__dict__.update(values, _state=state, _loaded_state=values["state"])
+    instance.__dict__.update(values, _state=state, _loaded_state=values[state_field(model).attname])
     instance.__dict__[UNREADABLE] = error
     return instance
 

@@ -37,7 +37,8 @@ class Leases:
             return bool(self._fenced(claim).update(state_locked_until=columns.after(seconds)))
 
     def _fenced(self, claim: Claim) -> QuerySet[Model]:
-        return self._operations.anywhere.filter(pk=claim.pk, state_claim=claim.token, state=claim.state.name)
+        own = self._operations.state_field.at(claim.state)
+        return self._operations.anywhere.filter(pk=claim.pk, state_claim=claim.token, **own)
 
     def renew(self, claims: list[Claim], *, wait: float | None = None) -> set[int]:
         """Extend the leases of valid claims; return the ``id()`` of claims that have ended.
@@ -115,9 +116,9 @@ class Leases:
     @cached_property
     def _spared(self) -> Q:
         """The rows that are never quarantined here; also rows in unknown states, which other workers decide about."""
-        automatic = self._operations.graph.automatic_states
-        own = sorted(state.name for state in automatic if not state.quarantine)
-        return Q(state__in=own) | ~Q(state__in=self._operations.known)
+        operations, among = self._operations, self._operations.state_field.among
+        own = [state for state in operations.automatic if not state.quarantine]
+        return Q(**among(own)) | ~Q(**among(operations.known))
 
 
 def _key(claim: Claim) -> tuple[int, float]:
@@ -131,9 +132,9 @@ def still_claimed(operations: Operations, claims: list[Claim]) -> set[Pk]:
 
     Or the project has moved them to another slice; their claims go there, too. Note in the claims which rows are gone.
     """
-    mine = {(claim.pk, claim.token, claim.state.name) for claim in claims}
+    mine = {(claim.pk, claim.token, claim.state.value) for claim in claims}
     is_free = operations.slice is not None and operations.is_spread_freely
-    names = ["pk", "state_claim", "state", *([operations.spread_name] if is_free else [])]
+    names = ["pk", "state_claim", operations.state_field.name, *([operations.spread_name] if is_free else [])]
     with operations.reading():
         rows = operations.anywhere.filter(pk__in=[claim.pk for claim in claims])
         found = {row[0]: row for row in rows.values_list(*names)}

@@ -24,7 +24,7 @@ from stator.statements import Statement, selecting, written
 # Locks rows with valid claims until the commit. Unlike all other statements, it waits for rows that are locked.
 LOCK_CLAIMED = """
 SELECT t.{pk} FROM unnest(%(keys)s::{pk_type}[], %(claims)s::uuid[]) AS v(pk, claim) JOIN {table} t ON t.{pk} = v.pk
-WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = %(state)s{slice} ORDER BY v.pk FOR NO KEY UPDATE OF t
+WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.{state} = %(source)s{slice} ORDER BY v.pk FOR NO KEY UPDATE OF t
 """
 
 # Locks the ``sought`` rows among rows in the order of an index. ``one`` is the row at its place, locked, or nothing. It
@@ -118,7 +118,7 @@ class PostgresqlTransactions(transactions.Transactions):
     def lock_claimed(self, claims: list[Claim]) -> list[Claim]:
         """Lock claimed rows like the portable method, in one statement whose text never changes."""
         keys, tokens = self._compiler.claimed(claims)
-        values = {"keys": keys, "claims": tokens, "state": claims[0].state.name, "slice": self._operations.slice}
+        values = {"keys": keys, "claims": tokens, "source": claims[0].state.value, "slice": self._operations.slice}
         params = self._locking.bind(self._operations.connection, values)
         found = self._operations.fetch(self._locking.text, params, sql.BY_KEY, often=True)
         mine = set(self._compiler.keys_of(found))
@@ -134,7 +134,7 @@ class PostgresqlTransactions(transactions.Transactions):
     def _locking(self) -> Statement:
         compiler = self._compiler
         return written(
-            LOCK_CLAIMED, table=compiler.table, pk=compiler.pk, pk_type=compiler.pk_type,
+            LOCK_CLAIMED, table=compiler.table, pk=compiler.pk, pk_type=compiler.pk_type, state=compiler.state,
             slice=compiler.slice_of(self._operations, "t"),
         )  # fmt: skip
 

@@ -24,6 +24,7 @@ from stator.rows import columns
 from stator.rows.clock import Seconds
 from stator.rows.life import OF_LIFE
 from stator.rows.reports import History, keep_entries, keep_reports
+from stator.rows.state_column import StateField
 from stator.rows.statistics import Stats, Stay
 from stator.rows.transitions import Locked, entered, note_left
 from stator.rows.watches import WaiterHeld
@@ -127,7 +128,7 @@ class Records:
                     stays.append(self._about_to_leave(rows, accepted))
                 outcome = ended[0][1]
                 values = outcome.values or {} if self._saves_at_once(batch) else {}
-                rows.update(**changes_of(outcome, batch.source), **values)
+                rows.update(**changes_of(operations.state_field, outcome, batch.source), **values)
         if not batch.released:
             self._count(batch, accepted, stays)
         return accepted
@@ -206,7 +207,8 @@ class Records:
         wait = operations.connection.in_atomic_block
         try:
             with operations.transaction():
-                count, pks = self._move(rows, source, to.name, limit, reason, changes or columns.entering(to, {source}))
+                changed = changes or columns.entering(operations.state_field, to, {source})
+                count, pks = self._move(rows, source, to.name, limit, reason, changed)
                 if source in operations.keeping:
                     lives = operations.rows.filter(pk__in=pks).values_list("pk", *OF_LIFE)
                     left = [Locked(pk, source, 0, *of_life) for pk, *of_life in lives]
@@ -250,10 +252,10 @@ def write_key(ended: Ended) -> tuple[int, tuple[float, bool]]:
     return claim.token.int, (outcome.after if isinstance(outcome, Released) else 0.0, False)
 
 
-def changes_of(outcome: Outcome, source: State) -> columns.Changes:
+def changes_of(field: StateField, outcome: Outcome, source: State) -> columns.Changes:
     """Return the columns that an outcome of an attempt in ``source`` changes."""
     if isinstance(outcome, Moved):
-        return columns.entering(outcome.to, {source.name})
+        return columns.entering(field, outcome.to, {source.name})
     if isinstance(outcome, Released):
         return columns.releasing(outcome.after, begun=outcome.begun)
     failures = F("state_failures") + 1 if outcome.failure else Value(0)

@@ -26,6 +26,7 @@ from stator.graph.outcomes import Moved, Outcome, Released, Waiting
 from stator.rows import columns
 from stator.rows.clock import Now
 from stator.rows.hooks import AttemptRecords
+from stator.rows.state_column import StateField
 from stator.rows.watches import Watch
 from stator.statements import PROGRAM, Parameter, Placeholder, Statement, joined, written
 
@@ -336,7 +337,7 @@ class PostgresqlRecords(records.Records):
         returned = f"{compiler.table}.state_version AS version, {WORKER}, v.duration, v.attempts, v.attempted, "
         for_notes = [f"v.{name}" for name in ("claim", *names[1:])] if noted else []
         also = "".join(f"{each}, " for each in for_notes + _after(compiler, attempts))
-        changes = _changes(batch.outcome, batch.source)
+        changes = _changes(batch.operations.state_field, batch.outcome, batch.source)
         if noted and not batch.moved and not batch.released:
             # Marked ready here: otherwise the next claim would have to do it first, which takes several statements.
             ready = "state_ready OR v.delay <= 0" if shape.woken else "v.delay <= 0"
@@ -537,9 +538,9 @@ def _delays(batch: OutcomeBatch) -> list[float | None]:
     return delays if any(delays) else []
 
 
-def _changes(outcome: Outcome, source: State) -> columns.Changes:
+def _changes(field: StateField, outcome: Outcome, source: State) -> columns.Changes:
     if isinstance(outcome, Moved):
-        return columns.entering(outcome.to, {source.name})
+        return columns.entering(field, outcome.to, {source.name})
     delay = RawSQL("v.delay * interval '1 second'", [], output_field=DurationField())
     if isinstance(outcome, Released):
         # One statement for rows that are ready again, whose delay is null, and rows that are due later.

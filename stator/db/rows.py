@@ -20,6 +20,7 @@ from stator.rows.clock import Now
 from stator.rows.fields import SpreadField
 from stator.rows.meta import field_of, graph_of, hooks_of, options_of, spread_field
 from stator.rows.pauses import Pauses
+from stator.rows.state_column import state_field
 from stator.rows.transitions import kept_names
 from stator.rows.waits import waiters_of, waits_of
 from stator.rows.watches import Watch, watchers_of, watches_of
@@ -47,6 +48,7 @@ class Rows:
         self.label: str = model._meta.label_lower
         self.pk_name: str = model._meta.pk.attname
         self.graph = graph_of(model)
+        self.state_field = state_field(model)
         self.options = options_of(model)
         self.hooks = hooks_of(model)
         # Programs that claim rows without a worker keep records of their own.
@@ -185,7 +187,7 @@ class Rows:
 
     def ready(self, states: Iterable[State]) -> QuerySet[Model]:
         """Return the ready rows in some states, paused or not; index ``st_ready``."""
-        return self.rows.filter(claimable((state.name for state in states), self.settings))
+        return self.rows.filter(claimable(self.state_field, (state.name for state in states), self.settings))
 
     def open_rows(self, states: list[State]) -> QuerySet[Model]:
         """Return the rows of :meth:`claimable` that the model lets this worker claim."""
@@ -203,8 +205,8 @@ class Rows:
 
     def waiting(self, *states: str) -> QuerySet[Model]:
         """Return the rows of some or all states that workers will attempt once they are due; index ``st_rest``."""
-        names = states or [state.name for state in self.automatic]
-        return self.rows.filter(RESTING, state__in=names, state_crashes__lt=self.settings.MAX_CRASHES)
+        where = self.state_field.among(states or self.automatic)
+        return self.rows.filter(RESTING, **where, state_crashes__lt=self.settings.MAX_CRASHES)
 
     @cached_property
     def automatic(self) -> list[State]:
@@ -219,7 +221,8 @@ class Rows:
         if self.hooks.lease_end:
             of_row = Greatest(self.hooks.lease_end(self.settings.LEASE, since), columns.after(self.shortest_lease))
             return Least(of_row, columns.after(self.longest_lease))
-        own = [When(state=state.name, then=columns.after(state.lease or 0)) for state in self._with_own_lease]
+        at = self.state_field.at
+        own = [When(**at(state), then=columns.after(state.lease or 0)) for state in self._with_own_lease]
         end = columns.after(self.settings.LEASE)
         return Case(*own, default=end, output_field=DateTimeField()) if own else end
 
@@ -238,12 +241,12 @@ class Rows:
         which has both kinds at its ends. An OR of the two would read all leases.
         """
         held, beyond = self.rows.filter(state_claim__isnull=False), columns.after(self.longest_lease + CLOCK_SLACK)
-        impossible = held.filter(state_locked_until__gt=beyond, state__in=self.known)
+        impossible = held.filter(state_locked_until__gt=beyond, **self.state_field.among(self.known))
         return [held.filter(state_locked_until__lte=Now()), impossible]
 
     @cached_property
     def known(self) -> list[str]:
-        """The names of all states of this code, and their former names."""
+        """The names of all states of this code, and the former names that rows may have."""
         return sorted({*self.graph.states, *self.graph.renames})
 
     @property

@@ -85,7 +85,8 @@ class Transactions:
         """Lock rows until the end of the transaction; return the claims that are valid."""
         tokens = {claim.pk: claim.token for claim in claims}
         options = self._lock_options()
-        rows = self._operations.rows.filter(pk__in=list(tokens), state=claims[0].state.name).order_by("pk")
+        own = self._operations.state_field.at(claims[0].state)
+        rows = self._operations.rows.filter(pk__in=list(tokens), **own).order_by("pk")
         # Django takes the table to lock from the first column, which a composite key is not.
         found = rows.select_for_update(**options).values_list("state_claim", "pk")
         mine = {pk for token, pk in found if token == tokens[pk]}

@@ -29,6 +29,7 @@ from stator.rows.process_exits import processes_of
 from stator.rows.progress import Progress, progress_of
 from stator.rows.reports import Event, History, Report, records_of, steps_of
 from stator.rows.senders import people_with
+from stator.rows.state_column import state_field
 from stator.rows.versions import Fleet
 from stator.rows.waits import waits_of
 from stator.rows.watches import Watch, watches_of
@@ -363,7 +364,7 @@ def _read_line(facts: Facts, rows: QuerySet[Model], pauses: Pauses) -> None:
         first = priority.expression
         then |= {"stator_first": first, "my_first": _value_of(own, first)}
         earlier = Q(stator_first__lt=F("my_first")) | Q(earlier, stator_first__lte=F("my_first"))
-    line = rows.filter(claimable(_claimed_with(facts, state, pauses), facts.settings))
+    line = rows.filter(claimable(state_field(facts.model), _claimed_with(facts, state, pauses), facts.settings))
     if name := options.fair_by:
         facts.fair_by = {name: facts.row[name]}
         line = line.filter(**facts.fair_by)

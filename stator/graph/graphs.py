@@ -20,7 +20,7 @@ class StateGraph:
     """
 
     states: ClassVar[dict[str, State]] = {}
-    choices: ClassVar[list[tuple[str, str]]]
+    choices: ClassVar[list[tuple[str | int, str]]]
     initial_state: ClassVar[State]
     terminal_states: ClassVar[set[State]]
     automatic_states: ClassVar[set[State]]
@@ -29,6 +29,8 @@ class StateGraph:
     event_names: ClassVar[list[str]] = []
     # The events that are kept if they come before the first state that takes them.
     kept_names: ClassVar[set[str]] = set()
+    # The stored values of states that are not stored by their names.
+    _values: ClassVar[dict[str, str | int]] = {}
 
     def __init_subclass__(cls) -> None:
         _check_bases(cls)
@@ -102,7 +104,7 @@ def _name(cls: type[StateGraph], state: State, name: str) -> None:
         )
     if len(name) > STATE_NAME_LENGTH:
         raise GraphError(f"{cls.__name__}.{name}: the name is too long; use at most {STATE_NAME_LENGTH} characters")
-    state.name = name
+    state.name, state.value = name, cls._values.get(name, name)
     state.handler_name = state.handler_name or f"handle_{name}"
 
 
@@ -166,7 +168,7 @@ def _complete(cls: type[StateGraph]) -> None:
         _check_state(cls, state)
     cls.terminal_states = {state for state in cls.states.values() if state.terminal}
     cls.automatic_states = {state for state in cls.states.values() if state.automatic}
-    cls.choices = [(name, name) for name in cls.states]
+    cls.choices = [(state.value, name) for name, state in cls.states.items()]
     cls.renames = _renames(cls)
     cls.event_names = list(dict.fromkeys(name for state in cls.states.values() for name in state.events))
     cls.kept_names = {event.name for state in cls.states.values() for event in state.events.values() if event.keep_for}
@@ -253,7 +255,8 @@ def _renames(cls: type[StateGraph]) -> dict[str, State]:
             raise GraphError(
                 f"{cls.__name__}.{state.name}: renamed_from={former!r} is taken; name a state that no longer exists"
             )
-        if former:
+        # A row has no former name of a state whose number is stored.
+        if former and isinstance(state.value, str):
             renames[former] = state
     return renames
 

@@ -63,7 +63,7 @@ class State:
     ``quarantine=False``: objects are tried again however often a lease is lost. Use it when external programs claim the
     rows; their crashes say nothing about the object.
 
-    A ``State`` equals, prints and hashes like its name.
+    A ``State`` prints like its name; it equals and hashes like its stored value, which is the name.
     """
 
     try_interval: float | None = None
@@ -90,6 +90,8 @@ class State:
     def __post_init__(self) -> None:
         self.saves = tuple(self.saves) if isinstance(self.saves, list) else self.saves
         self.name = ""
+        # What the column of a model has for it.
+        self.value: str | int = ""
         self.graph: Any = None
         self.edges: list[Edge] = []
         self.children: set[State] = set()
@@ -130,10 +132,10 @@ class State:
     def __eq__(self, other: object) -> bool:
         if isinstance(other, State):
             return self is other
-        return self.name == other
+        return self.value == other
 
     def __hash__(self) -> int:
-        return hash(self.name)
+        return hash(self.value)
 
     def transitions_to(self, *others: "State") -> None:
         """Allow handlers of this state to move an object to any of these states."""

@@ -18,7 +18,7 @@ from stator.adoption import AlterTableInUse, KeepDueTimes
 from stator.graph import StateGraph
 from stator.migration_operations import RemapState, RenameState, RowOperation
 from stator.rows.columns import FRAMEWORK_COLUMNS
-from stator.rows.fields import StateField
+from stator.rows.state_column import StateField
 
 CLASS = "class Migration(migrations.Migration):\n"
 NOT_ATOMIC = """

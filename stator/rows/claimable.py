@@ -9,6 +9,7 @@ from enum import Enum
 from django.db.models import Q
 
 from stator.conf import Settings
+from stator.rows.state_column import StateField
 
 # Index ``st_ready``, and ``st_rest`` for rows that are neither ready nor held.
 READY = Q(state_ready=True, state_claim=None)
@@ -38,19 +39,22 @@ class Crashes(Enum):
         return Q(state_crashes__gt=0, state_crashes__gte=lowest, state_crashes__lt=too_high)
 
 
-def claimable(states: Iterable[str], settings: Settings) -> Q:
-    """Return a filter for the rows in some states that may be claimed, which are not quarantined."""
-    return READY & Q(state__in=sorted(states), state_crashes__lt=settings.MAX_CRASHES)
+def claimable(field: StateField, states: Iterable[str], settings: Settings) -> Q:
+    """Return a filter for the rows in some states that may be claimed, which are not quarantined.
+
+    ``field``: the field of the state.
+    """
+    return READY & Q(**field.among(sorted(states)), state_crashes__lt=settings.MAX_CRASHES)
 
 
 def claimable_sql(crashes: Crashes) -> str:
-    """Return :func:`claimable` and :meth:`Crashes.matches` together, as text.
+    """Return :func:`claimable` and :meth:`Crashes.matches` together, as text with a hole for the ``column``.
 
-    Values: ``states`` and, for rows that lost leases, ``lowest`` and ``too_high``.
+    Values: ``states``, as they are stored, and, for rows that lost leases, ``lowest`` and ``too_high``.
     """
     if crashes is Crashes.NONE:
         return f"{_READY} AND state_crashes = 0"
     return f"{_READY} AND state_crashes > 0 AND state_crashes >= %(lowest)s AND state_crashes < %(too_high)s"
 
 
-_READY = "state_ready AND state_claim IS NULL AND state = ANY(%(states)s)"
+_READY = "state_ready AND state_claim IS NULL AND {column} = ANY(%(states)s)"

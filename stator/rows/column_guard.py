@@ -17,13 +17,12 @@ from stator.rows.life_ends import forget_left
 from stator.rows.meta import owner_of, spread_field, written_to
 from stator.rows.reconcile import move_with_new_values, update_and_look_again, watched_fields
 from stator.rows.rollbacks import before_save, note_save, remembered
+from stator.rows.state_column import state_field
 from stator.rows.transitions import move_by_hand
 from stator.rows.waits import update_and_reopen
 from stator.signals import announce
 
 M = TypeVar("M", bound=Model)
-
-_GUARDED = columns.FRAMEWORK_COLUMNS | {"state"}
 
 
 class GuardedQuerySet(QuerySet[M]):
@@ -36,15 +35,16 @@ class GuardedQuerySet(QuerySet[M]):
         """
         if not hasattr(self.model, "state_graph"):
             return super().update(**values)
-        if not values.keys() & _GUARDED:
+        own = state_field(self.model).name
+        if not (own in values or values.keys() & columns.FRAMEWORK_COLUMNS):
             watched = watched_fields(self.model, values)
             if watched:
                 return update_and_look_again(self, values, watched)
             return update_and_reopen(self, values, partial(super().update, **values))
         _refuse(self.model, values.keys() & columns.FRAMEWORK_COLUMNS)
-        state = values.pop("state")
+        state = values.pop(own)
         if hasattr(state, "resolve_expression"):
-            _refuse(self.model, ["state"])
+            _refuse(self.model, [own])
         if watched := watched_fields(self.model, values):
             return move_with_new_values(self, state, values, watched)
         return move_by_hand(self, state, also=values)
@@ -75,7 +75,7 @@ class GuardedQuerySet(QuerySet[M]):
         """Insert like Django and wake workers after the commit; conflicts may not overwrite the framework's columns."""
         managed, conflicts = hasattr(self.model, "state_graph"), ignore_conflicts or update_conflicts
         if managed:
-            _refuse(self.model, set(update_fields or ()) & _GUARDED)
+            _refuse(self.model, {*(update_fields or ())} & {*columns.FRAMEWORK_COLUMNS, state_field(self.model).name})
             if ignore_conflicts:
                 _refuse_to_ignore_conflicts(owner_of(self.model), written_to(self))
             # With conflicts, an object may represent the existing row, which may be in any state.
@@ -93,7 +93,6 @@ class GuardedQuerySet(QuerySet[M]):
             forget_left(owner_of(self.model), self.db, created)
         for instance in created if managed and not conflicts else ():
             instance._note_loaded()
-            instance._loaded_state = str(instance.state)
         for instance, was in before:
             note_save(using, instance, was)
         if managed:

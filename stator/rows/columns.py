@@ -19,6 +19,7 @@ from django.db.models.lookups import LessThanOrEqual
 from stator.graph.states import State
 from stator.rows.clock import Elapsed, Now
 from stator.rows.life import UNMARKED, Changes, continued, visit_of_move
+from stator.rows.state_column import StateField
 
 UNCLAIMED: Changes = {"state_claim": None, "state_locked_until": None}
 
@@ -74,14 +75,15 @@ def _year(year: int) -> datetime:
     return datetime(year, 1, 1, tzinfo=UTC if settings.USE_TZ else None)
 
 
-def entering(state: State, sources: Collection[str] = (), *, start_over: bool = False) -> Changes:
+def entering(field: StateField, state: State, sources: Collection[str] = (), *, start_over: bool = False) -> Changes:
     """Return the changes when a row enters a state by an attempt, a timeout or by hand; any claim on it ends.
 
-    ``sources``: the states that rows leave. ``start_over``: the visit that failed is not continued.
+    ``field``: of the model. ``sources``: the states that rows leave. ``start_over``: the visit that failed is not
+    continued.
     """
     return {
-        **visit_of_move(state, sources, start_over=start_over),
-        "state": state.name,
+        **visit_of_move(field, state, sources, start_over=start_over),
+        **field.at(state),
         "state_changed": Now(),
         "state_attempted": None,
         "state_ready": ready_at_once(state),
@@ -94,13 +96,13 @@ def entering(state: State, sources: Collection[str] = (), *, start_over: bool = 
     }
 
 
-def renaming(state: State) -> Changes:
+def renaming(field: StateField, state: State) -> Changes:
     """Return the changes when a row gets the new name of its state: attempts, failures, times and the visit stay.
 
     A row that nothing attempts is not ready, should the state have become external or terminal.
     """
     rested: Changes = {} if state.automatic else {"state_ready": False}
-    return {**continued(1), **rested, "state": state.name, "state_version": F("state_version") + 1}
+    return {**continued(1), **rested, **field.at(state), "state_version": F("state_version") + 1}
 
 
 def claiming(token: UUID | Expression, until: object) -> Changes:

@@ -13,6 +13,7 @@ from stator.rows import columns
 from stator.rows.actions import Action
 from stator.rows.clock import Now, moment_text
 from stator.rows.meta import graph_of
+from stator.rows.state_column import state_field
 from stator.rows.transitions import write_by_hand
 
 # A time, a duration or seconds from now, an expression that the database computes, or None for now.
@@ -25,8 +26,8 @@ def make_due(rows: QuerySet[Model], at: Due, action: Action | None = None) -> in
     Others stay as they are, since it is not their due time that decides when they are attempted next: claimed and
     quarantined rows, rows that wait for another object, and rows in states that workers do not attempt.
     """
-    states = [state.name for state in graph_of(rows.model).automatic_states]
-    free = rows.filter(state_claim=None, state__in=states, state_crashes__lt=load_settings().MAX_CRASHES)
+    own = state_field(rows.model).among(graph_of(rows.model).automatic_states)
+    free = rows.filter(state_claim=None, **own, state_crashes__lt=load_settings().MAX_CRASHES)
     moment, words = _moment(at)
     actor, why = (action.actor, action.reason) if action else ("", "")
     reason = f"made due {words}{': ' * bool(why)}{why}"

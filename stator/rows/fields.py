@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
-from django.core.exceptions import ValidationError
 from django.db import connections, models
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models.expressions import DatabaseDefault, Value
@@ -21,106 +20,29 @@ from django.utils import timezone
 from django.utils.functional import cached_property
 
 from stator.capabilities import capabilities_of
-from stator.graph.graphs import StateGraph, state_problem
-from stator.graph.states import State
 from stator.rows import columns, life
 from stator.rows.clock import seconds_ahead
+from stator.rows.state_column import AsDjangoField, state_field, state_of
 
 # The values of a ``SpreadField``: as many as a large table needs parts on one machine or on several.
 SPREAD = range(32)
 
 
-class _Plain(models.Field):
-    """A field that reports the plain Django field as its class, and becomes a plain field once it is copied.
-
-    Migrations, expressions that mix columns, serializers, form libraries and fixture factories choose by the class of a
-    field. Packages copy fields to models that are not managed, where nothing may depend on the other columns.
-    """
-
-    plain: Any
-
-    @property  # type: ignore[misc]
-    def __class__(self) -> Any:
-        return self.plain
-
-    def __deepcopy__(self, memodict: dict[int, Any]) -> Any:
-        # A model inherits the fields of its abstract bases by this method, so the copy keeps its class.
-        copied: Any = super().__deepcopy__(memodict)
-        copied.__class__ = type(self)
-        return copied
-
-
-class StateField(_Plain, models.CharField):
-    """The name of a state of ``graph``; accepts a ``State`` or its name wherever a value is accepted."""
-
-    plain = models.CharField
-
-    def __init__(self, graph: type[StateGraph], **kwargs: Any) -> None:
-        if not (isinstance(graph, type) and issubclass(graph, StateGraph) and graph.states):
-            raise TypeError(f"StateField() takes a StateGraph subclass, not {graph!r}")
-        self.graph = graph
-        kwargs.setdefault("max_length", 100)
-        kwargs.setdefault("editable", False)
-        kwargs["choices"] = graph.choices
-        kwargs["default"] = graph.initial_state.name
-        super().__init__(**kwargs)
-
-    def __get__(self, instance: Any, owner: Any) -> str:  # type: ignore[override]
-        """Return the name of the state, for type checkers: Django puts an attribute in the place of the field."""
-        return str(instance.__dict__[self.attname])
-
-    def deconstruct(self) -> tuple[str, str, Sequence[Any], dict[str, Any]]:
-        name, path, args, kwargs = super().deconstruct()
-        # Migrations record the names, so that makemigrations notices when one is gone. Their order does not matter.
-        kwargs["choices"] = sorted(self.graph.choices)
-        return name, path, args, kwargs
-
-    def clone(self) -> "StateField":
-        """Return a copy for another model, with its graph, which the plain form for migrations lacks."""
-        return StateField(self.graph, **self.deconstruct()[3])
-
-    def to_python(self, value: object) -> Any:
-        return value.name if isinstance(value, State) else super().to_python(value)
-
-    def get_prep_value(self, value: object) -> Any:
-        if type(value) is str:
-            return value
-        return value.name if isinstance(value, State) else super().get_prep_value(value)
-
-    def pre_save(self, model_instance: models.Model, add: bool) -> object:
-        value = super().pre_save(model_instance, add)
-        if isinstance(value, State):
-            value = value.name
-            setattr(model_instance, self.attname, value)
-        if add and isinstance(value, str) and value not in self.graph.states:
-            raise ValueError(state_problem(self.graph, value))
-        return value
-
-    def validate(self, value: Any, model_instance: Any) -> None:
-        """Refuse what a save would refuse; Django leaves fields that are not editable to the code that sets them."""
-        if value == getattr(model_instance, "_loaded_state", None):
-            return
-        if (state := self.graph.states.get(value)) is None:
-            raise ValidationError(state_problem(self.graph, value), "invalid_choice")
-        if not state.enter_by_hand and getattr(model_instance, "_is_moving", False):
-            raise ValidationError(f"{self.graph.__name__}.{value} can be entered only by the framework", "protected")
-
-
-class CountField(_Plain, models.IntegerField):
+class CountField(AsDjangoField, models.IntegerField):
     """A number that starts at 0; Django does not read it back from a new row."""
 
-    plain = models.IntegerField
+    django_class = models.IntegerField
     db_returning = False
 
 
-class VersionField(_Plain, models.BigIntegerField):
+class VersionField(AsDjangoField, models.BigIntegerField):
     """A :class:`CountField` for numbers that grow as long as the row lives."""
 
-    plain = models.BigIntegerField
+    django_class = models.BigIntegerField
     db_returning = False
 
 
-class SpreadField(_Plain, models.SmallIntegerField):
+class SpreadField(AsDjangoField, models.SmallIntegerField):
     """Which of the parts of ``SPREAD`` a row is in, for as long as it lives.
 
     A key that Python knows decides, so that two rows with one key are in one part, where the database refuses the
@@ -129,7 +51,7 @@ class SpreadField(_Plain, models.SmallIntegerField):
     ``in_one_line``: the rows of all parts are in one order, and each statement is for all parts.
     """
 
-    plain = models.SmallIntegerField
+    django_class = models.SmallIntegerField
 
     def __init__(self, *, in_one_line: bool = False, **kwargs: Any) -> None:
         self.in_one_line = in_one_line
@@ -154,17 +76,17 @@ def part_of(key: object) -> int:
     return random.choice(SPREAD) if key is None else SPREAD[zlib.crc32(str(key).encode()) % len(SPREAD)]
 
 
-class ReadyField(_Plain, models.BooleanField):
+class ReadyField(AsDjangoField, models.BooleanField):
     """Whether the row may be attempted now; an insert derives it from the state and ``state_next_attempt``."""
 
     db_returning = False
-    plain = models.BooleanField
+    django_class = models.BooleanField
 
     def pre_save(self, model_instance: Any, add: bool) -> object:
         value = super().pre_save(model_instance, add)
         if not add:
             return value
-        state = model_instance.state_graph.states.get(str(model_instance.state))
+        state = state_of(model_instance)
         due = _is_due(model_instance.state_next_attempt)
         value = bool(value) and due and state is not None and columns.ready_at_once(state)
         setattr(model_instance, self.attname, value)
@@ -180,20 +102,20 @@ def _is_due(due: object) -> bool:
     return due <= datetime.now(UTC)
 
 
-class NextAttemptField(_Plain, models.DateTimeField):
+class NextAttemptField(AsDjangoField, models.DateTimeField):
     """When the row is due; null means now. If it is not given and the first attempt is delayed, an insert sets it."""
 
-    plain = models.DateTimeField
+    django_class = models.DateTimeField
 
     def pre_save(self, model_instance: Any, add: bool) -> object:
         value = super().pre_save(model_instance, add)
         if not add or value is not None:
             return value
-        state = model_instance.state_graph.states.get(str(model_instance.state))
+        state = state_of(model_instance)
         return None if state is None else columns.first_attempt(state)
 
 
-class _OfClaim(_Plain):
+class _OfClaim(AsDjangoField):
     """A column of the claim on a row; a new row, even a copy of a claimed one, is never claimed."""
 
     def pre_save(self, model_instance: models.Model, add: bool) -> object:
@@ -206,7 +128,7 @@ class _OfClaim(_Plain):
 class ClaimField(_OfClaim, models.UUIDField):
     """The claim that holds the row."""
 
-    plain = models.UUIDField
+    django_class = models.UUIDField
 
 
 @ClaimField.register_lookup
@@ -230,7 +152,7 @@ class HeldBy(Exact):
 class LockedUntilField(_OfClaim, models.DateTimeField):
     """Until when the claim holds the row; null with the claim."""
 
-    plain = models.DateTimeField
+    django_class = models.DateTimeField
 
 
 class MomentAttribute(DeferredAttribute):
@@ -251,12 +173,12 @@ class MomentAttribute(DeferredAttribute):
         instance.__dict__[self.field.attname] = value
 
 
-class ChangedField(_Plain, models.DateTimeField):
+class ChangedField(AsDjangoField, models.DateTimeField):
     """When the row entered its state, by the clock of the database."""
 
     db_returning = False
     descriptor_class = MomentAttribute
-    plain = models.DateTimeField
+    django_class = models.DateTimeField
 
     def get_default(self) -> object:
         return self._moment
@@ -273,10 +195,10 @@ class ChangedField(_Plain, models.DateTimeField):
         return _spelled_out(model_instance.__dict__.get(self.attname) or super().pre_save(model_instance, add))
 
 
-class MomentField(_Plain, models.DateTimeField):
+class MomentField(AsDjangoField, models.DateTimeField):
     """A time that an insert takes from the database's clock unless it is given."""
 
-    plain = models.DateTimeField
+    django_class = models.DateTimeField
 
     def pre_save(self, model_instance: models.Model, add: bool) -> object:
         return _spelled_out(super().pre_save(model_instance, add))
@@ -291,7 +213,7 @@ def fields_sent(
     model: type[models.Model], instances: Sequence[models.Model], fields: Sequence[models.Field], using: str
 ) -> list[models.Field]:
     """Return the fields that an INSERT of these instances must name."""
-    ready = _ready_at_once(model)
+    ready, own = _ready_at_once(model), state_field(model).attname
     # A table that Django does not create may lack the defaults.
     left = columns.FRAMEWORK_COLUMNS if model._meta.managed else frozenset[str]()
     connection = connections[using]
@@ -307,19 +229,22 @@ def fields_sent(
         if left and not (
             columns.BEGUN.items() <= values.items()
             and isinstance(values.get("state_changed"), DatabaseDefault)
-            and str(values.get("state")) in ready
+            and values.get(own) in ready
         ):
-            left = left - _set(values, ready)
+            left = left - _set(values, own, ready)
     return [field for field in fields if field.name not in left]
 
 
 @lru_cache(maxsize=1024)
-def _ready_at_once(model: Any) -> frozenset[str]:
-    return frozenset(state.name for state in model.state_graph.states.values() if columns.ready_at_once(state))
+def _ready_at_once(model: Any) -> frozenset[object]:
+    return frozenset(state.value for state in model.state_graph.states.values() if columns.ready_at_once(state))
 
 
-def _set(values: Mapping[str, object], ready: frozenset[str]) -> set[str]:
-    """Return the columns with other values than the default, or that will get one before the insert."""
+def _set(values: Mapping[str, object], own: str, ready: frozenset[object]) -> set[str]:
+    """Return the columns with other values than the default, or that will get one before the insert.
+
+    ``own``: the attribute of the state.
+    """
     # A missing value is deferred and will be read when it is sent.
     found = {name for name, value in columns.BEGUN.items() if values.get(name, values) != value}
     if not isinstance(values.get("state_changed"), DatabaseDefault):
@@ -327,6 +252,6 @@ def _set(values: Mapping[str, object], ready: frozenset[str]) -> set[str]:
     if "state_next_attempt" in found:
         # The row starts later, so it is not ready.
         found.add("state_ready")
-    if str(values.get("state")) not in ready:
+    if values.get(own) not in ready:
         found |= {"state_ready", "state_next_attempt"}
     return found

@@ -9,6 +9,7 @@ from django.db.models.functions import Coalesce
 from stator.rows.keys import key_names
 from stator.rows.meta import field_of, is_in_one_line, options_of, spread_field
 from stator.rows.priorities import priority_of
+from stator.rows.state_column import state_field
 
 
 def place_in_line() -> Coalesce:
@@ -49,7 +50,14 @@ def own_indexes(model: type[Model]) -> list[Index]:
     readable = re.sub(r"[^a-z0-9]+", "_", table.lower())[:12].strip("_")
     suffix = f"{readable}_{hashlib.sha256(table.encode()).hexdigest()[:6]}"
     aged = [_aged(model, suffix)] if options_of(model).priority else []
-    return [_ready(model, suffix), *aged, _resting(suffix), _leased(suffix), _crashed(suffix), _failing(model, suffix)]
+    return [
+        _ready(model, suffix),
+        *aged,
+        _unheld(model, suffix),
+        _leased(suffix),
+        _crashed(suffix),
+        _failing(model, suffix),
+    ]
 
 
 def _ready(model: type[Model], suffix: str) -> Index:
@@ -62,13 +70,14 @@ def _aged(model: type[Model], suffix: str) -> Index:
     return Index(*line_of_all(model, by_age=True), condition=Q(state_ready=True), name=f"st_age_{suffix}")
 
 
-def _resting(suffix: str) -> Index:
+def _unheld(model: type[Model], suffix: str) -> Index:
     """Return the index for MARK READY, TIME OUT and DELETE: rows neither held nor ready, by state and due time.
 
     External and terminal states have no due time, so their rows are ordered by when they entered the state.
     """
     unheld = Q(state_ready=False, state_claim__isnull=True)
-    return Index(fields=["state", "state_next_attempt", "state_changed"], condition=unheld, name=f"st_rest_{suffix}")
+    fields = [state_field(model).name, "state_next_attempt", "state_changed"]
+    return Index(fields=fields, condition=unheld, name=f"st_rest_{suffix}")
 
 
 def _leased(suffix: str) -> Index:

@@ -24,6 +24,7 @@ from django.db.models.functions import Coalesce
 from django.db.models.lookups import Exact, GreaterThan, LessThan
 
 from stator.graph.states import State
+from stator.rows.state_column import StateField
 
 # Values of columns or expressions for them.
 Changes = dict[str, object]
@@ -132,7 +133,7 @@ def new_wish() -> Changes:
     return {LIFE: Coalesce(F(LIFE), 0) + 1}
 
 
-def visit_of_move(target: State, sources: Collection[str], *, start_over: bool = False) -> Changes:
+def visit_of_move(field: StateField, target: State, sources: Collection[str], *, start_over: bool = False) -> Changes:
     """Return the changes of rows that move from these states, with regard to their visits; mostly none.
 
     A move from the state that ``fails_to`` led to, back into the state that failed, continues that visit, unless it is
@@ -143,13 +144,13 @@ def visit_of_move(target: State, sources: Collection[str], *, start_over: bool =
         if state.failure_state == target and state != target and state.name in sources:
             own = Case(When(Q(_is_valid(OWN_VISIT, OWN_VERSION)), then=_part(OWN_VISIT)), default=Value(0))
             left = _first_part(OWN_VERSION + 1) + (own + 1) * (1 << MOVES) + (_mark(state) << MARK_AT)
-            cases.append(When(Q(LessThan(own, MOST)), state=state.name, then=left))
+            cases.append(When(Q(LessThan(own, MOST)), then=left, **field.at(state)))
     back = target.failure_state
     if back is not None and back != target and back.name in sources and not start_over:
         mark = OWN_VISIT.bitrightshift(MARK_AT).bitand(MARKS - 1)
         is_back = Q(_is_valid(OWN_VISIT, OWN_VERSION)) & Q(Exact(_number(mark), _mark(target)))
         back_again = _first_part(OWN_VERSION + 1) + _part(OWN_VISIT.bitrightshift(MOVES)) + 1
-        cases.append(When(is_back, state=back.name, then=back_again))
+        cases.append(When(is_back, then=back_again, **field.at(back)))
     return {VISIT: Case(*cases, default=Value(None), output_field=BigIntegerField())} if cases else {}
 
 

@@ -26,6 +26,7 @@ from stator.graph.graphs import StateGraph, state_problem
 from stator.graph.states import State
 from stator.rows.columns import FRAMEWORK_COLUMNS
 from stator.rows.hooks import DECLARED, NO_HOOKS, ModelHooks, registered_hooks
+from stator.rows.state_column import state_field
 from stator.texts import nearest
 
 M = TypeVar("M", bound=Model)
@@ -116,7 +117,7 @@ def is_in_one_line(spread: Field) -> bool:
 def owner_of(model: type[M]) -> type[M]:
     """Return the model whose own table has the framework's columns: a parent, under multi-table inheritance."""
     # The parent has the field, so it is managed like the model itself.
-    return cast("type[M]", model._meta.get_field("state").model._meta.concrete_model)
+    return cast("type[M]", state_field(model).model._meta.concrete_model)
 
 
 def home_of(row: Model) -> str:
@@ -151,11 +152,12 @@ def managed(models: Iterable[type[M]]) -> list[type[M]]:
 
 
 def named_state(model: type[Model], state: State | str) -> State:
-    """Return the graph's state with that name; raise ``ValueError`` with the known names if there is none."""
+    """Return the state with that name or value; raise ``ValueError`` with the known names if there is none."""
     graph = graph_of(model)
-    if wrong := state_problem(graph, state):
-        raise ValueError(wrong)
-    return graph.states[str(state)]
+    found = graph.states.get(str(state)) or (isinstance(state, str | int) and state_field(model).states.get(state))
+    if not found:
+        raise ValueError(state_problem(graph, state))
+    return found
 
 
 @lru_cache(maxsize=1024)
@@ -240,7 +242,7 @@ def _wrong_key(model: type[Model], value: object, *, may_be_null: bool = False) 
         return "must be the name of a field"
     if (field := _column(model, value)) is None:
         return "is not a field with a column"
-    if field.model is not model._meta.get_field("state").model:
+    if field.model is not state_field(model).model:
         return f"is in the table of {field.model.__name__}; it must be in the table with the state"
     if field.null and not may_be_null:
         return "may be null; give it a default instead"
@@ -250,7 +252,7 @@ def _wrong_key(model: type[Model], value: object, *, may_be_null: bool = False) 
 def _wrong_spread(model: type[Model], value: object) -> str:
     if not (isinstance(value, str) and value.isidentifier()):
         return "must be the name of a field, or a name for a column"
-    return "is a column of Stator; name another one" if value in (*FRAMEWORK_COLUMNS, "state") else ""
+    return "is a column of Stator; name another one" if value in (*FRAMEWORK_COLUMNS, state_field(model).name) else ""
 
 
 def wrong_spread(field: Field) -> str:
@@ -278,7 +280,7 @@ def _troubles(model: type[Model], name: object, states: object) -> Iterator[str]
     field = _column(model, name)
     if field is None or not (field.many_to_one or field.one_to_one):
         yield f"names {name!r}, which is not a ForeignKey or OneToOneField"
-    elif field.model is not model._meta.get_field("state").model:
+    elif field.model is not state_field(model).model:
         yield f"names {name!r}, which is in the table of {field.model.__name__}; it must be in the table with the state"
     if not isinstance(states, list | tuple) or not states:
         yield f"must have a list of states for {name!r}"
@@ -288,7 +290,7 @@ def _troubles(model: type[Model], name: object, states: object) -> Iterator[str]
 
 def _column(model: type[Model], name: object) -> Field | None:
     """Return the project's field with that name and a column; None if there is none."""
-    if not isinstance(name, str) or name in (*FRAMEWORK_COLUMNS, "state"):
+    if not isinstance(name, str) or name in (*FRAMEWORK_COLUMNS, state_field(model).name):
         return None
     try:
         field = model._meta.get_field(name)

@@ -17,6 +17,7 @@ from django.db.models import NOT_PROVIDED, Model
 
 from stator.rows.columns import FRAMEWORK_COLUMNS
 from stator.rows.keys import key_fields
+from stator.rows.state_column import state_field
 
 # In place of the value of an attribute that an object does not have.
 ABSENT = object()
@@ -91,7 +92,7 @@ def _filled_by_inserts(model: type[Model]) -> frozenset[str]:
     keys = {field.attname for each in (model, *model._meta.all_parents) for field in key_fields(each)}
     fields: list[Any] = list(model._meta.concrete_fields)
     returned = {field.attname for field in fields if field.generated or field.db_default is not NOT_PROVIDED}
-    return (FRAMEWORK_COLUMNS | keys | returned | FILLED_BY_UPDATES) - {"state"}
+    return (FRAMEWORK_COLUMNS | keys | returned | FILLED_BY_UPDATES) - {state_field(model).name}
 
 
 def created(using: str, instances: Iterable[Any]) -> None:

@@ -21,6 +21,7 @@ from stator.rows.meta import graph_of, named_state, options_of, owner_of, writte
 from stator.rows.nodes import of_one_node
 from stator.rows.reports import LEFT, REASON_LENGTH, Event, History, events_of, events_of_visit, keep_entries
 from stator.rows.rollbacks import on_rollback
+from stator.rows.state_column import StateField, state_field
 from stator.rows.waits import wake
 from stator.rows.watches import WaiterHeld, Watch, watchers_of, watches_of
 from stator.statements import is_one_of
@@ -61,9 +62,6 @@ class HasLife(Protocol):
 
 # A condition that all rows meet.
 EVERY = Q()
-
-# What is read for it.
-_OF_LOCKED = ("pk", "state", "state_attempts", *OF_LIFE)
 
 
 class _LockOptions(TypedDict, total=False):
@@ -133,7 +131,7 @@ def move_rows(
             QuerySet(queryset.model, using=using).filter(pk__in=[row.pk for row in before]).update(**also)
         keep_moves(owner, using, [row.pk for row in before], target, reason, kind, actor=actor)
         sources = {row.state for row in before}
-        changes = columns.entering(target, sources, start_over=start_over)
+        changes = columns.entering(state_field(owner), target, sources, start_over=start_over)
         moved = rows.update(**_noted(action, rows, before, changes), **own)
         note_left(owner, using, before)
         entered(owner, using, target.name, [row.pk for row in before])
@@ -279,15 +277,15 @@ def _complete(watch: Watch, using: str, pks: list[object], *, wait: bool) -> Non
 
 def _follow(watch: Watch, using: str, pks: list[object], *, wait: bool) -> None:
     """Move objects that are locked, or were moved in this transaction, along an edge whose condition they meet."""
-    owner, target = watch.model, watch.target
+    owner, target, field = watch.model, watch.target, state_field(watch.model)
     rows: QuerySet[Model] = QuerySet(owner, using=using)
-    there = rows.filter(pk__in=pks, state=watch.state.name)
-    met = rows.filter(watch.met(there), pk__in=pks, state=watch.state.name)
-    if before := [Locked(*values) for values in met.order_by("pk").values_list(*_OF_LOCKED)]:
+    there = rows.filter(pk__in=pks, **field.at(watch.state))
+    met = rows.filter(watch.met(there), pk__in=pks, **field.at(watch.state))
+    if before := _read_locked(met.order_by("pk"), field):
         keys = [row.pk for row in before]
         if options_of(owner).history:
             keep_moves(owner, using, keys, target, watch.reason, History.Kind.MOVE)
-        rows.filter(pk__in=keys).update(**columns.entering(target, {watch.state.name}))
+        rows.filter(pk__in=keys).update(**columns.entering(field, target, {watch.state.name}))
         note_left(owner, using, before)
         entered(owner, using, target.name, keys, wait=wait)
         tell_moves(owner, using, before, target)
@@ -407,11 +405,18 @@ def lock_rows(
     options, found = _lock_options(owner, using), []
     for part in of_one_node(rows.filter(own, wanted)):
         locked = part.order_by("pk").select_for_update(**options)
-        found += [Locked(*values) for values in locked.values_list(*_OF_LOCKED)]
+        found += _read_locked(locked, state_field(owner))
     if queryset.model is owner and not queryset.query.where:
         return found
     meant = set(keys_in(queryset.filter(wanted)))
     return [row for row in found if row.pk in meant]
+
+
+def _read_locked(rows: QuerySet[Model], field: StateField) -> list[Locked]:
+    read = rows.values_list("pk", field.name, "state_attempts", *OF_LIFE)
+    if field.has_names:
+        return [Locked(*values) for values in read]
+    return [Locked(pk, field.name_of(value), *others) for pk, value, *others in read]
 
 
 def _lock_options(owner: type[Model], using: str) -> _LockOptions:

@@ -17,9 +17,9 @@ from django.db.models import Exists, F, ForeignKey, ForeignObjectRel, Model, Out
 
 from stator.graph.graphs import state_problem
 from stator.graph.states import AwaitedRelation, State
-from stator.rows.fields import StateField
 from stator.rows.meta import graph_of, owner_of
 from stator.rows.nodes import over_nodes, read_first
+from stator.rows.state_column import StateField
 
 
 class WaiterHeld(Exception):

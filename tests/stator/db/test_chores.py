@@ -10,6 +10,7 @@ from stator.exceptions import GraphError
 from stator.graph import State, StateGraph
 from stator.models import History, Report, Stats
 from stator.rows import columns
+from stator.rows.state_column import state_field
 from stator.signals import transitioned
 from tests.stator.db.calling import take, work
 from tests.stator.making import ago, at_once, change, claim_all, locked_elsewhere, put, raw, row
@@ -104,7 +105,7 @@ def test_row_that_gets_the_new_name_keeps_attempts_and_times(operations, ready):
 
 def test_row_whose_state_is_external_under_its_new_name_is_not_ready():
     step = put(Step)
-    raw(Step).filter(pk=step.pk).update(**columns.renaming(StepGraph.outside))
+    raw(Step).filter(pk=step.pk).update(**columns.renaming(state_field(Step), StepGraph.outside))
     assert (row(step).state, row(step).state_ready) == ("outside", False)
 
 

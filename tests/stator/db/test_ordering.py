@@ -15,7 +15,7 @@ from stator.db.ordering import AGEING, HEAD_EVERY, HEAD_PART, Turn
 from stator.graph.outcomes import Moved
 from stator.models import StatorModel
 from stator.rows.claimable import Crashes
-from stator.rows.fields import StateField
+from stator.rows.state_column import StateField
 from tests.stator.making import ago, at_once, automatic, change, locked_elsewhere, operations_of, put, raw
 from tests.testapp.fairness import (
     Appointment,

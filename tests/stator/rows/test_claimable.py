@@ -8,6 +8,7 @@ from django.db import connection
 from stator.conf import Settings
 from stator.db.interface import new_token, new_worker_id
 from stator.rows.claimable import READY, RESTING, Crashes, claimable, claimable_sql
+from stator.rows.state_column import state_field
 from stator.statements import written
 from tests.stator.making import put, raw
 from tests.testapp.basic import Step, StepGraph
@@ -31,18 +32,18 @@ def combinations():
 @pytest.mark.parametrize("crashes", Crashes)
 def test_text_of_the_condition_matches_the_rows_of_the_filter(combinations, crashes):
     lowest, too_high = crashes.bounds(SETTINGS)
-    statement = written(f"SELECT id FROM testapp_step WHERE {claimable_sql(crashes)}")
+    statement = written(f"SELECT id FROM testapp_step WHERE {claimable_sql(crashes)}", column="state")
     with connection.cursor() as cursor:
         values = {"states": STATES, "lowest": lowest, "too_high": too_high}
         cursor.execute(statement.text, statement.bind(connection, values))
         by_text = {pk for (pk,) in cursor.fetchall()}
-    by_filter = raw(Step).filter(claimable(STATES, SETTINGS), crashes.matches(SETTINGS))
+    by_filter = raw(Step).filter(claimable(state_field(Step), STATES, SETTINGS), crashes.matches(SETTINGS))
     assert by_text == set(by_filter.values_list("pk", flat=True))
     assert by_text
 
 
 def test_each_row_that_is_not_quarantined_is_in_one_kind_of_claim(combinations):
-    ready = raw(Step).filter(claimable(STATES, SETTINGS))
+    ready = raw(Step).filter(claimable(state_field(Step), STATES, SETTINGS))
     kinds = [set(ready.filter(each.matches(SETTINGS)).values_list("pk", flat=True)) for each in Crashes]
     assert sum(map(len, kinds)) == len(set.union(*kinds)) == ready.count()
 

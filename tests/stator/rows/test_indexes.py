@@ -5,9 +5,9 @@ from django.db import connection, models
 from django.test.utils import isolate_apps
 
 from stator.models import StatorModel
-from stator.rows.fields import StateField
 from stator.rows.indexes import own_indexes
 from stator.rows.meta import options_of
+from stator.rows.state_column import StateField
 from tests.testapp.keys import BigKeyed, BigProxy, Branch, OddTable
 from tests.testapp.models import Line, LineGraph
 

@@ -19,6 +19,7 @@ from stator.rows import columns
 from stator.rows.actions import UNDONE_WITHIN
 from stator.rows.life import VERSION_AT, WISHES, life_of
 from stator.rows.pauses import pause_objects
+from stator.rows.state_column import state_field
 from stator.testing import advance, attempt, steps
 from stator.undo import undo
 from tests.stator.making import ago, change, claim_all, operations_of, raw, row
@@ -552,7 +553,7 @@ def test_visit_goes_on_when_its_state_is_renamed():
     _rename_state(connection, Contract, "drafted", "audited")
     vote_of_before, now = life_of(one).visit, row(one)
     assert (now.state, life_of(now).visit, now.state_version) == ("audited", vote_of_before, 1)
-    raw(Contract).update(**columns.renaming(Contract.state_graph.drafted))
+    raw(Contract).update(**columns.renaming(state_field(Contract), Contract.state_graph.drafted))
     now = row(one)
     assert (now.state, life_of(now).visit, now.state_version) == ("drafted", vote_of_before, 2)
     Contract.stator.all().retry()

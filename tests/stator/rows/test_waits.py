@@ -290,7 +290,7 @@ def test_explained_with_what_else_holds_it_up(crew):
 )
 def test_wrong_declaration_is_one_line(waits_for, message):
     meta = type("StatorMeta", (), {"waits_for": waits_for})
-    model = type("Site", (), {"_meta": Site._meta, "StatorMeta": meta})
+    model = type("Site", (), {"_meta": Site._meta, "_state_field": Site._state_field, "StatorMeta": meta})
     with pytest.raises(ImproperlyConfigured, match=message) as caught:
         waits_of(model)
     assert str(caught.value).startswith("Site.StatorMeta.waits_for")

@@ -10,7 +10,7 @@ from django.test.utils import isolate_apps
 from stator.commands.doctor.tables import usable
 from stator.explain.problem import ERROR
 from stator.models import StatorModel
-from stator.rows.fields import StateField
+from stator.rows.state_column import StateField
 from stator.worker import startup
 from stator.worker.startup import OWN, YOUNGEST, Unusable, check_database, collect_rarely, lacks_in
 from tests.sizes import CROWDED, PATIENCE
