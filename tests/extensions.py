@@ -82,7 +82,7 @@ EXTENSIONS = {
         r"|logged|AttemptLog|keep_logs|logs|attempt_log)$|rows\.reports|db\.history",
     ),
     "stats": Extension(
-        "stator/rows/statistics.py stator/db/own_tables.py",
+        "stator/rows/statistics.py stator/rows/deletions.py stator/db/own_tables.py",
         r"^(Stats|Depth|COUNTED|sample_depths|merge_stats|shard|thin|SAMPLE|stator_stats)$|rows\.statistics",
     ),
     "limits": Extension(

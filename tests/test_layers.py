@@ -304,6 +304,8 @@ def test_tasks_builds_on_what_the_framework_offers_to_everybody():
     further |= {"stator.db.bounded_counts"}
     # How a check of a database fails, and what its tables lack.
     further |= {"stator.checks.messages", "stator.db.schema"}
+    # What retentions have deleted.
+    further |= {"stator.rows.deletions"}
     # What subcommands answer.
     further |= {"stator.commands.answer", "stator.commands.arguments"}
     # Processes of their own, for objects that lost many leases and for isolated actions.

@@ -2,7 +2,7 @@
 
 from django.contrib import admin
 
-from stator.admin import overview, pauses, read_only  # noqa: F401 - they register their admins
+from stator.admin import changes, overview, pauses, read_only  # noqa: F401 - they register what they have
 from stator.admin.managed import StatorAdmin
 from stator.models import StatorModel
 from stator.overview.sections import Cell, Section, add_section

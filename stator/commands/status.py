@@ -16,11 +16,14 @@ from stator.commands.workers import lines_of_progress, reported
 from stator.explain.survey import Survey, Surveyed
 from stator.graph.durations import span
 from stator.models import StatorModel
+from stator.overview.changes import deletions, told_deletion
 from stator.overview.looks import Looks
 from stator.overview.schemas import MAX_LOOKED, in_schemas, named, surveyed, works_in_schemas
 from stator.overview.stays import HEADS as STAYS
 from stator.overview.stays import Stays, moves, stays
 from stator.overview.survey import problems, surveys
+from stator.rows.clock import moment_json
+from stator.rows.deletions import Deleted
 from stator.rows.statistics import Stats
 from stator.texts import counted, told
 from stator.worker.startup import Unusable
@@ -58,11 +61,23 @@ def run(options: Options) -> Answer:
     named_only = [problem for problem in own if problem.code == "named_only"]
     lines = [line for problem in (*standing, *named_only) for line in lines_of(problem)]
     # What is wrong comes first: a table of many models would push it off the screen.
-    lines += [*["No problems."] * (not standing), "", *table(HEADS, list(map(_row, listed))), *left, *times, ""]
+    deleted = [one for each in known for one in _deleted_in(each)]
+    lines += [*["No problems."] * (not standing), *map(told_deletion, deleted), ""]
+    lines += [*table(HEADS, list(map(_row, listed))), *left, *times, ""]
     if all(one.crew.known for each in known for one in each.models.values()):
         lines += _workers(workers, bool(named_only), is_read_only=any(each.refusal for each in known))
     lines += [line for each in known for line in lines_of_progress(each.workers)]
-    return Answer({"models": found, "workers": workers, "troubles": [one.as_dict() for one in standing]}, lines)
+    data = {
+        "models": found, "workers": workers, "troubles": [one.as_dict() for one in standing],
+        "deleted": [
+            {
+                "model": one.label, "count": one.count, "retention": one.retention.name, "of": one.retention.of,
+                "since": moment_json(one.since),
+            }
+            for one in deleted
+        ],
+    }  # fmt: skip
+    return Answer(data, lines)
 
 
 def _in_schemas(options: Options) -> Answer:
@@ -97,6 +112,12 @@ def _in_schemas(options: Options) -> Answer:
         "not_looked_into": [scope.path for scope in looked.unread],
     }
     return Answer(data, lines)
+
+
+def _deleted_in(found: Survey) -> list[Deleted]:
+    models = [one.model for one in found.models.values()]
+    with Looks(found.using, models, found.unread) as looks:
+        return deletions(models, looks)
 
 
 def _figures_in(found: Survey) -> list[dict[str, Any]]:

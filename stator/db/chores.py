@@ -4,6 +4,7 @@ Each takes the operations of one model and a limit, and works in one short trans
 any worker, and concurrently.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -134,19 +135,21 @@ def _move(
     return unless_refused(operations, f"{source} to {to.name}: {reason}", [rows], limit, write)
 
 
-def delete_due(operations: Operations, limit: int) -> int:
+def delete_due(operations: Operations, limit: int, by_state: Counter[str] | None = None) -> int:
     """Delete unclaimed rows that stayed in their state for ``delete_after``; return how many.
 
     Deletes up to ``limit`` rows of each state, in one transaction. A row is skipped if it cannot be deleted because
-    other rows refer to it, or if a receiver raises for it.
+    other rows refer to it, or if a receiver raises for it. ``by_state``: the numbers are added to it.
     """
-    deleted = 0
+    deleted: Counter[str] = Counter()
     for state in operations.graph.states.values():
         if state.delete_after:
             old = _stayed(_resting(operations, deletable(operations), state), state.delete_after)
             delete = partial(_delete_some, operations)
-            deleted += sum(unless_refused(operations, DELETE, [old], limit, delete, errors=Exception))
-    return deleted
+            deleted[state.name] = sum(unless_refused(operations, DELETE, [old], limit, delete, errors=Exception))
+            if by_state is not None:
+                by_state[state.name] += deleted[state.name]
+    return deleted.total()
 
 
 def rows_to_watch(operations: Operations, within: float) -> list[QuerySet[Model]]:

@@ -3,6 +3,7 @@
 Each does a bounded part in one short transaction. It is safe to run twice, on any worker, and concurrently.
 """
 
+from collections import Counter
 from contextlib import suppress
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -67,12 +68,16 @@ def _depth(operations: Operations, limit: int) -> dict[str, float]:
     return {"queued": counts[0] + counts[1], "failing": counts[2], "oldest": seconds_of(oldest)}
 
 
-def prune(alias: str, limit: int, *, errors: float, history: float, stats: float) -> int:
+def prune(
+    alias: str, limit: int, *, errors: float, history: float, stats: float,
+    counts: Counter[tuple[str, str]] | None = None,
+) -> int:  # fmt: skip
     """Delete reports, history and statistics older than the given seconds, up to ``limit`` of each; return how many.
 
     Also deletes rows of workers and pauses that ended long ago. Partitioned tables lose whole partitions, but not here.
+    ``counts``: the numbers are added to it, by the label of the table and what ends its rows.
     """
-    deleted = 0
+    found = Counter[tuple[str, str]]()
     ages = {"errors": errors, "history": history, "stats": stats, "workers": WORKER_RETENTION}
     for table in RECORD_TABLES:
         if not table.aged or is_partitioned(table.model, alias):
@@ -80,9 +85,14 @@ def prune(alias: str, limit: int, *, errors: float, history: float, stats: float
         rows: QuerySet[Any] = QuerySet(table.model, using=alias)
         lookups = {f"{table.aged}__lt": columns.after(-ages[table.kept])}
         old = list(rows.filter(**lookups).values_list("pk", flat=True)[:limit])
-        deleted += rows.filter(pk__in=old).delete()[0] if old else 0
-    deleted += _prune_before(alias, limit)
-    return deleted + _prune_steps(alias, limit, history) + _prune_events(alias, limit, history)
+        if old:
+            found[table.model._meta.label_lower, table.kept] = rows.filter(pk__in=old).delete()[0]
+    found[Before._meta.label_lower, ""] = _prune_before(alias, limit)
+    found[Step._meta.label_lower, "history"] = _prune_steps(alias, limit, history)
+    found[Event._meta.label_lower, "history"] = _prune_events(alias, limit, history)
+    if counts is not None:
+        counts += +found
+    return found.total()
 
 
 def prune_all(alias: str, limit: int, *, errors: float, history: float, stats: float) -> int:

@@ -31,8 +31,16 @@ def seconds_ahead(connection: BaseDatabaseWrapper) -> int:
 
 def moment_text(moment: datetime) -> str:
     """Return a moment as people read it everywhere, in the site's zone; the zone is named even without ``USE_TZ``."""
-    aware = moment if timezone.is_aware(moment) else timezone.make_aware(moment, timezone.get_default_timezone())
-    return timezone.localtime(aware).strftime(MOMENT)
+    return timezone.localtime(_aware(moment)).strftime(MOMENT)
+
+
+def moment_json(moment: datetime) -> str:
+    """Return a moment as programs read it everywhere: ISO 8601, in UTC."""
+    return _aware(moment).astimezone(UTC).isoformat()
+
+
+def _aware(moment: datetime) -> datetime:
+    return moment if timezone.is_aware(moment) else timezone.make_aware(moment, timezone.get_default_timezone())
 
 
 # Migrations go on naming Django's class.

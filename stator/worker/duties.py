@@ -1,7 +1,7 @@
 """Duties: chores for all rows of a model, as a table of statements that the scheduler repeats until nothing is left."""
 
 import logging
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic, sleep
@@ -10,6 +10,7 @@ from typing import Any
 from stator.conf import Settings
 from stator.db import chores, own_tables
 from stator.db.interface import Moves, Operations
+from stator.rows.deletions import Retention, note_deleted, note_pruned
 from stator.worker.announcements import send_moves
 from stator.worker.around import mover_of
 
@@ -117,26 +118,43 @@ def _reap(operations: Operations, limit: int) -> int:
 def _delete_due(operations: Operations, limit: int) -> int:
     """Delete rows past their ``delete_after``; a part counts as a full one if there may be more rows."""
     most = chores.deleted_at_once(operations.model, limit)
-    deleted = chores.delete_due(operations, most)
-    _deleted[operations.scope, operations.label] += deleted
+    deleted = chores.delete_due(operations, most, _deleted[operations.scope, operations.label])
     return limit if deleted >= most else deleted
 
 
-# Rows that were deleted since the last line in the log, by scope and model; the thread of duties alone uses it.
-_deleted = Counter[tuple[object, str]]()
+# Rows that were deleted and are not noted: by scope and model, then by state. The thread of duties alone uses it.
+_deleted = defaultdict[tuple[object, str], Counter[str]](Counter)
 
 
-def _tell_deleted(operations: Operations) -> None:
-    """Log once a pass how many rows a model's ``delete_after`` has deleted."""
-    if count := _deleted.pop((operations.scope, operations.label), 0):
-        logger.info("stator.rows_deleted", extra={"model": operations.label, "count": count})
+def _note_deleted(operations: Operations) -> None:
+    """Note once a pass how many rows a model's ``delete_after`` has deleted."""
+    key = operations.scope, operations.label
+    counts = {Retention("delete_after", state): count for state, count in _deleted[key].items() if count}
+    if counts:
+        with operations.transaction():
+            note_deleted(operations.alias, operations.label, counts)
+    del _deleted[key]
+
+
+# The same of the framework's own tables, by their label and what ends them.
+_pruned = defaultdict[object, Counter[tuple[str, str]]](Counter)
+
+
+def _note_pruned(operations: Operations) -> None:
+    """Note once a pass how many rows of each of the framework's own tables were deleted."""
+    if counts := _pruned[operations.scope]:
+        with operations.transaction():
+            note_pruned(operations.alias, counts)
+    del _pruned[operations.scope]
 
 
 def _prune(operations: Operations, limit: int) -> int:
     """Delete rows past their retention, thin samples of the queue, and merge statistics, of all models."""
     _maintain(operations, limit)
     with operations.transaction():
-        deleted = own_tables.prune(operations.alias, limit, **retention_of(operations.settings))
+        deleted = own_tables.prune(
+            operations.alias, limit, **retention_of(operations.settings), counts=_pruned[operations.scope]
+        )
     return max(deleted, own_tables.thin(operations, limit), own_tables.merge_stats(operations, limit))
 
 
@@ -168,7 +186,7 @@ START = (
     Duty("reopen", chores.reopen, 5 * LIMIT, slices=_parked),
 )
 
-DELETE = Duty("delete_due", _delete_due, ended=_tell_deleted)
+DELETE = Duty("delete_due", _delete_due, ended=_note_deleted)
 
 # Done for each model in every scheduling pass, in this order.
 PASS = (
@@ -182,4 +200,4 @@ PASS = (
 # Done for each database after that: for all its models in one transaction, and once for the framework's own tables.
 SAMPLE = Duty("sample_depths", own_tables.sample_depths, COUNTED, slices=_whole)
 PARTITIONS = Duty("partitions", _maintain, slices=_whole)
-PRUNE = Duty("prune", _prune, every=PRUNED_EVERY, slices=_whole)
+PRUNE = Duty("prune", _prune, every=PRUNED_EVERY, slices=_whole, ended=_note_pruned)

@@ -1,5 +1,6 @@
 """Deletion of tasks whose retention is over, in batches."""
 
+from collections import Counter
 from functools import partial
 from typing import Any
 
@@ -11,6 +12,7 @@ from django.db.models.lookups import IsNull
 from stator.graph.backoff import MAX_SECONDS
 from stator.models import History, of_one_node, over_nodes
 from stator.partitions import UPKEEP, Partition, is_partitioned, maintain
+from stator.rows.deletions import Retention, note_deleted
 from tasks.conf import load_settings
 from tasks.models import Batch, Claimant, Queue, Run, Task
 from tasks.rows import idle
@@ -44,18 +46,23 @@ def prune(using: str) -> int:
     else:
         let_go = Q(IsNull(Subquery(unended.filter(pk=OuterRef("batch"))), True))
     ended: QuerySet[Any] = QuerySet(Task, using=using).filter(let_go, state__in=TERMINAL, state_claim=None, whole=None)
-    deleted = _prune(using, ended.filter(retention__isnull=False, state_changed__lte=_ago(F("retention"))))
-    for queue, *own in Queue.objects.using(using).values_list("pk", "retention", "failed_retention"):
+    deleted = Counter[Retention]()
+    own_end = ended.filter(retention__isnull=False, state_changed__lte=_ago(F("retention")))
+    deleted[Retention("retention", "the task")] = _prune(using, own_end)
+    for queue, name, *own in Queue.objects.using(using).values_list("pk", "name", "retention", "failed_retention"):
         rows = ended.filter(queue=queue, retention=None)
         seconds, of_failed = _seconds(own[0], settings.RETENTION), _seconds(own[1], settings.FAILED_RETENTION)
         if of_failed not in (None, seconds):
             failed = rows.filter(state="errored", state_changed__lte=Later(-of_failed))
-            deleted += _prune(using, failed)
+            deleted[Retention("failed_retention", f"queue {name}")] += _prune(using, failed)
             rows = rows.filter(state__in=NOT_FAILED)
-        deleted += _prune(using, rows.filter(state_changed__lte=Later(-seconds)))
+        deleted[Retention("retention", f"queue {name}")] += _prune(
+            using, rows.filter(state_changed__lte=Later(-seconds))
+        )
+    note_deleted(using, Task._meta.label_lower, deleted)
     _forget_batches(batches.filter(state_changed__lte=Later(-settings.RETENTION)).exclude(state__in=UNENDED))
     _forget_claimants(using)
-    return deleted
+    return deleted.total()
 
 
 def _forget_batches(ended: QuerySet[Any]) -> None:

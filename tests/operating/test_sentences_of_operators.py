@@ -1,5 +1,6 @@
 """Numbers and remedies that operators read: true, and one command for all that is meant."""
 
+import json
 import re
 import subprocess
 import sys
@@ -7,12 +8,15 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from django.db.models import QuerySet
 from django.utils import timezone
 
-from stator.models import Depth, Stats
+from stator.models import Depth, History, Stats
 from stator.overview.last_hour import minutes_of
 from stator.worker import duties
-from tests.operating.tools import shell
+from tasks.chores.retention import prune
+from tasks.models import Queue, Task
+from tests.operating.tools import overview, shell
 from tests.processes import environment_for_subprocess
 from tests.stator.making import ago, operations_of, put, raw
 from tests.testapp.basic import Step
@@ -78,7 +82,7 @@ def test_misspelled_subcommand_is_guessed(command, word, meant):
     assert ended.stderr == f"{command}: there is no {word!r}; did you mean {meant!r}?; see {command} --help\n"
 
 
-def test_retention_is_logged_once_a_pass(caplog, monkeypatch):
+def test_retention_is_logged_once_a_pass_and_stands_in_the_last_hour(caplog, monkeypatch):
     monkeypatch.setattr(duties, "DELETE", replace(duties.DELETE, limit=2))
     for _ in range(5):
         put(Step, state="done", state_ready=False, state_changed=ago(90_000))
@@ -88,3 +92,34 @@ def test_retention_is_logged_once_a_pass(caplog, monkeypatch):
         duties.perform(duties.DELETE, operations, stopped=lambda: False)
     told = [(one.model, one.count) for one in caplog.records if one.message == "stator.rows_deleted"]
     assert told == [("testapp.step", 5)]
+    # Another worker deletes too.
+    put(Step, state="done", state_ready=False, state_changed=ago(90_000))
+    duties.perform(duties.DELETE, operations_of(Step), stopped=lambda: False)
+    assert "6 objects of testapp.Step deleted since " in shell("stator", "status")
+    [one] = json.loads(shell("stator", "status", "--json"))["deleted"]
+    assert (one["model"], one["count"], one["retention"], one["of"]) == ("testapp.step", 6, "delete_after", "done")
+    assert re.search(r"deleted\s+6\s+testapp.Step\s+delete_after of done\s+since 20", overview())
+    # They are no moves.
+    assert Stats.get_for_model(Step).most_recent_handled() == (0, 0, 0)
+
+
+def test_retention_of_tasks_stands_in_the_last_hour():
+    queue = Queue.objects.create(name="deliver", retention=60, actions_elsewhere=True)
+    tasks = QuerySet(Task).filter(pk__in=[queue.publish("add").task.pk for _ in range(3)])
+    tasks.update(state="completed", state_ready=False, state_changed=ago(90))
+    prune("default")
+    assert "3 objects of tasks.Task deleted since " in (text := shell("stator", "status"))
+    assert ": retention of queue deliver\n" in text
+
+
+def test_retention_of_our_own_tables_stands_in_the_last_hour():
+    put(Step)
+    History.objects.create(model_label="testapp.step", object_pk="1", version=1, at=ago(400 * 86400))
+    duties.perform(duties.PRUNE, operations_of(Step), stopped=lambda: False)
+    assert re.search("1 object of stator.History deleted since .*: HISTORY_RETENTION", shell("stator", "status"))
+
+
+def test_manual_action_stands_in_the_last_hour():
+    row = put(Letter)
+    shell("stator", "retry", "testapp.Letter", str(row.pk))
+    assert re.search(r"retry\s+1\s+testapp.Letter\s.* ago", overview())
