@@ -22,6 +22,7 @@ from stator.rows.meta import by_database, home_of, managed, owner_of
 from stator.rows.statistics import Stats
 from stator.rows.workers import give_name
 from stator.scopes import Scope, entering
+from stator.seams import Around
 from stator.signals import on_schedule
 from stator.worker.announcements import tell
 from stator.worker.around import calls_of
@@ -61,6 +62,8 @@ class StatorRunner(WorkerOptions):
     scopes: Scopes | None = None
 
     handled: dict[str, int] = field(default_factory=dict, init=False)
+    # What a single cycle does around handlers, besides the extensions.
+    around: Sequence[Around] = field(default=(), init=False)
 
     def __post_init__(self) -> None:
         self.models: list[type[StatorModel]] = managed(StatorModel.subclasses if self.models is None else self.models)
@@ -146,20 +149,23 @@ class StatorRunner(WorkerOptions):
                         _do_duties(part)
                     attempts += grouped(_claim_all(operations))
         for claims in attempts:
-            _attempt(claims)
+            _attempt(claims, self.around)
             label = claims[0].operations.label
             self.handled[label] = self.handled.get(label, 0) + len(claims)
         return sum(map(len, attempts))
 
 
-def attempt_row(row: StatorModel) -> Outcome:
-    """Attempt one row now in the calling thread, due or not; raise ``ValueError`` if nothing ever attempts it."""
+def attempt_row(row: StatorModel, around: Sequence[Around] = ()) -> Outcome:
+    """Attempt one row now in the calling thread, due or not; raise ``ValueError`` if nothing ever attempts it.
+
+    ``around``: what is done around its handler, besides the extensions.
+    """
     operations = operations_for(owner_of(type(row)), load_settings(), new_worker_id(), home_of(row))
     claim = claim_one(operations, row.pk)
     if claim is None:
         label = f"{operations.label} {row.pk}"
         raise ValueError(f"{label} cannot be attempted: it is gone, or its state is terminal or externally progressed")
-    return _attempt([claim])[0][1]
+    return _attempt([claim], around)[0][1]
 
 
 def _do_duties(operations: Operations) -> None:
@@ -182,13 +188,13 @@ def _claim_all(operations: Operations) -> list[Claim]:
     return claims
 
 
-def _attempt(claims: list[Claim]) -> list[Ended]:
+def _attempt(claims: list[Claim], around: Sequence[Around]) -> list[Ended]:
     operations = claims[0].operations
     with operations.scope.enter():
         with contained(operations):
             attempt = async_to_sync(attempt_async) if claims[0].state.is_async else attempt_sync
             # An asynchronous handler would else leave its context to the caller.
-            attempted = copy_context().run(attempt, claims, calls_of(operations, claims[0].state))
+            attempted = copy_context().run(attempt, claims, calls_of(operations, claims[0].state, around))
         if attempted.ended:
             tell(operations, operations.record(attempted.ended), claims)
     for claim in claims:

@@ -27,12 +27,12 @@ from stator.graph.outcomes import Moved, Outcome, Released, Waiting
 from stator.models import StatorModel, move_rows
 from stator.querysets import OperatorQuerySet
 from stator.rows.events import Sent
-from stator.rows.meta import graph_of, home_of, managed, owner_of
+from stator.rows.meta import home_of, managed, owner_of
 from stator.rows.nodes import of_one_node
 from stator.rows.reports import Report, Step, records_of, steps_of
 from stator.rows.watches import watches_of
 from stator.runner import StatorRunner, attempt_row
-from stator.worker.unsaved import collected
+from stator.worker.unsaved import UnsavedFinder
 
 __all__ = [
     "Moved", "NotDrained", "NotSaved", "Outcome", "Released", "Sent", "Waiting",
@@ -66,7 +66,8 @@ def drain(*models: type[StatorModel], limit: int = 100) -> int:
     runner.schemas = ()
     attempts = 0
     for _ in range(limit):
-        with _all_saved(*runner.models):
+        with _all_saved() as finder:
+            runner.around = (finder,)
             made = runner.run_single_cycle()
         attempts += made
         if not made:
@@ -88,8 +89,8 @@ def attempt(row: StatorModel) -> Outcome:
     >>> parcel.state, parcel.state_failures
     ('packed', 1)
     """
-    with _all_saved(type(row)):
-        outcome = attempt_row(row)
+    with _all_saved() as finder:
+        outcome = attempt_row(row, around=[finder])
     row.refresh_from_db(home_of(row))
     return outcome
 
@@ -228,12 +229,12 @@ def check_graph(
 
 
 @contextmanager
-def _all_saved(*models: type[StatorModel]) -> Iterator[None]:
-    """Raise ``NotSaved`` at the end if a handler has changed a field that is not stored."""
-    with collected([state for model in models for state in graph_of(model).states.values()]) as found:
-        yield
-    if found:
-        raise NotSaved(str(found[0]))
+def _all_saved() -> Iterator[UnsavedFinder]:
+    """Yield what is to be around handlers; raise ``NotSaved`` at the end if one has changed a field not stored."""
+    finder = UnsavedFinder()
+    yield finder
+    if unsaved := finder.find():
+        raise NotSaved(str(unsaved))
 
 
 @contextmanager

@@ -121,7 +121,7 @@ EXTENSIONS = {
     ),
     "guard": Extension(
         "stator/rows/column_guard.py stator/worker/unsaved.py stator/strict_fence.py",
-        r"guard|^(note_before|note_after|looks|unsaved)$|(?i:strict_?fence)",
+        r"guard|^unsaved$|(?i:strict_?fence)",
     ),
     "migrations": Extension(
         "stator/migration_operations.py stator/adoption.py stator/management/autodetector.py",

@@ -62,7 +62,6 @@ MOST_LOOKED_AT = 10_000
 MAX_SLICES = 1000
 DIFFERENT = "SELECT DISTINCT {column} FROM ({rows}) looked_at"
 NO_NOTES: Mapping[str, object] = {}
-NO_CHANGES: Mapping[str, tuple[Any, Any]] = {}
 
 
 class Claim(HeldClaim):
@@ -84,13 +83,12 @@ class Claim(HeldClaim):
     ``steps``: the durable steps of the attempt, if it has called one.
     ``own_end``: how the handler itself has ended the claim, as a phrase.
     ``taken_back``: a renewal was refused within the lease. ``gone``: its row was not there when the claim had ended.
-    ``before``: the object's values before its handler, if they are compared; ``changed``: the values that it changed.
     ``notes``: values of the program for its record of this attempt; if there are any, the model's hook ``recorded``
     writes the record.
     """
 
     __slots__ = (
-        "_of_life", "age", "attempt", "attempted", "before", "cancelled_for", "changed", "claimed", "deadline", "event",
+        "_of_life", "age", "attempt", "attempted", "cancelled_for", "claimed", "deadline", "event",
         "failures", "finished", "gone", "happened", "heartbeat", "instance", "lease", "log", "max_runtime", "notes",
         "operations", "own_end", "pk", "place", "reached", "returned", "shown", "started", "state", "steps",
         "taken_back", "token", "unreadable", "version",
@@ -123,8 +121,6 @@ class Claim(HeldClaim):
         self.cancelled_for: str | None = None
         self.taken_back = self.gone = False
         self.own_end = ""
-        self.before: dict[str, Any] | None = None
-        self.changed: Mapping[str, tuple[Any, Any]] = NO_CHANGES
         self.notes: Mapping[str, object] = NO_NOTES
         self.event: Event | None = None
         self.happened: tuple[Event, ...] | None = ()

@@ -13,10 +13,6 @@ from stator.texts import nearest
 C = TypeVar("C")
 
 
-# In the first attempts of a state in each process, changed fields are compared with what is stored.
-LOOKS = 20
-
-
 def _suggesting(cls: type[C]) -> type[C]:
     """Name the nearest option in the error for an unknown one; type checkers see the options of ``cls``."""
 
@@ -112,8 +108,6 @@ class State:
         # Outcomes that lead to another state, by its name, added once the transition is found to be declared.
         self.moves: dict[str, Any] = {}
         self.is_async = False
-        # In how many more attempts fields that the handler changes and does not save are looked for.
-        self.looks = LOOKS
         self._declared = {name: getattr(self, name) for name in NAMES}
 
     def __repr__(self) -> str:

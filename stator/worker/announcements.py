@@ -11,7 +11,6 @@ from stator.db.interface import Claim, Operations, Written
 from stator.db.values import Pk
 from stator.graph.failures import Failure
 from stator.signals import Move
-from stator.worker.unsaved import tell_unsaved
 
 logger = logging.getLogger("stator.worker")
 
@@ -49,9 +48,6 @@ def tell(operations: Operations, written: Written, ended: Sequence[Claim] = ()) 
             extra={"model": operations.label, "pk": str(pk), "error": failure.kind, "message_text": failure.message},
             exc_info=failure.loggable,
         )
-    # What an attempt that had lost its claim changed is not stored, whoever would save it.
-    if changed := [claim for claim in ended if claim.changed and claim not in written.lost]:
-        tell_unsaved(operations, changed)
     _send(operations, written, {claim.pk: claim.instance for claim in ended if claim.instance is not None})
 
 

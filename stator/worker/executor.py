@@ -28,7 +28,6 @@ from stator.graph.failures import describe
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting, resolve
 from stator.worker.announcements import tell
 from stator.worker.threads import close_broken_connections, tidy_connections_of_loop
-from stator.worker.unsaved import note_after, note_before
 
 logger = logging.getLogger("stator.worker")
 
@@ -187,8 +186,6 @@ def begin(claims: list[Claim]) -> Any:
         if claim.unreadable is not None:
             with claim.preparing():
                 raise claim.unreadable
-        if state.looks > 0:
-            note_before(claim)
     return state.handler([claim.instance for claim in claims] if state.batch else claims[0].instance)
 
 
@@ -316,9 +313,7 @@ def outcomes_of(claims: list[Claim], results: Sequence[object]) -> list[Ended]:
     ended = []
     for claim, result in zip(claims, results, strict=True):
         claim.finished = now
-        ended.append((claim, outcome := _outcome(claim, result)))
-        if claim.before is not None:
-            note_after(claim, outcome)
+        ended.append((claim, _outcome(claim, result)))
     return ended
 
 

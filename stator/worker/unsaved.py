@@ -1,24 +1,17 @@
-"""Fields that a handler changes and does not save: looked for in the first attempts of each state, and told once."""
+"""Fields that a handler changes and does not save: found in tests, by what ``stator.testing`` puts around handlers."""
 
-import logging
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
 from copy import deepcopy
 from typing import Any, NamedTuple
 
-from django.db import DatabaseError, InterfaceError
 from django.db.models import Field, Model, QuerySet
 
-from stator.db.interface import Claim, Operations
+from stator.db.interface import Claim, Ended, Operations
 from stator.exceptions import PROJECT_ERRORS
 from stator.graph import State
-from stator.graph.outcomes import Outcome
-from stator.graph.states import LOOKS
+from stator.graph.outcomes import Moved, Outcome
 from stator.rows.columns import FRAMEWORK_COLUMNS
-
-logger = logging.getLogger("stator.worker")
 
 REMEDY = "name them in State(saves=[...]), or call save() in the handler"
 
@@ -36,82 +29,74 @@ class Unsaved(NamedTuple):
         return f"{place}: the handler changed {self.fields} of {self.operations.label} {self.pk}, not saved; {REMEDY}"
 
 
-# What is found goes into this list, where there is one, in place of the log.
-_found: ContextVar[list[Unsaved] | None] = ContextVar("stator_unsaved", default=None)
+class _Change(NamedTuple):
+    """What a handler has changed in an object: values before and now by field; ``version``: of the row afterwards."""
+
+    pk: object
+    version: int
+    values: dict[str, tuple[Any, Any]]
 
 
-@contextmanager
-def collected(states: Sequence[State]) -> Iterator[list[Unsaved]]:
-    """Yield a list that gets what is found in the next attempts of each state."""
-    before = [state.looks for state in states]
-    found: list[Unsaved] = []
-    token = _found.set(found)
-    for state in states:
-        state.looks = LOOKS
-    try:
-        yield found
-    finally:
-        _found.reset(token)
-        for state, looks in zip(states, before, strict=True):
-            state.looks = looks
+class UnsavedFinder:
+    """Around the calls of handlers: notes what each changes in its object, and finds afterwards what is not stored."""
 
+    def __init__(self) -> None:
+        self._changes: dict[tuple[Operations, State], list[_Change]] = defaultdict(list)
 
-def note_before(claim: Claim) -> None:
-    """Note the values of an object before its handler is called."""
-    claim.state.looks -= 1
-    claim.before = {name: _copied(value) for name, value in _own_values(claim)}
+    def begin(self, claims: list[Claim]) -> dict[int, dict[str, Any]]:
+        """Return the values of the objects before the call."""
+        return {id(claim): {name: _copied(value) for name, value in _own_values(claim)} for claim in claims}
 
+    def end(
+        self,
+        claims: list[Claim],
+        begun: dict[int, dict[str, Any]],
+        ended: Sequence[Ended],
+        error: BaseException | None = None,
+    ) -> None:
+        """Note the values that differ after the call."""
+        for claim, outcome in ended:
+            # What an attempt that has ended its own claim changed is not stored, whoever would save it.
+            if outcome.failure is None and claim.pk == claim.instance.pk and not claim.own_end:
+                self._note(claim, begun[id(claim)], outcome)
 
-def note_after(claim: Claim, outcome: Outcome) -> None:
-    """Note the values that differ after the handler, each with its value before and now."""
-    before, claim.before = claim.before or {}, None
-    if outcome.failure is None and claim.pk == claim.instance.pk:
-        claim.changed = {
+    def _note(self, claim: Claim, before: dict[str, Any], outcome: Outcome) -> None:
+        changed = {
             name: (before[name], value)
             for name, value in _own_values(claim)
             if name in before and value is not before[name] and _differ(before[name], value)
         }
+        if changed:
+            change = _Change(claim.pk, claim.version + isinstance(outcome, Moved), changed)
+            self._changes[claim.operations, claim.state].append(change)
+
+    def given_up(self, claim: Claim, outcome: Outcome) -> None:
+        """Do nothing: what such a call changes is not stored."""
+
+    def find(self) -> Unsaved | None:
+        """Return the first object with a changed value that is stored as it was before; call it after the commit."""
+        for (operations, state), changes in self._changes.items():
+            if unsaved := _look(operations, state, changes):
+                return unsaved
+        return None
 
 
-def tell_unsaved(operations: Operations, claims: Sequence[Claim]) -> None:
-    """Find the changed values that are not stored, and tell them once for each state; call it after the commit."""
-    by_state: dict[State, list[Claim]] = defaultdict(list)
-    for claim in claims:
-        by_state[claim.state].append(claim)
-    for state, changed in by_state.items():
-        try:
-            unsaved = _look(operations, state, changed)
-        except (DatabaseError, InterfaceError) as error:
-            # The attempts are recorded; a later one is looked at.
-            logger.debug("stator.not_looked", extra={"model": operations.label, "error": type(error).__name__})
-            continue
-        if unsaved is None:
-            continue
-        if (found := _found.get()) is not None:
-            found.append(unsaved)
-            continue
-        state.looks = 0
-        fields = {"model": operations.label, "state": state.name, "pk": str(unsaved.pk), "fields": unsaved.fields}
-        logger.warning("stator.not_saved", extra=fields | {"remedy": REMEDY})
-
-
-def _look(operations: Operations, state: State, claims: list[Claim]) -> Unsaved | None:
-    """Return the first object with a changed value that is stored as it was before."""
-    names = {name: _field_of(operations.model, name) for claim in claims for name in claim.changed}
+def _look(operations: Operations, state: State, changes: list[_Change]) -> Unsaved | None:
+    names = {name: _field_of(operations.model, name) for change in changes for name in change.values}
     rows: QuerySet[Model] = QuerySet(operations.model, using=operations.alias)
     # Whoever has claimed an object meanwhile may have written it.
-    free = rows.filter(pk__in=[claim.pk for claim in claims], state_claim=None)
+    free = rows.filter(pk__in=[change.pk for change in changes], state_claim=None)
     with operations.reading():
-        stored = {row["pk"]: row for row in free.values("pk", *names)}
-    for claim in claims:
-        row = stored.get(claim.pk)
+        stored = {(row["pk"], row["state_version"]): row for row in free.values("pk", "state_version", *names)}
+    for change in changes:
+        row = stored.get((change.pk, change.version))
         lost = [
-            name for name, (before, now) in claim.changed.items()
+            name for name, (before, now) in change.values.items()
             if row and not hasattr(now, "resolve_expression")
             and not _differ_stored(names[name], row[name], before) and _differ_stored(names[name], before, now)
         ]  # fmt: skip
         if lost:
-            return Unsaved(operations, state, claim.pk, ", ".join(names[name].name for name in lost))
+            return Unsaved(operations, state, change.pk, ", ".join(names[name].name for name in lost))
     return None
 
 

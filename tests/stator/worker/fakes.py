@@ -37,11 +37,6 @@ class WorkGraph(StateGraph):
         return await instance.act()
 
 
-# The objects have no fields whose values could be compared.
-for each in WorkGraph.states.values():
-    each.looks = 0
-
-
 class FakeClaim:
     """The part of a claim that the parts of a worker read."""
 
@@ -54,7 +49,7 @@ class FakeClaim:
         self.claimed = time.monotonic()
         self.age, self.started, self.returned, self.finished = 0.0, 0.0, 0.0, 0.0
         self.cancelled_for = self.unreadable = self.log = self.reached = self.shown = self.steps = None
-        self.taken_back, self.gone, self.own_end, self.before, self.changed = False, False, "", None, {}
+        self.taken_back, self.gone, self.own_end = False, False, ""
         self.deadline = self.claimed + 48.0
         vars(self).update({"heartbeat": attributes.get("lease", 60.0) / 3} | attributes)
 

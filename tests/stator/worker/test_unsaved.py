@@ -1,12 +1,10 @@
-"""Fields that a handler changes and does not save: an error in tests, and one line for each state in workers."""
+"""Fields that a handler changes and does not save are an error in tests."""
 
 from typing import Any
 
 import pytest
 
-from stator.runner import StatorRunner
 from stator.testing import NotSaved, attempt, drain
-from stator.worker.unsaved import LOOKS
 from tests.testapp.operators import Parcel, ParcelGraph
 
 pytestmark = pytest.mark.django_db
@@ -22,7 +20,6 @@ def handler(monkeypatch: pytest.MonkeyPatch) -> Any:
             return ParcelGraph.stamped
 
         monkeypatch.setattr(ParcelGraph, "handle_packed", handle)
-        monkeypatch.setattr(ParcelGraph.packed, "looks", LOOKS)
 
     return use
 
@@ -56,13 +53,10 @@ def test_handler_that_stores_what_it_changes_passes(handler: Any, function: Any)
     drain(Parcel)
 
 
-def test_worker_warns_once_for_a_state(handler: Any, caplog: pytest.LogCaptureFixture) -> None:
-    handler(forget)
-    for _ in range(3):
-        Parcel.objects.create(address="Main Street 1")
-    StatorRunner([Parcel]).run_single_cycle()
-    lines: list[Any] = [record for record in caplog.records if record.message == "stator.not_saved"]
-    [line] = lines
-    assert (line.model, line.state, line.fields) == ("testapp.parcel", "packed", "address")
-    assert "saves=[...]" in line.remedy
-    assert ParcelGraph.packed.looks == 0
+@pytest.mark.parametrize(
+    "end", [Parcel.delete, lambda parcel: parcel.transition_perform("sent")], ids=["delete", "move"]
+)
+def test_handler_that_ends_its_own_claim_is_told_so_and_not_of_fields(handler: Any, end: Any) -> None:
+    handler(lambda parcel: forget(parcel) or end(parcel))
+    Parcel.objects.create(address="Main Street 1")
+    drain(Parcel)
