@@ -52,7 +52,7 @@ from stator.rows.nodes import of_one_node, over_nodes
 from stator.rows.pauses import Pause
 from stator.rows.progress import Progress, progress_of
 from stator.rows.reconcile import look_again, watched_fields, watched_values
-from stator.rows.reports import Event, History, Report, Step, records_of, steps_of
+from stator.rows.reports import Event, History, Report, Step, records_of, reports_of, steps_of
 from stator.rows.rollbacks import before_save, created, note_save, remembered
 from stator.rows.state_column import StateField
 from stator.rows.statistics import Depth, Stats
@@ -116,6 +116,7 @@ __all__ = [
     "records_of",
     "register_hooks",
     "remembered",
+    "reports_of",
     "shown_key",
     "steps_of",
     "tokens_of",

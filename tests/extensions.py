@@ -132,7 +132,8 @@ EXTENSIONS = {
         "stator/explain/* stator/commands/doctor/* stator/commands/explain.py stator/commands/status.py "
         "stator/commands/errors.py stator/commands/trouble.py stator/db/bounded_counts.py stator/db/looks.py "
         "tasks/diagnosis/* "
-        "tasks/queue/unserved.py tasks/queue/explaining.py tasks/queue/serving.py tasks/queue/latest_errors.py",
+        "tasks/queue/unserved.py tasks/queue/explaining.py tasks/queue/serving.py tasks/queue/latest_errors.py "
+        "tasks/queue/paces.py",
         r"^(explain\w*|Reason|ProblemKind|Survey\w*|add_problem_kind|problems_in|prospects)$|stator\.explain"
         r"|(?i:doctor|unserved)|tasks\.diagnosis",
     ),
@@ -173,7 +174,7 @@ EXTENSIONS = {
         "tasks/chores/shared_tasks.py", r"(?i)worker_count|^shared|_shared|^is_part|parts_of_task|^whole$"
     ),
     "throttles": Extension(
-        "tasks/actions/throttles.py tasks/actions/frequency.py tasks/schedules/rates.py",
+        "tasks/actions/throttles.py tasks/actions/frequency.py tasks/schedules/rates.py tasks/queue/put_off.py",
         r"(?i)throttl|^rate\w*$|frequency|RateLimit\w*",
     ),
     "notices": Extension("tasks/dead_letters.py", r"(?i)dead_letter|notif"),

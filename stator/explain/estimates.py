@@ -67,14 +67,20 @@ class Estimate:
 
 
 def estimate(
-    count: int, now: datetime, *, moves: float | None = None, limit: float | None = None, more: bool = False
+    count: int,
+    now: datetime,
+    *,
+    moves: float | None = None,
+    limit: float | None = None,
+    seconds: float = LATELY,
+    more: bool = False,
 ) -> Estimate | None:
     """Return when so many objects are done; None if neither a limit nor the moves say so, or if nothing moves.
 
-    ``moves``: how many moved a second, in the last minutes; None if that is not known. ``limit``: the most a second.
+    ``moves``: how many moved a second, in the last ``seconds``; None if that is not known. ``limit``: the most.
     """
-    # Of a limit that allows less, these minutes show nothing, or one move too many.
-    is_slow = limit is not None and limit * LATELY < ENOUGH
+    # Of a limit that allows less, that time shows nothing, or one move too many.
+    is_slow = limit is not None and limit * seconds < ENOUGH
     known = [each for each in (limit, None if is_slow else moves) if each is not None]
     pace = min(known, default=0.0)
     return Estimate(count, pace, now, more) if count and pace > 0 else None

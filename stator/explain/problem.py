@@ -11,7 +11,7 @@ OF_ONE = ("code", "sentence", "numbers", "remedy")
 
 
 # The numbers that tell causes of one kind apart.
-OF_CAUSE = ("fingerprint", "states", "awaited", "reason", "group", "queue")
+OF_CAUSE = ("fingerprint", "states", "awaited", "reason", "group", "queue", "action")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from django.db import models
 from django.db.models import Exists, F, OuterRef, QuerySet
 
 from stator.models import MomentField, Now, over_nodes
-from tasks.actions.frequency import KEY_LENGTH, Frequency
+from tasks.actions.frequency import KEY_LENGTH, Frequency, UsedLimit
 from tasks.actions.registry import RegisteredAction
 from tasks.rows.idle import delete_idle
 from tasks.rows.tables import task_model, task_rows
@@ -55,7 +55,9 @@ class ActionRate(models.Model):
                 ActionRate.objects.using(using).bulk_create([ActionRate(key=key, until=over)], ignore_conflicts=True)
                 continue
             mine = row.filter(window=found.window)
-            if found.until <= found.now:
+            # A longer window is of a rate that has been raised since; another worker's statement may be a moment ahead.
+            longest = timedelta(seconds=rate.period + 1)
+            if not found.now < found.until <= found.now + longest:
                 until = Now() + timedelta(seconds=rate.period)
                 if mine.update(window=F("window") + 1, until=until, started=1, refused=0):
                     return 0.0
@@ -105,9 +107,9 @@ class ActionSlot(models.Model):
         """
         using, key = str(task._state.db), found.throttle_key(task)
         if found.concurrency and (wait := cls.take(using, key, found.concurrency, task.pk, token)):
-            return wait, f"{found.concurrency} of {key} are running, its limit"
+            return wait, str(UsedLimit(key, concurrency=found.concurrency))
         if found.frequency and (wait := ActionRate.take(using, key, found.frequency)):
-            return wait, f"{key} has started {found.rate}, its limit"
+            return wait, str(UsedLimit(key, rate=found.rate))
         return 0.0, ""
 
     @classmethod

@@ -11,19 +11,15 @@ from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce
 
 from stator.graph.durations import seconds_of
-from stator.models import LATELY, Estimate, Now, estimate
+from stator.models import Estimate, Now, estimate
 from stator.texts import told
 from tasks.models import Task
 from tasks.queue.expressions import CountOf, FirstOf, for_each
-from tasks.rows.clock import Later
+from tasks.queue.paces import MAX_ENDED, ended_lately, span_of
 from tasks.rows.tables import queue_rows
-from tasks.rows.tasks import TERMINAL
 
 # Waiting tasks are counted up to this number in each queue, other tasks up to it in all queues together.
 MAX_COUNTED = 10_000
-
-# The latest ends of tasks that are read for the pace of a queue.
-MAX_ENDED = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,17 +113,10 @@ def lines(pks: list[Any], using: str, read: int = 1) -> dict[Any, Line]:
     return {pk: _line(*found) for pk, *found in for_each(queue_rows(using), pks, figures)}
 
 
-def ended_lately(tasks: QuerySet[Any]) -> QuerySet[Any]:
-    """Return the tasks of a queue that ended in the last minutes, the latest first. Index ``tasks_task_ended``."""
-    ended = tasks.filter(state__in=TERMINAL, whole=None, retention=None)
-    return ended.filter(state_changed__gte=Later(-LATELY)).order_by("-state_changed")
-
-
 def _line(count: int, since: datetime | None, ended: int, first: datetime | None, now: datetime) -> Line:
     waited = None if since is None else seconds_of(now - since)
-    # The latest of very many are of a shorter time.
-    seconds = LATELY if ended < MAX_ENDED or first is None else max(1.0, seconds_of(now - first))
-    end = estimate(min(count, MAX_COUNTED), now, moves=ended / seconds, more=count > MAX_COUNTED)
+    moves = ended / span_of(ended, first, now, waited)
+    end = estimate(min(count, MAX_COUNTED), now, moves=moves, more=count > MAX_COUNTED)
     return Line(count, waited, end)
 
 

@@ -1,7 +1,8 @@
 """The kinds of problems of queues, tasks and schedules, beside the framework's kinds for every managed model."""
 
 from stator.models import ProblemKind
-from tasks.diagnosis import queues, schedules, unserved_queues, versions
+from tasks.diagnosis import queues, schedules, throttles, unserved_queues, versions
+from tasks.queue import put_off
 
 TASK, SCHEDULE = "tasks.task", "tasks.schedule"
 
@@ -10,6 +11,14 @@ KINDS = (
     ProblemKind("queue_unclaimable", model=TASK, find=queues.unclaimable, level="error"),
     ProblemKind("queue_paused", model=TASK, find=queues.paused, level="warning", signs=queues.with_pause),
     ProblemKind("dead_letters", model=TASK, find=queues.dead_letters, level="warning", signs=queues.dead),
+    ProblemKind(
+        "throttled",
+        model=TASK,
+        find=throttles.throttled,
+        level="warning",
+        signs=put_off.signs,
+        keeps="waiting for a limit of their action",
+    ),
     ProblemKind("versions", model=TASK, find=versions.versions, level="warning"),
     ProblemKind(
         "ticks_failed",

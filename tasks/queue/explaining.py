@@ -7,13 +7,17 @@ from typing import Any
 
 from django.db.models import Case, Q, QuerySet, When
 
-from stator.models import Reason
+from stator.graph.durations import span
+from stator.models import Now, Reason
+from stator.texts import counted
+from tasks.actions.frequency import UsedLimit
 from tasks.actions.registry import find
 from tasks.conf import load_settings
 from tasks.failures import NoHandler
 from tasks.queue.eligibility import RULES, Asking, waiting
 from tasks.queue.latest_errors import errors_of
 from tasks.queue.parts import parts_of
+from tasks.queue.put_off import put_off, remedy_for
 from tasks.queue.serving import Service, service_of
 from tasks.queue.unserved import UNSERVED, reason_of
 from tasks.rows.tables import task_rows
@@ -25,6 +29,9 @@ MAX_AHEAD = 1000
 # The reasons of an object that a worker will claim in its turn; without a worker they do not apply.
 IN_LINE = ("no_worker", "crashed", "at_limit", "in_line", "due")
 
+# The framework's reasons that repeat what the latest attempt said.
+SAID = ("backoff", "last_said")
+
 # The framework's reasons whose remedy is in a task's own reasons.
 TOLD = ("terminal", "external")
 
@@ -33,7 +40,7 @@ def explain(task: TaskRow, framework: list[Any]) -> list[Any]:
     """Return all reasons with their remedies, the most decisive first: the queue's, then the framework's."""
     framework = [replace(reason, remedy="") if reason.code in TOLD else reason for reason in framework]
     rows = task_rows(task._state.db)
-    row = rows.filter(pk=task.pk, shard=task.shard).select_related("queue").first()
+    row = rows.filter(pk=task.pk, shard=task.shard).select_related("queue").annotate(read_at=Now()).first()
     if row is None:
         return framework
     own = list(_of_state(row, rows))
@@ -43,10 +50,31 @@ def explain(task: TaskRow, framework: list[Any]) -> list[Any]:
         own += [reason for reason in by_rules if reason.code != "only_workers"]
         named = [reason for reason in by_rules if reason.code == "only_workers"]
         framework = _served(row, rows, [*reason_of(row, service), *named], framework)
+    framework = _limited(row, framework)
     if any(reason.code == "held" for reason in own):
         # The framework knows the holder only by a token.
         framework = [reason for reason in framework if reason.code != "leased"]
     return [*own, *framework]
+
+
+def _limited(row: TaskRow, framework: list[Any]) -> list[Any]:
+    """Return the framework's reasons, with the limit of the action in place of what its attempt said."""
+    said = next((reason for reason in framework if reason.code in SAID), None)
+    limit = UsedLimit.read(str(said.numbers.get("message", ""))) if said else None
+    if said is None or limit is None:
+        return framework
+    name = row.queue.name
+    turn = span((row.state_next_attempt - row.read_at).total_seconds()) if row.state_next_attempt else ""
+    sentence = f"Waits for a limit of action {row.action}, {limit.told(name, row.action)}: it asks again in {turn}."
+    numbers = {"action": row.action, "limit": limit.rate or limit.concurrency, "key": limit.key}
+    for found in put_off(str(row._state.db), queue=row.queue_id, action=row.action)[:1]:
+        sentence = f"{sentence[:-1]}; {counted(found.count, 'task')} {'waits' if found.count == 1 else 'wait'}"
+        sentence += f" {found.end}." if found.end else "."
+        numbers |= {"waiting": found.count, **(found.end.numbers if found.end else {})}
+    remedy = f"Wait, or {remedy_for(limit, row.action, name)}; a retry alone does not help."
+    reason = Reason("throttled", sentence, numbers, remedy)
+    at = framework.index(said)
+    return [*framework[:at], reason, *(one for one in framework[at + 1 :] if one.code not in (*SAID, "not_due"))]
 
 
 def _of_state(row: TaskRow, rows: QuerySet[Any]) -> Iterator[Any]:

@@ -104,6 +104,7 @@ def queue():
     queue = Queue.objects.create(name="encode", actions_elsewhere=True)
     queue.publish_many([{"action": "resize"} for _ in range(640)])
     ended = list(queue.tasks.order_by("pk").values_list("pk", flat=True)[:600])
+    raw(queue.tasks.model).update(state_changed=ago(400))
     raw(queue.tasks.model).filter(pk__in=ended).update(state="completed", state_ready=False, state_changed=ago(100))
     return queue
 
@@ -121,5 +122,6 @@ def test_queues_say_when_they_are_done(queue, admin_client):
 
 def test_pace_of_a_busy_queue_is_that_of_its_latest_tasks(queue, monkeypatch):
     monkeypatch.setattr("tasks.diagnosis.figures.MAX_ENDED", 500)
+    monkeypatch.setattr("tasks.queue.paces.MAX_ENDED", 500)
     [told] = json.loads(shell("tasks", "queues", "--json"))
     assert told["done"].endswith("(5/s)")
