@@ -1,5 +1,6 @@
 """Follow a page as a reader would: its files are written, its commands run, and what they print is compared."""
 
+import json
 import os
 import pty
 import re
@@ -27,17 +28,19 @@ BLOCK = re.compile(
     r"^\.\. code-block:: (?P<language>\w+)\n(?P<options>(?:   :.*\n)*)\n(?P<text>(?:(?:   .*)?\n)+)", re.MULTILINE
 )
 
-# Runs the examples of a block as ``manage.py shell`` would.
+# Runs the examples of block after block as an open ``manage.py shell`` would, each told as JSON.
 SHELL = """
-import doctest, os, sys
+import doctest, io, json, os, sys
 import django
 os.environ["DJANGO_SETTINGS_MODULE"] = sys.argv[1]
 django.setup()
-text = sys.stdin.read()
-runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
-runner.run(doctest.DocTestParser().get_doctest(text, {}, "shell", None, 0))
-assert runner.tries, text
-sys.exit(bool(runner.failures))
+names, told = {}, sys.stdout
+for line in sys.stdin:
+    said, runner = io.StringIO(), doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    test = doctest.DocTestParser().get_doctest(json.loads(line), names, "shell", None, 0)
+    runner.run(test, out=said.write, clear_globs=False)
+    names = test.globs
+    print(json.dumps(said.getvalue() if runner.tries else "no examples"), file=told, flush=True)
 """
 
 
@@ -102,6 +105,7 @@ class Follower:
         # As on a terminal: what a command writes to its two outputs comes in order.
         self.environ["PYTHONUNBUFFERED"] = "1"
         self.terminals: dict[str, Terminal] = {}
+        self.shell: subprocess.Popen[str] | None = None
 
     def follow(self, blocks: list[Block]) -> None:
         """Do what each block says."""
@@ -110,12 +114,15 @@ class Follower:
 
     def close(self) -> None:
         """End what still runs in terminals."""
+        self._leave_shell()
         for terminal in self.terminals.values():
             terminal.close()
 
     def _do(self, block: Block) -> None:
         terminal, _, event = block.caption.partition(", ")
         if block.language == "python":
+            # A shell that is open knows the files as they were.
+            self._leave_shell()
             self._write(block)
         elif block.language == "pycon":
             self._shell(block.text)
@@ -145,9 +152,21 @@ class Follower:
             target.write_text(block.text)
 
     def _shell(self, text: str) -> None:
-        command = ["python", "-c", SHELL, self.settings]
-        ended = self._ended(command, input=text)
-        assert ended.returncode == 0, ended.stdout
+        if self.shell is None:
+            self.shell = subprocess.Popen(
+                ["python", "-c", SHELL, self.settings], cwd=self.folder, env=self.environ, text=True,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            )  # fmt: skip
+        assert self.shell.stdin
+        assert self.shell.stdout
+        print(json.dumps(text), file=self.shell.stdin, flush=True)
+        told = json.loads(self.shell.stdout.readline())
+        assert told == "", told
+
+    def _leave_shell(self) -> None:
+        if self.shell is not None:
+            self.shell.communicate(timeout=PATIENCE)
+            self.shell = None
 
     def run(self, command: str) -> str:
         """Return what a command printed; it must succeed."""
