@@ -1,14 +1,12 @@
 """StatorRunner: a worker for programs and tests."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextvars import copy_context
 from dataclasses import KW_ONLY, dataclass, field, fields
-from functools import partial
 from typing import Any
 
 from asgiref.sync import async_to_sync
 from django.db import connections, router
-from django.db.models import Model
 
 from stator.conf import Settings, load_settings
 from stator.db import chores, operations_for, operations_in
@@ -31,7 +29,8 @@ from stator.worker.duties import MARK_READY, PASS, REAP, SETTLE
 from stator.worker.executor import attempt_async, attempt_sync
 from stator.worker.lanes import lanes_of
 from stator.worker.scheduler import send_in
-from stator.worker.startup import Schemas, Scopes, find_scopes, models_by_schema, scopes_to_serve
+from stator.worker.schemas import ServedSchemas
+from stator.worker.startup import Scopes, models_by_path
 from stator.worker.worker import Summary, Worker, WorkerOptions
 
 __all__ = ["StatorModel", "StatorRunner", "Stats", "Summary"]
@@ -86,30 +85,25 @@ class StatorRunner(WorkerOptions):
 
     def worker(self) -> Worker:
         """Return the worker that :meth:`run` runs, not yet started."""
-        schemas = self.chosen_schemas
         return Worker(
             self.models,
             self.settings(),
             alias=self.database,
-            scopes=self._scopes_to_serve(),
-            find=partial(find_scopes, self.models, self.database, schemas) if schemas else None,
+            scopes=self.scopes_to_serve(),
+            find=self._served(),
             run_for=self.run_for,
             liveness_file=self.liveness_file,
             **{option.name: getattr(self, option.name) for option in fields(WorkerOptions)},
         )
 
-    def models_by_schema(self) -> Mapping[str, Sequence[type[Model]]]:
-        """Return the models that it serves in each schema; all under "" if it serves no schema in particular."""
-        return models_by_schema(self.models, self._scopes_to_serve())
+    def scopes_to_serve(self) -> Scopes | None:
+        """Return the scopes that it serves, with their models; None for each database and all models."""
+        if self.scopes is None and (served := self._served()):
+            return served.scopes()
+        return self.scopes
 
-    def _scopes_to_serve(self) -> Scopes | None:
-        return self.scopes or scopes_to_serve(self.models, self.database, self.chosen_schemas)
-
-    @property
-    def chosen_schemas(self) -> Schemas:
-        """The schemas that it serves, or a function that returns them."""
-        schemas: Schemas = self.settings().SCHEMAS if self.schemas is None else self.schemas
-        return schemas
+    def _served(self) -> ServedSchemas | None:
+        return ServedSchemas.of(self.models, self.database, self.schemas, self.settings())
 
     def settings(self) -> Settings:
         """Return the project's settings, overridden by the arguments of this runner."""
@@ -137,7 +131,7 @@ class StatorRunner(WorkerOptions):
             # Without a name, each cycle counts as another worker, so that limits per worker do not stop a test.
             give_name(worker_id, self.name)
         databases = {alias for model in self.models for alias in self.databases_of(model)}
-        served = self.models_by_schema()
+        served = models_by_path(self.models, self.scopes_to_serve())
         send_in(served, on_schedule, self, databases=sorted(databases))
         attempts: list[list[Claim]] = []
         for path, models in served.items():

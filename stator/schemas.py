@@ -75,11 +75,6 @@ def follow_connections() -> None:
     connection_created.connect(_follow, dispatch_uid="stator.schemas")
 
 
-def prepares_cursors(connection: BaseDatabaseWrapper) -> bool:
-    """Return whether the session is prepared, for instance its ``search_path``, when Django makes a cursor."""
-    return "_cursor" in vars(connection) or is_prepared_by_backend(connection)
-
-
 def is_prepared_by_backend(connection: BaseDatabaseWrapper) -> bool:
     """Return whether the connection's backend prepares the session, as django-tenants and django-pgschemas do."""
     return getattr(type(connection), "_cursor", None) is not vars(BaseDatabaseWrapper)["_cursor"]

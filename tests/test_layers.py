@@ -50,7 +50,7 @@ LOADED_BY_NAME = {
     # The settings of this very process.
     ("worker.isolated.surroundings", "module"),
     # The function that the setting SCHEMAS names.
-    ("worker.startup", "schemas"),
+    ("worker.schemas", "schemas"),
 }
 
 # Where statements of our own are sent to a database, and why the ORM does not do.
@@ -303,7 +303,7 @@ def test_tasks_builds_on_what_the_framework_offers_to_everybody():
     # Counts of many rows that end at a limit.
     further |= {"stator.db.bounded_counts"}
     # How a check of a database fails, and what its tables lack.
-    further |= {"stator.checks.messages", "stator.db.schema"}
+    further |= {"stator.checks.messages", "stator.db.tables"}
     # What retentions have deleted.
     further |= {"stator.rows.deletions"}
     # What subcommands answer.

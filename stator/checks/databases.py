@@ -10,7 +10,7 @@ from stator.capabilities import capabilities_of
 from stator.checks.messages import message
 from stator.db.drivers import REMEDY, unsupported_driver
 from stator.db.engines import untested_engine
-from stator.db.schema import lack_of
+from stator.db.tables import lack_of
 from stator.db.writable import is_replica
 from stator.models import StatorModel
 from stator.overview.depths import depths

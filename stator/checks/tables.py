@@ -10,7 +10,7 @@ from django.db import DEFAULT_DB_ALIAS
 from django.db.models import CharField, Model, Q, TextField
 
 from stator.checks.messages import message
-from stator.db.schema import wrong_expressions
+from stator.db.tables import wrong_expressions
 from stator.models import StatorModel
 from stator.rows.columns import FRAMEWORK_COLUMNS
 from stator.rows.fields import SpreadField

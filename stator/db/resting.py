@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from django.db import DatabaseError, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model
 
 from stator.db import sql
@@ -13,9 +14,10 @@ from stator.db.interface import Operations
 from stator.db.locks import PROBE
 from stator.db.probe import Alike, coming
 from stator.db.retry import is_of_node, is_of_schema, suspends
-from stator.db.session import send, send_in_each
+from stator.db.session import send, send_many
 from stator.db.values import Row
 from stator.graph.durations import seconds_of
+from stator.schemas import path_of
 from stator.scopes import Scope
 from stator.statements import Statement, existing, first, joined
 
@@ -126,6 +128,28 @@ def _send(
         each = (_send(alias, part, statement, planner, is_left_out) for part in parts)
         return {schema: rows for found in each for schema, rows in found.items()}
     return dict(zip(schemas, answers, strict=False))
+
+
+def send_in_each(
+    connection: BaseDatabaseWrapper, schemas: Sequence[str], statement: Statement, planner: str = ""
+) -> list[list[Row]]:
+    """Send a statement in each of several schemas, all in one round trip and one transaction; return the rows of each.
+
+    ``planner``: settings for all of them.
+    """
+    connection.ensure_connection()
+    text = f"{ON_PATH}; {statement.text}"
+    params: list[object] = []
+    for schema in schemas:
+        params += [path_of(connection, schema), *statement.params]
+    sets: list[list[Row]] = []
+    send_many(connection, planner + "; ".join([text] * len(schemas)), params, sets)
+    # The rows of its path precede the rows of each statement; a statement without rows has no set of them.
+    return sets[1::2]
+
+
+# Ends with the transaction.
+ON_PATH = "SELECT set_config('search_path', %s, true)"
 
 
 @lru_cache(maxsize=16)

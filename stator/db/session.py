@@ -3,7 +3,7 @@
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from itertools import count
 from typing import Any
@@ -18,9 +18,10 @@ from psycopg.types.datetime import TimestamptzLoader
 
 from stator.db.retry import is_of_a_plan, is_outage, suspends
 from stator.db.values import Params, Row
-from stator.schemas import path_of, prepares_cursors
 from stator.scopes import PATH
 from stator.statements import Placeholder, Statement
+
+USUAL_CURSOR = vars(BaseDatabaseWrapper)["_cursor"]
 
 
 def send(connection: BaseDatabaseWrapper, statement: str, params: Params) -> list[Row]:
@@ -28,39 +29,18 @@ def send(connection: BaseDatabaseWrapper, statement: str, params: Params) -> lis
 
     If it is the first one in a transaction, the same round trip begins the transaction.
     """
-    return _send(connection, statement, params)
+    return send_many(connection, statement, params)
 
 
-def send_in_each(
-    connection: BaseDatabaseWrapper, schemas: Sequence[str], statement: Statement, planner: str = ""
-) -> list[list[Row]]:
-    """Send a statement in each of several schemas, all in one round trip and one transaction; return the rows of each.
-
-    ``planner``: settings for all of them.
-    """
-    connection.ensure_connection()
-    text = f"{PLACED}; {statement.text}"
-    params: list[object] = []
-    for schema in schemas:
-        params += [path_of(connection, schema), *statement.params]
-    sets: list[list[Row]] = []
-    _send(connection, planner + "; ".join([text] * len(schemas)), params, sets)
-    # The rows of its path precede the rows of each statement; a statement without rows has no set of them.
-    return sets[1::2]
-
-
-# Ends with the transaction.
-PLACED = "SELECT set_config('search_path', %s, true)"
-
-
-def _send(
+def send_many(
     connection: BaseDatabaseWrapper, statement: str, params: Params, sets: list[list[Row]] | None = None
 ) -> list[Row]:
+    """Send one or several statements as :func:`send`; ``sets`` gets the rows of each that returns any."""
     connection.ensure_connection()
     # Otherwise a write after an error that a handler caught would seem to succeed and be rolled back.
     connection.validate_no_broken_transaction()
-    if prepares_cursors(connection):
-        # This is no cursor of Django's, so the settings that Django's cursors send before a statement would be missing.
+    if getattr(connection._cursor, "__func__", None) is not USUAL_CURSOR:  # type: ignore[attr-defined]
+        # Something prepares the session, for instance its path, when Django makes a cursor, and this is no such cursor.
         connection.cursor().close()
     with connection.wrap_database_errors, _beginning(connection.connection) as begin:
         cursor = _cursor_of(connection)
@@ -170,7 +150,7 @@ def set_limits(
 
 def _put(connection: BaseDatabaseWrapper, settings: dict[str, str]) -> None:
     # ``send`` is left to statements on rows, so that code that watches it sees no settings.
-    _send(connection, "; ".join(f"{LOCAL}{name} = %s" for name in settings), list(settings.values()))
+    send_many(connection, "; ".join(f"{LOCAL}{name} = %s" for name in settings), list(settings.values()))
 
 
 # How many times a statement is sent before the session prepares it, as in psycopg.
@@ -258,9 +238,9 @@ class Session:
         """Return the text that resets the settings at the beginning of a text."""
         return "".join(f"; {LOCAL}{name} = '{was}'" for name, was in self.usual.items() if f"{LOCAL}{name} " in text)
 
-    def _text(self, schema: str, statement: str) -> str:
+    def _text(self, path: str, statement: str) -> str:
         """Return the text to send, with the same parameters: the statement itself, or the call of its prepared form."""
-        key = schema, statement
+        key = path, statement
         if known := self._texts.get(key):
             return known
         if len(self._texts) >= MAX_PREPARED:
@@ -271,9 +251,9 @@ class Session:
         # A new name each time: the server keeps a prepared statement even if its transaction fails.
         name = f"{self._prefix}_{next(self._names)}"
         first, *others = statement.split("%s")
-        numbered = first + "".join(f"${number}{part}" for number, part in enumerate(others, start=1))
+        counted = first + "".join(f"${number}{part}" for number, part in enumerate(others, start=1))
         self._texts[key] = f"{GENERIC}EXECUTE {name}({', '.join(['%s'] * len(others))})"
-        return f"PREPARE {name} AS {numbered}; {self._texts[key]}"
+        return f"PREPARE {name} AS {counted}; {self._texts[key]}"
 
 
 _sessions: WeakKeyDictionary[Connection, Session] = WeakKeyDictionary()

@@ -29,7 +29,8 @@ from stator.rows.pauses import Pause
 from stator.scopes import Scope, path_in_use
 from stator.statements import Statement, counting, existing, first, joined
 from stator.texts import COUNTED, counted, listed, told
-from stator.worker.startup import Scopes, Unusable, find_scopes
+from stator.worker.schemas import find_scopes
+from stator.worker.startup import Scopes, Unusable
 
 # Schemas whose problems are looked for, by a command and by a page; and the most that a problem names.
 MAX_LOOKED, MAX_LOOKED_BY_PAGE, NAMED = 50, 10, 3

@@ -5,7 +5,7 @@ from functools import partial
 
 from django.db import DatabaseError, connections
 
-from stator.db.schema import lack_of, probe_columns, wrong_expression
+from stator.db.tables import lack_of, probe_columns, wrong_expression
 from stator.db.writable import refusal_of_writes
 from stator.explain.estimates import Pace, paces
 from stator.explain.kinds import ProblemKind, in_order, kinds_of_apps, problems_in

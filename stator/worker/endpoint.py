@@ -77,7 +77,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._tell("alive" if worker.watchdog.sees_life and not worker.health.trouble() else "")
             case "/ready":
                 well = "ready" if worker.is_ready and worker.watchdog.sees_life else ""
-                self._tell(well, [f"left out: {operations.lacking}" for operations in worker.schema.left_out])
+                self._tell(well, [f"left out: {operations.lacking}" for operations in worker.tables.left_out])
             case _:
                 self._answer(404, b"not found; use /metrics, /health or /ready\n")
 

@@ -19,7 +19,7 @@ from django.db.models import Model
 from stator.db.interface import Claim, Ended, Written
 from stator.db.preparing import not_begun
 from stator.db.retry import is_lock_timeout, is_of_database, is_of_schema
-from stator.db.schema import lack_of
+from stator.db.tables import lack_of
 from stator.db.values import Pk
 from stator.exceptions import AttemptTimedOut, InvalidTransition, passable
 from stator.graph import State

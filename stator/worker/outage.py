@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from stator.db.retry import is_of_schema, is_passing, suspends
 from stator.texts import one_line
-from stator.worker.schema import Schema
+from stator.worker.tables import Tables
 
 Result = TypeVar("Result")
 
@@ -18,14 +18,14 @@ logger = logging.getLogger("stator.worker")
 # Seconds between attempts to reach a database; short, so that work resumes soon after it is back.
 PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0)
 
-SCHEMA = ""
+TABLES = ""
 
 
 class Outages(dict[str, Exception]):
     """The errors of one step that goes through several databases, by alias.
 
     ``alias in outages``: that database is unreachable and is not used again in this step. An error about a missing
-    table or column interrupts only its own part of the step, so it is kept under ``SCHEMA``, which is no alias.
+    table or column interrupts only its own part of the step, so it is kept under ``TABLES``, which is no alias.
     """
 
     @contextmanager
@@ -43,7 +43,7 @@ class Outages(dict[str, Exception]):
         waiting code has noted it and leaves the model alone for a while.
         """
         if is_of_schema(error):
-            self.setdefault(SCHEMA, error)
+            self.setdefault(TABLES, error)
         elif not is_passing(error):
             raise error
         elif not suspends(error):
@@ -51,7 +51,7 @@ class Outages(dict[str, Exception]):
 
     def raise_first(self) -> None:
         """Raise the first error that was kept, at the end of the step, so that the step is repeated."""
-        for error in (self.get(SCHEMA), *self.values()):
+        for error in (self.get(TABLES), *self.values()):
             if error:
                 raise error
 
@@ -60,19 +60,19 @@ async def reach(
     step: Callable[[], Awaitable[Result]],
     unreachable: set[Callable[[], object]],
     has_no_time: Callable[[], bool],
-    schema: Schema,
+    tables: Tables,
 ) -> Result | None:
     """Return the result of the step, repeating it as needed; None if there is no time to wait.
 
     Until it succeeds, the step is in ``unreachable``. After an error about a missing table or column, the step is
-    repeated without the models that ``schema`` finds incomplete. If it finds none, the step is repeated at most once
+    repeated without the models that ``tables`` finds incomplete. If it finds none, the step is repeated at most once
     for each pause.
     """
-    changes = schema.changes
+    changes = tables.changes
     try:
         return await step()
     except Exception as error:  # noqa: BLE001 - raised again unless it passes
-        return await _repeat(step, error, changes, unreachable, has_no_time, schema)
+        return await _repeat(step, error, changes, unreachable, has_no_time, tables)
 
 
 async def _repeat(
@@ -81,12 +81,12 @@ async def _repeat(
     changes: int,
     unreachable: set[Callable[[], object]],
     has_no_time: Callable[[], bool],
-    schema: Schema,
+    tables: Tables,
 ) -> Result | None:
-    """Repeat a step that has failed, as :func:`reach` says; ``changes`` of ``schema`` were read before the step."""
+    """Repeat a step that has failed, as :func:`reach` says; ``changes`` of ``tables`` were read before the step."""
     pauses = iter(PAUSES)
     while True:
-        if not await _is_repaired(error, changes, schema):
+        if not await _is_repaired(error, changes, tables):
             pause = next(pauses, 0.0 if is_of_schema(error) else PAUSES[-1])
             if not (pause and (is_of_schema(error) or is_passing(error))):
                 raise error
@@ -97,7 +97,7 @@ async def _repeat(
             fields = {"error": type(error).__name__, "message_text": one_line(error), "retry_in": pause}
             logger.warning("stator.database_unreachable", extra=fields)
             await asyncio.sleep(pause)
-        changes = schema.changes
+        changes = tables.changes
         try:
             result = await step()
         except Exception as again:  # noqa: BLE001 - raised above unless it passes
@@ -107,9 +107,9 @@ async def _repeat(
             return result
 
 
-async def _is_repaired(error: Exception, changes: int, schema: Schema) -> bool:
+async def _is_repaired(error: Exception, changes: int, tables: Tables) -> bool:
     """Return whether an error is about a table or column of a model that was left out since the step began."""
     if not is_of_schema(error):
         return False
-    await schema.examine()
-    return schema.changes != changes
+    await tables.examine()
+    return tables.changes != changes

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from stator.db.interface import Claim, Ended, Operations, OutcomeBatch, Written, batches_of
 from stator.db.retry import is_of_schema, is_passing, suspends
-from stator.db.schema import lack_of
+from stator.db.tables import lack_of
 from stator.graph import State
 from stator.graph.failures import describe
 from stator.graph.outcomes import Outcome, Waiting

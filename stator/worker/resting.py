@@ -24,8 +24,8 @@ from stator.scopes import Scope
 from stator.statements import Statement
 from stator.worker.lanes import lanes_of
 from stator.worker.outage import Outages
-from stator.worker.startup import FEW_SCOPES, Find, Scopes, Unusable
-from stator.worker.threads import RunInThread
+from stator.worker.serving import Served, Serving
+from stator.worker.startup import FEW_SCOPES, Scopes, Unusable
 
 logger = logging.getLogger("stator.worker")
 
@@ -36,7 +36,7 @@ MIN_REST = 5.0
 # The schema of a row is served again this many seconds before the row is due.
 EARLY = 2.0
 
-# The most schemas that one tick looks into.
+# The most schemas that one look takes.
 LOOKED_INTO = 200
 
 # Schemas that one session looks into.
@@ -65,18 +65,18 @@ class _Rest:
         return len(self.counters) == len(self.tables)
 
 
-class Resting:
+class Resting(Serving):
     """The schemas of a worker, served or resting.
 
     ``scopes`` are the schemas with the ids of their tables, ``find`` returns them anew. ``run`` calls functions in a
     thread with its own connections.
     """
 
-    def __init__(self, worker: Any, scopes: Scopes, find: Find, run: RunInThread) -> None:
-        self._worker = worker
+    def __init__(self, worker: Any, scopes: Scopes, find: Served) -> None:
+        super().__init__(worker)
         self._scopes = scopes
         self._find = find
-        self._run = run
+        self._run = worker.run_duty
         self._found = time.monotonic()
         # When the resting schemas are looked at next, and whether one of them does not wait for that.
         self._next, self._called = 0.0, False
@@ -90,7 +90,7 @@ class Resting:
         self._looks: Counter[str] = Counter()
 
     @property
-    def looks_soon(self) -> bool:
+    def looks_soon(self) -> bool:  # type: ignore[override]
         """Whether a schema is to be looked into now."""
         now = time.monotonic()
         return any(rest.until <= now for rest in self._resting.values())
@@ -102,16 +102,20 @@ class Resting:
             for scope, rest in self._resting.copy().items()
         }
 
-    def write(self, alias: str, schemas: list[str], statement: Statement) -> None:
+    def write(self, alias: str, paths: list[str], statement: Statement) -> None:
         """Send a statement in several schemas, in the calling thread."""
-        write_in_each(alias, schemas, statement)
+        write_in_each(alias, paths, statement)
 
     def call(self, scope: Scope) -> bool:
-        """Have a schema looked into at the next tick; return whether it rests."""
+        """Have a schema looked into at the next look; return whether it rests."""
         rest = self._resting.get(scope)
         if rest:
             rest.until, self._called = 0.0, True
         return rest is not None
+
+    async def begin(self) -> None:
+        """Serve all schemas if they are few."""
+        await self._worker.reach(self.serve_few)
 
     async def serve_few(self) -> None:
         """Serve all schemas if they are few."""
@@ -120,7 +124,7 @@ class Resting:
                 await self._serve(scope)
                 self._claim_in(scope)
 
-    async def tick(self, outages: Outages) -> None:
+    async def look(self, outages: Outages) -> None:
         """Look into the schemas whose time has come; serve them if they have work, else let them rest."""
         if not self._called and time.monotonic() < self._next:
             return
@@ -210,7 +214,7 @@ class Resting:
             limit_waits(operations)
         worker.operations.extend(operations)
         if first:
-            await worker.schema.read(operations)
+            await worker.tables.read(operations)
             await worker.send_start(scope.path)
         self._kept[scope] = operations
         del self._resting[scope]
@@ -235,7 +239,7 @@ class Resting:
         claimed = (claim.operations for claim in worker.claims())
         doubtful = (operations for operations, _ in worker.dispatcher.doubtful)
         wanted = (lane.operations for lane in worker.lanes if lane.wanted)
-        left_out = worker.schema.left_out
+        left_out = worker.tables.left_out
         return {each.scope for group in (work, claimed, doubtful, wanted, left_out) for each in group} | {
             scope for scope in self._served if worker.scheduler.owes(scope)
         }

@@ -16,22 +16,19 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
 from django.db.migrations.recorder import MigrationRecorder
 from django.db.models import Model
-from django.utils.module_loading import import_string
 
 from stator.capabilities import capabilities_of
-from stator.conf import wrong_schemas
 from stator.db.drivers import REMEDY, unsupported_driver
 from stator.db.engines import unusable_engine
 from stator.db.files import missing_file
 from stator.db.retry import is_outage
-from stator.db.schema import lack_of
+from stator.db.tables import lack_of
 from stator.db.writable import refusal_of_writes
 from stator.rows.clock import stored_zone
 from stator.rows.meta import by_database, graph_of
 from stator.rows.record_tables import RECORD_TABLES
 from stator.rows.reports import History
 from stator.rows.statistics import Stats
-from stator.schemas import tables_in
 from stator.scopes import Scope, entering
 from stator.texts import one_line
 
@@ -39,10 +36,7 @@ logger = logging.getLogger("stator.worker")
 
 Result = TypeVar("Result")
 
-# The names of schemas, a function that returns them, or its dotted path.
-Schemas = Sequence[str] | Callable[[], Sequence[str]] | str
-
-# Schemas that a worker polls all the time; of more than these, it leaves those alone that have nothing to do.
+# Scopes that a worker polls all the time; of more than these, it leaves those alone that have nothing to do.
 FEW_SCOPES = 5
 
 # Seconds, jittered, between checks of a database that cannot be used: it may be starting too, or has just cut our
@@ -81,99 +75,45 @@ def collect_rarely() -> None:
         gc.set_threshold(YOUNGEST, *older)
 
 
-def check_database(models: Sequence[type[Model]], alias: str | None = None, schemas: Schemas = ()) -> "Scopes | None":
+def check_database(models: Sequence[type[Model]], alias: str | None = None, scopes: "Scopes | None" = None) -> None:
     """Raise :class:`Unusable` if a database is out of reach, a replica, or lacks grants or tables of the framework.
 
-    Also raised if no model has a complete table; the message then has one line for each. Return
-    :func:`scopes_to_serve`.
+    Also raised if no model has a complete table; the message then has one line for each. ``scopes``: those to serve, if
+    they are not just the databases.
     """
-    scopes = scopes_to_serve(models, alias, schemas)
     lacking: list[str] = []
-    served = models_by_schema(models, scopes)
-    # The tables of many schemas are read when there is work for them.
+    served = models_by_path(models, scopes)
+    # The tables of many scopes are read when there is work for them.
     checked = dict(islice(served.items(), FEW_SCOPES if len(served) <= FEW_SCOPES else 1))
-    for schema, group in checked.items():
-        with entering(schema):
+    for path, group in checked.items():
+        with entering(path):
             lacking += lacks_in(group, alias).values()
     if models and len(lacking) == sum(map(len, checked.values())):
         raise Unusable("\n".join(lacking))
-    return scopes
 
 
 def lacks_in(models: Sequence[type[Model]], alias: str | None = None) -> dict[type[Model], str]:
     """Return one line for each model whose table lacks something; raise problems that concern all models."""
     lacking: dict[type[Model], str] = {}
     for name, group in by_database(models, alias).items():
-        lacking |= _patiently(name, partial(_check, name, group))
+        lacking |= patiently(name, partial(_check, name, group))
     return lacking
 
 
 # The models whose table is in each scope, with the ids of their tables.
 Scopes = dict[Scope, dict[type[Model], int]]
 
-# Returns the scopes that a worker serves, and why other schemas are left out.
-Find = Callable[[], tuple[Scopes, dict[str, str]]]
 
-
-def models_by_schema(models: Sequence[type[Model]], scopes: Scopes | None) -> dict[str, list[type[Model]]]:
-    """Return the models in each schema; all models under "" if there are no schemas."""
+def models_by_path(models: Sequence[type[Model]], scopes: Scopes | None) -> dict[str, list[type[Model]]]:
+    """Return the models in the scopes with each path; all models under "" if there are no such scopes."""
     served: dict[str, list[type[Model]]] = {} if scopes is not None else {"": list(models)}
     for scope, tables in (scopes or {}).items():
         served.setdefault(scope.path, []).extend(tables)
     return served
 
 
-def scopes_to_serve(models: Sequence[type[Model]], alias: str | None, schemas: Schemas) -> Scopes | None:
-    """Return the scopes of :func:`find_scopes`, None if there are no schemas; raise :class:`Unusable` without any."""
-    if not schemas:
-        return None
-    scopes, left_out = find_scopes(models, alias, schemas)
-    for why in left_out.values() if scopes else ():
-        logger.warning("stator.schema_left_out", extra={"why": why})
-    if not scopes:
-        raise Unusable("\n".join(f"{why}; run its migrations" for why in left_out.values()) or "there are no schemas")
-    return scopes
-
-
-def find_scopes(models: Sequence[type[Model]], alias: str | None, schemas: Schemas) -> tuple[Scopes, dict[str, str]]:
-    """Return the models whose table is in each schema, and why schemas without such tables or our own are left out."""
-    names = list(dict.fromkeys(_listed(schemas)))
-    listed, left_out = Scopes(), dict[str, str]()
-    for name, group in by_database(models, alias).items():
-        if not capabilities_of(connections[name]).has_schemas:
-            raise Unusable(f"database {name!r} has no schemas of PostgreSQL; start a worker without --schema for it")
-        there = _patiently(name, partial(tables_in, names, [*group, *OWN], name))
-        for schema in names:
-            tables = {model: there[key] for model in group if (key := (schema, model._meta.db_table)) in there}
-            if not tables:
-                left_out[schema] = f"schema {schema!r} of database {name!r} has no table of a managed model"
-            elif absent := [model for model in OWN if (schema, model._meta.db_table) not in there]:
-                lacks = f"schema {schema!r} of database {name!r} lacks the table {absent[0]._meta.db_table}"
-                left_out[schema] = f"{lacks}; the app stator belongs to the apps of each schema"
-            else:
-                listed[Scope(name, schema)] = tables
-    served = {scope.path for scope in listed}
-    return listed, {schema: why for schema, why in left_out.items() if schema not in served}
-
-
-def _listed(schemas: Schemas) -> Sequence[str]:
-    if isinstance(schemas, str):
-        try:
-            schemas = import_string(schemas)
-        except ImportError as error:
-            raise Unusable(f"STATOR['SCHEMAS'] = {schemas!r} cannot be imported: {one_line(error)}") from error
-    if not callable(schemas):
-        return schemas
-    try:
-        found = list(schemas())
-    except (DatabaseError, InterfaceError) as error:
-        raise Unusable(f"the function in STATOR['SCHEMAS'] failed: {one_line(error)}") from error
-    if wrong_schemas(found):
-        raise Unusable(f"the function in STATOR['SCHEMAS'] returned {found!r}; return a list of names of schemas")
-    return found
-
-
-def _patiently(alias: str, look: Callable[[], Result]) -> Result:
+def patiently(alias: str, look: Callable[[], Result]) -> Result:
+    """Return what ``look`` returns; after an error look again, since the database may be starting too."""
     end = time.monotonic() + sum(PAUSES)
     for pause in (*PAUSES, 0.0):
         try:

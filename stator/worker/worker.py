@@ -24,7 +24,6 @@ from stator.db.locks import limit_waits
 from stator.graph.attempt_log import keep_logs
 from stator.logs import log_ready, log_start, log_stopping
 from stator.rows.workers import default_name, give_name
-from stator.schemas import follow_connections
 from stator.scopes import Scope
 from stator.worker.around import calls_by_state
 from stator.worker.attempts import GRACE, Attempts
@@ -39,11 +38,12 @@ from stator.worker.outage import Outages, reach
 from stator.worker.presence import Presence, published_by
 from stator.worker.recorder import Recorder
 from stator.worker.scheduler import Scheduler, send_in
-from stator.worker.schema import Schema
+from stator.worker.serving import Served, Serving
 from stator.worker.shutdown import Requests, close, stop_on_signals
-from stator.worker.startup import Find, Scopes
+from stator.worker.startup import Scopes
 from stator.worker.supervisor import is_gone
-from stator.worker.threads import DatabaseThreads, database_thread_for_handlers, tidy_connections_of_loop
+from stator.worker.tables import Tables
+from stator.worker.threads import DatabaseThreads, RunInThread, database_thread_for_handlers, tidy_connections_of_loop
 from stator.worker.watchdog import Health, Watchdog
 
 # Seconds after which connections that asynchronous handlers lost are closed, and the queries that DEBUG collects are
@@ -107,7 +107,7 @@ class Worker(WorkerOptions):
 
     The worker runs in the thread that calls :meth:`run`.
 
-    ``find``: return the schemas of PostgreSQL in which it works, with their models, if it works in schemas.
+    ``find``: return the scopes in which it works, with their models, if these are not just the databases.
     ``scopes``: what ``find`` has returned last.
     ``run_for``: seconds after which it stops; 0 for never.
     """
@@ -117,7 +117,7 @@ class Worker(WorkerOptions):
     _: KW_ONLY
     alias: InitVar[str | None] = None
     scopes: InitVar[Scopes | None] = None
-    find: Find | None = None
+    find: Served | None = None
     run_for: float = 0.0
     liveness_file: str | None = None
 
@@ -132,14 +132,13 @@ class Worker(WorkerOptions):
     ) -> None:
         self.id, self.name = new_worker_id(), self.name or default_name()
         give_name(self.id, self.name)
-        # One for each model and database, whatever schemas there are.
+        # One for each model and database, whatever scopes there are.
         self.kinds = [operations_for(model, self.settings, self.id, alias) for model in models]
-        # Changes as schemas get something to do, and have nothing to do any more.
+        # Changes as scopes get something to do, and have nothing to do any more.
         self.operations = self.kinds if scopes is None else []
         self._scopes = scopes or {}
         if self.find:
-            # Before its threads open connections.
-            follow_connections()
+            self.find.follow()
         limit_waits(self.operations)
         self.started = time.monotonic()
         self.measures = Measures()
@@ -226,13 +225,13 @@ class Worker(WorkerOptions):
         self.scheduler = Scheduler(
             self.operations, self.lanes, self.settings, threads.duties.run, threads.prepare, self.kinds
         )
-        self.resting = self._resting()
-        self.schema = Schema(self.operations, threads.duties.run, in_schemas=self.works_in_schemas)
-        self._reach = partial(
-            reach, unreachable=self.measures.unreachable, has_no_time=self._has_no_time, schema=self.schema
+        self.serving = self.find.serving(self, self._scopes) if self.find else Serving(self)
+        self.tables = Tables(self.operations, threads.duties.run, has_paths=self.has_paths)
+        self.reach = partial(
+            reach, unreachable=self.measures.unreachable, has_no_time=self._has_no_time, tables=self.tables
         )
         leases = [lease for each in self.kinds for lease in each.shortest_leases()]
-        presence = Presence(self.id, self.operations, self._figures, partial(published_by, self), self.resting)
+        presence = Presence(self.id, self.operations, self._figures, partial(published_by, self), self.serving)
         soon = partial(partial, self._loop.call_soon_threadsafe)
         self.heartbeat = Heartbeat(
             self.claims, soon(self._cancel_ended), interval_for(leases), presence,
@@ -248,17 +247,10 @@ class Worker(WorkerOptions):
         begin, recorder = self.attempts.begin, self.recorder
         if self.isolate is None:
             return InProcessIsolation(begin, self._is_empty)
-        options = {**self.isolate, "in_schemas": self.works_in_schemas}
+        options = {**self.isolate, "has_paths": self.has_paths}
         return ProcessIsolation(
             begin, self._is_empty, options, recorder.add, recorder.note_isolated, self.lanes.woken.set
         )
-
-    def _resting(self) -> Any:
-        if self.find is None:
-            return None
-        # Imported here, as the listener, because it needs psycopg.
-        resting = import_module("stator.worker.resting").Resting
-        return resting(self, self._scopes, self.find, self._threads.duties.run)
 
     def _listeners(self) -> list[Any]:
         if not self.settings.NOTIFY:
@@ -273,11 +265,11 @@ class Worker(WorkerOptions):
         return [listener(alias, dsn, partial(soon, partial(self._hear, alias))) for alias in wanted]
 
     def _hear(self, alias: str, payload: str) -> None:
-        """Take a notification: the label of a model and, if it is known, the schema of its rows."""
-        label, _, schema = payload.partition(" ")
-        scope = Scope(alias, schema) if schema and self.resting else None
+        """Take a notification: the label of a model and, if it is known, the path of its rows."""
+        label, _, path = payload.partition(" ")
+        scope = Scope(alias, path) if path and self.has_paths else None
         self.lanes.wake(label, scope=scope)
-        if scope and self.resting and self.resting.call(scope):
+        if scope and self.serving.call(scope):
             self.scheduler.soon()
 
     def _start_threads(self) -> None:
@@ -309,7 +301,7 @@ class Worker(WorkerOptions):
         # Handlers are called only after the project has loaded its data at the start.
         await self._begun.wait()
         while not self._is_stopping:
-            if not await self._reach(self._claim_once):
+            if not await self.reach(self._claim_once):
                 await self.lanes.woken.wait()
 
     async def _claim_once(self) -> bool:
@@ -326,31 +318,31 @@ class Worker(WorkerOptions):
             await self.recorder.came.wait()
             if self.attempts.running:
                 await self.recorder.gather()
-            await self._reach(self.recorder.flush)
+            await self.reach(self.recorder.flush)
             self.lanes.woken.set()
             if self.until_idle and self._is_empty():
                 self.scheduler.soon(at_once=not self.dispatcher.hungry)
 
     async def _schedule_loop(self) -> None:
-        if self.resting:
-            await self._reach(self.resting.serve_few)
-        else:
-            await self._reach(self.schema.examine)
-            await self._reach(lambda: self.send_start(""))
+        await self.serving.begin()
         self._begun.set()
         while not self._is_stopping:
-            await self._reach(self._tick)
+            await self.reach(self._tick)
             await self.scheduler.rest()
 
-    async def send_start(self, schema: str) -> None:
-        """Let the project load what its handlers need, in a schema if there are any."""
-        await self._threads.duties.run(send_in, [schema], signals.on_start, self)
+    @property
+    def run_duty(self) -> RunInThread:
+        """Run a function in the thread of duties."""
+        return self._threads.duties.run
+
+    async def send_start(self, path: str) -> None:
+        """Let the project load what its handlers need, on a path if there are any."""
+        await self.run_duty(send_in, [path], signals.on_start, self)
 
     async def _tick(self) -> None:
         outages = Outages()
-        await self.schema.look_again()
-        if self.resting:
-            await self.resting.tick(outages)
+        await self.tables.look_again()
+        await self.serving.look(outages)
         await self.scheduler.tick()
         outages.raise_first()
         if not self.ready_after:
@@ -444,7 +436,7 @@ class Worker(WorkerOptions):
 
     def _is_idle(self) -> bool:
         """Return whether nothing is held and the latest poll found nothing."""
-        is_busy = self.isolation.running or self.dispatcher.hungry or (self.resting and self.resting.looks_soon)
+        is_busy = self.isolation.running or self.dispatcher.hungry or self.serving.looks_soon
         return bool(self.scheduler.found_nothing and self.scheduler.has_passed and self._is_empty() and not is_busy)
 
     def _cancel_ended(self, keys: set[int]) -> None:
@@ -480,8 +472,8 @@ class Worker(WorkerOptions):
         return connected and not (self._is_stopping or self.measures.unreachable or self.health.trouble(0))
 
     @property
-    def works_in_schemas(self) -> bool:
-        """Whether it works in schemas of PostgreSQL, each with tables of its own."""
+    def has_paths(self) -> bool:
+        """Whether its scopes have paths, and so tables of their own."""
         return self.find is not None
 
     @property

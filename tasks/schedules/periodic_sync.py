@@ -11,7 +11,7 @@ from django.utils.module_loading import autodiscover_modules
 
 from stator import signals
 from stator.checks.messages import looked
-from stator.db.schema import lack_of
+from stator.db.tables import lack_of
 from stator.scopes import entered
 from tasks.schedules.periodic import Periodic, registry
 from tasks.schedules.rates import prune_rates

@@ -137,8 +137,8 @@ def _note_rules(sender: Any, **kwargs: object) -> None:
     # The sender in an isolated process is no worker and claims nothing.
     if not hasattr(sender, "id"):
         return
-    # Each schema has queues of its own: all rules are in force.
-    if sender.works_in_schemas:
+    # Scopes with paths have queues of their own: all rules are in force.
+    if sender.has_paths:
         return
     # The heartbeat itself reports that a database cannot be reached.
     with suppress(Error):

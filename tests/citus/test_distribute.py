@@ -14,8 +14,8 @@ from django.db.migrations.state import ProjectState
 
 from stator.db import ordering
 from stator.db.probe import Work, look
-from stator.db.schema import lack_of
 from stator.db.session import USES
+from stator.db.tables import lack_of
 from stator.graph.outcomes import Moved, Waiting
 from stator.migration_operations import Distribute, PartitionByTime
 from stator.rows import columns

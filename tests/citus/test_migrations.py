@@ -3,7 +3,7 @@
 import pytest
 from django.core.management import call_command
 
-from stator.db.schema import lack_of
+from stator.db.tables import lack_of
 from stator.graph.outcomes import Moved
 from stator.models import StatorModel
 from stator.rows.statistics import Stats

@@ -5,7 +5,7 @@ from django.db import DatabaseError, connections
 
 from stator.db.refusals import is_refusal
 from stator.db.retry import is_of_schema
-from stator.db.schema import lack_of
+from stator.db.tables import lack_of
 from tests.citus.conftest import run
 from tests.stator.making import claim_all, operations_of
 from tests.testapp.basic import Step

@@ -4,7 +4,7 @@ from django.db import connections
 
 from stator.capabilities import capabilities_of
 from stator.checks.databases import check_sqlite
-from stator.db.schema import index_names
+from stator.db.tables import index_names
 from stator.explain.problem import ERROR, OK, WARNING, Problem
 from stator.models import StatorModel
 from stator.partitions.tables import partitioned

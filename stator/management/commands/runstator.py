@@ -210,7 +210,8 @@ class Command(TerminalCommand):
     def _work(self, runner: StatorRunner, number: int = 0) -> int:
         try:
             # The result is kept, because a later check may find other schemas, or no database.
-            runner.scopes = check_database(runner.models, runner.database, runner.chosen_schemas)
+            runner.scopes = runner.scopes_to_serve()
+            check_database(runner.models, runner.database, runner.scopes)
             return self._serve(runner, number)
         except Unusable as error:
             for line in str(error).splitlines():

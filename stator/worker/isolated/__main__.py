@@ -9,11 +9,11 @@ from stator.worker.isolated.child import serve_worker
 
 
 def serve(requests: BinaryIO, answers: TextIO, options: dict[str, Any]) -> None:
-    """Attempt the requested objects until the requests end. Options: ``json_logs``, ``database``, ``in_schemas``."""
+    """Attempt the requested objects until the requests end. Options: ``json_logs``, ``database``, ``has_paths``."""
     # Imported by name: these modules need Django to be set up.
     with import_module("stator.logs").events_to(sys.stderr, options["json_logs"]):
         attempts = import_module("stator.worker.isolated.attempts")
-        asyncio.run(attempts.serve(requests, answers, options["database"], in_schemas=options["in_schemas"]))
+        asyncio.run(attempts.serve(requests, answers, options["database"], has_paths=options["has_paths"]))
 
 
 if __name__ == "__main__":

@@ -34,18 +34,18 @@ from stator.worker.measures import Measures
 from stator.worker.outage import reach
 from stator.worker.recorder import Recorder
 from stator.worker.scheduler import send_in
-from stator.worker.schema import Schema
+from stator.worker.tables import Tables
 from stator.worker.threads import DatabaseThread, database_thread_for_handlers
 from stator.worker.watchdog import Health, Watchdog
 
 Say = Callable[[IsolatedAnswer], None]
 
 
-async def serve(requests: BinaryIO, answers: TextIO, database: str | None, *, in_schemas: bool) -> None:
+async def serve(requests: BinaryIO, answers: TextIO, database: str | None, *, has_paths: bool) -> None:
     """Attempt the requested objects until the requests end.
 
-    ``database``: the only one of the worker, if it has one. ``in_schemas``: the worker works in schemas; in each of
-    them the project prepares itself before the first object of that schema.
+    ``database``: the only one of the worker, if it has one. ``has_paths``: the scopes of the worker have
+    paths; on each of these the project prepares itself before the first object.
     """
     keep_logs()
     lock = threading.Lock()
@@ -65,7 +65,7 @@ async def serve(requests: BinaryIO, answers: TextIO, database: str | None, *, in
     try:
         async with database_thread_for_handlers():
             preparation = Preparation(database, thread)
-            if not in_schemas:
+            if not has_paths:
                 await preparation.send("")
             say({"ready": True})
             await _attempt_all(reader, thread, say, preparation)
@@ -125,7 +125,7 @@ class Preparation:
         if schema not in self._prepared:
             self._prepared.add(schema)
             send = partial(self._thread.run, self._send, schema)
-            await reach(send, set(), lambda: False, Schema([], self._thread.run))
+            await reach(send, set(), lambda: False, Tables([], self._thread.run))
 
     def _send(self, schema: str) -> None:
         send_in([schema], signals.on_start, self)
@@ -192,10 +192,10 @@ class IsolatedAttempt:
         recorder.note_recorded(self._operations, attempted)
         for ended in attempted.ended:
             recorder.add(*ended)
-        schema = Schema([self._operations], thread.run)
+        tables = Tables([self._operations], thread.run)
         while recorder.held:
             await recorder.came.wait()
-            await reach(recorder.flush, set(), lambda: False, schema)
+            await reach(recorder.flush, set(), lambda: False, tables)
         moved = [to for _, to in recorder.moved]
         return {"ended": "recorded", "moved": moved, "failed": recorder.failed, "lost": recorder.lost}
 

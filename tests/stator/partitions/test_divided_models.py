@@ -6,7 +6,7 @@ from django.db import IntegrityError, NotSupportedError, connection
 from django.db.migrations.state import ProjectState
 from django.db.models import Count
 
-from stator.db.schema import index_names, lack_of
+from stator.db.tables import index_names, lack_of
 from stator.migration_operations import Distribute
 from stator.models import History
 from stator.strict_fence import StrictFence

@@ -4,7 +4,7 @@ import pytest
 from opentelemetry import trace
 
 from stator.extensions.tracing.spans import tracer
-from stator.worker.schema import Schema
+from stator.worker.tables import Tables
 from tests.stator.making import operations_of
 from tests.stator.worker.lacking import run
 from tests.stator.worker.spans import Spans
@@ -39,5 +39,5 @@ def pair():
 
 
 @pytest.fixture
-def schema(pair):
-    return Schema(list(pair), run)
+def tables(pair):
+    return Tables(list(pair), run)

@@ -34,7 +34,7 @@ class Stub:
 
     def __init__(self) -> None:
         self.health = Health()
-        self.schema = SimpleNamespace(left_out=[])
+        self.tables = SimpleNamespace(left_out=[])
 
 
 def get(port: int, path: str) -> tuple[int, str]:
@@ -62,7 +62,7 @@ class TestProbes:
         stub.is_ready = False
         assert (get(stub.port, "/health"), get(stub.port, "/ready")) == (alive, (503, "not\n"))
         stub.is_ready, lacking = True, "table shop_invoice lacks column total; run manage.py migrate"
-        stub.schema.left_out.append(SimpleNamespace(lacking=lacking))
+        stub.tables.left_out.append(SimpleNamespace(lacking=lacking))
         assert (get(stub.port, "/health"), get(stub.port, "/ready")) == (alive, (200, f"ready\nleft out: {lacking}\n"))
         stub.watchdog = type("watchdog", (), {"sees_life": False})
         assert get(stub.port, "/health") == (503, "not\n")

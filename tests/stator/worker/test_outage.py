@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 class TestSteps:
-    def test_step_is_taken_again_at_once_without_the_model(self, schema, pair, caplog):
+    def test_step_is_taken_again_at_once_without_the_model(self, tables, pair, caplog):
         error = error_of()
 
         async def step():
@@ -24,10 +24,10 @@ class TestSteps:
             return "done"
 
         with without(Line, "name"):
-            assert wait_for(reach, step, set(), lambda: False, schema) == "done"
+            assert wait_for(reach, step, set(), lambda: False, tables) == "done"
         assert [record.getMessage() for record in caplog.records] == ["stator.model_left_out"]
 
-    def test_error_that_no_table_explains_is_raised_after_some_tries(self, schema, monkeypatch):
+    def test_error_that_no_table_explains_is_raised_after_some_tries(self, tables, monkeypatch):
         monkeypatch.setattr(outage_module, "PAUSES", [0.001] * 3)
         tries, error = [], error_of("SELECT 1 FROM nowhere")
 
@@ -36,7 +36,7 @@ class TestSteps:
             raise error
 
         with pytest.raises(DatabaseError, match="nowhere"):
-            wait_for(reach, step, set(), lambda: False, schema)
+            wait_for(reach, step, set(), lambda: False, tables)
         assert len(tries) == 4
 
     def test_lane_of_a_model_that_is_left_out_wants_nothing_until_it_is_back(self, pair):

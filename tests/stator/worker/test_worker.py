@@ -44,7 +44,7 @@ class Stopping:
         )  # fmt: skip
         worker.scheduler = SimpleNamespace(stop=lambda: None, soon=lambda: None)
         schema = SimpleNamespace(changes=0)
-        worker._reach = partial(reach, unreachable=set(), has_no_time=worker._has_no_time, schema=schema)
+        worker.reach = partial(reach, unreachable=set(), has_no_time=worker._has_no_time, tables=schema)
         self.loops = [asyncio.create_task(loop) for loop in (worker._fast_loop(), worker._record_loop())]
 
     async def write(self, function, operations, batch, *, again):

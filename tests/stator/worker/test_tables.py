@@ -7,7 +7,7 @@ from asgiref.sync import async_to_sync
 from django.db import OperationalError
 
 from stator.graph.outcomes import Waiting
-from stator.worker import schema as module
+from stator.worker import tables as module
 from stator.worker.executor import UNFIT, attempt_async, attempt_sync
 from stator.worker.lanes import Lanes
 from stator.worker.measures import Measures
@@ -22,37 +22,37 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 class TestSchema:
-    def test_model_is_left_out_and_taken_back_each_with_one_event(self, schema, pair, caplog):
+    def test_model_is_left_out_and_taken_back_each_with_one_event(self, tables, pair, caplog):
         line, sync = pair
         with caplog.at_level("INFO", "stator"):
             with without(Line, "name"):
-                wait_for(schema.examine)
-                wait_for(schema.examine)
-                assert schema.left_out == [line]
+                wait_for(tables.examine)
+                wait_for(tables.examine)
+                assert tables.left_out == [line]
                 assert "lacks column name" in line.lacking
                 assert sync.lacking == ""
-            wait_for(schema.examine)
-        assert schema.left_out == []
-        assert schema.changes == 2
+            wait_for(tables.examine)
+        assert tables.left_out == []
+        assert tables.changes == 2
         events = [(record.getMessage(), record.model) for record in caplog.records]
         assert events == [("stator.model_left_out", "testapp.line"), ("stator.model_back", "testapp.line")]
 
-    def test_tables_are_read_again_only_when_it_is_time(self, schema, pair):
+    def test_tables_are_read_again_only_when_it_is_time(self, tables, pair):
         with without(Line, "name"):
-            wait_for(schema.examine)
-        wait_for(schema.look_again)
-        assert schema.left_out == [pair[0]]
-        schema._next = time.monotonic()
-        wait_for(schema.look_again)
-        assert schema.left_out == []
+            wait_for(tables.examine)
+        wait_for(tables.look_again)
+        assert tables.left_out == [pair[0]]
+        tables._next = time.monotonic()
+        wait_for(tables.look_again)
+        assert tables.left_out == []
 
-    def test_database_that_is_away_leaves_no_model_out(self, schema, monkeypatch):
+    def test_database_that_is_away_leaves_no_model_out(self, tables, monkeypatch):
         def away(model, alias):
             raise OperationalError("server closed the connection unexpectedly")
 
         monkeypatch.setattr(module, "lack_of", away)
-        wait_for(schema.examine)
-        assert schema.left_out == []
+        wait_for(tables.examine)
+        assert tables.left_out == []
 
 
 class TestAttempts:

@@ -5,7 +5,7 @@ from django.db import OperationalError, connection, connections, models
 from django.db.models.sql.compiler import SQLCompiler
 from django.test.utils import isolate_apps
 
-from stator.db.schema import lack_of, wrong_expression
+from stator.db.tables import lack_of, wrong_expression
 from tests.testapp.explained import Errand
 from tests.testapp.models import Line
 

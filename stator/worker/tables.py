@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from django.db import DatabaseError, InterfaceError
 
 from stator.db.interface import Operations
-from stator.db.schema import lack_of
+from stator.db.tables import lack_of
 from stator.worker.startup import Unusable
 from stator.worker.threads import RunInThread
 
@@ -17,16 +17,16 @@ logger = logging.getLogger("stator.worker")
 AGAIN = 5.0
 
 
-class Schema:
+class Tables:
     """The models that a process leaves out: their operations have ``lacking``.
 
     ``run`` calls functions in a thread with its own connections. ``changes`` counts how often a model was left out or
-    taken back. ``in_schemas``: other schemas may have complete tables than those of ``operations``.
+    taken back. ``has_paths``: other scopes may have complete tables than those of ``operations``.
     """
 
-    def __init__(self, operations: list[Operations], run: RunInThread, *, in_schemas: bool = False) -> None:
+    def __init__(self, operations: list[Operations], run: RunInThread, *, has_paths: bool = False) -> None:
         self.changes = 0
-        self._in_schemas = in_schemas
+        self._has_paths = has_paths
         self._operations = operations
         self._run = run
         self._next = float("inf")
@@ -53,7 +53,7 @@ class Schema:
                 self.changes += 1
                 _log(operations)
         left_out = self.left_out
-        if left_out and len(left_out) == len(self._operations) and not self._in_schemas:
+        if left_out and len(left_out) == len(self._operations) and not self._has_paths:
             raise Unusable("\n".join(operations.lacking for operations in left_out))
         self._next = time.monotonic() + AGAIN if left_out else float("inf")
 
