@@ -13,7 +13,7 @@ from stator.admin.access import Pages
 from stator.admin.bulk import label_of, permissions_of
 from stator.admin.confirmation import ActionFunction
 from stator.admin.links import ways_of
-from stator.admin.picture import picture_of
+from stator.admin.picture import circle_of, picture_of
 from stator.admin.timeline import LATEST, timeline_of
 from stator.conf import read_settings
 from stator.explain import Problem
@@ -55,6 +55,7 @@ def context_of(model_admin: ModelAdmin, request: HttpRequest, row: StatorModel) 
         "stator_keeps_history": options_of(owner_of(type(row))).history,
         "stator_tracebacks": request.user.has_perm("stator.view_report"),
         "stator_graph": picture_of(row, past.moves),
+        "stator_circle": circle_of(reasons, Pages(model_admin.admin_site, request)),
     }
 
 

@@ -1,12 +1,16 @@
 """The graph of a model as a picture, with the row's current state and the moves that led there."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from stator.admin.access import Pages
+from stator.explain import Problem
+from stator.explain.sentences import either
 from stator.graph import StateGraph
 from stator.graph.drawing import described, joined
 from stator.graph.layout import MAX_STATES, Box, Line, Picture, lay_out
 from stator.models import StatorModel
+from stator.rows.meta import model_named
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,28 @@ def picture_of(row: StatorModel, moves: list[tuple[str, str]]) -> GraphPicture |
     lines = [_line(line, ways, moves) for line in picture.lines]
     # Lines drawn last are on top.
     return GraphPicture(picture, boxes, sorted(lines, key=lambda line: line.gone))
+
+
+@dataclass(frozen=True, slots=True)
+class CircleLink:
+    """An object of a circle, with its address if the user may see it, and what it waits for the next one to be."""
+
+    name: str
+    url: str
+    until: str
+    here: bool
+
+
+def circle_of(reasons: Iterable[Problem], pages: Pages) -> list[CircleLink]:
+    """Return the circle of waiting that the object of these reasons is in, the object first; empty if there is none."""
+    waits = next((reason.numbers["waits"] for reason in reasons if reason.code == "circle"), [])
+    return [
+        CircleLink(
+            f"{one['model']} {one['pk']}", pages.page_of(model_named(one["model"]), one["pk"]) if number else "",
+            either(one["until"]), not number,
+        )
+        for number, one in enumerate(waits)
+    ]  # fmt: skip
 
 
 def _box_classes(graph: type[StateGraph], name: str, here: str, been: set[str]) -> str:

@@ -41,6 +41,20 @@ def told_circle(circle: Iterable[Member]) -> str:
     return f"{first} waits for {', which waits for '.join(others)}"
 
 
+def links_of(circle: list[Member]) -> list[dict[str, Any]]:
+    """Return each object of a circle as numbers, with the states of the next one that end its waiting."""
+    follows = zip(circle, [*circle[1:], circle[0]], strict=True)
+    return [
+        {"model": model._meta.label, "pk": shown_key(pk), "until": _until(model, awaited)}
+        for (model, pk), (awaited, _) in follows
+    ]
+
+
+def _until(model: type[Model], awaited: type[Model]) -> list[str]:
+    waits = [wait for wait in waits_of(model) if wait.awaited is awaited]
+    return list(dict.fromkeys(state for wait in waits for state in wait.until))
+
+
 def _awaited(model: type[Model], pk: Any, using: str) -> list[Member]:
     """Return the objects that an object waits for."""
     waits = waits_of(model)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from stator.explain.circles import told_circle
+from stator.explain.circles import links_of, told_circle
 from stator.explain.estimates import pace_text
 from stator.explain.facts import LINE, MAX_RELATED, Facts, Gathered
 from stator.graph.durations import span
@@ -268,7 +268,8 @@ def _some(state: str, count: int, oldest: float, each: Gathered) -> str:
 
 def circle(facts: Facts) -> Iterator[Said]:
     """Say which objects wait for each other."""
-    numbers = {"circle": [f"{model._meta.label} {shown_key(pk)}" for model, pk in facts.circle]}
+    names = [f"{model._meta.label} {shown_key(pk)}" for model, pk in facts.circle]
+    numbers = {"circle": names, "waits": links_of(facts.circle)}
     yield f"Waits in a circle, so none of these objects moves by itself: {told_circle(facts.circle)}.", numbers
 
 

@@ -1,10 +1,15 @@
 """Objects that wait for each other: wrong at once, one line for the circle, and a command that ends it."""
 
 import json
+import re
 import shlex
+from unittest import mock
 
 import pytest
+from django.contrib.auth.models import Permission, User
+from django.urls import reverse
 
+from stator.admin.access import Pages
 from stator.explain.circles import circle_through
 from stator.rows import columns
 from tests.operating.tools import overview, shell
@@ -47,6 +52,53 @@ def test_circle_is_told_at_once_and_ended_by_the_command(circle):
     shell(*arguments)
     assert circle_through(Rollout, first.pk, "default") == []
     assert "circle" not in shell("stator", "status")
+
+
+def test_circle_is_drawn_where_it_is(circle, admin_client):
+    first, second, third, outside = circle
+    pages = {one.pk: reverse("admin:testapp_rollout_change", args=[one.pk]) for one in circle}
+    drawn = drawing(admin_client.get(pages[second.pk]))
+    # From this object on, each with what it waits for; the others are links.
+    assert [name for name, _, _ in drawn] == [f"testapp.Rollout {one.pk}" for one in (second, third, first)]
+    assert [url for _, url, _ in drawn] == ["", pages[third.pk], pages[first.pk]]
+    assert [until for _, _, until in drawn] == [
+        "waits for the next one to be in done", "waits for the next one to be in done",
+        "waits for the first one again to be in done",
+    ]  # fmt: skip
+    assert drawing(admin_client.get(pages[outside.pk])) == []
+
+
+def test_circle_has_no_links_to_what_the_user_may_not_see(circle, client):
+    user = User.objects.create_user("ada", password="secret", is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(codename="view_rollout"))
+    client.force_login(user)
+    page = reverse("admin:testapp_rollout_change", args=[circle[1].pk])
+    assert all(url for _, url, _ in drawing(client.get(page))[1:])
+    with mock.patch.object(Pages, "may_view", return_value=False):
+        assert not any(url for _, url, _ in drawing(client.get(page)))
+
+
+def test_long_circle_is_not_followed_to_its_end(django_assert_max_num_queries):
+    rollouts = [parked()]
+    for _ in range(40):
+        rollouts.append(parked(after=rollouts[-1]))
+    change(rollouts[0], after=rollouts[-1])
+    with django_assert_max_num_queries(25):
+        assert circle_through(Rollout, rollouts[0].pk, "default") == []
+
+
+def drawing(page):
+    """The objects of the drawn circle: name, address and what each waits for."""
+    [drawn] = re.findall(r'<ol class="stator-circle".*?</ol>', page.text, re.DOTALL) or [""]
+    found = re.findall(r"<li.*?</li>", drawn, re.DOTALL)
+    return [
+        (
+            *re.findall(r"<(?:a href=\"[^\"]*\"|strong)>(.*?)</", one),
+            *(re.findall(r'href="(.*?)"', one) or [""]),
+            *re.findall(r'"stator-until">(.*?)</span>', one),
+        )
+        for one in found
+    ]
 
 
 def test_what_waits_for_something_else_is_no_circle():
