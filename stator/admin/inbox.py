@@ -10,10 +10,10 @@ from typing import Any
 
 from django.contrib.admin import AdminSite
 from django.db import DatabaseError, router
+from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from stator.admin.access import Pages
-from stator.admin.filters import SOMEWHERE
 from stator.admin.row_summary import age, timeout
 from stator.admin.sending import may_send, offered_for
 from stator.db.looks import bounded
@@ -21,8 +21,10 @@ from stator.db.retry import is_cut_short
 from stator.models import StatorModel
 from stator.overview.schemas import works_in_schemas
 from stator.rows.available import Answers, answered_by, answers_to
+from stator.rows.claimable import READY, RESTING
+from stator.rows.indexes import line_of_all
 from stator.rows.meta import by_database, graph_of, managed
-from stator.texts import listed
+from stator.texts import COUNTED, listed
 
 # Objects of a model that are shown, and that are looked at to find them, in parts.
 SHOWN, LOOKED_AT, PART = 50, 1000, 200
@@ -157,17 +159,33 @@ def _states_of(site: AdminSite, request: HttpRequest, model: type[StatorModel]) 
 def _found(site: AdminSite, request: HttpRequest, model: type[StatorModel]) -> Iterator[_Found]:
     """Yield the objects of a model that wait for the user or have the user's answer, the longest waiting first."""
     model_admin: Any = site.get_model_admin(model)
-    every = model_admin.get_queryset(request).using(router.db_for_read(model))
-    rows = every.filter(SOMEWHERE, state__in=_states_of(site, request, model)).order_by("state_changed", "pk")
-    for start in range(0, LOOKED_AT, PART):
-        part = list(rows[start : start + PART])
+    rows = model_admin.get_queryset(request).using(router.db_for_read(model))
+    keys = _longest_there(rows, _states_of(site, request, model))
+    for start in range(0, len(keys), PART):
+        read = rows.filter(pk__in=keys[start : start + PART])
+        part = sorted(read, key=lambda row: (row.state_changed, row.pk))
         given = answers_to(part)
         for row, events, answers in zip(part, offered_for(model_admin, request, part, given), given, strict=True):
             names, mine = [event.name for event in events if event.target], answered_by(request.user, row, answers)
             if names or mine:
                 yield _Found(row, names, mine, answers)
-        if len(part) < PART:
-            return
+
+
+def _longest_there(rows: QuerySet[Any], states: list[str]) -> list[Any]:
+    """Return the keys of the first ``LOOKED_AT`` rows in some states, those that have been there for longest first.
+
+    They are among the first ``COUNTED`` rows of a state by due time, as a timeout is, among as many that are ready, and
+    among the held ones. Indexes ``st_rest``, ``st_ready`` and ``st_lease``.
+    """
+    model: type[StatorModel] = rows.model
+    # Rows with one timeout, or none, have the order of their due times already.
+    most = COUNTED if any(graph_of(model).states[name].automatic for name in states) else LOOKED_AT
+    parts = [rows.filter(RESTING, state=name).order_by("state_next_attempt", "state_changed") for name in states]
+    parts.append(rows.filter(READY).order_by(*line_of_all(model, by_age=True)))
+    parts.append(rows.filter(state_claim__isnull=False).order_by("state_locked_until"))
+    read = (row for part in parts for row in part.values_list("pk", "state", "state_changed")[:most])
+    found = {pk: changed for pk, state, changed in read if state in states}
+    return sorted(found, key=lambda pk: (found[pk], pk))[:LOOKED_AT]
 
 
 def _described(pages: Pages, found: list[_Found]) -> list[Waiting]:
