@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial, reduce
 from operator import or_
-from typing import Any
+from typing import Any, NamedTuple
 
-from django.db.models import Case, IntegerField, Q, QuerySet, Subquery, Value, When
+from django.db.models import BigIntegerField, Case, IntegerField, Q, QuerySet, Subquery, Value, When
 from django.db.models.expressions import Combinable
 
 from stator.db.bounded_counts import in_order
@@ -14,7 +14,7 @@ from stator.texts import told
 from tasks.queue.eligibility import waiting
 from tasks.queue.expressions import for_each, has_any
 from tasks.queue.serving import Service, services_of
-from tasks.queue.unserved import UNSERVED, conditions, reasons_of
+from tasks.queue.unserved import MAX_JUDGED, TRIED, UNSERVED, conditions, reasons_of
 from tasks.rows.queues import claims_are_paused
 from tasks.rows.tables import queue_rows, task_rows
 from tasks.rows.tasks import names_nobody
@@ -25,10 +25,20 @@ FIRST = 500
 # The most queues with ready tasks to examine, by name, and the most that get a reason.
 MAX_QUEUES, MAX_TOLD = 200, 20
 
-# In one sum, an unserved task counts as 1, and a task that only named workers serve as this.
-NAMED_ONLY = 1_000_000
+# In one sum, an unserved task counts as 1, one that only named workers serve as this, and a tried one as its square.
+WEIGHT = 1_000_000
+
+NOTHING = Q(pk__in=[])
 
 NO_WORKER = Reason("no_worker", "No live worker serves this queue: no worker process is live.")
+
+
+class _Counts(NamedTuple):
+    """How many tasks no live worker serves, only named workers serve, and have been tried, so that each is judged."""
+
+    unserved: int = 0
+    named_only: int = 0
+    tried: int = 0
 
 
 class _First(Subquery):
@@ -44,24 +54,29 @@ class _Sum(Subquery):
 def unserved(survey: Survey) -> Iterator[Problem]:
     """Find queues with some of their first tasks unserved by any live worker, or served by named workers alone.
 
-    Unserved queues come first. Queues whose claims are paused are left out. It takes four statements, and three more
-    if it finds any.
+    Unserved queues come first. Queues whose claims are paused are left out. It takes four statements, one more if
+    tasks have been tried, and three more if it finds any.
     """
     tasks = task_rows(survey.using)
     services = services_of(_with_ready(tasks), survey.using)
-    found = conditions(services, survey.using)
+    found = conditions(services, survey.using, judged=())
     if not found:
         return
-    trouble = reduce(or_, (found[code] for code in UNSERVED if code in found), Q(pk__in=[]))
-    named_only = found.get("named_only", Q(pk__in=[]))
-    counts = _counts(services, tasks, trouble, named_only)
-    groups = [(service, count, False) for service, (_, count) in counts if count]
-    groups += [(service, count, True) for service, (count, _) in counts if count]
+    judgeable = [service.queue.pk for service in services if 0 < service.live <= MAX_JUDGED]
+    counts = _counts(services, tasks, found, Q(TRIED, queue__in=judgeable))
+    if judged := [service for service in services if counts[service.queue.pk].tried]:
+        found = conditions(services, survey.using, judged=[service.queue.pk for service in judged])
+        counts |= _counts(judged, tasks, found)
+    groups = [(service, count, False) for service in services if (count := counts[service.queue.pk].unserved)]
+    groups += [(service, count, True) for service in services if (count := counts[service.queue.pk].named_only)]
     shown = groups[:MAX_TOLD]
-    both = {False: trouble, True: named_only}
-    reasons = _reasons(tasks, [(service, is_served) for service, _, is_served in shown], both)
+    reasons = _reasons(tasks, [(service, is_served) for service, _, is_served in shown], found)
     for service, count, is_served in shown:
         yield _problem(service, count, reasons.get((service.queue.pk, is_served), NO_WORKER), is_served)
+
+
+def _trouble(found: dict[str, Q]) -> Q:
+    return reduce(or_, (found[code] for code in UNSERVED if code in found), NOTHING)
 
 
 def _with_ready(tasks: QuerySet[Any]) -> list[Any]:
@@ -75,29 +90,32 @@ def _line(tasks: QuerySet[Any]) -> QuerySet[Any]:
 
 
 def _counts(
-    services: list[Service], tasks: QuerySet[Any], trouble: Q, named_only: Q
-) -> list[tuple[Service, tuple[int, int]]]:
-    """Return for each queue how many of its first tasks only named workers serve, and how many no worker serves."""
+    services: list[Service], tasks: QuerySet[Any], found: dict[str, Q], tried: Q = NOTHING
+) -> dict[Any, _Counts]:
+    """Return, by queue, the counts among its first tasks by these conditions."""
     kind = Case(
-        When(trouble, then=Value(1)), When(named_only, then=Value(NAMED_ONLY)),
-        default=Value(0), output_field=IntegerField(),
+        When(_trouble(found), then=Value(1)), When(tried, then=Value(WEIGHT**2)),
+        When(found.get("named_only", NOTHING), then=Value(WEIGHT)),
+        default=Value(0), output_field=BigIntegerField(),
     )  # fmt: skip
 
     def total(mine: QuerySet[Any]) -> list[Combinable]:
         return [_Sum(_line(mine).values(kind=kind)[:FIRST])]
 
-    sums = for_each(
-        queue_rows(tasks.db), [service.queue.pk for service in services], total, partial(in_order, tasks.model)
-    )
-    # MariaDB has sums as decimals.
-    found = {pk: divmod(int(total or 0), NAMED_ONLY) for pk, total in sums}
-    return [(service, found.get(service.queue.pk, (0, 0))) for service in services]
+    queues = [service.queue.pk for service in services]
+    counts = dict.fromkeys(queues, _Counts())
+    for pk, sums in for_each(queue_rows(tasks.db), queues, total, partial(in_order, tasks.model)):
+        # MariaDB has sums as decimals.
+        rest, unserved = divmod(int(sums or 0), WEIGHT)
+        counts[pk] = _Counts(unserved, *reversed(divmod(rest, WEIGHT)))
+    return counts
 
 
 def _reasons(
-    tasks: QuerySet[Any], groups: list[tuple[Service, bool]], conditions: dict[bool, Q]
+    tasks: QuerySet[Any], groups: list[tuple[Service, bool]], found: dict[str, Q]
 ) -> dict[tuple[Any, bool], Reason]:
     """Return the reason of the first task of each group, by its queue and by whether named workers serve it."""
+    conditions = {False: _trouble(found), True: found.get("named_only", NOTHING)}
     firsts = {
         (pk, is_served): first
         for is_served, condition in conditions.items()
@@ -106,11 +124,11 @@ def _reasons(
     services = {service.queue.pk: service for service, _ in groups}
     read = {task.pk: task for task in tasks.filter(pk__in=[*firsts.values()])} if firsts else {}
     # A task that was claimed meanwhile may be gone.
-    found = {key: read[first] for key, first in firsts.items() if first in read}
-    for (queue, _), task in found.items():
+    there = {key: read[first] for key, first in firsts.items() if first in read}
+    for (queue, _), task in there.items():
         task.queue = services[queue].queue
-    reasons = reasons_of([(task, services[queue]) for (queue, _), task in found.items()])
-    return {key: each[0] for key, each in zip(found, reasons, strict=True) if each}
+    reasons = reasons_of([(task, services[queue]) for (queue, _), task in there.items()], found)
+    return {key: each[0] for key, each in zip(there, reasons, strict=True) if each}
 
 
 def _firsts(tasks: QuerySet[Any], queues: list[Any], condition: Q) -> Iterable[Sequence[Any]]:

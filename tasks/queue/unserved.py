@@ -4,7 +4,7 @@ The conditions of a task's workers are the rules of their claims: :data:`tasks.q
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
 from itertools import chain
@@ -26,6 +26,9 @@ from tasks.rows.tasks import TaskRow
 # Among many tasks, one that every live worker has had is searched for only if at most this many workers are live.
 MAX_JUDGED = 10
 
+# The condition without which some worker may have a task that is served.
+TRIED = Q(state_attempts__gt=0) | ~Q(whole=None) | ~Q(worker_ids=[])
+
 # The most queues that are examined, by name.
 MAX_QUEUES = 1000
 
@@ -40,16 +43,20 @@ def reasons(using: str) -> dict[str, Q]:
     return {"claim_paused": paused, **conditions(services_of(queues, using), using)}
 
 
-def conditions(services: list[Service], using: str) -> dict[str, Q]:
-    """Return :func:`reasons` for the tasks of some queues. Queues with the same workers share their conditions."""
+def conditions(services: list[Service], using: str, judged: Collection[Any] | None = None) -> dict[str, Q]:
+    """Return :func:`reasons` for the tasks of some queues. Queues with the same workers share their conditions.
+
+    ``judged``: the only queues with a condition for tasks that every live worker has had. It has parts for each worker.
+    """
     alike: dict[Any, list[Service]] = defaultdict(list)
     for service in services:
-        alike[_served_by(service)].append(service)
+        is_judged = (judged is None or service.queue.pk in judged) and 0 < service.live <= MAX_JUDGED
+        alike[_served_by(service), is_judged].append(service)
     found: dict[str, list[Q]] = {code: [] for code in (*UNSERVED[:1], "named_only", *UNSERVED[1:])}
     rows = task_rows(using)
-    for group in alike.values():
+    for (_, is_judged), group in alike.items():
         those = Q(queue__in=[service.queue.pk for service in group])
-        for code, condition in _conditions(group[0], rows).items():
+        for code, condition in _conditions(group[0], rows, is_judged=is_judged).items():
             found[code].append(those & condition)
     return {code: reduce(or_, each) for code, each in found.items() if each}
 
@@ -62,13 +69,12 @@ def _served_by(service: Service) -> Any:
     )  # fmt: skip
 
 
-def _conditions(service: Service, rows: QuerySet[Any]) -> dict[str, Q]:
+def _conditions(service: Service, rows: QuerySet[Any], *, is_judged: bool) -> dict[str, Q]:
     by_process = _taken(service, rows)
     found = {}
-    if 0 < service.live <= MAX_JUDGED:
+    if is_judged:
         each = _open_to_each(service, rows)
-        tried = Q(state_attempts__gt=0) | ~Q(whole=None) | ~Q(worker_ids=[])
-        found["no_eligible_worker"] = _served(service, rows) & tried & ~reduce(or_, each)
+        found["no_eligible_worker"] = _served(service, rows) & TRIED & ~reduce(or_, each)
     if service.named:
         return found | {"named_only": ~by_process & Q(state_ready=True)}
     code = "no_worker"
@@ -115,22 +121,23 @@ def reason_of(task: TaskRow, service: Service) -> list[Any]:
     return reasons
 
 
-def reasons_of(waiting: Sequence[tuple[TaskRow, Service]]) -> list[list[Any]]:
+def reasons_of(waiting: Sequence[tuple[TaskRow, Service]], found: dict[str, Q] | None = None) -> list[list[Any]]:
     """Return :func:`reason_of` for waiting tasks of one database, each with its queue's workers.
 
-    One statement, or one for each task if they are on several nodes or very many workers are live.
+    One statement, or one for each task if they are on several nodes or very many workers are live. ``found``: the
+    conditions, if they are known.
     """
-    codes = _codes(waiting)
+    codes = _codes(waiting, found)
     judged = [(codes.get(task.pk, ""), task, service) for task, service in waiting]
     told = [(_judged(*one), *one[1:]) for one in judged]
     return [[REASONS[code](task, service)] if code and code != "no_worker" else [] for code, task, service in told]
 
 
-def _codes(waiting: Sequence[tuple[TaskRow, Service]]) -> dict[int, str]:
+def _codes(waiting: Sequence[tuple[TaskRow, Service]], found: dict[str, Q] | None) -> dict[int, str]:
     if not waiting:
         return {}
     rows = task_rows(waiting[0][0]._state.db)
-    found = conditions([service for _, service in waiting], rows.db)
+    found = found or conditions([service for _, service in waiting], rows.db)
     first = Case(*(When(condition, then=Value(code)) for code, condition in found.items()), default=Value(""))
     codes = rows.values_list("pk", first)
     if over_nodes(rows.model, rows.db):
