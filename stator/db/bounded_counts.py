@@ -22,11 +22,14 @@ from stator.statements import selecting
 # Rows of one kind, with the columns that are counted.
 Kind: TypeAlias = QuerySet[Model, dict[str, Any]]
 
-# Statements that count rows. Times come from the database, so they can be cached.
-Question: TypeAlias = tuple[tuple[str, Params | None], ...]
+# What counts the rows of each kind, as text and parameters. Times come from the database, so it can be cached.
+Question: TypeAlias = tuple[tuple[str, Params], ...]
+
+# The tallies of the rows of each kind, by the number of the kind.
+Answer: TypeAlias = dict[int, list["Tally"]]
 
 # Kinds in one statement; SQLite joins at most 500.
-AT_ONCE = 100
+AT_ONCE = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,20 +53,24 @@ def question(using: str, kinds: Sequence[Kind], most: int) -> Question:
 
     A kind that is a slice already keeps its limit.
     """
-    cut = [kind if kind.query.is_sliced else kind[:most] for kind in kinds]
-    parts = [_part(using, number, kind) for number, kind in enumerate(cut)]
-    return tuple(_joined(using, parts[first : first + AT_ONCE]) for first in range(0, len(parts), AT_ONCE))
+    return tuple(_part(using, kind if kind.query.is_sliced else kind[:most]) for kind in kinds)
 
 
-def tally(using: str, asked: Question) -> dict[int, list[Tally]]:
-    """Return, by the number of each kind, the tallies of its rows."""
-    found: dict[int, list[Tally]] = defaultdict(list)
+def tally(using: str, *asked: Question) -> list[Answer]:
+    """Return the answer to each question; one statement for all, or for each ``AT_ONCE`` kinds."""
+    found: list[Answer] = [defaultdict(list) for _ in asked]
+    places = [(answer, kind) for answer, parts in zip(found, asked, strict=True) for kind in range(len(parts))]
+    parts = [part for each in asked for part in each]
     with connections[using].cursor() as cursor:
-        for statement, params in asked:
-            cursor.execute(statement, params)
+        for first in range(0, len(parts), AT_ONCE):
+            some = parts[first : first + AT_ONCE]
+            statement = " UNION ALL ".join(f"SELECT {n}, {sql}" for n, (sql, _) in enumerate(some, first))
+            params = [each for _, params in some for each in params or ()]
+            cursor.execute(statement, None if _composes(using) else params)
             for number, value, count, late, flagged, oldest, waited in cursor.fetchall():
+                answer, kind = places[number]
                 since = None if waited is None else seconds_of(waited)
-                found[number].append(Tally(value, count, seconds_of(oldest), since, int(late), int(flagged)))
+                answer[kind].append(Tally(value, count, seconds_of(oldest), since, int(late), int(flagged)))
     return found
 
 
@@ -104,22 +111,21 @@ def _kind(
     return rows.values(stator_state=state, stator_changed=changed, stator_turn=turn, stator_late=late, stator_flag=flag)
 
 
-def _part(using: str, n: int, rows: Kind) -> tuple[str, list[object]]:
+def _part(using: str, rows: Kind) -> tuple[str, Params]:
     compiler = rows.query.get_compiler(using=using, elide_empty=False)
     asked = [compiler.compile(_since(column)) for column in ("stator_changed", "stator_turn")]
     sums = ("stator_state", "COUNT(*)", "SUM(stator_late)", "SUM(stator_flag)")
     columns = ", ".join([*sums, *(column for column, _ in asked)])
     sql, params = compiler.as_sql()
-    statement = f"SELECT {n}, {columns} FROM ({sql}) stator_rows GROUP BY stator_state"  # noqa: S608 - Django's own
-    return statement, [*(each for _, some in asked for each in some), *params]
-
-
-def _joined(using: str, parts: list[tuple[str, list[Any]]]) -> tuple[str, Params | None]:
-    text = " UNION ALL ".join(sql for sql, _ in parts)
-    params = tuple(each for _, params in parts for each in params)
+    text = f"{columns} FROM ({sql}) stator_rows GROUP BY stator_state"
+    given = (*(each for _, some in asked for each in some), *params)
     # psycopg searches a text as long as this for its parameters each time that it is sent. Only its backend has this.
-    compose = getattr(connections[using].ops, "compose_sql", None)
-    return (compose(text, params), None) if compose else (text, params)
+    compose = _composes(using)
+    return (compose(text, given), ()) if compose else (text, given)
+
+
+def _composes(using: str) -> Any:
+    return getattr(connections[using].ops, "compose_sql", None)
 
 
 def _since(column: str) -> Expression:

@@ -1,15 +1,19 @@
 """How many objects of a model are in each state, and for how long: bounded, however many rows the table has."""
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache, reduce
 from itertools import pairwise
 from operator import or_
+from typing import Any
 
-from django.db.models import Q
+from django.db import connections
+from django.db.models import Q, Value
 
 from stator.conf import load_settings
-from stator.db.bounded_counts import Question, Tally, by_state, in_all, question, tally
+from stator.db.bounded_counts import Answer, Question, Tally, by_state, in_all, question, tally
 from stator.explain.survey import LEASED, Depths, Far, Held, InState, Stuck
 from stator.graph import State
 from stator.graph.durations import longest, seconds_of
@@ -24,23 +28,45 @@ from stator.texts import COUNTED
 # Stuck objects that are listed for each state.
 NAMED = 5
 
+# The number of the kind of held rows in a question.
+CLAIMED = 1
+
 # Seconds: an object that is due later probably has a wrong due time. How many such objects are named.
 FAR, FAR_NAMED = 366 * 86400.0, 20
 
 
-def depths(rows: OperatorQuerySet) -> Depths:
-    """Return the numbers of a model by the one statement that :func:`_question` makes.
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What is read of several models at once: the numbers of one of them, and its held rows."""
 
-    It takes one more statement if rows are held, one if some are due in the far future, one for each state with stuck
-    rows, and two for each state with quarantined rows that are due.
+    numbers: Answer
+    held: list[Held]
+
+
+def counts(rows_of: Mapping[str, OperatorQuerySet]) -> dict[str, Counts]:
+    """Return the counts of some models of one database, by their labels: one statement, and one if rows are held.
+
+    There is one more for each further type of keys, and on SQLite one for each model with held rows.
     """
-    model: type[StatorModel] = rows.model
-    using, states = rows.db, model.state_graph.states
+    if not rows_of:
+        return {}
+    using = next(iter(rows_of.values())).db
+    numbers = dict(zip(rows_of, tally(using, *map(_question_of, rows_of.values())), strict=True))
+    claimed = held_by_label({label: rows for label, rows in rows_of.items() if numbers[label][CLAIMED]})
+    return {label: Counts(each, claimed.get(label, [])) for label, each in numbers.items()}
+
+
+def depths(rows: OperatorQuerySet, counted: Counts | None = None) -> Depths:
+    """Return the numbers of a model by what is ``counted`` of it, or else by one or two statements.
+
+    It takes one more statement if some rows are due in the far future, one for each state with stuck rows, and two for
+    each state with quarantined rows that are due.
+    """
+    label, states = rows.model._meta.label_lower, rows.model.state_graph.states
+    counted = counted or counts({label: rows})[label]
     found = empty(rows)
-    expected = tuple(state.expect_within for state in states.values())
-    crashes = load_settings().MAX_CRASHES
-    counted = tally(using, _question(model, using, COUNTED + 1, crashes, expected))
-    ready, claimed, quarantined, apart, unknown, failed, far, *rested = map(counted.__getitem__, range(7 + len(states)))
+    numbers = counted.numbers
+    ready, claimed, quarantined, apart, unknown, failed, far, *rested = map(numbers.__getitem__, range(7 + len(states)))
     found.quarantined = _count(quarantined)
     found.failing = min(COUNTED + 1, max(0, _count(failed) - sum(one.flagged for one in claimed)))
     found.unknown_states.update({some.value: some.count for some in unknown})
@@ -48,8 +74,7 @@ def depths(rows: OperatorQuerySet) -> Depths:
     found.far.update({some.value: some.count for some in far})
     if far:
         _read_far(rows, found)
-    if claimed:
-        _note_held(held(rows), found)
+    _note_held(counted.held, found)
     for state, resting in zip(states.values(), rested, strict=True):
         _note_resting(rows, state, resting, found)
     _leave_out_quarantined(rows, ready, apart, found)
@@ -62,11 +87,17 @@ def empty(rows: OperatorQuerySet) -> Depths:
     return Depths({name: InState(name, state) for name, state in rows.model.state_graph.states.items()})
 
 
+def _question_of(rows: OperatorQuerySet) -> Question:
+    model: type[StatorModel] = rows.model
+    expected = tuple(state.expect_within for state in model.state_graph.states.values())
+    return _question(model, str(rows.db), COUNTED + 1, load_settings().MAX_CRASHES, expected)
+
+
 @lru_cache(maxsize=256)
 def _question(
     model: type[StatorModel], using: str, most: int, crashes: int, expected: tuple[float | None, ...]
 ) -> Question:
-    """Return the statements for a model; cached, since writing them takes longer than the answer of a small table."""
+    """Return what to ask of a model; cached, since writing it takes longer than the answer of a small table."""
     rows: OperatorQuerySet[StatorModel] = OperatorQuerySet(model, using=using)
     states, automatic = model.state_graph.states, model.state_graph.automatic_states
     quarantined = rows.filter(state_crashes__gt=0, state_crashes__gte=crashes).order_by()
@@ -191,12 +222,28 @@ def _read_far(rows: OperatorQuerySet, found: Depths) -> None:
 
 def held(rows: OperatorQuerySet) -> list[Held]:
     """Return the claimed rows in the order of their leases' ends, up to ``LEASED``. Index ``st_lease``."""
+    return held_by_label({"": rows})[""]
+
+
+def held_by_label(rows_of: Mapping[str, OperatorQuerySet]) -> dict[str, list[Held]]:
+    """Return :func:`held` of each of some models of one database; one statement for those whose keys are alike."""
+    alike: dict[object, list[OperatorQuerySet]] = defaultdict(list)
+    for label, rows in rows_of.items():
+        connection, pk = connections[rows.db], rows.model._meta.pk
+        unites = connection.features.supports_slicing_ordering_in_compound and not rows.model._meta.is_composite_pk
+        alike[(type(pk), pk.rel_db_type(connection)) if unites else label].append(_claimed(rows, label))
+    found: dict[str, list[Held]] = {label: [] for label in rows_of}
+    for first, *others in alike.values():
+        for label, pk, state, token, since, until, changed, now in first.union(*others, all=True) if others else first:
+            ages = _between(changed, now), _between(since, now), (now - until).total_seconds()
+            found[label].append(Held(pk, state, token, *ages))
+    return found
+
+
+def _claimed(rows: OperatorQuerySet, label: str) -> Any:
     names = ("pk", "state", "state_claim", "state_attempted", "state_locked_until", "state_changed", "stator_now")
-    claimed = rows.leased().annotate(stator_now=Now()).order_by("state_locked_until")
-    return [
-        Held(pk, state, token, _between(changed, now), _between(since, now), (now - until).total_seconds())
-        for pk, state, token, since, until, changed, now in claimed.values_list(*names)[:LEASED]
-    ]
+    claimed = rows.leased().annotate(stator_now=Now(), stator_label=Value(label)).order_by("state_locked_until")
+    return claimed.values_list("stator_label", *names)[:LEASED]
 
 
 def _note_held(claimed: list[Held], found: Depths) -> None:

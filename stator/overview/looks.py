@@ -56,6 +56,16 @@ class Looks:
                 raise
             return cast(Result, otherwise)
 
+    def together(self, look: Callable[[], Result]) -> Result | None:
+        """Return what one look at many models reads; None if it fails, so that each has to be looked at by itself."""
+        try:
+            with self.limits():
+                return look()
+        except Exception as error:
+            if not (is_cut_short(error) or connections[self.using].is_usable()):
+                raise
+            return None
+
     @contextmanager
     def limits(self) -> Iterator[None]:
         """Read within the limits; an error ends the transaction of the looks so far, not what they have read."""

@@ -12,7 +12,7 @@ from stator.explain.kinds import ProblemKind, in_order, kinds_of_apps, problems_
 from stator.explain.problem import Problem
 from stator.explain.survey import AwaitedObject, Depths, Survey, Surveyed
 from stator.models import StatorModel
-from stator.overview.depths import depths, empty
+from stator.overview.depths import Counts, counts, depths, empty
 from stator.overview.errors import groups
 from stator.overview.looks import Looks
 from stator.overview.waiters import waiters
@@ -38,7 +38,7 @@ def problems(found: Iterable[Survey]) -> list[Problem]:
 
 
 def survey(using: str, models: Iterable[type[StatorModel]]) -> Survey:
-    """Read some models of a database: one or two statements for each, six or so for all, and those by apps' kinds."""
+    """Read some models of a database: ten statements or so, those by apps' kinds, and some for each ill one."""
     rows_of = rows_by_label(models, using)
     with Looks(using, [rows.model for rows in rows_of.values()]) as looks:
         return _survey(using, rows_of, looks)
@@ -49,12 +49,14 @@ def _survey(using: str, rows_of: dict[str, OperatorQuerySet[StatorModel]], looks
     pauses: list[Pause] = looks.at(Pause, lambda: list(active[:MAX_PAUSES]), [])
     lacks = {label: lack for label, rows in rows_of.items() if (lack := wrong_expression(rows.model, using))}
     lacks |= _incomplete(rows_of, lacks, looks)
-    depths_of = {label: _depths(rows, lacks, looks) for label, rows in rows_of.items()}
+    readable = {label: rows for label, rows in rows_of.items() if label not in lacks and label not in looks.unread}
+    counted = looks.together(partial(counts, readable)) or {}
+    depths_of = {label: _depths(rows, lacks, looks, counted.get(label)) for label, rows in rows_of.items()}
     people = workers_holding(using, ((label, one) for label, found in depths_of.items() for one in found.held), looks)
     failing = [label for label, found in depths_of.items() if found.failing or found.quarantined]
     known = {label: rows for label, rows in rows_of.items() if label not in lacks and label not in looks.unread}
     found_groups, older = groups(using, known, failing, looks)
-    fleet = looks.at(Worker, lambda: Fleet.of(using), Fleet(using))
+    fleet = Fleet(using, [process.worker for process in people.processes if process.status == "alive"])
     behind = [label for label, found in depths_of.items() if found.is_behind]
     pace_of: dict[str, Pace] = looks.at(Depth, partial(paces, using, behind), {})
     found = {
@@ -90,11 +92,11 @@ def _incomplete(rows_of: dict[str, OperatorQuerySet], lacks: Collection[str], lo
     return {}
 
 
-def _depths(rows: OperatorQuerySet, lacks: dict[str, str], looks: Looks) -> Depths:
+def _depths(rows: OperatorQuerySet, lacks: dict[str, str], looks: Looks, counted: Counts | None) -> Depths:
     """Return the numbers of a model; none if it lacks something or cannot be read."""
     if rows.model._meta.label_lower in lacks:
         return empty(rows)
-    return looks.at(rows.model, partial(depths, rows), empty(rows))
+    return looks.at(rows.model, partial(depths, rows, counted), empty(rows))
 
 
 def _unanswerable(found: Depths) -> dict[str, list[str]]:

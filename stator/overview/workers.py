@@ -11,19 +11,23 @@ from django.db.models import F
 from stator.explain.survey import Held, Workers, WorkerStatus
 from stator.graph.durations import seconds_of
 from stator.models import StatorModel
-from stator.overview.depths import held
+from stator.overview.depths import held, held_by_label
 from stator.overview.looks import Looks
 from stator.querysets import rows_by_label
 from stator.rows.process_exits import exits_in
 from stator.rows.progress import Progress, progress_of
+from stator.rows.versions import GRAPHS
 from stator.rows.workers import MAX_WORKERS, Worker, worker_of
 
 
 def workers_of(using: str, models: Iterable[type[StatorModel]]) -> Workers:
-    """Return the workers of a database with their held objects of some models; one statement a model and one more."""
-    rows_of = rows_by_label(models, using).items()
-    with Looks(using, [rows.model for _, rows in rows_of]) as looks:
-        found = [(label, one) for label, rows in rows_of for one in looks.at(rows.model, partial(held, rows), [])]
+    """Return the workers of a database with their held objects of some models; some statements for all models."""
+    rows_of = rows_by_label(models, using)
+    with Looks(using, [rows.model for rows in rows_of.values()]) as looks:
+        claimed = looks.together(partial(held_by_label, rows_of))
+        if claimed is None:
+            claimed = {label: looks.at(rows.model, partial(held, rows), []) for label, rows in rows_of.items()}
+        found = [(label, one) for label, each in claimed.items() for one in each]
         return workers_holding(using, found, looks)
 
 
@@ -33,7 +37,8 @@ def workers_holding(using: str, held: Iterable[tuple[str, Held]], looks: Looks) 
     for label, one in held:
         runs[worker_of(one.token)].append((label, one))
     rows: Any = Worker.objects.using(using)
-    read = rows.with_status().annotate(replaced=F("published__replaced"), deaf=F("published__deaf")).defer("published")
+    published = {"replaced": F("published__replaced"), "deaf": F("published__deaf"), "graphs": GRAPHS}
+    read = rows.with_status().annotate(**published).defer("published")
     workers: list[Any] = looks.at(Worker, lambda: list(read.order_by("status", "-started", "pk")[:MAX_WORKERS]), [])
     ends = exits_in((worker.host, worker.replaced) for worker in workers)
     processes = [_process(worker, runs, ends.get((worker.host, worker.pid), "")) for worker in workers]

@@ -22,6 +22,9 @@ MAX_CHARACTERS = 60_000
 
 HERE = "this process"
 
+# What each worker of a fleet has to be read with.
+GRAPHS = F("published__stator__graphs")
+
 # The states of a graph by name, each with its fingerprint.
 States = Mapping[str, str]
 
@@ -62,7 +65,7 @@ class Fleet:
     @classmethod
     def of(cls, using: str) -> "Fleet":
         """Read the live workers; one statement. A further one follows if their graphs differ."""
-        return cls(using, live_workers(using, graphs=F("published__stator__graphs")))
+        return cls(using, live_workers(using, graphs=GRAPHS))
 
     def versions(self, model: type[Model]) -> list[Version]:
         """Return the versions of a model's graph: at least the one of this process, which comes last."""

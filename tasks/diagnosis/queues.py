@@ -90,7 +90,7 @@ def dead_letters(survey: Survey) -> Iterator[Problem]:
     """Find queues with dead letters, the queue with most of them first."""
     (resting,) = dead(survey.using)
     asked = question(survey.using, [by_value(resting, "queue")], MAX_COUNTED + 1)
-    worst = sorted(tally(survey.using, asked)[0], key=lambda one: (-one.count, one.value))
+    worst = sorted(tally(survey.using, asked)[0][0], key=lambda one: (-one.count, one.value))
     more = sum(one.count for one in worst) > MAX_COUNTED
     queues: QuerySet[Queue] = QuerySet(Queue, using=survey.using).filter(pk__in=[one.value for one in worst[:SHOWN]])
     named = dict(queues.values_list("pk", "name"))

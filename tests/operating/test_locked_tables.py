@@ -105,12 +105,14 @@ def test_look_that_takes_too_long_leaves_out_its_model(failing, monkeypatch):
     endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
     slow = {"postgresql": "SELECT pg_sleep(9)", "mysql": "SELECT sleep(9)"}
 
-    def long(rows):
+    def long(rows, *read):
         with connection.cursor() as cursor:
             cursor.execute(slow.get(connection.vendor, endless))
 
     real = survey_module.depths
-    monkeypatch.setattr(survey_module, "depths", lambda rows: long(rows) if rows.model is Step else real(rows))
+    monkeypatch.setattr(
+        survey_module, "depths", lambda rows, *read: (long if rows.model is Step else real)(rows, *read)
+    )
     monkeypatch.setattr(looks, "bounded", partial(bounded, most=0.2))
     found = problems_in(survey("default", [Step, Parcel]))
     [one] = [one for one in found if one.code == "unread"]
@@ -123,7 +125,7 @@ def test_look_that_takes_too_long_leaves_out_its_model(failing, monkeypatch):
 def test_locked_file_is_told_once_for_all_it_has(failing, monkeypatch):
     asked = []
 
-    def refused(rows):
+    def refused(rows, *read):
         asked.append(rows.model)
         raise OperationalError("database is locked")
 

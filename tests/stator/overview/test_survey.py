@@ -1,9 +1,12 @@
 """All that is read about the models of one database to say what is wrong."""
 
+from uuid import uuid4
+
 import pytest
+from django.db import OperationalError, connection
 from django.db.models import IntegerField, Q
 from django.db.models.functions import Lower
-from django.test.utils import isolate_apps
+from django.test.utils import CaptureQueriesContext, isolate_apps
 
 from stator.checks.tables import check_expressions
 from stator.explain import kinds
@@ -15,9 +18,10 @@ from stator.overview import survey as module
 from stator.overview.survey import survey
 from stator.rows.reports import failure_report
 from tests.commanding import asked, run
-from tests.stator.making import put
+from tests.stator.making import ago, put
+from tests.testapp.basic import Step
 from tests.testapp.explained import Errand
-from tests.testapp.operators import Parcel, ParcelGraph
+from tests.testapp.operators import Letter, Parcel, ParcelGraph
 
 pytestmark = pytest.mark.django_db
 
@@ -126,3 +130,38 @@ def test_model_whose_look_fails_is_a_problem_and_hides_no_other(monkeypatch, adm
     told = admin_client.get("/stator/metrics/", headers={"Authorization": f"Bearer {settings.STATOR['TOKEN']}"}).text
     assert 'stator_troubles{code="unread",level="error",model="testapp.errand"} 1.0' in told
     assert 'stator_troubles{code="failing",level="warning",model="testapp.parcel"} 1.0' in told
+
+
+def held(model):
+    """An object of a model that a worker holds."""
+    return put(model, state_ready=False, state_claim=uuid4(), state_locked_until=ago(-60), state_attempted=ago(20))
+
+
+def test_number_of_statements_does_not_grow_with_the_models():
+    """But held objects are read by types of keys, or model by model if a database unites no limited queries."""
+    models = [Errand, Parcel, Step, Letter]
+    for model in models:
+        held(model)
+    asked = []
+    for some in (models[:1], models):
+        with CaptureQueriesContext(connection) as queries:
+            found = survey("default", some).models.values()
+        assert [one.depths.leased for one in found] == [1] * len(some)
+        asked.append(len(queries))
+    unites = connection.features.supports_slicing_ordering_in_compound
+    assert asked[1] - asked[0] == (1 if unites else len(models) - 1)
+
+
+def test_models_are_read_one_by_one_if_they_cannot_be_read_at_once(monkeypatch):
+    put(Parcel, state_ready=False, state_failures=1)
+    held(Errand)
+
+    def refused(rows_of):
+        raise OperationalError("canceling statement due to statement timeout")
+
+    def told():
+        return [(one.code, one.where, one.count) for one in kinds.problems_in(survey("default", [Errand, Parcel]))]
+
+    at_once = told()
+    monkeypatch.setattr(module, "counts", refused)
+    assert told() == at_once
