@@ -27,7 +27,7 @@ def shown_problem(problem: Problem, known: dict[str, type[StatorModel]], pages: 
     fingerprint = "" if problem.schemas else str(problem.numbers.get("fingerprint", ""))
     return {
         "code": problem.code, "level": problem.level, "where": problem.where,
-        "text": f"{problem.text}. {problem.remedy}".strip(". ") if sees and problem.code == "unserved"
+        "text": f"{problem.text.rstrip('.')}. {problem.remedy}".rstrip(". ") if sees and problem.code == "unserved"
         else problem.text if sees else problem.sentence,
         "url": _address(problem, pages),
         "retry": fingerprint if fingerprint and model is not None and pages.may_retry(model) else "",
