@@ -1,4 +1,4 @@
-"""Settings of gunicorn for the HTTP API; ``gunicorn config.wsgi -c gunicorn.conf.py``."""
+"""Settings of gunicorn for the HTTP API; ``gunicorn shop.wsgi -c gunicorn.conf.py``."""
 
 import gc
 from typing import Any
