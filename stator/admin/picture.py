@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from stator.admin.access import Pages
 from stator.explain import Problem
@@ -67,7 +68,7 @@ class CircleLink:
 
 def circle_of(reasons: Iterable[Problem], pages: Pages) -> list[CircleLink]:
     """Return the circle of waiting that the object of these reasons is in, the object first; empty if there is none."""
-    waits = next((reason.numbers["waits"] for reason in reasons if reason.code == "circle"), [])
+    waits: list[dict[str, Any]] = next((reason.numbers["waits"] for reason in reasons if reason.code == "circle"), [])
     return [
         CircleLink(
             f"{one['model']} {one['pk']}", pages.page_of(model_named(one["model"]), one["pk"]) if number else "",

@@ -14,6 +14,7 @@ from stator.worker.executor import STOPPED, timed_out
 from stator.worker.isolated.messages import IsolatedAnswer, NotStarted, ProcessFailed, Request
 from stator.worker.isolated.process import IsolatedProcess
 from stator.worker.isolated.surroundings import Surroundings
+from stator.worker.last_words import report_held
 
 logger = logging.getLogger("stator.worker")
 
@@ -259,6 +260,8 @@ class ProcessIsolation(InProcessIsolation):
             else:
                 await self._in_thread(process.end)
         except ProcessFailed as error:
+            if process.stacks:
+                await self._in_thread(report_held, claim, process.stacks)
             self._note_death(claim, error.code)
         except BaseException:
             process.kill()

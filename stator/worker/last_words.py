@@ -1,6 +1,7 @@
-"""Where the attempts hang for which a worker ends itself: written to the reports of their objects before it exits."""
+"""Where the attempts hang for which a process ends itself: written to the reports of their objects."""
 
 import logging
+import re
 import sys
 import traceback
 from collections.abc import Collection, Iterator
@@ -22,6 +23,9 @@ logger = logging.getLogger("stator.worker")
 # The module whose functions call handlers; their ``claims`` are of the attempt.
 EXECUTOR = str(Path(__file__).with_name("executor.py"))
 
+# A call in what ``faulthandler`` writes; the innermost comes first, and an empty line between threads.
+FRAME = re.compile(r'^  File "(.*)", line (\d+) in (.*)$', re.MULTILINE)
+
 # Attempts that are reported at most, the calls of each that are stored, and seconds that all reports may take.
 MOST, CALLS, SECONDS = 20, 30, 2.0
 
@@ -31,6 +35,27 @@ def report_hanging(trouble: str, threads: Collection[int]) -> None:
     writing = Thread(target=_report, args=(trouble, list(_hanging(threads))[:MOST]), daemon=True)
     writing.start()
     writing.join(SECONDS)
+
+
+def report_held(claim: Claim, stacks: str) -> None:
+    """Store where an attempt in a process of its own hung; write the stacks to the error output.
+
+    ``stacks``: what ``faulthandler`` wrote before it ended that process, because the attempt held the interpreter.
+    """
+    sys.stderr.write(stacks)
+    _report("the attempt held the interpreter, so its process was ended", [([claim], _calls_in(stacks))])
+
+
+def _calls_in(stacks: str) -> traceback.StackSummary:
+    """Return the calls of the handler in the thread that makes an attempt, the innermost last."""
+    for thread in stacks.split("\n\n"):
+        found = [(path, int(line), name) for path, line, name in FRAME.findall(thread)]
+        deep = next((deep for deep, (path, _, _) in enumerate(found) if path == EXECUTOR), 0)
+        if deep:
+            return traceback.StackSummary.from_list(
+                [traceback.FrameSummary(path, line, name) for path, line, name in reversed(found[:deep][:CALLS])]
+            )
+    return traceback.StackSummary()
 
 
 def _hanging(threads: Collection[int]) -> Iterator[tuple[list[Claim], traceback.StackSummary]]:

@@ -58,7 +58,7 @@ class Watchdog:
     the end, and the threads that may have it.
 
     A handler that never releases the interpreter stops this thread too; the C-level timer of ``faulthandler`` then
-    dumps the stacks and ends the process with exit code 1.
+    dumps the stacks and ends the process with exit code 1. ``stacks``: the descriptor to which it writes them.
     """
 
     def __init__(
@@ -69,12 +69,14 @@ class Watchdog:
         *,
         tells: bool = True,
         parting: Callable[[str, Collection[int]], object] = lambda trouble, threads: None,
+        stacks: int = STDERR,
     ) -> None:
         self._limit = limit
         self._liveness_file = Path(liveness_file) if liveness_file else None
         self._healthy = healthy
         self._tells = tells
         self._parting = parting
+        self._stacks = stacks
         self._ticked = time.monotonic()
         self._ticker = 0
         # The block that was noticed last, by its last tick; where the last one that was logged was, and when.
@@ -102,7 +104,7 @@ class Watchdog:
     def _work(self) -> None:
         interval = min(5.0, self._limit / 4)
         while True:
-            faulthandler.dump_traceback_later(2 * self._limit, exit=True, file=STDERR)
+            faulthandler.dump_traceback_later(2 * self._limit, exit=True, file=self._stacks)
             if trouble := self._trouble():
                 self._end(trouble)
             self._show_life()

@@ -7,7 +7,7 @@ from stator.rows.actions import Action
 from stator.rows.claimable import Crashes
 from stator.rows.retry_at_rate import retry_spread
 from tests.operating.tools import shell
-from tests.processes import WorkerProcess
+from tests.processes import WorkerProcess, wait_until
 from tests.stator.making import ago, automatic, change, expire, operations_of, put, raw, row
 from tests.testapp.faults import Bomb
 from tests.testapp.operators import Parcel
@@ -73,3 +73,30 @@ def test_worker_that_ends_itself_says_where_its_attempt_hung(kind):
     assert "retried" in next(one.sentence for one in row(bomb).explain() if one.code == "crashed")
     change(bomb, state_crashes=3, state_ready=False, state_changed=ago(9))
     assert "The retry by anna" in row(bomb).explain()[0].sentence
+
+
+@pytest.mark.parametrize(("kind", "state", "place"), [
+    ("regex", "fresh", "handle_fresh"), ("hold interpreter", "on_loop", "handle_on_loop"),
+])  # fmt: skip
+def test_handler_that_holds_the_interpreter_is_told_with_its_place(kind, state, place):
+    # It has lost its workers before, so it is attempted in a process of its own.
+    bomb = put(Bomb, kind=kind, state=state, state_crashes=2)
+    with WorkerProcess("testapp.Bomb", STATOR_WATCHDOG="1", STATOR_LEASE="60") as worker:
+        wait_until(lambda: Report.objects.filter(object_pk=str(bomb.pk)), message=worker.output)
+        wait_until(lambda: "stator.isolated_process_died" in worker.output(), message=worker.output)
+        # It is dumped as before.
+        assert "(most recent call first)" in worker.output()
+        # The worker goes on.
+        other = put(Bomb, kind="harmless")
+        wait_until(lambda: row(other).state == "done", message=worker.output)
+    report = Report.objects.get(object_pk=str(bomb.pk))
+    assert report.error == "stator.Hung"
+    assert "held the interpreter" in report.message
+    assert "the attempt hung at" in report.message
+    assert place in report.traceback
+    assert "executor.py" not in report.traceback
+    expire(bomb)
+    operations_of(Bomb).reap(10)
+    [reason, *_] = row(bomb).explain()
+    assert reason.code == "quarantined"
+    assert "the attempt hung at" in reason.sentence

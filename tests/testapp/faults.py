@@ -3,6 +3,7 @@
 import asyncio
 import ctypes
 import os
+import re
 import threading
 import time
 from pathlib import Path
@@ -191,6 +192,8 @@ BOMBS = {
     "spin": spin,
     "deadlock": lock_twice,
     "hog": hog,
+    # C code that holds the interpreter, and takes for ever.
+    "regex": lambda: re.match(r"(a+)+$", "a" * 60 + "b"),
 }
 
 LOOP_BOMBS = {

@@ -56,8 +56,10 @@ async def serve(requests: BinaryIO, answers: TextIO, database: str | None, *, ha
             answers.write(json.dumps(said) + "\n")
 
     # A handler that blocks the event loop blocks nothing else, but only the watchdog would end it before its time
-    # limit.
-    watchdog = Watchdog(load_settings().WATCHDOG, None, str, tells=False, parting=report_hanging)
+    # limit. If it holds the interpreter too, the worker gets its stack between the answers.
+    watchdog = Watchdog(
+        load_settings().WATCHDOG, None, str, tells=False, parting=report_hanging, stacks=answers.fileno()
+    )
     watchdog.start()
     ticking = asyncio.create_task(_tick(watchdog))
     thread, reader = DatabaseThread("stator-handler", handlers=True), asyncio.StreamReader()

@@ -26,6 +26,9 @@ START_TIME, RETIRING = 60.0, 10.0
 ERRORS_KEPT = 8192
 CHUNK = 65536
 
+# Characters of its stacks that are kept, from the beginning: the thread that hangs comes early.
+STACKS_KEPT = 65536
+
 # In place of a descriptor.
 CLOSED = -1
 
@@ -40,7 +43,8 @@ class IsolatedProcess:
     by itself if this process is gone. ``limit``: the most bytes of an answer. ``keeps_errors``: what it writes to its
     error output becomes part of messages about its end.
 
-    ``reached`` is called with what it says about its progress before it answers.
+    ``reached`` is called with what it says about its progress before it answers. ``stacks``: what ``faulthandler`` has
+    written between its answers, because it ended while code held the interpreter.
 
     One thread at a time may start, ask and end it; any thread may kill it.
     """
@@ -58,6 +62,7 @@ class IsolatedProcess:
         self._lock = threading.Lock()
         self._killed = False
         self._received = self._errors = b""
+        self.stacks = ""
 
     @property
     def is_usable(self) -> bool:
@@ -94,6 +99,10 @@ class IsolatedProcess:
     def _next(self, ready_within: float | None) -> dict[str, Any]:
         is_late = self._receive(ready_within)
         line, end, self._received = self._received.partition(b"\n")
+        while end and not line.startswith(b"{"):
+            self.stacks += f"{line.decode(errors='replace')}\n"[: STACKS_KEPT - len(self.stacks)]
+            is_late = self._receive(ready_within)
+            line, end, self._received = self._received.partition(b"\n")
         if end and len(line) <= self._limit:
             answer: dict[str, Any] = json.loads(line)
             return answer
