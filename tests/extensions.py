@@ -54,7 +54,7 @@ EXTENSIONS = {
         r"|may_send|send_event\w*|on_event\w*)$|rows\.events",
     ),
     "related": Extension(
-        "stator/rows/watches.py stator/rows/waits.py stator/overview/waiters.py",
+        "stator/rows/watches.py stator/rows/waits.py stator/overview/waiters.py stator/db/related_moves.py",
         r"^(Watch|watch(es|ers)(_of)?|_watches|watched|when_all|when_any|_?handed_on|HANDED_ON|_?if_handed_on"
         r"|awaited|is_awaited|waits(_of|_for)?|_?parked\w*|parking|postponing|reopen\w*|may_reopen)$"
         r"|rows\.(watches|waits)",
@@ -82,7 +82,7 @@ EXTENSIONS = {
         r"|logged|AttemptLog|keep_logs|logs|attempt_log)$|rows\.reports|db\.history",
     ),
     "stats": Extension(
-        "stator/rows/statistics.py stator/rows/deletions.py stator/db/own_tables.py",
+        "stator/rows/statistics.py stator/rows/deletions.py stator/db/own_tables.py stator/db/counted_attempts.py",
         r"^(Stats|Depth|COUNTED|sample_depths|merge_stats|shard|thin|SAMPLE|stator_stats)$|rows\.statistics",
     ),
     "limits": Extension(
@@ -192,6 +192,8 @@ ENGINES = (
     "stator/db/session.py stator/db/sql.py stator/db/single_statement.py stator/db/inserts.py "
     "stator/worker/listener.py stator/db/sqlite.py stator/db/files.py stator/db/mysql.py stator/db/generated.py"
 )
+# The tables that list extensions.
+TABLES = "stator/db/effect_table.py"
 SURFACES = (
     "stator/checks/* stator/commands/* stator/management/* stator/terminal.py stator/testing.py "
     "stator/pytest_plugin.py stator/db/search_lookups.py stator/db/engines.py stator/db/drivers.py "
@@ -215,7 +217,7 @@ def own_files(name: str) -> list[Path]:
 def core_files() -> list[Path]:
     """Return the modules of the framework's core, the queue's core, and the engine for PostgreSQL."""
     others = " ".join(extension.files for extension in EXTENSIONS.values())
-    away = f"*/migrations/* */extensions/* stator/batteries.py {others} {SURFACES}"
+    away = f"*/migrations/* */extensions/* stator/batteries.py {others} {SURFACES} {TABLES}"
     engines = " ".join(name for name in ENGINES.split() if re.search("sqlite|mysql|files|generated", name))
     found = (path for app in APPS for path in sorted((ROOT / app).rglob("*.py")))
     return [path for path in found if not matches(path.relative_to(ROOT).as_posix(), f"{away} {engines}")]

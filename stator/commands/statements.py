@@ -14,6 +14,7 @@ from stator.commands.answer import Answer, BadInput, Options
 from stator.commands.arguments import add_label, database_of, model_of
 from stator.conf import load_settings
 from stator.db import chores, operations_for
+from stator.db.counted_attempts import CountedAttempts
 from stator.db.interface import Claim, Operations, OutcomeBatch
 from stator.db.ordering import AGEING
 from stator.db.probe import OF_PAUSES, answers_about, look
@@ -103,7 +104,9 @@ class _Sent:
 
         operations.fetch, operations.lock = fetch, locked
         # The shard is fixed, because it depends on the thread.
-        operations.records.shard = lambda: 0
+        for effect in operations.records.effects:
+            if isinstance(effect, CountedAttempts):
+                effect.shard = lambda: 0  # type: ignore[method-assign]
         connection = connections[operations.alias]
         # Django compiles locks of rows in a transaction only.
         with transaction.atomic(using=operations.alias), connection.execute_wrapper(self._execute):

@@ -4,21 +4,23 @@ The planner of Citus takes a WITH that updates, but none that inserts. So histor
 statements of their own, in the transaction of the record.
 """
 
-from contextlib import AbstractContextManager
-from typing import Any
+from collections.abc import Hashable
+from functools import cached_property
 
 from django.db import connections
 
 from stator.db import postgresql, records
 from stator.db.claims_postgresql import PostgresqlClaims
 from stator.db.compiler import compiler_of
+from stator.db.counted_attempts import CountedAttempts
+from stator.db.effects import Act, Effect, Part, Store
 from stator.db.interface import Operations, OutcomeBatch, Parts
 from stator.db.leases import Leases, still_claimed
 from stator.db.postgresql import PostgresqlTransactions
+from stator.db.records import Accepted
 from stator.db.records_postgresql import PostgresqlRecords
-from stator.db.values import Pk
-from stator.rows.statistics import Stats, Stay
-from stator.rows.watches import Watch
+from stator.rows.statistics import Stats
+from stator.rows.stay import Stay
 from stator.statements import Statement, written
 
 looking = postgresql.looking
@@ -31,7 +33,7 @@ OF_HOUR = """
 model_label = %(label)s AND hour = (SELECT {hour}) AND source = %(source)s AND "to" = %(to)s
     AND shard = %(shard)s::int"""
 
-COUNTED = """
+COUNTED = """,
 counted AS (
   UPDATE stator_stats SET handled = handled + ended.number, failed = failed + ended.failures,
     seconds = seconds + ended.stayed, longest = greatest(longest, ended.most)
@@ -49,29 +51,23 @@ ON CONFLICT (model_label, hour, source, "to", shard) DO NOTHING
 """
 
 
-class CitusRecords(PostgresqlRecords):
-    """Records by one statement for each kind of outcome, which needs the row for its statistics to be there."""
+class CitusAttempts(CountedAttempts):
+    """The statistics of the rows of one node: an UPDATE, without which no row is written."""
 
-    record_noted = records.Records.record_noted
-    _move = records.Records._move
-    _kept_with = records.Records._kept_with
-    _keeps_attempts = records.Records._keeps_attempts
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self._answer = "counted"
 
-    def _write(self, batch: OutcomeBatch, *, last: bool = False) -> dict[Pk, float | None]:
-        """Write outcomes of one kind. If no valid claim is written, an hour has begun: insert its row and repeat."""
-        # Another statement may follow, so none of them commits the transaction.
-        operations, accepted = self._operations, super()._write(batch)
-        if accepted or batch.released or not still_claimed(operations, batch.claims):
-            return accepted
+    def part(self, act: Act, answer: Hashable) -> Part:
+        """Return the UPDATE of the row of the hour."""
+        return Part(only=self._written(COUNTABLE), after=self._written(COUNTED))
+
+    def begin_hour(self, act: OutcomeBatch) -> None:
+        """Insert the row of the hour."""
+        source, to = act.edge
+        values = {"label": self._operations.label, "source": source, "to": to, "shard": self.shard()}
         begun = self._written(NEW_HOUR)
-        operations.fetch(begun.text, begun.bind(operations.connection, self._edge(batch.source.name, batch.to)))
-        return super()._write(batch)
-
-    def _counting(self) -> Statement:
-        return self._written(COUNTED)
-
-    def _if_countable(self) -> Statement:
-        return self._written(COUNTABLE)
+        self._operations.fetch(begun.text, begun.bind(self._operations.connection, values))
 
     def _written(self, text: str) -> Statement:
         kind = Stats._meta.get_field("hour").db_type(connections[self._operations.alias])
@@ -79,32 +75,37 @@ class CitusRecords(PostgresqlRecords):
         return written(text, hour=hour, of_hour=written(OF_HOUR, hour=hour))
 
 
-class SliceRecords(CitusRecords):
-    """Records of rows on one node: one statement, and another for the statistics, which are not on that node."""
+class CitusRecords(PostgresqlRecords):
+    """Records by one statement for each kind of outcome, which needs the row for its statistics to be there."""
 
-    def _recording(self, batch: OutcomeBatch) -> AbstractContextManager[object]:
-        return self._operations.transaction()
+    record_noted = records.Records.record_noted
+    _move = records.Records._move
 
-    def _watches(self, batch: OutcomeBatch) -> list[Watch]:
-        # Related rows are on other nodes.
-        return []
+    @cached_property
+    def effects(self) -> tuple[Effect, ...]:
+        """What outcomes and moves write beside the rows."""
+        store = Store(self._operations, self._compiler)
+        return tuple(CitusAttempts(store) if type(each) is CountedAttempts else each for each in super().effects)
 
-    def _tells(self, batch: OutcomeBatch) -> bool:
-        return batch.moved
+    def _write(
+        self, batch: OutcomeBatch, answers: tuple[Hashable, ...], *, tells: bool, last: bool
+    ) -> tuple[Accepted, list[Stay]]:
+        """Write outcomes of one kind. If no valid claim is written, an hour has begun: insert its row and repeat."""
+        # Another statement may follow, so none of them commits the transaction.
+        written = super()._write(batch, answers, tells=tells, last=False)
+        if written[0] or batch.released or not still_claimed(self._operations, batch.claims):
+            return written
+        for effect in self.effects:
+            if isinstance(effect, CitusAttempts):
+                effect.begin_hour(batch)
+        return super()._write(batch, answers, tells=tells, last=False)
 
-    def _write(self, batch: OutcomeBatch, *, last: bool = False) -> dict[Pk, float | None]:
-        """Write outcomes of one kind, and their statistics."""
-        accepted = PostgresqlRecords._write(self, batch)
-        if not batch.released:
-            stays = [stay for stay in accepted.values() if stay is not None]
-            self._count(batch, accepted, [Stay(sum(stays), max(stays))] if stays else [])
-        return accepted
 
-    def _further(self, *given: Any) -> Statement:
-        return Statement("")
+class SliceRecords(PostgresqlRecords):
+    """Records of rows on one node: one statement, and further ones for what is not on that node."""
 
-    def _if_countable(self) -> Statement:
-        return Statement("")
+    record_noted = records.Records.record_noted
+    _move = records.Records._move
 
 
 def parts_of(operations: Operations) -> Parts:

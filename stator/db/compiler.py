@@ -27,7 +27,7 @@ from django.db.models.sql import UpdateQuery
 
 from stator.conf import Settings
 from stator.db.instances import Converter
-from stator.db.interface import Claim, Operations, OutcomeBatch
+from stator.db.interface import Claim, Operations
 from stator.db.values import Pk, Row
 from stator.rows.clock import Now
 from stator.rows.columns import Changes
@@ -72,6 +72,9 @@ PLAIN_TYPES = {
 }  # fmt: skip
 _LIMITED_TEXT = re.compile(r"varchar(\(\d+\))?$")
 
+# What compiles statements: a class, or one with the classes whose parts it composes.
+Maker = type | tuple[type, ...]
+
 PLAIN_KEYS = {AutoField, BigAutoField, SmallAutoField, IntegerField, BigIntegerField, UUIDField}
 
 
@@ -85,15 +88,17 @@ class Compiler:
         self.model = model
         self._alias = alias
         self._array_types: dict[tuple[str, ...], list[str] | None] = {}
-        self._statements: dict[tuple[type, bool, object], list[tuple[Settings, dict[Any, Any]]]] = defaultdict(list)
+        self._statements: dict[tuple[type | tuple[type, ...], bool, object], list[tuple[Settings, dict[Any, Any]]]] = (
+            defaultdict(list)
+        )
 
     @property
     def connection(self) -> BaseDatabaseWrapper:
         """The connection of the calling thread."""
         return connections[self._alias]
 
-    def statements_of(self, maker: type, operations: Operations) -> dict[Any, Any]:
-        """Return the statements that objects of a class have compiled for such operations, by what else varies.
+    def statements_of(self, maker: Maker, operations: Operations) -> dict[Any, Any]:
+        """Return the statements that objects of one kind have compiled for such operations, by what else varies.
 
         All slices share theirs, unless each has its own.
         """
@@ -220,15 +225,6 @@ class Compiler:
         return Statement(
             f"CAST(%s AS {kind})", (Placeholder(given.value, field) if isinstance(given, Parameter) else given,)
         )
-
-    def saved_arrays(self, batch: OutcomeBatch) -> list[list[object]]:
-        """Return an array of flags for outcomes with values, then one array of values for each field."""
-        values = [outcome.values for _, outcome in batch.ended]
-        arrays: list[list[object]] = [[given is not None for given in values]]
-        for name in batch.saves:
-            prepare, connection = self.field(name).get_db_prep_save, self.connection
-            arrays.append([None if given is None else prepare(given[name], connection) for given in values])
-        return arrays
 
     @property
     def place(self) -> RawSQL:

@@ -1,16 +1,142 @@
 """Reports and history of outcomes, of moves without a handler and of lost leases, written in their transactions."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
+from typing import Any, Self
 
-from django.db.models import Model, QuerySet
+from django.db.models import F, Model, QuerySet
 
+from stator.db.effects import AFTER, Act, Done, Effect, Part, Store
 from stator.db.interface import Claim, Ended
 from stator.db.values import Pk
 from stator.graph.attempt_log import AttemptLog
 from stator.graph.failures import HUNG, Failure, bounded, lease_lost, quarantined, text_of
 from stator.graph.outcomes import Moved, Outcome
-from stator.rows.reports import REASON_LENGTH, History, Report, failure_report, keep_reports
+from stator.rows import columns
+from stator.rows.clock import Seconds
+from stator.rows.reports import REASON_LENGTH, History, Report, failure_report, keep_entries, keep_reports
 from stator.rows.workers import worker_of
+from stator.statements import written
+
+# The columns of the attempt, as they are until the outcome is written.
+OF_ATTEMPT = ("t.state_attempts AS attempts", "t.state_attempted AS attempted")
+
+# The worker that made the claim: its id is the beginning of the token.
+WORKER = "left(replace(v.claim::text, '-', ''), 12) AS worker"
+
+MOVED = """,
+kept AS (
+  INSERT INTO stator_history (model_label, object_pk, at, version, kind, source, "to", actor, reason, worker,
+    claimed, duration, stay, attempts, error, fingerprint)
+  SELECT %(label)s, pk::text, statement_timestamp(), version, 'move', %(source)s, %(to)s, '', %(reason)s, worker,
+    attempted, duration, greatest(date_part('epoch', stayed), 0), attempts, '', '' FROM done)"""
+
+# The history row of an attempt that failed, after which the object stays.
+FAILED = """,
+kept AS (
+  INSERT INTO stator_history (model_label, object_pk, at, version, kind, source, "to", actor, reason, worker,
+    claimed, duration, attempts, error, fingerprint)
+  SELECT %(label)s, pk::text, statement_timestamp(), version, 'error', %(source)s, '', '', '', worker, attempted,
+    duration, attempts, %(history_error)s, %(history_fingerprint)s FROM done)"""
+
+REPORTED = """,
+reported AS (
+  INSERT INTO stator_report AS report (model_label, object_pk, state, at, error, message, traceback, fingerprint,
+    times, worker)
+  SELECT %(label)s, pk::text, %(source)s, statement_timestamp(), %(error)s, %(message)s, %(traceback)s,
+    %(fingerprint)s, 1, %(worker)s FROM done
+  ON CONFLICT (model_label, object_pk) DO UPDATE
+  SET state = excluded.state, at = excluded.at, error = excluded.error, message = excluded.message,
+    traceback = excluded.traceback, fingerprint = excluded.fingerprint, worker = excluded.worker,
+    log = NULL, times = CASE WHEN (report.state, report.error, report.message)
+      = (excluded.state, excluded.error, excluded.message) THEN report.times + 1 ELSE 1 END)"""
+
+
+class KeptHistory(Effect):
+    """The history of moves and errors, and of attempts that logged something; of models with ``StatorMeta.history``.
+
+    One statement writes moves without an error, which are many, and a single error.
+    """
+
+    tells = True
+
+    @classmethod
+    def bind(cls, store: Store) -> Self | None:
+        """Return it for models with history."""
+        return cls(store) if store.operations.options.history else None
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self._logs = store.operations.options.logs
+        self._together = store.inserts and store.compiler.keeps_keys
+
+    def wants(self, act: Act) -> Hashable:
+        """Return whether the one statement writes moves, or an error."""
+        with_log = self._logs and not act.released and logged(act.claims)
+        if act.moved:
+            return "moved" if self._together and not (act.failed or with_log) else AFTER
+        if not (act.failed or with_log):
+            return None
+        return "failed" if self._together and not with_log and len(act.claims) == 1 else AFTER
+
+    def part(self, act: Act, answer: Hashable) -> Part:
+        """Return the INSERT of the entries."""
+        return Part(
+            kept=("duration",),
+            passed=OF_ATTEMPT,
+            returned=(
+                f"{self._compiler.table}.state_version AS version", WORKER, "v.duration", "v.attempts", "v.attempted"
+            ),
+            after=written(MOVED if answer == "moved" else FAILED),
+        )  # fmt: skip
+
+    def values(self, act: Act, answer: Hashable, into: dict[str, object]) -> None:
+        """Add what attempts took, and what is said of moves or errors."""
+        into["durations"] = [claim.duration for claim in act.claims]
+        into["reason"] = act.reason
+        if answer == "failed":
+            [outcome] = act.outcomes
+            into["history_error"], into["history_fingerprint"] = error_of(outcome.failure)
+
+    def leaving(self, act: Act, pks: Collection[Pk]) -> None:
+        """Write the entries of a move; the server copies what the rows were."""
+        operations = self._operations
+        of_row = {"version": F("state_version") + 1, "stay": Seconds(columns.stayed())}
+        given = {
+            "to": act.edge[1], "reason": act.reason, "worker": operations.worker_id, "kind": History.Kind.MOVE.value
+        }  # fmt: skip
+        keep_entries(operations.model, operations.alias, list(pks), of_row, given)
+
+    def write(self, done: Done) -> None:
+        """Write the entries of outcomes."""
+        keep_history(self._operations.alias, self._operations.label, done.act.ended, done.accepted)
+
+
+class KeptReports(Effect):
+    """The latest error, or reason to wait, of each object. One statement writes the report of one outcome."""
+
+    def wants(self, act: Act) -> Hashable:
+        """Return a key if there is one outcome, without a log."""
+        if not (act.failed or any(outcome.reason for outcome in act.outcomes)):
+            return None
+        together = self._inserts and len(act.claims) == 1 and self._compiler.keeps_keys
+        return "reported" if together and act.claims[0].log is None else AFTER
+
+    def part(self, act: Act, answer: Hashable) -> Part:
+        """Return the INSERT of the report, or its UPDATE."""
+        return Part(after=written(REPORTED))
+
+    def values(self, act: Act, answer: Hashable, into: dict[str, object]) -> None:
+        """Add what the report says."""
+        [(claim, outcome)] = act.ended
+        report: Any = report_of(self._operations.label, claim, outcome)
+        for name in ("error", "message", "traceback", "fingerprint", "worker"):
+            into[name] = getattr(report, name)
+
+    def write(self, done: Done) -> None:
+        """Write the reports."""
+        label = self._operations.label
+        reports = [report for ended in done.act.ended if (report := report_of(label, *ended))]
+        keep_reports(self._operations.alias, label, reports)
 
 
 def keep_history(alias: str, label: str, kept: Iterable[Ended], stays: Mapping[Pk, float | None]) -> None:

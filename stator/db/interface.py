@@ -13,7 +13,7 @@ from datetime import datetime
 from functools import cached_property, lru_cache, partial
 from operator import itemgetter
 from threading import Event as Flag
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 from uuid import UUID
 
 from django.db import DatabaseError
@@ -289,12 +289,11 @@ class OutcomeBatch:
     ``outcome``: the first outcome; all outcomes have its type and, if they are moves, its state.
     ``source``: the state that the rows leave.
     ``to``: the name of the state that they enter, "" if they stay, or ``RELEASED`` or ``INTERRUPTED``.
-    ``awaited``: their entry into it may move or wake a row, or has kept events.
     ``moved``: the rows enter another state.
     ``released``: the attempts have no result.
     ``begun``: the attempts have begun, and count.
     ``failed``: some have an error.
-    ``reported``: some have an error or a reason.
+    ``outcomes``: each of the outcomes once.
     ``saves``: the fields that get values in some outcomes.
     ``computed``: some of these values are expressions for the database.
     """
@@ -305,20 +304,21 @@ class OutcomeBatch:
     outcome: Outcome
     source: State
     to: str
-    awaited: bool
     moved: bool
     released: bool
     begun: bool
     failed: bool
-    reported: bool
+    outcomes: list[Outcome]
     saves: tuple[str, ...]
     computed: bool
+    # Handlers give no reasons for moves.
+    reason: ClassVar[str] = ""
 
     @classmethod
     def of(cls, ended: list[Ended]) -> "OutcomeBatch":
         """Return outcomes of one kind as a batch."""
         # Most claims share one outcome, and most states save nothing.
-        outcomes = {id(outcome): outcome for _, outcome in ended}.values()
+        outcomes = list({id(outcome): outcome for _, outcome in ended}.values())
         failed = any(outcome.failure is not None for outcome in outcomes)
         first, outcome = ended[0]
         source, to = first.state, kind_of(ended[0])[1]
@@ -331,28 +331,24 @@ class OutcomeBatch:
             outcome,
             source,
             to,
-            first.operations.is_awaited(to, claims),
             bool(to) and to not in (RELEASED, INTERRUPTED),
             to in (RELEASED, INTERRUPTED),
             to != RELEASED,
             failed,
-            failed or any(outcome.reason for outcome in outcomes),
+            outcomes,
             tuple(source.saves) if values else (),
             any(hasattr(value, "resolve_expression") for each in values for value in each.values()),
         )
 
     @property
+    def edge(self) -> tuple[str, str]:
+        """The names of the state that the rows leave, and of the one that they enter."""
+        return self.source.name, self.to
+
+    @property
     def may_go_on(self) -> bool:
         """Whether the visits that the rows leave may be continued later, or this move continues others."""
         return isinstance(self.outcome, Moved) and is_of_failure(self.source, self.outcome.to)
-
-    @property
-    def stepped(self) -> bool:
-        """Whether the rows end visits of their state with steps that nobody needs any more."""
-        operations = self.operations
-        if not (self.moved and operations.steps_used) or operations.options.history or self.may_go_on:
-            return False
-        return any(claim.steps is not None for claim in self.claims)
 
     def only(self, pks: Collection[Pk]) -> "OutcomeBatch":
         """Return the outcomes of some of its rows; what was true of some outcomes is not determined anew."""

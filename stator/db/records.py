@@ -4,32 +4,33 @@ Every write after a claim names the claim's token and the state of the row when 
 row means a lost lease.
 """
 
-import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from contextlib import AbstractContextManager
+from functools import cached_property
 from itertools import groupby
 from uuid import UUID
 
 from django.db.models import F, Model, QuerySet, Value
 
-from stator.db.history import keep_history, logged, report_of
+from stator.db.effect_table import bound
+from stator.db.effects import Done, Effect, RowsMove, Store, after, parts_of, wanted
 from stator.db.interface import Claim, Ended, Moves, Operations, OutcomeBatch, Written, batches_of
 from stator.db.leases import still_claimed
-from stator.db.steps import forget_steps
 from stator.db.values import Pk
 from stator.graph import State
 from stator.graph.durations import seconds_of
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
 from stator.rows import columns
-from stator.rows.clock import Seconds
 from stator.rows.life import OF_LIFE
-from stator.rows.reports import History, keep_entries, keep_reports
 from stator.rows.state_column import StateField
-from stator.rows.statistics import Stats, Stay
+from stator.rows.stay import Stay
 from stator.rows.transitions import Locked, entered, note_left
 from stator.rows.watches import WaiterHeld
 from stator.signals import Move
 from stator.statements import Statement
+
+# The keys of written rows, each with the seconds that the row had been in the state that it left, if that is asked for.
+Accepted = dict[Pk, float | None]
 
 
 class Records:
@@ -37,6 +38,11 @@ class Records:
 
     def __init__(self, operations: Operations) -> None:
         self._operations = operations
+
+    @cached_property
+    def effects(self) -> tuple[Effect, ...]:
+        """What outcomes and moves write beside the rows."""
+        return bound(Store(self._operations))
 
     def record(self, ended: list[Ended], *, last: bool = False) -> Written:
         """Record outcomes of valid claims, with reports and statistics, in one transaction for each kind.
@@ -63,27 +69,22 @@ class Records:
             return written
 
     def _record_batch(self, batch: OutcomeBatch, *, again: bool, last: bool) -> Written:
-        operations = self._operations
+        answers = self._answers(batch)
+        further = after(self.effects, answers)
         # In the transaction of a handler, what it has written would be lost.
-        wait = operations.connection.in_atomic_block
-        with self._recording(batch):
-            accepted = self._write(batch, last=last)
-            kept = batch.only(accepted)
-            if kept.saves and not self._saves_at_once(batch):
-                self._save(kept)
-            if kept.reported:
-                reports = [report for ended in kept.ended if (report := report_of(operations.label, *ended))]
-                keep_reports(operations.alias, operations.label, reports)
-            if operations.recorded and accepted and batch.begun and not self._keeps_attempts(batch):
-                operations.recorded(operations.alias, kept.ended)
-            if self._has_history(batch) and not self._kept_with(batch):
-                keep_history(operations.alias, operations.label, kept.ended, accepted)
-            if batch.stepped:
-                forget_steps(operations, [claim for claim in kept.claims if claim.steps is not None])
-            if batch.awaited:
-                note_left(operations.model, operations.alias, kept.claims)
-                entered(operations.model, operations.alias, batch.to, accepted, wait=wait)
+        wait = self._operations.connection.in_atomic_block
+        with self._recording(further):
+            tells = batch.moved and any(effect.tells for effect in further)
+            accepted, together = self._write(batch, answers, tells=tells, last=last and not further)
+            if accepted:
+                done = Done(batch.only(accepted), accepted, together, wait)
+                for effect in further:
+                    effect.write(done)
         return self._sort_out(batch, {*accepted, *self._found_written(batch, accepted)} if again else accepted)
+
+    def _answers(self, batch: OutcomeBatch) -> tuple[Hashable, ...]:
+        """Return what each of the effects wants."""
+        return wanted(self.effects, batch)
 
     def record_noted(
         self, batch: OutcomeBatch, noted: Statement, values: Mapping[str, object], only: Statement | None = None
@@ -104,17 +105,19 @@ class Records:
             found = operations.anywhere.filter(pk__in=list(refused)).values_list(*named)
             return {row[0] for row in found if is_written(*refused[row[0]], *row[1:])}
 
-    def _recording(self, batch: OutcomeBatch) -> AbstractContextManager[object]:
-        """Return the transaction that writes a batch."""
+    def _recording(self, further: list[Effect]) -> AbstractContextManager[object]:
+        """Return the transaction that writes a batch, and ``further`` effects after it."""
         return self._operations.transaction()
 
-    def _write(self, batch: OutcomeBatch, *, last: bool = False) -> dict[Pk, float | None]:
-        """Write outcomes and their statistics; return the primary keys of the accepted ones.
+    def _write(
+        self, batch: OutcomeBatch, answers: tuple[Hashable, ...], *, tells: bool, last: bool
+    ) -> tuple[Accepted, list[Stay]]:
+        """Write outcomes; return the accepted ones, and how long their rows had been in the state that they left.
 
-        For models with history, the values are the seconds that the rows had been in the state that they left.
+        ``tells``: each of them with its own seconds. ``last``: this statement may commit the transaction.
         """
-        operations = self._operations
-        accepted, stays = dict[Pk, float | None](), list[Stay]()
+        operations, accepted, together = self._operations, Accepted(), list[Stay]()
+        parts = parts_of(self.effects, batch, answers)
         for (token, _), same in groupby(sorted(batch.ended, key=write_key), key=write_key):
             ended = list(same)
             fenced = operations.rows.filter(
@@ -125,56 +128,12 @@ class Records:
                 rows = operations.rows.filter(pk__in=mine)
                 accepted |= dict.fromkeys(mine)
                 if batch.moved:
-                    stays.append(self._about_to_leave(rows, accepted))
-                outcome = ended[0][1]
-                values = outcome.values or {} if self._saves_at_once(batch) else {}
-                rows.update(**changes_of(operations.state_field, outcome, batch.source), **values)
-        if not batch.released:
-            self._count(batch, accepted, stays)
-        return accepted
-
-    def _count(self, batch: OutcomeBatch, accepted: Collection[Pk], stays: list[Stay]) -> None:
-        """Write the statistics of the accepted outcomes."""
-        operations = self._operations
-        failed = sum(outcome.failure is not None for _, outcome in batch.only(accepted).ended)
-        edge = (operations.alias, operations.label, batch.source.name, batch.to)
-        Stats.add(*edge, shard=self.shard(), handled=len(accepted), failed=failed, stays=stays)
-
-    def shard(self) -> int:
-        """The statistics rows that the calling thread updates: threads that share one would wait for each other."""
-        return int(self._operations.worker_id[:2], 16) + 256 * (threading.get_native_id() % 127)
-
-    def _about_to_leave(self, rows: QuerySet[Model], accepted: dict[Pk, float | None]) -> Stay:
-        """Return how long the rows have been in their state in total; for history, also note each in ``accepted``."""
-        if not self._operations.options.history:
-            return Stay.of(rows)
-        each = {pk: seconds_of(stayed) for pk, stayed in rows.values_list("pk", columns.stayed())}
-        accepted |= each
-        return Stay(sum(each.values()), max(each.values(), default=0.0))
-
-    def _saves_at_once(self, batch: OutcomeBatch) -> bool:
-        """Return whether :meth:`_write` also writes the fields that the state ``saves``."""
-        return len(batch.ended) == 1 and not batch.computed
-
-    def _save(self, kept: OutcomeBatch) -> None:
-        """Write the fields that the state ``saves``; the preceding write has locked the rows."""
-        for claim, outcome in kept.ended:
-            if values := outcome.values:
-                self._operations.rows.filter(pk=claim.pk).update(**values)
-
-    def _has_history(self, batch: OutcomeBatch) -> bool:
-        """Return whether the history gets entries of a batch: of moves and errors, and of what was logged."""
-        options = self._operations.options
-        logs = options.logs and not batch.released and logged(batch.claims)
-        return options.history and (batch.moved or batch.failed or logs)
-
-    def _kept_with(self, batch: OutcomeBatch) -> bool:
-        """Return whether :meth:`_write` writes the history of a batch."""
-        return False
-
-    def _keeps_attempts(self, batch: OutcomeBatch) -> bool:
-        """Return whether :meth:`_write` writes the program's records of the attempts."""
-        return False
+                    together.append(_about_to_leave(rows, accepted if tells else None))
+                changes = changes_of(operations.state_field, ended[0][1], batch.source)
+                for part in parts:
+                    changes |= part.changes or {}
+                rows.update(**changes)
+        return accepted, together
 
     def _sort_out(self, batch: OutcomeBatch, accepted: Collection[Pk]) -> Written:
         written = batch.only(accepted).accepted()
@@ -207,8 +166,9 @@ class Records:
         wait = operations.connection.in_atomic_block
         try:
             with operations.transaction():
+                move = RowsMove((source, to.name), reason)
                 changed = changes or columns.entering(operations.state_field, to, {source})
-                count, pks = self._move(rows, source, to.name, limit, reason, changed)
+                count, pks = self._move(move, rows, limit, changed)
                 if source in operations.keeping:
                     lives = operations.rows.filter(pk__in=pks).values_list("pk", *OF_LIFE)
                     left = [Locked(pk, source, 0, *of_life) for pk, *of_life in lives]
@@ -220,20 +180,31 @@ class Records:
         return Moves(count, [Move(pk, source, to.name) for pk in pks])
 
     def _move(
-        self, rows: QuerySet[Model], source: str, to: str, limit: int, reason: str, changes: columns.Changes
+        self, move: RowsMove, rows: QuerySet[Model], limit: int, changes: columns.Changes
     ) -> tuple[int, list[Pk]]:
         """Move rows, and return their number and the keys of those that somebody may wait for."""
         operations = self._operations
         picked = operations.lock(rows, limit)
+        if not picked:
+            return 0, []
+        effects = [effect for effect in self.effects if effect.wants(move) is not None]
         found = operations.rows.filter(pk__in=picked)
-        stays = [Stay.of(found)] if picked else []
-        if picked and operations.options.history:
-            of_row = {"version": F("state_version") + 1, "stay": Seconds(columns.stayed())}
-            given = {"to": to, "reason": reason, "worker": operations.worker_id, "kind": History.Kind.MOVE.value}
-            keep_entries(operations.model, operations.alias, picked, of_row, given)
-        count = found.update(**changes) if picked else 0
-        Stats.add(operations.alias, operations.label, source, to, shard=self.shard(), handled=count, stays=stays)
+        together = [Stay.of(found)]
+        for effect in effects:
+            effect.leaving(move, picked)
+        count = found.update(**changes)
+        for effect in effects:
+            effect.write(Done(move, dict.fromkeys(picked), together))
         return count, picked
+
+
+def _about_to_leave(rows: QuerySet[Model], each: Accepted | None) -> Stay:
+    """Return how long rows have been in their state, all together; also note it for ``each``."""
+    if each is None:
+        return Stay.of(rows)
+    found = {pk: seconds_of(stayed) for pk, stayed in rows.values_list("pk", columns.stayed())}
+    each |= found
+    return Stay.of_each(found.values())
 
 
 def is_written(claim: Claim, outcome: Outcome, state: str, version: int, attempts: int, token: UUID | None) -> bool:

@@ -23,7 +23,7 @@ from stator.rows.pauses import Pauses
 from stator.rows.state_column import state_field
 from stator.rows.transitions import kept_names
 from stator.rows.waits import waiters_of, waits_of
-from stator.rows.watches import Watch, watchers_of, watches_of
+from stator.rows.watches import watchers_of, watches_of
 from stator.scopes import Scope
 
 # Seconds that a clock may be set back without ending leases that are being renewed.
@@ -113,38 +113,10 @@ class Rows:
     @cached_property
     def awaited(self) -> frozenset[str]:
         """The names of the states whose entry may move or wake a row of this or another model, or has kept events."""
-        return self._followed | {state for watch in watchers_of(self.model) for state in watch.condition.in_}
-
-    def is_awaited(self, to: str, claims: Iterable[Any]) -> bool:
-        """Return whether the entry of claimed rows into a state may move or wake a row, or has kept events.
-
-        The move out of a state with kept events is noted as well.
-        """
-        if self.keeping and to in self.graph.states and any(claim.state.name in self.keeping for claim in claims):
-            return True
-        if to not in self.awaited:
-            return False
-        keys = self._fixed_keys.get(to)
-        if keys is None:
-            return True
-        # The instance of a claim whose outcome is written again may be gone.
-        return any(
-            claim.instance is None or getattr(claim.instance, key) is not None for claim in claims for key in keys
-        )
+        return self.followed | {state for watch in watchers_of(self.model) for state in watch.condition.in_}
 
     @cached_property
-    def _fixed_keys(self) -> dict[str, list[str]]:
-        """The states that only edges by fixed keys of the rows wait for, each with the columns of these keys."""
-        found = {}
-        for state in self.awaited - self._followed:
-            names = {watch.key for watch in watchers_of(self.model) if state in watch.condition.in_}
-            if names.issubset(self.hooks.fixed):
-                fields: list[Any] = [self.model._meta.get_field(name) for name in sorted(names)]
-                found[state] = [field.attname for field in fields]
-        return found
-
-    @cached_property
-    def _followed(self) -> frozenset[str]:
+    def followed(self) -> frozenset[str]:
         """The states of :attr:`awaited`, without those that only edges of other models by these rows wait for."""
         own = {watch.state.name for watch in watches_of(self.model)}
         return frozenset(state for wait in waiters_of(self.model) for state in wait.until) | self.keeping | own
@@ -153,16 +125,6 @@ class Rows:
     def keeping(self) -> frozenset[str]:
         """The names of the states that take events which are kept before them."""
         return frozenset(state.name for state in self.graph.states.values() if kept_names(state))
-
-    @cached_property
-    def handed_on(self) -> dict[str, list[Watch]]:
-        """The states whose entry does nothing if an unfinished related row can be locked for each of these edges."""
-        found: dict[str, list[Watch]] = {}
-        for state in self.awaited - self._followed:
-            watches = [watch for watch in watchers_of(self.model) if state in watch.condition.in_]
-            if all(watch.hands_on for watch in watches):
-                found[state] = list({(watch.key, watch.unfinished): watch for watch in watches}.values())
-        return found
 
     @cached_property
     def waking(self) -> frozenset[str]:

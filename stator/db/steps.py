@@ -7,12 +7,12 @@ before the step returns. If the claim has ended, it finds no row and records not
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterator
 from contextlib import contextmanager
 from inspect import iscoroutine
 from itertools import chain, repeat
 from threading import Event, Lock
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 from asgiref.sync import sync_to_async
 from django.core.serializers.json import DjangoJSONEncoder
@@ -22,6 +22,7 @@ from django.db.models import BigIntegerField, CharField, Exists, Model, QuerySet
 from django.db.models.constants import OnConflict
 
 from stator.capabilities import capabilities_of
+from stator.db.effects import AFTER, Act, Done, Effect, Store
 from stator.db.repeat import retried
 from stator.db.retry import is_outage
 from stator.db.values import Row
@@ -382,11 +383,22 @@ def _record_in_two(claim: HeldClaim, name: str, text: str, *, in_time: bool) -> 
     return False
 
 
-def forget_steps(operations: Any, claims: Sequence[HeldClaim]) -> None:
-    """Delete the steps of rows that claims have moved on; call it in the transaction of the move.
+class ForgottenSteps(Effect):
+    """The end of the visits with steps, which nobody needs any more; models with history keep them."""
 
-    It holds the rows, so no step of their next visit is there yet. There may be no such rows: the fence has refused
-    the others.
-    """
-    pks = [str(claim.pk) for claim in claims]
-    Step.objects.using(operations.alias).filter(model_label=operations.label, object_pk__in=pks).delete()
+    @classmethod
+    def bind(cls, store: Store) -> Self | None:
+        """Return it for models without history."""
+        return None if store.operations.options.history else cls(store)
+
+    def wants(self, act: Act) -> Hashable:
+        """Return that the steps are deleted by a statement of its own, if there are any."""
+        if not (act.moved and self._operations.steps_used) or act.may_go_on:
+            return None
+        return AFTER if any(claim.steps is not None for claim in act.claims) else None
+
+    def write(self, done: Done) -> None:
+        """Delete the steps. The moved rows are held, so no step of their next visit is there yet."""
+        operations = self._operations
+        pks = [str(claim.pk) for claim in done.act.claims if claim.steps is not None]
+        Step.objects.using(operations.alias).filter(model_label=operations.label, object_pk__in=pks).delete()

@@ -2,45 +2,21 @@
 
 import datetime
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from django.db import models
-from django.db.models import F, Max, Min, Q, QuerySet, Sum, Value
+from django.db.models import F, Max, Q, QuerySet, Sum, Value
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce, Greatest
 from django.utils import timezone
 
-from stator.graph.durations import seconds_of
-from stator.rows import columns
-from stator.rows.clock import Elapsed
 from stator.rows.meta import owner_of
 from stator.rows.reports import conflict_target
+from stator.rows.stay import Stay
 
 DAY = 86400.0
 
 # The shard of a row that merges the shards of all workers; workers have smaller numbers.
 MERGED = 32_767
-
-
-@dataclass(frozen=True, slots=True)
-class Stay:
-    """How long objects were in a state that they left: total seconds, the longest, and the number of moves."""
-
-    seconds: float
-    longest: float
-    moves: int = 0
-
-    @classmethod
-    def of(cls, rows: QuerySet[models.Model]) -> "Stay":
-        """Return the stay of rows that are about to leave their state, by the database's clock."""
-        longest = Elapsed(Min("state_changed"))
-        found = rows.aggregate(seconds=Sum(columns.stayed()), longest=longest)
-        return cls(seconds_of(found["seconds"]), seconds_of(found["longest"]))
-
-    @property
-    def average(self) -> float:
-        """Average seconds of one move."""
-        return self.seconds / self.moves if self.moves else 0.0
 
 
 class Stats(models.Model):

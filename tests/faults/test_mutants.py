@@ -67,13 +67,13 @@ def write_where(**guard):
     """A mutant whose record statement is guarded by less than the claim and the state."""
 
     def mutate(operations):
-        def write(batch, *, last=False):
-            accepted = set()
+        def write(batch, answers, **options):
+            accepted = {}
             for claim, outcome in batch.ended:
                 given = {name: getattr(claim, source) for name, source in guard.items()}
-                if operations.rows.filter(**given).update(**changes_of(outcome, batch.source)):
-                    accepted.add(claim.pk)
-            return accepted
+                if operations.rows.filter(**given).update(**changes_of(operations.state_field, outcome, batch.source)):
+                    accepted[claim.pk] = None
+            return accepted, []
 
         operations.records._write = write
 

@@ -137,13 +137,13 @@ UPDATE "tasks_task" SET "state_ready" = %s, "state_next_attempt" = (django_forma
 UPDATE "stator_stats" SET "handled" = ("stator_stats"."handled" + %s), "failed" = ("stator_stats"."failed" + %s) WHERE ("stator_stats"."hour" = %s AND "stator_stats"."model_label" = %s AND "stator_stats"."shard" = %s AND "stator_stats"."source" = %s AND "stator_stats"."to" = %s)
 
 -- fail
+INSERT INTO "stator_history" ("model_label", "object_pk", "at", "version", "kind", "source", "to", "actor", "reason", "worker", "claimed", "duration", "stay", "attempts", "error", "fingerprint", "log") VALUES (%s, %s, STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW'), %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) RETURNING "stator_history"."id", "stator_history"."at"
+
+-- fail
 SELECT "stator_report"."object_pk" AS "object_pk", "stator_report"."state" AS "state", "stator_report"."error" AS "error", "stator_report"."message" AS "message", "stator_report"."times" AS "times" FROM "stator_report" WHERE ("stator_report"."model_label" = %s AND "stator_report"."object_pk" IN (%s))
 
 -- fail
 INSERT INTO "stator_report" ("model_label", "object_pk", "state", "at", "error", "message", "traceback", "fingerprint", "times", "worker", "log") VALUES (%s, %s, %s, STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW'), %s, %s, %s, %s, %s, %s, %s) ON CONFLICT("model_label", "object_pk") DO UPDATE SET "state" = EXCLUDED."state", "at" = EXCLUDED."at", "error" = EXCLUDED."error", "message" = EXCLUDED."message", "traceback" = EXCLUDED."traceback", "fingerprint" = EXCLUDED."fingerprint", "times" = EXCLUDED."times", "worker" = EXCLUDED."worker", "log" = EXCLUDED."log" RETURNING "stator_report"."id", "stator_report"."at"
-
--- fail
-INSERT INTO "stator_history" ("model_label", "object_pk", "at", "version", "kind", "source", "to", "actor", "reason", "worker", "claimed", "duration", "stay", "attempts", "error", "fingerprint", "log") VALUES (%s, %s, STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW'), %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) RETURNING "stator_history"."id", "stator_history"."at"
 
 -- fail
 UPDATE "tasks_run" SET "ended" = STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW'), "outcome" = %s, "reason" = %s WHERE ("tasks_run"."task_id" IN (%s) AND "tasks_run"."token" = %s)

@@ -8,7 +8,7 @@ from django.test import override_settings
 from django.utils import timezone
 
 from stator.models import Depth, Stats
-from stator.rows.statistics import Stay
+from stator.rows.stay import Stay
 from tests.testapp.keys import BigKeyed, BigProxy, Branch
 from tests.testapp.models import Line
 

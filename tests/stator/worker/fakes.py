@@ -10,7 +10,6 @@ from django.db import OperationalError
 from stator.conf import Settings
 from stator.db.interface import Claim
 from stator.db.locks import WAIT, Locks
-from stator.db.rows import Rows
 from stator.graph import State, StateGraph
 from stator.graph.outcomes import Moved
 from stator.rows.claimable import Crashes
@@ -61,7 +60,6 @@ class FakeOperations:
     """Rows in a list: each claim takes the first; outcomes are kept."""
 
     graph, alias, worker_id, lacking = WorkGraph, "default", "0" * 12, ""
-    is_awaited = Rows.is_awaited
 
     @property
     def scope(self):

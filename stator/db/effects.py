@@ -1,0 +1,169 @@
+"""Effects: what the record of outcomes, or a move without a handler, writes beside the columns of the rows.
+
+Each is in the module of its feature, and ``effect_table`` lists them. They are bound to the rows of one model once. For
+each batch an effect is asked only what it ``wants``; the answers are the key of the compiled statement.
+"""
+
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, Self
+
+from stator.db.values import Pk
+from stator.graph.outcomes import Outcome
+from stator.rows.stay import Stay
+from stator.statements import Statement
+
+# An answer of :meth:`Effect.wants`: a statement of its own writes the effect, after that of the rows.
+AFTER: Final = "<after>"
+
+
+class Act(Protocol):
+    """What happens to rows: outcomes of one kind, or a move without a handler, which has no claims and no outcomes.
+
+    ``edge``: the names of the state that the rows leave and of the one that they enter, see ``OutcomeBatch.to``.
+    ``outcomes``: each of the outcomes once. ``reason``: why rows move without a handler.
+    """
+
+    @property
+    def edge(self) -> tuple[str, str]: ...
+    @property
+    def ended(self) -> Sequence[tuple[Any, Outcome]]: ...
+    @property
+    def claims(self) -> Sequence[Any]: ...
+    @property
+    def outcomes(self) -> Sequence[Outcome]: ...
+    @property
+    def moved(self) -> bool: ...
+    @property
+    def released(self) -> bool: ...
+    @property
+    def begun(self) -> bool: ...
+    @property
+    def failed(self) -> bool: ...
+    @property
+    def saves(self) -> tuple[str, ...]: ...
+    @property
+    def computed(self) -> bool: ...
+    @property
+    def may_go_on(self) -> bool: ...
+    @property
+    def reason(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RowsMove:
+    """A move of rows that nobody has claimed."""
+
+    edge: tuple[str, str]
+    reason: str
+
+    ended = claims = outcomes = saves = ()
+    moved = True
+    released = begun = failed = computed = may_go_on = False
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Rows that are written, in a transaction that is still open.
+
+    ``act``: with the accepted outcomes alone.
+    ``accepted``: the keys of the rows, each with the seconds that the row had been in the state that it left, if one of
+    the effects ``tells`` them. ``together``: the same of many rows.
+    ``wait``: whether to wait for rows that other transactions hold.
+    """
+
+    act: Act
+    accepted: Mapping[Pk, float | None]
+    together: Sequence[Stay] = ()
+    wait: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """The share of an effect in the statement that records outcomes; the texts continue lists and conditions.
+
+    ``changes``: columns of the row. These are all that the portable statement takes.
+    ``arrays`` and ``names``: further values of each row, as arrays, and what they are called in ``v``. ``kept``: other
+    columns of ``v`` that the found rows pass on. ``passed``: expressions over a row ``t`` as it was found.
+    ``before``: statements in the WITH that read the found rows, ``mine``, or lock others before the rows are written.
+    ``set``: further columns of the row. ``only``: conditions without which a row is not written.
+    ``returned``: expressions over the row as it is written. ``after``: statements in the WITH that read ``done``.
+    """
+
+    changes: Mapping[str, object] | None = None
+    arrays: str = ""
+    names: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    passed: tuple[str, ...] = ()
+    before: Statement | str = ""
+    set: str = ""
+    only: Statement | str = ""
+    returned: tuple[str, ...] = ()
+    after: Statement | str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """What effects are bound to: the operations on rows, and the compiler if one statement may write the effects.
+
+    ``inserts``: whether that statement may insert rows into other tables.
+    """
+
+    operations: Any
+    compiler: Any = None
+    inserts: bool = False
+
+
+class Effect:
+    """What one feature writes beside rows. A subclass defines what it has of these methods.
+
+    ``tells``: :meth:`write` needs the seconds that each row had been in the state that it left.
+    ``picky``: the part leaves out rows that need more than one statement.
+    """
+
+    tells = False
+    picky = False
+
+    def __init__(self, store: Store) -> None:
+        self._operations = store.operations
+        self._compiler = store.compiler
+        self._inserts = store.inserts
+
+    @classmethod
+    def bind(cls, store: Store) -> Self | None:
+        """Return the effect for the rows of a model; None if it never writes anything for them."""
+        return cls(store)
+
+    def wants(self, act: Act) -> Hashable:
+        """Return None if there is nothing to write, ``AFTER``, or a key of the part that the statement takes."""
+        raise NotImplementedError
+
+    def part(self, act: Act, answer: Hashable) -> Part:
+        """Return the share of the one statement; its text depends on the ``answer`` alone."""
+        raise NotImplementedError
+
+    def values(self, act: Act, answer: Hashable, into: dict[str, object]) -> None:
+        """Add the values for the placeholders of the part."""
+
+    def leaving(self, act: Act, pks: Collection[Pk]) -> None:
+        """Write the effect of a move without a handler, of locked rows that are still as they were."""
+
+    def write(self, done: Done) -> None:
+        """Write the effect by statements of its own, in the transaction that has written the rows."""
+        raise NotImplementedError
+
+
+def wanted(effects: Sequence[Effect], act: Act) -> tuple[Hashable, ...]:
+    """Return the answers of the effects, in their order."""
+    return tuple([effect.wants(act) for effect in effects])
+
+
+def after(effects: Sequence[Effect], answers: Sequence[Hashable]) -> list[Effect]:
+    """Return the effects that statements of their own write."""
+    return [effect for effect, answer in zip(effects, answers, strict=True) if answer == AFTER]
+
+
+def parts_of(effects: Sequence[Effect], act: Act, answers: Sequence[Hashable]) -> list[Part]:
+    """Return the parts of the one statement."""
+    both = zip(effects, answers, strict=True)
+    return [effect.part(act, answer) for effect, answer in both if answer is not None and answer != AFTER]

@@ -1,0 +1,112 @@
+"""What follows when rows enter a state that others wait for, or that has kept events.
+
+Rows that *hand on*, see :mod:`stator.rows.watches`, need only one statement: it locks an unfinished row for each object
+that waits for all of its rows. The statement leaves out other rows, and their moves are followed up after it.
+"""
+
+from collections.abc import Collection, Hashable
+from functools import cached_property
+from typing import Any, Self, cast
+
+from stator.db.effects import AFTER, Act, Done, Effect, Part, Store
+from stator.rows.transitions import entered, note_left
+from stator.rows.watches import Watch, watchers_of
+from stator.statements import Statement, written
+
+# The objects that wait for all of their rows, each with whether one of its unfinished rows is locked now; the move of
+# that row comes after this commit. The rows that are written are still claimed in this snapshot. The range of states
+# only repeats the list. The planner does not know it and expects few rows, so it uses the index over both columns, even
+# if its statistics are of a table where all rows were unfinished.
+HANDED_ON = """,
+handed{n} AS MATERIALIZED (
+  SELECT waiting, (SELECT s.{pk} FROM {table} s WHERE s.{column} = waiting AND s.state = ANY(%(unfinished{n})s)
+    AND s.state >= (SELECT min(state) FROM unnest(%(unfinished{n})s::text[]) state)
+    AND s.state <= (SELECT max(state) FROM unnest(%(unfinished{n})s::text[]) state)
+    AND s.state_claim IS NULL LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) IS NOT NULL AS is_handed
+  FROM (SELECT DISTINCT waiting{n} AS waiting FROM mine WHERE waiting{n} IS NOT NULL) each)"""
+IF_HANDED_ON = " AND (v.waiting{n} IS NULL OR v.waiting{n} IN (SELECT waiting FROM handed{n} WHERE is_handed))"
+
+
+class RelatedMoves(Effect):
+    """The moves and wake-ups of rows that wait for the moved ones, and the events that were kept for these."""
+
+    picky = True
+
+    @classmethod
+    def bind(cls, store: Store) -> Self | None:
+        """Return it for models with such states."""
+        operations = store.operations
+        return cls(store) if operations.awaited or operations.keeping else None
+
+    def wants(self, act: Act) -> Hashable:
+        """Return the foreign keys of the objects that wait, if there is nothing to do for rows that hand on."""
+        if not act.claims or not self._is_awaited(act):
+            return None
+        source, to = act.edge
+        if self._compiler is None or source in self._operations.keeping:
+            return AFTER
+        return tuple(watch.key for watch in self._handed_on.get(to, ())) or AFTER
+
+    def part(self, act: Act, answer: Hashable) -> Part:
+        """Return the parts that lock an unfinished row for each object, and leave out rows whose object has none."""
+        compiler, names = self._compiler, list(cast("Collection[str]", answer))
+        columns = [compiler.column_of(compiler.field(name)) for name in names]
+        of_table = {"pk": compiler.pk, "table": compiler.table}
+        return Part(
+            passed=tuple(f"t.{column} AS waiting{n}" for n, column in enumerate(columns)),
+            before=Statement.of(
+                *(written(HANDED_ON.replace("{n}", str(n)), column=each, **of_table) for n, each in enumerate(columns))
+            ),
+            only="".join(IF_HANDED_ON.replace("{n}", str(n)) for n, _ in enumerate(columns)),
+        )
+
+    def values(self, act: Act, answer: Hashable, into: dict[str, object]) -> None:
+        """Add the unfinished states."""
+        for n, watch in enumerate(self._handed_on[act.edge[1]]):
+            into[f"unfinished{n}"] = list(watch.unfinished)
+
+    def write(self, done: Done) -> None:
+        """Do what follows the moves, which may raise :class:`~stator.rows.watches.WaiterHeld`."""
+        operations, act = self._operations, done.act
+        note_left(operations.model, operations.alias, act.claims)
+        entered(operations.model, operations.alias, act.edge[1], done.accepted.keys(), wait=done.wait)
+
+    def _is_awaited(self, act: Act) -> bool:
+        """Return whether entering the state may move or wake a row, or give it events, or the state left is noted."""
+        operations, (source, to) = self._operations, act.edge
+        if source in operations.keeping and act.moved:
+            return True
+        if to not in operations.awaited:
+            return False
+        keys = self._fixed_keys.get(to)
+        if keys is None:
+            return True
+        # The instance of a claim whose outcome is written again may be gone.
+        return any(
+            claim.instance is None or getattr(claim.instance, key) is not None for claim in act.claims for key in keys
+        )
+
+    @cached_property
+    def _fixed_keys(self) -> dict[str, list[str]]:
+        """The states that only edges by fixed keys of the rows wait for, each with the columns of these keys."""
+        operations, found = self._operations, {}
+        for state in operations.awaited - operations.followed:
+            names = {watch.key for watch in self._watchers(state)}
+            if names.issubset(operations.hooks.fixed):
+                fields: list[Any] = [operations.model._meta.get_field(name) for name in sorted(names)]
+                found[state] = [field.attname for field in fields]
+        return found
+
+    @cached_property
+    def _handed_on(self) -> dict[str, list[Watch]]:
+        """The states whose entry does nothing if an unfinished related row can be locked for each of these edges."""
+        operations, found = self._operations, dict[str, list[Watch]]()
+        # Related rows of a slice may be on other nodes.
+        for state in () if operations.is_on_node else operations.awaited - operations.followed:
+            watches = self._watchers(state)
+            if all(watch.hands_on for watch in watches):
+                found[state] = list({(watch.key, watch.unfinished): watch for watch in watches}.values())
+        return found
+
+    def _watchers(self, state: str) -> list[Watch]:
+        return [watch for watch in watchers_of(self._operations.model) if state in watch.condition.in_]

@@ -1,0 +1,65 @@
+"""The fields that a state ``saves``, with the values of each outcome."""
+
+from collections.abc import Hashable, Iterable
+from typing import Any, Self, cast
+
+from stator.db.effects import AFTER, Act, Done, Effect, Part, Store
+
+FLAGS = ", %(saves)s::bool[]"
+VALUES = ", %(value{n})s::{kind}[]"
+ASSIGNED = ", {column} = CASE WHEN v.saves THEN v.value{n} ELSE {table}.{column} END"
+
+
+class SavedFields(Effect):
+    """Values of the row: in its own UPDATE if that can take them, all or none."""
+
+    @classmethod
+    def bind(cls, store: Store) -> Self | None:
+        """Return it for models with such states."""
+        return cls(store) if any(state.saves for state in store.operations.graph.states.values()) else None
+
+    def wants(self, act: Act) -> Hashable:
+        """Return the names of the fields if the UPDATE of the rows takes them."""
+        if not act.saves:
+            return None
+        return act.saves if is_saved_at_once(act, self._compiler) else AFTER
+
+    def part(self, act: Act, answer: Hashable) -> Part:
+        """Return the columns and values: one array for each, after the flags of the outcomes that have values."""
+        compiler = self._compiler
+        if compiler is None:
+            [(_, outcome)] = act.ended
+            return Part(changes=outcome.values)
+        fields = [compiler.field(name) for name in cast("Iterable[str]", answer)]
+        kinds = [VALUES.format(n=n, kind=compiler.cast_of(field)) for n, field in enumerate(fields)]
+        assigned = [
+            ASSIGNED.format(n=n, column=compiler.column_of(field), table=compiler.table)
+            for n, field in enumerate(fields)
+        ]
+        return Part(arrays="".join([FLAGS, *kinds]), names=("saves", *value_names(act)), set="".join(assigned))
+
+    def values(self, act: Act, answer: Hashable, into: dict[str, object]) -> None:
+        """Add the arrays."""
+        compiler, values = self._compiler, [outcome.values for _, outcome in act.ended]
+        into["saves"] = [given is not None for given in values]
+        for name, array in zip(act.saves, value_names(act), strict=True):
+            prepare, connection = compiler.field(name).get_db_prep_save, compiler.connection
+            into[array] = [None if given is None else prepare(given[name], connection) for given in values]
+
+    def write(self, done: Done) -> None:
+        """Write the values, row by row; the rows are locked."""
+        for claim, outcome in done.act.ended:
+            if outcome.values:
+                self._operations.rows.filter(pk=claim.pk).update(**outcome.values)
+
+
+def is_saved_at_once(act: Act, compiler: Any) -> bool:
+    """Return whether the UPDATE of the rows also writes all fields that their outcomes have values for."""
+    if act.computed:
+        return False
+    return len(act.ended) == 1 if compiler is None else not act.saves or compiler.array_types(act.saves) is not None
+
+
+def value_names(act: Act) -> list[str]:
+    """Return the names that the values of the fields have in ``v``."""
+    return [f"value{n}" for n in range(len(act.saves))]

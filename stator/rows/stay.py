@@ -1,0 +1,36 @@
+"""How long objects were in a state that they left."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from django.db.models import Min, Model, QuerySet, Sum
+
+from stator.graph.durations import seconds_of
+from stator.rows import columns
+from stator.rows.clock import Elapsed
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """How long objects were in a state that they left: total seconds, the longest, and the number of moves."""
+
+    seconds: float
+    longest: float
+    moves: int = 0
+
+    @classmethod
+    def of(cls, rows: QuerySet[Model]) -> "Stay":
+        """Return the stay of rows that are about to leave their state, by the database's clock."""
+        longest = Elapsed(Min("state_changed"))
+        found = rows.aggregate(seconds=Sum(columns.stayed()), longest=longest)
+        return cls(seconds_of(found["seconds"]), seconds_of(found["longest"]))
+
+    @classmethod
+    def of_each(cls, each: Collection[float]) -> "Stay":
+        """Return the times of rows as one."""
+        return cls(sum(each), max(each, default=0.0))
+
+    @property
+    def average(self) -> float:
+        """Average seconds of one move."""
+        return self.seconds / self.moves if self.moves else 0.0
