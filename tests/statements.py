@@ -20,7 +20,7 @@ def sent() -> Iterator[list[str]]:
     with pytest.MonkeyPatch.context() as patched, connection.execute_wrapper(through_django):
         if connection.vendor == "postgresql":
             # The framework's own statements pass Django's cursor by.
-            _watch(patched, "stator.db.session._send", found.append)
+            _watch(patched, "stator.db.session.send_many", found.append)
         yield found
 
 
