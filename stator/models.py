@@ -15,7 +15,7 @@ from django.utils.functional import classproperty
 
 from stator.asynchronous import awaited, in_thread
 from stator.exceptions import LeaseLost
-from stator.explain import LATELY, Estimate, Problem, Reason, estimate, explain
+from stator.explain import FIRST, LATELY, Estimate, InLine, Problem, Reason, Starving, estimate, explain, starving
 from stator.explain.causes import differing
 from stator.explain.kinds import ProblemKind, add_problem_kind
 from stator.explain.problem import AdminAction
@@ -64,6 +64,7 @@ from stator.rows.workers import Overview, Worker, ids_of, name_of, names_of, tok
 from stator.signals import announce
 
 __all__ = [
+    "FIRST",
     "LATELY",
     "SPREAD",
     "Action",
@@ -74,6 +75,7 @@ __all__ = [
     "Estimate",
     "Event",
     "History",
+    "InLine",
     "Limit",
     "ModelHooks",
     "MomentField",
@@ -86,6 +88,7 @@ __all__ = [
     "Reason",
     "Report",
     "SpreadField",
+    "Starving",
     "State",
     "StateField",
     "StateGraph",
@@ -118,6 +121,7 @@ __all__ = [
     "remembered",
     "reports_of",
     "shown_key",
+    "starving",
     "steps_of",
     "tokens_of",
     "worker_of",

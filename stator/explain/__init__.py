@@ -9,8 +9,12 @@ reasons. ``survey`` has the facts about all models of a database, and ``causes``
 from stator.explain.estimates import LATELY, Estimate, estimate
 from stator.explain.problem import Problem
 from stator.explain.reasons import explain, explain_counts
+from stator.explain.starving import FIRST, InLine, Starving, starving
 
 # The documented name of a problem of one object.
 Reason = Problem
 
-__all__ = ["LATELY", "Estimate", "Problem", "Reason", "estimate", "explain", "explain_counts"]
+__all__ = [
+    "FIRST", "LATELY", "Estimate", "InLine", "Problem", "Reason", "Starving", "estimate", "explain", "explain_counts",
+    "starving",
+]  # fmt: skip

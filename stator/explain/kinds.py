@@ -7,7 +7,7 @@ from typing import Any
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.db.models.functions import Coalesce
 
-from stator.explain import causes, sentences
+from stator.explain import causes, sentences, starving
 from stator.explain.causes import Find, of_models
 from stator.explain.facts import Facts
 from stator.explain.many import Many
@@ -282,6 +282,7 @@ KINDS: list[ProblemKind] = [
     ProblemKind("stuck", level=ERROR, rank=6, find=of_models(causes.stuck), section="stuck"),
     ProblemKind("slow", level=ERROR, rank=7, find=of_models(causes.slow)),
     ProblemKind("full_limit", level=WARNING, rank=1, find=causes.full_limits),
+    ProblemKind("starved", level=WARNING, rank=1, find=of_models(starving.starved)),
     ProblemKind("waiting", level=WARNING, rank=2, find=of_models(causes.waiting)),
     ProblemKind("far_future", level=WARNING, rank=3, find=of_models(causes.far_future)),
     ProblemKind("deaf_worker", level=WARNING, rank=4, find=causes.deaf_workers, section="workers"),

@@ -6,6 +6,9 @@ from typing import Any
 
 OK, WARNING, ERROR = "ok", "warning", "error"
 
+# Seconds until the first due object has waited for too long.
+TOO_LONG = 60.0
+
 # The fields in the JSON of a problem of one object.
 OF_ONE = ("code", "sentence", "numbers", "remedy")
 

@@ -10,7 +10,8 @@ from django.db.models import Model
 
 from stator.explain.crew import Crew, served_for
 from stator.explain.estimates import Estimate, Pace
-from stator.explain.problem import Problem
+from stator.explain.problem import TOO_LONG, Problem
+from stator.explain.starving import Starving
 from stator.graph.durations import longest, span
 from stator.graph.states import State
 from stator.rows.meta import graph_of
@@ -25,9 +26,6 @@ SHOWN, NAMED = 50, 3
 
 # Claimed rows of a model that are read.
 LEASED = 1000
-
-# Seconds until the first due object has waited for too long.
-TOO_LONG = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,6 +317,8 @@ class Surveyed:
     unanswerable: dict[str, list[str]] = field(default_factory=dict)
     # How fast its objects moved lately; None if nothing waits for long, or if that is not known.
     pace: Pace | None = None
+    # A value of a field whose objects hold up those with others.
+    starving: Starving | None = None
 
     @property
     def label(self) -> str:

@@ -15,6 +15,7 @@ from stator.models import StatorModel
 from stator.overview.depths import Counts, counts, depths, empty
 from stator.overview.errors import groups
 from stator.overview.looks import Looks
+from stator.overview.starving import starving_in
 from stator.overview.waiters import waiters
 from stator.overview.workers import workers_holding
 from stator.querysets import OperatorQuerySet, rows_by_label
@@ -67,6 +68,7 @@ def _survey(using: str, rows_of: dict[str, OperatorQuerySet[StatorModel]], looks
             looks.at(rows.model, partial(_waiters, rows, depths_of[label]), []),
             lacking=lacks.get(label, ""), unanswerable=_unanswerable(depths_of[label]),
             pace=pace_of.get(label),
+            starving=looks.at(rows.model, partial(starving_in, rows, depths_of[label], pauses), None),
         )
         for label, rows in rows_of.items()
     }  # fmt: skip

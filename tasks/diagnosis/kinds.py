@@ -1,7 +1,7 @@
 """The kinds of problems of queues, tasks and schedules, beside the framework's kinds for every managed model."""
 
 from stator.models import ProblemKind
-from tasks.diagnosis import queues, schedules, throttles, unserved_queues, versions
+from tasks.diagnosis import queues, schedules, starving, throttles, unserved_queues, versions
 from tasks.queue import put_off
 
 TASK, SCHEDULE = "tasks.task", "tasks.schedule"
@@ -10,6 +10,7 @@ KINDS = (
     ProblemKind("unserved", model=TASK, find=unserved_queues.unserved, level="error", rank=1, check="served"),
     ProblemKind("queue_unclaimable", model=TASK, find=queues.unclaimable, level="error"),
     ProblemKind("queue_paused", model=TASK, find=queues.paused, level="warning", signs=queues.with_pause),
+    ProblemKind("starved", model=TASK, find=starving.starved, level="warning"),
     ProblemKind("dead_letters", model=TASK, find=queues.dead_letters, level="warning", signs=queues.dead),
     ProblemKind(
         "throttled",

@@ -1,0 +1,94 @@
+"""Objects that wait behind those with one value of a field, as the orders of one tenant behind those of another."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from shlex import quote
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from stator.explain.problem import TOO_LONG, AdminAction, Problem
+from stator.graph.durations import seconds_of, span
+from stator.texts import counted, listed
+
+if TYPE_CHECKING:
+    from stator.explain.survey import Surveyed
+
+# Objects that are read at the head and at the end of a line; how many a value needs at the head, and which share.
+FIRST, LEAST, SHARE = 200, 50, 0.8
+
+# Seconds for which the command pauses the objects of a value.
+PAUSED = 600
+
+
+class InLine(NamedTuple):
+    """A ready object: since when it waits, when it was read, and its values."""
+
+    since: datetime
+    now: datetime
+    values: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Starving:
+    """A value of the field ``name`` that ``holding`` of the ``first`` objects in line have, and who waits behind them.
+
+    ``others``: the other values, the longest wait first; ``waited``: that wait in seconds.
+    """
+
+    name: str
+    value: Any
+    holding: int
+    first: int
+    others: tuple[Any, ...]
+    waited: float
+
+    @property
+    def sentence(self) -> str:
+        """What holds the line, and for how long others have waited."""
+        values = "another value waits" if len(self.others) == 1 else f"{counted(len(self.others), 'other value')} wait"
+        return (
+            f"one {self.name} holds the line: {self.holding:,} of the first {self.first:,} objects have it; {values} "
+            f"behind them, the first for {span(self.waited)}"
+        )
+
+    @property
+    def detail(self) -> str:
+        """The value, and those that wait."""
+        return f"{self.name}={self.value}; behind it {listed(self.others)}"
+
+
+def starving(names: Sequence[str], head: Sequence[InLine], tail: Sequence[InLine]) -> Starving | None:
+    """Return what holds a line, by its first and its last objects; None if no value does, or nobody waits for long.
+
+    ``names``: those of their values, the first that fits is returned.
+    """
+    for number, name in enumerate(names):
+        [(value, holding)] = Counter(one.values[number] for one in head).most_common(1) or [(None, 0)]
+        if value is None or holding < max(LEAST, SHARE * len(head)):
+            continue
+        waits: dict[Any, float] = {}
+        for one in (*head, *tail):
+            if (other := one.values[number]) not in (None, value):
+                waits[other] = max(waits.get(other, 0.0), seconds_of(one.now - one.since))
+        others = sorted(waits, key=lambda other: (-waits[other], str(other)))
+        if others and waits[others[0]] > TOO_LONG:
+            return Starving(name, value, holding, len(head), tuple(others), waits[others[0]])
+    return None
+
+
+def starved(one: "Surveyed") -> Iterator[Problem]:
+    """Find a model of which the objects with one value of a field hold up the others."""
+    if not (found := one.starving):
+        return
+    label = one.model._meta.label_lower
+    where = quote(f"{found.name}={json.dumps(found.value, default=str)}")
+    yield Problem(
+        "", found.sentence, {"field": found.name, "others": len(found.others)},
+        f'let the values take turns by fair_by = "{found.name}" in StatorMeta and makemigrations; until then pause the '
+        "objects of this value", where=one.label, model=label, detail=found.detail,
+        count=len(found.others), since=found.waited,
+        actions=(AdminAction("List", label, query=(("condition", "ready"),)),),
+        command=f"manage.py stator pause {one.label} --where {where} --for {PAUSED} --reason 'others wait'",
+    )  # fmt: skip

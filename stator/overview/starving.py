@@ -1,0 +1,52 @@
+"""Whether one value of a field holds the line of a model: its first and its last ready objects are read."""
+
+from collections.abc import Iterable
+
+from django.db.models import CharField, ForeignKey, IntegerField, Model, UUIDField
+
+from stator.conf import load_settings
+from stator.explain.starving import FIRST, LEAST, InLine, Starving, starving
+from stator.explain.survey import Depths
+from stator.models import StatorModel
+from stator.querysets import OperatorQuerySet
+from stator.rows.claimable import claimable
+from stator.rows.clock import Now
+from stator.rows.columns import FRAMEWORK_COLUMNS
+from stator.rows.indexes import line_of_all, place_in_line
+from stator.rows.meta import options_of
+from stator.rows.pauses import Pause, Pauses
+from stator.rows.state_column import state_field
+
+# The most fields that are looked at.
+FIELDS = 10
+
+
+def starving_in(rows: OperatorQuerySet[StatorModel], found: Depths, active: Iterable[Pause]) -> Starving | None:
+    """Return what holds the line of a model whose values do not take turns; two statements if objects wait for long.
+
+    Indexes ``st_ready`` and ``st_age``.
+    """
+    model: type[StatorModel] = rows.model
+    options = options_of(model)
+    names = _names(model)
+    if options.fair_by or options.spread or not names or not found.is_behind or found.ready <= LEAST:
+        return None
+    pauses = Pauses.of(model._meta.label_lower, list(active))
+    states = pauses.running(model.state_graph.automatic_states)
+    wanted = claimable(state_field(model), [state.name for state in states], load_settings())
+    line = pauses.without_held(rows.filter(wanted), states).order_by(*line_of_all(model))
+    read = line.values_list(place_in_line(), Now(), *names)
+    parts = (read[:FIRST], read.reverse()[:FIRST])
+    head, tail = ([InLine(since, now, tuple(values)) for since, now, *values in part] for part in parts)
+    return starving(names, head, tail)
+
+
+def _names(model: type[Model]) -> list[str]:
+    """Return the names of fields that ``fair_by`` may name: relations first, as they lead to customers."""
+    priority, state = options_of(model).priority or "", state_field(model)
+    apart = {state.name, *FRAMEWORK_COLUMNS, priority.removeprefix("-")}
+    own = [field for field in model._meta.concrete_fields if field.model is state.model and field.name not in apart]
+    fields = [field for field in own if not (field.unique or field.null)]
+    relations = [field.name for field in fields if isinstance(field, ForeignKey)]
+    plain = [field.name for field in fields if isinstance(field, CharField | IntegerField | UUIDField)]
+    return [*relations, *plain][:FIELDS]

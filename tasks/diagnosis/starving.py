@@ -1,0 +1,93 @@
+"""Tasks that wait behind those of one queue, or in a queue behind those with one value in their metadata."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from shlex import quote
+from typing import Any
+
+from django.db.models.functions import Coalesce
+
+from stator.models import FIRST, AdminAction, InLine, Now, Problem, Starving, Survey, starving
+from tasks.rows.queues import claims_are_paused
+from tasks.rows.tables import queue_rows, task_rows
+
+# The queues at the head of the line that are looked into, the most paused ones, and the names in metadata.
+QUEUES, MAX_PAUSED, NAMES = 3, 200, 10
+
+Rows = Any
+
+
+def starved(survey: Survey) -> Iterator[Problem]:
+    """Find what holds the line of worker processes, and of the queues at its head: at most ten statements.
+
+    Nothing is read unless a task has waited for long. Indexes ``st_ready``, ``tasks_task_ready_in_queue``.
+    """
+    found = survey.models.get("tasks.task")
+    if found is None or not found.depths.is_behind:
+        return
+    paused = list(queue_rows(survey.using).filter(claims_are_paused()).values_list("pk", flat=True)[:MAX_PAUSED])
+    ready = task_rows(survey.using).filter(state_ready=True).exclude(queue__in=paused)
+    head, tail = _ends(ready)
+    first = [pk for pk, _ in Counter(one.values[0] for one in head).most_common(QUEUES)]
+    others = {one.values[0] for one in (*head, *tail)}
+    names = dict(queue_rows(survey.using).filter(pk__in=others).values_list("pk", "name"))
+    if whole := starving(["queue"], _named(head, names), _named(tail, names)):
+        yield _of_queues(whole)
+    for pk in first:
+        if pk in names and (inside := _in_queue(ready.filter(queue=pk))):
+            yield _of_metadata(inside, names[pk], pk)
+
+
+def _ends(ready: Rows) -> tuple[list[InLine], list[InLine]]:
+    """Return the first and the last tasks in line, with queue and metadata."""
+    since = Coalesce("state_next_attempt", "state_changed")
+    line = ready.values_list(since, Now(), "queue", "metadata")
+    parts = (line.order_by(order)[:FIRST] for order in ("priority", "-priority"))
+    head, tail = ([InLine(since, now, tuple(values)) for since, now, *values in part] for part in parts)
+    return head, tail
+
+
+def _named(line: list[InLine], names: dict[int, str]) -> list[InLine]:
+    return [one._replace(values=(names.get(one.values[0]),)) for one in line]
+
+
+def _in_queue(ready: Rows) -> Starving | None:
+    """Return which value in the metadata holds the line of a queue."""
+    head, tail = _ends(ready)
+    names = [name for name, _ in Counter(name for one in head for name in one.values[1]).most_common(NAMES)]
+    return starving(names, *([_values(one, names) for one in part] for part in (head, tail)))
+
+
+def _values(one: InLine, names: list[str]) -> InLine:
+    said = [one.values[1].get(name) for name in names]
+    # Lists and objects are no values that take turns.
+    return one._replace(values=tuple(each if isinstance(each, str | int | float) else None for each in said))
+
+
+def _of_queues(found: Starving) -> Problem:
+    command = f"runstator tasks.Task --exclude-queue {quote(str(found.value))}"
+    remedy = f"start a worker for the other queues: {command}"
+    query = (("status", "pending"),)
+    return _problem(found, {"queue": str(found.value)}, remedy, command, query=query)
+
+
+def _of_metadata(found: Starving, queue: str, pk: int) -> Problem:
+    other = quote(f"{found.name}={json.dumps(found.others[0])}")
+    remedy = (
+        f"start a worker for the others, or publish the many with a larger priority; fair_by = {found.name!r} lets "
+        "them take turns in a model of your own"
+    )
+    command = f"runstator tasks.Task --queue {quote(queue)} --metadata {other}"
+    query, detail = (("queue__id__exact", str(pk)), ("status", "pending")), f"queue {queue}: {found.detail}"
+    return _problem(found, {"queue": queue, "field": found.name}, remedy, command, query=query, detail=detail)
+
+
+def _problem(
+    found: Starving, numbers: dict[str, Any], remedy: str, command: str, *, query: Any, detail: str = ""
+) -> Problem:
+    return Problem(
+        "", found.sentence.replace("objects", "tasks"), {**numbers, "others": len(found.others)}, remedy,
+        where="tasks.Task", model="tasks.task", detail=detail or found.detail, count=len(found.others),
+        since=found.waited, actions=(AdminAction("List", "tasks.task", query=query),), command=f"manage.py {command}",
+    )  # fmt: skip
