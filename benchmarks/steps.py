@@ -78,7 +78,7 @@ def steps(claims: list[Any]) -> Spent:
     """Do as many steps, several in each attempt."""
     clear()
     for claim in claims:
-        claim.steps = None
+        claim.kept.clear()
     with watch() as spent:
         for number in range(len(claims)):
             claims[number // PER_ATTEMPT].step(f"step {number}", RESULT.copy)

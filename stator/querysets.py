@@ -26,8 +26,8 @@ from stator.rows.indexes import place_in_line
 from stator.rows.life import Life
 from stator.rows.meta import graph_of, home_of, owner_of, written_to
 from stator.rows.pauses import Pause, end_pauses, keep_pause, planned_pause
-from stator.rows.progress import Reached
-from stator.rows.reports import Event, reports_of
+from stator.rows.progress import say
+from stator.rows.reports import LATEST, Event, reports_of
 from stator.rows.rollbacks import remembered
 from stator.rows.state_column import state_field
 from stator.rows.transitions import move_by_hand, write_by_hand
@@ -324,10 +324,15 @@ class HeldClaim(Addressee):
     token: UUID
     attempt: int
     failures: int
-    version: int
     age: float
-    event: Event | None
-    reached: Reached | None
+    event = LATEST
+    # What few claims have, by name.
+    kept: dict[str, Any]
+
+    @property
+    def version(self) -> int:
+        """How often the object has moved."""
+        raise NotImplementedError
 
     @property
     def life(self) -> Life:
@@ -357,7 +362,7 @@ class HeldClaim(Addressee):
         The value is only remembered, so call it as often as you like; the worker writes the latest one with its
         heartbeat, and never for an attempt that is shorter. Any thread may call it.
         """
-        raise NotImplementedError
+        say(self, done, total, text)
 
     def preparing(self) -> AbstractContextManager[None]:
         """Return a context for preparing the work; if the database fails inside, the attempt is not counted."""

@@ -8,7 +8,7 @@ from django.db.models import F, Model, QuerySet
 from stator.db.effects import AFTER, Act, Done, Effect, Part, Store
 from stator.db.interface import Claim, Ended
 from stator.db.values import Pk
-from stator.graph.attempt_log import AttemptLog
+from stator.graph.attempt_log import LOG, AttemptLog
 from stator.graph.failures import HUNG, Failure, bounded, lease_lost, quarantined, text_of
 from stator.graph.outcomes import Moved, Outcome
 from stator.rows import columns
@@ -187,7 +187,7 @@ def keep_lost(alias: str, label: str, rows: QuerySet[Model]) -> None:
 def report_of(label: str, claim: Claim, outcome: Outcome) -> Report | None:
     """Return the report of an outcome with an error or a reason, else None."""
     if failure := outcome.failure:
-        return failure_report(label, claim.pk, claim.state.name, failure, worker_of(claim.token), claim.log)
+        return failure_report(label, claim.pk, claim.state.name, failure, worker_of(claim.token), LOG.of(claim))
     if not outcome.reason:
         return None
     return Report(
@@ -207,7 +207,7 @@ def logged(claims: Iterable[Claim]) -> bool:
 
 
 def _stored_log(claim: Claim) -> AttemptLog | None:
-    return claim.log if claim.log is not None and claim.operations.options.logs else None
+    return LOG.of(claim) if claim.operations.options.logs else None
 
 
 def _is_event(outcome: Outcome) -> bool:

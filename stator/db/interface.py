@@ -25,11 +25,11 @@ from stator.db.preparing import PREPARING, Preparing
 from stator.db.repeat import retried
 from stator.db.retry import is_of_node
 from stator.db.rows import Rows
-from stator.db.steps import Steps
+from stator.db.steps import Steps, own_steps
 from stator.db.values import Pk
 from stator.graph import State
-from stator.graph.attempt_log import AttemptLog
 from stator.graph.failures import Failure
+from stator.graph.kept import Kept
 from stator.graph.options import is_seconds
 from stator.graph.outcomes import Moved, Outcome, Released
 from stator.querysets import HeldClaim
@@ -38,8 +38,8 @@ from stator.rows.life import LIFE, VISIT, Life, is_of_failure
 from stator.rows.meta import column_of, is_in_one_line
 from stator.rows.nodes import over_nodes
 from stator.rows.pauses import Pause, read_pauses
-from stator.rows.progress import Reached, keep_progress, reached
-from stator.rows.reports import Event, events_of_visit
+from stator.rows.progress import write_progress
+from stator.rows.reports import HAPPENED, Event, events_of_visit
 from stator.rows.rollbacks import on_rollback
 from stator.scopes import Scope
 from stator.signals import Move
@@ -73,26 +73,28 @@ class Claim(HeldClaim):
     was sent, so it is never later than the lease in the database.
     ``attempted``: the database's time of the claim.
     ``place``: where in its table the claim has put the row, if known.
-    ``unreadable``: the error of the project's code when the instance was made; the attempt fails with it.
-    ``heartbeat``: seconds after which the lease is renewed.
-    ``happened``: the events of the visit; None if there are many, which are read when somebody asks for them.
-    ``log``: what the attempt logged, if it did.
-    ``reached``: how far the attempt says it is; ``shown``: what of that is written.
     ``started``: when the project's code was called, 0 before.
-    ``returned``: when the project's code returned in its thread, 0 if that is not known.
-    ``steps``: the durable steps of the attempt, if it has called one.
-    ``own_end``: how the handler itself has ended the claim, as a phrase.
-    ``taken_back``: a renewal was refused within the lease. ``gone``: its row was not there when the claim had ended.
-    ``notes``: values of the program for its record of this attempt; if there are any, the model's hook ``recorded``
-    writes the record.
+    ``kept``: what few claims have, by name (:class:`~stator.graph.kept.Kept`).
     """
 
     __slots__ = (
-        "_of_life", "age", "attempt", "attempted", "cancelled_for", "claimed", "deadline", "event",
-        "failures", "finished", "gone", "happened", "heartbeat", "instance", "lease", "log", "max_runtime", "notes",
-        "operations", "own_end", "pk", "place", "reached", "returned", "shown", "started", "state", "steps",
-        "taken_back", "token", "unreadable", "version",
+        "_of_life", "age", "attempt", "attempted", "claimed", "deadline", "failures", "finished", "instance", "kept",
+        "lease", "max_runtime", "operations", "pk", "place", "started", "state", "token",
     )  # fmt: skip
+
+    happened = HAPPENED
+    # Why the attempt was cancelled: "max_runtime", "lease" or "shutdown".
+    cancelled_for = Kept[str | None]("cancelled_for", None)
+    # The error of the project's code when the instance was made; the attempt fails with it.
+    unreadable = Kept[BaseException | None]("unreadable", None)
+    # When the project's code returned in its thread, 0 if that is not known.
+    returned = Kept("returned", 0.0)
+    # How the handler itself has ended the claim, as a phrase.
+    own_end = Kept("own_end", "")
+    # A renewal was refused within the lease; the row was not there when the claim had ended.
+    taken_back, gone = Kept("taken_back", False), Kept("gone", False)
+    # Values of the program for its record of this attempt; if there are any, the model's hook ``recorded`` writes it.
+    notes = Kept[Mapping[str, object]]("notes", NO_NOTES)
 
     def __init__(self, operations: "Operations", instance: Any, state: State, token: UUID, claimed: float) -> None:
         row = instance.__dict__
@@ -100,42 +102,42 @@ class Claim(HeldClaim):
         self.instance = instance
         self.pk: Pk = instance.pk if operations.pk_name == "pk" else row[operations.pk_name]
         self.place: str | None = row.pop(PLACE, None)
-        self.unreadable: BaseException | None = row.pop(UNREADABLE, None)
+        self.kept: dict[str, Any] = {}
+        if UNREADABLE in row:
+            self.unreadable = row.pop(UNREADABLE)
         self.state = state
         self.token = token
-        self.version: int = row["state_version"]
-        self._of_life: tuple[int | None, int | None] = row[LIFE], row[VISIT]
+        self._of_life: tuple[int, int | None, int | None] = row["state_version"], row[LIFE], row[VISIT]
         self.attempt: int = row["state_attempts"]
         self.failures: int = row["state_failures"]
         self.attempted: datetime = row["state_attempted"]
         self.age: float = (self.attempted - row["state_changed"]).total_seconds()
         self.lease: float = state.lease or operations.settings.LEASE
-        self.heartbeat = self.lease / 3
         if operations.hooks.lease_end:
             self.lease = (row["state_locked_until"] - self.attempted).total_seconds()
             self.renew_after(row.get(operations.options.heartbeat or ""))
         self.max_runtime = state.max_runtime or operations.settings.MAX_RUNTIME
         self.claimed = claimed
         self.deadline = claimed + 0.8 * self.lease
-        self.started = self.returned = self.finished = 0.0
-        self.cancelled_for: str | None = None
-        self.taken_back = self.gone = False
-        self.own_end = ""
-        self.notes: Mapping[str, object] = NO_NOTES
-        self.event: Event | None = None
-        self.happened: tuple[Event, ...] | None = ()
-        self.log: AttemptLog | None = None
-        self.reached: Reached | None = None
-        self.shown: Reached | None = None
-        self.steps: Steps | None = None
+        self.started = self.finished = 0.0
 
     def __repr__(self) -> str:
         return f"<Claim {self.operations.label} {self.pk} in {self.state.name}, attempt {self.attempt}>"
 
     @property
+    def version(self) -> int:
+        return self._of_life[0]
+
+    @property
     def life(self) -> Life:
         """The life, visit and wish of the attempt: whatever changes one of them ends the claim."""
-        return Life.of(self.version, *self._of_life)
+        return Life.of(*self._of_life)
+
+    @property
+    def heartbeat(self) -> float:
+        """Seconds after which the lease is renewed."""
+        own: float | None = self.kept.get("heartbeat")
+        return self.lease / 3 if own is None else own
 
     def free(self) -> None:
         """Forget the instance, which refers to the claim; otherwise only the garbage collector would free both."""
@@ -190,27 +192,24 @@ class Claim(HeldClaim):
         self.show_progress()
         return True
 
-    def progress(self, done: float, total: float | None = None, text: str = "") -> None:
-        self.reached = reached(done, total, text)
-
     def show_progress(self) -> None:
         """Write how far the attempt is, if it has said so since the last time."""
         write_progress(self.operations, [self])
 
     def own_steps(self, *, in_time: bool = False) -> Steps:
         """Return the steps of the attempt; ``in_time``: they are recorded only until the lease runs out."""
-        if self.steps is None:
-            self.steps = Steps(self, in_time=in_time)
-        return self.steps
+        return own_steps(self, in_time=in_time)
 
     def begin_again(self) -> None:
-        """Note that the project's code is called once more within the attempt."""
-        if self.steps is not None:
-            self.steps.begin_again()
+        """Tell what is kept with the claim that the project's code is called once more within the attempt."""
+        # Other threads of the attempt may keep something meanwhile.
+        for value in list(self.kept.values()):
+            if hasattr(value, "begin_again"):
+                value.begin_again()
 
     def renew_after(self, seconds: float | None = None) -> None:
         """Have the lease renewed after its row's own ``seconds``, if that is sooner than a third of it."""
-        self.heartbeat = min(self.lease / 3, seconds or self.lease)
+        self.kept["heartbeat"] = min(self.lease / 3, seconds or self.lease)
 
     def _set_end(self, max_runtime: float, deadline: float) -> None:
         self.max_runtime, self.deadline = max_runtime, deadline
@@ -219,17 +218,6 @@ class Claim(HeldClaim):
         """Note an extended lease: let the attempt run for ``seconds`` from the monotonic time ``now``."""
         self.max_runtime = max(self.max_runtime, now - (self.started or now) + seconds)
         self.deadline = now + 0.8 * min(seconds, self.operations.longest_lease)
-
-
-def write_progress(operations: "Operations", claims: Iterable[Claim]) -> None:
-    """Write how far attempts on rows of one model are: of those that have said so since the last time."""
-    said = [(claim, claim.reached) for claim in claims]
-    news = [(claim, latest) for claim, latest in said if latest is not None and latest is not claim.shown]
-    if not news:
-        return
-    keep_progress(operations.alias, operations.label, [(claim.pk, claim.token, latest) for claim, latest in news])
-    for claim, latest in news:
-        claim.shown = latest
 
 
 def new_worker_id() -> str:

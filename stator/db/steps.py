@@ -27,10 +27,11 @@ from stator.db.repeat import retried
 from stator.db.retry import is_outage
 from stator.db.values import Row
 from stator.exceptions import LeaseLost, StepRefused
+from stator.graph.kept import Kept
 from stator.querysets import HeldClaim, running_step
 from stator.rows.clock import Now, seconds_ahead
 from stator.rows.keys import key_lookups, key_values
-from stator.rows.progress import Reached
+from stator.rows.progress import REACHED, Reached
 from stator.rows.reports import STEP_LENGTH, Step, steps_of_visit
 from stator.statements import Parameter, Statement, StatementCache, selecting
 
@@ -215,8 +216,10 @@ class Steps:
     def _running(self, name: str) -> Iterator[None]:
         """Have the context of a call name the step, and the progress of the attempt unless the handler says its own."""
         claim: Any = self._claim
-        if claim.reached is None or claim.reached is self._said:
-            claim.reached = self._said = Reached(len(self._done or ()), None, f"step {name} runs")
+        said = REACHED.of(claim)
+        if said is None or said is self._said:
+            self._said = Reached(len(self._done or ()), None, f"step {name} runs")
+            REACHED.note(claim, self._said)
         token = running_step.set((claim, name))
         try:
             yield
@@ -241,6 +244,19 @@ class Steps:
                 f"{self._step(name)} returned {len(text):,} bytes as JSON; the most is {limit:,} (PAYLOAD_LIMIT)"
             )
         return text
+
+
+# The steps of an attempt that has called one.
+STEPS = Kept[Steps | None]("steps", None)
+
+
+def own_steps(claim: HeldClaim, *, in_time: bool) -> Steps:
+    """Return the steps of an attempt; ``in_time``: they are recorded only until the lease runs out."""
+    steps = STEPS.of(claim)
+    if steps is None:
+        steps = Steps(claim, in_time=in_time)
+        STEPS.note(claim, steps)
+    return steps
 
 
 def _recorded(claim: HeldClaim) -> QuerySet[Step]:
@@ -395,10 +411,10 @@ class ForgottenSteps(Effect):
         """Return that the steps are deleted by a statement of its own, if there are any."""
         if not (act.moved and self._operations.steps_used) or act.may_go_on:
             return None
-        return AFTER if any(claim.steps is not None for claim in act.claims) else None
+        return AFTER if any(STEPS.of(claim) is not None for claim in act.claims) else None
 
     def write(self, done: Done) -> None:
         """Delete the steps. The moved rows are held, so no step of their next visit is there yet."""
         operations = self._operations
-        pks = [str(claim.pk) for claim in done.act.claims if claim.steps is not None]
+        pks = [str(claim.pk) for claim in done.act.claims if STEPS.of(claim) is not None]
         Step.objects.using(operations.alias).filter(model_label=operations.label, object_pk__in=pks).delete()

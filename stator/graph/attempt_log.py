@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any
 
+from stator.graph.kept import Kept
 from stator.texts import bounded, text_of
 
 # The most lines and bytes that are kept of an attempt, the last ones, and the most characters of a line.
@@ -58,6 +59,10 @@ class AttemptLog:
         return bounded("\n".join(lines), MAX_BYTES)
 
 
+# What an attempt logged, if it did.
+LOG = Kept[AttemptLog | None]("log", None)
+
+
 def keep_logs() -> None:
     """Have this process keep what attempts log: every record of any logger whose level lets it pass.
 
@@ -86,11 +91,11 @@ class _Factory:
 
 def _log_of(claims: Sequence[Any]) -> AttemptLog:
     """Return the log that all claims of an attempt share."""
-    log: AttemptLog | None = claims[0].log
+    log = LOG.of(claims[0])
     if log is None or log.attempt != id(claims):
         log = AttemptLog(id(claims))
         for claim in claims:
-            claim.log = log
+            LOG.note(claim, log)
     return log
 
 

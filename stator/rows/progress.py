@@ -6,6 +6,7 @@ from uuid import UUID
 
 from django.db.models import CharField, FloatField, Index, Model, UniqueConstraint, UUIDField
 
+from stator.graph.kept import Kept
 from stator.graph.options import is_number
 from stator.rows.clock import Now
 from stator.rows.fields import MomentField
@@ -87,6 +88,32 @@ def keep_progress(using: str, label: str, said: Iterable[tuple[object, UUID, Rea
         unique_fields=conflict_target(using, "model_label", "object_pk"),
         update_fields=["claim", "at", "done", "total", "text"],
     )
+
+
+# How far an attempt says it is, and what of that is written.
+REACHED = Kept[Reached | None]("reached", None)
+SHOWN = Kept[Reached | None]("shown", None)
+
+
+def say(claim: Any, done: float, total: float | None, text: str) -> None:
+    """Remember how far an attempt says it is; raise ``ValueError`` for numbers that no bar can show."""
+    REACHED.note(claim, reached(done, total, text))
+
+
+def news_of(claim: Any) -> Reached | None:
+    """Return how far an attempt is, if it has said so since that was last shown."""
+    latest = REACHED.of(claim) if claim.kept else None
+    return None if latest is SHOWN.of(claim) else latest
+
+
+def write_progress(operations: Any, claims: Iterable[Any]) -> None:
+    """Write how far attempts on rows of one model are: of those that have said so since the last time."""
+    news = [(claim, latest) for claim in claims if (latest := news_of(claim))]
+    if not news:
+        return
+    keep_progress(operations.alias, operations.label, [(claim.pk, claim.token, latest) for claim, latest in news])
+    for claim, latest in news:
+        SHOWN.note(claim, latest)
 
 
 def progress_of(using: str, claims: Mapping[tuple[str, str], UUID]) -> dict[tuple[str, str], Progress]:

@@ -10,6 +10,7 @@ from django.db.models import NOT_PROVIDED, F, Model, Q, QuerySet, Value
 
 from stator.graph.attempt_log import AttemptLog
 from stator.graph.failures import Failure, bounded
+from stator.graph.kept import Kept
 from stator.rows.clock import Now, seconds_ahead
 from stator.rows.fields import MomentField
 from stator.rows.keys import KEY_LENGTH, key_lookups, key_text, key_values
@@ -232,6 +233,11 @@ def records_of(kind: type[Record], model: type[Model], pk: object, using: str) -
 def events_of(model: type[Model], using: str) -> QuerySet[Event]:
     """Return the events that were sent to objects of a model."""
     return Event.objects.using(using).filter(model_label=model._meta.label_lower)
+
+
+# The latest event of an attempt's visit, and all of them; None if there are many, which are read when one asks.
+LATEST = Kept[Event | None]("event", None)
+HAPPENED = Kept[tuple[Event, ...] | None]("events", ())
 
 
 def events_of_visit(model: type[Model], using: str, pk: object, life: Life) -> QuerySet[Event]:

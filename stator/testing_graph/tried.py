@@ -9,7 +9,6 @@ from stator.db.steps import Steps
 from stator.graph import State
 from stator.querysets import HeldClaim
 from stator.rows.life import Life
-from stator.rows.progress import Reached, reached
 
 
 class TriedClaim(HeldClaim):
@@ -20,25 +19,27 @@ class TriedClaim(HeldClaim):
         failures: int, age: float,
     ) -> None:  # fmt: skip
         self.instance, self.state = instance, state
-        self.happened, self.event = events, events[-1] if events else None
+        self._events = events
+        self.kept = {"event": events[-1]} if events else {}
         self.pk = getattr(instance, "pk", None)
-        self.version, self.attempt, self.failures, self.age = version, failures + 1, failures, age
-        self.reached: Reached | None = None
+        self.attempt, self.failures, self.age = failures + 1, failures, age
+        self._life = Life(visit=version)
         self.operations = SimpleNamespace(
             label=type(instance).__name__, settings=load_settings(), connection=SimpleNamespace(atomic_blocks=())
         )
         self._steps = _TriedSteps(self, done)
 
     @property
+    def version(self) -> int:
+        return self._life.visit or 0
+
+    @property
     def life(self) -> Life:
-        return Life(visit=self.version)
+        return self._life
 
     @property
     def events(self) -> tuple[Any, ...]:
-        return self.happened
-
-    def progress(self, done: float, total: float | None = None, text: str = "") -> None:
-        self.reached = reached(done, total, text)
+        return self._events
 
     def preparing(self) -> AbstractContextManager[None]:
         return nullcontext()

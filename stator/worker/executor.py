@@ -183,7 +183,7 @@ def begin(claims: list[Claim]) -> Any:
     for claim in claims:
         claim.started, claim.finished = claim.started or now, 0.0
         claim.instance.__dict__["stator"] = claim
-        if claim.unreadable is not None:
+        if claim.kept and claim.unreadable is not None:
             with claim.preparing():
                 raise claim.unreadable
     return state.handler([claim.instance for claim in claims] if state.batch else claims[0].instance)

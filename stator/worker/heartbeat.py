@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from stator.db.interface import Claim, Operations, write_progress
+from stator.db.interface import Claim, Operations
 from stator.graph.outcomes import Released
+from stator.rows.progress import news_of, write_progress
 from stator.texts import one_line
 from stator.worker.connections import own_connections
 from stator.worker.outage import Outages
@@ -140,7 +141,7 @@ class Heartbeat:
     def show_progress(self) -> None:
         """Write how far attempts are that have run for longer than a beat, with one statement per model."""
         before, outages = time.monotonic() - self._interval, Outages()
-        news = [claim for claim in self._held() if claim.reached is not claim.shown and not claim.finished]
+        news = [claim for claim in self._held() if news_of(claim) and not claim.finished]
         for operations, claims in _by_model([claim for claim in news if claim.started < before]).items():
             with outages.noted(operations.alias), operations.scope.enter(), operations.transaction():
                 write_progress(operations, claims)

@@ -10,6 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 
 from stator import __version__
 from stator.db.interface import Claim
+from stator.db.steps import STEPS
 from stator.graph.outcomes import Moved, Outcome, Released
 from stator.rows.events import refusals
 
@@ -54,9 +55,9 @@ class Measures:
         label = claim.operations.label
         how = "failed" if outcome.failure else "moved" if isinstance(outcome, Moved) else "waits"
         self.attempts[label, how] += 1
-        if claim.steps is not None:
-            self.steps[label, "recorded"] += claim.steps.recorded
-            self.steps[label, "reused"] += claim.steps.reused
+        if claim.kept and (steps := STEPS.of(claim)):
+            self.steps[label, "recorded"] += steps.recorded
+            self.steps[label, "reused"] += steps.reused
         if (seconds := claim.duration) is not None:
             self.run_times[label].add(seconds)
 

@@ -13,7 +13,7 @@ from uuid import UUID
 from django.db import connections
 
 from stator.exceptions import NotBegun, TryAgainLater
-from stator.graph.attempt_log import RUNNING, keep_logs
+from stator.graph.attempt_log import LOG, RUNNING, keep_logs
 from stator.graph.failures import describe, text_of
 from stator.worker.isolated.child import serve_worker
 from stator.worker.isolated.messages import SAY_EVERY
@@ -40,11 +40,12 @@ def serve(requests: BinaryIO, answers: TextIO, options: dict[str, Any]) -> None:
 
 def answer_to(request: dict[str, Any], say: Say) -> dict[str, Any]:
     """Return the action's value as an answer, or how the action ended, with what it logged."""
-    running = SimpleNamespace(log=None, finished=0.0)
+    running = SimpleNamespace(kept={}, finished=0.0)
     keep_logs()
     RUNNING.set([running])
     answer = _answer_to(request, say)
-    return answer | {"log": running.log.text} if running.log else answer
+    log = LOG.of(running)
+    return answer | {"log": log.text} if log else answer
 
 
 def _answer_to(request: dict[str, Any], say: Say) -> dict[str, Any]:
@@ -91,13 +92,14 @@ def carry_out(request: dict[str, Any], say: Say) -> Any:
 @contextmanager
 def _saying(claim: Any, say: Say) -> Iterator[None]:
     """Tell the worker how far the attempt is, from a thread: the action may hold this one."""
-    over = threading.Event()
+    # Imported by name, as above.
+    over, progress = threading.Event(), import_module("stator.rows.progress")
 
     def work() -> None:
         while not over.wait(SAY_EVERY):
-            if (reached := claim.reached) is not claim.shown:
-                claim.shown = reached
-                say({"reached": list(reached)})
+            if latest := progress.news_of(claim):
+                progress.SHOWN.note(claim, latest)
+                say({"reached": list(latest)})
 
     thread = threading.Thread(target=work, name="tasks-progress", daemon=True)
     thread.start()

@@ -19,7 +19,7 @@ from django.utils.module_loading import autodiscover_modules
 
 from stator.claims import Claim
 from stator.exceptions import AttemptTimedOut, Fail, LeaseLost, NotBegun, TryAgainLater, passable
-from stator.graph.attempt_log import AttemptLog
+from stator.graph.attempt_log import LOG, AttemptLog
 from stator.graph.backoff import Backoff, delay_after
 from stator.graph.failures import bounded, text_of
 from stator.models import name_of
@@ -437,7 +437,7 @@ async def _isolated(context: Context, settings: TaskSettings, beginning: _Beginn
     try:
         answer = await _in_thread(partial(answer_of, process, request), settings, beginning)
         if "log" in answer:
-            context.claim.log = AttemptLog.of(answer["log"])
+            LOG.note(context.claim, AttemptLog.of(answer["log"]))
         return value_of(answer)
     finally:
         process.kill()

@@ -22,6 +22,7 @@ from stator.graph.attempt_log import keep_logs
 from stator.graph.outcomes import Released
 from stator.models import StatorModel
 from stator.rows.meta import by_database, managed, model_named
+from stator.rows.progress import SHOWN, news_of
 from stator.rows.workers import give_name
 from stator.scopes import Scope
 from stator.worker.around import calls_of, end_extensions
@@ -174,9 +175,9 @@ class IsolatedAttempt:
 
     def say_progress(self) -> None:
         """Tell the worker how far the attempt is, if it has said so since the last time; the worker writes it."""
-        if (claim := self._claim) and (reached := claim.reached) is not claim.shown:
-            claim.shown = reached
-            self._say({"reached": list(reached or ())})
+        if (claim := self._claim) and (latest := news_of(claim)):
+            SHOWN.note(claim, latest)
+            self._say({"reached": list(latest)})
 
     async def hand_back(self) -> None:
         """Release the row: the end of its worker is no crash of this attempt, which counts if it has begun."""

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from stator.graph.attempt_log import MAX_BYTES, MAX_LINES, RUNNING, AttemptLog, keep_logs
+from stator.graph.attempt_log import LOG, MAX_BYTES, MAX_LINES, RUNNING, AttemptLog, keep_logs
 
 
 @pytest.fixture
@@ -13,7 +13,7 @@ def running():
     """Two claims whose attempt this context runs, in a process that keeps logs."""
     before = logging.getLogRecordFactory()
     keep_logs()
-    claims = [SimpleNamespace(log=None, finished=0.0) for _ in range(2)]
+    claims = [SimpleNamespace(kept={}, finished=0.0) for _ in range(2)]
     token = RUNNING.set(claims)
     yield claims
     RUNNING.reset(token)
@@ -55,8 +55,8 @@ def test_records_of_any_logger_are_kept_with_all_claims_of_the_attempt(running):
         logging.getLogger("shop").exception("gave up")
     logging.getLogger("shop").debug("below its level")
     first, other = running
-    assert first.log is other.log
-    lines = first.log.text.splitlines()
+    assert LOG.of(first) is LOG.of(other)
+    lines = LOG.of(first).text.splitlines()
     assert [line.partition(" ")[2] for line in lines[:3]] == [
         "WARNING shop: charged 7", "ERROR tests.that.does.not.propagate: no %d", "ERROR shop: gave up",
     ]  # fmt: skip
@@ -69,17 +69,17 @@ def test_nothing_is_kept_outside_of_attempts_and_each_attempt_has_a_log_of_its_o
     again = [claims[0]]
     RUNNING.set(again)
     logging.getLogger("shop").warning("second")
-    assert "first" not in claims[0].log.text
+    assert "first" not in LOG.of(claims[0]).text
     RUNNING.set(None)
     logging.getLogger("shop").warning("outside")
-    assert claims[0].log.text.endswith("WARNING shop: second")
+    assert LOG.of(claims[0]).text.endswith("WARNING shop: second")
     # A thread that an attempt left behind logs after its end.
     RUNNING.set(again)
     again[0].finished = 1.0
     logging.getLogger("shop").warning("late")
-    assert "late" not in claims[0].log.text
+    assert "late" not in LOG.of(claims[0]).text
     again[0].finished = 0.0
     # As records of other processes are made, before their values are set.
     RUNNING.set(again)
     logging.makeLogRecord({"name": "far", "msg": "away"})
-    assert "away" not in claims[0].log.text
+    assert "away" not in LOG.of(claims[0]).text

@@ -46,14 +46,16 @@ class FakeClaim:
         self.instance = SimpleNamespace(act=act or (lambda: "done"), pk=self.pk)
         self.lease, self.max_runtime, self.version, self.attempt, self.failures = 60.0, 3600.0, 0, 1, 0
         self.claimed = time.monotonic()
-        self.age, self.started, self.returned, self.finished = 0.0, 0.0, 0.0, 0.0
-        self.cancelled_for = self.unreadable = self.log = self.reached = self.shown = self.steps = None
-        self.taken_back, self.gone, self.own_end = False, False, ""
+        self.age, self.started, self.finished = 0.0, 0.0, 0.0
+        self.kept = {}
         self.deadline = self.claimed + 48.0
-        vars(self).update({"heartbeat": attributes.get("lease", 60.0) / 3} | attributes)
+        for name, value in ({"heartbeat": attributes.get("lease", 60.0) / 3} | attributes).items():
+            setattr(self, name, value)
 
     preparing, duration, free, ended_in_time = Claim.preparing, Claim.duration, Claim.free, Claim.ended_in_time
     may_begin, unfinished = Claim.may_begin, Claim.unfinished
+    cancelled_for, unreadable, returned = Claim.cancelled_for, Claim.unreadable, Claim.returned
+    own_end, taken_back, gone = Claim.own_end, Claim.taken_back, Claim.gone
 
 
 class FakeOperations:

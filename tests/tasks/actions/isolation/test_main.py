@@ -13,7 +13,7 @@ from django.db.utils import ConnectionHandler
 from stator import claims
 from stator.graph.outcomes import Released
 from stator.models import Report
-from stator.rows.progress import reached
+from stator.rows.progress import REACHED, reached
 from tasks.actions import isolated, isolation
 from tasks.actions.isolated import answer_to
 from tasks.actions.isolation import answer_of, process_for_action
@@ -44,9 +44,9 @@ class TestIsolated:
     def test_says_how_far_it_is_until_it_answers(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(isolated, "SAY_EVERY", 0.01)
         said: list[Any] = []
-        held = SimpleNamespace(reached=None, shown=None)
+        held = SimpleNamespace(kept={})
         with isolated._saying(held, said.append):
-            held.reached = reached(1, 2, "one")
+            REACHED.note(held, reached(1, 2, "one"))
             wait_until(lambda: said)
         assert said == [{"reached": [1, 2, "one"]}]
         heard: list[Any] = []
