@@ -208,7 +208,7 @@ def reopenable(operations: Operations) -> QuerySet[Model]:
 
 def _renamed(operations: Operations, former: str) -> list[QuerySet[Model]]:
     # One statement for ready rows and one for resting rows, because they are in different indexes.
-    return [operations.rows.filter(where, **operations.state_field.at(former)) for where in (READY, RESTING)]
+    return [operations.rows.filter(where, **operations.state_field.at(former, gone=True)) for where in (READY, RESTING)]
 
 
 def _matching(operations: Operations, state: State, condition: Any) -> list[QuerySet[Model]]:

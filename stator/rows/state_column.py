@@ -3,6 +3,7 @@
 No other module spells the name of the column. Histories, reports, statistics, pauses and signals have names of states.
 """
 
+import logging
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Self
@@ -12,9 +13,16 @@ from django.db import models
 
 from stator.graph.graphs import StateGraph, state_problem
 from stator.graph.states import State
+from stator.texts import bounded
 
 # The name that needs no quotes in any SQL, as those of the framework's other columns.
 USUAL_NAME = "state"
+
+# Names of states that no graph has and of which that was logged in this process; and how many are remembered.
+_noted: set[tuple[object, object]] = set()
+MAX_NOTED = 1000
+
+logger = logging.getLogger("stator.rows")
 
 
 class AsDjangoField(models.Field):
@@ -65,8 +73,13 @@ class StateField(AsDjangoField):
         kwargs["default"] = graph.initial_state.value
         super().__init__(**kwargs)
 
-    def at(self, state: State | str) -> dict[str, object]:
-        """Return the column with what is stored for a state, as a filter or as a change."""
+    def at(self, state: State | str, *, gone: bool = False) -> dict[str, object]:
+        """Return the column with what is stored for a state, as a filter or as a change.
+
+        ``gone``: the graph may lack it, which is no mistake.
+        """
+        if gone:
+            _noted.add((self.graph, state))
         return {self.name: self.stored(state)}
 
     def among(self, states: Iterable[State | str]) -> dict[str, list[object]]:
@@ -114,8 +127,20 @@ class StateField(AsDjangoField):
 
     def get_prep_value(self, value: object) -> Any:
         if type(value) is str and self.has_names:
+            if value not in self.states:
+                self._note_unknown(value)
             return value
         return super().get_prep_value(self.stored(value))
+
+    def _note_unknown(self, name: str) -> None:
+        """Log, once, that a query or a save names no state of the graph: a typo finds no rows, and says nothing."""
+        if (self.graph, name) in _noted:
+            return
+        if len(_noted) >= MAX_NOTED:
+            _noted.clear()
+        _noted.add((self.graph, name))
+        fields = {"graph": self.graph.__name__, "state": bounded(name, 100), "hint": state_problem(self.graph, name)}
+        logger.warning("stator.unknown_state", extra=fields)
 
     def pre_save(self, model_instance: models.Model, add: bool) -> object:
         value = super().pre_save(model_instance, add)

@@ -42,6 +42,10 @@ LOCKED_OUT = Waiting(2.0, reason="the attempt was undone: a table of its outcome
 FALLBACK = 60.0
 
 
+# The states with handlers of several objects of which that was logged in this process.
+_unanswered: set[State] = set()
+
+
 class Attempted(NamedTuple):
     """Results of an attempt: outcomes to record, and outcomes already recorded together with the handler's writes."""
 
@@ -201,6 +205,16 @@ def spread(claims: list[Claim], result: object) -> list[object]:
     if strangers := sum(pk not in pks for pk, _ in results):
         raise InvalidTransition(f"the handler returned a result for {strangers} objects that are not in its batch")
     answers = dict(results)
+    return _each(claims, answers)
+
+
+def _each(claims: list[Claim], answers: dict[Pk, object]) -> list[object]:
+    """Return the answer for each object; log once for each state that some have none, by intent or by mistake."""
+    state, count = claims[0].state, len(claims) - len(answers)
+    if count and state not in _unanswered:
+        _unanswered.add(state)
+        fields = {"model": claims[0].operations.label, "state": state.name, "count": count}
+        logger.info("stator.answers_missing", extra=fields)
     return [answers.get(claim.pk) for claim in claims]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextvars import copy_context
 from dataclasses import dataclass, fields
 from functools import cached_property, partial, wraps
+from types import FunctionType
 from typing import Any, TypeVar
 
 from stator.asynchronous import awaited
@@ -299,7 +300,7 @@ def of_registry(function: Callable[..., Result]) -> Callable[..., Result]:
 
 
 def action(name: str, **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a function, sync or async, as the action ``name``; the function itself is not changed.
+    """Register a function, sync or async, as the action ``name``; a call of the function is still a call.
 
     The function gets the task's data: an object as keyword arguments, null as no argument, anything else as one
     argument.
@@ -334,9 +335,21 @@ def action(name: str, **options: Any) -> Callable[[Callable[..., Any]], Callable
                 f"action {name!r}{where} is {_place(known.function)} already, not {_place(function)}; rename one"
             )
         registry[name] = {**by_queue, made.queue: made}
+        _refuse_celery(function, name)
         return function
 
     return register
+
+
+def _refuse_celery(function: Any, name: str) -> None:
+    """Have the methods of Celery's tasks say what takes their place, unless the function has such."""
+
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise TypeError(f"an action is published, here: queue.publish({name!r}, data)")
+
+    for method in ("delay", "apply_async"):
+        if isinstance(function, FunctionType) and not hasattr(function, method):
+            setattr(function, method, refuse)
 
 
 def find(name: str, queue: str, data: Json = None) -> RegisteredAction:

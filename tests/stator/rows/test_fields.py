@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from stator.db.interface import new_token
 from stator.models import StatorModel
+from stator.rows import state_column
 from stator.rows.columns import FRAMEWORK_COLUMNS
 from stator.rows.state_column import StateField
 from stator.testing import advance, drain
@@ -320,3 +321,13 @@ def test_insert_into_an_unmanaged_table_names_every_column(monkeypatch):
     # That one Django leaves out itself from 6.0 on.
     assert columns | {"state_changed"} == FRAMEWORK_COLUMNS
     assert columns_of(page) == columns_of(row(page))
+
+
+def test_query_for_a_state_that_the_graph_lacks_is_logged_once(caplog, monkeypatch):
+    monkeypatch.setattr(state_column, "_noted", set())
+    for _ in range(2):
+        assert not Line.objects.filter(state="fisrt").exists()
+    assert not Line.objects.exclude(state__in=["first", "second"]).filter(state__contains="fir").exists()
+    [told] = [each for each in caplog.records if each.message == "stator.unknown_state"]
+    assert (told.graph, told.state) == ("LineGraph", "fisrt")
+    assert "its states are first, second" in told.hint

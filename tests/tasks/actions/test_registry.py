@@ -25,6 +25,11 @@ class TestRegistering:
         with pytest.raises(TypeError, match=r"needs a name: @tasks.action\('print'\)"):
             tasks.action(print)  # type: ignore[arg-type]
 
+    @pytest.mark.parametrize("method", ["delay", "apply_async"])
+    def test_methods_of_celery_say_what_takes_their_place(self, method: str) -> None:
+        with pytest.raises(TypeError, match=r"here: queue\.publish\('resize', data\)"):
+            getattr(examples.resize, method)(7)
+
     @pytest.mark.parametrize("name", ["", "two words", "django:os.system", "x" * 201, None, "a\n"])
     def test_bad_names_are_refused(self, name: Any) -> None:
         with pytest.raises(ValueError, match="is not a valid name for an action"):
