@@ -19,6 +19,7 @@ from stator.admin.all_schemas import show_schemas
 from stator.admin.panels import HEADS, show
 from stator.admin.read_only import KeptAdmin
 from stator.admin.search import found
+from stator.admin_site.sites import StatorAdminSite
 from stator.models import Overview, StatorModel
 from stator.overview.errors import GROUPED, fingerprinted
 from stator.overview.flow import DAY, PERIODS
@@ -81,12 +82,12 @@ class OverviewAdmin(KeptAdmin):
             return HttpResponseNotAllowed(["GET", "HEAD", "POST"])
         request.current_app = self.admin_site.name
         # Read before a schema is chosen, as the user was: the schema may have such tables too.
-        live = "live" in request.GET
-        around = {} if live else self.admin_site.each_context(request)
+        live, in_many = "live" in request.GET, works_in_schemas()
+        around = self.admin_site.each_context(request) if in_many and not live else {}
         schema = ""
         if words := request.GET.get("q", ""):
             return self._found(request, words)
-        if works_in_schemas():
+        if in_many:
             schema = request.GET.get("schema", "")
             if not schema:
                 return self._schemas(request, around)
@@ -95,7 +96,11 @@ class OverviewAdmin(KeptAdmin):
         with in_schema(schema):
             if request.method == "POST":
                 return self._retry(request)
-            page = self._page(request, "overview_live.html", {**around, **self._context(request, schema)})
+            context = self._context(request, schema)
+            if not (in_many or live):
+                # After the problems are found, whose number it has.
+                around = self.admin_site.each_context(request)
+            page = self._page(request, "overview_live.html", {**around, **context})
             return page.render() if schema else page
 
     def _found(self, request: HttpRequest, words: str) -> HttpResponse:
@@ -129,6 +134,12 @@ class OverviewAdmin(KeptAdmin):
         now = _now()
         added = sections(request)
         name = only._meta.label if only else ""
+        shown = show(
+            [only] if only else everything, Pages(self.admin_site, request, elsewhere=bool(schema)), now,
+            only=only, period=period, schema=schema,
+        )  # fmt: skip
+        if only is None and not schema and isinstance(self.admin_site, StatorAdminSite):
+            self.admin_site.note_problems(len(shown.problems))
         return {
             "title": name or "Overview",
             "schema": schema,
@@ -136,10 +147,7 @@ class OverviewAdmin(KeptAdmin):
             "period": period,
             "every": EVERY,
             "every_without": EVERY_WITHOUT,
-            "shown": show(
-                [only] if only else everything, Pages(self.admin_site, request, elsewhere=bool(schema)), now,
-                only=only, period=period, schema=schema,
-            ),
+            "shown": shown,
             "only": name,
             "heads": HEADS,
             "of_model": f"?{urlencode({**({'schema': schema} if schema else {}), 'model': ''})}",

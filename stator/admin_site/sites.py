@@ -35,6 +35,10 @@ class StatorAdminSite(AdminSite):
                 model["name"] = f"{model['name']} ({counted(count, 'problem')})"
         return self._with_inbox(request, found) if app_label in (None, Event._meta.app_label) else found
 
+    def note_problems(self, count: int) -> None:
+        """Take the number that the overview has just found, so that nothing is counted again."""
+        _problems.note(count)
+
     def _with_inbox(self, request: HttpRequest, found: list[Any]) -> list[Any]:
         """Return the apps with the link to what waits for the user, after the overview, if the user may send events."""
         if not self.is_registered(Event):
@@ -79,6 +83,10 @@ class _Problems:
             finally:
                 self._busy.release()
         return self._counted
+
+    def note(self, count: int) -> None:
+        """Take a number that was counted now."""
+        self._counted, self._until = count, time.monotonic() + FRESH
 
 
 def _in_databases() -> int:

@@ -8,6 +8,7 @@ from django.contrib.auth.models import Permission, User
 from django.test import RequestFactory
 
 from stator.admin import inbox
+from stator.admin.overview import OverviewAdmin
 from stator.admin_site import sites as admin_site
 from stator.admin_site.apps import AdminConfig
 from stator.models import Overview, Pause
@@ -58,6 +59,16 @@ def test_overview_is_first_and_the_others_have_names_for_people(site):
 def test_user_without_the_permission_has_no_link_and_nothing_is_counted(names, monkeypatch):
     monkeypatch.setattr(admin_site, "surveys", lambda models, **options: pytest.fail("counted for nobody"))
     assert names("view_pause") == []
+
+
+def test_overview_finds_the_problems_once_for_its_lines_and_the_number(site, monkeypatch):
+    Pause.objects.create(model_label="testapp.parcel", reason="the disk is full")
+    monkeypatch.setattr(admin_site, "surveys", lambda models: pytest.fail("counted once more"))
+    request = RequestFactory().get("/admin/stator/overview/")
+    request.user = User.objects.create_superuser("root")
+    page = OverviewAdmin(Overview, site).changelist_view(request)
+    names = [str(model["name"]) for app in page.context_data["available_apps"] for model in app["models"]]
+    assert "Overview (1 problem)" in names
 
 
 def test_number_is_counted_once_in_some_seconds(names, monkeypatch):
