@@ -5,8 +5,9 @@ therefore built once with a :class:`Parameter` for each value that changes, and 
 """
 
 import re
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from types import NoneType
 from typing import Any, Generic, TypeVar
 
@@ -188,6 +189,17 @@ class StatementCache(Generic[Compiled]):
                 self._statements.clear()
             found = self._statements[shape] = make()
         return found
+
+
+def united(parts: Sequence[QuerySet[Any, Any]]) -> Iterable[Any]:
+    """Return the rows of queries on one database, each with a limit and equal columns; one statement if it can be one.
+
+    The rows of one query may come in any order.
+    """
+    first, *others = parts
+    if others and connections[str(first.db)].features.supports_slicing_ordering_in_compound:
+        return first.union(*others, all=True)
+    return chain.from_iterable(parts)
 
 
 def joined(parts: Sequence[Statement], by: str) -> Statement:

@@ -24,6 +24,7 @@ from stator.rows.available import Answers, answered_by, answers_to
 from stator.rows.claimable import READY, RESTING
 from stator.rows.indexes import line_of_all
 from stator.rows.meta import by_database, graph_of, managed
+from stator.statements import united
 from stator.texts import COUNTED, listed
 
 # Objects of a model that are shown, and that are looked at to find them, in parts.
@@ -183,7 +184,7 @@ def _longest_there(rows: QuerySet[Any], states: list[str]) -> list[Any]:
     parts = [rows.filter(RESTING, state=name).order_by("state_next_attempt", "state_changed") for name in states]
     parts.append(rows.filter(READY).order_by(*line_of_all(model, by_age=True)))
     parts.append(rows.filter(state_claim__isnull=False).order_by("state_locked_until"))
-    read = (row for part in parts for row in part.values_list("pk", "state", "state_changed")[:most])
+    read = united([part.values_list("pk", "state", "state_changed")[:most] for part in parts])
     found = {pk: changed for pk, state, changed in read if state in states}
     return sorted(found, key=lambda pk: (found[pk], pk))[:LOOKED_AT]
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache, reduce
-from itertools import pairwise
+from itertools import chain, pairwise
 from operator import or_
 from typing import Any
 
@@ -23,6 +23,7 @@ from stator.rows import columns
 from stator.rows.claimable import READY, RESTING
 from stator.rows.clock import Elapsed, Now
 from stator.rows.indexes import line_of_all, place_in_line
+from stator.statements import united
 from stator.texts import COUNTED
 
 # Stuck objects that are listed for each state.
@@ -229,14 +230,15 @@ def held_by_label(rows_of: Mapping[str, OperatorQuerySet]) -> dict[str, list[Hel
     """Return :func:`held` of each of some models of one database; one statement for those whose keys are alike."""
     alike: dict[object, list[OperatorQuerySet]] = defaultdict(list)
     for label, rows in rows_of.items():
-        connection, pk = connections[rows.db], rows.model._meta.pk
-        unites = connection.features.supports_slicing_ordering_in_compound and not rows.model._meta.is_composite_pk
-        alike[(type(pk), pk.rel_db_type(connection)) if unites else label].append(_claimed(rows, label))
+        pk = rows.model._meta.pk
+        own = label if rows.model._meta.is_composite_pk else (type(pk), pk.rel_db_type(connections[rows.db]))
+        alike[own].append(_claimed(rows, label))
     found: dict[str, list[Held]] = {label: [] for label in rows_of}
-    for first, *others in alike.values():
-        for label, pk, state, token, since, until, changed, now in first.union(*others, all=True) if others else first:
-            ages = _between(changed, now), _between(since, now), (now - until).total_seconds()
-            found[label].append(Held(pk, state, token, *ages))
+    for label, pk, state, token, since, until, changed, now in chain.from_iterable(map(united, alike.values())):
+        ages = _between(changed, now), _between(since, now), (now - until).total_seconds()
+        found[label].append(Held(pk, state, token, *ages))
+    for each in found.values():
+        each.sort(key=lambda one: -one.late)
     return found
 
 

@@ -9,6 +9,7 @@ from django.db.models import Q, QuerySet
 
 from stator.graph.durations import seconds_of, span
 from stator.models import AdminAction, Now, Problem, Survey
+from stator.statements import united
 from stator.texts import counted, listed, told
 from tasks.models import Schedule, Task
 from tasks.rows.clock import Later
@@ -114,9 +115,9 @@ def late_ticks(survey: Survey) -> Iterator[Problem]:
 
 
 def late_schedules(using: str) -> QuerySet[Schedule]:
-    """Return the schedules with a late tick, even if a worker attempts it at this moment; five statements."""
-    read = [pk for part in _maybe(using) for pk in part.values_list("pk", flat=True)[:READ]]
-    return QuerySet(Schedule, using=using).filter(_is_late(), pk__in=read)
+    """Return the schedules with a late tick, even if a worker attempts it at this moment; two statements, or five."""
+    read = united([part.values_list("pk", flat=True)[:READ] for part in _maybe(using)])
+    return QuerySet(Schedule, using=using).filter(_is_late(), pk__in=list(read))
 
 
 def maybe_late(using: str) -> Iterator[QuerySet[Schedule]]:
