@@ -13,28 +13,37 @@ from stator.rows.meta import model_named
 # Schemas that a problem links to.
 NAMED = 10
 
+# Kinds that no button ends, so the page says what to do.
+TOLD = ("unserved", "throttled", "starved")
+
 
 def shown_problem(problem: Problem, known: dict[str, type[StatorModel]], pages: Pages) -> dict[str, object]:
     """Return a problem as the template has it; only users who may see all objects get its detail, which names some.
 
     ``retry``: the fingerprint of errors that may be retried at a rate. ``command``: what to type, if no page of the
-    admin leads to the objects. ``schemas``: those that have the problem, on a page about all of them.
+    admin leads to the objects, or if no button ends the problem. ``schemas``: those that have the problem, on a page
+    about all of them.
     """
     model = known.get(problem.model)
     sees = pages.sees_all(model_named(problem.model)) if problem.model else True
     actions = [shown for action in problem.actions if (shown := _shown(action, pages)) is not None]
+    told = sees and problem.code in TOLD
     # Objects of several schemas are retried in each of them.
     fingerprint = "" if problem.schemas else str(problem.numbers.get("fingerprint", ""))
     return {
         "code": problem.code, "level": problem.level, "where": problem.where,
-        "text": f"{problem.text.rstrip('.')}. {problem.remedy}".rstrip(". ") if sees and problem.code == "unserved"
+        "text": f"{problem.text.rstrip('.')}. {problem.remedy[:1].upper()}{problem.remedy[1:]}".rstrip(". ") if told
         else problem.text if sees else problem.sentence,
         "url": _address(problem, pages),
         "retry": fingerprint if fingerprint and model is not None and pages.may_retry(model) else "",
         "actions": actions,
-        "command": problem.command if pages.elsewhere and sees else "",
+        "command": problem.command if sees and (pages.elsewhere or (told and not _is_in_remedy(problem))) else "",
         "schemas": problem.schemas[:NAMED],
     }  # fmt: skip
+
+
+def _is_in_remedy(problem: Problem) -> bool:
+    return problem.code == "unserved" or problem.command in problem.remedy
 
 
 def _address(problem: Problem, pages: Pages) -> str:

@@ -39,17 +39,19 @@ class UsedLimit:
     concurrency: int = 0
 
     def __str__(self) -> str:
+        # Without the names that the key lacks: of the queue, and of a value.
+        name = self.key.strip(":")
         if self.rate:
-            return f"{self.key} has started {self.rate}{self.END}"
-        return f"{self.concurrency} of {self.key} are running{self.END}"
+            return f"{name} has started {self.rate}{self.END}"
+        return f"{self.concurrency} of {name} are running{self.END}"
 
     @classmethod
     def read(cls, text: str) -> "UsedLimit | None":
         """Return the limit that a recorded reason is about; None if it is about something else."""
         if match := re.fullmatch(r"(?s)(.*) has started (\d+/\w+), its limit", text):
-            return cls(match[1], rate=match[2])
+            return cls(match[1].strip(":"), rate=match[2])
         if match := re.fullmatch(r"(?s)(\d+) of (.*) are running, its limit", text):
-            return cls(match[2], concurrency=int(match[1]))
+            return cls(match[2].strip(":"), concurrency=int(match[1]))
         return None
 
     @property
@@ -67,7 +69,7 @@ class UsedLimit:
 
     def told(self, queue: str, action: str) -> str:
         """Return the limit for people, with the value that has it: ``rate 10/s of 'example.org'``."""
-        value = self.key.removeprefix(f"{queue}:{action}:" if self.key.startswith(f"{queue}:") else f":{action}:")
+        value = self.key.strip(":").removeprefix(f"{queue}:").removeprefix(action).removeprefix(":")
         return f"{self.option} {self.rate or self.concurrency}{f' of {value!r}' if value else ''}"
 
 

@@ -66,7 +66,7 @@ def _values(one: InLine, names: list[str]) -> InLine:
 
 
 def _of_queues(found: Starving) -> Problem:
-    command = f"runstator tasks.Task --exclude-queue {quote(str(found.value))}"
+    command = f"manage.py runstator tasks.Task --exclude-queue {quote(str(found.value))}"
     remedy = f"start a worker for the other queues: {command}"
     query = (("status", "pending"),)
     return _problem(found, {"queue": str(found.value)}, remedy, command, query=query)
@@ -78,7 +78,7 @@ def _of_metadata(found: Starving, queue: str, pk: int) -> Problem:
         f"start a worker for the others, or publish the many with a larger priority; fair_by = {found.name!r} lets "
         "them take turns in a model of your own"
     )
-    command = f"runstator tasks.Task --queue {quote(queue)} --metadata {other}"
+    command = f"manage.py runstator tasks.Task --queue {quote(queue)} --metadata {other}"
     query, detail = (("queue__id__exact", str(pk)), ("status", "pending")), f"queue {queue}: {found.detail}"
     return _problem(found, {"queue": queue, "field": found.name}, remedy, command, query=query, detail=detail)
 
@@ -89,5 +89,5 @@ def _problem(
     return Problem(
         "", found.sentence.replace("objects", "tasks"), {**numbers, "others": len(found.others)}, remedy,
         where="tasks.Task", model="tasks.task", detail=detail or found.detail, count=len(found.others),
-        since=found.waited, actions=(AdminAction("List", "tasks.task", query=query),), command=f"manage.py {command}",
+        since=found.waited, actions=(AdminAction("List", "tasks.task", query=query),), command=command,
     )  # fmt: skip

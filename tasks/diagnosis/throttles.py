@@ -1,11 +1,10 @@
 """Problems of actions: tasks that wait for so long for a limit of theirs that somebody should look at it."""
 
 from collections.abc import Iterator
-from shlex import quote
 
 from stator.models import AdminAction, Problem, Survey
 from stator.texts import told
-from tasks.queue.put_off import PutOff, put_off, remedy_for, signs
+from tasks.queue.put_off import PutOff, command_for, put_off, remedy_for, signs
 from tasks.rows.tables import queue_rows
 
 # Seconds: a backlog that takes longer is a problem.
@@ -36,5 +35,5 @@ def _of_action(found: PutOff, queue: str) -> Problem:
         model="tasks.task", detail=f"{found.action} in queue {queue} has {limit.told(queue, found.action)}",
         count=found.count, more=found.more, since=found.waited,
         actions=(AdminAction("List", "tasks.task", query=query),),
-        command=f"manage.py tasks retry {quote(found.action)} --queue {quote(queue)}",
+        command=command_for(found.action, queue),
     )  # fmt: skip

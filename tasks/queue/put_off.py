@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from shlex import quote
 from typing import Any, NamedTuple
 
 from django.db.models import Exists, Q, QuerySet
@@ -53,11 +54,16 @@ class PutOff:
     end: Estimate | None
 
 
+def command_for(action: str, queue: str) -> str:
+    """Return the command that makes due what waits for a limit, once it is raised."""
+    return f"manage.py tasks retry {quote(action)} --queue {quote(queue)}"
+
+
 def remedy_for(put: UsedLimit, action: str, queue: str) -> str:
     """Return what to do about a limit: it is in the code."""
     found = declared(action, queue)
     where = f" in {found.function.__module__}" if found else ""
-    return f"raise {put.option} of action {action}{where}, deploy that, then run manage.py tasks retry {action}"
+    return f"raise {put.option} of action {action}{where} and deploy that, then run {command_for(action, queue)}"
 
 
 def signs(using: str) -> Iterator[QuerySet[Any]]:

@@ -54,9 +54,10 @@ def test_rate_that_takes_hours_is_told_and_ended_by_its_remedy(deploy):
     )
     assert told["detail"] == "crawl in queue web has rate 1/1000s"
     assert told["remedy"] == (
-        f"raise rate of action crawl in {__name__}, deploy that, then run manage.py tasks retry crawl"
+        f"raise rate of action crawl in {__name__} and deploy that, then run manage.py tasks retry crawl --queue web"
     )
-    assert told["sentence"] in overview()
+    assert told["sentence"] in (page := overview())
+    assert f"R{told['remedy'][1:]}" in page
     reason = Task.objects.get(pk=made[-1].pk).explain()[0]
     assert reason.code == "throttled"
     assert re.fullmatch(

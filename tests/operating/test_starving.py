@@ -54,7 +54,8 @@ def test_value_that_holds_the_line_is_named_and_its_command_lets_others_through(
     )
     assert found["detail"] == "tenant=7; behind it 8, 9"
     assert 'fair_by = "tenant"' in found["remedy"]
-    assert "one tenant holds the line" in overview()
+    assert "one tenant holds the line" in (page := overview())
+    assert found["command"] in page
     shell(*shlex.split(found["command"])[1:])
     assert not told()
     drain(Errand)

@@ -26,7 +26,7 @@ class TestThrottles:
         assert sorted(examples.seen) == ["a", "a", "b", "b"]
         put_off = Task.objects.filter(state="pending")
         assert [task.state_attempts for task in put_off] == [0, 0, 0, 0]
-        assert report(put_off.earliest("pk")).message == ":twice:a has started 2/h, its limit"
+        assert report(put_off.earliest("pk")).message == "twice:a has started 2/h, its limit"
         advance(3 * 3600, Task)
         ActionRate.objects.update(until=Now() - timedelta(seconds=1))
         drain(Task)
@@ -49,7 +49,7 @@ class TestThrottles:
         same.refresh_from_db()
         other.refresh_from_db()
         assert (same.state, same.state_attempts, other.state) == ("pending", 0, "completed")
-        assert report(same).message == "1 of :single:left are running, its limit"
+        assert report(same).message == "1 of single:left are running, its limit"
         # Its claim ends without another word, as with a worker that dies: the place is free.
         holder.cancel(running=True)
         advance(5, Task)
