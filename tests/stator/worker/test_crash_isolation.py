@@ -68,7 +68,7 @@ class FakeProcess:
 
     def __init__(self, module, *, grace):
         self.asked, self.is_usable, self.idle_since, self.killed = [], True, 0.0, False
-        self.answers = SimpleQueue()
+        self.answers, self.stacks = SimpleQueue(), ""
 
     def start(self, options):
         if not self.comes_up:
