@@ -157,6 +157,7 @@ class Settings(CheckedSettings):
     ADMIN: bool = setting(True, "Whether the admin shows models that the project does not register.", kind=bool)
     SCHEMAS: Any = setting((), "The schemas in which workers work: a list, a function, or its path.", kind=tuple)  # noqa: RUF009
     TRACING: bool = setting(False, "Whether workers create an OpenTelemetry span for each attempt.", kind=bool)
+    UTC: bool = setting(False, "Whether pages and commands show times in UTC, not in the site's TIME_ZONE.", kind=bool)
     RUNSERVER_WORKER: bool = setting(False, "For development: whether runserver starts a worker beside it.", kind=bool)
 
     @property
@@ -204,6 +205,12 @@ class Settings(CheckedSettings):
         if self.SHUTDOWN_TIMEOUT > self.LEASE:
             wrong = f"SHUTDOWN_TIMEOUT={self.SHUTDOWN_TIMEOUT} must not be longer than LEASE={self.LEASE}"
             yield f"{wrong}; lower it or raise LEASE"
+
+
+def shows_utc() -> bool:
+    """Return whether people read times in UTC; for pages and commands, which work with wrong settings too."""
+    given = Settings.given()
+    return isinstance(given, dict) and given.get("UTC") is True
 
 
 load_settings = Settings.load

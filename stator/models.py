@@ -23,7 +23,7 @@ from stator.explain.survey import Survey
 from stator.graph import State, StateGraph
 from stator.querysets import OperatorAccess
 from stator.rows.actions import Action, Before
-from stator.rows.clock import Now, moment_text
+from stator.rows.clock import Now, local_moment, local_now, moment_json, moment_text
 from stator.rows.column_guard import guard_managers
 from stator.rows.columns import BEGUN, FRAMEWORK_COLUMNS, UNCOUNTED
 from stator.rows.concurrency_limits import Limit
@@ -107,7 +107,10 @@ __all__ = [
     "home_of",
     "ids_of",
     "key_of",
+    "local_moment",
+    "local_now",
     "make_due",
+    "moment_json",
     "moment_text",
     "move_rows",
     "name_of",

@@ -18,8 +18,8 @@ FLOORS = {
     "statements strict_fence",
     2: "adoption db",
     3: "batteries claims extensions runner seams undo worker",
-    4: "admin admin_site answering apps checks commands management metrics overview pytest_plugin terminal testing "
-    "testing_graph urls views",
+    4: "admin admin_site answering apps checks commands management metrics overview pytest_plugin templatetags "
+    "terminal testing testing_graph urls views",
 }
 FLOOR_OF = {name: floor for floor, names in FLOORS.items() for name in names.split()}
 

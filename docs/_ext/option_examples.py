@@ -10,7 +10,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "HISTORY_RETENTION": 365 * 86400, "PAYLOAD_LIMIT": 65_536, "STATS_RETENTION": 90 * 86400, "NOTIFY": False,
         "LISTEN_DSN": "host=db.internal dbname=shop", "TOKEN": ["new" * 11, "old" * 11], "ALLOW_QUERY_TOKEN": True,
         "HTTP_RUN_FOR": 20, "ADMIN": False, "SCHEMAS": "stator.schemas.tenants",
-        "TRACING": True, "RUNSERVER_WORKER": True,
+        "TRACING": True, "UTC": True, "RUNSERVER_WORKER": True,
     },
     "STATOR_TASKS": {
         "LEASE": 30, "TIMEOUT": 300, "MAX_ATTEMPTS": 10, "INVISIBLE_FOR": 5, "RETENTION": 86400,

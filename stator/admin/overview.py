@@ -1,7 +1,6 @@
 """The overview of all models, workers, errors and queues, and the bulk retry of one kind of error."""
 
 import logging
-from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
@@ -12,7 +11,6 @@ from django.db import router
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
-from django.utils import timezone
 
 from stator.admin.access import Pages
 from stator.admin.all_schemas import show_schemas
@@ -28,6 +26,7 @@ from stator.overview.sections import sections
 from stator.overview.stays import LATEST
 from stator.querysets import OperatorQuerySet
 from stator.rows.actions import Action
+from stator.rows.clock import local_now
 from stator.rows.meta import by_database, managed
 from stator.rows.retry_at_rate import AT_ONCE, retry_spread
 from stator.schemas import in_schema
@@ -121,7 +120,7 @@ class OverviewAdmin(KeptAdmin):
         models = managed(StatorModel.subclasses)
         shown = show_schemas(models, Pages(self.admin_site, request, elsewhere=True))
         context = {
-            **around, "shown": shown, "now": _now(), "every": EVERY_WITHOUT, "every_without": EVERY_WITHOUT,
+            **around, "shown": shown, "now": local_now(), "every": EVERY_WITHOUT, "every_without": EVERY_WITHOUT,
         }  # fmt: skip
         return self._page(request, "overview_schemas.html", context)
 
@@ -131,7 +130,7 @@ class OverviewAdmin(KeptAdmin):
         only = next((model for model in everything if model._meta.label_lower == label), None)
         asked = {name: value for name, value in (("schema", schema), ("model", label if only else "")) if value}
         period = next((one for one in PERIODS if one == request.GET.get("period")), DAY)
-        now = _now()
+        now = local_now()
         added = sections(request)
         name = only._meta.label if only else ""
         shown = show(
@@ -192,10 +191,6 @@ class OverviewAdmin(KeptAdmin):
         more = " One request retries no more; repeat it for the rest." if count >= MAX_RETRIED else ""
         said = f"{count:,} {noun} {become} due {over}, {per_minute:g} a minute.{more}"
         self.message_user(request, said, messages.SUCCESS)
-
-
-def _now() -> datetime:
-    return timezone.localtime() if timezone.is_aware(timezone.now()) else timezone.now()
 
 
 def _address(asked: dict[str, str], period: str) -> str:

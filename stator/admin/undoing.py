@@ -14,6 +14,8 @@ from stator.admin.bulk import AT_ONCE, OTHERWISE, checked, next_part, progress_o
 from stator.admin.confirmation import admin_url, ask, log, tell
 from stator.admin.confirmed_snapshot import CONFIRMED, describe_changes
 from stator.admin.listing import AnyAddressAdmin
+from stator.admin.row_summary import seconds_since
+from stator.graph.durations import span
 from stator.rows.actions import Action
 from stator.rows.meta import owner_of
 from stator.undo import BATCH, UndoPart, undo, undoable
@@ -32,10 +34,13 @@ def offered(model_admin: AnyAddressAdmin, request: HttpRequest) -> list[dict[str
     found = list(_actions(model_admin, _home(model_admin))[: 2 * OFFERED])
     undone = {action.undoes for action in found}
     return [
-        {"action": action, "words": describe(action), "url": admin_url(model_admin, "stator_undo", action.pk)}
+        {
+            "action": action, "words": describe(action), "ago": span(seconds_since(action.at)),
+            "url": admin_url(model_admin, "stator_undo", action.pk),
+        }
         for action in found
         if action.pk not in undone and _may(model_admin, request, action)
-    ][:OFFERED]
+    ][:OFFERED]  # fmt: skip
 
 
 def undo_view(model_admin: AnyAddressAdmin, request: HttpRequest, number: int) -> HttpResponse:

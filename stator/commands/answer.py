@@ -16,6 +16,7 @@ from django.db import DEFAULT_DB_ALIAS
 from stator.graph.durations import span
 from stator.logs import CLEAR_LINE
 from stator.rows.actions import UNDONE_WITHIN, Action
+from stator.rows.clock import moment_json
 from stator.texts import escape
 
 # The options of a subcommand by their names; ``json`` and ``schema`` are common to all.
@@ -78,7 +79,7 @@ def add_length(parser: ArgumentParser) -> None:
 def values_of(one: object, *names: str) -> dict[str, Any]:
     """Return attributes by their names, for JSON; moments as text."""
     values = {name: getattr(one, name) for name in names}
-    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in values.items()}
+    return {name: moment_json(value) if isinstance(value, datetime) else value for name, value in values.items()}
 
 
 def offer(action: Action, options: Options) -> list[str]:

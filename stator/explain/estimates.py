@@ -10,11 +10,10 @@ from itertools import pairwise
 from typing import Any
 
 from django.db.models import Sum
-from django.utils import timezone
 
 from stator.graph.durations import seconds_of
 from stator.rows import columns
-from stator.rows.clock import Now
+from stator.rows.clock import Now, local_moment
 from stator.rows.statistics import Depth, Stats
 
 # Seconds of the last moves, and how many moves a limit has to allow in them so that their number says something.
@@ -51,7 +50,7 @@ class Estimate:
     @property
     def when(self) -> str:
         """When the last of them is done, as a phrase: ``at 06:10``, ``on 2026-11-29 at 06:10``."""
-        now, done = (_local(each) for each in (self.now, self.now + timedelta(seconds=self.seconds)))
+        now, done = (local_moment(each) for each in (self.now, self.now + timedelta(seconds=self.seconds)))
         day = "" if done.date() == now.date() else f"{'after' if self.more else 'on'} {done:%Y-%m-%d}"
         if self.seconds > WEEK:
             return day
@@ -151,8 +150,3 @@ def pace_text(per_second: float) -> str:
     unit, seconds = next((each for each in UNITS if per_second * each[1] >= 1), UNITS[-1])
     number = per_second * seconds
     return f"{number:,.0f}/{unit}" if number >= 10 or number == round(number) else f"{number:.2g}/{unit}"
-
-
-def _local(moment: datetime) -> datetime:
-    aware = moment if timezone.is_aware(moment) else timezone.make_aware(moment, timezone.get_default_timezone())
-    return timezone.localtime(aware)

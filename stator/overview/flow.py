@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 
 from django.db.models import Aggregate, F, Max, Model, Q, QuerySet, Sum
 from django.db.models.functions import TruncDay, TruncHour
@@ -56,7 +57,8 @@ def flows(using: str, labels: Iterable[str], now: datetime, period: str = DAY) -
     _read_minutes(using, found, now, MINUTES if period == HOUR else RECENT)
     by_day = period == MONTH
     starts = _starts(now, by_day)
-    trunc = TruncDay if by_day else TruncHour
+    # The days of the zone in which the times are shown.
+    trunc = partial(TruncDay if by_day else TruncHour, tzinfo=now.tzinfo)
     own = {"model_label__in": list(found)}
     counted = _by_period(
         Stats.objects.using(using).filter(hour__gte=starts[0], **own), trunc("hour"), _COUNTED if by_day else _ENDED

@@ -12,6 +12,7 @@ from django.db.models.sql.compiler import SQLCompiler
 from django.utils import timezone
 from django.utils.deconstruct import deconstructible
 
+from stator.conf import shows_utc
 from stator.texts import MOMENT
 
 
@@ -30,8 +31,22 @@ def seconds_ahead(connection: BaseDatabaseWrapper) -> int:
 
 
 def moment_text(moment: datetime) -> str:
-    """Return a moment as people read it everywhere, in the site's zone; the zone is named even without ``USE_TZ``."""
-    return timezone.localtime(_aware(moment)).strftime(MOMENT)
+    """Return a moment as people read it everywhere, with its zone: ``2026-01-31 12:00:00 +0100``."""
+    return local_moment(moment).strftime(MOMENT)
+
+
+def local_moment(moment: datetime) -> datetime:
+    """Return a moment in the zone in which people read times: the site's current one, or UTC with the setting ``UTC``.
+
+    It has a zone, even without ``USE_TZ``.
+    """
+    return timezone.localtime(_aware(moment), UTC if shows_utc() else None)
+
+
+def local_now() -> datetime:
+    """Return the time of this machine in that zone, to be compared with columns: without ``USE_TZ`` it has no zone."""
+    now = timezone.now()
+    return local_moment(now) if timezone.is_aware(now) else now
 
 
 def moment_json(moment: datetime) -> str:

@@ -6,11 +6,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from django.db.models import Q, QuerySet
-from django.utils import timezone
 
 from stator.admin.charts import HOUR, Chart, Point, chart, flows
 from stator.graph.durations import span
-from stator.models import Now
+from stator.models import Now, local_moment, local_now
 from tasks.datetimes import aware
 from tasks.models import Queue, Task
 from tasks.rows.clock import Later
@@ -55,7 +54,7 @@ def flow_of(queue: Queue, period: str = HOUR) -> QueueFlow:
     known = _last_hour(queue, using) if period == HOUR else QueueFlow(period)
     if known.open is not None:
         return known
-    now = timezone.localtime() if timezone.is_aware(timezone.now()) else timezone.now()
+    now = local_now()
     [flow] = flows(using, [label_of(queue.name)], now, period).values()
     if period == HOUR:
         return replace(known, waiting=chart(flow.queued), waits=chart(flow.waits))
@@ -69,7 +68,7 @@ def _last_hour(queue: Queue, using: str) -> QueueFlow:
     """
     tasks: QuerySet[Task] = QuerySet(Task, using=using).filter(whole=None, retention=None)
     [read] = QuerySet(Queue, using=using).filter(pk=queue.pk).values_list(Now())
-    now = timezone.localtime(aware(read[0]))
+    now = local_moment(read[0])
     ended = tasks.filter(queue=queue.pk, state__in=TERMINAL, state_changed__gte=Later(-60.0 * MINUTES))
     rows = list(ended.order_by("state_changed").values_list("state", "state_changed", "created")[: MAX_READ + 1])
     going = _published(tasks, queue.pk)

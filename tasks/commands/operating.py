@@ -19,7 +19,7 @@ from stator.commands.answer import (
 )
 from stator.commands.arguments import limit_of
 from stator.graph.durations import seconds_of, span
-from stator.models import Action, Now, moment_text
+from stator.models import Action, Now, moment_json, moment_text
 from stator.texts import counted, nearest
 from tasks.actions.registry import declared
 from tasks.diagnosis.figures import add_figures
@@ -158,7 +158,7 @@ def requeue(options: Options) -> Answer:
     if name and rows.dead_letters().exists():
         others = "; there are more: repeat the command after these are done"
     until = f"; the last is due at {moment_text(due)}" if due else ""
-    data = {"requeued": count, "named": len(ids), "last_due": due and due.isoformat(), **_number_of(action)}
+    data = {"requeued": count, "named": len(ids), "last_due": due and moment_json(due), **_number_of(action)}
     return Answer(data, [f"{requeued}{until}{others}.", *offer(action, options)])
 
 
@@ -219,7 +219,7 @@ def resume(options: Options) -> Answer:
 
 
 def _pauses_of(queue: Queue) -> dict[str, Any]:
-    until = queue.pause_until.isoformat() if queue.pause_until else None
+    until = moment_json(queue.pause_until) if queue.pause_until else None
     return {"queue": queue.name, "publish": queue.publish_paused, "claim": queue.claim_paused, "until": until}
 
 

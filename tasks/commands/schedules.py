@@ -7,9 +7,8 @@ from django.db.models import QuerySet
 
 from stator.commands.answer import AddSubcommand, Answer, BadInput, Options, table
 from stator.graph.durations import span
-from stator.models import Now
+from stator.models import Now, moment_json
 from stator.texts import counted
-from tasks.datetimes import aware
 from tasks.rows.databases import home
 from tasks.schedules.schedules import Schedule, ScheduleQuerySet, why_not
 
@@ -89,7 +88,7 @@ def _as_json(schedule: Schedule) -> dict[str, Any]:
         "cron": schedule.cron, "zone": schedule.zone, "enabled": schedule.enabled, "removed": schedule.removed,
         "tick_index": schedule.tick_index, "dropped": schedule.dropped, "result": schedule.result,
         "failed_ticks": schedule.failed_ticks,
-        **{name: aware(moment).isoformat() if moment else None for name, moment in moments.items()},
+        **{name: moment_json(moment) if moment else None for name, moment in moments.items()},
     }  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from stator.commands.answer import AddSubcommand, Answer, BadInput, Options, refusing, table
 from stator.commands.arguments import json_of, limit_of, where_of
 from stator.graph.durations import seconds_of, span
-from stator.models import Now, moment_text
+from stator.models import Now, moment_json, moment_text
 from tasks.commands.operating import named, rows_of_numbers
 from tasks.exceptions import TaskError
 from tasks.messages import COLUMNS, NUMBERS, OPTIONS, PLAIN, TEXTS
@@ -106,7 +106,7 @@ def show(options: Options) -> Answer:
     data = {
         **_listed(task), **values, "results": task.results,
         "runs": [
-            {"worker": run.worker, "claimed": run.claimed.isoformat(), "outcome": run.outcome, "reason": run.reason}
+            {"worker": run.worker, "claimed": moment_json(run.claimed), "outcome": run.outcome, "reason": run.reason}
             for run in runs
         ],
         "reasons": [{"code": reason.code, "sentence": reason.sentence} for reason in reasons],

@@ -65,7 +65,7 @@
         }
 
         time() {
-            return moment(this.shown || new Date(performance.timeOrigin));
+            return moment(this.shown || new Date(performance.timeOrigin), Number(this.root.dataset.statorAhead));
         }
 
         // Somebody is at work in it.
@@ -125,9 +125,8 @@
         }
     }
 
-    // As the server writes moments, in the zone of the browser: "2026-01-31 12:00:00 +0100".
-    function moment(date) {
-        const minutes = -date.getTimezoneOffset();
+    // As the page has its other times, whatever the zone of the browser: "2026-01-31 12:00:00 +0100".
+    function moment(date, minutes) {
         const there = new Date(date.getTime() + minutes * 60000).toISOString().slice(0, 19).replace("T", " ");
         const zone = Math.trunc(Math.abs(minutes) / 60) * 100 + Math.abs(minutes) % 60;
         return `${there} ${minutes < 0 ? "-" : "+"}${String(zone).padStart(4, "0")}`;

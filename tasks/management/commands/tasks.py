@@ -11,9 +11,10 @@ from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 
 from stator.commands.answer import AddSubcommand, Answer, BadInput, Options, values_of
+from stator.models import moment_json
 from stator.terminal import TerminalCommand
 from tasks.commands import operating, queues, schedules, single_tasks
-from tasks.datetimes import aware, moment_problem, stored
+from tasks.datetimes import moment_problem, stored
 from tasks.models import Queue
 from tasks.queue.consumers import Consumer, Verb
 from tasks.queue.rules import queue_name_problem
@@ -126,7 +127,7 @@ def _as_json(consumer: Consumer) -> dict[str, Any]:
 
 
 def _moment(moment: datetime | None) -> str | None:
-    return aware(moment).astimezone(UTC).isoformat() if moment else None
+    return moment_json(moment) if moment else None
 
 
 def _line(told: dict[str, Any]) -> str:
