@@ -30,6 +30,7 @@ from stator.rows.events import Sent
 from stator.rows.meta import home_of, managed, owner_of
 from stator.rows.nodes import of_one_node
 from stator.rows.reports import Report, Step, records_of, steps_of
+from stator.rows.state_column import state_field, state_name, state_of
 from stator.rows.watches import watches_of
 from stator.runner import StatorRunner, attempt_row
 from stator.worker.unsaved import UnsavedFinder
@@ -157,14 +158,14 @@ def finish_children(row: StatorModel, relation: str = "", state: State | str = "
     """
     using, owner = home_of(row), owner_of(type(row))
     row.refresh_from_db(using)
-    here = [watch for watch in watches_of(owner) if watch.state == row.state and watch.condition.every]
+    here = [watch for watch in watches_of(owner) if watch.state == state_of(row) and watch.condition.every]
     watches = [watch for watch in here if relation in ("", watch.name)]
     if not watches:
         waits = f"it waits for {', '.join(watch.name for watch in here)}" if here else "it has no when_all()"
-        raise ValueError(f"{owner._meta.label} {row.pk} is in {row.state}, where {waits}")
+        raise ValueError(f"{owner._meta.label} {row.pk} is in {state_name(row)}, where {waits}")
     moved = 0
     for watch in watches:
-        left = watch.related_to_one(using, row.pk).exclude(state__in=watch.condition.in_)
+        left = watch.related_to_one(using, row.pk).exclude(**state_field(watch.other).among(watch.condition.in_))
         moved += move_rows(left, state or watch.condition.in_[0], reason="finish_children()")
     row.refresh_from_db(using)
     return moved
@@ -183,7 +184,7 @@ def assert_moves(row: StatorModel, *states: State | str, models: Sequence[type[S
     AssertionError: testapp.Parcel 1 went packed -> stamped -> sent, expected packed -> stamped -> delivered
     """
     row.refresh_from_db(home_of(row))
-    path = [str(row.state)]
+    path = [state_name(row)]
     with _following(row, path):
         drain(type(row), *models)
     try:
@@ -191,7 +192,7 @@ def assert_moves(row: StatorModel, *states: State | str, models: Sequence[type[S
     except ObjectDoesNotExist:
         path.append("(deleted)")
     else:
-        path += [row.state] if row.state != path[-1] else []
+        path += [state_name(row)] if state_name(row) != path[-1] else []
     expected = [path[0], *map(str, states)]
     if path != expected:
         raise AssertionError(
@@ -254,7 +255,7 @@ def _following(row: StatorModel, path: list[str]) -> Iterator[None]:
 def _still_ready(model: type[StatorModel]) -> list[str]:
     rows: OperatorQuerySet[StatorModel] = OperatorQuerySet(model, using=router.db_for_write(model))
     ready = rows.ready().order_by("pk")[:NAMED]
-    return [f"{model._meta.label} {row.pk} in {row.state} (moved {row.state_version} times)" for row in ready]
+    return [f"{model._meta.label} {row.pk} in {state_name(row)} (moved {row.state_version} times)" for row in ready]
 
 
 def _arrows(path: list[str]) -> str:

@@ -25,6 +25,7 @@ from stator.rows.meta import graph_of, hooks_of, model_of
 from stator.rows.nodes import over_nodes, read_first
 from stator.rows.pauses import Pause, hidden_by, release
 from stator.rows.reports import History, events_of
+from stator.rows.state_column import state_field
 from stator.rows.transitions import Locked, entered, keep_acts, keep_moves, lock_rows, most_keys, note_left, tell_moves
 from stator.signals import announce
 from stator.statements import is_one_of
@@ -42,7 +43,7 @@ RESTORED = {
     "state_ready": "ready", "state_next_attempt": "due", "state_failures": "failures", "state_crashes": "crashes",
 }  # fmt: skip
 MOVED_BACK = {
-    "state": "state", "state_changed": "changed", "state_attempted": "attempted", "state_attempts": "attempts",
+    "state_changed": "changed", "state_attempted": "attempted", "state_attempts": "attempts",
 }  # fmt: skip
 
 
@@ -287,7 +288,8 @@ class _Undoing:
         keys = {row.object_pk: self._key(row.object_pk) for row in left}
         known = [key for key in keys.values() if key is not None]
         there: Any = self._rows.filter(is_one_of(self._rows, known))
-        now = {str(pk): values for pk, *values in there.values_list("pk", "state", "state_version", "state_claim")}
+        field = state_field(self.model)
+        now = {str(pk): values for pk, *values in there.values_list("pk", field.name, "state_version", "state_claim")}
         allowed, stays = set(map(str, self._allowed(known))), {str(pk): why for pk, why in self._stays(known).items()}
         sent = {before.object_pk for before in self._sent_to(left)}
         for row in left:
@@ -297,16 +299,20 @@ class _Undoing:
             if row.object_pk in sent and row.object_pk in now and now[row.object_pk][1] == row.version:
                 self._leave(row, "got an event since")
                 continue
-            why = stays.get(row.object_pk) or _why(row, now.get(row.object_pk), graph_of(self.model).states)
+            why = stays.get(row.object_pk) or _why(row, now.get(row.object_pk), field)
             self._leave(row, why)
 
     def _changes(self, going: Going) -> columns.Changes:
-        names = RESTORED | (MOVED_BACK if self.action.moves else {})
+        restored = {column: self._of(name, going) for column, name in RESTORED.items()}
+        if self.action.moves:
+            field = state_field(self.model)
+            restored[field.name] = field.of_name(self._of("state", going))
+            restored |= {column: self._of(name, going) for column, name in MOVED_BACK.items()}
         version: columns.Changes = {"state_version": F("state_version") + 1} if self.action.moves else {}
         visit: columns.Changes = {}
         if self.action.moves:
             visit = continued(2, Cast(self._of("visit", going), BigIntegerField()), F("state_version") - 1)
-        return visit | {column: self._of(name, going) for column, name in names.items()} | version
+        return visit | restored | version
 
     def _of(self, name: str, going: Going) -> Value | Subquery:
         """Return what the rows were before the action: one value if all had the same, else each row's own."""
@@ -343,16 +349,16 @@ def _as_left(before: Was, row: Locked) -> bool:
     return (before.version, before.tried) == (row.version, row.attempts)
 
 
-def _why(row: Was, now: list[Any] | None, states: Any) -> str:
-    """Return why an object was left alone. ``now``: its state, version and claim; None if it is gone."""
+def _why(row: Was, now: list[Any] | None, field: Any) -> str:
+    """Return why an object was left alone. ``now``: what is stored for its state, version and claim; None if gone."""
     if now is None:
         return "is gone"
-    state, version, claim = now
+    state, version, claim = field.name_of(now[0]), *now[1:]
     if claim is not None:
         return f"is being attempted in {state}"
     if version != row.version:
         return f"is in {state} now"
-    if row.state not in states:
+    if row.state not in field.graph.states:
         return f"was in {row.state}, which is no state of the graph"
     return "was attempted or made due since"
 

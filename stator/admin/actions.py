@@ -19,6 +19,7 @@ from stator.rows.available import skips
 from stator.rows.meta import graph_of, written_to
 from stator.rows.pauses import MAX_OBJECTS, pause_objects, resume_objects
 from stator.rows.reports import REASON_LENGTH
+from stator.rows.state_column import state_field
 from stator.rows.transitions import kept_states
 from stator.rows.unlocks import holders_of, unlock_and_pause
 
@@ -172,13 +173,14 @@ def stator_resume(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: 
 def stator_move(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: QuerySet[Model]) -> HttpResponse | None:
     """Ask for a state and a reason, then move the rows there."""
     graph, kept = graph_of(queryset.model), kept_states(queryset.model)
+    left = state_field(queryset.model).among(kept)
     seen = confirmed_in(request, queryset.model)
     form = MoveForm(graph, request.POST) if seen else MoveForm(graph, initial={"state": request.POST.get("state")})
     skipped = skips(queryset)
     form.fields["reason"].required = bool(skipped)
     if not (seen and form.is_valid()):
         words = "will be moved by hand, even if the graph has no such edge."
-        rows = permitted(model_admin, request, queryset, "move").exclude(state__in=kept)
+        rows = permitted(model_admin, request, queryset, "move").exclude(**left)
         return ask_about(
             model_admin, request, rows, form,
             title="Move to state", words=words, button="Move", says=skipped,
@@ -188,7 +190,7 @@ def stator_move(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: Qu
     action = action_of(request, queryset.model, "move", reason, moves=True)
     act = ActionSpec(
         f"Moved to {state} by hand{', to start over' * start_over}. {reason}".strip(), f"moved to {state}",
-        lambda rows: rows.exclude(state__in=kept).move(state, action=action, start_over=start_over),
+        lambda rows: rows.exclude(**left).move(state, action=action, start_over=start_over),
         f"in {' or '.join(kept)}, which no move by hand leaves, or {OTHERWISE}" if kept else OTHERWISE,
         permission="move", action=action,
     )  # fmt: skip

@@ -18,6 +18,7 @@ from stator.admin.listing import COUNTED, AnyAddressAdmin, AtLeast, bounded_coun
 from stator.explain.prospects import looked_at, prospects
 from stator.querysets import OperatorQuerySet
 from stator.rows.actions import Action
+from stator.rows.state_column import state_name
 from stator.texts import escape
 from stator.undo import undoable
 
@@ -176,7 +177,7 @@ def ask_about(
 
 
 def _named(rows: QuerySet[Any]) -> Iterator[str]:
-    return (f"{row} ({row.state})" for row in rows[: SHOWN + 1])
+    return (f"{row} ({state_name(row)})" for row in rows[: SHOWN + 1])
 
 
 def progress_of(request: HttpRequest) -> tuple[str, int, int, int]:

@@ -13,6 +13,7 @@ from django.http import HttpRequest
 from stator.admin.fields import can_be_key
 from stator.rows.clock import Now
 from stator.rows.column_guard import M
+from stator.rows.state_column import state_field
 from stator.texts import escape
 
 # The field of the form that carries what was shown.
@@ -58,7 +59,7 @@ class Seen:
         """Return the rows that have not moved since; ``same_claim``: nor were claimed anew."""
         if self.rows is None:
             still = rows.filter(state_changed__lt=self.at)
-            return still.filter(state__in=list(self.counts)) if self.counts else still
+            return still.filter(**state_field(rows.model).among(self.counts)) if self.counts else still
         rows = rows.filter(pk__in=list(self.rows), state_version=self._expected("moves"))
         return rows.filter(state_attempts=self._expected("attempts")) if same_claim else rows
 
@@ -67,8 +68,11 @@ class Seen:
         if self.rows is None:
             return []
         current = rows.filter(pk__in=list(self.rows)).order_by()
-        named = ("pk", "state", "state_version", "state_attempts")
-        now = {str(pk): (state, RowVersion(*version)) for pk, state, *version in current.values_list(*named)}
+        field = state_field(rows.model)
+        named = ("pk", field.name, "state_version", "state_attempts")
+        now = {
+            str(pk): (field.name_of(state), RowVersion(*version)) for pk, state, *version in current.values_list(*named)
+        }
         return [
             phrase
             for key, version in self.rows.items()
@@ -85,11 +89,12 @@ class Seen:
 
 def see(rows: QuerySet[Model], most: int) -> Seen:
     """Return what a confirmation page shows of the rows, counted up to ``most``; one statement."""
-    named = ("pk", "state", "state_version", "state_attempts", "stator_seen_at")
+    field = state_field(rows.model)
+    named = ("pk", field.name, "state_version", "state_attempts", "stator_seen_at")
     read: Any = rows.order_by().annotate(stator_seen_at=Now()).values_list(*named)
     found = list(read[: most + 1])
     total = len(found)
-    counts = Counter(state for _, state, *_ in found)
+    counts = Counter(field.name_of(state) for _, state, *_ in found)
     if total <= EXACT:
         exact = {str(pk): RowVersion(moves, attempts) for pk, _, moves, attempts, _ in found}
         return Seen(counts, exact, total=total)

@@ -23,6 +23,7 @@ from stator.rows.clock import moment_text
 from stator.rows.columns import FRAMEWORK_COLUMNS
 from stator.rows.meta import home_of, options_of, owner_of
 from stator.rows.pauses import NAMED, is_paused_by_name
+from stator.rows.state_column import state_name, state_of
 
 # Seconds between refreshes by the script.
 EVERY = 2
@@ -40,7 +41,7 @@ def context_of(model_admin: ModelAdmin, request: HttpRequest, row: StatorModel) 
         "stator_explained": [(each, ways_of(model_admin.admin_site, type(row), each)) for each in reasons],
         "stator_trouble": any(kind_of(reason.code).alarming for reason in reasons),
         "stator_pauses": _pauses_of(model_admin, request, row, reasons),
-        "stator_state": str(row.state),
+        "stator_state": state_name(row),
         "stator_standing": row_summary.situation(row).kind,
         "stator_age": row_summary.age(row),
         "stator_late": row_summary.expected_within(row),
@@ -81,7 +82,7 @@ def _written(value: object) -> str:
 
 def _acts_on(model_admin: ModelAdmin, request: HttpRequest, row: StatorModel) -> list[dict[str, str]]:
     """Return the actions that would change something now and that the user may do."""
-    state = row.state_graph.states.get(row.state)
+    state = state_of(row)
     automatic, free = state is not None and state.automatic, row.state_claim is None
     quarantined = automatic and row_summary.is_quarantined(row)
     paused = is_paused_by_name(type(row), home_of(row), row.pk)
@@ -118,7 +119,7 @@ def _moves_of(model_admin: ModelAdmin, request: HttpRequest, row: StatorModel) -
     """
     if not may(model_admin, request, row, actions.stator_move):
         return []
-    state = row.state_graph.states.get(row.state)
+    state = state_of(row)
     if state is not None and not state.leave_by_hand:
         return []
     return [*(actions.next_by_hand(state) if state else ()), ""]

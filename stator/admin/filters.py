@@ -16,7 +16,7 @@ from stator.rows.column_guard import M
 from stator.rows.events import declared_events
 from stator.rows.meta import graph_of, owner_of
 from stator.rows.reports import reports_of
-from stator.rows.state_column import StateField
+from stator.rows.state_column import StateField, state_field
 
 # Up to this many matching rows are listed by key; statements with more keys take longer than they save.
 FEW = 2000
@@ -31,9 +31,13 @@ class StateFilter(admin.ChoicesFieldListFilter):
     def queryset(self, request: HttpRequest, queryset: QuerySet[Model]) -> QuerySet[Model] | None:
         """Return the rows in the chosen state."""
         rows = super().queryset(request, queryset)
-        if rows is None or self.lookup_val is None or self.field_path != "state":
+        if rows is None or self.lookup_val is None or self.field_path != _column_of(queryset.model):
             return rows
         return rows.filter(SOMEWHERE)
+
+
+def _column_of(model: type[Model]) -> str | None:
+    return state_field(model).name if hasattr(model, "_state_field") else None
 
 
 admin.FieldListFilter.register(lambda field: isinstance(field, StateField), StateFilter, take_priority=True)
@@ -102,7 +106,7 @@ class EventFilter(admin.SimpleListFilter):
         if not self.value():
             return queryset
         states = [event.state.name for event in declared_events(owner_of(queryset.model), str(self.value()))]
-        return queryset.filter(SOMEWHERE, state__in=states)
+        return queryset.filter(SOMEWHERE, **state_field(queryset.model).among(states))
 
 
 def among(

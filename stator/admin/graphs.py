@@ -11,6 +11,7 @@ from stator.graph.durations import span
 from stator.graph.layout import MAX_STATES, Box, Line, Picture, Size, lay_out
 from stator.models import StatorModel
 from stator.overview.flow import Flow
+from stator.rows.state_column import state_field
 from stator.texts import told
 
 SIZE = Size(height=64.0, narrowest=148.0, widest=260.0)
@@ -60,7 +61,7 @@ def picture(model: type[StatorModel], depths: Depths, flow: Flow, pages: Pages) 
         return LivePicture(None, [], [])
     names = dict.fromkeys([graph.initial_state.name, *graph.states])
     drawing = lay_out(tuple(names), tuple((*ends, WIDEST_RATE) for ends in kinds), SIZE)
-    url = {name: pages.list_of(model, state__exact=name) for name in graph.states}
+    url = {name: pages.list_of(model, **state_field(model).asked([name])) for name in graph.states}
     nodes = [_node(box, graph.states[box.name], depths.states[box.name], flow, url[box.name]) for box in drawing.boxes]
     arrows = [_arrow(line, kinds[line.source, line.target], flow) for line in drawing.lines]
     return LivePicture(drawing, nodes, arrows)

@@ -24,6 +24,7 @@ from stator.rows.available import Answers, answered_by, answers_to
 from stator.rows.claimable import READY, RESTING
 from stator.rows.indexes import line_of_all
 from stator.rows.meta import by_database, graph_of, managed
+from stator.rows.state_column import state_field, state_name
 from stator.statements import united
 from stator.texts import COUNTED, listed
 
@@ -43,6 +44,7 @@ class Waiting:
 
     obj: Any
     url: str
+    state: str
     age: str
     answers: list[str]
     times_out: str
@@ -181,7 +183,8 @@ def _longest_there(rows: QuerySet[Any], states: list[str]) -> list[Any]:
     model: type[StatorModel] = rows.model
     # Rows with one timeout, or none, have the order of their due times already.
     most = COUNTED if any(graph_of(model).states[name].automatic for name in states) else LOOKED_AT
-    parts = [rows.filter(RESTING, state=name).order_by("state_next_attempt", "state_changed") for name in states]
+    at = state_field(model).at
+    parts = [rows.filter(RESTING, **at(name)).order_by("state_next_attempt", "state_changed") for name in states]
     parts.append(rows.filter(READY).order_by(*line_of_all(model, by_age=True)))
     parts.append(rows.filter(state_claim__isnull=False).order_by("state_locked_until"))
     read = united([part.values_list("pk", "state", "state_changed")[:most] for part in parts])
@@ -192,7 +195,7 @@ def _longest_there(rows: QuerySet[Any], states: list[str]) -> list[Any]:
 def _described(pages: Pages, found: list[_Found]) -> list[Waiting]:
     return [
         Waiting(
-            each.row, pages.page_of(type(each.row), each.row.pk), age(each.row),
+            each.row, pages.page_of(type(each.row), each.row.pk), state_name(each.row), age(each.row),
             [f"{name}: {listed(senders, len(senders))}" for name, senders in each.answers.items()],
             timeout(each.row), each.events, each.mine,
         )

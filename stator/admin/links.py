@@ -12,6 +12,7 @@ from django.utils.html import format_html
 from stator.explain import Reason
 from stator.rows.keys import shown_text
 from stator.rows.meta import model_named, model_of
+from stator.rows.state_column import state_field
 from stator.rows.workers import Worker
 
 
@@ -50,7 +51,12 @@ def ways_of(site: AdminSite, model: type[Model], reason: Reason) -> list[tuple[s
     if reason.code in ("awaits_related", "heeds_related"):
         ways += _related(site, numbers)
     if reason.code == "at_limit" and "state" in numbers:
-        ways.append(("Those that hold it", list_of(site, model, state__exact=numbers["state"], condition="leased")))
+        ways.append(
+            (
+                "Those that hold it",
+                list_of(site, model, **state_field(model).asked([numbers["state"]]), condition="leased"),
+            )
+        )
     if reason.code in ("leased", "lease_lost") and "host" in numbers:
         ways.append((f"Worker {numbers['worker']}", page_of(site, Worker, numbers["worker"])))
     return [(label, address) for label, address in ways if address]
@@ -64,4 +70,5 @@ def _related(site: AdminSite, numbers: dict[str, Any]) -> list[tuple[str, str]]:
     if not numbers["key"]:
         return []
     mine = {f"{numbers['key']}__exact": numbers["of"]}
-    return [(f"Those in {state}", list_of(site, model, **mine, state__exact=state)) for state in numbers["states"]]
+    asked = state_field(model).asked
+    return [(f"Those in {state}", list_of(site, model, **mine, **asked([state]))) for state in numbers["states"]]

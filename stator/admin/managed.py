@@ -1,6 +1,6 @@
 """StatorAdmin: a managed model in the admin. ``row_summary`` and ``detail`` show its objects."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -9,6 +9,7 @@ from django.contrib.admin.utils import unquote
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
 from django.db.models import ForeignKey, ManyToManyField
+from django.db.models.expressions import Combinable
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
@@ -23,6 +24,7 @@ from stator.admin.listing import AnyAddressAdmin, BoundedChangeList, notices
 from stator.management.permissions import force_permission
 from stator.models import StatorModel
 from stator.rows.columns import FRAMEWORK_COLUMNS
+from stator.rows.state_column import state_field, state_name
 
 COLUMNS = (
     "stator_state", "stator_why", "stator_next", "stator_lease", "stator_age", "stator_attempts", "stator_failures",
@@ -35,6 +37,11 @@ OWN = (*COLUMNS, *sorted(FRAMEWORK_COLUMNS))
 
 class ManagedList(BoundedChangeList):
     """A page of objects with the progress of claimed objects and the errors of failing ones."""
+
+    def get_ordering_field(self, field_name: str | Callable[..., object]) -> Combinable | str | None:
+        """Return the field to sort by; for the state, the one that has it."""
+        found = super().get_ordering_field(field_name)
+        return state_field(self.model).name if found == "stator_state" else found
 
     def enrich(self, rows: list[Any]) -> None:
         """Read the progress of attempts and the latest errors."""
@@ -118,19 +125,20 @@ class StatorAdmin(AnyAddressAdmin):
     def get_list_display(self, request: HttpRequest) -> Any:
         """Return the project's columns, then the framework's."""
         own = [*super().get_list_display(request)]
-        shown = {"stator_state"} if "state" in own else set()
+        shown = {"stator_state"} if state_field(self.model).name in own else set()
         return [*own, *(name for name in COLUMNS if name not in shown.union(own))]
 
     def get_list_filter(self, request: HttpRequest) -> Any:
         """Return the project's filters, then the framework's."""
         own = [*super().get_list_filter(request)]
         events = [EventFilter] if self.model.state_graph.event_names else []
-        return [*own, *(["state"] if "state" not in own else []), ConditionFilter, ErrorFilter, *events]
+        column = state_field(self.model).name
+        return [*own, *([column] if column not in own else []), ConditionFilter, ErrorFilter, *events]
 
     def offered_in(self, request: HttpRequest) -> list[tuple[str, str, str]]:
         """Return the actions that a list's filters suggest and the user may do: name, label and state to move to."""
-        may, asked = self.get_actions(request), request.GET
-        state = self.model.state_graph.states.get(asked.get("state__exact", asked.get("state", "")))
+        may, asked, field = self.get_actions(request), request.GET, state_field(self.model)
+        state = field.find(asked.get(f"{field.name}__exact", asked.get(field.name, "")))
         found: list[tuple[str, str, str]] = []
         if asked.get("condition") == "quarantined":
             found = [("stator_release", "Release from quarantine", "")]
@@ -143,7 +151,7 @@ class StatorAdmin(AnyAddressAdmin):
 
     def unsortable_if_many(self, name: str) -> bool:
         """Return whether a column has no index, so that only few rows are sorted by it."""
-        return name in (*COLUMNS, "state")
+        return name in (*COLUMNS, state_field(self.model).name)
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Show the list, or run an action on its rows."""
@@ -153,10 +161,12 @@ class StatorAdmin(AnyAddressAdmin):
         }
         return super().changelist_view(request, {**notices(self.model), **own, **(extra_context or {})})
 
-    @admin.display(description="state", ordering="state")
+    @admin.display(description="state", ordering="stator_state")
     def stator_state(self, row: StatorModel) -> str:
         """Return the stored name of the state, known to the code or not."""
-        return format_html('<span class="stator-badge stator-{}">{}</span>', row_summary.situation(row).kind, row.state)
+        return format_html(
+            '<span class="stator-badge stator-{}">{}</span>', row_summary.situation(row).kind, state_name(row)
+        )
 
     @admin.display(description="why")
     def stator_why(self, row: StatorModel) -> str:
@@ -244,7 +254,8 @@ class StatorAdmin(AnyAddressAdmin):
         if obj is None:
             return super().get_readonly_fields(request, obj)
         # A state that forms may edit is moved here by the action, which needs a permission of its own.
-        state = ("state",) if self.opts.get_field("state").editable else ()
+        field = state_field(self.model)
+        state = (field.name,) if field.editable else ()
         return [*super().get_readonly_fields(request, obj), *OWN, *state]
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:

@@ -20,6 +20,7 @@ from stator.overview.stays import Stays, moves, stays
 from stator.overview.survey import problems, surveys
 from stator.rows.keys import shown_key
 from stator.rows.meta import managed
+from stator.rows.state_column import state_field
 from stator.rows.statistics import Depth, Stats
 from stator.texts import counted, listed, told
 
@@ -292,7 +293,9 @@ def _described(group: Group, of: Surveyed, named: dict[str, set[object]], pages:
 def _gave_up(group: Group, model: type[StatorModel], pages: Pages) -> str:
     """Return the address of the list of objects in the state that they enter after too many errors."""
     state = model.state_graph.states.get(group.state)
-    return pages.list_of(model, state__exact=str(state.failure_state)) if state and state.failure_state else ""
+    return (
+        pages.list_of(model, **state_field(model).asked([state.failure_state])) if state and state.failure_state else ""
+    )
 
 
 def _process(process: WorkerStatus, found: Survey, named: dict[str, set[object]], pages: Pages) -> dict[str, object]:

@@ -12,6 +12,7 @@ from stator.graph.drawing import described, joined
 from stator.graph.layout import MAX_STATES, Box, Line, Picture, lay_out
 from stator.models import StatorModel
 from stator.rows.meta import model_named
+from stator.rows.state_column import state_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +44,10 @@ def picture_of(row: StatorModel, moves: list[tuple[str, str]]) -> GraphPicture |
     by_hand = {move: ("hand", "by hand") for move in moves if move not in kinds}
     ways = kinds | by_hand
     initial = graph.initial_state.name
-    names = dict.fromkeys([initial, *graph.states, *(end for move in by_hand for end in move), str(row.state)])
+    names = dict.fromkeys([initial, *graph.states, *(end for move in by_hand for end in move), state_name(row)])
     picture = lay_out(tuple(names), tuple((*ends, words) for ends, (_, words) in ways.items()))
     been = {end for move in moves for end in move}
-    here = str(row.state)
+    here = state_name(row)
     boxes = [
         ShownShape(box, _box_classes(graph, box.name, here, been), "you are here" if box.name == here else "")
         for box in picture.boxes

@@ -16,6 +16,7 @@ from stator.rows.columns import parked_from
 from stator.rows.meta import home_of, owner_of
 from stator.rows.progress import Progress, progress_of
 from stator.rows.reports import Report
+from stator.rows.state_column import state_of
 from stator.rows.workers import worker_of
 from stator.texts import counted
 
@@ -29,12 +30,12 @@ def age(row: StatorModel) -> str:
 
 def timeout(row: StatorModel) -> str:
     """Return when the row times out; "" if it does not."""
-    return times_out(row.state_graph.states.get(row.state), seconds_since(row.state_changed), timezone.now())[0]
+    return times_out(state_of(row), seconds_since(row.state_changed), timezone.now())[0]
 
 
 def expected_within(row: StatorModel) -> str:
     """Return the state's ``expect_within`` if the row has stayed longer; else ""."""
-    state = row.state_graph.states.get(row.state)
+    state = state_of(row)
     most = state.expect_within if state is not None else None
     return span(most) if most and seconds_since(row.state_changed) > most else ""
 
@@ -101,7 +102,7 @@ class Situation(NamedTuple):
 
 def situation(row: StatorModel) -> Situation:
     """Return the most important situation for an operator, from the row alone; its page has all reasons."""
-    state = row.state_graph.states.get(row.state)
+    state = state_of(row)
     if state is None:
         return Situation("unknown", "unknown state", "never: unknown state")
     if state.terminal:

@@ -16,6 +16,7 @@ from stator.models import Report, StatorModel
 from stator.overview.sections import Cell, Section
 from stator.rows.keys import shown_text
 from stator.rows.meta import model_of
+from stator.rows.state_column import state_name
 
 # Matches that are shown of each list, and of the errors.
 OF_EACH, OF_ERRORS = 5, 20
@@ -48,12 +49,16 @@ def _in_list(site: AdminSite, request: HttpRequest, model: type[Model], words: s
     label = Cell(model._meta.label, list_of(site, model))
     by_key = list(every.filter(pk=words)[:1]) if can_be_key(model, words) else []
     for row in by_key:
-        yield label, _named(site, row), Cell(getattr(row, "state", "")), Cell("key")
+        yield label, _named(site, row), _state(row), Cell("key")
     if not owner.get_search_fields(request):
         return
     matching, _ = owner.get_search_results(request, newest(every, "pk"), words)
     for row in matching.exclude(pk__in=[row.pk for row in by_key])[:OF_EACH]:
-        yield label, _named(site, row), Cell(getattr(row, "state", "")), Cell("text", list_of(site, model, q=words))
+        yield label, _named(site, row), _state(row), Cell("text", list_of(site, model, q=words))
+
+
+def _state(row: Any) -> Cell:
+    return Cell(state_name(row) if isinstance(row, StatorModel) else "")
 
 
 def _named(site: AdminSite, row: Any) -> Cell:

@@ -17,6 +17,7 @@ from stator.graph.states import AwaitedEvent
 from stator.rows.available import Answers, available_to
 from stator.rows.events import declared_events, form_of, has_fields, has_permission, payload_of, send
 from stator.rows.meta import graph_of, owner_of, written_to
+from stator.rows.state_column import state_field, state_of
 from stator.rows.transitions import Locked, in_batches
 from stator.texts import escape
 
@@ -56,7 +57,7 @@ def offered_for(
 
 def takes(model_admin: AnyAddressAdmin, request: HttpRequest, row: Any) -> list[str]:
     """Return the names of the events that the state of a row takes and that the user has the permission for."""
-    state = row.state_graph.states.get(row.state)
+    state = state_of(row)
     return (
         [event.name for event in state.events.values() if may_send(model_admin, request, event, row)] if state else []
     )
@@ -79,7 +80,8 @@ def stator_send(model_admin: AnyAddressAdmin, request: HttpRequest, queryset: Qu
         chosen = EventForm(allowed, request.POST if EVENT in request.POST else None)
         return ask_about(model_admin, request, rows, chosen, title="Send an event", words="are chosen.", button="Next")
     events = declared_events(owner, name)
-    rows = permitted(model_admin, request, queryset.filter(state__in=[event.state.name for event in events]), "send")
+    there = state_field(owner).among(event.state for event in events)
+    rows = permitted(model_admin, request, queryset.filter(**there), "send")
     # The same event may need another permission in another state.
     may = [row.pk for row in rows if name in takes(model_admin, request, row)]
     rows = model_admin.get_queryset(request).filter(pk__in=may)

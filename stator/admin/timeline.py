@@ -13,6 +13,7 @@ from stator.models import StatorModel
 from stator.rows.meta import home_of
 from stator.rows.process_exits import processes_of
 from stator.rows.reports import History, Report, Step, records_of
+from stator.rows.state_column import state_name
 from stator.rows.workers import worker_of
 
 LATEST = 50
@@ -72,7 +73,7 @@ def timeline_of(row: StatorModel) -> Timeline:
     if report is not None and told is None:
         events.append(_reported(report, crew))
     if row.state_claim is not None and row.state_attempted:
-        what = f"Attempt {row.state_attempts} in {row.state} began"
+        what = f"Attempt {row.state_attempts} in {state_name(row)} began"
         events.append(TimelineEvent("begun", row.state_attempted, what, holder(row.state_claim)))
     events.sort(key=lambda event: event.at, reverse=True)
     return Timeline(events[:LATEST], [(act.source, act.to) for act in kept if act.to])

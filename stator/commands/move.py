@@ -48,7 +48,7 @@ def _move_all(rows: OperatorQuerySet, options: Options, state: str) -> Answer:
     old = options["from_state"]
     if old == state:
         raise BadInput(f"--state {old} is the target itself")
-    action, count = _moved(first_of(rows.filter(state=old), options).filter(state=old), state, options)
+    action, count = _moved(first_of(rows.in_state(old), options).in_state(old), state, options)
     label = rows.model._meta.label
     data = {"model": label, "from": old, "state": state, "moved": count, "action": action.pk}
     return Answer(data, [f"{count:,} of {label} moved from {old} to {state}.", *offer(action, options)])

@@ -27,6 +27,7 @@ from stator.rows.indexes import place_in_line
 from stator.rows.keys import shown_key
 from stator.rows.meta import options_of
 from stator.rows.pauses import check_where, try_where
+from stator.rows.state_column import state_field
 from stator.rows.waits import waiting
 from stator.rows.watches import condition_of
 from stator.texts import COUNTED, told
@@ -81,7 +82,7 @@ def run(options: Options) -> Answer:
         "claimed": bounded(rows.leased()),
         "locked": sum(map(len, chosen.values())) - len(findings) - done.left_out,
         "quarantined": bounded(rows.quarantined().filter(state_claim=None)),
-        "unknown": bounded(rows.unknown().exclude(state__in=model.state_graph.renames)),
+        "unknown": bounded(rows.unknown().exclude(**state_field(model).among(model.state_graph.renames))),
     }
     data = {
         "model": model._meta.label,
@@ -121,7 +122,9 @@ def _chosen(rows: OperatorQuerySet, limit: int, *, all_waiting: bool) -> tuple[d
     free = rows.exclude(waiting(rows))
     due = free.filter(state_claim=None, state_crashes__lt=load_settings().MAX_CRASHES) if all_waiting else free.due()
     in_turn = due.order_by(place_in_line(), "pk").values_list("pk", flat=True)
-    found = [[(state, pk) for pk in in_turn.filter(state=state.name)[: limit + 1]] for state in states]
+    found = [
+        [(state, pk) for pk in in_turn.filter(**state_field(rows.model).at(state))[: limit + 1]] for state in states
+    ]
     alike = [each for turn in zip_longest(*found) for each in turn if each is not None]
     chosen = {state: [pk for its, pk in alike[:limit] if its is state] for state in states}
     return chosen, len(alike) > limit
@@ -189,7 +192,7 @@ def _without_handler(model: type[StatorModel], rows: OperatorQuerySet) -> list[d
     """Return what a worker's scheduling loop would do; it may include objects that are also attempted."""
     graph, free, found = model.state_graph, rows.filter(state_claim=None), []
     for former, state in graph.renames.items():
-        found.append((former, "renamed", state.name, free.filter(state=former)))
+        found.append((former, "renamed", state.name, free.in_state(former)))
     for state in graph.states.values():
         here = free.in_state(state)
         found += [

@@ -95,7 +95,7 @@ def _never_commit(stack: ExitStack, alias: str) -> None:
 
 
 def _claim(operations: Operations, state: State, pks: list[object]) -> list[Claim]:
-    free = operations.rows.filter(pk__in=pks, state=state.name, state_claim=None).order_by("pk")
+    free = operations.rows.filter(pk__in=pks, **operations.state_field.at(state), state_claim=None).order_by("pk")
     claims = [claim_one(operations, pk) for pk in operations.lock(free, len(pks))]
     return [claim for claim in claims if claim is not None]
 
@@ -166,8 +166,9 @@ def _finding(claim: Claim, outcome: Outcome) -> Finding:
             raise
         return _failing(claim, describe(error), "")
     if lost:
-        state = operations.rows.filter(pk=claim.pk).values_list("state", flat=True).first()
-        return Finding(claim.pk, claim.state.name, "moved by hand" if state else "deleted", state or "")
+        rows, field = operations.rows.filter(pk=claim.pk), operations.state_field
+        state = next(map(field.name_of, rows.values_list(field.name, flat=True)), "")
+        return Finding(claim.pk, claim.state.name, "moved by hand" if state else "deleted", state)
     return _judged(claim, outcome)
 
 

@@ -23,6 +23,7 @@ from stator.overview.errors import fingerprinted
 from stator.querysets import OperatorQuerySet
 from stator.rows.actions import Action
 from stator.rows.retry_at_rate import AT_ONCE, retry_spread
+from stator.rows.state_column import state_field
 
 HELP = "Attempt objects now, with their errors and lost leases forgotten. Claimed objects stay as they are."
 
@@ -108,5 +109,4 @@ def _meant(rows: OperatorQuerySet, pks: list[object], options: Options) -> Opera
 
 
 def _free(rows: OperatorQuerySet) -> OperatorQuerySet:
-    states = [state.name for state in rows.model.state_graph.automatic_states]
-    return rows.filter(state_claim=None, state__in=states)
+    return rows.filter(state_claim=None, **state_field(rows.model).among(rows.model.state_graph.automatic_states))

@@ -180,7 +180,8 @@ def _claim_of(operations: Operations, state: State) -> Claim:
     values = {field.attname: None for field in model._meta.concrete_fields}
     counts = dict.fromkeys(("state_version", "state_attempts", "state_failures", "state_crashes"), 1)
     times = dict.fromkeys(("state_changed", "state_attempted", "state_locked_until"), LONG_AGO)
-    instance.__dict__.update(values, **{operations.pk_name: _key(operations)}, **counts, **times, state=state.name)
+    own = {operations.pk_name: _key(operations), operations.state_field.attname: state.value}
+    instance.__dict__.update(values, **own, **counts, **times)
     return Claim(operations, instance, state, TOKEN, 0.0)
 
 

@@ -9,6 +9,7 @@ from stator.graph.durations import seconds_of
 from stator.overview.conditions import parts_of
 from stator.querysets import OperatorQuerySet
 from stator.rows.columns import stayed
+from stator.rows.state_column import state_field
 from stator.texts import escape
 
 # Seconds that a lease may be over before its object is listed.
@@ -34,14 +35,15 @@ def troubled(one: Surveyed, limit: int) -> list[tuple[object, str, str, float]]:
         if len(found) >= limit:
             break
     chosen = list(found)[:limit]
-    there = rows.filter(pk__in=chosen).annotate(stator_age=stayed()).values_list("pk", "state", "stator_age")
-    by_pk = {pk: (state, seconds_of(age)) for pk, state, age in there}
+    field = state_field(one.model)
+    there = rows.filter(pk__in=chosen).annotate(stator_age=stayed()).values_list("pk", field.name, "stator_age")
+    by_pk = {pk: (field.name_of(value), seconds_of(age)) for pk, value, age in there}
     return [(pk, found[pk], *by_pk[pk]) for pk in chosen if pk in by_pk]
 
 
 def _sources(one: Surveyed, rows: OperatorQuerySet, limit: int) -> Iterator[tuple[str, Iterable[object]]]:
     # By the names that the survey has found: a search for other states would read all ready rows.
-    yield "unknown state", _pks("unknown", rows.filter(state__in=list(one.unknown_states)), limit)
+    yield "unknown state", _pks("unknown", rows.in_state(*one.unknown_states), limit)
     yield "quarantined", _pks("quarantined", rows, limit)
     yield "lease ran out", [held.pk for held in one.depths.held if held.late > LATE]
     yield "failing", [pk for group in one.groups for pk in group.failing]

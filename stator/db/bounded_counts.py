@@ -17,6 +17,7 @@ from stator.db.values import Params, Row
 from stator.graph.durations import seconds_of
 from stator.rows.clock import Elapsed, Now
 from stator.rows.indexes import place_in_line
+from stator.rows.state_column import state_field
 from stator.statements import selecting
 
 # Rows of one kind, with the columns that are counted.
@@ -75,9 +76,9 @@ def tally(using: str, *asked: Question) -> list[Answer]:
 
 
 def by_state(rows: QuerySet[Model], late: Q | None = None, flag: Q | None = None) -> Kind:
-    """Return rows as a kind counted by state; ``late`` and ``flag`` say which of them are late and have the flag."""
+    """Return rows as a kind counted by state, by its name; ``late`` and ``flag`` say which are late and flagged."""
     turn = Case(When(flag, then=None), default=place_in_line()) if flag else place_in_line()
-    return _kind(rows, F("state"), F("state_changed"), turn, _number(late), _number(flag))
+    return _kind(rows, state_field(rows.model).named(), F("state_changed"), turn, _number(late), _number(flag))
 
 
 def by_value(rows: QuerySet[Model], name: str) -> Kind:

@@ -14,6 +14,7 @@ from stator.graph.outcomes import Moved, Outcome
 from stator.rows import columns
 from stator.rows.clock import Seconds
 from stator.rows.reports import REASON_LENGTH, History, Report, failure_report, keep_entries, keep_reports
+from stator.rows.state_column import state_field
 from stator.rows.workers import worker_of
 from stator.statements import written
 
@@ -155,7 +156,8 @@ def keep_history(alias: str, label: str, kept: Iterable[Ended], stays: Mapping[P
 
 def keep_quarantine(alias: str, label: str, rows: QuerySet[Model], held: dict[Pk, str], most: int) -> None:
     """Write a report for each row that its crash has quarantined; ``held`` maps rows to the workers that held them."""
-    crashed = list(rows.filter(pk__in=list(held), state_crashes__gte=most).values_list("pk", "state"))
+    field = state_field(rows.model)
+    crashed = list(rows.filter(pk__in=list(held), state_crashes__gte=most).values_list("pk", field.name))
     if not crashed:
         return
     # The workers that ended themselves have said where their attempts hung.
@@ -164,7 +166,7 @@ def keep_quarantine(alias: str, label: str, rows: QuerySet[Model], held: dict[Pk
     keep_reports(
         alias, label,
         [
-            failure_report(label, pk, state, quarantined(most, *said.get(str(pk), ())), held[pk])
+            failure_report(label, pk, field.name_of(state), quarantined(most, *said.get(str(pk), ())), held[pk])
             for pk, state in crashed
         ],
     )  # fmt: skip
@@ -173,10 +175,11 @@ def keep_quarantine(alias: str, label: str, rows: QuerySet[Model], held: dict[Pk
 def keep_lost(alias: str, label: str, rows: QuerySet[Model]) -> None:
     """Write a history row for each of these rows, whose leases ran out; call it before they are written."""
     failure = lease_lost()
-    named = ("pk", "state", "state_version", "state_attempts", "state_attempted", "state_claim")
+    field = state_field(rows.model)
+    named = ("pk", field.name, "state_version", "state_attempts", "state_attempted", "state_claim")
     History.objects.using(alias).bulk_create(
         History(
-            model_label=label, object_pk=str(pk), kind=History.Kind.ERROR, version=version, source=state,
+            model_label=label, object_pk=str(pk), kind=History.Kind.ERROR, version=version, source=field.name_of(state),
             worker=worker_of(token), claimed=claimed, attempts=attempts, error=f"{failure.kind}: {failure.message}",
             fingerprint=failure.fingerprint,
         )

@@ -306,7 +306,7 @@ def _record(claim: HeldClaim, name: str, text: str, *, in_time: bool) -> bool:
     statement = _statements.get(shape, lambda: _inserting(operations.for_any_slice, in_time=in_time))
     values = {
         **_of_claim(claim), "token": claim.token,
-        "state": claim.state.name, "name": name, "result": text, "label": operations.label, "slice": operations.slice,
+        "state": claim.state.value, "name": name, "result": text, "label": operations.label, "slice": operations.slice,
     }  # fmt: skip
     if _send(operations, connection, statement, values):
         return True
@@ -340,11 +340,13 @@ def _inserting(operations: Any, *, in_time: bool) -> Statement:
         operations.connection.ops.quote_name,
     )
     row = operations.anywhere.filter(**key_lookups(operations.model))
-    held = _held(row, Parameter("state", CharField()), Parameter("token", UUIDField()), in_time=in_time)
+    column = operations.state_field
+    source = {column.name: Parameter("state", column.django_class())}
+    held = _held(row, source, Parameter("token", UUIDField()), in_time=in_time)
     name = Parameter("name", CharField())
     selected = held.exclude(Exists(_steps_among(row).filter(name=name).order_by())).values_list(
         Parameter("label", CharField()), Parameter("key", CharField()), "state_changed", name,
-        "state", Parameter("result", TextField()), Now(), "state_attempts", "state_claim",
+        column.named(), Parameter("result", TextField()), Now(), "state_attempts", "state_claim",
         _LIFE.number, _LIFE.visit,
     )  # fmt: skip
     fields: list[Any] = [Step._meta.get_field(name) for name in COLUMNS]
@@ -371,8 +373,8 @@ def _replaces(connection: BaseDatabaseWrapper) -> bool:
     return connection.features.supports_update_conflicts_with_target
 
 
-def _held(row: QuerySet[Model], state: object, token: object, *, in_time: bool) -> QuerySet[Model]:
-    held = row.filter(state=state, state_claim=token).order_by()
+def _held(row: QuerySet[Model], source: Any, token: object, *, in_time: bool) -> QuerySet[Model]:
+    held = row.filter(**source, state_claim=token).order_by()
     return held.filter(state_locked_until__gt=Now()) if in_time else held
 
 
@@ -381,7 +383,7 @@ def _record_in_two(claim: HeldClaim, name: str, text: str, *, in_time: bool) -> 
     operations = claim.operations
     with operations.handler_transaction():
         row = operations.anywhere.filter(pk=claim.pk)
-        held = _held(row, claim.state.name, claim.token, in_time=in_time)
+        held = _held(row, operations.state_field.at(claim.state), claim.token, in_time=in_time)
         if not operations.lock_claimed([claim]) or _recorded(claim).filter(name=name).exists():
             return False
         # The unique constraint leaves no place beside the step of another wish.

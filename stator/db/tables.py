@@ -115,7 +115,8 @@ def _lack_of(model: type[Model], alias: str) -> str:
     if not missing:
         return _of_citus(connection, model)
     # A model that was given the mixin may have no migration yet.
-    is_ours = any(wanted[column] in (*FRAMEWORK_COLUMNS, "state") for column in missing)
+    ours = {*FRAMEWORK_COLUMNS, getattr(getattr(model, "_state_field", None), "name", None)}
+    is_ours = any(wanted[column] in ours for column in missing)
     remedy = "run manage.py makemigrations and migrate" if is_ours else "run manage.py migrate"
     lacks = f"lacks column{'s' if len(missing) > 1 else ''} {', '.join(missing)}"
     return f"table {table} of {model._meta.label} in {named(alias)} {lacks}; {remedy}"

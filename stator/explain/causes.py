@@ -23,6 +23,7 @@ from stator.rows.clock import moment_text
 from stator.rows.keys import shown_key
 from stator.rows.meta import graph_of
 from stator.rows.pauses import NAMED, Pause
+from stator.rows.state_column import state_field
 from stator.rows.versions import Version, compared
 from stator.texts import COUNTED, counted, listed, told
 
@@ -57,7 +58,7 @@ def _all(
     """Return an action on the list of all objects in a condition: those that the number of the problem counts."""
     query = {"condition": condition} if condition else {}
     if names := sorted(states):
-        query["state__exact" if len(names) == 1 else "state__in"] = ",".join(names)
+        query |= state_field(one.model).asked(names)
     query |= {name: str(value) for name, value in lookups.items()}
     return AdminAction(label, one.model._meta.label_lower, action, query=tuple(query.items()))
 

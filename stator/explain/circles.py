@@ -6,7 +6,7 @@ from typing import Any
 from django.db.models import Model, QuerySet
 
 from stator.rows.keys import shown_key
-from stator.rows.meta import graph_of
+from stator.rows.state_column import state_field
 from stator.rows.waits import waits_of
 
 # Objects that are followed, each with a statement.
@@ -62,8 +62,9 @@ def _awaited(model: type[Model], pk: Any, using: str) -> list[Member]:
         return []
     rows: QuerySet[Model] = QuerySet(model, using=using).filter(pk=pk)
     states = {f"stator_awaited_{wait.field}": wait.state(rows) for wait in waits}
-    row = rows.annotate(**states).values("state", *(wait.key for wait in waits), *states).first()
-    own = graph_of(model).states.get(row["state"]) if row else None
+    field = state_field(model)
+    row = rows.annotate(**states).values(field.name, *(wait.key for wait in waits), *states).first()
+    own = field.states.get(row[field.name]) if row else None
     if row is None or own is None or not own.automatic:
         return []
     found = [(wait, row[wait.key], row[f"stator_awaited_{wait.field}"]) for wait in waits]

@@ -123,7 +123,8 @@ class Facts:
     @property
     def name(self) -> str:
         """The name of its state."""
-        return str(self.row["state"])
+        field = state_field(self.model)
+        return field.name_of(self.row[field.name])
 
     @cached_property
     def state(self) -> State | None:
@@ -291,10 +292,11 @@ def _read_row(owner: type[Model], pk: object, rows: QuerySet[Model], active: lis
     own_columns = {name for name in (options.fair_by, options.spread) if name}
     own_columns.update(wait.key for wait in waits_of(owner))
     matches |= {f"stator_awaited_{wait.field}": wait.state(rows.filter(pk=pk)) for wait in waits_of(owner)}
-    row = rows.filter(pk=pk).values("state", *FRAMEWORK_COLUMNS, *own_columns, stator_now=Now(), **matches).first()
+    field = state_field(owner)
+    row = rows.filter(pk=pk).values(field.name, *FRAMEWORK_COLUMNS, *own_columns, stator_now=Now(), **matches).first()
     if row is None:
         return None
-    state = graph_of(owner).states.get(row["state"])
+    state = field.states.get(row[field.name])
     missed = {pause.pk for name, pause in partial.items() if not row[name]}
     heeded = [
         pause
@@ -320,8 +322,10 @@ def _gathered(watch: Watch, pk: object, using: str) -> Gathered:
     """Return what an edge by related objects misses, in two statements, or three."""
     related = watch.related_to_one(using, pk)
     found = Gathered(watch, related.order_by().values("pk")[: MAX_RELATED + 1].count())
-    missing = related.exclude(state__in=watch.condition.in_).order_by().values_list("state", "state_changed")
-    for state, changed in missing[: COUNTED + 1]:
+    field = state_field(watch.other)
+    missing = related.exclude(**field.among(watch.condition.in_)).order_by().values_list(field.name, "state_changed")
+    for value, changed in missing[: COUNTED + 1]:
+        state = field.name_of(value)
         found.missing[state] += 1
         found.oldest[state] = min(changed, found.oldest.get(state, changed))
     if watch.to_one:
@@ -350,7 +354,7 @@ def _read_line(facts: Facts, rows: QuerySet[Model], pauses: Pauses) -> None:
     if state is None:
         return
     if state.concurrency:
-        held = rows.filter(state_claim__isnull=False, state=state.name)
+        held = rows.filter(state_claim__isnull=False, **state_field(facts.model).at(state))
         facts.running = held.values("pk")[: state.concurrency].count()
     options, then = options_of(facts.model), dict[str, Any]()
     own = rows.filter(pk=facts.pk, **({options.spread: facts.row[options.spread]} if options.spread else {}))

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Exists, Model, OuterRef, Q, QuerySet
 from django.db.models.functions import Coalesce
 
 from stator.explain import causes, sentences, starving
@@ -18,6 +18,7 @@ from stator.rows.clock import Now
 from stator.rows.meta import graph_of
 from stator.rows.pauses import Pause
 from stator.rows.reports import reports_of
+from stator.rows.state_column import state_field
 from stator.rows.waits import waiting
 
 
@@ -88,10 +89,10 @@ NO_ROWS = Q(pk__in=[])
 START_ONE = "Start a worker: manage.py runstator. Nothing moves until then."
 
 
-def said_lately() -> dict[str, Any]:
+def said_lately(model: type[Model]) -> dict[str, Any]:
     """Return the lookups for the reason that a handler gave at the latest attempt; later attempts may not repeat it."""
     latest = Coalesce(OuterRef("state_attempted"), OuterRef("state_changed"))
-    return {"error": "", "state": OuterRef("state"), "at__gte": latest}
+    return {"error": "", "state": state_field(model).named(OuterRef), "at__gte": latest}
 
 
 # Kinds for one object come first, the most decisive first.
@@ -100,19 +101,19 @@ KINDS: list[ProblemKind] = [
     ProblemKind.of_one(
         sentences.terminal,
         holds=lambda facts: facts.state is not None and facts.state.terminal,
-        rows=lambda many: Q(state__in=[state.name for state in graph_of(many.model).terminal_states]),
+        rows=lambda many: many.among(graph_of(many.model).terminal_states),
         remedy="Nothing to do. To process it again, move it to another state.",
     ),
     ProblemKind.of_one(
         sentences.other_version,
         holds=lambda facts: facts.state is None and bool(facts.knowing),
-        rows=lambda many: Q(state__in=many.newer),
+        rows=lambda many: many.among(many.newer),
         remedy="Wait. If that worker is stopped for good, move it to a state that this code knows.",
     ),
     ProblemKind.of_one(
         sentences.unknown_state,
         holds=lambda facts: facts.state is None and not facts.knowing,
-        rows=lambda many: ~Q(state__in=list(graph_of(many.model).states)),
+        rows=lambda many: ~many.among(graph_of(many.model).states),
         remedy="Move it to an existing state, or ask a developer about the state that was removed.",
         alarming=True,
         level=ERROR,
@@ -158,7 +159,7 @@ KINDS: list[ProblemKind] = [
     ProblemKind.of_one(
         sentences.awaits_related,
         holds=lambda facts: bool(facts.related) and facts.rests_outside,
-        rows=lambda many: Q(state__in=many.awaiting_related) & ~many.automatic,
+        rows=lambda many: many.among(many.awaiting_related) & ~many.automatic,
         remedy="Look at the related objects that are not done. To go on without them, move the object by hand.",
     ),
     ProblemKind.of_one(
@@ -173,7 +174,7 @@ KINDS: list[ProblemKind] = [
     ProblemKind.of_one(
         sentences.awaits_event,
         holds=lambda facts: bool(facts.taken_events) and not (facts.automatic or facts.awaits_nobody),
-        rows=lambda many: Q(state__in=[state.name for state in many.taking_events if not state.automatic]),
+        rows=lambda many: many.among(state for state in many.taking_events if not state.automatic),
         remedy="Ask those who may send it. If it will not come, move the object by hand.",
     ),
     ProblemKind.of_one(
@@ -208,7 +209,7 @@ KINDS: list[ProblemKind] = [
     ProblemKind.of_one(
         sentences.last_said,
         holds=lambda facts: facts.rests and not facts.failed and facts.said,
-        rows=lambda many: Q(many.waiting, Exists(reports_of(many.model, many.using, **said_lately()))),
+        rows=lambda many: Q(many.waiting, Exists(reports_of(many.model, many.using, **said_lately(many.model)))),
         remedy="Check what it waits for; retry now to attempt it at once.",
     ),
     ProblemKind.of_one(
@@ -239,7 +240,7 @@ KINDS: list[ProblemKind] = [
     ProblemKind.of_one(
         sentences.at_limit,
         holds=lambda facts: facts.in_line and facts.limit is not None and facts.running >= facts.limit,
-        rows=lambda many: Q(state_ready=True, state__in=many.full),
+        rows=lambda many: Q(state_ready=True) & many.among(many.full),
         remedy="Wait, or raise concurrency of the state in its graph.",
         keeps="at the limit of their state",
     ),

@@ -1,5 +1,6 @@
 """What the conditions for many rows depend on, read in at most four statements."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from django.db.models import Count, Exists, Model, OuterRef, Q, QuerySet
@@ -11,6 +12,7 @@ from stator.rows.columns import parked
 from stator.rows.meta import graph_of
 from stator.rows.nodes import over_nodes
 from stator.rows.pauses import Pauses, read_pauses
+from stator.rows.state_column import state_field
 from stator.rows.versions import Fleet
 from stator.rows.watches import watches_of
 
@@ -45,6 +47,10 @@ class Many:
         """The rows, whatever the default manager of the model leaves out."""
         return QuerySet(self.model, using=self.using)
 
+    def among(self, states: Iterable[State | str]) -> Q:
+        """Return a filter for rows in some states."""
+        return Q(**state_field(self.model).among(sorted(states, key=str)))
+
     @property
     def taking_events(self) -> list[State]:
         """The states whose objects wait for events."""
@@ -58,13 +64,13 @@ class Many:
     @property
     def automatic(self) -> Q:
         """Rows that workers attempt."""
-        return _in_states(graph_of(self.model).automatic_states)
+        return self.among(graph_of(self.model).automatic_states)
 
     @property
     def paused(self) -> Q:
         """Rows that a pause holds; a pause of a state that workers do not attempt holds none."""
         states = graph_of(self.model).automatic_states
-        held = _in_states(states.difference(self.pauses.running(states)))
+        held = self.among(states.difference(self.pauses.running(states)))
         if partial := self.pauses.held(self.model, states):
             # In a subquery, so that a join does not count a row twice. Over several nodes, a pause has no joins.
             apart = over_nodes(self.model, self.using)
@@ -77,16 +83,13 @@ class Many:
         return Q(state_next_attempt__gt=Now()) & ~parked()
 
 
-def _in_states(states: set[State]) -> Q:
-    return Q(state__in=sorted(state.name for state in states))
-
-
 def _full_states(model: type[Model], using: str) -> list[str]:
     """Return the states whose ``concurrency`` limit is reached."""
     limits = {state.name: state.concurrency for state in graph_of(model).automatic_states if state.concurrency}
     if not limits:
         return []
     rows: QuerySet[Model] = QuerySet(model, using=using)
-    held = rows.filter(state_claim__isnull=False, state__in=list(limits))
-    claimed = held.order_by().values_list("state").annotate(Count("pk"))
-    return [name for name, count in claimed if count >= limits[name]]
+    field = state_field(model)
+    held = rows.filter(state_claim__isnull=False, **field.among(limits))
+    claimed = held.order_by().values_list(field.name).annotate(Count("pk"))
+    return [name for value, count in claimed if count >= limits[name := field.name_of(value)]]

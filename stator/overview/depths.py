@@ -23,6 +23,7 @@ from stator.rows import columns
 from stator.rows.claimable import READY, RESTING
 from stator.rows.clock import Elapsed, Now
 from stator.rows.indexes import line_of_all, place_in_line
+from stator.rows.state_column import StateField, state_field
 from stator.statements import united
 from stator.texts import COUNTED
 
@@ -103,14 +104,14 @@ def _question(
     states, automatic = model.state_graph.states, model.state_graph.automatic_states
     quarantined = rows.filter(state_crashes__gt=0, state_crashes__gte=crashes).order_by()
     # Those that would be attempted.
-    apart = quarantined.filter(Q(state__in=sorted(state.name for state in automatic)), state_claim=None)
+    apart = quarantined.filter(Q(**state_field(model).among(sorted(automatic, key=str))), state_claim=None)
     return question(
         using,
         [
-            by_state(_ready(rows), _any_late(states.values()), Q(state_crashes__gte=crashes)),
+            by_state(_ready(rows), _any_late(model, states.values()), Q(state_crashes__gte=crashes)),
             in_all(rows.leased().order_by(), Q(state_failures__gt=0)),
             in_all(quarantined),
-            by_state(apart, _any_late(automatic), Q(state_failures__gt=0)),
+            by_state(apart, _any_late(model, automatic), Q(state_failures__gt=0)),
             by_state(resting_unknown(rows).order_by()),
             # Held rows, which an index alone cannot leave out, are subtracted, up to this number.
             in_all(rows.filter(state_failures__gt=0).order_by())[: 2 * most],
@@ -123,7 +124,7 @@ def _question(
 
 def resting_unknown(rows: OperatorQuerySet) -> OperatorQuerySet:
     """Return resting rows in unknown states, between the known ones in the index ``st_rest``."""
-    return rows.filter(RESTING, _outside([*rows.model.state_graph.states])).unknown()
+    return rows.filter(RESTING, _outside(state_field(rows.model))).unknown()
 
 
 def far_future(rows: OperatorQuerySet) -> OperatorQuerySet:
@@ -131,19 +132,20 @@ def far_future(rows: OperatorQuerySet) -> OperatorQuerySet:
 
     States with an ``expect_within`` that is longer are left out, and so are parked rows.
     """
-    states = [state.name for state in rows.model.state_graph.automatic_states if (state.expect_within or 0) <= FAR]
-    resting = rows.filter(RESTING, state__in=sorted(states))
+    states = [state for state in rows.model.state_graph.automatic_states if (state.expect_within or 0) <= FAR]
+    resting = rows.filter(RESTING, **state_field(rows.model).among(sorted(states, key=str)))
     far = resting.filter(state_next_attempt__gt=columns.after(FAR), state_next_attempt__lt=columns.parked_from())
     # Quarantined ones have a problem of their own.
     return far.filter(state_crashes__lt=load_settings().MAX_CRASHES).order_by("state_next_attempt")
 
 
-def _outside(known: list[str]) -> Q:
+def _outside(field: StateField) -> Q:
     """Return ranges of the index ``st_rest`` between the known states; the caller must exclude known states as well."""
-    known = sorted(known)
-    gaps = Q(state__lt=known[0]) | Q(state__gt=known[-1])
+    known = sorted(state.value for state in field.states.values())
+    before, behind = f"{field.name}__lt", f"{field.name}__gt"
+    gaps = Q(**{before: known[0]}) | Q(**{behind: known[-1]})
     for one, other in pairwise(known):
-        gaps |= Q(state__gt=one, state__lt=other)
+        gaps |= Q(**{behind: one, before: other})
     # A database may order names differently: ranges then contain known states, but still all unknown ones.
     return gaps
 
@@ -155,7 +157,7 @@ def _ready(rows: OperatorQuerySet) -> OperatorQuerySet:
 
 def resting_in(rows: OperatorQuerySet, state: State) -> OperatorQuerySet:
     """Return the rows of a state that are neither held nor ready, first due first. Index ``st_rest``."""
-    return rows.filter(RESTING, state=state.name).order_by("state_next_attempt", "state_changed")
+    return rows.filter(RESTING, **state_field(rows.model).at(state)).order_by("state_next_attempt", "state_changed")
 
 
 def _note_ready(rows: OperatorQuerySet, ready: list[Tally], found: Depths) -> None:
@@ -171,7 +173,8 @@ def _note_ready(rows: OperatorQuerySet, ready: list[Tally], found: Depths) -> No
             continue
         there.ready, there.oldest, there.stuck, there.waited = some.count, some.oldest, some.late, some.waited
         if some.late:
-            _name(_ready(rows).filter(_late(there.state), state=there.name), there, found, some.late)
+            late = _ready(rows).filter(_late(there.state), **state_field(rows.model).at(there.state))
+            _name(late, there, found, some.late)
 
 
 def _note_resting(rows: OperatorQuerySet, state: State, resting: list[Tally], found: Depths) -> None:
@@ -243,7 +246,10 @@ def held_by_label(rows_of: Mapping[str, OperatorQuerySet]) -> dict[str, list[Hel
 
 
 def _claimed(rows: OperatorQuerySet, label: str) -> Any:
-    names = ("pk", "state", "state_claim", "state_attempted", "state_locked_until", "state_changed", "stator_now")
+    field = state_field(rows.model)
+    # By name, since a union has one type for each column.
+    state = field.name if field.has_names else field.named()
+    names = ("pk", state, "state_claim", "state_attempted", "state_locked_until", "state_changed", "stator_now")
     claimed = rows.leased().annotate(stator_now=Now(), stator_label=Value(label)).order_by("state_locked_until")
     return claimed.values_list("stator_label", *names)[:LEASED]
 
@@ -264,8 +270,8 @@ def _late(state: State) -> Q | None:
     return Q(state_changed__lte=columns.after(-state.expect_within)) if state.expect_within else None
 
 
-def _any_late(states: Iterable[State]) -> Q | None:
-    late = [Q(q, state=state.name) for state in states if (q := _late(state))]
+def _any_late(model: type[StatorModel], states: Iterable[State]) -> Q | None:
+    late = [Q(q, **state_field(model).at(state)) for state in states if (q := _late(state))]
     return reduce(or_, late) if late else None
 
 

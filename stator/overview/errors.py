@@ -17,6 +17,7 @@ from stator.querysets import OperatorQuerySet
 from stator.rows.clock import Elapsed
 from stator.rows.keys import keys_of
 from stator.rows.reports import Report, reports_of
+from stator.rows.state_column import state_field
 from stator.statements import is_one_of
 
 # The most failing objects of one model that are grouped, and the number of latest errors of all models among which
@@ -92,13 +93,14 @@ def fingerprinted(rows: OperatorQuerySet, fingerprint: str, page: int) -> Iterat
 
 def _failing_in(label: str, rows: OperatorQuerySet) -> list[Group]:
     """Return a group for each fingerprint among ``GROUPED`` failing objects. Indexes ``st_fail`` and ``st_crash``."""
-    automatic = [state.name for state in rows.model.state_graph.automatic_states]
+    field = state_field(rows.model)
     reported = Subquery(reports_of(rows.model, rows.db).exclude(error="").values("fingerprint")[:1])
-    failing = rows.failed().filter(state_claim=None, state__in=automatic).order_by()
-    read = list(failing.values_list("pk", "state", "state_crashes", reported)[: GROUPED + 1])
+    failing = rows.failed().filter(state_claim=None, **field.among(rows.model.state_graph.automatic_states)).order_by()
+    read = list(failing.values_list("pk", field.name, "state_crashes", reported)[: GROUPED + 1])
     most, found = load_settings().MAX_CRASHES, dict[str, Group]()
-    for pk, state, crashes, fingerprint in read[:GROUPED]:
+    for pk, value, crashes, fingerprint in read[:GROUPED]:
         if fingerprint is not None:
+            state = field.name_of(value)
             group = found.setdefault(fingerprint, Group(label, fingerprint, "", state, cut=len(read) > GROUPED))
             group.failing.append(pk)
             group.quarantined += crashes >= most
@@ -130,20 +132,22 @@ def _judge(rows: OperatorQuerySet, reported: dict[str, Reported]) -> None:
     automatic = {state.name for state in rows.model.state_graph.automatic_states}
     keys = dict(keys_of(rows.model, reported))
     found, most = rows.filter(is_one_of(rows, keys), state_claim=None), load_settings().MAX_CRASHES
-    for pk, state, failures, crashes, attempted in found.values_list(*_JUDGED):
+    field = state_field(rows.model)
+    for pk, value, failures, crashes, attempted in found.values_list("pk", field.name, *_JUDGED):
         group, was, at = reported[keys[pk]]
+        state = field.name_of(value)
         if state not in automatic:
             group.gave_up += was in states and states[was].failure_state == state
         elif not failures and crashes < most and state == was:
             group.retried += attempted is None or attempted <= at
 
 
-_JUDGED = ("pk", "state", "state_failures", "state_crashes", "state_attempted")
+_JUDGED = ("state_failures", "state_crashes", "state_attempted")
 
 
 def _failing(rows: OperatorQuerySet, texts: Iterable[str]) -> list[object]:
     """Return the keys of objects that still fail and can be retried, from the keys' texts in reports."""
     pks = [pk for pk, _ in keys_of(rows.model, texts)]
-    states = [state.name for state in rows.model.state_graph.automatic_states]
-    found = rows.failed().filter(pk__in=pks, state_claim=None, state__in=states)
+    automatic = state_field(rows.model).among(rows.model.state_graph.automatic_states)
+    found = rows.failed().filter(pk__in=pks, state_claim=None, **automatic)
     return list(found.values_list("pk", flat=True))

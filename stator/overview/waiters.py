@@ -13,6 +13,7 @@ from stator.querysets import OperatorQuerySet
 from stator.rows import columns
 from stator.rows.clock import Now
 from stator.rows.meta import graph_of
+from stator.rows.state_column import state_field
 from stator.rows.waits import Wait, waits_of
 
 # How many waiting rows are read of each state, the longest-waiting first.
@@ -41,7 +42,7 @@ def waiting_in_vain(rows: OperatorQuerySet) -> Iterator[QuerySet[Model]]:
     """Yield, for each automatic state, the rows among the first that wait for an ended object, or for too long."""
     model: type[Model] = rows.model
     for state in graph_of(model).automatic_states if waits_of(model) else ():
-        parked = rows.filter(columns.parked(), state=state.name).order_by("state_next_attempt", "state_changed")
+        parked = _parked(rows, state)
         some = rows.filter(pk__in=parked.values("pk")[:READ])
         yield some.filter(state_changed__lte=columns.after(-FORGOTTEN))
         for wait in waits_of(model):
@@ -49,9 +50,14 @@ def waiting_in_vain(rows: OperatorQuerySet) -> Iterator[QuerySet[Model]]:
             yield some.annotate(stator_awaited=wait.state(some)).filter(stator_awaited__in=sorted(ends))
 
 
+def _parked(rows: OperatorQuerySet, state: State) -> OperatorQuerySet:
+    parked = rows.filter(columns.parked(), **state_field(rows.model).at(state))
+    return parked.order_by("state_next_attempt", "state_changed")
+
+
 def _in_state(rows: OperatorQuerySet, state: State, waits: tuple[Wait, ...]) -> Iterator[AwaitedObject]:
     names = [name for wait in waits for name in (wait.key, f"stator_awaited_{wait.field}")]
-    parked = rows.filter(columns.parked(), state=state.name).order_by("state_next_attempt", "state_changed")
+    parked = _parked(rows, state)
     parked = parked.annotate(stator_now=Now(), **{f"stator_awaited_{w.field}": w.state(parked) for w in waits})
     read = list(parked.values_list("state_changed", "stator_now", *names)[:READ])
     found: dict[tuple[str, object], AwaitedObject] = {}

@@ -14,6 +14,7 @@ from stator.rows.life import VISIT
 from stator.rows.meta import owner_of
 from stator.rows.reports import REASON_LENGTH, inserting, send
 from stator.rows.rollbacks import remembered
+from stator.rows.state_column import state_field
 
 # An action can be undone for this many seconds.
 UNDONE_WITHIN = 3600.0
@@ -66,7 +67,7 @@ class Action(models.Model):
             "object_pk": key_text(rows.model, using, F),
             "version": F("state_version") + (1 if self.moves else 0),
             "tried": attempts,
-            "state": F("state"),
+            "state": state_field(rows.model).named(),
             "changed": F("state_changed"),
             "attempted": F("state_attempted"),
             "ready": Case(When(state_claim=None, then=F("state_ready")), default=Value(False)),

@@ -17,8 +17,9 @@ from stator.graph.states import AwaitedEvent
 from stator.rows.events import Sent, name_of, send
 from stator.rows.keys import key_of
 from stator.rows.life import life_of
-from stator.rows.meta import graph_of, model_of, owner_of
+from stator.rows.meta import model_of, owner_of
 from stator.rows.reports import events_of
+from stator.rows.state_column import state_name, state_of
 
 SALT = "stator.answer"
 
@@ -53,7 +54,7 @@ class Answer:
             raise EventRefused("what this link was for is deleted")
         if events_of(type(row), row._state.db).filter(object_pk=self.pk, key=self.number).exists():
             raise EventRefused("this link has been used")
-        state, life = graph_of(type(row)).states.get(row.state), life_of(row)
+        state, life = state_of(row), life_of(row)
         event = state.events.get(self.event) if state else None
         if event is None or (life.number, life.visit) != (self.life, self.visit):
             raise EventRefused("this answer is not needed any more")
@@ -73,9 +74,9 @@ class Answer:
 
 def link_to(row: Any, name: str, by: Any, expires: float) -> str:
     """Return the path of a link by which a sender answers for an object as it is in the database."""
-    sender, state = name_of(sender_of(by)), graph_of(type(row)).states.get(row.state)
+    sender, state = name_of(sender_of(by)), state_of(row)
     if state is None or name not in state.events:
-        raise EventRefused(f"{row._meta.label} {row.pk} is in {row.state}, and does not take {name!r} there")
+        raise EventRefused(f"{row._meta.label} {row.pk} is in {state_name(row)}, and does not take {name!r} there")
     if not sender:
         raise ValueError(f"a link is for one sender; pass by=, not {by!r}")
     if not is_seconds(expires):

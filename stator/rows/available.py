@@ -12,9 +12,10 @@ from stator.graph.states import AwaitedEvent
 from stator.rows.events import name_of, refusal_of
 from stator.rows.keys import shown_key
 from stator.rows.life import life_of
-from stator.rows.meta import graph_of, home_of, owner_of
+from stator.rows.meta import home_of, owner_of
 from stator.rows.reports import events_of
 from stator.rows.senders import NAMED, people_with
+from stator.rows.state_column import state_field, state_of
 from stator.texts import listed
 
 logger = logging.getLogger("stator.events")
@@ -26,11 +27,7 @@ Answers = dict[str, list[str]]
 def answers_to(rows: Sequence[Any]) -> list[Answers]:
     """Return who has answered in the present visit of each object of one model, by one statement."""
     several = {
-        event.name
-        for row in rows
-        if (state := graph_of(type(row)).states.get(row.state))
-        for event in state.events.values()
-        if event.takes_several
+        event.name for row in rows if (state := state_of(row)) for event in state.events.values() if event.takes_several
     }
     if not several:
         return [{} for _ in rows]
@@ -74,13 +71,13 @@ def skips(rows: QuerySet[Any]) -> list[str]:
 
     An approval is an event that moves objects, and that needs a permission, several senders, or a sender of some kind.
     """
-    graph, chosen = graph_of(rows.model), list(rows.order_by()[:2])
-    names = rows.order_by().values_list("state", flat=True).distinct()
+    field, chosen = state_field(rows.model), list(rows.order_by()[:2])
+    values = rows.order_by().values_list(field.name, flat=True).distinct()
     answers = answers_to(chosen)[0] if len(chosen) == 1 else {}
     return [
         f"A move skips the event {event.name}{_senders_of(event)}{_so_far(answers.get(event.name))}."
-        for name in names
-        if (state := graph.states.get(name))
+        for value in values
+        if (state := field.states.get(value))
         for event in state.events.values()
         if event.target and (event.permission or event.takes_several or event.unless)
     ]
@@ -101,7 +98,7 @@ def _so_far(senders: list[str] | None) -> str:
 
 
 def _taken(row: Any) -> list[AwaitedEvent]:
-    state = graph_of(type(row)).states.get(row.state)
+    state = state_of(row)
     return list(state.events.values()) if state else []
 
 

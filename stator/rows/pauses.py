@@ -19,6 +19,7 @@ from stator.rows.fields import MomentField
 from stator.rows.meta import named_state, owner_of
 from stator.rows.nodes import over_nodes
 from stator.rows.reports import REASON_LENGTH
+from stator.rows.state_column import state_field
 from stator.texts import has_nul
 
 logger = logging.getLogger("stator.pauses")
@@ -141,7 +142,7 @@ class Pauses:
         for pause in self.partial:
             if pause.state in ("", *names):
                 within = [pause.state] if pause.state else names
-                yield Q(state__in=within) & pause.condition(model)
+                yield Q(**state_field(model).among(within)) & pause.condition(model)
 
 
 def read_pauses(using: str) -> list[Pause]:
@@ -270,7 +271,7 @@ def hidden_by(
 ) -> list[object]:
     """Return the objects that a pause holds and ``among`` leaves out; of very many objects, the first are examined."""
     rows: QuerySet[Any] = QuerySet(model, using=using)
-    states = Q(state=pause.state) if pause.state else Q()
+    states = Q(**state_field(model).at(pause.state)) if pause.state else Q()
     held = list(rows.filter(pause.condition(model), states).order_by("pk").values_list("pk", flat=True)[:MAX_EXAMINED])
     mine = set(among(rows.filter(pk__in=held)).values_list("pk", flat=True)) if held else set()
     return [_kept(pk) for pk in held if pk not in mine]

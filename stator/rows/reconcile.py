@@ -11,6 +11,7 @@ from stator.graph.states import State
 from stator.rows import columns
 from stator.rows.life import new_wish
 from stator.rows.meta import field_of, graph_of, options_of, owner_of, written_to
+from stator.rows.state_column import state_field
 from stator.rows.transitions import Locked, in_batches, move_by_hand, move_rows, parts_of, write_by_hand
 
 
@@ -42,12 +43,12 @@ def look_again(rows: QuerySet[Model], changed: Iterable[str]) -> None:
     For all of them a new wish begins.
     """
     graph, wish = graph_of(rows.model), new_wish()
-    automatic = [state.name for state in graph.automatic_states]
-    settled = [state.name for state in graph.terminal_states - {graph.initial_state}]
-    rows.exclude(state__in=[*automatic, *settled]).update(**wish)
-    write_by_hand(rows.filter(state__in=automatic), columns.unlocking() | wish)
+    automatic, settled = graph.automatic_states, graph.terminal_states - {graph.initial_state}
+    among = state_field(rows.model).among
+    rows.exclude(**among([*automatic, *settled])).update(**wish)
+    write_by_hand(rows.filter(**among(automatic)), columns.unlocking() | wish)
     why = f"{', '.join(sorted(changed))} changed"
-    move_rows(rows.filter(state__in=settled), graph.initial_state, reason=why, also=wish)
+    move_rows(rows.filter(**among(settled)), graph.initial_state, reason=why, also=wish)
 
 
 def update_and_look_again(queryset: QuerySet[Model], values: Mapping[str, object], watched: list[str]) -> int:

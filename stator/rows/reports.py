@@ -17,6 +17,7 @@ from stator.rows.keys import KEY_LENGTH, key_lookups, key_text, key_values
 from stator.rows.life import OF_LIFE, Life
 from stator.rows.meta import owner_of
 from stator.rows.nodes import over_nodes, read_first
+from stator.rows.state_column import state_field
 from stator.statements import Parameter, Statement, StatementCache, is_one_of, selecting, written
 
 REASON_LENGTH = 500
@@ -271,7 +272,7 @@ def keep_entries(
     """
     key = key_values(owner, pks[0])
     values = {"model_label": owner._meta.label_lower, **given}
-    own = {"object_pk": key_text(owner, using, F), "source": F("state"), **of_row}
+    own = {"object_pk": key_text(owner, using, F), "source": state_field(owner).named(), **of_row}
     rows: QuerySet[Any] = QuerySet(owner, using=using)
 
     def compiled(found: QuerySet[Any]) -> Statement:

@@ -11,6 +11,7 @@ from stator.rows import columns
 from stator.rows.actions import Action
 from stator.rows.clock import Now
 from stator.rows.meta import graph_of
+from stator.rows.state_column import state_field
 from stator.rows.transitions import write_by_hand
 
 # Objects per statement, which gives each its own time.
@@ -24,8 +25,7 @@ def retry_spread(
 
     ``pages``: lists of primary keys; after ``most`` keys no more are read. Claimed rows are left alone.
     """
-    states = [state.name for state in graph_of(rows.model).automatic_states]
-    free = rows.filter(state_claim=None, state__in=states)
+    free = rows.filter(state_claim=None, **state_field(rows.model).among(graph_of(rows.model).automatic_states))
     retrying = columns.retrying(load_settings().released_with)
     # Rows and places are counted separately: claimed rows keep their place, or the next rows would come due too soon.
     count = place = 0

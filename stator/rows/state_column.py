@@ -4,12 +4,15 @@ No other module spells the name of the column. Histories, reports, statistics, p
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Self
 
 from django.core.exceptions import FieldDoesNotExist, ValidationError
 from django.db import models
+from django.db.models import Case, F, Value, When
+from django.db.models.functions import Cast
+from django.db.models.lookups import Exact
 
 from stator.graph.graphs import StateGraph, state_problem
 from stator.graph.states import State
@@ -63,17 +66,19 @@ class StateField(AsDjangoField):
         self.graph = graph
         # The states by their stored values.
         self.states: dict[object, State] = {state.value: state for state in graph.states.values()}
-        is_text = self.django_class is models.CharField
+        self._is_text = self.django_class is models.CharField
         # Whether what is stored is the names.
         self.has_names = all(state.value == name for name, state in graph.states.items())
-        if is_text:
+        # Returns the name of the state for a stored value; the text of a value that this code does not know.
+        self.name_of: Callable[[object], str] = str if self.has_names else self._name_of
+        if self._is_text:
             kwargs.setdefault("max_length", 100)
         kwargs.setdefault("editable", False)
         kwargs["choices"] = graph.choices
         kwargs["default"] = graph.initial_state.value
         super().__init__(**kwargs)
 
-    def at(self, state: State | str, *, gone: bool = False) -> dict[str, object]:
+    def at(self, state: State | str, *, gone: bool = False) -> dict[str, Any]:
         """Return the column with what is stored for a state, as a filter or as a change.
 
         ``gone``: the graph may lack it, which is no mistake.
@@ -82,9 +87,21 @@ class StateField(AsDjangoField):
             _noted.add((self.graph, state))
         return {self.name: self.stored(state)}
 
-    def among(self, states: Iterable[State | str]) -> dict[str, list[object]]:
-        """Return a filter for the rows in any of these states."""
-        return {f"{self.name}__in": [self.stored(state) for state in states]}
+    def among(self, states: Iterable[State | str]) -> dict[str, Any]:
+        """Return a filter for the rows in any of these states; a name that no row can have finds none."""
+        values = [self.stored(state) for state in states]
+        return {f"{self.name}__in": values if self._is_text else [each for each in values if _is_number(each)]}
+
+    def asked(self, states: Iterable[State | str]) -> dict[str, str]:
+        """Return the filter for rows in any of these states as a list of objects has it in its address."""
+        values = [str(self.stored(state)) for state in states]
+        return {f"{self.name}__{'exact' if len(values) == 1 else 'in'}": ",".join(values)}
+
+    def find(self, text: str) -> State | None:
+        """Return the state with this name, or with this value in an address; None if this code does not know it."""
+        return self.graph.states.get(text) or next(
+            (s for s in self.graph.states.values() if str(s.value) == text), None
+        )
 
     def stored(self, state: object) -> Any:
         """Return what is stored for a state, its name or its value; anything else is returned as it is."""
@@ -95,9 +112,8 @@ class StateField(AsDjangoField):
         found = self.graph.states.get(state)
         return state if found is None else found.value
 
-    def name_of(self, value: object) -> str:
-        """Return the name of the state for a stored value; the text of a value that this code does not know."""
-        found = None if self.has_names else self.states.get(value)
+    def _name_of(self, value: object) -> str:
+        found = self.states.get(value)
         return str(value) if found is None else found.name
 
     def of(self, instance: Any) -> str:
@@ -107,6 +123,28 @@ class StateField(AsDjangoField):
     def state_of(self, instance: Any) -> State | None:
         """Return the state of an object; None if this code does not know it."""
         return self.states.get(self.stored(getattr(instance, self.attname)))
+
+    def named(self, of: Callable[[str], Any] = F) -> Any:
+        """Return an expression for the name of a row's state, which our own tables have.
+
+        ``of``: makes an expression of the column's name, such as ``OuterRef``.
+        """
+        column = of(self.name)
+        if self.has_names:
+            return column
+        cases = [When(Exact(column, state.value), then=Value(name)) for name, state in self.graph.states.items()]
+        return Case(*cases, default=Cast(column, models.CharField()), output_field=models.CharField())
+
+    def names_in(self, rows: Any) -> Any:
+        """Return the names of the states of these rows as a queryset of one column."""
+        return rows.values(self.name) if self.has_names else rows.values(stator_name=self.named())
+
+    def of_name(self, name: Any) -> Any:
+        """Return an expression for what is stored for a state, of an expression for its name."""
+        if self.has_names:
+            return name
+        cases = [When(Exact(name, Value(each)), then=Value(state.value)) for each, state in self.graph.states.items()]
+        return Case(*cases, output_field=self.django_class())
 
     if TYPE_CHECKING:
         # Django puts an attribute in the place of the field.
@@ -163,6 +201,10 @@ class StateField(AsDjangoField):
             )
 
 
+def _is_number(value: object) -> bool:
+    return not isinstance(value, str) or value.lstrip("-").isdecimal()
+
+
 @lru_cache(maxsize=16)
 def _storing(cls: Any, django_class: type[models.Field]) -> Any:
     """Return a class of ``StateField`` as a class of fields for texts or numbers."""
@@ -181,3 +223,9 @@ def state_of(instance: Any) -> State | None:
     """Return the state of an object of a managed model; None if this code does not know it."""
     field: StateField = instance._state_field
     return field.state_of(instance)
+
+
+def state_name(instance: Any) -> str:
+    """Return the name of the state of an object of a managed model, or the text of a value without a name."""
+    field: StateField = instance._state_field
+    return field.of(instance)

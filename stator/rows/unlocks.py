@@ -17,6 +17,7 @@ from stator.rows.clock import Elapsed, Now
 from stator.rows.keys import shown_key
 from stator.rows.meta import home_of, model_of, owner_of, written_to
 from stator.rows.pauses import pause_objects
+from stator.rows.state_column import state_field
 from stator.rows.transitions import write_by_hand
 from stator.rows.workers import Worker, tokens_of, worker_of
 
@@ -102,10 +103,10 @@ def held_by(worker: Worker) -> Iterator[HeldObject]:
             continue
         rows: QuerySet[Model] = QuerySet(model, using=home_of(worker))
         held = rows.filter(state_claim__isnull=False, state_claim__range=tokens_of(worker.pk))
-        running = Elapsed(F("state_attempted"))
-        read: Any = held.order_by("state_locked_until", "pk").values_list("pk", "state", "state_claim", running)
+        running, field = Elapsed(F("state_attempted")), state_field(model)
+        read: Any = held.order_by("state_locked_until", "pk").values_list("pk", field.name, "state_claim", running)
         for pk, state, token, since in read[:MAX_HELD]:
-            yield HeldObject(str(model._meta.label), pk, state, token, seconds_of(since))
+            yield HeldObject(str(model._meta.label), pk, field.name_of(state), token, seconds_of(since))
 
 
 def unlock_and_pause(rows: QuerySet[Model], action: Action) -> int:

@@ -22,6 +22,7 @@ from stator.graph.graphs import state_problem
 from stator.rows import columns
 from stator.rows.meta import field_of, graph_of, options_of, owner_of, written_to
 from stator.rows.nodes import of_one_node, over_nodes, read_first
+from stator.rows.state_column import state_field
 from stator.rows.watches import managed_owner
 from stator.signals import announce
 
@@ -46,15 +47,16 @@ class Wait:
     def unsettled(self, using: str) -> QuerySet[Model]:
         """Return the awaited objects that are not there yet."""
         rows: QuerySet[Model] = QuerySet(self.awaited, using=using)
-        return rows.exclude(state__in=self.until)
+        return rows.exclude(**state_field(self.awaited).among(self.until))
 
     def holds(self, among: QuerySet[Model]) -> Exists:
         """Return a condition for the rows ``among`` which wait by this relation."""
         return Exists(self._of(among, self.unsettled(among.db)))
 
     def state(self, among: QuerySet[Model]) -> Subquery:
-        """Return the state of the object that each row ``among`` these refers to; null if there is none."""
-        return Subquery(self._of(among, QuerySet(self.awaited, using=among.db)).values("state")[:1])
+        """Return the name of the state of the object that each row ``among`` these refers to; null if there is none."""
+        found = self._of(among, QuerySet(self.awaited, using=among.db))
+        return Subquery(state_field(self.awaited).names_in(found)[:1])
 
     def _of(self, among: QuerySet[Model], awaited: QuerySet[Model]) -> QuerySet[Model]:
         """Return the awaited object of the row of an outer query ``among``."""
@@ -62,7 +64,7 @@ class Wait:
         if not over_nodes(self.model, among.db):
             return mine
         keys = among.order_by().values(self.key)
-        return read_first(mine.filter(pk__in=keys), (self.awaited._meta.pk.name, "state"))
+        return read_first(mine.filter(pk__in=keys), (self.awaited._meta.pk.name, state_field(self.awaited).name))
 
 
 @lru_cache(maxsize=1024)

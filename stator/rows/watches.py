@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
-from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
+from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 from django.db.models import Exists, F, ForeignKey, ForeignObjectRel, Model, OuterRef, Q, QuerySet, Subquery
 
@@ -19,7 +19,7 @@ from stator.graph.graphs import state_problem
 from stator.graph.states import AwaitedRelation, State
 from stator.rows.meta import graph_of, owner_of
 from stator.rows.nodes import over_nodes, read_first
-from stator.rows.state_column import StateField
+from stator.rows.state_column import state_field
 
 
 class WaiterHeld(Exception):
@@ -110,7 +110,9 @@ class Watch:
         """
         features, relation = connections[using].features, self._relation.field
         unfinished = self._others(using).filter(
-            **{relation.attname: OuterRef(relation.target_field.attname)}, state__in=self.unfinished, state_claim=None
+            **{relation.attname: OuterRef(relation.target_field.attname)},
+            **state_field(self.other).among(self.unfinished),
+            state_claim=None,
         )
         locked = unfinished.select_for_update(
             skip_locked=features.has_select_for_update_skip_locked, no_key=features.has_select_for_no_key_update
@@ -142,10 +144,14 @@ class Watch:
         if self._apart(among.db) and self._equal:
             mine, others = self._equal
             equal = {others: OuterRef(mine), f"{others}__in": among.order_by().values(mine)}
-            related = self._others(among.db).alias(stator_state=F("state")).filter(states, **equal)
-            return Exists(read_first(related, (others, "state")))
+            related = self._others(among.db).alias(stator_state=F(state_field(self.other).name)).filter(states, **equal)
+            return Exists(read_first(related, (others, state_field(self.other).name)))
         # By an alias, so that a condition is one of the same related object as the others.
-        rows = self._rows(among.db).filter(pk=OuterRef("pk")).alias(stator_state=F(f"{self.name}__state"))
+        rows = (
+            self._rows(among.db)
+            .filter(pk=OuterRef("pk"))
+            .alias(stator_state=F(f"{self.name}__{state_field(self.other).name}"))
+        )
         return Exists(rows.filter(states, stator_state__isnull=False))
 
     def _apart(self, using: str) -> bool:
@@ -195,11 +201,7 @@ def condition_of(among: QuerySet[Model], state: State, condition: Any) -> Q:
 
 def managed_owner(model: type[Model]) -> type[Model] | None:
     """Return the model whose own table has the framework's columns; None if ``model`` is not managed."""
-    try:
-        field = model._meta.get_field("state")
-    except FieldDoesNotExist:
-        return None
-    return owner_of(model) if isinstance(field, StateField) else None
+    return owner_of(model) if hasattr(model, "_state_field") else None
 
 
 def _watch(model: type[Model], state: State, condition: AwaitedRelation, target: State) -> Watch:

@@ -172,8 +172,10 @@ class Walk(RuleBasedStateMachine):
             raise self.fault(f"{by} waits {delay} s; it must be from 0 to {min(left, MAX_SECONDS):g} s")
 
     def _show_state(self) -> None:
-        if hasattr(self.object, "state"):
-            self.object.state = self.at.name
+        field = getattr(self.object, "_state_field", None)
+        name = field.attname if field else "state"
+        if hasattr(self.object, name):
+            setattr(self.object, name, self.at.value)
 
 
 class PolicyWalk(Walk):

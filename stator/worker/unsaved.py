@@ -12,6 +12,7 @@ from stator.exceptions import PROJECT_ERRORS
 from stator.graph import State
 from stator.graph.outcomes import Moved, Outcome
 from stator.rows.columns import FRAMEWORK_COLUMNS
+from stator.rows.state_column import StateField
 
 REMEDY = "name them in State(saves=[...]), or call save() in the handler"
 
@@ -105,7 +106,7 @@ def _own_values(claim: Claim) -> Iterator[tuple[str, Any]]:
     loaded = vars(claim.instance)
     for field in claim.operations.model._meta.concrete_fields:
         name = field.attname
-        if name in loaded and name not in FRAMEWORK_COLUMNS and name != "state":
+        if name in loaded and name not in FRAMEWORK_COLUMNS and not isinstance(field, StateField):
             yield name, loaded[name]
 
 
