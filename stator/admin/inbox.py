@@ -183,12 +183,12 @@ def _longest_there(rows: QuerySet[Any], states: list[str]) -> list[Any]:
     model: type[StatorModel] = rows.model
     # Rows with one timeout, or none, have the order of their due times already.
     most = COUNTED if any(graph_of(model).states[name].automatic for name in states) else LOOKED_AT
-    at = state_field(model).at
-    parts = [rows.filter(RESTING, **at(name)).order_by("state_next_attempt", "state_changed") for name in states]
+    field = state_field(model)
+    parts = [rows.filter(RESTING, **field.at(name)).order_by("state_next_attempt", "state_changed") for name in states]
     parts.append(rows.filter(READY).order_by(*line_of_all(model, by_age=True)))
     parts.append(rows.filter(state_claim__isnull=False).order_by("state_locked_until"))
-    read = united([part.values_list("pk", "state", "state_changed")[:most] for part in parts])
-    found = {pk: changed for pk, state, changed in read if state in states}
+    read = united([part.values_list("pk", field.name, "state_changed")[:most] for part in parts])
+    found = {pk: changed for pk, value, changed in read if field.name_of(value) in states}
     return sorted(found, key=lambda pk: (found[pk], pk))[:LOOKED_AT]
 
 

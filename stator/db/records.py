@@ -100,7 +100,7 @@ class Records:
         """Return the refused rows that look as if their outcome had been written."""
         operations = self._operations
         refused = {claim.pk: (claim, outcome) for claim, outcome in batch.ended if claim.pk not in accepted}
-        named = ("pk", "state", "state_version", "state_attempts", "state_claim")
+        named = ("pk", operations.state_field.name, "state_version", "state_attempts", "state_claim")
         with operations.reading():
             found = operations.anywhere.filter(pk__in=list(refused)).values_list(*named)
             return {row[0] for row in found if is_written(*refused[row[0]], *row[1:])}
@@ -120,9 +120,8 @@ class Records:
         parts = parts_of(self.effects, batch, answers)
         for (token, _), same in groupby(sorted(batch.ended, key=write_key), key=write_key):
             ended = list(same)
-            fenced = operations.rows.filter(
-                pk__in=[claim.pk for claim, _ in ended], state_claim=UUID(int=token), state=batch.source.name
-            )
+            pks, own = [claim.pk for claim, _ in ended], operations.state_field.at(batch.source)
+            fenced = operations.rows.filter(pk__in=pks, state_claim=UUID(int=token), **own)
             mine = operations.lock(fenced.order_by("pk"), len(ended))
             if mine:
                 rows = operations.rows.filter(pk__in=mine)
@@ -207,12 +206,12 @@ def _about_to_leave(rows: QuerySet[Model], each: Accepted | None) -> Stay:
     return Stay.of_each(found.values())
 
 
-def is_written(claim: Claim, outcome: Outcome, state: str, version: int, attempts: int, token: UUID | None) -> bool:
+def is_written(claim: Claim, outcome: Outcome, state: object, version: int, attempts: int, token: UUID | None) -> bool:
     """Return whether a row looks as this outcome would have left it; a moved row may have been claimed since."""
     if isinstance(outcome, Moved):
-        return (state, version) == (outcome.to.name, claim.version + 1)
+        return (state, version) == (outcome.to.value, claim.version + 1)
     counted = claim.attempt - (isinstance(outcome, Released) and not outcome.begun)
-    return (state, version, attempts) == (claim.state.name, claim.version, counted) and token is None
+    return (state, version, attempts) == (claim.state.value, claim.version, counted) and token is None
 
 
 def write_key(ended: Ended) -> tuple[int, tuple[float, bool]]:

@@ -41,14 +41,14 @@ WITH v AS (
 done AS (
   UPDATE {table} SET {set} FROM mine v
   WHERE {table}.ctid = v.found AND {table}.{pk} IS NOT DISTINCT FROM v.pk{only}
-    AND {table}.state_claim IS NOT DISTINCT FROM v.claim AND {table}.state = %(source)s{slice}
+    AND {table}.state_claim IS NOT DISTINCT FROM v.claim AND {table}.{state} = %(stored)s{slice}
   RETURNING {table}.{pk} AS pk, v.failed, {returned}{table}.state_changed - v.entered AS stayed){further}
 SELECT {result} FROM done
 """
 
 HELD = """
   SELECT {kept}, t.ctid AS found, t.state_changed AS entered
-  FROM v CROSS JOIN {table} t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.state = %(source)s{slice}"""
+  FROM v CROSS JOIN {table} t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.{state} = %(stored)s{slice}"""
 
 BY_KEY = """{name} AS MATERIALIZED ({held} AND t.{pk} = v.pk{condition} FOR NO KEY UPDATE OF t SKIP LOCKED)"""
 
@@ -189,6 +189,7 @@ class PostgresqlRecords(records.Records):
         keys, tokens = self._compiler.claimed(batch.claims)
         values = {
             **self._edge(batch.edge),
+            "stored": batch.source.value,
             "keys": keys,
             "claims": tokens,
             "delays": _delays(batch),
@@ -228,6 +229,7 @@ class PostgresqlRecords(records.Records):
         return written(
             RECORD,
             table=compiler.table,
+            state=compiler.state,
             pk=compiler.pk,
             pk_type=compiler.pk_type,
             arrays=written("".join(part.arrays for part in parts)),
@@ -252,8 +254,9 @@ class PostgresqlRecords(records.Records):
 
     def _found(self, passed: str, *, placed: bool, in_time: bool) -> Statement:
         """Return the rows of standing claims, locked, as ``mine``."""
-        table, pk = self._compiler.table, self._compiler.pk
-        held = written(HELD, table=table, kept=passed, slice=self._compiler.slice_of(self._operations, "t"))
+        compiler, pk = self._compiler, self._compiler.pk
+        own = {"table": compiler.table, "state": compiler.state, "kept": passed}
+        held = written(HELD, **own, slice=compiler.slice_of(self._operations, "t"))
         if not placed:
             return written(BY_KEY, name="mine", held=held, pk=pk, condition=IN_TIME if in_time else "")
         others = written(BY_KEY, name="others", held=held, pk=pk, condition=NOT_PLACED)

@@ -19,9 +19,9 @@ from stator.statements import Statement, written
 # if its statistics are of a table where all rows were unfinished.
 HANDED_ON = """,
 handed{n} AS MATERIALIZED (
-  SELECT waiting, (SELECT s.{pk} FROM {table} s WHERE s.{column} = waiting AND s.state = ANY(%(unfinished{n})s)
-    AND s.state >= (SELECT min(state) FROM unnest(%(unfinished{n})s::text[]) state)
-    AND s.state <= (SELECT max(state) FROM unnest(%(unfinished{n})s::text[]) state)
+  SELECT waiting, (SELECT s.{pk} FROM {table} s WHERE s.{column} = waiting AND s.{state} = ANY(%(unfinished{n})s)
+    AND s.{state} >= (SELECT min({state}) FROM unnest(%(unfinished{n})s::{type}[]) {state})
+    AND s.{state} <= (SELECT max({state}) FROM unnest(%(unfinished{n})s::{type}[]) {state})
     AND s.state_claim IS NULL LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) IS NOT NULL AS is_handed
   FROM (SELECT DISTINCT waiting{n} AS waiting FROM mine WHERE waiting{n} IS NOT NULL) each)"""
 IF_HANDED_ON = " AND (v.waiting{n} IS NULL OR v.waiting{n} IN (SELECT waiting FROM handed{n} WHERE is_handed))"
@@ -51,7 +51,8 @@ class RelatedMoves(Effect):
         """Return the parts that lock an unfinished row for each object, and leave out rows whose object has none."""
         compiler, names = self._compiler, list(cast("Collection[str]", answer))
         columns = [compiler.column_of(compiler.field(name)) for name in names]
-        of_table = {"pk": compiler.pk, "table": compiler.table}
+        of_table = {"pk": compiler.pk, "table": compiler.table, "state": compiler.state}
+        of_table["type"] = compiler.cast_of(self._operations.state_field)
         return Part(
             passed=tuple(f"t.{column} AS waiting{n}" for n, column in enumerate(columns)),
             before=Statement.of(
@@ -63,7 +64,7 @@ class RelatedMoves(Effect):
     def values(self, act: Act, answer: Hashable, into: dict[str, object]) -> None:
         """Add the unfinished states."""
         for n, watch in enumerate(self._handed_on[act.edge[1]]):
-            into[f"unfinished{n}"] = list(watch.unfinished)
+            into[f"unfinished{n}"] = watch.unfinished_values
 
     def write(self, done: Done) -> None:
         """Do what follows the moves, which may raise :class:`~stator.rows.watches.WaiterHeld`."""

@@ -86,6 +86,11 @@ class Watch:
         met &= ~Q(self._exists(among, ~Q(stator_state__in=self.condition.in_)))
         return met if self.condition.empty else met & Q(self._exists(among, Q()))
 
+    @cached_property
+    def unfinished_values(self) -> list[object]:
+        """What is stored for the unfinished states."""
+        return list(map(state_field(self.other).stored, self.unfinished))
+
     @property
     def hands_on(self) -> bool:
         """Whether a related object that is unfinished can be found by an index and locked."""
