@@ -120,7 +120,7 @@ class KeptReports(Effect):
         if not (act.failed or any(outcome.reason for outcome in act.outcomes)):
             return None
         together = self._inserts and len(act.claims) == 1 and self._compiler.keeps_keys
-        return "reported" if together and act.claims[0].log is None else AFTER
+        return "reported" if together and LOG.of(act.claims[0]) is None else AFTER
 
     def part(self, act: Act, answer: Hashable) -> Part:
         """Return the INSERT of the report, or its UPDATE."""
