@@ -73,6 +73,20 @@ PEERS = (
         share=0.1,
     ),
     Peer(
+        "awa",
+        ("awa-pg==0.6.9",),
+        (Case("128 workers", 128),),
+        "keeps ended jobs for a day; no history",
+        share=0.25,
+    ),
+    Peer(
+        "absurd",
+        ("absurd-sdk==0.5.1", "absurdctl==0.5.1", "psycopg[binary]==3.3.9"),
+        (Case("concurrency 100", 100),),
+        "keeps the task and its runs; a lease is not renewed unless the task asks",
+        share=0.1,
+    ),
+    Peer(
         "celery",
         ("celery[redis]==5.7.0", "redis[hiredis]==8.1.0"),
         (Case("Redis, solo pool"),),
