@@ -39,6 +39,7 @@ class ProblemKind:
 
     ``find`` yields one problem for each cause in a survey; with ``model``, a label in lower case, only if that model is
     among the surveyed ones.
+    ``remedy``: what to do about problems that name nothing better themselves.
     ``level``: the level of problems that have none of their own. If one is an error, ``doctor`` exits with 1.
     ``rank``: the place among the kinds of its level, the worst first.
     ``check``: the name in ``doctor``, by default the code.
@@ -78,10 +79,13 @@ class ProblemKind:
                 yield Problem(self.code, sentence, numbers, (alone and self.alone) or self.remedy)
 
     def found_in(self, survey: Survey) -> Iterator[Problem]:
-        """Yield its problems in a survey, each with a code and a level."""
+        """Yield its problems in a survey, each with a code, a level and a remedy."""
         if self.find is not None and (not self.model or self.model in survey.readable):
             for one in self.find(survey):
-                yield replace(one, code=one.code or self.code, level=one.level or self.level)
+                level = one.level or self.level
+                # What is only worth a line needs none.
+                remedy = one.remedy or ("" if level == OK else self.remedy)
+                yield replace(one, code=one.code or self.code, level=level, remedy=remedy)
 
 
 NO_ROWS = Q(pk__in=[])
@@ -275,21 +279,118 @@ KINDS: list[ProblemKind] = [
         remedy="Nothing to do. To have them repeated, move the object to its state by hand.",
     ),
     # The kinds below are about many objects, or about workers.
-    ProblemKind("read_only", level=ERROR, rank=-1, find=causes.read_only),
-    ProblemKind("unread", level=ERROR, rank=1, find=causes.unread),
-    ProblemKind("incomplete", level=ERROR, rank=1, find=of_models(causes.incomplete)),
-    ProblemKind("silent_worker", level=ERROR, rank=2, find=causes.silent_workers, section="workers"),
-    ProblemKind("late_leases", level=ERROR, rank=3, find=causes.late_leases, section="workers"),
-    ProblemKind("stuck", level=ERROR, rank=6, find=of_models(causes.stuck), section="stuck"),
-    ProblemKind("slow", level=ERROR, rank=7, find=of_models(causes.slow)),
-    ProblemKind("full_limit", level=WARNING, rank=1, find=causes.full_limits),
-    ProblemKind("starved", level=WARNING, rank=1, find=of_models(starving.starved)),
-    ProblemKind("waiting", level=WARNING, rank=2, find=of_models(causes.waiting)),
-    ProblemKind("far_future", level=WARNING, rank=3, find=of_models(causes.far_future)),
-    ProblemKind("deaf_worker", level=WARNING, rank=4, find=causes.deaf_workers, section="workers"),
-    ProblemKind("same_name", level=WARNING, rank=4, find=causes.same_names, section="workers"),
-    ProblemKind("versions", level=WARNING, rank=5, find=of_models(causes.versions), section="workers"),
-    ProblemKind("failing", level=WARNING, rank=7, find=of_models(causes.failing), section="errors"),
+    ProblemKind(
+        "read_only",
+        level=ERROR,
+        rank=-1,
+        find=causes.read_only,
+        remedy="make the database writable, or point the site at one that is",
+    ),
+    ProblemKind(
+        "unread",
+        level=ERROR,
+        rank=1,
+        find=causes.unread,
+        remedy="find out what keeps the database from answering",
+    ),
+    ProblemKind(
+        "incomplete",
+        level=ERROR,
+        rank=1,
+        find=of_models(causes.incomplete),
+        remedy="run migrate",
+    ),
+    ProblemKind(
+        "silent_worker",
+        level=ERROR,
+        rank=2,
+        find=causes.silent_workers,
+        section="workers",
+        remedy="make sure that the process is gone",
+    ),
+    ProblemKind(
+        "late_leases",
+        level=ERROR,
+        rank=3,
+        find=causes.late_leases,
+        section="workers",
+        remedy="look at the log of the workers, or unlock",
+    ),
+    ProblemKind(
+        "stuck",
+        level=ERROR,
+        rank=6,
+        find=of_models(causes.stuck),
+        section="stuck",
+        remedy="open the list; the page of an object says why it does not move",
+    ),
+    ProblemKind(
+        "slow",
+        level=ERROR,
+        rank=7,
+        find=of_models(causes.slow),
+        remedy="start more workers, or look for attempts that take long",
+    ),
+    ProblemKind(
+        "full_limit",
+        level=WARNING,
+        rank=1,
+        find=causes.full_limits,
+        remedy="wait, or have a developer raise the limit",
+    ),
+    ProblemKind(
+        "starved",
+        level=WARNING,
+        rank=1,
+        find=of_models(starving.starved),
+        remedy="start a worker for the others, or name fair_by",
+    ),
+    ProblemKind(
+        "waiting",
+        level=WARNING,
+        rank=2,
+        find=of_models(causes.waiting),
+        remedy="find out what keeps the other object there, or move it",
+    ),
+    ProblemKind(
+        "far_future",
+        level=WARNING,
+        rank=3,
+        find=of_models(causes.far_future),
+        remedy="if the due time is wrong, retry",
+    ),
+    ProblemKind(
+        "deaf_worker",
+        level=WARNING,
+        rank=4,
+        find=causes.deaf_workers,
+        section="workers",
+        remedy="mend what the message says",
+    ),
+    ProblemKind(
+        "same_name",
+        level=WARNING,
+        rank=4,
+        find=causes.same_names,
+        section="workers",
+        remedy="give each a --name of its own, or none",
+    ),
+    ProblemKind(
+        "versions",
+        level=WARNING,
+        rank=5,
+        find=of_models(causes.versions),
+        section="workers",
+        remedy="restart the processes that run the old code",
+    ),
+    ProblemKind(
+        "failing",
+        level=WARNING,
+        rank=7,
+        find=of_models(causes.failing),
+        section="errors",
+        remedy="read the error; retry after its cause is fixed",
+    ),
 ]
 
 # The kinds that apps have added.

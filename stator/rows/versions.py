@@ -114,7 +114,7 @@ class Fleet:
 
 
 def compared(versions: Collection[Version], what: str, how: str = "") -> str:
-    """Return a sentence that says which processes run each version, and which names only some know; "" for one version.
+    """Return a sentence on the versions that run: that there are several, what follows, and who knows what; "" for one.
 
     ``what``: as in "2 versions of its graph run"; ``how``: as in "new differs in options or transitions".
     """
@@ -124,18 +124,24 @@ def compared(versions: Collection[Version], what: str, how: str = "") -> str:
     told = [version.names for version in found if version.names is not None]
     common = set(told[0]).intersection(*told[1:]) if told else set()
     some = {name for names in told for name in names} - common
-    parts = [f"{listed(version.processes)}{_known(version, some)}" for version in found]
+    # Those that know something come first: the others lack it.
+    by_names = sorted(found, key=lambda version: version.names is None or not some.intersection(version.names))
+    those = "that" if len(some) == 1 else "none of these"
+    parts = [f"{listed(version.processes)}{_known(version, some, those)}" for version in by_names]
+    effect = "so a process leaves alone what only others know" if some else "so objects are treated by either"
     if changed := sorted(name for name in common if len({names[name] for names in told}) > 1):
         parts.append(f"{listed(changed)} differ{'s' if len(changed) == 1 else ''} {how}".rstrip())
-    return f"{len(found)} {what}: {'; '.join(parts)}."
+    return f"{len(found)} {what}, {effect}: {'; '.join(parts)}."
 
 
-def _known(version: Version, some: set[str]) -> str:
-    """Say which names a version has that not all have."""
+def _known(version: Version, some: set[str], none: str) -> str:
+    """Say which names a version has that not all have; ``none``: what it does not know if it has none of them."""
     if version.names is None or not some:
         return ""
-    verb = "knows" if len(version.processes) == 1 else "know"
-    return f" {verb} {listed(sorted(some & set(version.names))) or 'none of these'}"
+    alone = len(version.processes) == 1
+    if known := sorted(some & set(version.names)):
+        return f" {'knows' if alone else 'know'} {listed(known)}"
+    return f" {'does' if alone else 'do'} not" if none == "that" else f" {'knows' if alone else 'know'} {none}"
 
 
 def name_of(worker: Worker) -> str:

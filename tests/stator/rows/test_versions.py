@@ -106,7 +106,8 @@ def test_versions_are_told_with_their_workers_and_with_what_only_some_know(djang
     with django_assert_max_num_queries(2):
         [sentence] = told()
     assert sentence == (
-        "testapp.Errand: 3 versions of its graph run: ash/8 knows posted; oak/1, oak/2, oak/3, oak/4, oak/5 and 2 more "
+        "testapp.Errand: 3 versions of its graph run, so a process leaves alone what only others know: ash/8 knows "
+        "posted; oak/1, oak/2, oak/3, oak/4, oak/5 and 2 more "
         "know asked, checked, done, heir, limited and 2 more; oak/9, this process know asked, done, heir, limited, "
         "outside and 1 more; new differs in options or transitions."
     )
@@ -115,7 +116,8 @@ def test_versions_are_told_with_their_workers_and_with_what_only_some_know(djang
 def test_workers_that_all_differ_from_this_process_are_told():
     live(1, NewerGraph)
     assert told() == [
-        "testapp.Errand: 2 versions of its graph run: oak/1 knows checked; this process knows none of these; "
+        "testapp.Errand: 2 versions of its graph run, so a process leaves alone what only others know: oak/1 knows "
+        "checked; this process does not; "
         "limited, new differ in options or transitions."
     ]
 
@@ -144,7 +146,7 @@ def test_doctor_and_status_tell():
     assert [(each["check"], each["level"]) for each in found] == [("states", "warn"), ("versions", "warn")]
     words = "testapp.Errand: 1 in a state that this code does not know, but live workers do: checked (oak/3)"
     assert found[0]["message"] == words
-    assert found[1]["message"].startswith("testapp.Errand: 2 versions of its graph run: oak/3 knows checked;")
+    assert found[1]["message"].startswith("testapp.Errand: 2 versions of its graph run, so a process leaves")
     assert found[1]["remedy"].startswith("restart the processes that run the old code")
     status = asked("stator", "status", "testapp.Errand")["troubles"]
     assert [(each["code"], each["level"], each["where"]) for each in status] == [

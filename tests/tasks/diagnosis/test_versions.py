@@ -55,14 +55,18 @@ def test_actions_that_only_some_workers_have_are_named_with_them():
     live(3, with_more("newer"))
     live(4, with_more("echo", queue="encode"))
     assert told() == [
-        "tasks.Task: 3 sets of actions are in use: oak/2, oak/3 know newer; oak/4 knows echo (queue encode); oak/1, "
+        "tasks.Task: 3 sets of actions are in use, so a process leaves alone what only others know: oak/2, oak/3 know "
+        "newer; oak/4 knows echo (queue encode); oak/1, "
         "this process know none of these."
     ]
 
 
 def test_doctor_and_status_tell():
     live(2, with_more("newer"))
-    sentence = "tasks.Task: 2 sets of actions are in use: oak/2 knows newer; this process knows none of these"
+    sentence = (
+        "tasks.Task: 2 sets of actions are in use, so a process leaves alone what only others know: oak/2 knows newer; "
+        "this process does not"
+    )
     found = [each["message"] for each in asked("stator", "doctor")["findings"] if each["check"] == "versions"]
     assert found == [sentence]
     status = [each for each in asked("stator", "status", "tasks.Task")["troubles"] if each["code"] == "versions"]

@@ -1,0 +1,39 @@
+"""Each registered kind of problem says what to do, whatever its own facts say."""
+
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from stator.explain.kinds import KINDS, ProblemKind, kinds_of_apps
+from stator.explain.problem import ERROR, OK, WARNING, Problem
+from stator.explain.survey import Survey, Workers
+
+OF_ONE = [kind for kind in KINDS if kind.sentences is not None]
+OF_MANY = [*(kind for kind in KINDS if kind.find is not None), *kinds_of_apps()]
+
+
+class Everything(dict[str, Any]):
+    """A survey has read every model."""
+
+    def __contains__(self, label: object) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("kind", OF_ONE, ids=lambda kind: kind.code)
+def test_reason_of_one_object_has_a_remedy(kind: ProblemKind) -> None:
+    assert kind.remedy.endswith(".")
+
+
+@pytest.mark.parametrize("kind", OF_MANY, ids=lambda kind: f"{kind.model or 'stator'}-{kind.code}")
+@pytest.mark.parametrize("level", [ERROR, WARNING, OK])
+def test_problem_of_many_has_a_remedy(kind: ProblemKind, level: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Survey, "readable", Everything())
+    survey = Survey("default", {}, Workers(), [], False, "default")
+    bare = replace(kind, find=lambda found: [Problem("", "it happened, so objects wait", level=level)])
+    [found] = bare.found_in(survey)
+    assert (found.code, found.level) == (kind.code, level)
+    assert bool(found.remedy) == (level != OK)
+    # What the facts say themselves is better.
+    own = replace(kind, find=lambda found: [Problem("", "it happened", {}, "do this", level=level)])
+    assert [one.remedy for one in own.found_in(cast(Survey, survey))] == ["do this"]
