@@ -7,15 +7,14 @@ Unlike a worker, a program is refused from the end of its lease on, even if the 
 
 import os
 import time
-from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import lru_cache, partial
-from random import sample
 from typing import Any
 from uuid import UUID
 
-from django.db import DatabaseError, IntegrityError, router, transaction
+from django.db import IntegrityError, router, transaction
 from django.db.models import Expression, Field, Model, QuerySet
 
 from stator.conf import latest_settings
@@ -29,7 +28,7 @@ from stator.db.preparing import PREPARING, Preparing
 from stator.db.probe import overdue
 from stator.db.refusals import CLAIM
 from stator.db.repeat import retrying
-from stator.db.retry import OUTAGES, is_of_node, is_retryable
+from stator.db.retry import OUTAGES, is_retryable
 from stator.db.single_statement import Only, ProgramRecords, Renewal, Shape
 from stator.db.values import Instance, Pk, Row
 from stator.exceptions import LeaseLost
@@ -38,7 +37,6 @@ from stator.graph.failures import Failure, bounded, describe
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
 from stator.rows import columns
 from stator.rows.clock import Now
-from stator.rows.fields import SPREAD
 from stator.rows.indexes import place_in_line
 from stator.rows.meta import home_of, named_state, owner_of
 from stator.rows.pauses import Pauses
@@ -96,7 +94,7 @@ def claim(
     def claimable(part: Operations) -> QuerySet[Any]:
         return pauses.without_held(part.ready(states), states)
 
-    for part, most in _turns(operations, pick(claimable(operations)), limit):
+    for part, most in operations.division.shares(pick(claimable(operations)), limit):
         rows = claimable(part)
         lock = (
             partial(part.lock, pick(rows), most, in_order=True)
@@ -104,29 +102,13 @@ def claim(
             else partial(part.lock_among, among(rows), pick(rows), most)
         )
         try:
-            with nullcontext() if part.slice is None else part.locks.spared(CLAIM):
+            with nullcontext() if part.part is None else part.locks.spared(CLAIM):
                 found += with_events(_claim(part, lock, until, first, then))
         except IntegrityError:
-            # The claims in other slices are committed.
+            # The claims in other parts are committed.
             if not found:
                 raise
     return found
-
-
-def _turns(operations: Operations, picked: QuerySet[Any], limit: int) -> Iterator[tuple[Operations, int]]:
-    """Yield the slices with the first rows, each with how many they are; these operations if there are no slices."""
-    if not operations.has_slices:
-        yield operations, limit
-        return
-    try:
-        found = Counter(picked.values_list(operations.spread_name, flat=True)[:limit])
-    except DatabaseError as error:
-        # Each node was asked, and one is away.
-        if not is_of_node(error) or operations.connection.in_atomic_block:
-            raise
-        found = Counter(dict.fromkeys(sample(SPREAD, len(SPREAD)), limit))
-    for value, count in found.items():
-        yield operations.of_slice(value), count
 
 
 def claim_at_once(
@@ -152,7 +134,7 @@ def claim_at_once(
     key = key, operations.settings.MAX_CRASHES, operations.longest_lease
     found, flag, since = single_statement.claim(operations, key, shape, token, values)
     states, own = operations.state_field.states, operations.state_field.attname
-    claims = [Claim(operations.home(row), row, states[row.__dict__[own]], token, since) for row in found]
+    claims = [Claim(operations.part_with(row), row, states[row.__dict__[own]], token, since) for row in found]
     return with_events(claims), flag
 
 
@@ -164,9 +146,9 @@ def bring_up(model: type[Model], *, using: str | None = None) -> int:
     operations = _operations(model, using)
     due, expired = overdue(operations)
     if due:
-        for part in operations.having(*operations.due()):
+        for part in operations.parts_with(*operations.due()):
             mark_ready(part, MAX_ROWS)
-    return sum(len(part.reap(MAX_ROWS)) for part in operations.having(*operations.lost())) if expired else 0
+    return sum(len(part.reap(MAX_ROWS)) for part in operations.parts_with(*operations.lost())) if expired else 0
 
 
 def find(model: type[Model], pk: Pk, token: UUID, *, using: str | None = None) -> Claim:
@@ -242,11 +224,11 @@ def end(ends: Sequence[Ended], records: ProgramRecords | None = None, *, only: O
     operations, claims = ends[0][0].operations, [claim for claim, _ in ends]
     if any((each.operations.model, each.operations.alias) != (operations.model, operations.alias) for each in claims):
         raise ValueError("the claims belong to several models or databases; make one call for each")
-    if any(each.operations.slice != operations.slice for each in claims):
-        by_slice: dict[object, list[Ended]] = defaultdict(list)
+    if any(each.operations.part != operations.part for each in claims):
+        by_part: dict[object, list[Ended]] = defaultdict(list)
         for ended in ends:
-            by_slice[ended[0].operations.slice].append(ended)
-        return Written.total(filter(None, [end(each, records, only=only) for each in by_slice.values()]))
+            by_part[ended[0].operations.part].append(ended)
+        return Written.total(filter(None, [end(each, records, only=only) for each in by_part.values()]))
     written = None
     # One statement changes a row once, and its condition is about one row.
     fits = len(claims) == 1 or (only is None and len({claim.pk for claim in claims}) == len(claims))
@@ -323,7 +305,7 @@ def _claim_of(operations: Operations, instance: Any, token: UUID, claimed: float
     """Return the claim on a row; without the time of the claim, its lease is counted from now."""
     field = operations.state_field
     state = field.states[instance.__dict__[field.attname]]
-    return Claim(operations.home(instance), instance, state, token, claimed or time.monotonic())
+    return Claim(operations.part_with(instance), instance, state, token, claimed or time.monotonic())
 
 
 @retrying

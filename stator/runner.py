@@ -139,7 +139,7 @@ class StatorRunner(WorkerOptions):
                 for model in models:
                     scope = Scope(self.database or router.db_for_write(model), path)
                     operations = operations_in(scope, model, settings, worker_id)
-                    for part in operations.having(*chores.rows_to_watch(operations, 0)):
+                    for part in operations.parts_with(*chores.rows_to_watch(operations, 0)):
                         _do_duties(part)
                     attempts += grouped(_claim_all(operations))
         for claims in attempts:

@@ -50,6 +50,11 @@ class Scope:
     def __lt__(self, other: "Scope") -> bool:
         return (self.alias, self.path) < (other.alias, other.path)
 
+    @property
+    def of_all(self) -> "Scope":
+        """The scope with all rows of the tables."""
+        return self if self.where is EVERYTHING else Scope(self.alias, self.path)
+
     def enter(self) -> AbstractContextManager[None]:
         """Return a context where statements find the rows, and handlers find everything that belongs to the rows."""
         return entering(self.path)

@@ -38,7 +38,7 @@ EXTENSIONS = {
     "scopes": Extension(
         "stator/schemas.py stator/db/resting.py stator/worker/resting.py stator/overview/schemas.py "
         "stator/admin/all_schemas.py stator/commands/doctor/structures.py stator/db/slices.py stator/db/grouping.py "
-        "stator/db/divisions.py stator/worker/schemas.py "
+        "stator/db/divisions.py stator/db/node_probe.py stator/worker/schemas.py "
         "stator/partitions/* stator/citus/* stator/db/citus.py stator/rows/nodes.py",
         r"(?i)^(in_schemas?|schemas|works_in_schemas|resting|current_schema|places?|by_place|_places|schema|_by_place"
         r"|follow_connections|send_in_schemas|slice_of|is_in_one_line|in_slices|freeslices|numberedslices|for_any_slice"

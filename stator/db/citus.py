@@ -114,6 +114,6 @@ def parts_of(operations: Operations) -> Parts:
         return postgresql.parts_of(operations)
     compiler = compiler_of(operations.model, operations.alias)
     transactions = PostgresqlTransactions(operations, compiler)
-    kind = CitusRecords if operations.slice is None else SliceRecords
+    kind = CitusRecords if operations.part is None else SliceRecords
     recorded = kind(operations, compiler, transactions.pick)
     return Parts(transactions, Leases(operations), PostgresqlClaims(operations, compiler), recorded)

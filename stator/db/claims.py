@@ -17,8 +17,6 @@ from stator.db.interface import Claim, Operations, new_token
 from stator.db.ordering import Lines, pick
 from stator.db.preparing import LATER
 from stator.db.refusals import CLAIM, in_pieces, is_refusal
-from stator.db.retry import is_of_node
-from stator.db.slices import MAX_EMPTY, FreeSlices, NumberedSlices, Slices
 from stator.db.values import Instance, Pk
 from stator.exceptions import NotBegun
 from stator.graph import State
@@ -46,8 +44,6 @@ class Claims:
     def __init__(self, operations: Operations) -> None:
         self._operations = operations
         self.lines = Lines(operations)
-        self._is_filled = False
-        self._slices: Slices = (FreeSlices if operations.is_spread_freely else NumberedSlices)(operations)
 
     def claim(
         self, states: list[State], limit: int, *, token: UUID | None = None, crashes: Crashes = Crashes.NONE
@@ -56,7 +52,7 @@ class Claims:
 
         A state with limited ``concurrency`` is claimed by itself. Paused rows are not claimed.
         """
-        operations, states = self._operations, self._running(states)
+        operations, states = self._operations, self.running(states)
         if not states:
             return []
         token = token or new_token(operations.worker_id)
@@ -67,38 +63,7 @@ class Claims:
             [Claim(operations, each, by_value[each.__dict__[own]], token, claimed) for each in instances]
         )
 
-    def claim_in_slices(
-        self, states: list[State], limit: int, *, token: UUID | None = None, crashes: Crashes = Crashes.NONE
-    ) -> list[Claim]:
-        """Claim like :meth:`claim`, in one slice after the other until there are enough rows; each has its turn."""
-        operations, states, claims = self._operations, self._running(states), list[Claim]()
-        if not states:
-            return []
-        if not operations.has_slices:
-            return operations.claim_together(states, limit, token=token, crashes=crashes)
-        token = token or new_token(operations.worker_id)
-        limit, empty = min(limit, self._room(states)), 0
-        parts = self._slices.in_turn(states, crashes, many=self._is_filled)
-        while len(claims) < limit and empty < MAX_EMPTY and (part := next(parts, None)):
-            part.pauses = operations.pauses
-            found = self._claim_part(part, states, limit - len(claims), token, crashes)
-            empty = 0 if found else empty + 1
-            claims += found
-        self._is_filled = len(claims) == limit
-        return claims
-
-    def _claim_part(
-        self, part: Operations, states: list[State], limit: int, token: UUID, crashes: Crashes
-    ) -> list[Claim]:
-        """Claim rows of a slice, unless it is on a node that is away."""
-        if not part.is_on_node:
-            return part.claim_together(states, limit, token=token, crashes=crashes)
-        if part.locks.allow(CLAIM):
-            with part.locks.spared(CLAIM):
-                return part.claim_together(states, limit, token=token, crashes=crashes)
-        return []
-
-    def _room(self, states: list[State]) -> int:
+    def room(self, states: list[State]) -> int:
         """Return how many more rows may be claimed, as it seems before the limit of a state is locked."""
         operations, state = self._operations, states[0]
         if not state.concurrency:
@@ -106,7 +71,7 @@ class Claims:
         running = operations.whole.filter(state_claim__isnull=False, **operations.state_field.at(state)).count()
         return max(0, state.concurrency - running)
 
-    def _running(self, states: list[State]) -> list[State]:
+    def running(self, states: list[State]) -> list[State]:
         """Return the states that are not paused as a whole."""
         operations = self._operations
         pauses = operations.pauses = operations.pauses or Pauses.of(operations.label, operations.read_pauses())
@@ -143,7 +108,7 @@ class Claims:
         (state,) = states
         with operations.transaction():
             Limit.lock(operations.alias, operations.label, state.name)
-            room = min(limit, self._room(states))
+            room = min(limit, self.room(states))
             return claim_rows(states, room, token, crashes) if room else []
 
     def _claim_rows(self, states: list[State], limit: int, token: UUID, crashes: Crashes) -> list[Instance]:
@@ -171,26 +136,12 @@ class Claims:
     def release_token(self, token: UUID) -> int:
         """Release the rows of a claim statement whose answer never arrived; return how many."""
         operations = self._operations
-        if operations.is_over_nodes:
-            return self._release_on_nodes(token)
+        if operations.division.spans:
+            return operations.division.release_token(token)
         with operations.transaction():
             # "Held" is in the filter because there is an index of held rows.
             taken = operations.lock(operations.rows.filter(state_claim__isnull=False, state_claim=token), MAX_CLAIMED)
             return operations.rows.filter(pk__in=taken).update(**columns.releasing())
-
-    def _release_on_nodes(self, token: UUID) -> int:
-        """Release the rows on every node; if one is away, raise the error when those on the others are released."""
-        released, away = 0, None
-        for part in self._operations.slices:
-            try:
-                released += part.release_token(token)
-            except DatabaseError as error:
-                if not is_of_node(error):
-                    raise
-                away = error
-        if away is not None:
-            raise away
-        return released
 
 
 def take(rows: QuerySet[Model], token: UUID, changes: columns.Changes, only: Q = READY) -> list[Instance]:
@@ -210,7 +161,7 @@ def claim_one(operations: Operations, pk: Pk) -> Claim | None:
     with operations.transaction():
         taken = take(rows, token, columns.claiming(token, operations.lease_end()), only=Q())
     states, own = field.states, field.attname
-    claims = [Claim(operations.home(row), row, states[row.__dict__[own]], token, claimed) for row in taken]
+    claims = [Claim(operations.part_with(row), row, states[row.__dict__[own]], token, claimed) for row in taken]
     return next(iter(with_events(claims)), None)
 
 
@@ -223,7 +174,7 @@ def adopt(kind: type[Adopted], operations: Operations, token: UUID) -> Adopted |
     for instance in load_rows(held[:1]):
         if (state := (field := operations.state_field).state_of(instance)) is None:
             raise NotBegun(LATER, f"{operations.graph.__name__} has no state {field.of(instance)!r} in this process")
-        [claim] = with_events([kind(operations.home(instance), instance, state, token, claimed)])
+        [claim] = with_events([kind(operations.part_with(instance), instance, state, token, claimed)])
         return claim
     return None
 

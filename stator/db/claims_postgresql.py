@@ -47,7 +47,7 @@ WITH picked AS MATERIALIZED (
   ORDER BY {priority}COALESCE(state_next_attempt, state_changed), {table}.{pk}
   LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED)
 UPDATE {table} SET {set} FROM picked
-WHERE {table}.ctid = picked.place AND {table}.{pk} IS NOT DISTINCT FROM picked.pk{slice}
+WHERE {table}.ctid = picked.place AND {table}.{pk} IS NOT DISTINCT FROM picked.pk{within}
 RETURNING {returning}
 """
 BEHIND = " AND (COALESCE(state_next_attempt, state_changed), {pk}) > (%(since)s, %(key)s)"
@@ -82,7 +82,7 @@ more AS MATERIALIZED (
     ORDER BY {order} LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED) ready
   LIMIT %(limit)s - (SELECT count(*) FROM picked)),
 chosen AS (SELECT pk, n FROM picked UNION ALL SELECT pk, 0 FROM more)
-UPDATE {table} SET {set} FROM chosen WHERE {table}.{pk} = chosen.pk{slice} RETURNING {returning}, chosen.n
+UPDATE {table} SET {set} FROM chosen WHERE {table}.{pk} = chosen.pk{within} RETURNING {returning}, chosen.n
 """
 
 # ``pick`` is a query that Django has compiled, which narrows and orders the claimable rows. ``further`` are other parts
@@ -169,17 +169,17 @@ class StatementClaim:
         compiler = self._compiler
         return written(
             text, table=compiler.table, pk=compiler.pk, set=compiler.assigned(self._changes),
-            returning=compiler.columns + returning, slice=compiler.slice_of(self._operations), **holes,
+            returning=compiler.columns + returning, within=compiler.within(self._operations), **holes,
         )  # fmt: skip
 
     def _claimable(self, crashes: Crashes) -> Statement:
         """Return the condition of the rows to claim."""
         return Statement.of(
-            written(claimable_sql(crashes), column=self._compiler.state), self._compiler.slice_of(self._operations)
+            written(claimable_sql(crashes), column=self._compiler.state), self._compiler.within(self._operations)
         )
 
     def _bound(self, statement: Statement, values: Mapping[str, object], token: UUID) -> list[object]:
-        return statement.bind(self._compiler.connection, {**values, TOKEN: token, "slice": self._operations.slice})
+        return statement.bind(self._compiler.connection, {**values, TOKEN: token, "part": self._operations.part})
 
     def _instances(self, rows: list[Row], turn: Turn | None = None, *, placed: bool = False) -> list[Instance]:
         """Return the instances of claimed rows, in their order or in the order of a ``turn``.
@@ -316,14 +316,14 @@ class FilteredClaim(StatementClaim):
         return statement
 
     def _compiled(self, wanted: Wanted, condition: Q) -> Statement:
-        operations, compiler = self._operations.for_any_slice, self._compiler
+        operations, compiler = self._operations.division.template, self._compiler
         operations.pauses = self._operations.pauses
         rows = operations.claimable(wanted.states).filter(condition).filter(operations.crashed(wanted.crashes))
         ordered = rows.order_by(*line_of(compiler.model, by_age=wanted.turn.by_age)).values("pk")
         # The query has no lock of Django's, which requires a transaction block; this statement is a transaction by
         # itself.
         picked = written(NUMBERED, pick=selecting(ordered), lock=lock_of(compiler), key=compiler.quote("pk"))
-        only = compiler.slice_of(operations)
+        only = compiler.within(operations)
         return filtered(compiler, picked, self._changes, only=only, numbers=", picked.n")
 
 

@@ -34,7 +34,7 @@ from stator.rows.columns import Changes
 from stator.rows.meta import column_of
 from stator.rows.priorities import priority_of
 from stator.rows.state_column import USUAL_NAME, state_field
-from stator.statements import Parameter, Placeholder, Statement, written
+from stator.statements import Parameter, Placeholder, Statement
 
 
 def places_of(claims: list[Claim]) -> str:
@@ -88,9 +88,7 @@ class Compiler:
         self.model = model
         self._alias = alias
         self._array_types: dict[tuple[str, ...], list[str] | None] = {}
-        self._statements: dict[tuple[type | tuple[type, ...], bool, object], list[tuple[Settings, dict[Any, Any]]]] = (
-            defaultdict(list)
-        )
+        self._statements: dict[tuple[Maker, object], list[tuple[Settings, dict[Any, Any]]]] = defaultdict(list)
 
     @property
     def connection(self) -> BaseDatabaseWrapper:
@@ -100,11 +98,10 @@ class Compiler:
     def statements_of(self, maker: Maker, operations: Operations) -> dict[Any, Any]:
         """Return the statements that objects of one kind have compiled for such operations, by what else varies.
 
-        All slices share theirs, unless each has its own.
+        All parts share theirs, unless each has its own.
         """
         # Settings may hold lists, so they have no hash; there are few of them.
-        own = operations.slice if operations.has_own_statements else None
-        kind = maker, operations.slice is None, own
+        kind = maker, operations.division.key
         for known, statements in self._statements[kind]:
             if known == operations.settings:
                 return statements
@@ -257,13 +254,9 @@ class Compiler:
             turns.sort(key=_without_key)
         return [turn[-1] for turn in turns]
 
-    def slice_of(self, operations: Operations, table: str = "") -> Statement:
-        """Return the condition of the rows of a slice, after others; nothing if the operations are on all rows."""
-        if operations.slice is None:
-            return Statement("")
-        value = str(operations.slice) if operations.has_own_statements else written("%(slice)s")
-        column = self.column_of(operations.spread)
-        return written(" AND {table}.{column} = {value}", table=table or self.table, column=column, value=value)
+    def within(self, operations: Operations, table: str = "") -> Statement:
+        """Return the condition of the rows of a part, after others; nothing if the operations are on all rows."""
+        return operations.division.within(table or self.table)
 
     @property
     def pk(self) -> str:

@@ -10,20 +10,18 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import cached_property, lru_cache, partial
+from functools import partial
 from operator import itemgetter
 from threading import Event as Flag
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 from uuid import UUID
 
-from django.db import DatabaseError
-from django.db.models import F, Field, Model, QuerySet
+from django.db.models import Model
 
 from stator.conf import Settings
 from stator.db.instances import UNREADABLE
 from stator.db.preparing import PREPARING, Preparing
 from stator.db.repeat import retried
-from stator.db.retry import is_of_node
 from stator.db.rows import Rows
 from stator.db.steps import Steps, own_steps
 from stator.db.values import Pk
@@ -33,17 +31,13 @@ from stator.graph.kept import Kept
 from stator.graph.options import is_seconds
 from stator.graph.outcomes import Moved, Outcome, Released
 from stator.querysets import HeldClaim
-from stator.rows.fields import SPREAD
 from stator.rows.life import LIFE, VISIT, Life, is_of_failure
-from stator.rows.meta import column_of, is_in_one_line
-from stator.rows.nodes import over_nodes
 from stator.rows.pauses import Pause, read_pauses
 from stator.rows.progress import write_progress
 from stator.rows.reports import HAPPENED, Event, events_of_visit
 from stator.rows.rollbacks import on_rollback
 from stator.scopes import Scope
 from stator.signals import Move
-from stator.statements import Parameter, Statement, joined, selecting, written
 
 if TYPE_CHECKING:
     # A claim refers to its operations, whose parts make and end claims; at run time the parts are given.
@@ -56,11 +50,6 @@ if TYPE_CHECKING:
 NOT_ZERO = 1 << 56
 # The attribute of an instance that carries its row's place from the claim statement to its claim.
 PLACE = "_stator_place"
-# How many rows are read to find out which slices have some.
-MOST_LOOKED_AT = 10_000
-# How many slices are kept; the least recently used ones are made again.
-MAX_SLICES = 1000
-DIFFERENT = "SELECT DISTINCT {column} FROM ({rows}) looked_at"
 NO_NOTES: Mapping[str, object] = {}
 
 
@@ -370,7 +359,7 @@ def batches_of(ended: list[Ended], most: int | None = None) -> list[OutcomeBatch
     """Return outcomes of one model in batches of limited size; the latest outcome of a row comes first."""
     kinds: dict[tuple[str, str, Any], list[Ended]] = defaultdict(list)
     for each in ended:
-        kinds[*kind_of(each), each[0].operations.slice].append(each)
+        kinds[*kind_of(each), each[0].operations.part].append(each)
     parts = [part for kind in sorted(kinds, key=itemgetter(0, 1)) for part in _one_per_row(kinds[kind])]
     most = most or len(ended)
     return [OutcomeBatch.of(part[start : start + most]) for part in parts for start in range(0, len(part), most)]
@@ -411,18 +400,16 @@ class Operations(Rows):
     ) -> None:
         super().__init__(model, scope, settings, worker_id)
         self._parts_of = parts_of
-        # The values of ``spread`` whose slices were made, the latest last.
-        self._met: dict[object, None] = {}
-        # All slices share the flag. Its method is bound once, because it is called before each attempt.
+        # All parts share the flag. Its method is bound once, because it is called before each attempt.
         self._stopping = Flag()
         self.is_stopping = self._stopping.is_set
-        self._bind()
+        self.bind()
 
-    def _bind(self) -> None:
+    def bind(self) -> None:
+        """Make the parts that do the work; their methods are bound once, so that a call costs one lookup."""
         self.transactions, self.leases, self.claims, self.records = self._parts_of(self)
         transactions, leases, claims, records = self.transactions, self.leases, self.claims, self.records
         self.longest_wait = transactions.longest_wait
-        # The methods are bound once, so that a call costs one lookup.
         self.transaction = transactions.transaction
         self.reading = transactions.reading
         self.handler_transaction = transactions.handler_transaction
@@ -437,7 +424,9 @@ class Operations(Rows):
         self.renew = retried(self, leases.renew)
         self.reap = leases.reap
         self.claim_together = retried(self, claims.claim)
-        self.claim = claims.claim_in_slices if self._may_have_slices else self.claim_together
+        self.claim = self.division.claim if self.division.may_be_divided else self.claim_together
+        self.parts, self.parts_with = self.division.parts, self.division.parts_with
+        self.part_with = self.division.part_with
         self.release_token = retried(self, claims.release_token)
         self.record = records.record
         self.record_batch = retried(self, records.record_batch)
@@ -445,143 +434,20 @@ class Operations(Rows):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle without the state: a handler may pickle its instance, and with it the claim and these operations."""
-        given = self.model, self.scope, self.settings, self.worker_id, self._parts_of
-        return _unpickled, (given, self.slice)
+        given = self.model, self.scope.of_all, self.settings, self.worker_id, self._parts_of
+        return _unpickled, (given, self.part)
 
-    @property
-    def slices(self) -> list["Operations"]:
-        """The same operations on the rows with each value of ``spread``; none if chores take all rows at once.
+    def limited(self, scope: Scope, part: object, *, has_own_locks: bool) -> "Operations":
+        """Return these operations on a part of the rows; they get their division, and then are bound.
 
-        A statement for one value meets one partition of the table, and one node.
+        What the database refused, what is locked and what the model is are known of all rows. ``has_own_locks``: while
+        the part is away, the others go on.
         """
-        if not self.has_slices or self._is_whole_for_chores:
-            return []
-        if not self.is_spread_freely:
-            return self.numbered
-        every = self.whole.order_by(F(self.spread_name)).values_list(self.spread_name, flat=True).distinct()
-        try:
-            return list(map(self.of_slice, every))
-        except DatabaseError as error:
-            if not is_of_node(error):
-                raise
-            return self.known_slices
-
-    @property
-    def known_slices(self) -> list["Operations"]:
-        """The slices that are known without asking every node: of a field of the project, those that were met."""
-        return list(map(self.of_slice, list(self._met))) if self.is_spread_freely else self.numbered
-
-    @property
-    def numbered(self) -> list["Operations"]:
-        """All slices of a column that Stator adds."""
-        return list(map(self.of_slice, SPREAD))
-
-    @property
-    def has_slices(self) -> bool:
-        """Whether claims and records are for one value of ``spread`` each."""
-        if self.slice is not None or self.spread is None:
-            return False
-        if is_in_one_line(self.spread):
-            # No statement locks rows of several nodes.
-            return over_nodes(self.model, self.alias)
-        return self.capabilities.has_partitions
-
-    @property
-    def is_over_nodes(self) -> bool:
-        """Whether these operations are on the rows of several nodes."""
-        return self.has_slices and self.capabilities.has_nodes
-
-    @property
-    def is_on_node(self) -> bool:
-        """Whether the rows are on one node of several."""
-        return self.slice is not None and self.capabilities.has_nodes
-
-    @property
-    def has_own_statements(self) -> bool:
-        """Whether these operations on a slice have its value in their statements, so that Citus can keep the plans."""
-        return self.is_on_node and not self.is_spread_freely and not isinstance(self.slice, Parameter)
-
-    @property
-    def _may_have_slices(self) -> bool:
-        # To know it of a common line takes a statement.
-        is_line = self.spread is not None and is_in_one_line(self.spread)
-        return self.slice is None and self.capabilities.has_nodes if is_line else self.has_slices
-
-    @property
-    def _is_whole_for_chores(self) -> bool:
-        # Chores find rows in an order without the field, whose values may be thousands. Only nodes have to be met one
-        # by one.
-        return self.is_spread_freely and not self.capabilities.has_nodes
-
-    @cached_property
-    def of_slice(self) -> Callable[[object], "Operations"]:
-        """A function that returns the same operations on the rows with one value of ``spread``."""
-        return lru_cache(maxsize=MAX_SLICES)(self._of_slice)
-
-    def _of_slice(self, value: object) -> "Operations":
-        self._met[value] = None
-        if len(self._met) > MAX_SLICES:
-            self._met.pop(next(iter(self._met)), None)
-        return self._limited(value)
-
-    @cached_property
-    def for_any_slice(self) -> "Operations":
-        """The operations that make the statements of each slice: the value is to be given, as ``slice``."""
-        return self if self.slice is None else self._limited(Parameter("slice", self.spread))
-
-    def _limited(self, value: object) -> "Operations":
-        # What the database refused, what is locked and what the model is are known of all rows.
-        part = object.__new__(type(self))
-        part.__dict__.update(self.__dict__, slice=value)
-        part.__dict__.pop("for_any_slice", None)
-        if self.capabilities.has_nodes:
-            # While its node is away, the others go on.
-            part.locks = self.locks.alike()
-        part._bind()
-        return part
-
-    @property
-    def spread_column(self) -> str:
-        """The quoted column with the value of ``spread``."""
-        return self.connection.ops.quote_name(column_of(cast("Field", self.spread)))
-
-    def home(self, row: Any) -> "Operations":
-        """Return the operations on the slice with an object, or these if there are no slices."""
-        return self.of_slice(getattr(row, self.spread_name)) if self.has_slices else self
-
-    def beside(self, row: Any) -> "Operations":
-        """Return :meth:`home`, for a statement about one row also if the rows of all slices are in one line.
-
-        Rows of the first slice are found without it: most tables with one line are not divided.
-        """
-        if self.spread is None or not is_in_one_line(self.spread) or not self.capabilities.has_partitions:
-            return self.home(row)
-        value = getattr(row, self.spread_name)
-        return self.of_slice(value) if value else self
-
-    def having(self, *parts: QuerySet[Model]) -> list["Operations"]:
-        """Return the slices with rows of these querysets, in any order; these operations if there are no slices.
-
-        If the rows are very many, some slices may be missing.
-        """
-        if not self.has_slices or self._is_whole_for_chores:
-            return [self]
-        return self.found(self.looking(parts)) if parts else []
-
-    def looking(self, parts: Iterable[QuerySet[Model]]) -> Statement:
-        """Return the statement of :meth:`having`, for :meth:`found`."""
-        some = [rows.order_by().values(self.spread_name)[:MOST_LOOKED_AT] for rows in parts]
-        each = [Statement.of("(", selecting(rows), ")") for rows in some]
-        return written(DIFFERENT, column=self.spread_column, rows=joined(each, " UNION ALL "))
-
-    def found(self, looking: Statement) -> list["Operations"]:
-        """Return the slices that a statement finds; all that are known if a node is away, since it meets every node."""
-        try:
-            return [self.of_slice(value) for (value,) in self.fetch(looking.text, looking.params, often=True)]
-        except DatabaseError as error:
-            if not is_of_node(error):
-                raise
-            return self.known_slices
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__, scope=scope, part=part)
+        if has_own_locks:
+            made.locks = self.locks.alike()
+        return made
 
     def stop(self) -> None:
         """Begin nothing more: the worker was asked to stop."""
@@ -595,7 +461,7 @@ class Operations(Rows):
 
 def _unpickled(given: tuple[Any, ...], value: object) -> Operations:
     whole = Operations(*given)
-    return whole if value is None else whole.of_slice(value)
+    return whole if value is None else cast("Operations", whole.division.at(value))
 
 
 def by_scope(operations: Iterable[Operations]) -> dict[Scope, list[Operations]]:

@@ -38,7 +38,7 @@ class Leases:
 
     def _fenced(self, claim: Claim) -> QuerySet[Model]:
         own = self._operations.state_field.at(claim.state)
-        return self._operations.anywhere.filter(pk=claim.pk, state_claim=claim.token, **own)
+        return self._operations.division.anywhere.filter(pk=claim.pk, state_claim=claim.token, **own)
 
     def renew(self, claims: list[Claim], *, wait: float | None = None) -> set[int]:
         """Extend the leases of valid claims; return the ``id()`` of claims that have ended.
@@ -130,18 +130,18 @@ def _key(claim: Claim) -> tuple[int, float]:
 def still_claimed(operations: Operations, claims: list[Claim]) -> set[Pk]:
     """Return the rows that are still mine but were skipped because an application's transaction locks them.
 
-    Or the project has moved them to another slice; their claims go there, too. Note in the claims which rows are gone.
+    Or the project has moved them to another part; their claims go there, too. Note in the claims which rows are gone.
     """
     mine = {(claim.pk, claim.token, claim.state.value) for claim in claims}
-    is_free = operations.slice is not None and operations.is_spread_freely
-    names = ["pk", "state_claim", operations.state_field.name, *([operations.spread_name] if is_free else [])]
+    moves = operations.division.moves
+    names = ["pk", "state_claim", operations.state_field.name, *moves]
     with operations.reading():
-        rows = operations.anywhere.filter(pk__in=[claim.pk for claim in claims])
+        rows = operations.division.anywhere.filter(pk__in=[claim.pk for claim in claims])
         found = {row[0]: row for row in rows.values_list(*names)}
     for claim in claims:
         claim.gone = claim.pk not in found
-        if is_free and not claim.gone:
-            claim.operations = operations.of_slice(found[claim.pk][3])
+        if moves and not claim.gone:
+            claim.operations = operations.division.at(found[claim.pk][3])
     # Without SKIP LOCKED, no row is skipped.
     skips = operations.connection.features.has_select_for_update_skip_locked
     return {pk for pk, row in found.items() if skips and row[:3] in mine}

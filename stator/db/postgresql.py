@@ -24,7 +24,7 @@ from stator.statements import Statement, selecting, written
 # Locks rows with valid claims until the commit. Unlike all other statements, it waits for rows that are locked.
 LOCK_CLAIMED = """
 SELECT t.{pk} FROM unnest(%(keys)s::{pk_type}[], %(claims)s::uuid[]) AS v(pk, claim) JOIN {table} t ON t.{pk} = v.pk
-WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.{state} = %(source)s{slice} ORDER BY v.pk FOR NO KEY UPDATE OF t
+WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.{state} = %(source)s{within} ORDER BY v.pk FOR NO KEY UPDATE OF t
 """
 
 # Locks the ``sought`` rows among rows in the order of an index. ``one`` is the row at its place, locked, or nothing. It
@@ -94,8 +94,8 @@ class PostgresqlTransactions(transactions.Transactions):
             return send(connection, statement, params)
         session = session_of(connection)
         inside = connection.in_atomic_block
-        # Citus plans no statement for one node whose value of ``spread`` is a parameter.
-        often = often and (operations.has_own_statements or not operations.is_on_node)
+        # No plan of a statement for one node is kept if the value that tells the node is a parameter.
+        often = often and (operations.division.has_own_text or operations.scope.node is None)
         with nullcontext() if inside or session.isolation == "read committed" else self.transaction():
             restore = inside and connection.stator_shared
             if not inside or restore:
@@ -118,15 +118,15 @@ class PostgresqlTransactions(transactions.Transactions):
     def lock_claimed(self, claims: list[Claim]) -> list[Claim]:
         """Lock claimed rows like the portable method, in one statement whose text never changes."""
         keys, tokens = self._compiler.claimed(claims)
-        values = {"keys": keys, "claims": tokens, "source": claims[0].state.value, "slice": self._operations.slice}
+        values = {"keys": keys, "claims": tokens, "source": claims[0].state.value, "part": self._operations.part}
         params = self._locking.bind(self._operations.connection, values)
         found = self._operations.fetch(self._locking.text, params, sql.BY_KEY, often=True)
         mine = set(self._compiler.keys_of(found))
-        here, others = self._operations.slice, [claim for claim in claims if claim.pk not in mine]
-        if others and here is not None and self._operations.is_spread_freely:
+        here, others = self._operations.part, [claim for claim in claims if claim.pk not in mine]
+        if others and self._operations.division.moves:
             still_claimed(self._operations, others)
             for claim in others:
-                if claim.operations.slice != here:
+                if claim.operations.part != here:
                     mine.update(each.pk for each in claim.operations.lock_claimed([claim]))
         return [claim for claim in claims if claim.pk in mine]
 
@@ -135,7 +135,7 @@ class PostgresqlTransactions(transactions.Transactions):
         compiler = self._compiler
         return written(
             LOCK_CLAIMED, table=compiler.table, pk=compiler.pk, pk_type=compiler.pk_type, state=compiler.state,
-            slice=compiler.slice_of(self._operations, "t"),
+            within=compiler.within(self._operations, "t"),
         )  # fmt: skip
 
     def _lock_among(self, among: QuerySet[Model], rows: QuerySet[Model], limit: int, planner: str) -> list[Pk]:

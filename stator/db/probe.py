@@ -8,7 +8,6 @@ from typing import Any
 
 from django.db.models import BigIntegerField, F, Func, Model, Q, QuerySet
 
-from stator.db import sql
 from stator.db.interface import Operations
 from stator.db.refusals import MARK_READY, REAP
 from stator.graph.durations import seconds_of
@@ -16,7 +15,7 @@ from stator.rows.claimable import Crashes
 from stator.rows.clock import Elapsed, Now
 from stator.rows.columns import after
 from stator.rows.pauses import Pause, Pauses
-from stator.statements import Statement, existing, first, joined, selecting, written
+from stator.statements import Statement, existing, first, joined, selecting
 
 NONE = Pauses()
 
@@ -24,10 +23,6 @@ NONE = Pauses()
 MAX_ANSWERS = 1500
 # What a poll asks about pauses: their number and the sum of their ids.
 OF_PAUSES = ("COUNT", "SUM")
-
-# The same answers about a table over nodes, which would all be asked for each EXISTS. Citus wants the last LIMIT.
-OVER_NODES = "SELECT {answers} FROM ({rows}) looked_at LIMIT 1"
-IN_SHARD = "(SELECT {spread}, {n} AS n, {left} AS left_over FROM ({rows}) found)"
 
 # Filters for the rows that this worker may claim, mark ready and reap.
 Open = tuple[Q, Q, Q]
@@ -58,7 +53,7 @@ class Work:
         return self.ready or self.crashed or self.suspect or self.due
 
 
-# The answer about a model whose rows are on several nodes while one of them is away: each slice is tried by itself.
+# The answer about a model whose rows are on several nodes while one of them is away: each part is tried by itself.
 # Rows to run alone are left to the reaping, since looking for one in vain would hold up other claims.
 MAY_BE = Work(ready=True, crashed=True, due=True, expired=True)
 
@@ -105,26 +100,15 @@ def _work(operations: Operations, answers: Iterator[Any]) -> Work:
 
 def _ask(group: tuple[Operations, ...]) -> tuple[list[Any], tuple[int, int]]:
     """Return the answers for all models, and the number and the sum of ids of the active pauses."""
-    over_nodes = {operations: _ask_nodes(operations) for operations in group if _is_for_nodes(operations)}
-    others = tuple(operations for operations in group if operations not in over_nodes)
+    open_to = {operations: _open(operations) for operations in group}
+    own = {each: found for each in group if (found := each.division.answers(open_to[each])) is not None}
+    others = tuple(operations for operations in group if operations not in own)
     # A filter with unhashable values or with subqueries is a new one each time.
-    statement = _statement(Alike.of(others), _pauses(others), tuple(map(_open, others)), group[0].alias)
+    statement = _statement(Alike.of(others), _pauses(others), tuple(open_to[each] for each in others), group[0].alias)
     *found, count, total = group[0].fetch(statement.text, statement.params)[0]
     answers = iter(found)
-    of_each = (over_nodes.get(operations) or islice(answers, answers_about(operations)) for operations in group)
+    of_each = (own.get(operations) or islice(answers, answers_about(operations)) for operations in group)
     return list(chain.from_iterable(of_each)), (int(count or 0), int(total or 0))
-
-
-def _is_for_nodes(operations: Operations) -> bool:
-    """Return whether a statement of its own asks about a model: conditions of others may be on tables elsewhere."""
-    partial = operations.pauses and operations.pauses.partial
-    return operations.is_over_nodes and not operations.open_to_me() and not partial
-
-
-def _ask_nodes(operations: Operations) -> list[Any]:
-    statement = _statement_for_nodes(Alike.of([operations]), operations.pauses or NONE, _open(operations))
-    [answers] = operations.fetch(statement.text, statement.params, sql.IN_SHARDS, often=True)
-    return list(answers)[: answers_about(operations)]
 
 
 def _pauses(group: tuple[Operations, ...]) -> tuple[Pauses, ...]:
@@ -173,25 +157,6 @@ class Alike:
         """Return the key for a group of operations."""
         models = tuple(group)
         return cls(tuple((each.model, each.alias, each.worker_id, id(each.settings)) for each in models), models)
-
-
-@lru_cache(maxsize=16)
-def _statement_for_nodes(alike: Alike, pauses: Pauses, open_rows: Open) -> Statement:
-    """Return the statement for a model over nodes: each of them takes the first row of each kind in each shard."""
-    [operations] = alike.operations
-    name, times = operations.spread_name, coming(operations, operations.settings.POLL_INTERVAL)
-    asked: list[tuple[str, str, list[QuerySet[Any, Any]]]] = [
-        ("bool_or(n = {n})", "NULL::interval", [found.values(name) for found in some])
-        for some in probes(operations, open_rows)
-    ]
-    asked += [("min(left_over) FILTER (WHERE n = {n})", '"left"', [found.values(name, "left")]) for found in times]
-    answers = ", ".join(answer.format(n=n) for n, (answer, _, _) in enumerate(asked))
-    rows = [
-        written(IN_SHARD, n=str(n), left=left, spread=operations.spread_column, rows=selecting(found[:1]))
-        for n, (_, left, some) in enumerate(asked)
-        for found in some
-    ]
-    return written(OVER_NODES, answers=answers, rows=joined(rows, " UNION ALL "))
 
 
 @lru_cache(maxsize=16)

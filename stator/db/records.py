@@ -102,7 +102,7 @@ class Records:
         refused = {claim.pk: (claim, outcome) for claim, outcome in batch.ended if claim.pk not in accepted}
         named = ("pk", operations.state_field.name, "state_version", "state_attempts", "state_claim")
         with operations.reading():
-            found = operations.anywhere.filter(pk__in=list(refused)).values_list(*named)
+            found = operations.division.anywhere.filter(pk__in=list(refused)).values_list(*named)
             return {row[0] for row in found if is_written(*refused[row[0]], *row[1:])}
 
     def _recording(self, further: list[Effect]) -> AbstractContextManager[object]:
@@ -141,9 +141,9 @@ class Records:
             still_mine = still_claimed(self._operations, [claim for claim, _ in refused])
             deferred = [ended for ended in refused if ended[0].pk in still_mine]
             written.lost = [claim for claim, _ in refused if claim.pk not in still_mine]
-            here = self._operations.slice
-            written.deferred = [ended for ended in deferred if ended[0].operations.slice == here]
-            if moved := [ended for ended in deferred if ended[0].operations.slice != here]:
+            here = self._operations.part
+            written.deferred = [ended for ended in deferred if ended[0].operations.part == here]
+            if moved := [ended for ended in deferred if ended[0].operations.part != here]:
                 return Written.total([written, self.record(moved)])
         return written
 

@@ -41,14 +41,14 @@ WITH v AS (
 done AS (
   UPDATE {table} SET {set} FROM mine v
   WHERE {table}.ctid = v.found AND {table}.{pk} IS NOT DISTINCT FROM v.pk{only}
-    AND {table}.state_claim IS NOT DISTINCT FROM v.claim AND {table}.{state} = %(stored)s{slice}
+    AND {table}.state_claim IS NOT DISTINCT FROM v.claim AND {table}.{state} = %(stored)s{within}
   RETURNING {table}.{pk} AS pk, v.failed, {returned}{table}.state_changed - v.entered AS stayed){further}
 SELECT {result} FROM done
 """
 
 HELD = """
   SELECT {kept}, t.ctid AS found, t.state_changed AS entered
-  FROM v CROSS JOIN {table} t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.{state} = %(stored)s{slice}"""
+  FROM v CROSS JOIN {table} t WHERE t.state_claim IS NOT DISTINCT FROM v.claim AND t.{state} = %(stored)s{within}"""
 
 BY_KEY = """{name} AS MATERIALIZED ({held} AND t.{pk} = v.pk{condition} FOR NO KEY UPDATE OF t SKIP LOCKED)"""
 
@@ -69,7 +69,7 @@ MOVE = """
 WITH picked AS MATERIALIZED ({pick}),
 done AS (
   UPDATE {table} SET {set} FROM picked
-  WHERE {table}.ctid = picked.stator_place AND {table}.{pk} IS NOT DISTINCT FROM picked.{key}{slice}
+  WHERE {table}.ctid = picked.stator_place AND {table}.{pk} IS NOT DISTINCT FROM picked.{key}{within}
   RETURNING {table}.{pk} AS pk, {table}.state_version AS version, false AS failed, NULL::float8 AS duration,
     0 AS attempts, NULL::timestamptz AS attempted,
     {table}.state_changed - picked.stator_entered AS stayed, %(worker)s AS worker){further}
@@ -205,7 +205,7 @@ class PostgresqlRecords(records.Records):
         """Return the values of every statement that moves rows along an edge."""
         source, to = edge
         operations = self._operations
-        return {"label": operations.label, "source": source, "to": to, "slice": operations.slice}
+        return {"label": operations.label, "source": source, "to": to, "part": operations.part}
 
     @cached_property
     def _statements(self) -> dict[tuple[Hashable, ...], Statement]:
@@ -239,7 +239,7 @@ class PostgresqlRecords(records.Records):
                 *(part.before for part in parts),
             ),
             set=Statement.of(compiler.assigned(changes), *(part.set for part in parts)),
-            slice=compiler.slice_of(self._operations),
+            within=compiler.within(self._operations),
             only=Statement.of(
                 ALL_OR_NONE if noted else "",
                 Statement.of(" AND ", only) if only else "",
@@ -256,7 +256,7 @@ class PostgresqlRecords(records.Records):
         """Return the rows of standing claims, locked, as ``mine``."""
         compiler, pk = self._compiler, self._compiler.pk
         own = {"table": compiler.table, "state": compiler.state, "kept": passed}
-        held = written(HELD, **own, slice=compiler.slice_of(self._operations, "t"))
+        held = written(HELD, **own, within=compiler.within(self._operations, "t"))
         if not placed:
             return written(BY_KEY, name="mine", held=held, pk=pk, condition=IN_TIME if in_time else "")
         others = written(BY_KEY, name="others", held=held, pk=pk, condition=NOT_PLACED)
@@ -277,7 +277,7 @@ class PostgresqlRecords(records.Records):
         also: dict[str, F | RawSQL] = {"stator_entered": F("state_changed"), "stator_place": compiler.place}
         statement = written(
             MOVE, pick=self._pick(rows, limit, **also), table=compiler.table, pk=compiler.pk,
-            key=compiler.quote("pk"), set=compiler.assigned(changes), slice=compiler.slice_of(operations),
+            key=compiler.quote("pk"), set=compiler.assigned(changes), within=compiler.within(operations),
             further=Statement.of(*(part.after for part in parts_of(self.effects, move, answers))),
             result="pk" if tell else "count(*)",
         )  # fmt: skip

@@ -103,7 +103,7 @@ class RelatedMoves(Effect):
         """The states whose entry does nothing if an unfinished related row can be locked for each of these edges."""
         operations, found = self._operations, dict[str, list[Watch]]()
         # Related rows of a slice may be on other nodes.
-        for state in () if operations.is_on_node else operations.awaited - operations.followed:
+        for state in () if operations.scope.node is not None else operations.awaited - operations.followed:
             watches = self._watchers(state)
             if all(watch.hands_on for watch in watches):
                 found[state] = list({(watch.key, watch.unfinished): watch for watch in watches}.values())

@@ -11,14 +11,14 @@ from django.db.models.functions import Greatest, Least
 
 from stator.capabilities import Capabilities, capabilities_of
 from stator.conf import Settings
+from stator.db.division import DIVISIONS
 from stator.db.locks import Locks
 from stator.db.refusals import CLAIM, Refusals
 from stator.graph import State
 from stator.rows import columns
 from stator.rows.claimable import RESTING, Crashes, claimable
 from stator.rows.clock import Now
-from stator.rows.fields import SpreadField
-from stator.rows.meta import field_of, graph_of, hooks_of, options_of, spread_field
+from stator.rows.meta import graph_of, hooks_of, options_of
 from stator.rows.pauses import Pauses
 from stator.rows.state_column import state_field
 from stator.rows.transitions import kept_names
@@ -54,9 +54,8 @@ class Rows:
         # Programs that claim rows without a worker keep records of their own.
         self.recorded = self.hooks.recorded
         self.waits = waits_of(model)
-        self.spread = spread_field(model)
-        # The value of ``spread`` that the rows have, or the place for it in a statement; None for all rows.
-        self.slice: Any = None
+        # What tells the rows of a part from others, or the hole for it in a statement; None for all rows.
+        self.part: Any = None
         self.refusals = Refusals(self.label)
         # What the table lacks, as one line; until that is repaired a worker leaves the model out.
         self.lacking = ""
@@ -66,6 +65,7 @@ class Rows:
         self.steps_used = False
         # The pauses that the latest poll found; None before the first poll.
         self.pauses: Pauses | None = None
+        self.division = DIVISIONS.of(self)
 
     @property
     def connection(self) -> BaseDatabaseWrapper:
@@ -79,35 +79,17 @@ class Rows:
 
     @property
     def rows(self) -> QuerySet[Model]:
-        """All rows of the model, or of the slice, independent of the project's managers."""
-        return self.whole if self.slice is None else self.whole.filter(**{self.spread_name: self.slice})
-
-    @property
-    def spread_name(self) -> str:
-        """The attribute with the value of ``spread``."""
-        return self.spread.attname if self.spread else ""
-
-    @property
-    def is_spread_freely(self) -> bool:
-        """Whether ``spread`` is a field of the project: nobody knows its values, and rows may get other ones."""
-        return not (self.spread is None or isinstance(self.spread, SpreadField))
-
-    @property
-    def anywhere(self) -> QuerySet[Model]:
-        """Where rows of the slice are, even if the project has given them another value since."""
-        return self.whole if self.is_spread_freely else self.rows
+        """All rows of the scope, independent of the project's managers."""
+        return self.whole if self.part is None else self.whole.filter(self.scope.where)
 
     @property
     def fair_by(self) -> str | None:
-        """The name of the field whose values share a claim: for the rows of all values of ``spread``, that field."""
-        name = self.options.fair_by
-        if self.slice is None:
-            return self.spread_name if self.is_spread_freely and self.capabilities.has_partitions else name
-        return None if name and field_of(self.model, name) is self.spread else name
+        """The name of the field whose values share a claim."""
+        return self.division.sharing_by(self.options.fair_by)
 
     @property
     def whole(self) -> QuerySet[Model]:
-        """All rows of the model, whatever the slice is."""
+        """All rows of the model, also if these are operations on a part of them."""
         return QuerySet(self.model, using=self.alias)
 
     @cached_property

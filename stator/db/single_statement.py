@@ -73,9 +73,7 @@ class ProgramRecords:
         for token in set(tokens.values()):
             pks = [pk for pk, each in tokens.items() if each == token]
             records: QuerySet[Model] = QuerySet(self.model, using=rows.db)
-            if operations.slice is not None and self.model in operations.hooks.beside:
-                records = records.filter(**{operations.spread_name: operations.slice})
-            mine = records.filter(**{f"{self.row}__in": pks, self.token: token})
+            mine = operations.division.only_mine(records).filter(**{f"{self.row}__in": pks, self.token: token})
             if self.forget:
                 mine.delete()
             else:
@@ -170,7 +168,7 @@ def hold(
     fields: Mapping[str, Field],
 ) -> Row | None:
     """Renew a lease and change the program's record of the claim; see :func:`stator.claims.hold`."""
-    operations = claim.operations.beside(claim.instance)
+    operations = claim.operations.division.near(claim.instance)
     compiler = compiler_of(operations.model, operations.alias)
     given = {name: Parameter(name, fields[name]) for name, value in values.items() if value is not None}
     shape = compiler, "hold", key, tuple(given)
@@ -182,24 +180,24 @@ def hold(
 def keep(operations: Operations, key: Hashable, make: Callable[[], Statement]) -> Statement:
     """Return the statement of this key, which ``make`` builds the first time, with its constants in its text.
 
-    All slices share one, and operations on all rows have another.
+    All parts share one, and operations on all rows have another.
     """
     # Imported by name: the module needs psycopg, which a project on another database may not have.
     return _cache.get(
-        (key, operations.slice is None),
+        (key, operations.part is None),
         lambda: import_module("stator.db.session").inlined(operations.connection, make()),
     )
 
 
 def _send(operations: Operations, statement: Statement, planner: str, values: Mapping[str, object]) -> list[Row]:
-    params: Params = statement.bind(operations.connection, {**values, "slice": operations.slice})
+    params: Params = statement.bind(operations.connection, {**values, "part": operations.part})
     # In a caller's transaction an error may not break more than this statement.
     with operations.transaction() if operations.connection.in_atomic_block else nullcontext():
         return operations.fetch(statement.text, params, planner, often=True)
 
 
 def _claim(operations: Operations, compiler: Compiler, shape: Shape) -> Statement:
-    operations = operations.for_any_slice
+    operations = operations.division.template
     rows = operations.claimable(operations.automatic)
     picked = shape.pick(rows.filter(_nothing_else(operations)))
     picked = picked.annotate(stator_odd=shape.odd, stator_flag=shape.flag).values("pk", "stator_odd", "stator_flag")
@@ -209,9 +207,7 @@ def _claim(operations: Operations, compiler: Compiler, shape: Shape) -> Statemen
         compiler,
         picking,
         changes,
-        only=Statement.of(
-            compiler.slice_of(operations), " AND NOT EXISTS (SELECT FROM picked WHERE stator_odd)", enough
-        ),
+        only=Statement.of(compiler.within(operations), " AND NOT EXISTS (SELECT FROM picked WHERE stator_odd)", enough),
         further=Statement.of(",\nnoted AS (", _inserting(compiler, shape.records), ")"),
         answer=", (SELECT bool_and(stator_flag) FROM picked)",
     )
@@ -258,7 +254,9 @@ def _hold(operations: Operations, compiler: Compiler, renewal: Renewal) -> State
     """Return the UPDATE of a lease, and of the program's record of the claim."""
     pk, names = compiler.pk, compiler.column_of(compiler.field("state_locked_until"))
     names += "".join(f", {compiler.column_of(compiler.field(name))}" for name in renewal.returned)
-    rows = held(operations.for_any_slice, Parameter(OWN_KEY, operations.model._meta.pk), Parameter(TOKEN, UUIDField()))
+    rows = held(
+        operations.division.template, Parameter(OWN_KEY, operations.model._meta.pk), Parameter(TOKEN, UUIDField())
+    )
     copied = {
         name: Statement(f"done.{compiler.column_of(compiler.field(of))}") for name, of in renewal.records.copied.items()
     }
@@ -299,7 +297,7 @@ def end(ended: list[Ended], records: ProgramRecords, only: Only | None) -> Writt
     batch = OutcomeBatch.of(ended)
     operations = batch.operations
     if len(ended) == 1:
-        operations = operations.beside(batch.claims[0].instance)
+        operations = operations.division.near(batch.claims[0].instance)
     compiler = compiler_of(operations.model, operations.alias)
     values = records.values
     same = (
@@ -326,7 +324,7 @@ def end(ended: list[Ended], records: ProgramRecords, only: Only | None) -> Writt
 
 def _only(operations: Operations, only: Only) -> Statement:
     return existing(
-        operations.for_any_slice.rows.filter(only.build(), pk=Parameter(OWN_KEY, operations.model._meta.pk))
+        operations.division.template.rows.filter(only.build(), pk=Parameter(OWN_KEY, operations.model._meta.pk))
     )
 
 

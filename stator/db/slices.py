@@ -1,22 +1,35 @@
-"""Which slices of a model with ``spread`` a claim takes rows of: one after the other, so that each has its turn."""
+"""Slices of a model with ``spread``: a store for the rows with each value, so that a statement meets one partition.
+
+``spread`` is a column that Stator adds, whose values are numbers, or a field of the project, whose values nobody knows.
+Claims take rows of one slice after the other, so that each has its turn. On several nodes, a statement is for one.
+"""
 
 import random
-from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import cached_property, lru_cache
 from itertools import islice
-from typing import Any
+from random import sample
+from typing import Any, cast
+from uuid import UUID
 
 from django.db import DatabaseError
-from django.db.models import F, Model, QuerySet
+from django.db.models import F, Field, Model, Q, QuerySet
 from django.db.models.expressions import RawSQL
 
-from stator.db import sql
-from stator.db.interface import Operations
+from stator.db import node_probe, sql
+from stator.db.division import Undivided
+from stator.db.interface import Claim, Operations, new_token
+from stator.db.refusals import CLAIM
 from stator.db.retry import is_of_node
 from stator.graph import State
 from stator.rows.claimable import Crashes
+from stator.rows.fields import SPREAD, SpreadField
 from stator.rows.indexes import line_of_all
-from stator.statements import Parameter, Statement, selecting, written
+from stator.rows.meta import column_of, field_of, is_in_one_line, spread_field
+from stator.rows.nodes import over_nodes
+from stator.statements import Parameter, Statement, joined, selecting, written
 
 # How many slices are claimed from before a statement finds out which of them have rows, or takes rows of all together.
 LIKELY = 4
@@ -26,6 +39,12 @@ MAX_FOUND = 50
 
 # A claim ends after this many slices without a row. Other workers may have taken them, or somebody has locked them.
 MAX_EMPTY = 64
+
+# How many rows are read to find out which slices have some.
+MOST_LOOKED_AT = 10_000
+# How many slices are kept; the least recently used ones are made again.
+MAX_SLICES = 1000
+DIFFERENT = "SELECT DISTINCT {column} FROM ({rows}) looked_at"
 
 # One step along the index for each value; DISTINCT would read all rows of a value to get past it. Index ``st_ready``.
 VALUES = """
@@ -37,11 +56,274 @@ SELECT value FROM found
 """
 
 
+def division_of(operations: Operations) -> Undivided:
+    """Return how the rows of a model are divided."""
+    field = spread_field(operations.model)
+    if field is None:
+        return Undivided(operations)
+    if isinstance(field, SpreadField):
+        return CommonLine(operations, field) if is_in_one_line(field) else Divided(operations, field)
+    return FreelyDivided(operations, field)
+
+
+class Slice(Undivided):
+    """The division of a store that is a slice."""
+
+    is_limited = True
+
+    def __init__(self, store: Operations, of: "Divided") -> None:
+        super().__init__(store)
+        self._of = of
+        # Citus plans no statement for one node whose value is a parameter.
+        is_known = not isinstance(store.part, Parameter)
+        self.has_own_text = store.scope.node is not None and not of.is_free and is_known
+        self.moves = (of.name,) if of.is_free else ()
+
+    @property
+    def template(self) -> Operations:
+        return self._of.template_of(self.store)
+
+    @property
+    def anywhere(self) -> QuerySet[Model]:
+        return cast("QuerySet[Model]", self.store.whole if self._of.is_free else self.store.rows)
+
+    def sharing_by(self, name: str | None) -> str | None:
+        return None if name and field_of(self.store.model, name) is self._of.field else name
+
+    def at(self, value: object) -> Operations:
+        return self._of.of_value(value)
+
+    def only_mine(self, records: QuerySet[Model]) -> QuerySet[Model]:
+        if records.model not in self.store.hooks.beside:
+            return records
+        return records.filter(**{self._of.name: self.store.part})
+
+    def within(self, table: str) -> Statement:
+        value = str(self.store.part) if self.has_own_text else written("%(part)s")
+        return written(" AND {table}.{column} = {value}", table=table, column=self._of.column, value=value)
+
+
+class Divided(Undivided):
+    """The rows of a model in slices by the values of a column that Stator adds."""
+
+    is_free = False
+
+    def __init__(self, store: Operations, field: Field) -> None:
+        super().__init__(store)
+        self.field = field
+        self.name: str = field.attname
+        # The values whose slices were made, the latest last.
+        self._met: dict[object, None] = {}
+        self._is_filled = False
+        self._turns: Slices = (FreeSlices if self.is_free else NumberedSlices)(self)
+
+    @cached_property
+    def of_value(self) -> Callable[[object], Operations]:
+        """A function that returns the slice of a value."""
+        return lru_cache(maxsize=MAX_SLICES)(self._of_value)
+
+    @property
+    def column(self) -> str:
+        """The quoted column."""
+        return str(self.store.connection.ops.quote_name(column_of(self.field)))
+
+    @property
+    def is_divided(self) -> bool:  # type: ignore[override]
+        return bool(self.store.capabilities.has_partitions)
+
+    @property
+    def may_be_divided(self) -> bool:  # type: ignore[override]
+        return self.is_divided
+
+    @property
+    def spans(self) -> bool:  # type: ignore[override]
+        return self.is_divided and self.store.capabilities.has_nodes
+
+    def known(self) -> list[Operations]:
+        """Return the slices that are known without asking every node."""
+        return list(map(self.of_value, SPREAD))
+
+    def parts(self) -> list[Operations]:
+        return self.known() if self.is_divided else [self.store]
+
+    def parts_with(self, *rows: QuerySet[Model]) -> list[Operations]:
+        if not self.is_divided:
+            return [self.store]
+        return self.found(self.looking(rows)) if rows else []
+
+    def part_with(self, row: Any) -> Operations:
+        return self.of_value(getattr(row, self.name)) if self.is_divided else self.store
+
+    def near(self, row: Any) -> Operations:
+        return self.part_with(row)
+
+    def at(self, value: object) -> Operations:
+        return self.of_value(value)
+
+    def looking(self, parts: Iterable[QuerySet[Model]]) -> Statement:
+        """Return the statement that finds the slices with rows of querysets, for :meth:`found`."""
+        some = [rows.order_by().values(self.name)[:MOST_LOOKED_AT] for rows in parts]
+        each = [Statement.of("(", selecting(rows), ")") for rows in some]
+        return written(DIFFERENT, column=self.column, rows=joined(each, " UNION ALL "))
+
+    def found(self, looking: Statement) -> list[Operations]:
+        """Return the slices that a statement finds; all that are known if a node is away, since it meets every node."""
+        try:
+            return [self.of_value(value) for (value,) in self.store.fetch(looking.text, looking.params, often=True)]
+        except DatabaseError as error:
+            if not is_of_node(error):
+                raise
+            return self.known()
+
+    def shares(self, picked: QuerySet[Model], limit: int) -> Iterator[tuple[Operations, int]]:
+        if not self.is_divided:
+            yield self.store, limit
+            return
+        try:
+            found = Counter(picked.values_list(self.name, flat=True)[:limit])
+        except DatabaseError as error:
+            # Each node was asked, and one is away.
+            if not is_of_node(error) or self.store.connection.in_atomic_block:
+                raise
+            found = Counter(dict.fromkeys(sample(SPREAD, len(SPREAD)), limit))
+        for value, count in found.items():
+            yield self.of_value(value), count
+
+    def claim(
+        self, states: list[State], limit: int, *, token: UUID | None = None, crashes: Crashes = Crashes.NONE
+    ) -> list[Claim]:
+        """Claim in one slice after the other until there are enough rows; each has its turn."""
+        operations, claimed = self.store, list[Claim]()
+        states = operations.claims.running(states)
+        if not states:
+            return []
+        if not self.is_divided:
+            return list(operations.claim_together(states, limit, token=token, crashes=crashes))
+        token = token or new_token(operations.worker_id)
+        limit, empty = min(limit, operations.claims.room(states)), 0
+        parts = self._turns.in_turn(states, crashes, many=self._is_filled)
+        while len(claimed) < limit and empty < MAX_EMPTY and (part := next(parts, None)):
+            part.pauses = operations.pauses
+            found = self._claim_part(part, states, limit - len(claimed), token, crashes)
+            empty = 0 if found else empty + 1
+            claimed += found
+        self._is_filled = len(claimed) == limit
+        return claimed
+
+    def _claim_part(
+        self, part: Operations, states: list[State], limit: int, token: UUID, crashes: Crashes
+    ) -> list[Claim]:
+        """Claim rows of a slice, unless it is on a node that is away."""
+        if part.scope.node is None:
+            return part.claim_together(states, limit, token=token, crashes=crashes)
+        if part.locks.allow(CLAIM):
+            with part.locks.spared(CLAIM):
+                return part.claim_together(states, limit, token=token, crashes=crashes)
+        return []
+
+    def release_token(self, token: object) -> int:
+        """Release the rows on every node; if one is away, raise the error when those on the others are released."""
+        released, away = 0, None
+        for part in self.parts():
+            try:
+                released += part.release_token(cast("UUID", token))
+            except DatabaseError as error:
+                if not is_of_node(error):
+                    raise
+                away = error
+        if away is not None:
+            raise away
+        return released
+
+    def answers(self, open_rows: Any) -> list[Any] | None:
+        # Conditions of others may be on tables elsewhere.
+        pauses = self.store.pauses
+        if not self.spans or self.store.open_to_me() or (pauses and pauses.partial):
+            return None
+        return node_probe.answers(self.store, self.name, self.column, open_rows)
+
+    def template_of(self, part: Operations) -> Operations:
+        """Return the slice whose value is to be given."""
+        return self._made(part, Parameter("part", self.field))
+
+    def _of_value(self, value: object) -> Operations:
+        self._met[value] = None
+        if len(self._met) > MAX_SLICES:
+            self._met.pop(next(iter(self._met)), None)
+        return self._made(self.store, value)
+
+    def _made(self, store: Operations, value: object) -> Operations:
+        has_nodes = self.store.capabilities.has_nodes
+        scope = replace(self.store.scope, where=Q(**{self.name: value}), node=value if has_nodes else None)
+        part = store.limited(scope, value, has_own_locks=has_nodes)
+        part.division = Slice(part, self)
+        part.bind()
+        return part
+
+
+class CommonLine(Divided):
+    """Slices of a table whose rows stand in one line: claims take rows of one slice only on several nodes."""
+
+    @property
+    def is_divided(self) -> bool:  # type: ignore[override]
+        # No statement locks rows of several nodes. To know it takes a statement.
+        return over_nodes(self.store.model, self.store.alias)
+
+    @property
+    def may_be_divided(self) -> bool:  # type: ignore[override]
+        return bool(self.store.capabilities.has_nodes)
+
+    def near(self, row: Any) -> Operations:
+        """Return the slice of a row; those of the first are found without it: most such tables are not divided."""
+        if not self.store.capabilities.has_partitions:
+            return self.store
+        value = getattr(row, self.name)
+        return self.of_value(value) if value else self.store
+
+
+class FreelyDivided(Divided):
+    """Slices by a field of the project: nobody knows its values, and rows may get other ones."""
+
+    is_free = True
+
+    @property
+    def anywhere(self) -> QuerySet[Model]:
+        return self.store.whole
+
+    def sharing_by(self, name: str | None) -> str | None:
+        return self.name if self.store.capabilities.has_partitions else name
+
+    def known(self) -> list[Operations]:
+        """Return the slices that were met."""
+        return list(map(self.of_value, list(self._met)))
+
+    def parts(self) -> list[Operations]:
+        if self._is_whole_for_chores:
+            return [self.store]
+        every = self.store.whole.order_by(F(self.name)).values_list(self.name, flat=True).distinct()
+        try:
+            return list(map(self.of_value, every))
+        except DatabaseError as error:
+            if not is_of_node(error):
+                raise
+            return self.known()
+
+    def parts_with(self, *rows: QuerySet[Model]) -> list[Operations]:
+        return [self.store] if self._is_whole_for_chores else super().parts_with(*rows)
+
+    @property
+    def _is_whole_for_chores(self) -> bool:
+        # Chores find rows in an order without the field, whose values may be thousands. Only nodes have to be met one
+        # by one.
+        return not self.store.capabilities.has_nodes
+
+
 class Slices:
     """The turns of the slices of one model, for one worker."""
 
-    def __init__(self, operations: Operations) -> None:
-        self._operations = operations
+    def __init__(self, division: Divided) -> None:
+        self._division = division
+        self._operations: Operations = division.store
         self._statements: dict[tuple[object, ...], Statement] = {}
 
     def in_turn(self, states: list[State], crashes: Crashes, *, many: bool) -> Iterator[Operations]:
@@ -65,18 +347,18 @@ class Slices:
 class NumberedSlices(Slices):
     """The slices of a column that Stator adds."""
 
-    def __init__(self, operations: Operations) -> None:
-        super().__init__(operations)
+    def __init__(self, division: Divided) -> None:
+        super().__init__(division)
         self._line: list[Operations] = []
 
     def in_turn(self, states: list[State], crashes: Crashes, *, many: bool) -> Iterator[Operations]:
         """Yield the next slices if rows are many, because they are likely to be enough; then those with rows."""
-        self._line = self._line or self._operations.numbered
+        self._line = self._line or self._division.known()
         if many:
             yield from self._sent_back(self._line[:LIKELY])
-        looking = self._kept(states, crashes, make=lambda: self._operations.looking([self._rows(states, crashes)]))
-        wanted = {part.slice for part in self._operations.found(looking)}
-        yield from self._sent_back([part for part in self._line if part.slice in wanted])
+        looking = self._kept(states, crashes, make=lambda: self._division.looking([self._rows(states, crashes)]))
+        wanted = {part.part for part in self._division.found(looking)}
+        yield from self._sent_back([part for part in self._line if part.part in wanted])
 
     def _sent_back(self, parts: list[Operations]) -> Iterator[Operations]:
         for part in parts:
@@ -98,8 +380,8 @@ class Round:
 class FreeSlices(Slices):
     """The slices of a field of the project, whose values nobody knows beforehand: they are found in their order."""
 
-    def __init__(self, operations: Operations) -> None:
-        super().__init__(operations)
+    def __init__(self, division: Divided) -> None:
+        super().__init__(division)
         self._rounds: dict[tuple[str, ...], Round] = defaultdict(Round)
 
     def in_turn(self, states: list[State], crashes: Crashes, *, many: bool) -> Iterator[Operations]:
@@ -116,23 +398,22 @@ class FreeSlices(Slices):
             except DatabaseError as error:
                 if not is_of_node(error):
                     raise
-                yield from _mixed(operations.known_slices)
+                yield from _mixed(self._division.known())
             return
         if crashes is Crashes.NONE:
             yield from islice(self._in_turn(states, crashes), LIKELY)
         yield operations
 
     def _in_turn(self, states: list[State], crashes: Crashes) -> Iterator[Operations]:
-        operations = self._operations
         if crashes is not Crashes.NONE:
             # Such rows are few, and the index of them is by itself.
-            yield from _mixed(operations.found(operations.looking([self._rows(states, crashes)])))
+            yield from _mixed(self._division.found(self._division.looking([self._rows(states, crashes)])))
             return
         turn = self._rounds[tuple(state.name for state in states)]
         for start in [None] if turn.last is None else [turn.last, None]:
             turn.last = start
             while turn.found or self._find(turn, states):
-                yield operations.of_slice(turn.found.pop())
+                yield self._division.of_value(turn.found.pop())
 
     def _find(self, turn: Round, states: list[State]) -> bool:
         """Find the values that have their turn next; return whether there are any."""
@@ -148,12 +429,12 @@ class FreeSlices(Slices):
 
     def _finding(self, states: list[State], *, is_first: bool) -> Statement:
         operations = self._operations
-        name, rows = operations.spread_name, self._rows(states, Crashes.NONE)
+        name, rows = self._division.name, self._rows(states, Crashes.NONE)
 
         def after(value: Any) -> QuerySet[Any]:
             return rows.filter(**{f"{name}__gt": value})
 
-        first = rows if is_first else after(Parameter("last", operations.spread))
+        first = rows if is_first else after(Parameter("last", self._division.field))
         if operations.capabilities.has_nodes:
             # Citus asks all nodes at once for a DISTINCT, and has no recursive statement over several of them.
             return selecting(first.order_by(F(name)).values(name).distinct()[:MAX_FOUND])

@@ -260,21 +260,21 @@ def own_steps(claim: HeldClaim, *, in_time: bool) -> Steps:
 
 
 def _recorded(claim: HeldClaim) -> QuerySet[Step]:
-    row = claim.operations.anywhere.filter(pk=claim.pk)
+    row = claim.operations.division.anywhere.filter(pk=claim.pk)
     return steps_of_visit(row, str(claim.pk), claim.life)
 
 
 def _read(claim: HeldClaim) -> list[Row]:
     """Return the names and results of the steps of the visit, and the number of the visit if they have it."""
     operations = claim.operations
-    shape = operations.model, operations.alias, operations.slice is None
-    statement = _statements.get(shape, lambda: _reading(operations.for_any_slice))
-    values = {**_of_claim(claim), "slice": operations.slice}
+    shape = operations.model, operations.alias, operations.part is None
+    statement = _statements.get(shape, lambda: _reading(operations.division.template))
+    values = {**_of_claim(claim), "part": operations.part}
     return _send(operations, operations.connection, statement, values)
 
 
 def _reading(operations: Any) -> Statement:
-    row = operations.anywhere.filter(**key_lookups(operations.model))
+    row = operations.division.anywhere.filter(**key_lookups(operations.model))
     return selecting(_steps_among(row).values_list("name", "result", "visit"))
 
 
@@ -302,11 +302,11 @@ def _record(claim: HeldClaim, name: str, text: str, *, in_time: bool) -> bool:
         return _record_in_two(claim, name, text, in_time=in_time)
     # The time in the zone of the columns is part of the text where the database does not know zones.
     zone = seconds_ahead(connection) if capabilities_of(connection).clock_in_utc else 0
-    shape = operations.model, operations.alias, operations.slice is None, in_time, zone
-    statement = _statements.get(shape, lambda: _inserting(operations.for_any_slice, in_time=in_time))
+    shape = operations.model, operations.alias, operations.part is None, in_time, zone
+    statement = _statements.get(shape, lambda: _inserting(operations.division.template, in_time=in_time))
     values = {
         **_of_claim(claim), "token": claim.token,
-        "state": claim.state.value, "name": name, "result": text, "label": operations.label, "slice": operations.slice,
+        "state": claim.state.value, "name": name, "result": text, "label": operations.label, "part": operations.part,
     }  # fmt: skip
     if _send(operations, connection, statement, values):
         return True
@@ -339,7 +339,7 @@ def _inserting(operations: Any, *, in_time: bool) -> Statement:
         operations.connection.features,
         operations.connection.ops.quote_name,
     )
-    row = operations.anywhere.filter(**key_lookups(operations.model))
+    row = operations.division.anywhere.filter(**key_lookups(operations.model))
     column = operations.state_field
     source = {column.name: Parameter("state", column.django_class())}
     held = _held(row, source, Parameter("token", UUIDField()), in_time=in_time)
@@ -382,7 +382,7 @@ def _record_in_two(claim: HeldClaim, name: str, text: str, *, in_time: bool) -> 
     """Record a step by a lock and an INSERT, where an INSERT returns nothing or the planner refuses such a one."""
     operations = claim.operations
     with operations.handler_transaction():
-        row = operations.anywhere.filter(pk=claim.pk)
+        row = operations.division.anywhere.filter(pk=claim.pk)
         held = _held(row, operations.state_field.at(claim.state), claim.token, in_time=in_time)
         if not operations.lock_claimed([claim]) or _recorded(claim).filter(name=name).exists():
             return False

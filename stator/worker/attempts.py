@@ -73,11 +73,11 @@ class Attempt:
 
 
 def grouped(claims: list[Claim]) -> Iterator[list[Claim]]:
-    """Yield the claims of each attempt: one, or up to ``batch`` claims of one state, and of one slice."""
+    """Yield the claims of each attempt: one, or up to ``batch`` claims of one state, and of one part of the rows."""
     batches: dict[tuple[State, int | None], list[Claim]] = defaultdict(list)
     for claim in claims:
         if claim.state.batch:
-            batches[claim.state, claim.operations.slice].append(claim)
+            batches[claim.state, claim.operations.part].append(claim)
         else:
             yield [claim]
     for (state, _), group in batches.items():

@@ -188,8 +188,8 @@ class Dispatcher:
         except BaseException as error:
             if suspends(error):
                 operations.locks.note(lane.step, error)
-            if operations.has_slices or not is_lock_timeout(error):
-                # The answer may be lost after the commit, and other slices may have been claimed before: rows with this
+            if operations.division.is_divided or not is_lock_timeout(error):
+                # The answer may be lost after the commit, and other parts may have been claimed before: rows with this
                 # token are released later.
                 self.doubtful.append((operations, token))
             raise

@@ -33,15 +33,15 @@ PRUNED_EVERY = 20
 
 
 def _unsettled(operations: Operations) -> list[Operations]:
-    return operations.having(*chores.unsettled(operations))
+    return operations.parts_with(*chores.unsettled(operations))
 
 
 def _parked(operations: Operations) -> list[Operations]:
-    return operations.having(chores.reopenable(operations))
+    return operations.parts_with(chores.reopenable(operations))
 
 
 def _matching(operations: Operations) -> list[Operations]:
-    return operations.having(*chores.matching(operations))
+    return operations.parts_with(*chores.matching(operations))
 
 
 def _whole(operations: Operations) -> list[Operations]:
@@ -57,7 +57,7 @@ class Duty:
     it ``moves`` objects, it also gets the function that moves them, and returns the moves. ``needed``: whether a model
     needs the duty. ``every``: 10 means that the first and then each tenth scheduling pass does it. ``gives_way``: it
     may find a whole table, so on a database with one writer it pauses after each part, for as long as that part took.
-    ``slices``: the slices of a model for which it is done; the model itself, if it has none. ``ended`` is called for
+    ``parts``: the parts of the rows of a model for which it is done. ``ended`` is called for
     the model once nothing is left.
     """
 
@@ -68,7 +68,7 @@ class Duty:
     needed: Callable[[Operations], bool] = lambda operations: True
     every: int = 1
     gives_way: bool = False
-    slices: Callable[[Operations], list[Operations]] = lambda operations: operations.slices or [operations]
+    parts: Callable[[Operations], list[Operations]] = lambda operations: operations.parts()
     ended: Callable[[Operations], None] = lambda operations: None
 
     def call(self, *models: Operations) -> bool:
@@ -84,9 +84,9 @@ class Duty:
 
 def perform(duty: Duty, *models: Operations, stopped: Callable[[], bool]) -> None:
     """Do a duty until nothing is left or the worker stops."""
-    for group in [(part,) for part in duty.slices(*models)] if len(models) == 1 else [models]:
+    for group in [(part,) for part in duty.parts(*models)] if len(models) == 1 else [models]:
         part = group[0]
-        if not part.is_on_node:
+        if part.scope.node is None:
             _perform(duty, *group, stopped=stopped)
         elif part.locks.allow(duty.name):
             with part.locks.spared(duty.name):
@@ -118,7 +118,7 @@ def _reap(operations: Operations, limit: int) -> int:
 def _delete_due(operations: Operations, limit: int) -> int:
     """Delete rows past their ``delete_after``; a part counts as a full one if there may be more rows."""
     most = chores.deleted_at_once(operations.model, limit)
-    deleted = chores.delete_due(operations, most, _deleted[operations.scope, operations.label])
+    deleted = chores.delete_due(operations, most, _deleted[operations.scope.of_all, operations.label])
     return limit if deleted >= most else deleted
 
 
@@ -174,16 +174,16 @@ def retention_of(settings: Settings) -> dict[str, float]:
 
 # Done when a poll finds such rows.
 MARK_READY = Duty(
-    "mark_ready", chores.mark_ready, 5 * LIMIT, slices=lambda operations: operations.having(*operations.due())
+    "mark_ready", chores.mark_ready, 5 * LIMIT, parts=lambda operations: operations.parts_with(*operations.due())
 )
-REAP = Duty("reap", _reap, slices=lambda operations: operations.having(*operations.lost()))
+REAP = Duty("reap", _reap, parts=lambda operations: operations.parts_with(*operations.lost()))
 
-SETTLE = Duty("settle", chores.settle, 5 * LIMIT, slices=_unsettled)
+SETTLE = Duty("settle", chores.settle, 5 * LIMIT, parts=_unsettled)
 
 # Done for each model when a worker starts: only a deployment makes these necessary.
 START = (
     SETTLE,
-    Duty("reopen", chores.reopen, 5 * LIMIT, slices=_parked),
+    Duty("reopen", chores.reopen, 5 * LIMIT, parts=_parked),
 )
 
 DELETE = Duty("delete_due", _delete_due, ended=_note_deleted)
@@ -191,13 +191,13 @@ DELETE = Duty("delete_due", _delete_due, ended=_note_deleted)
 # Done for each model in every scheduling pass, in this order.
 PASS = (
     Duty("rename", chores.rename, moves=True, gives_way=True),
-    Duty("move_matching", chores.move_matching, MOVED_AT_ONCE, moves=True, slices=_matching),
+    Duty("move_matching", chores.move_matching, MOVED_AT_ONCE, moves=True, parts=_matching),
     Duty("time_out", chores.time_out, moves=True),
     DELETE,
-    Duty("reopen", chores.reopen, 5 * LIMIT, slices=_parked, needed=lambda operations: bool(operations.waits)),
+    Duty("reopen", chores.reopen, 5 * LIMIT, parts=_parked, needed=lambda operations: bool(operations.waits)),
 )
 
 # Done for each database after that: for all its models in one transaction, and once for the framework's own tables.
-SAMPLE = Duty("sample_depths", own_tables.sample_depths, COUNTED, slices=_whole)
-PARTITIONS = Duty("partitions", _maintain, slices=_whole)
-PRUNE = Duty("prune", _prune, every=PRUNED_EVERY, slices=_whole, ended=_note_pruned)
+SAMPLE = Duty("sample_depths", own_tables.sample_depths, COUNTED, parts=_whole)
+PARTITIONS = Duty("partitions", _maintain, parts=_whole)
+PRUNE = Duty("prune", _prune, every=PRUNED_EVERY, parts=_whole, ended=_note_pruned)

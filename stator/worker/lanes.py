@@ -95,7 +95,7 @@ class Lanes(list[Lane]):
 
     def wake_after(self, operations: Operations, names: set[str]) -> None:
         """Wake the lanes of rows that may be ready in these states, and of rows that await objects in these states."""
-        self.wake(operations.label, names, operations.scope)
+        self.wake(operations.label, names, operations.scope.of_all)
         for wait in waiters_of(operations.model):
             if names.intersection(wait.until):
-                self.wake(wait.model._meta.label_lower, scope=operations.scope)
+                self.wake(wait.model._meta.label_lower, scope=operations.scope.of_all)

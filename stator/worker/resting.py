@@ -240,7 +240,7 @@ class Resting(Serving):
         doubtful = (operations for operations, _ in worker.dispatcher.doubtful)
         wanted = (lane.operations for lane in worker.lanes if lane.wanted)
         left_out = worker.tables.left_out
-        return {each.scope for group in (work, claimed, doubtful, wanted, left_out) for each in group} | {
+        return {each.scope.of_all for group in (work, claimed, doubtful, wanted, left_out) for each in group} | {
             scope for scope in self._served if worker.scheduler.owes(scope)
         }
 

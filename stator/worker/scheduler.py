@@ -307,7 +307,7 @@ def _look_at(found: dict[Operations, Work], *part: Operations) -> None:
     try:
         found.update(look(*part))
     except DatabaseError as error:
-        if len(part) == 1 and part[0].is_over_nodes and is_of_node(error):
+        if len(part) == 1 and part[0].division.spans and is_of_node(error):
             found[part[0]] = MAY_BE
         raise
 

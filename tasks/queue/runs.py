@@ -128,7 +128,7 @@ def _copy(claims: list[Claim], copied: dict[str, str], given: dict[str, object],
     values = [field.get_db_prep_save(value, connection) for field, value in zip(own, given.values(), strict=True)]
     conditions = [f"{quote(column_of(field_of(task, 'id')))} IN ({', '.join(['%s'] * len(places))})"]
     # A slice, if there are any, is on one node.
-    if (part := claims[0].operations.slice) is not None:
+    if (part := claims[0].operations.part) is not None:
         conditions.append(f"{quote(column_of(field_of(task, 'shard')))} = %s")
         places.append(part)
     with connection.cursor() as cursor:
@@ -145,7 +145,7 @@ def _run(worker: str, claim: Claim, outcome: Outcome) -> Run:
     reason = (failure.traceback or f"{failure.kind}: {failure.message}") if failure else outcome.reason
     came = {"outcome": "failed" if failure else "waited", "reason": bounded(reason, REASON_LENGTH), **claim.notes}
     # The instance of a claim whose outcome is written again may be gone.
-    shard = claim.operations.slice or getattr(claim.instance, "shard", 0)
+    shard = claim.operations.part or getattr(claim.instance, "shard", 0)
     return Run(
         task_id=pk, shard=shard, version=claim.version, worker=worker, token=claim.token, claimed=claim.attempted,
         lease_until=_lease_end(claim), ended=Now(), **came,

@@ -146,7 +146,7 @@ def test_plans_are_kept_for_each_slice(alias: str, monkeypatch: pytest.MonkeyPat
     # However slow the cluster is, no later claim returns to the head.
     monkeypatch.setattr(ordering, "HEAD_EVERY", PATIENCE)
     Sheet.objects.using(alias).bulk_create([Sheet(shard=shard) for shard in (0, 1) for _ in range(USES + 3)])
-    for part in operations_of(Sheet, alias=alias).numbered[:2]:
+    for part in operations_of(Sheet, alias=alias).division.known()[:2]:
         for claim in chain.from_iterable(part.claim([SheetGraph.new], 1) for _ in range(USES + 3)):
             part.record([(claim, Moved(SheetGraph.done))])
     with connections[alias].cursor() as cursor:

@@ -121,7 +121,7 @@ def test_claim_that_is_pickled_knows_its_slice(operations):
     [pk] = sheets()
     [mine] = claim(operations)
     copied = pickle.loads(pickle.dumps(mine.operations))
-    assert copied.slice == mine.operations.slice
+    assert copied.scope == mine.operations.scope
     assert list(copied.rows.values_list("pk", flat=True)) == [pk]
 
 
@@ -145,7 +145,7 @@ def test_claim_and_record_meet_the_partition_of_their_slice_alone(operations, mo
     sheets(count=20, shard=2)
     with explaining("testapp_sheet", monkeypatch) as explained:
         for _ in range(session.USES + 2):
-            claims = claim(operations.slices[2], 2)
+            claims = claim(operations.parts()[2], 2)
             claims[0].operations.record([(each, Moved(SheetGraph.done)) for each in claims])
     for plan in explained.plans:
         # What may be updated is listed first.

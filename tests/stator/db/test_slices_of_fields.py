@@ -120,34 +120,36 @@ def test_claim_goes_on_from_the_first_value_and_ends(operations):
 
 
 def test_slices_are_made_on_demand_and_forgotten(operations, monkeypatch):
-    monkeypatch.setattr(interface, "MAX_SLICES", 3)
+    monkeypatch.setattr(slices, "MAX_SLICES", 3)
     for tenant in tenants(10):
         bills(tenant)
     claims = claim(operations)
     operations.stop()
     assert not any(each.may_begin for each in claims)
-    assert operations.of_slice.cache_info().currsize == 3
+    assert operations.division.of_value.cache_info().currsize == 3
     operations.record(done(claims))
     assert states() == {"done": 10}
 
 
 def test_claim_ends_after_many_values_without_a_row(on_nodes, monkeypatch):
     operations = operations_of(Bill)
-    monkeypatch.setattr("stator.db.claims.MAX_EMPTY", 5)
+    monkeypatch.setattr("stator.db.slices.MAX_EMPTY", 5)
     for tenant in tenants(12):
         bills(tenant)
     asked = []
-    monkeypatch.setattr(interface.Operations, "of_slice", part_of_nothing(asked))
+    monkeypatch.setattr(operations.division, "of_value", part_of_nothing(operations, asked))
     assert not claim(operations)
     assert len(asked) == 5
     assert not claim(operations)
     assert len(set(asked)) == 10
 
 
-def part_of_nothing(asked):
-    def part(self, value):
+def part_of_nothing(operations, asked):
+    of_value = operations.division.of_value
+
+    def part(value):
         asked.append(value)
-        found = self._limited(value)
+        found = of_value(value)
         found.claim_together = lambda *args, **kwargs: []
         return found
 
@@ -188,7 +190,7 @@ def test_full_state_is_not_claimed_value_by_value(operations, monkeypatch):
         bills(tenant, state="narrow")
     assert len(claim(operations, 10, SheetGraph.narrow)) == 2
     asked = []
-    monkeypatch.setattr(interface.Operations, "of_slice", part_of_nothing(asked))
+    monkeypatch.setattr(operations.division, "of_value", part_of_nothing(operations, asked))
     assert not claim(operations, 10, SheetGraph.narrow)
     assert not asked
 
@@ -247,7 +249,7 @@ def test_lease_goes_on_when_its_row_gets_another_value(operations):
     assert mine.still_mine()
     for _ in range(2):
         assert not mine.operations.renew([mine])
-    assert mine.operations.slice == second.pk
+    assert mine.operations.part == second.pk
     assert mine.extend(50)
     until = row(mine.instance).state_locked_until
     assert not mine.operations.renew([mine])
@@ -296,7 +298,7 @@ def test_texts_are_found_in_the_order_of_their_column(monkeypatch):
     taken = Counter()
     while claims := claim(operations, 4):
         operations.record(done(claims))
-        taken.update(each.operations.slice for each in claims)
+        taken.update(each.operations.part for each in claims)
     assert taken == dict.fromkeys(authors, 2)
     assert states(Remark) == {"done": 18}
 
@@ -306,7 +308,7 @@ def test_claim_and_record_meet_the_partition_of_their_value_alone(operations, mo
     bills(one, 20)
     with explaining("testapp_bill", monkeypatch) as explained:
         for _ in range(session.USES + 2):
-            claims = claim(operations.of_slice(one.pk), 2)
+            claims = claim(operations.division.of_value(one.pk), 2)
             claims[0].operations.record(done(claims))
     met = {part for plan in explained.plans for part in re.findall(r"Scan.* on (testapp_bill_part\d)", plan)}
     assert len(met) == 1
@@ -317,7 +319,7 @@ def test_values_are_found_along_the_index(monkeypatch):
     for tenant in tenants(5):
         bills(tenant, 5)
     with explaining("testapp_bill", monkeypatch) as explained:
-        operations.claims._slices._find(slices.Round(), [SheetGraph.new])
+        operations.division._turns._find(slices.Round(), [SheetGraph.new])
     [plan] = explained.plans
     assert "Seq Scan" not in plan
     assert not re.search(r"Sort  \(", plan)

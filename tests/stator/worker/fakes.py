@@ -8,6 +8,7 @@ from uuid import uuid4
 from django.db import OperationalError
 
 from stator.conf import Settings
+from stator.db.division import Undivided
 from stator.db.interface import Claim
 from stator.db.locks import WAIT, Locks
 from stator.graph import State, StateGraph
@@ -69,7 +70,7 @@ class FakeOperations:
 
     awaited = frozenset()
     keeping = frozenset()
-    slice, slices, has_slices, is_on_node, is_over_nodes, is_spread_freely = None, (), *[False] * 4
+    part = None
     waking = frozenset({"called", "awaited"})
     # Objects of the model wait for others, so no duty is left out.
     waits = ("another",)
@@ -82,6 +83,8 @@ class FakeOperations:
         self.settings = Settings()
         self.locks = Locks(label, WAIT)
         self.model = type("Model", (), {})
+        self.division = Undivided(self)
+        self.parts, self.parts_with = self.division.parts, self.division.parts_with
 
     def is_stopping(self):
         return False

@@ -308,7 +308,7 @@ async def test_claim_of_rows_that_lost_a_lease_which_fails_is_made_again(monkeyp
 @on_loop
 async def test_slices_that_were_claimed_before_a_locked_one_are_released(monkeypatch):
     operations = FakeOperations()
-    operations.has_slices = True
+    operations.division.is_divided = True
     dispatcher, _ = dispatcher_of(operations)
     tokens = []
 

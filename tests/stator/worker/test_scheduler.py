@@ -8,6 +8,7 @@ from django.db import OperationalError
 
 from stator.capabilities import POSTGRESQL, SQLITE
 from stator.conf import Settings
+from stator.db.division import Undivided
 from stator.db.locks import FIRST_PAUSE
 from stator.db.probe import Work
 from stator.scopes import Scope
@@ -180,7 +181,7 @@ async def test_database_that_is_away_holds_up_no_poll_and_no_duty_of_another(mon
 @on_loop
 async def test_while_a_node_is_away_there_may_be_work_on_the_others(monkeypatch):
     over, on, other = models = [FakeOperations(f"app.{name}") for name in ("over", "on", "other")]
-    over.is_over_nodes = True
+    over.division.spans = True
     lanes = Lanes(Lane(each, [], False, 1) for each in models)
     scheduler, done = Scheduler(models, lanes, Settings(), at_once), []
     for lane in lanes:
@@ -243,7 +244,9 @@ async def test_receiver_that_does_not_return_holds_up_no_pass_and_is_not_called_
 
 
 def model_on(capabilities):
-    return SimpleNamespace(capabilities=capabilities, slices=(), is_on_node=False)
+    model = SimpleNamespace(capabilities=capabilities, scope=Scope("default"))
+    model.parts = Undivided(model).parts
+    return model
 
 
 def parts(*counts):
