@@ -163,7 +163,7 @@ EXTENSIONS = {
     ),
     "schedules": Extension(
         "tasks/schedules/* tasks/periodic.py tasks/admin/schedules.py tasks/admin/ticks.py tasks/commands/schedules.py "
-        "tasks/diagnosis/schedules.py",
+        "tasks/diagnosis/schedules.py tasks/diagnosis/turns.py",
         r"(?i)schedules?$|periodic|cron|^tick\w*$",
     ),
     "batches": Extension(

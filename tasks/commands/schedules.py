@@ -10,11 +10,12 @@ from stator.graph.durations import span
 from stator.models import Now, moment_json
 from stator.texts import counted
 from tasks.rows.databases import home
+from tasks.schedules.rows import SLOWEST_RATE
 from tasks.schedules.schedules import Schedule, ScheduleQuerySet, why_not
 
 MAX_SCHEDULES = 1000
 HEADS = ["schedule", "timetable", "next", "last fired", "last result", "ticks", "dropped", "status"]
-DONE = {"run": "will fire now", "pause": "paused", "resume": "resumed", "action": "changed"}
+DONE = {"run": "will fire now", "pause": "paused", "resume": "resumed", "action": "changed", "rate-limit": "changed"}
 
 
 def add_subcommands(add: AddSubcommand) -> None:
@@ -29,12 +30,15 @@ def add_subcommands(add: AddSubcommand) -> None:
                             ("resume", "Resume from now on; missed ticks do not fire.")):  # fmt: skip
         changes.add_argument(f"--{name}", action="store_const", const=name, dest="change", help=help_text)
     changes.add_argument("--action", metavar="ACTION", help="Have their ticks publish this action from now on.")
+    rate_help = "The most ticks a second of all schedules with their rate_key."
+    changes.add_argument("--rate-limit", type=float, metavar="N", help=rate_help)
 
 
 def schedules(options: Options) -> Answer:
     """List the schedules, or change the named ones."""
     names, entity, action = options["names"], options["entity"], options["action"]
-    change = "action" if action is not None else options["change"]
+    given = {"action": action, "rate-limit": options["rate_limit"]}
+    change = next((name for name, value in given.items() if value is not None), options["change"])
     if change and not names:
         raise BadInput(f"--{change} needs the names of schedules; see tasks schedules")
     rows: ScheduleQuerySet = Schedule.objects.using(home())
@@ -49,7 +53,7 @@ def schedules(options: Options) -> Answer:
             raise BadInput(
                 f"there is no schedule {name!r}{f' of entity {entity!r}' if entity else ''}; see tasks schedules"
             )
-    count = _change(rows, change, action) if change else 0
+    count = _change(rows, change, action, options["rate_limit"]) if change else 0
     found: QuerySet[Any] = rows.annotate(read_at=Now()).order_by("name", "entity")
     listed = list(found[: MAX_SCHEDULES + 1])
     data = [_as_json(schedule) for schedule in listed[:MAX_SCHEDULES]]
@@ -59,7 +63,11 @@ def schedules(options: Options) -> Answer:
     return Answer(data, lines + [f"There are more than {MAX_SCHEDULES:,}; name some."] * (len(listed) > MAX_SCHEDULES))
 
 
-def _change(rows: ScheduleQuerySet, change: str, action: str) -> int:
+def _change(rows: ScheduleQuerySet, change: str, action: str, rate_limit: float) -> int:
+    if change == "rate-limit":
+        if not SLOWEST_RATE <= rate_limit < float("inf"):
+            raise BadInput(f"--rate-limit {rate_limit:g} must be a number of at least {SLOWEST_RATE:g}")
+        return int(rows.exclude(rate_key="").update(rate_limit=rate_limit))
     if change == "action":
         return _edit(rows.filter(queue__isnull=False), action)
     return int(rows.run_now() if change == "run" else rows.update(enabled=change == "resume"))

@@ -1,7 +1,7 @@
 """The kinds of problems of queues, tasks and schedules, beside the framework's kinds for every managed model."""
 
 from stator.models import ProblemKind
-from tasks.diagnosis import queues, schedules, starving, throttles, unserved_queues, versions
+from tasks.diagnosis import queues, schedules, starving, throttles, turns, unserved_queues, versions
 from tasks.queue import put_off
 
 TASK, SCHEDULE = "tasks.task", "tasks.schedule"
@@ -78,6 +78,7 @@ KINDS = (
         level="error",
         signs=schedules.maybe_late,
     ),
+    ProblemKind("throttled", model=SCHEDULE, find=turns.waiting_for_rates, level="warning", signs=turns.signs),
     # Reasons of one task, from ``tasks.queue.explaining``. All but the last three keep the task from its attempt.
     ProblemKind("dead_letter", keeps="dead letters", alarming=True),
     ProblemKind("claim_paused", keeps="in a paused queue"),

@@ -26,6 +26,8 @@ class Rate(models.Model):
     def admit(self, now: datetime, per_second: float, held_until: datetime | None) -> datetime | None:
         """Return None if a tick may fire now, else when to ask again; ``held_until`` is the previous answer."""
         interval = timedelta(seconds=1 / per_second)
+        # A later time is of a rate that has been raised since.
+        self.free_at = min(self.free_at, now + interval)
         if held_until is not None and held_until > now:
             return max(held_until, self.free_at)
         in_turn = held_until is not None or self.line_until <= now
@@ -59,6 +61,11 @@ def keep_rates(using: str, rates: dict[str, Rate]) -> None:
     for rate in rates.values():
         rate.free_at, rate.line_until = stored(rate.free_at, using), stored(rate.line_until, using)
         rate.save(update_fields=["free_at", "line_until"])
+
+
+def end_turns(using: str, keys: set[str]) -> None:
+    """Forget the turns that were given out for these keys, as after a change of the rate."""
+    Rate.objects.using(using).filter(key__in=keys).update(line_until=Now())
 
 
 def prune_rates(using: str) -> int:

@@ -10,15 +10,16 @@ from django.db.models import F, Q, QuerySet
 from stator.exceptions import TryAgainLater
 from stator.graph import State, StateGraph
 from stator.graph.backoff import Backoff
-from stator.models import StateField
+from stator.models import Reason, StateField, moment_text
 from stator.texts import listed
 from tasks.conf import TaskSettings, read_settings
 from tasks.exceptions import UnknownAction
 from tasks.queue.actions import refuse_unknown
 from tasks.queue.serving import is_anywhere, processes_in
 from tasks.rows.databases import settle
+from tasks.schedules.rates import end_turns
 from tasks.schedules.rows import ScheduleRow
-from tasks.schedules.ticking import FAILURES, PROGRESS, call, count_failure, tick
+from tasks.schedules.ticking import FAILURES, PROGRESS, WAITS_FOR_RATE, call, count_failure, tick
 from tasks.schedules.timetable import Timetable
 
 
@@ -36,6 +37,9 @@ BACKOFF = Backoff(base=1.0, cap=60.0)
 
 # The columns that determine the next tick. If one changes, workers attempt the schedule at once.
 PLANNED_BY = ("period", "cron", "zone", "jitter", "until", "enabled", "removed", "asked", "planned_for")
+
+# The columns that determine when it is the turn of a tick that waits for the rate.
+RATED = ("rate_limit", "rate_key")
 
 # The columns that determine how far its ticks are apart, without jitter.
 TIMETABLE = ("period", "cron", "zone")
@@ -97,11 +101,14 @@ class ScheduleQuerySet(QuerySet["Schedule"]):
 
         Of what :meth:`Schedule.clean` refuses, it refuses only ticks that are too close to each other.
         """
-        if not values.keys() & set(PLANNED_BY):
+        if not values.keys() & {*PLANNED_BY, *RATED}:
             return super().update(**values)
         self._for_write = True
         with transaction.atomic(using=self.db):
             pks = list(self.values_list("pk", flat=True))
+            if values.keys() & set(RATED):
+                end_turns(self.db, {*self.order_by().values_list("rate_key", flat=True).distinct(), *_key_in(values)})
+                values["held_until"] = None
             updated = super().update(**values)
             for start in range(0, len(pks), ROWS_AT_ONCE):
                 some = pks[start : start + ROWS_AT_ONCE]
@@ -200,8 +207,17 @@ class Schedule(ScheduleRow):
             ]
         using = kwargs.get("using") or router.db_for_write(type(self), instance=self)
         with transaction.atomic(using=using):
+            stored = type(self).objects.using(using).filter(pk=self.pk)
+            rated = {name: getattr(self, name) for name in RATED if name in update_fields}
+            if rated and stored.exclude(**rated).exists():
+                # Ticks that wait get their turns anew.
+                stored.update(**rated)
             super().save(update_fields=update_fields, **kwargs)
             look_again(using, [self.pk])
+
+    def explain(self) -> list[Reason]:
+        """Return why the schedule is not moving; of a tick that waits for its rate, the rate and its turn."""
+        return [_with_rate(self, reason) for reason in super().explain()]
 
     @classmethod
     def from_db(
@@ -214,6 +230,23 @@ class Schedule(ScheduleRow):
     def run_now(self) -> bool:
         """Fire one extra tick of the schedule now; return False if it is paused."""
         return bool(type(self).objects.filter(pk=self.pk).run_now())
+
+
+def _with_rate(schedule: Schedule, reason: Reason) -> Reason:
+    said = str(reason.numbers.get("message", ""))
+    if reason.code != "last_said" or not schedule.rate_limit or not said.startswith(WAITS_FOR_RATE):
+        return reason
+    until = f" at {moment_text(schedule.held_until)}" if schedule.held_until else ""
+    sentence = (
+        f"Its tick waits for its turn{until}: schedules with rate_key {schedule.rate_key!r} have rate_limit "
+        f"{schedule.rate_limit:g} a second."
+    )
+    numbers = {"rate_key": schedule.rate_key, "rate_limit": schedule.rate_limit}
+    return Reason("throttled", sentence, numbers, "Wait, or raise rate_limit of the schedule; a retry does not help.")
+
+
+def _key_in(values: dict[str, Any]) -> list[str]:
+    return [values["rate_key"]] if values.get("rate_key") else []
 
 
 def haste_of(timetable: Timetable) -> str:

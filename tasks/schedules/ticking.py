@@ -38,6 +38,9 @@ UNENDED = 2.0
 
 # The columns of ``PROGRESS`` that are moments.
 MOMENTS = ("nominal", "planned", "held_until", "fired", "fired_for")
+# How the reason begins of a tick that waits for its rate.
+WAITS_FOR_RATE = "waits for its turn"
+
 PROGRESS = ("tick_index", "nominal", "planned", "planned_for", "held_until", "asked", "fired", "fired_for", "dropped")
 
 # The columns about ticks that have failed.
@@ -170,7 +173,7 @@ def _advance(row: ScheduleRow, now: datetime, rates: dict[str, Rate], unended: b
     if fires and row.rate_limit and (held := rates[row.rate_key].admit(now, row.rate_limit, row.held_until)):
         _plan(row, due.fires or due.following)
         row.held_until = held
-        return Advance(until=held, reason=f"waits for its turn: {row.rate_key} has {row.rate_limit:g} ticks a second")
+        return Advance(until=held, reason=f"{WAITS_FOR_RATE}: {row.rate_key} has {row.rate_limit:g} ticks a second")
     _plan(row, due.following)
     if fires:
         row.tick_index, row.fired, row.fired_for = row.tick_index + 1, now, fires.at

@@ -11,7 +11,7 @@ import tasks
 from stator import claims
 from stator.testing import drain
 from tasks.actions.registry import registry
-from tasks.models import ActionRate, ActionSlot, Queue, Task
+from tasks.models import ActionRate, ActionSlot, Queue, Schedule, Task
 from tests.operating.tools import overview, shell
 from tests.stator.making import ago, raw
 
@@ -133,3 +133,51 @@ def test_tasks_that_wait_for_something_else_are_left_alone(deploy):
     assert "2 tasks of crawl are due now" in shell("tasks", "retry", "crawl")
     later.refresh_from_db()
     assert later.status == "invisible"
+
+
+def ticking(count):
+    queue = Queue.objects.create(name="ticks", actions_elsewhere=True)
+    given = {"queue": queue, "action": "act", "period": 86400.0, "rate_limit": 0.001, "rate_key": "api"}
+    made = [Schedule.objects.create(name="tick", entity=str(number), **given) for number in range(count)]
+    drain(Schedule)
+    raw(Schedule).update(asked=True, state_next_attempt=ago(1))
+    drain(Schedule)
+    return queue, made
+
+
+def test_rate_of_schedules_that_takes_hours_is_told_and_ended_by_its_remedy():
+    queue, _ = ticking(11)
+    assert queue.tasks.count() == 1
+    [told] = troubles("throttled")
+    assert (told["level"], told["count"]) == ("warning", 10)
+    assert re.fullmatch(
+        r"10 schedules wait for the rate of their ticks at 3\.6/h: done (on \S+ )?at \d\d:\d\d", told["sentence"]
+    )
+    assert told["detail"].startswith("rate_key 'api' has rate_limit 0.001 a second: tick ")
+    assert told["sentence"] in overview()
+    waiting = Schedule.objects.exclude(held_until=None).first()
+    reason = waiting.explain()[0]
+    assert reason.code == "throttled"
+    assert "rate_limit 0.001 a second" in reason.sentence
+    assert "a retry does not help" in reason.remedy
+    shell(*shlex.split(told["command"].replace("--rate-limit N", "--rate-limit 1000"))[1:])
+    assert not troubles("throttled")
+    for _ in range(3):
+        raw(Schedule).update(state_next_attempt=ago(1))
+        drain(Schedule)
+    assert queue.tasks.count() == 11
+
+
+def test_rate_that_is_raised_on_the_page_of_a_schedule_counts_at_once():
+    queue, _ = ticking(2)
+    waiting = Schedule.objects.exclude(held_until=None).get()
+    waiting.rate_limit = 1000.0
+    waiting.save()
+    assert not troubles("throttled")
+    drain(Schedule)
+    assert queue.tasks.count() == 2
+
+
+def test_rate_that_no_schedule_can_have_is_refused():
+    with pytest.raises(CommandError, match="--rate-limit 0 must be"):
+        shell("tasks", "schedules", ticking(1)[1][0].name, "--rate-limit", "0")
