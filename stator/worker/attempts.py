@@ -72,17 +72,19 @@ class Attempt:
         return self.label, self.is_async and not self.calls
 
 
-def grouped(claims: list[Claim]) -> Iterator[list[Claim]]:
-    """Yield the claims of each attempt: one, or up to ``batch`` claims of one state, and of one part of the rows."""
-    batches: dict[tuple[State, int | None], list[Claim]] = defaultdict(list)
+def grouped(claims: list[Claim]) -> list[list[Claim]]:
+    """Return the claims of each attempt: one, or up to ``batch`` claims of one state, and of one part of the rows."""
+    batches: dict[tuple[State, object], list[Claim]] = defaultdict(list)
+    groups = []
     for claim in claims:
         if claim.state.batch:
             batches[claim.state, claim.operations.part].append(claim)
         else:
-            yield [claim]
+            groups.append([claim])
     for (state, _), group in batches.items():
         size = state.batch or 1
-        yield from (group[start : start + size] for start in range(0, len(group), size))
+        groups += [group[start : start + size] for start in range(0, len(group), size)]
+    return groups
 
 
 class Attempts:
@@ -166,7 +168,7 @@ class Attempts:
             for claim in attempt.claims:
                 self.running[id(claim)] = claim
                 self._attempts[id(claim)] = attempt
-        for label, count in Counter(attempt.label for attempt in attempts).items():
+        for label, count in Counter([attempt.label for attempt in attempts]).items():
             self._room.enter(label, count)
         self._line_up(attempts)
         # The caller's context names the thread that handlers use for the database; no handler has changed the context.
@@ -261,7 +263,9 @@ class Attempts:
         room = self._room
         are_short = cache(room.are_short)
         for attempt in attempts:
-            is_ahead = are_short(*attempt.kind) and not attempt.claims[0].state.batch
+            is_ahead = (
+                are_short(attempt.label, attempt.is_async and not attempt.calls) and not attempt.claims[0].state.batch
+            )
             if not attempt.is_async:
                 room.thread_freed = room.thread_freed if room.threaded else time.monotonic()
                 attempt.placed = not is_ahead
@@ -340,7 +344,8 @@ class Attempts:
         self._spare = None
         self._turned = time.monotonic()
         while time.monotonic() - self._turned < SLICE and (attempt := self._next()):
-            self._have_spare_task()
+            if self._spare is None:
+                self._have_spare_task()
             attempt.task = task
             # The handler is called with these claims in its context, which so is as before unless it changes it.
             RUNNING.set(attempt.claims)
@@ -410,7 +415,8 @@ class Attempts:
             else:
                 self._room.threaded -= 1
                 self._room.ahead_of_threads -= not attempt.placed
-            self._have_spare_task()
+            if self._spare is None:
+                self._have_spare_task()
         return True
 
     def _overrun(self, attempt: Attempt) -> None:

@@ -148,7 +148,8 @@ def _again(claims: list[Claim]) -> list[Ended]:
 def call(claims: list[Claim]) -> list[Ended]:
     """Call a synchronous handler; raise its error only if it was called for several objects."""
     try:
-        results = spread(claims, begin(claims))
+        result = begin(claims)
+        results: list[Any] = spread(claims, result) if claims[0].state.batch else [result]
     except BaseException as error:
         if len(claims) > 1:
             raise
@@ -159,7 +160,8 @@ def call(claims: list[Claim]) -> list[Ended]:
 async def call_async(claims: list[Claim]) -> list[Ended]:
     """Call an asynchronous handler as :func:`call` calls a synchronous one; raise nothing if it was cancelled."""
     try:
-        results = spread(claims, await begin(claims))
+        result = await begin(claims)
+        results: list[Any] = spread(claims, result) if claims[0].state.batch else [result]
     except BaseException as error:
         if is_of_database(error):
             await tidy_connections_of_loop()

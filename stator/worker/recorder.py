@@ -87,8 +87,10 @@ class Recorder:
 
     def _add(self, claim: Claim, outcome: Outcome) -> None:
         self.held[id(claim)] = claim
+        # Set already if others wait: both are reset together.
+        if not self._waiting:
+            self.came.set()
         self._waiting.append((claim, outcome))
-        self.came.set()
 
     def is_behind(self, operations: Operations) -> bool:
         """Return whether too many outcomes wait, or are being written, to claim more rows of a model.
@@ -265,7 +267,7 @@ class Recorder:
         """Count what was written; return the states where rows may now be ready, or where waiting rows expect them."""
         self.failed += len(written.failures)
         self.lost += sum(not claim.ended_in_time for claim in written.lost)
-        states = Counter(move.to for move in written.moves)
+        states = Counter([move.to for move in written.moves])
         for name, count in states.items():
             self.moved[operations.label, name] += count
         woken = set(states) & operations.waking
