@@ -13,13 +13,14 @@ from stator.rows.meta import model_named
 # Schemas that a problem links to.
 NAMED = 10
 
-# Kinds that no button ends, so the page says what to do.
+# Kinds that no button ends, although they have some, so the page says what to do and what to type.
 TOLD = ("unserved", "throttled", "starved")
 
 
 def shown_problem(problem: Problem, known: dict[str, type[StatorModel]], pages: Pages) -> dict[str, object]:
     """Return a problem as the template has it; only users who may see all objects get its detail, which names some.
 
+    ``text``: the cause and its effect, then the remedy in words unless a button is the remedy.
     ``retry``: the fingerprint of errors that may be retried at a rate. ``command``: what to type, if no page of the
     admin leads to the objects, or if no button ends the problem. ``schemas``: those that have the problem, on a page
     about all of them.
@@ -27,17 +28,20 @@ def shown_problem(problem: Problem, known: dict[str, type[StatorModel]], pages: 
     model = known.get(problem.model)
     sees = pages.sees_all(model_named(problem.model)) if problem.model else True
     actions = [shown for action in problem.actions if (shown := _shown(action, pages)) is not None]
-    told = sees and problem.code in TOLD
     # Objects of several schemas are retried in each of them.
     fingerprint = "" if problem.schemas else str(problem.numbers.get("fingerprint", ""))
+    retry = fingerprint if fingerprint and model is not None and pages.may_retry(model) else ""
+    has_button = bool(retry) or any(one["action"] for one in actions)
+    typed = sees and problem.code in TOLD
+    told = typed or (sees and not has_button)
     return {
         "code": problem.code, "level": problem.level, "where": problem.where,
         "text": f"{problem.text.rstrip('.')}. {problem.remedy[:1].upper()}{problem.remedy[1:]}".rstrip(". ") if told
         else problem.text if sees else problem.sentence,
         "url": _address(problem, pages),
-        "retry": fingerprint if fingerprint and model is not None and pages.may_retry(model) else "",
+        "retry": retry,
         "actions": actions,
-        "command": problem.command if sees and (pages.elsewhere or (told and not _is_in_remedy(problem))) else "",
+        "command": problem.command if sees and (pages.elsewhere or (typed and not _is_in_remedy(problem))) else "",
         "schemas": problem.schemas[:NAMED],
     }  # fmt: skip
 

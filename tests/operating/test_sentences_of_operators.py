@@ -8,17 +8,24 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from django.contrib import admin
+from django.contrib.auth.models import User
 from django.db.models import QuerySet
+from django.test import RequestFactory
 from django.utils import timezone
 
-from stator.models import Depth, History, Stats
+from stator.admin.access import Pages
+from stator.admin.problems import shown_problem
+from stator.models import Depth, History, StatorModel, Stats
 from stator.overview.last_hour import minutes_of
+from stator.overview.survey import problems, surveys
+from stator.rows.meta import managed
 from stator.worker import duties
 from tasks.chores.retention import prune
 from tasks.models import Queue, Task
 from tests.operating.tools import overview, shell
 from tests.processes import environment_for_subprocess
-from tests.stator.making import ago, operations_of, put, raw
+from tests.stator.making import ago, change, operations_of, put, raw
 from tests.testapp.basic import Step
 from tests.testapp.operators import Letter, Parcel
 
@@ -117,6 +124,24 @@ def test_retention_of_our_own_tables_stands_in_the_last_hour():
     History.objects.create(model_label="testapp.step", object_pk="1", version=1, at=ago(400 * 86400))
     duties.perform(duties.PRUNE, operations_of(Step), stopped=lambda: False)
     assert re.search("1 object of stator.History deleted since .*: HISTORY_RETENTION", shell("stator", "status"))
+
+
+def test_each_line_of_the_overview_ends_with_a_button_or_a_remedy():
+    # No worker, an object that fails, and one in a state that nobody knows.
+    put(Letter)
+    put(Parcel, state_failures=2, state_ready=False, state_next_attempt=ago(-600), state_changed=ago(90_000))
+    change(put(Parcel, state_ready=False), state="mislaid")
+    user = User.objects.create_superuser("ada", password="secret")
+    request = RequestFactory().get("/")
+    request.user = user
+    pages = Pages(admin.site, request)
+    known = {model._meta.label_lower: model for model in managed(StatorModel.subclasses)}
+    found = problems(surveys(managed(StatorModel.subclasses)))
+    assert {one.code for one in found} >= {"no_worker", "failing", "unknown_state"}
+    for one in found:
+        shown = shown_problem(one, known, pages)
+        if not (shown["retry"] or any(each["action"] for each in shown["actions"])):
+            assert one.remedy.lower().rstrip(".") in str(shown["text"]).lower()
 
 
 def test_manual_action_stands_in_the_last_hour():

@@ -1,7 +1,7 @@
 """Each registered kind of problem says what to do, whatever its own facts say."""
 
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -36,4 +36,4 @@ def test_problem_of_many_has_a_remedy(kind: ProblemKind, level: str, monkeypatch
     assert bool(found.remedy) == (level != OK)
     # What the facts say themselves is better.
     own = replace(kind, find=lambda found: [Problem("", "it happened", {}, "do this", level=level)])
-    assert [one.remedy for one in own.found_in(cast(Survey, survey))] == ["do this"]
+    assert [one.remedy for one in own.found_in(survey)] == ["do this"]

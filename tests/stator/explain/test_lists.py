@@ -91,7 +91,7 @@ LISTED: dict[str, tuple[Callable[[], None], int]] = {
 UNLISTED = {
     "no_worker", "incomplete", "silent_worker", "late_leases", "waiting", "deaf_worker", "versions", "paused",
     "unserved", "queue_paused", "ticks_failed", "schedule_late", "same_name",
-    "queue_unclaimable", "unread", "read_only", "circle", "awaits_nobody",
+    "queue_unclaimable", "starved", "throttled", "unread", "read_only", "circle", "awaits_nobody",
 }  # fmt: skip
 
 
