@@ -13,7 +13,7 @@ from stator.db import postgresql, records
 from stator.db.claims_postgresql import PostgresqlClaims
 from stator.db.compiler import compiler_of
 from stator.db.counted_attempts import CountedAttempts
-from stator.db.effects import Act, Effect, Part, Store
+from stator.db.effects import Act, Effect, Part, Plan, Store
 from stator.db.interface import Operations, OutcomeBatch, Parts
 from stator.db.leases import Leases, still_claimed
 from stator.db.postgresql import PostgresqlTransactions
@@ -78,7 +78,7 @@ class CitusAttempts(CountedAttempts):
 class CitusRecords(PostgresqlRecords):
     """Records by one statement for each kind of outcome, which needs the row for its statistics to be there."""
 
-    record_noted = records.Records.record_noted
+    record_with = records.Records.record_with
     _move = records.Records._move
 
     @cached_property
@@ -87,24 +87,22 @@ class CitusRecords(PostgresqlRecords):
         store = Store(self._operations, self._compiler)
         return tuple(CitusAttempts(store) if type(each) is CountedAttempts else each for each in super().effects)
 
-    def _write(
-        self, batch: OutcomeBatch, answers: tuple[Hashable, ...], *, tells: bool, last: bool
-    ) -> tuple[Accepted, list[Stay]]:
+    def _write(self, batch: OutcomeBatch, plan: Plan, *, last: bool) -> tuple[Accepted, list[Stay]]:
         """Write outcomes of one kind. If no valid claim is written, an hour has begun: insert its row and repeat."""
         # Another statement may follow, so none of them commits the transaction.
-        written = super()._write(batch, answers, tells=tells, last=False)
+        written = super()._write(batch, plan, last=False)
         if written[0] or batch.released or not still_claimed(self._operations, batch.claims):
             return written
-        for effect in self.effects:
+        for effect, _ in plan.together:
             if isinstance(effect, CitusAttempts):
                 effect.begin_hour(batch)
-        return super()._write(batch, answers, tells=tells, last=False)
+        return super()._write(batch, plan, last=False)
 
 
 class SliceRecords(PostgresqlRecords):
     """Records of rows on one node: one statement, and further ones for what is not on that node."""
 
-    record_noted = records.Records.record_noted
+    record_with = records.Records.record_with
     _move = records.Records._move
 
 

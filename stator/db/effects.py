@@ -5,7 +5,7 @@ each batch an effect is asked only what it ``wants``; the answers are the key of
 """
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, Self
 
 from stator.db.values import Pk
@@ -85,9 +85,11 @@ class Part:
     ``changes``: columns of the row. These are all that the portable statement takes.
     ``arrays`` and ``names``: further values of each row, as arrays, and what they are called in ``v``. ``kept``: other
     columns of ``v`` that the found rows pass on. ``passed``: expressions over a row ``t`` as it was found.
+    ``found``: conditions of the row as it was.
     ``before``: statements in the WITH that read the found rows, ``mine``, or lock others before the rows are written.
     ``set``: further columns of the row. ``only``: conditions without which a row is not written.
     ``returned``: expressions over the row as it is written. ``after``: statements in the WITH that read ``done``.
+    ``result``: what is returned of ``done``, the key first.
     """
 
     changes: Mapping[str, object] | None = None
@@ -95,11 +97,13 @@ class Part:
     names: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
     passed: tuple[str, ...] = ()
+    found: str = ""
     before: Statement | str = ""
     set: str = ""
     only: Statement | str = ""
     returned: tuple[str, ...] = ()
     after: Statement | str = ""
+    result: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,17 +157,36 @@ class Effect:
         raise NotImplementedError
 
 
-def wanted(effects: Sequence[Effect], act: Act) -> tuple[Hashable, ...]:
-    """Return the answers of the effects, in their order."""
-    return tuple([effect.wants(act) for effect in effects])
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How effects are written: ``together`` with the rows, each by its answer, or by ``further`` statements.
 
+    ``tells``: some of these need the seconds that each row had been in the state that it left.
+    ``complete``: the plan for a statement that leaves out no row; None if this one does not either.
+    """
 
-def after(effects: Sequence[Effect], answers: Sequence[Hashable]) -> list[Effect]:
-    """Return the effects that statements of their own write."""
-    return [effect for effect, answer in zip(effects, answers, strict=True) if answer == AFTER]
+    answers: tuple[Hashable, ...]
+    together: tuple[tuple[Effect, Hashable], ...]
+    further: tuple[Effect, ...]
+    tells: bool
+    complete: "Plan | None" = None
 
+    @classmethod
+    def of(cls, effects: Sequence[Effect], answers: tuple[Hashable, ...]) -> "Plan":
+        """Return the plan for these answers of the effects."""
+        asked = [(effect, answer) for effect, answer in zip(effects, answers, strict=True) if answer is not None]
+        together = tuple((effect, answer) for effect, answer in asked if answer != AFTER)
+        further = tuple(effect for effect, answer in asked if answer == AFTER)
+        picky = {effect for effect, _ in together if effect.picky}
+        later = tuple(AFTER if effect in picky else answer for effect, answer in zip(effects, answers, strict=True))
+        complete = cls.of(effects, later) if picky else None
+        return cls(answers, together, further, any(effect.tells for effect in further), complete)
 
-def parts_of(effects: Sequence[Effect], act: Act, answers: Sequence[Hashable]) -> list[Part]:
-    """Return the parts of the one statement."""
-    both = zip(effects, answers, strict=True)
-    return [effect.part(act, answer) for effect, answer in both if answer is not None and answer != AFTER]
+    def plus(self, effect: Effect, act: Act) -> "Plan":
+        """Return this plan with one more effect, which is written together with the rows."""
+        answer = effect.wants(act)
+        return replace(self, answers=(*self.answers, answer), together=(*self.together, (effect, answer)))
+
+    def parts(self, act: Act) -> list[Part]:
+        """Return the shares of the one statement."""
+        return [effect.part(act, answer) for effect, answer in self.together]

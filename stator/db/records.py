@@ -4,7 +4,7 @@ Every write after a claim names the claim's token and the state of the row when 
 row means a lost lease.
 """
 
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Hashable
 from contextlib import AbstractContextManager
 from functools import cached_property
 from itertools import groupby
@@ -13,7 +13,7 @@ from uuid import UUID
 from django.db.models import F, Model, QuerySet, Value
 
 from stator.db.effect_table import bound
-from stator.db.effects import Done, Effect, RowsMove, Store, after, parts_of, wanted
+from stator.db.effects import Act, Done, Effect, Plan, RowsMove, Store
 from stator.db.interface import Claim, Ended, Moves, Operations, OutcomeBatch, Written, batches_of
 from stator.db.leases import still_claimed
 from stator.db.values import Pk
@@ -27,7 +27,6 @@ from stator.rows.stay import Stay
 from stator.rows.transitions import Locked, entered, note_left
 from stator.rows.watches import WaiterHeld
 from stator.signals import Move
-from stator.statements import Statement
 
 # The keys of written rows, each with the seconds that the row had been in the state that it left, if that is asked for.
 Accepted = dict[Pk, float | None]
@@ -43,6 +42,18 @@ class Records:
     def effects(self) -> tuple[Effect, ...]:
         """What outcomes and moves write beside the rows."""
         return bound(Store(self._operations))
+
+    @cached_property
+    def _plans(self) -> dict[tuple[Hashable, ...], Plan]:
+        return {}
+
+    def _plan(self, act: Act) -> Plan:
+        """Return how the effects of an act are written."""
+        answers = tuple([effect.wants(act) for effect in self.effects])
+        plan = self._plans.get(answers)
+        if plan is None:
+            plan = self._plans[answers] = Plan.of(self.effects, answers)
+        return plan
 
     def record(self, ended: list[Ended], *, last: bool = False) -> Written:
         """Record outcomes of valid claims, with reports and statistics, in one transaction for each kind.
@@ -69,30 +80,22 @@ class Records:
             return written
 
     def _record_batch(self, batch: OutcomeBatch, *, again: bool, last: bool) -> Written:
-        answers = self._answers(batch)
-        further = after(self.effects, answers)
+        plan = self._plan(batch)
+        plan = plan.complete or plan
         # In the transaction of a handler, what it has written would be lost.
         wait = self._operations.connection.in_atomic_block
-        with self._recording(further):
-            tells = batch.moved and any(effect.tells for effect in further)
-            accepted, together = self._write(batch, answers, tells=tells, last=last and not further)
-            if accepted:
+        with self._recording(plan):
+            accepted, together = self._write(batch, plan, last=last and not plan.further)
+            if accepted and plan.further:
                 done = Done(batch.only(accepted), accepted, together, wait)
-                for effect in further:
+                for effect in plan.further:
                     effect.write(done)
         return self._sort_out(batch, {*accepted, *self._found_written(batch, accepted)} if again else accepted)
 
-    def _answers(self, batch: OutcomeBatch) -> tuple[Hashable, ...]:
-        """Return what each of the effects wants."""
-        return wanted(self.effects, batch)
+    def record_with(self, batch: OutcomeBatch, effect: Effect) -> Written | None:
+        """Record outcomes with one more effect in one statement.
 
-    def record_noted(
-        self, batch: OutcomeBatch, noted: Statement, values: Mapping[str, object], only: Statement | None = None
-    ) -> Written | None:
-        """Record outcomes and change the program's records of the claims, by ``done``, in one statement.
-
-        Does so only while the leases last, and under the condition ``only``. If that is not so, or if it takes more
-        statements, as it always does here, nothing is written and None returned.
+        If that takes more statements, as it always does here, nothing is written and None returned.
         """
         return None
 
@@ -105,19 +108,17 @@ class Records:
             found = operations.division.anywhere.filter(pk__in=list(refused)).values_list(*named)
             return {row[0] for row in found if is_written(*refused[row[0]], *row[1:])}
 
-    def _recording(self, further: list[Effect]) -> AbstractContextManager[object]:
-        """Return the transaction that writes a batch, and ``further`` effects after it."""
+    def _recording(self, plan: Plan) -> AbstractContextManager[object]:
+        """Return the transaction that writes a batch and its effects."""
         return self._operations.transaction()
 
-    def _write(
-        self, batch: OutcomeBatch, answers: tuple[Hashable, ...], *, tells: bool, last: bool
-    ) -> tuple[Accepted, list[Stay]]:
+    def _write(self, batch: OutcomeBatch, plan: Plan, *, last: bool) -> tuple[Accepted, list[Stay]]:
         """Write outcomes; return the accepted ones, and how long their rows had been in the state that they left.
 
-        ``tells``: each of them with its own seconds. ``last``: this statement may commit the transaction.
+        ``last``: this statement may commit the transaction.
         """
         operations, accepted, together = self._operations, Accepted(), list[Stay]()
-        parts = parts_of(self.effects, batch, answers)
+        parts = plan.parts(batch)
         for (token, _), same in groupby(sorted(batch.ended, key=write_key), key=write_key):
             ended = list(same)
             pks, own = [claim.pk for claim, _ in ended], operations.state_field.at(batch.source)
@@ -127,7 +128,7 @@ class Records:
                 rows = operations.rows.filter(pk__in=mine)
                 accepted |= dict.fromkeys(mine)
                 if batch.moved:
-                    together.append(_about_to_leave(rows, accepted if tells else None))
+                    together.append(_about_to_leave(rows, accepted if plan.tells else None))
                 changes = changes_of(operations.state_field, ended[0][1], batch.source)
                 for part in parts:
                     changes |= part.changes or {}
@@ -186,7 +187,8 @@ class Records:
         picked = operations.lock(rows, limit)
         if not picked:
             return 0, []
-        effects = [effect for effect in self.effects if effect.wants(move) is not None]
+        plan = self._plan(move)
+        effects = *(effect for effect, _ in plan.together), *plan.further
         found = operations.rows.filter(pk__in=picked)
         together = [Stay.of(found)]
         for effect in effects:

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from django.db import DatabaseError, IntegrityError
 from django.db.models import (
+    BooleanField,
     Expression,
     Field,
     Model,
@@ -23,15 +24,18 @@ from django.db.models import (
     Subquery,
     UUIDField,
 )
+from django.db.models.expressions import RawSQL
 from django.db.models.lookups import IsNull
 
 from stator.db import sql
 from stator.db.claims_postgresql import PICKED, PICKED_NEAR, TOKEN, filtered, lock_of
 from stator.db.compiler import Compiler, compiler_of
+from stator.db.effects import Act, Effect, Part, Store
 from stator.db.instances import load_all
 from stator.db.interface import Claim, Ended, Operations, OutcomeBatch, Written
 from stator.db.probe import probes
 from stator.db.retry import is_retryable
+from stator.db.saved_fields import value_names
 from stator.db.values import Instance, Params, Pk, Row
 from stator.rows import columns
 from stator.rows.clock import Now
@@ -182,11 +186,14 @@ def keep(operations: Operations, key: Hashable, make: Callable[[], Statement]) -
 
     All parts share one, and operations on all rows have another.
     """
+    return _cache.get((key, operations.part is None), lambda: inlined(operations, make()))
+
+
+def inlined(operations: Operations, statement: Statement) -> Statement:
+    """Return a statement with its constants in its text."""
     # Imported by name: the module needs psycopg, which a project on another database may not have.
-    return _cache.get(
-        (key, operations.part is None),
-        lambda: import_module("stator.db.session").inlined(operations.connection, make()),
-    )
+    found: Statement = import_module("stator.db.session").inlined(operations.connection, statement)
+    return found
 
 
 def _send(operations: Operations, statement: Statement, planner: str, values: Mapping[str, object]) -> list[Row]:
@@ -292,42 +299,66 @@ def _noting(
     return Statement.of(f"UPDATE {table} SET ", joined(parts, ", "), " FROM done WHERE ", mine)  # noqa: S608 - names
 
 
+# The leases of the claims last, and all of them are written, or none.
+IN_TIME = " AND t.state_locked_until > statement_timestamp()"
+ALL_OR_NONE = " AND (SELECT count(*) FROM mine) = (SELECT count(*) FROM v)"
+
+
+class NotedClaims(Effect):
+    """A program's records of the claims that end, all or none, and the condition ``only`` under which they do."""
+
+    def __init__(self, store: Store, records: ProgramRecords, only: "Only | None") -> None:
+        super().__init__(store)
+        self._records, self._only = records, only
+
+    def wants(self, act: Act) -> Hashable:
+        """Return what the statement depends on."""
+        records = self._records
+        copied, only = tuple(records.copied.items()), self._only.key if self._only else None
+        return records.model, tuple(records.given), tuple(records.values), copied, records.forget, only
+
+    def part(self, act: Act, answer: Hashable) -> Part:
+        """Return the change of the records, and a row for each claim with the database's time."""
+        compiler, names = self._compiler, value_names(act)
+        copied = {name: Statement(f"done.{names[act.saves.index(of)]}") for name, of in self._records.copied.items()}
+        noting = _noting(compiler, self._records, copied, Statement("done.claim"))
+        only = Statement.of(" AND ", self._inlined(_condition(self._operations, self._only))) if self._only else ""
+        changes = {}
+        if not act.moved and not act.released:
+            # Marked ready here: otherwise the next claim would have to do it first, which takes several statements.
+            woken = "state_ready OR v.delay <= 0" if act.claims[0].state.woken_by_events else "v.delay <= 0"
+            changes["state_ready"] = RawSQL(woken, [], output_field=BooleanField())
+        return Part(
+            changes=changes, found=IN_TIME, only=Statement.of(ALL_OR_NONE, only),
+            returned=("v.claim", *(f"v.{name}" for name in names)),
+            after=Statement.of(",\nnoted AS (", self._inlined(noting), ")"), result="pk, statement_timestamp()",
+        )  # fmt: skip
+
+    def values(self, act: Act, answer: Hashable, into: dict[str, object]) -> None:
+        """Add the values of the records, and the key of the row that the condition is about."""
+        into.update(self._records.values)
+        into[OWN_KEY] = act.claims[0].pk
+
+    def _inlined(self, statement: Statement) -> Statement:
+        return inlined(self._operations, statement)
+
+
 def end(ended: list[Ended], records: ProgramRecords, only: Only | None) -> Written | None:
     """Write outcomes of one kind and the program's records of the claims; all, or nothing and return None."""
     batch = OutcomeBatch.of(ended)
     operations = batch.operations
     if len(ended) == 1:
         operations = operations.division.near(batch.claims[0].instance)
-    compiler = compiler_of(operations.model, operations.alias)
-    values = records.values
-    same = (
-        records.model,
-        tuple(records.given),
-        tuple(values),
-        tuple(records.copied.items()),
-        batch.saves,
-        records.forget,
-    )
-    noted = keep(operations, (compiler, "end", *same), lambda: _noted(compiler, records, batch.saves))
-    condition = None
-    if only is not None:
-        condition = keep(operations, (compiler, "only", only.key), lambda: _only(operations, only))
-    values[OWN_KEY] = batch.claims[0].pk
+    noted = NotedClaims(Store(operations, compiler_of(operations.model, operations.alias)), records, only)
     try:
         with operations.transaction() if operations.connection.in_atomic_block else nullcontext():
-            return operations.records.record_noted(batch, noted, values, condition)
+            return operations.records.record_with(batch, noted)
     except DatabaseError as error:
         if is_retryable(error):
             return None
         raise
 
 
-def _only(operations: Operations, only: Only) -> Statement:
-    return existing(
-        operations.division.template.rows.filter(only.build(), pk=Parameter(OWN_KEY, operations.model._meta.pk))
-    )
-
-
-def _noted(compiler: Compiler, records: ProgramRecords, saves: tuple[str, ...]) -> Statement:
-    copied = {name: Statement(f"done.value{saves.index(of)}") for name, of in records.copied.items()}
-    return _noting(compiler, records, copied, Statement("done.claim"))
+def _condition(operations: Operations, only: Only) -> Statement:
+    rows = operations.division.template.rows
+    return existing(rows.filter(only.build(), pk=Parameter(OWN_KEY, operations.model._meta.pk)))

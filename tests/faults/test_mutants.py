@@ -67,7 +67,7 @@ def write_where(**guard):
     """A mutant whose record statement is guarded by less than the claim and the state."""
 
     def mutate(operations):
-        def write(batch, answers, **options):
+        def write(batch, plan, **options):
             accepted = {}
             for claim, outcome in batch.ended:
                 given = {name: getattr(claim, source) for name, source in guard.items()}
