@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from django.db.models import CharField, ForeignKey, IntegerField, Model, UUIDField
+from django.db.models import CharField, ForeignKey, IntegerField, Model, UUIDField, Value
 
 from stator.conf import load_settings
 from stator.explain.starving import FIRST, LEAST, InLine, Starving, starving
@@ -16,29 +16,32 @@ from stator.rows.indexes import line_of_all, place_in_line
 from stator.rows.meta import options_of
 from stator.rows.pauses import Pause, Pauses
 from stator.rows.state_column import state_field
+from stator.statements import united
 
 # The most fields that are looked at.
 FIELDS = 10
 
 
-def starving_in(rows: OperatorQuerySet[StatorModel], found: Depths, active: Iterable[Pause]) -> Starving | None:
-    """Return what holds the line of a model whose values do not take turns; two statements if objects wait for long.
+def starving_in(rows: OperatorQuerySet[StatorModel], depths: Depths, active: Iterable[Pause]) -> Starving | None:
+    """Return what holds the line of a model whose values do not take turns; none unless objects wait for long.
 
     Indexes ``st_ready`` and ``st_age``.
     """
     model: type[StatorModel] = rows.model
     options = options_of(model)
     names = _names(model)
-    if options.fair_by or options.spread or not names or not found.is_behind or found.ready <= LEAST:
+    if options.fair_by or options.spread or not names or not depths.is_behind or depths.ready <= LEAST:
         return None
     pauses = Pauses.of(model._meta.label_lower, list(active))
     states = pauses.running(model.state_graph.automatic_states)
     wanted = claimable(state_field(model), [state.name for state in states], load_settings())
     line = pauses.without_held(rows.filter(wanted), states).order_by(*line_of_all(model))
-    read = line.values_list(place_in_line(), Now(), *names)
-    parts = (read[:FIRST], read.reverse()[:FIRST])
-    head, tail = ([InLine(since, now, tuple(values)) for since, now, *values in part] for part in parts)
-    return starving(names, head, tail)
+    ends = (line, line.reverse())
+    parts = [part.values_list(Value(n), place_in_line(), Now(), *names)[:FIRST] for n, part in enumerate(ends)]
+    found: tuple[list[InLine], list[InLine]] = ([], [])
+    for n, since, now, *values in united(parts):
+        found[n].append(InLine(since, now, tuple(values)))
+    return starving(names, *found)
 
 
 def _names(model: type[Model]) -> list[str]:

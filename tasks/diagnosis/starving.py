@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from shlex import quote
 from typing import Any
 
+from django.db.models import Value
 from django.db.models.functions import Coalesce
 
 from stator.models import FIRST, AdminAction, InLine, Now, Problem, Starving, Survey, starving
+from stator.statements import united
 from tasks.rows.queues import claims_are_paused
 from tasks.rows.tables import queue_rows, task_rows
 
@@ -19,7 +21,7 @@ Rows = Any
 
 
 def starved(survey: Survey) -> Iterator[Problem]:
-    """Find what holds the line of worker processes, and of the queues at its head: at most ten statements.
+    """Find what holds the line of worker processes, and of the queues at its head: four statements, or ten.
 
     Nothing is read unless a task has waited for long. Indexes ``st_ready``, ``tasks_task_ready_in_queue``.
     """
@@ -28,33 +30,35 @@ def starved(survey: Survey) -> Iterator[Problem]:
         return
     paused = list(queue_rows(survey.using).filter(claims_are_paused()).values_list("pk", flat=True)[:MAX_PAUSED])
     ready = task_rows(survey.using).filter(state_ready=True).exclude(queue__in=paused)
-    head, tail = _ends(ready)
+    [(head, tail)] = _ends([ready])
     first = [pk for pk, _ in Counter(one.values[0] for one in head).most_common(QUEUES)]
     others = {one.values[0] for one in (*head, *tail)}
     names = dict(queue_rows(survey.using).filter(pk__in=others).values_list("pk", "name"))
     if whole := starving(["queue"], _named(head, names), _named(tail, names)):
         yield _of_queues(whole)
-    for pk in first:
-        if pk in names and (inside := _in_queue(ready.filter(queue=pk))):
+    known = [pk for pk in first if pk in names]
+    for pk, ends in zip(known, _ends([ready.filter(queue=pk) for pk in known]), strict=True):
+        if inside := _in_queue(*ends):
             yield _of_metadata(inside, names[pk], pk)
 
 
-def _ends(ready: Rows) -> tuple[list[InLine], list[InLine]]:
-    """Return the first and the last tasks in line, with queue and metadata."""
+def _ends(lines: list[Rows]) -> list[tuple[list[InLine], list[InLine]]]:
+    """Return the first and the last tasks of each line, with queue and metadata."""
     since = Coalesce("state_next_attempt", "state_changed")
-    line = ready.values_list(since, Now(), "queue", "metadata")
-    parts = (line.order_by(order)[:FIRST] for order in ("priority", "-priority"))
-    head, tail = ([InLine(since, now, tuple(values)) for since, now, *values in part] for part in parts)
-    return head, tail
+    ends = [line.order_by(order) for line in lines for order in ("priority", "-priority")]
+    parts = [end.values_list(Value(n), since, Now(), "queue", "metadata")[:FIRST] for n, end in enumerate(ends)]
+    found: list[list[InLine]] = [[] for _ in parts]
+    for n, at, now, *values in united(parts) if parts else ():
+        found[n].append(InLine(at, now, tuple(values)))
+    return list(zip(found[::2], found[1::2], strict=True))
 
 
 def _named(line: list[InLine], names: dict[int, str]) -> list[InLine]:
     return [one._replace(values=(names.get(one.values[0]),)) for one in line]
 
 
-def _in_queue(ready: Rows) -> Starving | None:
+def _in_queue(head: list[InLine], tail: list[InLine]) -> Starving | None:
     """Return which value in the metadata holds the line of a queue."""
-    head, tail = _ends(ready)
     names = [name for name, _ in Counter(name for one in head for name in one.values[1]).most_common(NAMES)]
     return starving(names, *([_values(one, names) for one in part] for part in (head, tail)))
 

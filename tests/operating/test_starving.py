@@ -7,6 +7,7 @@ from io import StringIO
 
 import pytest
 from django.core.management import call_command
+from django.db import connection
 
 from stator.models import Worker
 from stator.overview.survey import survey
@@ -94,12 +95,14 @@ def test_priority_is_no_tenant():
 
 def test_few_rows_are_read_and_only_if_they_wait(django_assert_max_num_queries):
     fill(Errand, ONE_MANY)
-    with django_assert_max_num_queries(17) as queries:
+    # Both ends of the line are read at once if the database unites queries with limits.
+    ends = 1 if connection.features.supports_slicing_ordering_in_compound else 2
+    with django_assert_max_num_queries(15 + ends) as queries:
         survey("default", [Errand])
     asked = [one["sql"] for one in queries.captured_queries]
     assert not unbounded(asked)
     raw(Errand).update(state_changed=ago(1))
-    with django_assert_max_num_queries(len(asked) - 3):
+    with django_assert_max_num_queries(len(asked) - 1 - ends):
         survey("default", [Errand])
 
 
