@@ -137,7 +137,8 @@ def test_task_whose_worker_ids_are_all_gone_names_them(queue):
 
 def test_every_reason_of_a_task_has_a_line_in_the_guide():
     table = GUIDE.read_text().partition("\nWho serves a task\n")[2].partition("\nA named worker counts")[0]
-    own = {*(rule.code for rule in RULES), *unserved.REASONS, "dead_letter", "part", "shared", "held", "no_handler"}
+    explained = {"dead_letter", "part", "shared", "held", "no_handler", "throttled"}
+    own = {*(rule.code for rule in RULES), *unserved.REASONS, *explained}
     cells = [line[:22] for line in table.splitlines() if line.startswith("``")]
     assert set(re.findall(r"\w+", " ".join(cells))) == own
 
