@@ -190,7 +190,10 @@
             while (root.parentElement && !root.querySelector("#result_list")) {
                 root = root.parentElement;
             }
-            Object.assign(root.dataset, {statorEvery: status.dataset.statorList, statorLive: window.location.href});
+            Object.assign(root.dataset, {
+                statorEvery: status.dataset.statorList, statorAhead: status.dataset.statorAhead,
+                statorLive: window.location.href,
+            });
             new LiveList(root);
         }
     });
