@@ -63,8 +63,8 @@ def test_pace_is_in_a_unit_that_people_count_in(pace, text):
 
 
 def test_moves_are_counted_between_samples_of_the_same_hour(steady):
-    sample(5, 100)
-    sample(1, 1060)
+    sample(4, 100)
+    sample(1, 820)
     assert paces("default", ["testapp.errand"])["testapp.errand"].total == 4.0
     assert paces("default", ["testapp.parcel"]) == {}
 
@@ -76,8 +76,8 @@ def behind(steady):
     raw(Worker).update(started=ago(900))
     for number in range(20):
         put(Errand, tenant=number, state_changed=ago(200 - number))
-    sample(5, 100)
-    sample(1, 1060)
+    sample(4, 100)
+    sample(1, 820)
     Stats.objects.create(model_label="testapp.errand", hour=timezone.now(), source="new", to="done", handled=3)
     return raw(Errand).order_by("-pk").first()
 
