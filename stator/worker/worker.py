@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from contextvars import Context
 from dataclasses import KW_ONLY, InitVar, dataclass, field
@@ -35,6 +35,7 @@ from stator.worker.lanes import Lanes, lanes_of
 from stator.worker.last_words import report_hanging
 from stator.worker.measures import Measures
 from stator.worker.outage import Outages, reach
+from stator.worker.parts import Part, Parts
 from stator.worker.presence import Presence, published_by
 from stator.worker.recorder import Recorder
 from stator.worker.scheduler import Scheduler, send_in
@@ -45,6 +46,9 @@ from stator.worker.supervisor import is_gone
 from stator.worker.tables import Tables
 from stator.worker.threads import DatabaseThreads, RunInThread, database_thread_for_handlers, tidy_connections_of_loop
 from stator.worker.watchdog import Health, Watchdog
+
+# Seconds that the end of a worker waits for each of its threads.
+STOP_TIME = 2.0
 
 # Seconds after which connections that asynchronous handlers lost are closed, and the queries that DEBUG collects are
 # dropped.
@@ -193,19 +197,20 @@ class Worker(WorkerOptions):
         self._stopping, self._begun = asyncio.Event(), asyncio.Event()
         if self.announce:
             log_start(self)
-        keep_logs()
         self._build()
         # The signals are handled before anybody can see the worker and signal it.
         heeding = stop_on_signals(self._loop, self.stop, self.requests)
         with heeding if self.heed_signals else nullcontext():
-            self._start_threads()
+            self.parts.start()
             try:
                 async with database_thread_for_handlers():
                     loops = [asyncio.create_task(loop) for loop in self._loops()]
                     error = await self._wait(loops)
                     await self._shut_down(loops)
             finally:
-                self._stop_threads()
+                self.parts.stop()
+                if not self._unfinished:
+                    self.attempts.join(1.0)
         if error is not None:
             raise error
         return self.summary()
@@ -242,6 +247,28 @@ class Worker(WorkerOptions):
             self.settings.WATCHDOG, self.liveness_file, self.health.trouble, parting=report_hanging
         )  # fmt: skip
         self.listeners = self._listeners()
+        self.parts = Parts([*self._threads_beside(), *self._looked_after()])
+
+    def _threads_beside(self) -> Iterator[Part]:
+        """Yield the parts that hear, renew, claim and record; they stop after all others."""
+        yield Part(start=keep_logs)
+        for listener in self.listeners:
+            yield Part(start=listener.start, stop=partial(listener.stop, STOP_TIME))
+        yield Part(start=self.heartbeat.start, stop=partial(self.heartbeat.stop, STOP_TIME))
+        yield Part(stop=partial(self._threads.stop, STOP_TIME))
+
+    def _looked_after(self) -> Iterator[Part]:
+        """Yield the parts that watch the attempts, and show them to others."""
+        yield Part(stop=self.attempts.stop, beat=self.attempts.sweep)
+        yield Part(beat=self.isolation.sweep)
+        # Probes ask whether the loop turns, even if nothing watches it.
+        yield Part(beat=self.watchdog.tick)
+        if self.watch:
+            yield Part(start=self.watchdog.start, stop=self.watchdog.stop)
+        if self.endpoint:
+            yield Part(start=partial(self.endpoint.start, self), stop=self.endpoint.stop)
+        if self.progress:
+            yield Part(beat=partial(self.progress, self))
 
     def _isolation(self) -> InProcessIsolation:
         begin, recorder = self.attempts.begin, self.recorder
@@ -271,26 +298,6 @@ class Worker(WorkerOptions):
         self.lanes.wake(label, scope=scope)
         if scope and self.serving.call(scope):
             self.scheduler.soon()
-
-    def _start_threads(self) -> None:
-        self.heartbeat.start()
-        for listener in self.listeners:
-            listener.start()
-        if self.watch:
-            self.watchdog.start()
-        if self.endpoint:
-            self.endpoint.start(self)
-
-    def _stop_threads(self) -> None:
-        if self.endpoint:
-            self.endpoint.stop()
-        if self.watch:
-            self.watchdog.stop()
-        self.attempts.stop()
-        for part in (self._threads, self.heartbeat, *self.listeners):
-            part.stop(2.0)
-        if not self._unfinished:
-            self.attempts.join(1.0)
 
     # The loops
 
@@ -354,11 +361,7 @@ class Worker(WorkerOptions):
 
     async def _tick_loop(self) -> None:
         while True:
-            self.watchdog.tick()
-            self.attempts.sweep()
-            self.isolation.sweep()
-            if self.progress:
-                self.progress(self)
+            self.parts.beat()
             if self.run_for and time.monotonic() - self.started > self.run_for and not self._is_stopping:
                 self.stop("time over")
             if self._is_orphan and not self._is_stopping:

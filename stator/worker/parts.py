@@ -1,0 +1,41 @@
+"""The parts of a worker beside its loops, on one list: threads, servers, and what is looked after now and then."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+
+def _nothing() -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One part: how it starts and stops, and what it does each time the loop turns to the parts (``beat``)."""
+
+    start: Callable[[], object] = _nothing
+    stop: Callable[[], object] = _nothing
+    beat: Callable[[], object] = _nothing
+
+
+class Parts:
+    """All parts of a worker, in the order of their start; they stop in the reverse order."""
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self._parts = tuple(parts)
+        # A part without a beat costs nothing.
+        self._beats = [part.beat for part in parts if part.beat is not _nothing]
+
+    def start(self) -> None:
+        """Start each part."""
+        for part in self._parts:
+            part.start()
+
+    def stop(self) -> None:
+        """Stop each part."""
+        for part in reversed(self._parts):
+            part.stop()
+
+    def beat(self) -> None:
+        """Let each part do what it does at a turn of the loop."""
+        for beat in self._beats:
+            beat()
