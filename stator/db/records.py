@@ -10,19 +10,18 @@ from functools import cached_property
 from itertools import groupby
 from uuid import UUID
 
-from django.db.models import F, Model, QuerySet, Value
+from django.db.models import Model, QuerySet
 
 from stator.db.effect_table import bound
 from stator.db.effects import Act, Done, Effect, Plan, RowsMove, Store
-from stator.db.interface import Claim, Ended, Moves, Operations, OutcomeBatch, Written, batches_of
+from stator.db.interface import Ended, Moves, Operations, OutcomeBatch, Written, batches_of
 from stator.db.leases import still_claimed
+from stator.db.outcome_columns import changes_of, is_written, write_key
 from stator.db.values import Pk
 from stator.graph import State
 from stator.graph.durations import seconds_of
-from stator.graph.outcomes import Moved, Outcome, Released, Waiting
 from stator.rows import columns
 from stator.rows.life import OF_LIFE
-from stator.rows.state_column import StateField
 from stator.rows.stay import Stay
 from stator.rows.transitions import Locked, entered, note_left
 from stator.rows.watches import WaiterHeld
@@ -206,29 +205,3 @@ def _about_to_leave(rows: QuerySet[Model], each: Accepted | None) -> Stay:
     found = {pk: seconds_of(stayed) for pk, stayed in rows.values_list("pk", columns.stayed())}
     each |= found
     return Stay.of_each(found.values())
-
-
-def is_written(claim: Claim, outcome: Outcome, state: object, version: int, attempts: int, token: UUID | None) -> bool:
-    """Return whether a row looks as this outcome would have left it; a moved row may have been claimed since."""
-    if isinstance(outcome, Moved):
-        return (state, version) == (outcome.to.value, claim.version + 1)
-    counted = claim.attempt - (isinstance(outcome, Released) and not outcome.begun)
-    return (state, version, attempts) == (claim.state.value, claim.version, counted) and token is None
-
-
-def write_key(ended: Ended) -> tuple[int, tuple[float, bool]]:
-    """Return a key; outcomes of one kind with equal keys are written by one ORM update."""
-    claim, outcome = ended
-    if isinstance(outcome, Waiting):
-        return claim.token.int, (outcome.delay, outcome.failure is not None)
-    return claim.token.int, (outcome.after if isinstance(outcome, Released) else 0.0, False)
-
-
-def changes_of(field: StateField, outcome: Outcome, source: State) -> columns.Changes:
-    """Return the columns that an outcome of an attempt in ``source`` changes."""
-    if isinstance(outcome, Moved):
-        return columns.entering(field, outcome.to, {source.name})
-    if isinstance(outcome, Released):
-        return columns.releasing(outcome.after, begun=outcome.begun)
-    failures = F("state_failures") + 1 if outcome.failure else Value(0)
-    return columns.staying(columns.after(outcome.delay), failures, woken=source.woken_by_events)

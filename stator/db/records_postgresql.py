@@ -10,9 +10,8 @@ from functools import cached_property
 from operator import attrgetter
 
 from django.db import DatabaseError
-from django.db.models import BooleanField, DurationField, F, Model, QuerySet
+from django.db.models import F, Model, QuerySet
 from django.db.models.expressions import RawSQL
-from django.db.models.functions import Coalesce
 
 from stator import signals
 from stator.db import records, sql
@@ -20,13 +19,10 @@ from stator.db.compiler import Compiler, places_of
 from stator.db.effect_table import bound
 from stator.db.effects import Effect, Part, Plan, RowsMove, Store
 from stator.db.interface import Operations, OutcomeBatch, Written
+from stator.db.outcome_columns import changes_by_arrays, delays_of
 from stator.db.records import Accepted
 from stator.db.values import Pk, Row
-from stator.graph import State
-from stator.graph.outcomes import Moved, Outcome, Released, Waiting
 from stator.rows import columns
-from stator.rows.clock import Now
-from stator.rows.state_column import StateField
 from stator.rows.stay import Stay
 from stator.statements import Statement, written
 
@@ -156,7 +152,7 @@ class PostgresqlRecords(records.Records):
             "stored": batch.source.value,
             "keys": keys,
             "claims": tokens,
-            "delays": _delays(batch),
+            "delays": delays_of(batch),
             "failed": [outcome.failure is not None for _, outcome in batch.ended] if batch.failed else [],
             "durations": [],
             "places": places_of(batch.claims) if placed else None,
@@ -182,7 +178,7 @@ class PostgresqlRecords(records.Records):
         names = [name for part in parts for name in part.names]
         kept = ["pk", "claim", "delay", "failed", *(name for part in parts for name in part.kept), *names]
         passed = [f"v.{name}" for name in kept] + [each for part in parts for each in part.passed]
-        changes = changes_of(self._operations.state_field, batch.outcome, batch.source)
+        changes = changes_by_arrays(self._operations.state_field, batch.outcome, batch.source)
         for part in parts:
             changes |= part.changes or {}
         return written(
@@ -243,26 +239,3 @@ class PostgresqlRecords(records.Records):
         if shape not in self._statements:
             self._statements[shape] = Statement.of(*(part.after for part in plan.parts(move)))
         return self._statements[shape]
-
-
-def _delays(batch: OutcomeBatch) -> list[float | None]:
-    """Return after how many seconds the rows are due; null for released rows that are ready, nothing if all are."""
-    if batch.moved:
-        return []
-    if not batch.released:
-        return [float(each.delay) for _, each in batch.ended if isinstance(each, Waiting)]
-    delays = [each.after or None for _, each in batch.ended if isinstance(each, Released)]
-    return delays if any(delays) else []
-
-
-def changes_of(field: StateField, outcome: Outcome, source: State) -> columns.Changes:
-    if isinstance(outcome, Moved):
-        return columns.entering(field, outcome.to, {source.name})
-    delay = RawSQL("v.delay * interval '1 second'", [], output_field=DurationField())
-    if isinstance(outcome, Released):
-        # One statement for rows that are ready again, whose delay is null, and rows that are due later.
-        due = Coalesce(Now() + delay, F("state_next_attempt"))
-        ready = RawSQL("v.delay IS NULL", [], output_field=BooleanField())
-        return {**columns.releasing(begun=outcome.begun), "state_ready": ready, "state_next_attempt": due}
-    failures = RawSQL("CASE WHEN v.failed THEN state_failures + 1 ELSE 0 END", [])
-    return columns.staying(Now() + delay, failures, woken=source.woken_by_events)

@@ -8,7 +8,7 @@ from django.db.models import F
 from stator.conf import Settings
 from stator.db import operations_for
 from stator.db.interface import new_worker_id
-from stator.db.records import changes_of
+from stator.db.outcome_columns import changes_of
 from stator.graph.outcomes import Moved, Waiting
 from stator.rows import columns
 from stator.rows.claimable import Crashes

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from stator.db import history
 from stator.db.interface import OutcomeBatch, new_token, new_worker_id
-from stator.db.records import is_written
+from stator.db.outcome_columns import is_written
 from stator.graph.failures import describe
 from stator.graph.outcomes import Moved, Released, Waiting
 from stator.models import Report, Stats
