@@ -24,13 +24,13 @@ from stator.partitions.nodes import NodesConversion
 from stator.partitions.schemes import ByHash, ByTime, ByValue, Scheme
 from stator.partitions.tables import AHEAD, LEAVES, partition_column
 from stator.rows.clock import Now
-from stator.rows.fields import SPREAD, SpreadField
 from stator.rows.hooks import NO_HOOKS
 from stator.rows.life import continued
-from stator.rows.meta import field_of, hooks_of, model_named, wrong_spread
+from stator.rows.meta import field_of, hooks_of, model_named
 from stator.rows.nodes import is_distributed
 from stator.rows.pauses import Pause, replace_pauses
 from stator.rows.record_tables import RECORD_TABLES
+from stator.rows.spread import SPREAD, SpreadField, wrong_spread
 
 # Names of storage parameters, including parameters of a TOAST table; PostgreSQL takes them without quotes.
 PARAMETER = re.compile(r"[a-z_]+(\.[a-z_]+)?")

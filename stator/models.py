@@ -29,7 +29,6 @@ from stator.rows.columns import BEGUN, FRAMEWORK_COLUMNS, UNCOUNTED
 from stator.rows.concurrency_limits import Limit
 from stator.rows.due_times import make_due
 from stator.rows.fields import (
-    SPREAD,
     ChangedField,
     ClaimField,
     CountField,
@@ -37,10 +36,8 @@ from stator.rows.fields import (
     MomentField,
     NextAttemptField,
     ReadyField,
-    SpreadField,
     VersionField,
     fields_sent,
-    part_of,
 )
 from stator.rows.hooks import AttemptRecords, ModelHooks, register_hooks
 from stator.rows.indexes import add_indexes
@@ -54,6 +51,7 @@ from stator.rows.progress import Progress, progress_of
 from stator.rows.reconcile import look_again, watched_fields, watched_values
 from stator.rows.reports import Event, History, Report, Step, records_of, reports_of, steps_of
 from stator.rows.rollbacks import before_save, created, note_save, remembered
+from stator.rows.spread import SPREAD, SpreadField, part_of
 from stator.rows.state_column import StateField
 from stator.rows.statistics import Depth, Stats
 from stator.rows.transitions import move_by_hand, move_rows, state_by_hand

@@ -39,12 +39,13 @@ EXTENSIONS = {
         "stator/schemas.py stator/db/resting.py stator/worker/resting.py stator/overview/schemas.py "
         "stator/admin/all_schemas.py stator/commands/doctor/structures.py stator/db/slices.py stator/db/grouping.py "
         "stator/db/divisions.py stator/db/node_probe.py stator/worker/schemas.py "
-        "stator/partitions/* stator/citus/* stator/db/citus.py stator/rows/nodes.py",
-        r"(?i)^(in_schemas?|schemas|works_in_schemas|resting|current_schema|places?|by_place|_places|schema|_by_place"
-        r"|follow_connections|send_in_schemas|slice_of|is_in_one_line|in_slices|freeslices|numberedslices|for_any_slice"
-        r"|numbered|beside|having|looking|home|part_of|has_nodes|of_one_node|over_nodes|is_on_node|is_of_node"
-        r"|everywhere)$|^_?slices?$|_slices?$|^slices_|spread|^Distribute$|citus|_on_nodes|partition"
-        r"|stator\.schemas|resting",
+        "stator/partitions/* stator/citus/* stator/db/citus.py stator/rows/nodes.py stator/rows/spread.py",
+        # Without words that the core has for other things: a place in a line or a table, str.partition, resting rows.
+        r"(?i)^(in_schemas?|schemas?|works_in_schemas|current_schema|follow_connections|send_in_schemas|slice_of"
+        r"|is_in_one_line|in_slices|freeslices|numberedslices|for_any_slice|part_of|has_nodes|of_one_node|over_nodes"
+        r"|is_on_node|is_of_node|is_distributed|read_first|beside|by_place|in_place)$|^_?slices?$|_slices?$|^slices_|spread"
+        r"|^Distribute$|citus|_on_nodes|partitions|partitioned|partition_|(?-i:Partition)|stator\.schemas"
+        r"|^resting_?schemas?$|(worker|db)\.resting",
     ),
     "events": Extension(
         "stator/rows/events.py stator/rows/available.py stator/rows/senders.py stator/graph/senders.py "

@@ -13,10 +13,10 @@ from stator.checks.messages import message
 from stator.db.tables import wrong_expressions
 from stator.models import StatorModel
 from stator.rows.columns import FRAMEWORK_COLUMNS
-from stator.rows.fields import SpreadField
 from stator.rows.indexes import own_indexes
 from stator.rows.keys import KEY_LENGTH, has_usable_key
-from stator.rows.meta import options_of, owner_of, spread_field, wrong_spread
+from stator.rows.meta import options_of, owner_of
+from stator.rows.spread import SpreadField, spread_field, wrong_spread
 from stator.rows.state_column import StateField
 from stator.rows.waits import waits_of
 from stator.rows.watches import watches_of

@@ -25,7 +25,7 @@ from stator.db.transactions import contained
 from stator.graph import State
 from stator.graph.failures import Failure, describe
 from stator.graph.outcomes import Moved, Outcome
-from stator.worker.executor import begin, outcomes_of, spread
+from stator.worker.executor import begin, outcomes_of, results_of_each
 
 # Seconds that an asynchronous handler has to end after its time is over, before its wait is interrupted.
 GRACE = 1.0
@@ -105,7 +105,7 @@ def _call(claims: list[Claim], seconds: float) -> list[Ended]:
     many, results = len(claims) > 1, list[object]()
     with contained(claims[0].operations):
         try:
-            results = spread(claims, copy_context().run(_result, claims, seconds))
+            results = results_of_each(claims, copy_context().run(_result, claims, seconds))
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises is an outcome

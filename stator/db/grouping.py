@@ -10,7 +10,7 @@ from django.db.backends.base.features import BaseDatabaseFeatures
 from django.db.models import Model
 
 from stator.capabilities import capabilities_of
-from stator.rows.meta import spread_field
+from stator.rows.spread import spread_field
 
 _allows = BaseDatabaseFeatures.allows_group_by_selected_pks_on_model
 

@@ -25,10 +25,10 @@ from stator.db.refusals import CLAIM
 from stator.db.retry import is_of_node
 from stator.graph import State
 from stator.rows.claimable import Crashes
-from stator.rows.fields import SPREAD, SpreadField
 from stator.rows.indexes import line_of_all
-from stator.rows.meta import column_of, field_of, is_in_one_line, spread_field
+from stator.rows.meta import column_of, field_of
 from stator.rows.nodes import over_nodes
+from stator.rows.spread import SPREAD, SpreadField, is_in_one_line, spread_field
 from stator.statements import Parameter, Statement, joined, selecting, written
 
 # How many slices are claimed from before a statement finds out which of them have rows, or takes rows of all together.

@@ -12,7 +12,8 @@ from django.db.models import Model, Q, QuerySet
 from stator.capabilities import capabilities_of
 from stator.db.retry import is_of_schema
 from stator.rows.columns import FRAMEWORK_COLUMNS
-from stator.rows.meta import graph_of, options_of, spread_field
+from stator.rows.meta import graph_of, options_of
+from stator.rows.spread import spread_field
 from stator.schemas import named
 from stator.scopes import entered
 from stator.statements import Statement, joined, selecting

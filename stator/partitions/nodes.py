@@ -7,8 +7,8 @@ from django.db.models import Model
 
 from stator.partitions.conversion import Conversion
 from stator.partitions.schemes import ByValue, Scheme
-from stator.rows.fields import SPREAD
 from stator.rows.hooks import NO_HOOKS, ModelHooks
+from stator.rows.spread import SPREAD
 
 # How Citus manages a table; it does not if there is no row.
 MANAGED = """

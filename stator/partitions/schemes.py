@@ -9,7 +9,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from stator.partitions.tables import DAY, asked, following, periods_from, spelled_out, start_of
 from stator.partitions.upkeep import creation
-from stator.rows.fields import SPREAD
+from stator.rows.spread import SPREAD
 
 TIMES = """
 SELECT extract(epoch FROM statement_timestamp())::float8, extract(epoch FROM max({column}))::float8 FROM {table}

@@ -11,8 +11,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model
 
 from stator.capabilities import capabilities_of
-from stator.rows.meta import spread_field
 from stator.rows.nodes import is_distributed
+from stator.rows.spread import spread_field
 
 # The periods that a partition may have, and how many partitions are made ahead of the current one.
 AHEAD = {"day": 7, "week": 4, "month": 3}

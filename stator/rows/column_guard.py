@@ -14,9 +14,10 @@ from stator.rows import columns
 from stator.rows.fields import fields_sent
 from stator.rows.keys import key_fields
 from stator.rows.life_ends import forget_left
-from stator.rows.meta import owner_of, spread_field, written_to
+from stator.rows.meta import owner_of, written_to
 from stator.rows.reconcile import move_with_new_values, update_and_look_again, watched_fields
 from stator.rows.rollbacks import before_save, note_save, remembered
+from stator.rows.spread import spread_field
 from stator.rows.state_column import state_field
 from stator.rows.transitions import move_by_hand
 from stator.rows.waits import update_and_reopen

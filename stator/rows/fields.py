@@ -3,8 +3,6 @@
 Migrations see plain Django fields and the names of the states.
 """
 
-import random
-import zlib
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -24,9 +22,6 @@ from stator.rows import columns, life
 from stator.rows.clock import seconds_ahead
 from stator.rows.state_column import AsDjangoField, state_field, state_of
 
-# The values of a ``SpreadField``: as many as a large table needs parts on one machine or on several.
-SPREAD = range(32)
-
 
 class CountField(AsDjangoField, models.IntegerField):
     """A number that starts at 0; Django does not read it back from a new row."""
@@ -40,40 +35,6 @@ class VersionField(AsDjangoField, models.BigIntegerField):
 
     django_class = models.BigIntegerField
     db_returning = False
-
-
-class SpreadField(AsDjangoField, models.SmallIntegerField):
-    """Which of the parts of ``SPREAD`` a row is in, for as long as it lives.
-
-    A key that Python knows decides, so that two rows with one key are in one part, where the database refuses the
-    second. Other new rows are in any part. With a ``default``, whoever makes the rows decides.
-
-    ``in_one_line``: the rows of all parts are in one order, and each statement is for all parts.
-    """
-
-    django_class = models.SmallIntegerField
-
-    def __init__(self, *, in_one_line: bool = False, **kwargs: Any) -> None:
-        self.in_one_line = in_one_line
-        super().__init__(**{"default": None} | kwargs | {"blank": True, "editable": False, "db_default": 0})
-
-    def deconstruct(self) -> tuple[str, str, Sequence[Any], dict[str, Any]]:
-        name, path, args, kwargs = super().deconstruct()
-        # Rows that exist already are in the first part.
-        kwargs.pop("default", None)
-        return name, path, args, kwargs
-
-    def pre_save(self, model_instance: models.Model, add: bool) -> object:
-        value = super().pre_save(model_instance, add)
-        if value is None:
-            value = part_of(model_instance.pk)
-            setattr(model_instance, self.attname, value)
-        return value
-
-
-def part_of(key: object) -> int:
-    """Return the part of a row: the same one for equal keys, any for None."""
-    return random.choice(SPREAD) if key is None else SPREAD[zlib.crc32(str(key).encode()) % len(SPREAD)]
 
 
 class ReadyField(AsDjangoField, models.BooleanField):

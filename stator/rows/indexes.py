@@ -7,8 +7,9 @@ from django.db.models import Expression, F, Index, Model, Q
 from django.db.models.functions import Coalesce
 
 from stator.rows.keys import key_names
-from stator.rows.meta import field_of, is_in_one_line, options_of, spread_field
+from stator.rows.meta import field_of, options_of
 from stator.rows.priorities import priority_of
+from stator.rows.spread import is_in_one_line, spread_field
 from stator.rows.state_column import state_field
 
 

@@ -9,7 +9,6 @@ from django.apps import apps
 from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
 from django.db import router
 from django.db.models import (
-    CharField,
     Expression,
     Field,
     FloatField,
@@ -18,7 +17,6 @@ from django.db.models import (
     JSONField,
     Model,
     QuerySet,
-    UUIDField,
 )
 from django.db.models.manager import BaseManager
 
@@ -101,17 +99,6 @@ def column_of(field: Field) -> str:
     if field.column is None:
         raise TypeError(f"{field} has no column")
     return field.column
-
-
-def spread_field(model: type[Model]) -> Field | None:
-    """Return the field of ``spread``; None if the model has none."""
-    name = options_of(model).spread
-    return field_of(model, name) if name else None
-
-
-def is_in_one_line(spread: Field) -> bool:
-    """Return whether claims take rows with all values of a field of ``spread`` together; see ``SpreadField``."""
-    return getattr(spread, "in_one_line", False)
 
 
 def owner_of(model: type[M]) -> type[M]:
@@ -253,20 +240,6 @@ def _wrong_spread(model: type[Model], value: object) -> str:
     if not (isinstance(value, str) and value.isidentifier()):
         return "must be the name of a field, or a name for a column"
     return "is a column of Stator; name another one" if value in (*FRAMEWORK_COLUMNS, state_field(model).name) else ""
-
-
-def wrong_spread(field: Field) -> str:
-    """Return what is wrong with a field to spread a table by; "" if nothing is."""
-    if field.primary_key:
-        return "is the primary key, so each value would have one row"
-    if field.null:
-        return "may be null, and a row without a value would be in no slice"
-    target: Any = field
-    while target.is_relation:
-        target = target.target_field
-    if not isinstance(target, IntegerField | UUIDField | CharField) or hasattr(target, "from_db_value"):
-        return f"is a {type(target).__name__}; it must be an integer, a UUID or a CharField, or refer to such a key"
-    return ""
 
 
 def _wrong_waits(model: type[Model], value: object) -> str:

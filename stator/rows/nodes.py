@@ -9,7 +9,8 @@ from django.db.models import F, Field, Model, QuerySet
 
 from stator.capabilities import capabilities_of
 from stator.rows.hooks import with_others_beside
-from stator.rows.meta import field_of, is_in_one_line, options_of, spread_field
+from stator.rows.meta import field_of, options_of
+from stator.rows.spread import is_in_one_line, spread_field
 
 M = TypeVar("M", bound=Model)
 

@@ -149,7 +149,7 @@ def call(claims: list[Claim]) -> list[Ended]:
     """Call a synchronous handler; raise its error only if it was called for several objects."""
     try:
         result = begin(claims)
-        results: list[Any] = spread(claims, result) if claims[0].state.batch else [result]
+        results: list[Any] = results_of_each(claims, result) if claims[0].state.batch else [result]
     except BaseException as error:
         if len(claims) > 1:
             raise
@@ -161,7 +161,7 @@ async def call_async(claims: list[Claim]) -> list[Ended]:
     """Call an asynchronous handler as :func:`call` calls a synchronous one; raise nothing if it was cancelled."""
     try:
         result = await begin(claims)
-        results: list[Any] = spread(claims, result) if claims[0].state.batch else [result]
+        results: list[Any] = results_of_each(claims, result) if claims[0].state.batch else [result]
     except BaseException as error:
         if is_of_database(error):
             await tidy_connections_of_loop()
@@ -195,7 +195,7 @@ def begin(claims: list[Claim]) -> Any:
     return state.handler([claim.instance for claim in claims] if state.batch else claims[0].instance)
 
 
-def spread(claims: list[Claim], result: object) -> list[object]:
+def results_of_each(claims: list[Claim], result: object) -> list[object]:
     """Return the handler's result for each object."""
     if not isinstance(result, dict) or not claims[0].state.batch:
         return [result] * len(claims)
@@ -304,7 +304,7 @@ class _Atomic:
             # The rows are locked until the commit: a claim that is valid now is still valid then.
             mine = operations.lock_claimed(self._claims)
             self.begun = True
-            ended = outcomes_of(mine, spread(mine, begin(mine))) if mine else []
+            ended = outcomes_of(mine, results_of_each(mine, begin(mine))) if mine else []
             if any(outcome.failure for _, outcome in ended):
                 raise _Undone(ended)
             self.recording = True

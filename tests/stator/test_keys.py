@@ -12,7 +12,7 @@ from stator.graph.failures import describe
 from stator.graph.outcomes import Moved, Waiting
 from stator.models import History, Report, StatorModel, Stats
 from stator.rows.claimable import Crashes
-from stator.rows.fields import SPREAD
+from stator.rows.spread import SPREAD
 from stator.rows.state_column import StateField
 from stator.runner import StatorRunner
 from stator.worker.startup import check_database

@@ -10,7 +10,7 @@ from django.db import connection
 from stator.graph.outcomes import Moved
 from stator.migration_operations import Distribute
 from stator.models import History
-from stator.rows.fields import SPREAD
+from stator.rows.spread import SPREAD
 from stator.runner import StatorRunner
 from stator.worker import duties
 from tests.stator.db.test_postgresql_plans import explaining

@@ -7,7 +7,7 @@ from django.db.migrations.writer import OperationWriter
 
 from stator.migration_operations import Distribute, StorageParameters
 from stator.partitions import conversion
-from stator.rows.fields import SPREAD
+from stator.rows.spread import SPREAD
 from tests.sizes import PATIENCE
 from tests.stator.making import begun_beside
 from tests.stator.partitions.dividing import PARCEL, SHARD, Tables, execute, other_session, parcel, shape

@@ -1,0 +1,64 @@
+"""Scopes: a site without paths and slices pays nothing for them."""
+
+import sys
+
+from stator.graph.outcomes import Moved
+from stator.scopes import EVERYTHING, UNCHANGED, Scope, entered, path_in_use
+from tests.stator.making import operations_of
+from tests.testapp.models import Line
+
+
+def called(act):
+    """Return the names of the modules whose functions an act calls."""
+    found = set()
+
+    def note(frame, event, arg):
+        if event == "call":
+            found.add(frame.f_globals.get("__name__", ""))
+
+    sys.setprofile(note)
+    try:
+        act()
+    finally:
+        sys.setprofile(None)
+    return found
+
+
+def test_scope_without_a_path_changes_nothing():
+    scope = Scope("default")
+    assert scope.enter() is UNCHANGED
+    assert scope.fields() == {"database": "default"}
+    assert entered() == ""
+
+
+def test_part_is_told_from_all_rows_and_knows_their_scope():
+    whole = Scope("default", "acme")
+    part = Scope("default", "acme", where=EVERYTHING & ~EVERYTHING, node=3)
+    assert whole.of_all is whole
+    assert part.of_all == Scope("default", "acme")
+    assert part != whole
+    assert sorted([Scope("b"), Scope("a", "z"), Scope("a")]) == [Scope("a"), Scope("a", "z"), Scope("b")]
+
+
+def test_row_asks_neither_schemas_nor_slices(db):
+    """From its INSERT to its record, by a worker that has made its store."""
+    operations = operations_of(Line)
+    [state] = {state for state in operations.automatic if state.initial}
+
+    def pass_through():
+        Line.objects.create()
+        [claim] = operations.claim([state], 1)
+        written = operations.record([(claim, Moved(min(state.children, key=str)))])
+        assert len(written.moves) == 1
+
+    pass_through()
+    modules = called(pass_through)
+    assert "stator.db.claims" in modules
+    assert not modules & {"stator.schemas", "stator.db.slices", "stator.db.node_probe", "stator.db.resting"}
+
+
+def test_path_is_what_was_entered(settings):
+    with Scope("default", "acme").enter():
+        assert entered() == "acme"
+        assert path_in_use(None) == "acme"
+    assert entered() == ""
