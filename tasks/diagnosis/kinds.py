@@ -78,7 +78,14 @@ KINDS = (
         level="error",
         signs=schedules.maybe_late,
     ),
-    ProblemKind("throttled", model=SCHEDULE, find=turns.waiting_for_rates, level="warning", signs=turns.signs),
+    ProblemKind(
+        "throttled",
+        remedy="wait, or raise the limit",
+        model=SCHEDULE,
+        find=turns.waiting_for_rates,
+        level="warning",
+        signs=turns.signs,
+    ),
     # Reasons of one task, from ``tasks.queue.explaining``. All but the last three keep the task from its attempt.
     ProblemKind("dead_letter", keeps="dead letters", alarming=True),
     ProblemKind("claim_paused", keeps="in a paused queue"),
