@@ -52,7 +52,7 @@ from stator.rows.reconcile import look_again, watched_fields, watched_values
 from stator.rows.reports import Event, History, Report, Step, records_of, reports_of, steps_of
 from stator.rows.rollbacks import before_save, created, note_save, remembered
 from stator.rows.spread import SPREAD, SpreadField, part_of
-from stator.rows.state_column import StateField
+from stator.rows.state_column import USUAL_NAME, StateField, state_field, state_name, state_of
 from stator.rows.statistics import Depth, Stats
 from stator.rows.transitions import move_by_hand, move_rows, state_by_hand
 from stator.rows.versions import Version
@@ -123,6 +123,9 @@ __all__ = [
     "reports_of",
     "shown_key",
     "starving",
+    "state_field",
+    "state_name",
+    "state_of",
     "steps_of",
     "tokens_of",
     "worker_of",
@@ -417,10 +420,10 @@ def _prepare(sender: type, **kwargs: object) -> None:
     """Guard, index and register a managed model when its class is made; not called for abstract classes."""
     if not issubclass(sender, StatorModel):
         return
-    found = next((field for field in sender._meta.concrete_fields if isinstance(field, StateField)), None)
-    if found is None:
+    fields = [field for field in sender._meta.concrete_fields if isinstance(field, StateField)]
+    if not fields:
         return
-    sender._state_field = found
+    sender._state_field = next((field for field in fields if field.name == USUAL_NAME), fields[0])
     guard_managers(sender)
     sender._state_owner = owner_of(sender)
     if sender._state_owner is not sender:

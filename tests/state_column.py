@@ -8,6 +8,7 @@ import ast
 import re
 from pathlib import Path
 
+from tests.extensions import ROOT
 from tests.parsing import tree_of
 
 OWNER = "stator/rows/state_column.py"
@@ -22,9 +23,15 @@ _BY_TEXT = {"values", "values_list", "order_by", "only", "defer", "F", "OuterRef
 _ROWS = {"row", "instance", "obj", "object", "model_instance", "mine"}
 
 
-def lines_of(path: Path) -> set[int]:
-    """Return the lines of a module that spell the column."""
-    return {line for node in ast.walk(tree_of(path)) for line in _lines(node)}
+def files() -> list[Path]:
+    """Return the modules of the framework, without its migrations and the owner of the column."""
+    found = sorted((ROOT / "stator").rglob("*.py"))
+    return [path for path in found if "migrations" not in path.parts and path != ROOT / OWNER]
+
+
+def spelled(path: Path) -> int:
+    """Return in how many lines a module spells the column."""
+    return len({line for node in ast.walk(tree_of(path)) for line in _lines(node)})
 
 
 def _lines(node: ast.AST) -> set[int]:
@@ -32,7 +39,9 @@ def _lines(node: ast.AST) -> set[int]:
         return _of_call(node)
     if isinstance(node, ast.Tuple | ast.List | ast.Set):
         texts = [_text(each) for each in node.elts]
-        return _found(node.elts) if not _OWN_COLUMNS.intersection(texts) else set()
+        lists_columns = any(text == "pk" or text.startswith("state_") for text in texts)
+        lists_columns |= any(isinstance(each, ast.Starred) for each in node.elts)
+        return _found(node.elts) if lists_columns and not _OWN_COLUMNS.intersection(texts) else set()
     if isinstance(node, ast.Compare):
         return _found([node.left, *node.comparators])
     if isinstance(node, ast.Attribute) and node.attr == "state":

@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from django.core import checks
-from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
+from django.core.exceptions import ImproperlyConfigured
 from django.db import DEFAULT_DB_ALIAS
 from django.db.models import CharField, Model, Q, TextField
 
@@ -17,7 +17,7 @@ from stator.rows.indexes import own_indexes
 from stator.rows.keys import KEY_LENGTH, has_usable_key
 from stator.rows.meta import options_of, owner_of
 from stator.rows.spread import SpreadField, spread_field, wrong_spread
-from stator.rows.state_column import StateField
+from stator.rows.state_column import USUAL_NAME, StateField, state_field
 from stator.rows.waits import waits_of
 from stator.rows.watches import watches_of
 
@@ -41,11 +41,12 @@ def check_state_field(model: type[StatorModel]) -> Iterator[checks.CheckMessage]
 
 def check_state_fields(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
     """E106: an object has one state, in the column that workers read."""
+    own = _state_field(model)
     for field in model._meta.local_fields:
-        if not isinstance(field, StateField) or field.name == "state":
+        if not isinstance(field, StateField) or field.name == USUAL_NAME or (field is own and field.graph._values):
             continue
         whole = f"{model.__name__}.{field.name} is a StateField"
-        if _state_field(model) is None:
+        if field is own:
             wrong, hint = "that is not named state", f"Rename it: state = StateField({field.graph.__name__})."
         else:
             wrong = f"beside {model.__name__}.state; an object has one state"
@@ -145,10 +146,13 @@ def check_watches(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
         return
     for other, key in dict.fromkeys((watch.other, watch.key) for watch in watches if watch.key):
         conditions = None, Q(**{f"{key}__isnull": False})
+        column = state_field(other).name
         indexes = [list(index.fields[:2]) for index in other._meta.indexes if index.condition in conditions]
-        if [key, "state"] not in indexes:
-            text = f"{model.__name__} waits for objects of {other.__name__}, which has no index over {key} and state."
-            hint = f'Add models.Index(fields=["{key}", "state"], name=...) to its Meta.indexes, to find few of many.'
+        if [key, column] not in indexes:
+            text = (
+                f"{model.__name__} waits for objects of {other.__name__}, which has no index over {key} and {column}."
+            )
+            hint = f'Add models.Index(fields=["{key}", "{column}"], name=...) to its Meta.indexes, to find few of many.'
             yield message("W105", text, hint, model)
 
 
@@ -165,7 +169,11 @@ def check_saved_fields(model: type[StatorModel]) -> Iterator[checks.CheckMessage
     field = _state_field(model)
     if not isinstance(field, StateField):
         return
-    own = {column.name for column in model._meta.concrete_fields} - {*FRAMEWORK_COLUMNS, "state", model._meta.pk.name}
+    own = {column.name for column in model._meta.concrete_fields} - {
+        *FRAMEWORK_COLUMNS,
+        field.name,
+        model._meta.pk.name,
+    }
     hint = "Name fields of the model that have a column and do not belong to the framework."
     for state in field.graph.states.values():
         for name in state.saves:
@@ -181,7 +189,5 @@ CHECKS_OF_OWNERS = (check_spread, check_indexes, check_waits, check_watches, che
 
 
 def _state_field(model: type[Model]) -> object:
-    try:
-        return model._meta.get_field("state")
-    except FieldDoesNotExist:
-        return None
+    fields = {field.name: field for field in model._meta.concrete_fields}
+    return getattr(model, "_state_field", None) or fields.get(USUAL_NAME)

@@ -55,7 +55,7 @@ class StateGraph:
 
 
 # What each graph computes.
-RESERVED = frozenset(StateGraph.__annotations__)
+RESERVED = frozenset(StateGraph.__annotations__) - {"_values"}
 
 
 def state_problem(graph: type[StateGraph], name: object) -> str:

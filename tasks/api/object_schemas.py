@@ -5,7 +5,7 @@ from datetime import datetime
 from ninja import Schema
 from pydantic import Field, JsonValue
 
-from stator.models import StatorModel, shown_key
+from stator.models import StatorModel, shown_key, state_name
 from tasks.api.schemas import MAX_ON_PAGE, Body, ProgressOut, ReasonOut, described, parameter
 
 
@@ -110,7 +110,7 @@ class SentOut(Schema):
 def object_out(row: StatorModel) -> dict[str, object]:
     """Return an object in the form of :class:`ObjectOut`."""
     return {
-        "model": row._meta.label, "pk": shown_key(row.pk), "state": row.state, "since": row.state_changed,
+        "model": row._meta.label, "pk": shown_key(row.pk), "state": state_name(row), "since": row.state_changed,
         "due": row.state_next_attempt, "attempts": row.state_attempts, "failures": row.state_failures,
         "claimed": row.state_claim is not None, "progress": row.__dict__.get("looked_up_progress"),
     }  # fmt: skip

@@ -8,7 +8,7 @@ from django.db.models import QuerySet
 from ninja import Query
 
 from stator import Sender
-from stator.models import History, Report, StatorModel, key_of, owner_of, records_of, steps_of
+from stator.models import History, Report, StatorModel, key_of, owner_of, records_of, state_field, state_of, steps_of
 from tasks.api.access import OBJECTS, ApiRequest, note_progress, page_of
 from tasks.api.bodies import check
 from tasks.api.documents import Endpoints
@@ -38,7 +38,7 @@ def list_objects(request: ApiRequest, label: str, filters: Query[ObjectFilters])
     if filters.after:
         rows = rows.filter(pk__gt=_key(rows, filters.after))
     if filters.state:
-        rows = rows.filter(state__in=filters.state)
+        rows = rows.filter(**state_field(rows.model).among(filters.state))
     page, following = page_of(rows, filters.limit)
     note_progress(page, rows.db)
     return {"objects": [object_out(row) for row in page], "next": following}
@@ -49,7 +49,7 @@ def show_object(request: ApiRequest, label: str, pk: str) -> dict[str, object]:
     """Return where an object is, why it does not move, the events that it takes from this token, and its history."""
     row = _row(request.auth, label, pk)
     note_progress([row], row._state.db)
-    state = row.state_graph.states.get(row.state)
+    state = state_of(row)
     events = [event for event in state.events.values() if request.auth.may_send(label, event.name)] if state else []
     available = row.stator.available(_sender(request.auth))
     key = type(row), row.pk, str(row._state.db)

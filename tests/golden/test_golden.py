@@ -46,6 +46,7 @@ MODELS = {
     "testapp.Freight": "atomic batches",
     "testapp.Bill": "a divided table",
     "testapp.Heir": "two tables, by inheritance",
+    "testapp.Mail": "a column of the state with another name and numbers",
     "tasks.Task": "tasks of queues",
 }
 
