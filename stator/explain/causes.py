@@ -239,7 +239,8 @@ def quarantined(one: Surveyed) -> Iterator[Problem]:
         them = "it" if count == 1 else "them"
         hung = [place for group in one.groups if (place := group.message.partition(HUNG_AT)[2].partition("\n")[0])]
         yield _about(
-            one, f"{told(count)} quarantined: workers died while they attempted {them}", count=count,
+            one, f"{told(count)} quarantined: workers died while they attempted {them}, so none attempts {them} again",
+            count=count,
             actions=(_all(one, "Retry", "quarantined", "stator_retry"),),
             remedy="find out what ended the workers, then retry", detail=HUNG_AT + listed(hung) if hung else "",
             command=f"manage.py stator retry {one.label} --quarantined",

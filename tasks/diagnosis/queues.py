@@ -120,9 +120,10 @@ def dead(using: str) -> list[QuerySet[Task]]:
 def _of_dead(name: str, found: Tally, more: bool) -> Problem:
     count = min(found.count, MAX_COUNTED)
     query = (("queue__id__exact", str(found.value)), ("status", "errored"), OF_NO_OTHER)
-    noun = "task" if count == 1 and not more else "tasks"
+    noun, rests = ("task", "rests") if count == 1 and not more else ("tasks", "rest")
     return Problem(
-        "", f"{told(count, more)} {noun} gave up (dead letters), the oldest {span(found.oldest)} ago",
+        "", f"{told(count, more)} {noun} gave up (dead letters) and {rests} until requeued, the oldest "
+        f"{span(found.oldest)} ago",
         {"queue": name}, "find the cause, then requeue them", where="tasks.Task", model="tasks.task",
         detail=f"in queue {name}", count=count, more=more, since=found.oldest,
         actions=(AdminAction("Requeue\N{HORIZONTAL ELLIPSIS}", "tasks.task", "task_requeue", query=query),),

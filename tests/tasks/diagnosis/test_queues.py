@@ -21,7 +21,7 @@ def test_dead_letters_are_a_problem_of_their_queue(queue):
         task = queue.publish("mail", key=str(number)).task
         change(task, state="errored", state_ready=False, state_changed=ago(300))
     problem = by_code()["dead_letters"]
-    words = r"14 tasks gave up \(dead letters\), the oldest 5 m[ \d s]* ago: in queue nightly"
+    words = r"14 tasks gave up \(dead letters\) and rest until requeued, the oldest 5 m[ \d s]* ago: in queue nightly"
     assert re.fullmatch(words, problem.text)
     assert problem.command == "manage.py tasks requeue --queue nightly"
     assert problem.actions[0].action == "task_requeue"
@@ -32,7 +32,7 @@ def test_model_with_dead_letters_or_a_paused_queue_is_not_said_to_need_nobody(qu
     change(queue.publish("mail").task, state="errored", state_ready=False, state_changed=ago(300))
     queue.pause(publish=True, claim=False, author="ada")
     said = run("stator", "explain", "tasks.Task")
-    assert "1 task gave up (dead letters)" in said
+    assert "1 task gave up (dead letters) and rests" in said
     assert "-> manage.py tasks requeue --queue nightly" in said
     assert "publishing of a queue is paused: nightly paused by ada" in said
     assert "needs attention" not in said
