@@ -45,7 +45,6 @@ from stator.rows.keys import key_of, prepare_key, shown_key
 from stator.rows.life import Changes, new_wish
 from stator.rows.life_ends import end_lives_with_deletes, forget_left
 from stator.rows.meta import column_of, field_of, home_of, options_of, owner_of, written_to
-from stator.rows.nodes import of_one_node, over_nodes
 from stator.rows.pauses import Pause
 from stator.rows.progress import Progress, progress_of
 from stator.rows.reconcile import look_again, watched_fields, watched_values
@@ -59,6 +58,7 @@ from stator.rows.versions import Version
 from stator.rows.waits import may_reopen, reopen_saved
 from stator.rows.watches import watchers_of
 from stator.rows.workers import Overview, Worker, ids_of, name_of, names_of, tokens_of, worker_of
+from stator.scopes import are_apart, in_parts
 from stator.signals import announce
 
 __all__ = [
@@ -97,6 +97,7 @@ __all__ = [
     "Version",
     "Worker",
     "add_problem_kind",
+    "are_apart",
     "column_of",
     "created",
     "differing",
@@ -104,6 +105,7 @@ __all__ = [
     "field_of",
     "home_of",
     "ids_of",
+    "in_parts",
     "key_of",
     "local_moment",
     "local_now",
@@ -113,8 +115,6 @@ __all__ = [
     "move_rows",
     "name_of",
     "names_of",
-    "of_one_node",
-    "over_nodes",
     "part_of",
     "progress_of",
     "records_of",

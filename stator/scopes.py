@@ -4,13 +4,15 @@ Whatever divides the rows of a site makes scopes of its own: ``stator/schemas.py
 condition, and Citus a node. Stores, workers and statements know scopes alone.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from django.db.models import Q
+from django.db.models import F, Model, Q, QuerySet
+
+M = TypeVar("M", bound=Model)
 
 # The path of the scope that the code of this context has entered.
 PATH: ContextVar[str] = ContextVar("stator_path", default="")
@@ -32,6 +34,22 @@ class Paths:
 
 
 PATHS = Paths()
+
+
+@dataclass(slots=True)
+class Tables:
+    """What divides tables says so.
+
+    ``divided_by``: return the name of the field by which the table of a model is divided, "" if it is whole.
+    ``are_apart``: return whether it is divided over several servers. ``column``: return the name of the field by which.
+    """
+
+    divided_by: Callable[[type[Model], str], str] = lambda model, using: ""
+    are_apart: Callable[[type[Model], str], bool] = lambda model, using: False
+    column: Callable[[type[Model]], str] = lambda model: ""
+
+
+TABLES = Tables()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +80,21 @@ class Scope:
     def fields(self) -> dict[str, str]:
         """Return the scope as fields of a log event."""
         return {"database": self.alias, **PATHS.fields(self.path)}
+
+
+def are_apart(model: type[Model], using: str) -> bool:
+    """Return whether rows of a model are in parts, of which one statement joins or locks only one."""
+    return TABLES.are_apart(model, using)
+
+
+def in_parts(rows: QuerySet[M]) -> Iterator[QuerySet[M]]:
+    """Yield rows in parts that one statement locks; all of them, if they are not apart."""
+    if not are_apart(rows.model, rows.db):
+        yield rows
+        return
+    column = TABLES.column(rows.model)
+    for value in list(rows.order_by(F(column)).values_list(column, flat=True).distinct()):
+        yield rows.filter(**{column: value})
 
 
 def entering(path: str) -> AbstractContextManager[None]:

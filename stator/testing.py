@@ -28,11 +28,11 @@ from stator.models import StatorModel, move_rows
 from stator.querysets import OperatorQuerySet
 from stator.rows.events import Sent
 from stator.rows.meta import home_of, managed, owner_of
-from stator.rows.nodes import of_one_node
 from stator.rows.reports import Report, Step, records_of, steps_of
 from stator.rows.state_column import state_field, state_name, state_of
 from stator.rows.watches import watches_of
 from stator.runner import StatorRunner, attempt_row
+from stator.scopes import in_parts
 from stator.worker.unsaved import UnsavedFinder
 
 __all__ = [
@@ -135,7 +135,7 @@ def advance(seconds: float, *models: type[Model]) -> None:
     past = timedelta(seconds=seconds)
     for model in managed(list(models) or StatorModel.subclasses):
         rows: QuerySet[Model] = QuerySet(model, using=router.db_for_write(model))
-        for part in of_one_node(rows):
+        for part in in_parts(rows):
             part.update(**{name: F(name) - past for name in TIMES})
         steps = Step.objects.using(rows.db).filter(model_label=model._meta.label_lower)
         steps.update(entered=F("entered") - past)

@@ -22,11 +22,12 @@ from stator.rows.clock import Now
 from stator.rows.keys import key_of, key_text, shown_key, shown_text
 from stator.rows.life import continued
 from stator.rows.meta import graph_of, hooks_of, model_of
-from stator.rows.nodes import over_nodes, read_first
+from stator.rows.nodes import read_first
 from stator.rows.pauses import Pause, hidden_by, release
 from stator.rows.reports import History, events_of
 from stator.rows.state_column import state_field
 from stator.rows.transitions import Locked, entered, keep_acts, keep_moves, lock_rows, most_keys, note_left, tell_moves
+from stator.scopes import are_apart
 from stator.signals import announce
 from stator.statements import is_one_of
 from stator.texts import one_line
@@ -321,7 +322,7 @@ class _Undoing:
         if not others and not (name in TIMES and first):
             return Value(None if name in TIMES else first, output_field=field)
         before = self._before.filter(object_pk=key_text(self.model, self.using))
-        if over_nodes(self.model, self.using):
+        if are_apart(self.model, self.using):
             before = read_first(before, ("action", "object_pk", name))
         return Subquery(before.values(name)[:1])
 

@@ -38,12 +38,12 @@ EXTENSIONS = {
     "scopes": Extension(
         "stator/schemas.py stator/db/resting.py stator/worker/resting.py stator/overview/schemas.py "
         "stator/admin/all_schemas.py stator/commands/doctor/structures.py stator/db/slices.py stator/db/grouping.py "
-        "stator/db/divisions.py stator/db/node_probe.py stator/worker/schemas.py "
-        "stator/partitions/* stator/citus/* stator/db/citus.py stator/rows/nodes.py stator/rows/spread.py",
+        "stator/db/divisions.py stator/db/node_probe.py stator/worker/schemas.py stator/partitions/* "
+        "stator/citus/* stator/db/citus.py stator/rows/nodes.py stator/rows/spread.py tasks/queue/parts.py",
         # Without words that the core has for other things: a place in a line or a table, str.partition, resting rows.
         r"(?i)^(in_schemas?|schemas?|works_in_schemas|current_schema|follow_connections|send_in_schemas|slice_of"
-        r"|is_in_one_line|in_slices|freeslices|numberedslices|for_any_slice|part_of|has_nodes|of_one_node|over_nodes"
-        r"|is_on_node|is_of_node|is_distributed|read_first|beside|by_place|in_place)$|^_?slices?$|_slices?$|^slices_|spread"
+        r"|is_in_one_line|in_slices|freeslices|numberedslices|for_any_slice|part_of|has_nodes|over_nodes"
+        r"|is_on_node|is_of_remote|is_distributed|read_first|beside|by_place|in_place)$|^_?slices?$|_slices?$|^slices_|spread"
         r"|^Distribute$|citus|_on_nodes|partitions|partitioned|partition_|(?-i:Partition)|stator\.schemas"
         r"|^resting_?schemas?$|(worker|db)\.resting",
     ),

@@ -1,12 +1,17 @@
-"""What divides the rows of a site, and so makes scopes: schemas, and slices of a table."""
+"""What divides the rows of a site, and so makes scopes: schemas, slices of a table, and nodes."""
 
 from stator import schemas
 from stator.db import grouping, slices
 from stator.db.division import DIVISIONS
+from stator.partitions.tables import divided_by
+from stator.rows import nodes
+from stator.scopes import TABLES
 
 
 def connect() -> None:
     """Let them say what the scopes of the site are."""
     schemas.connect()
     grouping.connect()
+    nodes.connect()
+    TABLES.divided_by = divided_by
     DIVISIONS.of = slices.division_of

@@ -16,7 +16,7 @@ from typing import Protocol, TypeVar
 from django.db import DatabaseError
 
 from stator.capabilities import Capabilities
-from stator.db.retry import is_of_node, suspends
+from stator.db.retry import is_of_remote, suspends
 from stator.scopes import Scope
 from stator.texts import one_line
 
@@ -99,7 +99,7 @@ class Locks:
             with self.tried(step):
                 yield
         except DatabaseError as error:
-            if not is_of_node(error):
+            if not is_of_remote(error):
                 raise
 
     def alike(self) -> "Locks":
@@ -119,11 +119,11 @@ class Locks:
             logged = any(old.times for old in known.values())
             times = known.get(step, _Timeout(0, 0.0)).times + 1
             pause = min(MAX_PAUSE, FIRST_PAUSE * 2 ** min(times - 1, 10)) * random.uniform(0.5, 1.0)
-            self._keep(known | {step: _Timeout(times, now + pause, is_of_node(error))})
+            self._keep(known | {step: _Timeout(times, now + pause, is_of_remote(error))})
         if logged:
             return
         fields = {**self._fields, "step": step}
-        if is_of_node(error):
+        if is_of_remote(error):
             logger.warning("stator.node_unreachable", extra={**fields, "message_text": one_line(error)})
         else:
             logger.warning("stator.lock_timeout", extra=fields)

@@ -18,7 +18,7 @@ from stator.db.leases import Leases, still_claimed
 from stator.db.records_postgresql import PostgresqlRecords
 from stator.db.session import hurried, read_committed, send, session_of, set_limits
 from stator.db.values import Params, Pk, Row
-from stator.rows.nodes import of_one_node
+from stator.scopes import in_parts
 from stator.statements import Statement, selecting, written
 
 # Locks rows with valid claims until the commit. Unlike all other statements, it waits for rows that are locked.
@@ -148,7 +148,7 @@ class PostgresqlTransactions(transactions.Transactions):
     def keep(self, rows: QuerySet[Model]) -> set[Pk]:
         """Lock rows like the portable method, with locks that several workers may share."""
         to_python, found = rows.model._meta.pk.to_python, list[Row]()
-        for part in of_one_node(rows):
+        for part in in_parts(rows):
             keys = selecting(part.order_by().values("pk"))
             found += self._operations.fetch(f"{keys.text} FOR SHARE SKIP LOCKED", keys.params)
         return {to_python(pk) for (pk,) in found}

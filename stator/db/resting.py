@@ -13,7 +13,7 @@ from stator.db.chores import rows_to_watch
 from stator.db.interface import Operations
 from stator.db.locks import PROBE
 from stator.db.probe import Alike, coming
-from stator.db.retry import is_of_node, is_of_schema, suspends
+from stator.db.retry import is_of_remote, is_of_schema, suspends
 from stator.db.session import send, send_many
 from stator.db.values import Row
 from stator.graph.durations import seconds_of
@@ -107,7 +107,7 @@ def write_in_each(alias: str, schemas: Sequence[str], statement: Statement) -> N
     """
     planner = sql.wait_for_locks(PROBE) + "SET LOCAL synchronous_commit = off; "
     for start in range(0, len(schemas), AT_ONCE):
-        _send(alias, schemas[start : start + AT_ONCE], statement, planner, is_of_node)
+        _send(alias, schemas[start : start + AT_ONCE], statement, planner, is_of_remote)
 
 
 def _is_left_out(error: BaseException) -> bool:

@@ -75,8 +75,8 @@ def is_cut_short(error: BaseException) -> bool:
     return cut or text_of(error) == CUT_TEXT or is_lock_timeout(error)
 
 
-def is_of_node(error: BaseException) -> bool:
-    """Return whether the server answered that it cannot reach the node with the rows, as a coordinator of Citus does.
+def is_of_remote(error: BaseException) -> bool:
+    """Return whether the server answered that it cannot reach another one with the rows, as for a foreign table.
 
     If the server itself cannot be reached, there is no answer, or the answer ends the session.
     """
@@ -85,8 +85,8 @@ def is_of_node(error: BaseException) -> bool:
 
 
 def suspends(error: BaseException) -> bool:
-    """Return whether only the step of one model has to wait: its table is locked, or the node that has it is away."""
-    return is_lock_timeout(error) or is_of_node(error)
+    """Return whether only the step of one model has to wait: its table is locked, or the server that has it is away."""
+    return is_lock_timeout(error) or is_of_remote(error)
 
 
 def is_of_a_plan(error: BaseException) -> bool:

@@ -22,13 +22,13 @@ from stator.db import node_probe, sql
 from stator.db.division import Undivided
 from stator.db.interface import Claim, Operations, new_token
 from stator.db.refusals import CLAIM
-from stator.db.retry import is_of_node
+from stator.db.retry import is_of_remote
 from stator.graph import State
 from stator.rows.claimable import Crashes
 from stator.rows.indexes import line_of_all
 from stator.rows.meta import column_of, field_of
-from stator.rows.nodes import over_nodes
 from stator.rows.spread import SPREAD, SpreadField, is_in_one_line, spread_field
+from stator.scopes import are_apart
 from stator.statements import Parameter, Statement, joined, selecting, written
 
 # How many slices are claimed from before a statement finds out which of them have rows, or takes rows of all together.
@@ -171,7 +171,7 @@ class Divided(Undivided):
         try:
             return [self.of_value(value) for (value,) in self.store.fetch(looking.text, looking.params, often=True)]
         except DatabaseError as error:
-            if not is_of_node(error):
+            if not is_of_remote(error):
                 raise
             return self.known()
 
@@ -183,7 +183,7 @@ class Divided(Undivided):
             found = Counter(picked.values_list(self.name, flat=True)[:limit])
         except DatabaseError as error:
             # Each node was asked, and one is away.
-            if not is_of_node(error) or self.store.connection.in_atomic_block:
+            if not is_of_remote(error) or self.store.connection.in_atomic_block:
                 raise
             found = Counter(dict.fromkeys(sample(SPREAD, len(SPREAD)), limit))
         for value, count in found.items():
@@ -228,7 +228,7 @@ class Divided(Undivided):
             try:
                 released += part.release_token(cast("UUID", token))
             except DatabaseError as error:
-                if not is_of_node(error):
+                if not is_of_remote(error):
                     raise
                 away = error
         if away is not None:
@@ -267,7 +267,7 @@ class CommonLine(Divided):
     @property
     def is_divided(self) -> bool:  # type: ignore[override]
         # No statement locks rows of several nodes. To know it takes a statement.
-        return over_nodes(self.store.model, self.store.alias)
+        return are_apart(self.store.model, self.store.alias)
 
     @property
     def may_be_divided(self) -> bool:  # type: ignore[override]
@@ -304,7 +304,7 @@ class FreelyDivided(Divided):
         try:
             return list(map(self.of_value, every))
         except DatabaseError as error:
-            if not is_of_node(error):
+            if not is_of_remote(error):
                 raise
             return self.known()
 
@@ -396,7 +396,7 @@ class FreeSlices(Slices):
             try:
                 yield from self._in_turn(states, crashes)
             except DatabaseError as error:
-                if not is_of_node(error):
+                if not is_of_remote(error):
                     raise
                 yield from _mixed(self._division.known())
             return

@@ -22,7 +22,6 @@ from stator.rows.columns import FRAMEWORK_COLUMNS, parked_from
 from stator.rows.indexes import place_in_line
 from stator.rows.life import OF_LIFE, Life
 from stator.rows.meta import graph_of, options_of, owner_of
-from stator.rows.nodes import over_nodes
 from stator.rows.pauses import Pause, Pauses, read_pauses
 from stator.rows.priorities import priority_of
 from stator.rows.process_exits import processes_of
@@ -34,6 +33,7 @@ from stator.rows.versions import Fleet
 from stator.rows.waits import waits_of
 from stator.rows.watches import Watch, watches_of
 from stator.rows.workers import Worker, live_workers, worker_of
+from stator.scopes import are_apart
 from stator.texts import COUNTED
 
 # Events that count towards a number of senders, or are kept, are read up to this number.
@@ -284,7 +284,7 @@ def gather(model: type[Model], pk: object, using: str | None = None) -> Facts | 
 def _read_row(owner: type[Model], pk: object, rows: QuerySet[Model], active: list[Pause]) -> Facts | None:
     own = [pause for pause in active if pause.model_label == owner._meta.label_lower]
     partial = {f"stator_held_{pause.pk}": pause for pause in own if pause.where}
-    key = pk if over_nodes(owner, rows.db) else OuterRef("pk")
+    key = pk if are_apart(owner, rows.db) else OuterRef("pk")
     matches: dict[str, Subquery] = {
         name: Exists(rows.filter(pause.condition(owner), pk=key)) for name, pause in partial.items()
     }
@@ -389,7 +389,7 @@ def _value_of(own: QuerySet[Model], value: Any) -> Subquery | Value:
     it is read before: such a subquery would be sent to all of them for each time that it is used.
     """
     found = own.values_list(value, flat=True)[:1]
-    return Value(next(iter(found), None)) if over_nodes(own.model, own.db) else Subquery(found)
+    return Value(next(iter(found), None)) if are_apart(own.model, own.db) else Subquery(found)
 
 
 def _claimed_with(facts: Facts, state: State, pauses: Pauses) -> list[str]:

@@ -10,11 +10,11 @@ from stator.graph.states import State
 from stator.rows.clock import Now
 from stator.rows.columns import parked
 from stator.rows.meta import graph_of
-from stator.rows.nodes import over_nodes
 from stator.rows.pauses import Pauses, read_pauses
 from stator.rows.state_column import state_field
 from stator.rows.versions import Fleet
 from stator.rows.watches import watches_of
+from stator.scopes import are_apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Many:
         held = self.among(states.difference(self.pauses.running(states)))
         if partial := self.pauses.held(self.model, states):
             # In a subquery, so that a join does not count a row twice. Over several nodes, a pause has no joins.
-            apart = over_nodes(self.model, self.using)
+            apart = are_apart(self.model, self.using)
             held |= partial if apart else Q(Exists(self.rows.filter(partial, pk=OuterRef("pk"))))
         return held
 

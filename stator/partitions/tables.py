@@ -175,6 +175,12 @@ def is_divided(model: type[Model], alias: str) -> bool:
     return bool(divided)
 
 
+def divided_by(model: type[Model], alias: str) -> str:
+    """Return the name of the field by which the table of a managed model is divided; "" if it is whole."""
+    spread = spread_field(model)
+    return spread.name if spread is not None and is_divided(model, alias) else ""
+
+
 def partitioned(alias: str) -> list[PartitionedTable]:
     """Return the tables that have partitions."""
     every = (read(model, alias) for model in apps.get_models())

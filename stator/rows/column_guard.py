@@ -9,7 +9,6 @@ from django.db import NotSupportedError, models, transaction
 from django.db.models import Field, Manager, Model, QuerySet
 
 from stator.exceptions import ProtectedColumn
-from stator.partitions.tables import is_divided
 from stator.rows import columns
 from stator.rows.fields import fields_sent
 from stator.rows.keys import key_fields
@@ -17,10 +16,10 @@ from stator.rows.life_ends import forget_left
 from stator.rows.meta import owner_of, written_to
 from stator.rows.reconcile import move_with_new_values, update_and_look_again, watched_fields
 from stator.rows.rollbacks import before_save, note_save, remembered
-from stator.rows.spread import spread_field
 from stator.rows.state_column import state_field
 from stator.rows.transitions import move_by_hand
 from stator.rows.waits import update_and_reopen
+from stator.scopes import TABLES
 from stator.signals import announce
 
 M = TypeVar("M", bound=Model)
@@ -107,11 +106,11 @@ class GuardedQuerySet(QuerySet[M]):
 
 
 def _refuse_to_ignore_conflicts(model: type[Model], using: str) -> None:
-    spread = spread_field(model)
-    if spread is not None and spread not in key_fields(model) and is_divided(model, using):
+    column = TABLES.divided_by(model, using)
+    if column and column not in {field.name for field in key_fields(model)}:
         raise NotSupportedError(
             f"{model._meta.label}: bulk_create(ignore_conflicts=True) could store a second object under one key, "
-            f"because its table is divided by {spread.name}; leave out objects that exist"
+            f"because its table is divided by {column}; leave out objects that exist"
         )
 
 

@@ -15,10 +15,10 @@ from django.db.models.deletion import Collector
 from stator.rows.clock import seconds_ahead
 from stator.rows.keys import key_text, keys_in
 from stator.rows.life import LIFE
-from stator.rows.nodes import over_nodes
 from stator.rows.pauses import Pause, in_force, named_in_pauses, resume_objects
 from stator.rows.record_tables import RECORD_TABLES
 from stator.rows.reports import Report
+from stator.scopes import are_apart
 from stator.statements import Parameter, Statement, StatementCache, existing, joined
 
 RECORDS: tuple[type[Model], ...] = tuple(table.model for table in RECORD_TABLES if table.of_life)
@@ -88,7 +88,7 @@ def _is_owner(model: Any) -> bool:
 
 
 def _texts_of(owner: type[Model], rows: Any, using: str) -> Keys:
-    if over_nodes(owner, using):
+    if are_apart(owner, using):
         # Tables of all nodes cannot be in a subquery on one.
         return [str(pk) for pk in keys_in(rows.using(using))]
     texts: QuerySet[Any] = rows.using(using).order_by().annotate(stator_key=key_text(owner, using, F))

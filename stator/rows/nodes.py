@@ -1,18 +1,17 @@
 """Tables that Citus has distributed over its nodes: which they are, and queries in parts or in a form that it plans."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any
 
 from django.db import connections
-from django.db.models import F, Field, Model, QuerySet
+from django.db.models import Field, Model, QuerySet
 
 from stator.capabilities import capabilities_of
 from stator.rows.hooks import with_others_beside
 from stator.rows.meta import field_of, options_of
 from stator.rows.spread import is_in_one_line, spread_field
-
-M = TypeVar("M", bound=Model)
+from stator.scopes import TABLES
 
 # The attribute of a query with the columns that are read first; the compiler for Citus knows it.
 READ_FIRST = "stator_read_first"
@@ -59,14 +58,9 @@ def columns_of_slices() -> dict[str, Field]:
     }
 
 
-def of_one_node(rows: QuerySet[M]) -> Iterator[QuerySet[M]]:
-    """Yield rows in parts, each of one node: several nodes do not lock rows by one statement."""
-    if over_nodes(rows.model, rows.db):
-        spread = str(options_of(rows.model).spread)
-        for value in list(rows.order_by(F(spread)).values_list(spread, flat=True).distinct()):
-            yield rows.filter(**{spread: value})
-    else:
-        yield rows
+def connect() -> None:
+    """Let them say which tables are divided."""
+    TABLES.are_apart, TABLES.column = over_nodes, lambda model: str(options_of(model).spread)
 
 
 def read_first(rows: QuerySet[Any], columns: Iterable[str]) -> QuerySet[Any]:

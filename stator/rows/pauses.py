@@ -17,9 +17,9 @@ from stator.rows.actions import Action
 from stator.rows.clock import Now
 from stator.rows.fields import MomentField
 from stator.rows.meta import named_state, owner_of
-from stator.rows.nodes import over_nodes
 from stator.rows.reports import REASON_LENGTH
 from stator.rows.state_column import state_field
+from stator.scopes import are_apart
 from stator.texts import has_nul
 
 logger = logging.getLogger("stator.pauses")
@@ -327,7 +327,7 @@ def try_where(model: type[Model], using: str, where: Mapping[str, object]) -> No
     """
     # No row is read. EXPLAIN would do the same, but after it, a transaction cannot write to the same node of Citus.
     rows: QuerySet[Model] = QuerySet(model, using=using).filter(Value(False, BooleanField()))
-    if over_nodes(model, using) and len(rows.filter(**where).query.alias_map) > 1:
+    if are_apart(model, using) and len(rows.filter(**where).query.alias_map) > 1:
         raise ValueError(
             f"where={where!r} is about related objects, which may be on other nodes than those of {model._meta.label}; "
             "pause by its own fields"

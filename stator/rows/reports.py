@@ -16,8 +16,9 @@ from stator.rows.fields import MomentField
 from stator.rows.keys import KEY_LENGTH, key_lookups, key_text, key_values
 from stator.rows.life import OF_LIFE, Life
 from stator.rows.meta import owner_of
-from stator.rows.nodes import over_nodes, read_first
+from stator.rows.nodes import read_first
 from stator.rows.state_column import state_field
+from stator.scopes import are_apart
 from stator.statements import Parameter, Statement, StatementCache, is_one_of, selecting, written
 
 REASON_LENGTH = 500
@@ -251,7 +252,7 @@ def reports_of(model: type[Model], using: str, **lookups: object) -> QuerySet[Re
     reports = Report.objects.using(using).filter(
         model_label=model._meta.label_lower, object_pk=key_text(model, using), **lookups
     )
-    if not over_nodes(model, using):
+    if not are_apart(model, using):
         return reports
     names = {lookup.partition("__")[0] for lookup in lookups}
     return read_first(reports, sorted({"model_label", "object_pk", "error", "fingerprint", *names}))

@@ -18,12 +18,12 @@ from stator.rows.clock import Now, Seconds
 from stator.rows.keys import key_names, key_of, keys_in
 from stator.rows.life import OF_LIFE, Life
 from stator.rows.meta import graph_of, named_state, options_of, owner_of, written_to
-from stator.rows.nodes import of_one_node
 from stator.rows.reports import LEFT, REASON_LENGTH, Event, History, events_of, events_of_visit, keep_entries
 from stator.rows.rollbacks import on_rollback
 from stator.rows.state_column import StateField, state_field
 from stator.rows.waits import wake
 from stator.rows.watches import WaiterHeld, Watch, watchers_of, watches_of
+from stator.scopes import in_parts
 from stator.statements import is_one_of
 
 # Rows per transaction: few enough to hold no lock for long, enough to move a million rows in seconds.
@@ -264,7 +264,7 @@ def _complete(watch: Watch, using: str, pks: list[object], *, wait: bool) -> Non
     options = _lock_options(watch.model, using)
     skips = not wait and _features(using).has_select_for_update_skip_locked
     mine: list[object] = []
-    for part in of_one_node(rows.filter(pk__in=waiting)):
+    for part in in_parts(rows.filter(pk__in=waiting)):
         locked = part.order_by("pk").select_for_update(skip_locked=skips, **options)
         mine += locked.values_list("pk", flat=True)
     if skips and (held := set(waiting).difference(mine)):
@@ -403,7 +403,7 @@ def lock_rows(
     rows: QuerySet[Model] = QuerySet(owner, using=using)
     wanted = is_one_of(rows, pks)
     options, found = _lock_options(owner, using), []
-    for part in of_one_node(rows.filter(own, wanted)):
+    for part in in_parts(rows.filter(own, wanted)):
         locked = part.order_by("pk").select_for_update(**options)
         found += _read_locked(locked, state_field(owner))
     if queryset.model is owner and not queryset.query.where:

@@ -21,9 +21,10 @@ from django.db.models import Exists, ForeignKey, Model, OuterRef, Q, QuerySet, S
 from stator.graph.graphs import state_problem
 from stator.rows import columns
 from stator.rows.meta import field_of, graph_of, options_of, owner_of, written_to
-from stator.rows.nodes import of_one_node, over_nodes, read_first
+from stator.rows.nodes import read_first
 from stator.rows.state_column import state_field
 from stator.rows.watches import managed_owner
+from stator.scopes import are_apart, in_parts
 from stator.signals import announce
 
 # Rows reopened by one statement.
@@ -61,7 +62,7 @@ class Wait:
     def _of(self, among: QuerySet[Model], awaited: QuerySet[Model]) -> QuerySet[Model]:
         """Return the awaited object of the row of an outer query ``among``."""
         mine = awaited.filter(pk=OuterRef(self.key))
-        if not over_nodes(self.model, among.db):
+        if not are_apart(self.model, among.db):
             return mine
         keys = among.order_by().values(self.key)
         return read_first(mine.filter(pk__in=keys), (self.awaited._meta.pk.name, state_field(self.awaited).name))
@@ -97,7 +98,7 @@ def reopen(rows: QuerySet[Model], limit: int) -> int:
     """Make up to ``limit`` of the parked rows ready and wake workers; return how many. Call it in a transaction."""
     features = connections[rows.db].features
     picked: list[object] = []
-    for part in of_one_node(rows.filter(columns.parked())):
+    for part in in_parts(rows.filter(columns.parked())):
         locked = part.select_for_update(
             skip_locked=features.has_select_for_update_skip_locked, no_key=features.has_select_for_no_key_update
         )

@@ -18,8 +18,9 @@ from django.db.models import Exists, F, ForeignKey, ForeignObjectRel, Model, Out
 from stator.graph.graphs import state_problem
 from stator.graph.states import AwaitedRelation, State
 from stator.rows.meta import graph_of, owner_of
-from stator.rows.nodes import over_nodes, read_first
+from stator.rows.nodes import read_first
 from stator.rows.state_column import state_field
+from stator.scopes import are_apart
 
 
 class WaiterHeld(Exception):
@@ -161,7 +162,7 @@ class Watch:
 
     def _apart(self, using: str) -> bool:
         """Return whether objects and their related ones may be on different nodes."""
-        return over_nodes(self.model, using) or over_nodes(self.other, using)
+        return are_apart(self.model, using) or are_apart(self.other, using)
 
     @cached_property
     def _equal(self) -> tuple[str, str] | None:

@@ -35,7 +35,7 @@ logger = logging.getLogger("stator.worker")
 GRACE = 2.0
 
 # Seconds that handlers that never suspend may follow each other before the event loop gets its turn.
-SLICE = 0.002
+TURN = 0.002
 
 # Seconds after which waiting claims that were made ahead are released: other workers may have room.
 PATIENCE = 1.0
@@ -343,7 +343,7 @@ class Attempts:
         task = self._spare
         self._spare = None
         self._turned = time.monotonic()
-        while time.monotonic() - self._turned < SLICE and (attempt := self._next()):
+        while time.monotonic() - self._turned < TURN and (attempt := self._next()):
             if self._spare is None:
                 self._have_spare_task()
             attempt.task = task

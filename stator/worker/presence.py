@@ -16,7 +16,7 @@ from django.db.models import F, Q
 from stator import __version__
 from stator.db.interface import Operations, by_scope
 from stator.db.locks import Locks
-from stator.db.retry import is_of_node
+from stator.db.retry import is_of_remote
 from stator.rows import columns
 from stator.rows.clock import Now
 from stator.rows.process_exits import replaced, replaced_pid
@@ -211,5 +211,5 @@ def _reached() -> Iterator[None]:
     try:
         yield
     except DatabaseError as error:
-        if not is_of_node(error):
+        if not is_of_remote(error):
             raise

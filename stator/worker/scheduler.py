@@ -16,7 +16,7 @@ from stator.conf import Settings
 from stator.db.interface import Operations, by_scope
 from stator.db.locks import together
 from stator.db.probe import MAY_BE, Work, look
-from stator.db.retry import is_of_node
+from stator.db.retry import is_of_remote
 from stator.scopes import Scope, entered, entering
 from stator.worker.duties import MARK_READY, PARTITIONS, PASS, PRUNE, REAP, SAMPLE, START, Duty, perform
 from stator.worker.lanes import Lanes
@@ -307,7 +307,7 @@ def _look_at(found: dict[Operations, Work], *part: Operations) -> None:
     try:
         found.update(look(*part))
     except DatabaseError as error:
-        if len(part) == 1 and part[0].division.spans and is_of_node(error):
+        if len(part) == 1 and part[0].division.spans and is_of_remote(error):
             found[part[0]] = MAY_BE
         raise
 

@@ -10,7 +10,7 @@ from uuid import UUID
 from django.db import models
 from django.db.models import Exists, F, OuterRef, QuerySet
 
-from stator.models import MomentField, Now, over_nodes
+from stator.models import MomentField, Now, are_apart
 from tasks.actions.frequency import KEY_LENGTH, Frequency, UsedLimit
 from tasks.actions.registry import RegisteredAction
 from tasks.rows.idle import delete_idle
@@ -125,7 +125,7 @@ def prune(using: str) -> int:
 
 
 def _ended(slots: QuerySet[ActionSlot], using: str) -> QuerySet[ActionSlot]:
-    if over_nodes(task_model(), using):
+    if are_apart(task_model(), using):
         # A slot is also kept while another task of its claim is held.
         held = task_rows(using).filter(state_claim__in=set(slots.values_list("token", flat=True)))
         return slots.exclude(token__in=set(held.values_list("state_claim", flat=True)))

@@ -13,7 +13,7 @@ from stator.admin.confirmation import ActionFunction, ask, back, given, log, tel
 from stator.admin.detail import offered
 from stator.admin.managed import ManagedList
 from stator.admin.read_only import SEARCHED
-from stator.models import over_nodes
+from stator.models import are_apart
 from stator.texts import COUNTED, told
 from tasks.admin.actions import CancelForm, RequeueForm
 from tasks.admin.newest import OperatedAdmin, number_in
@@ -92,7 +92,7 @@ def _left(batches: QuerySet[Any], pks: list[int]) -> dict[int, str]:
     def unended(tasks: QuerySet[Any]) -> QuerySet[Any]:
         return tasks.filter(state__in=["pending", "shared"])
 
-    if over_nodes(Task, batches.db):
+    if are_apart(Task, batches.db):
         # Batches are on the coordinator alone, where no query of the nodes can refer to them.
         counts, cut = by_column(unended(QuerySet(Task, using=batches.db)).filter(batch__in=pks), "batch")
         return {pk: told(counts[pk], cut) for pk in pks}

@@ -10,7 +10,7 @@ from django.db.models import Aggregate, CharField, JSONField, Model, OuterRef, Q
 from django.db.models.functions import Cast, JSONObject
 from django.db.models.sql.compiler import SQLCompiler
 
-from stator.models import History, Report, over_nodes
+from stator.models import History, Report, are_apart
 from tasks.datetimes import moment_of_text
 from tasks.rows.databases import home
 from tasks.rows.tables import task_model, task_rows
@@ -67,7 +67,7 @@ def with_history(rows: QuerySet[RowT]) -> QuerySet[RowT]:
 
 def read_with_history(rows: QuerySet[Any]) -> list[Any]:
     """Read tasks and their history: with one statement, or with three if the tasks are on several nodes."""
-    if not over_nodes(rows.model, rows.db):
+    if not are_apart(rows.model, rows.db):
         return list(with_history(rows))
     found = list(rows)
     _add(found, rows.db)
@@ -77,7 +77,7 @@ def read_with_history(rows: QuerySet[Any]) -> list[Any]:
 def add_history(row: TaskRow) -> None:
     """Read the history of a task that was loaded without it: one statement, or two if tasks are on several nodes."""
     using = str(row._state.db)
-    if over_nodes(task_model(), using):
+    if are_apart(task_model(), using):
         _add([row], using)
     else:
         rows = task_rows(using).filter(pk=row.pk)

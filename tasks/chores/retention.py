@@ -10,7 +10,7 @@ from django.db.models.functions import Least
 from django.db.models.lookups import IsNull
 
 from stator.graph.backoff import MAX_SECONDS
-from stator.models import History, of_one_node, over_nodes
+from stator.models import History, are_apart, in_parts
 from stator.partitions import UPKEEP, Partition, is_partitioned, maintain
 from stator.rows.deletions import Retention, note_deleted
 from tasks.conf import load_settings
@@ -41,7 +41,7 @@ def prune(using: str) -> int:
     settings = load_settings()
     batches: QuerySet[Any] = QuerySet(Batch, using=using)
     unended = batches.filter(state__in=UNENDED).values("pk")
-    if over_nodes(Task, using):
+    if are_apart(Task, using):
         let_go = Q(batch=None) | ~Q(batch__in=unended)
     else:
         let_go = Q(IsNull(Subquery(unended.filter(pk=OuterRef("batch"))), True))
@@ -67,7 +67,7 @@ def prune(using: str) -> int:
 
 def _forget_batches(ended: QuerySet[Any]) -> None:
     tasks: QuerySet[Any] = QuerySet(Task, using=ended.db)
-    if over_nodes(Task, ended.db):
+    if are_apart(Task, ended.db):
         empty = ended.exclude(pk__in=tasks.filter(batch__isnull=False).values("batch"))
     else:
         empty = ended.filter(IsNull(Subquery(tasks.filter(batch=OuterRef("pk")).values("pk")[:1]), True))
@@ -92,7 +92,7 @@ def _ago(seconds: F) -> Later:
 
 def _prune(using: str, rows: QuerySet[Any]) -> int:
     total = 0
-    for part in of_one_node(rows):
+    for part in in_parts(rows):
         for _ in range(BATCHES):
             deleted, more = _delete(using, part)
             total += deleted

@@ -9,7 +9,7 @@ from django.db.models import Q, QuerySet
 
 from stator.db.bounded_counts import Tally, by_value, question, tally
 from stator.graph.durations import seconds_of, span
-from stator.models import AdminAction, Now, Problem, Survey, over_nodes
+from stator.models import AdminAction, Now, Problem, Survey, are_apart
 from stator.texts import told
 from tasks.diagnosis.figures import MAX_COUNTED, Line, lines
 from tasks.diagnosis.schedules import late_schedules, publishes_nothing
@@ -49,7 +49,7 @@ def with_pause(using: str) -> list[QuerySet[Queue]]:
 
 def unclaimable(survey: Survey) -> Iterator[Problem]:
     """Find queues of worker processes that no worker process claims from: with ``one_per_worker``, over nodes."""
-    if not over_nodes(Task, survey.using):
+    if not are_apart(Task, survey.using):
         return
     queues: QuerySet[Queue] = QuerySet(Queue, using=survey.using).filter(one_per_worker=True, actions_elsewhere=False)
     for name in queues.order_by("name").values_list("name", flat=True)[:SHOWN]:

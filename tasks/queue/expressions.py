@@ -26,7 +26,7 @@ from django.db.models.lookups import IsNull
 from django.db.models.sql.compiler import SQLCompiler
 
 from stator.capabilities import capabilities_of
-from stator.models import SPREAD, over_nodes
+from stator.models import SPREAD, are_apart
 from tasks.rows.tables import task_rows
 
 # The most queries that one statement unites.
@@ -63,7 +63,7 @@ def for_each(
     ``read`` returns the rows of a queryset on one server.
     """
     tasks = task_rows(queues.db)
-    if over_nodes(tasks.model, queues.db):
+    if are_apart(tasks.model, queues.db):
         return list(_by_parts(queues, pks, figures))
     if capabilities_of(connections[queues.db]).has_outer_references:
         mine = tasks.filter(**{relation: OuterRef("pk")})
@@ -81,7 +81,7 @@ def has_any(queues: QuerySet[Any], select: Callable[[QuerySet[Any]], QuerySet[An
     If the tasks are on several nodes, only the first ``MAX_ASKED`` queues by name can meet it.
     """
     tasks = task_rows(queues.db)
-    if not over_nodes(tasks.model, queues.db):
+    if not are_apart(tasks.model, queues.db):
         return Q(is_any(select(tasks.filter(queue=OuterRef("pk")))))
     first = [queue.pk for queue in queues.order_by("name")[:MAX_ASKED]]
     counts = for_each(queues, first, lambda mine: [CountOf(select(mine).values("pk")[:1])])

@@ -8,7 +8,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Count, Q, QuerySet
 
-from stator.models import Action, Now, move_rows, of_one_node, remembered
+from stator.models import Action, Now, in_parts, move_rows, remembered
 from tasks.exceptions import MoveRefused
 from tasks.queue import runs
 from tasks.rows.tables import locked, run_rows, task_model, task_rows
@@ -70,10 +70,10 @@ def lock_with_parts(rows: QuerySet[Any]) -> None:
     task.
     """
     shared = []
-    for part in of_one_node(rows):
+    for part in in_parts(rows):
         each = locked(part).order_by("pk").values_list("pk", "worker_count")
         shared += [pk for pk, workers in each if workers > 1]
-    for part in of_one_node(task_rows(rows.db).filter(whole__in=shared)) if shared else ():
+    for part in in_parts(task_rows(rows.db).filter(whole__in=shared)) if shared else ():
         list(locked(part).order_by("pk").values_list("pk"))
 
 
@@ -117,7 +117,7 @@ def requeue_many(
     for batch in _batches(rows, pks):
         with transaction.atomic(using=rows.db):
             found: dict[Any, tuple[int, datetime]] = {}
-            for part in of_one_node(rows.filter(pk__in=batch).dead_letters()):
+            for part in in_parts(rows.filter(pk__in=batch).dead_letters()):
                 dead = part.order_by("pk").select_for_update().values_list("pk", "worker_count", Now())
                 found |= {pk: (workers, now) for pk, workers, now in dead}
             for pk in _being_deleted(rows, {pk: workers for pk, (workers, _) in found.items() if workers > 1}):
@@ -237,7 +237,7 @@ def _being_deleted(rows: QuerySet[Any], shared: dict[int, int]) -> set[int]:
     if not shared:
         return set()
     # The deletion of parts locks these rows too, so none begins after this.
-    for part in of_one_node(task_rows(rows.db).filter(pk__in=shared)):
+    for part in in_parts(task_rows(rows.db).filter(pk__in=shared)):
         list(part.order_by("pk").select_for_update().values_list("pk"))
     parts = task_rows(rows.db).filter(whole__in=shared).order_by().values_list("whole").annotate(Count("pk"))
     left = dict(parts)

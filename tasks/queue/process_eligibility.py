@@ -12,7 +12,7 @@ from operator import or_
 from django.db.models import F, OuterRef, Q, Subquery, Value
 from django.db.models.lookups import Exact
 
-from stator.models import name_of, over_nodes
+from stator.models import are_apart, name_of
 from tasks.actions.registry import everywhere
 from tasks.conf import DJANGO, TaskSettings, load_settings
 from tasks.messages import worker_digits
@@ -48,7 +48,7 @@ def open_to_process(worker_id: str, held: Q) -> Q:
     is limited to some queues claims only from these. ``held``: paused tasks, which do not block other tasks.
     """
     rules, chosen = _rules.get(worker_id, ALL_RULES), _chosen.get(worker_id, ANYTHING)
-    if over_nodes(task_model(), home()):
+    if are_apart(task_model(), home()):
         # These rules compare rows of several nodes, or with a table on the coordinator.
         rules -= {ONE_EACH, OTHERS}
     return _open_to_process(worker_id, load_settings(), everywhere(), held, rules, chosen, _only.get(worker_id))

@@ -6,7 +6,7 @@ from typing import Any
 from django.core.validators import RegexValidator
 
 from stator.graph.backoff import MAX_SECONDS
-from stator.models import field_of, over_nodes
+from stator.models import are_apart, field_of
 from stator.texts import text_problem
 from tasks.actions.registry import MAX_TRIES
 from tasks.messages import METADATA_NAME_RULE, UNPRINTABLE, is_metadata_name
@@ -90,7 +90,7 @@ def problems(queue: QueueRow) -> dict[str, str]:
             found[name] = f"must be a {rule.bounds}"
     if "http_actions" in queue.__dict__ and (wrong := queue_actions.problem(queue.http_actions)):
         found["http_actions"] = wrong
-    if queue.one_per_worker and not queue.actions_elsewhere and over_nodes(task_model(), home()):
+    if queue.one_per_worker and not queue.actions_elsewhere and are_apart(task_model(), home()):
         found["one_per_worker"] = "only programs that claim by name obey this on Citus; then set actions_elsewhere, too"
     if queue.exclusive != bool(queue.exclusive_key):
         found["exclusive_key"] = "an exclusive queue needs a key, and only an exclusive one has one"

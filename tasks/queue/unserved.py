@@ -14,7 +14,7 @@ from typing import Any
 from django.db.models import Case, Q, QuerySet, Value, When
 
 from stator.graph.durations import span
-from stator.models import Reason, over_nodes
+from stator.models import Reason, are_apart
 from tasks.conf import load_settings
 from tasks.queue.actions import known_actions
 from tasks.queue.eligibility import MAX_NAMED, PART, WORKER, Asking, may_claim, of_known, of_own_queue, some
@@ -140,7 +140,7 @@ def _codes(waiting: Sequence[tuple[TaskRow, Service]], found: dict[str, Q] | Non
     found = found or conditions([service for _, service in waiting], rows.db)
     first = Case(*(When(condition, then=Value(code)) for code, condition in found.items()), default=Value(""))
     codes = rows.values_list("pk", first)
-    if over_nodes(rows.model, rows.db):
+    if are_apart(rows.model, rows.db):
         return dict(row for task, _ in waiting for row in codes.filter(pk=task.pk, shard=task.shard))
     return dict(codes.filter(pk__in=[task.pk for task, _ in waiting]))
 

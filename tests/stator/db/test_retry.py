@@ -9,7 +9,7 @@ from stator.db.refusals import is_refusal
 from stator.db.retry import (
     is_lock_timeout,
     is_of_database,
-    is_of_node,
+    is_of_remote,
     is_of_schema,
     is_outage,
     is_retryable,
@@ -64,7 +64,7 @@ def test_statement_that_is_not_supported_for_a_table_is_neither_an_outage_nor_th
 def test_node_that_a_server_cannot_reach_makes_one_model_wait_and_a_server_that_is_away_all():
     with pytest.raises(OperationalError) as caught, connection.cursor() as cursor:
         cursor.execute("DO $$ BEGIN RAISE connection_failure USING MESSAGE = 'connection to the remote node' ; END $$")
-    assert is_of_node(caught.value)
+    assert is_of_remote(caught.value)
     assert suspends(caught.value)
     assert not is_lock_timeout(caught.value)
     other = connection.copy()
