@@ -43,6 +43,7 @@ BAD_VALUES = [
     ({"TRACING": 1}, "TRACING=1 must be True or False"),
     ({"RUNSERVER_WORKER": "yes"}, "RUNSERVER_WORKER='yes' must be True or False"),
     ({"HTTP_RUN_FOR": -1}, "HTTP_RUN_FOR=-1 must be at least 0.1"),
+    ({"UTC": "yes"}, "UTC='yes' must be True or False"),
 ]
 
 CONFLICTS = [
