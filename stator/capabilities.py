@@ -1,6 +1,6 @@
 """What each kind of database can do. Other modules ask for a capability here, never for the name of a vendor."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 
@@ -121,15 +121,10 @@ MYSQL = Capabilities(
     read_only_query="SELECT @@global.read_only, 0",
 )  # fmt: skip
 
-# PostgreSQL with tables in distributed schemas, by the backend ``stator.citus``.
-CITUS = replace(
-    POSTGRESQL, name="citus", statements="stator.db.citus", writes_in_with=False, has_plpgsql=False, has_nodes=True
-)
-
-KNOWN = {each.name: each for each in (POSTGRESQL, SQLITE, MYSQL, CITUS)}
+KNOWN = {each.name: each for each in (POSTGRESQL, SQLITE, MYSQL)}
 
 
 def capabilities_of(connection: Any) -> Capabilities:
-    """Return the capabilities of a Django connection's database; opens nothing."""
-    name = CITUS.name if getattr(connection, "is_citus", False) else connection.vendor
-    return KNOWN.get(name) or Capabilities(name=name)
+    """Return the capabilities of a Django connection's database; opens nothing. A backend may bring its own."""
+    own: Capabilities | None = getattr(connection, "stator_capabilities", None)
+    return own or KNOWN.get(connection.vendor) or Capabilities(name=connection.vendor)

@@ -9,6 +9,8 @@ from typing import Any
 from django.db import connections, transaction
 from django.test import TransactionTestCase
 
+from stator.capabilities import capabilities_of
+
 # As the migrations left them, and the same for every test.
 KEPT = {"django_migrations", "django_content_type", "auth_permission"}
 
@@ -36,7 +38,7 @@ def empty(alias: str) -> None:
     """Delete the rows of all tables."""
     connection = connections[alias]
     # The tables that Citus shows on a coordinator have a size of 0.
-    has_sizes = connection.vendor == "postgresql" and not getattr(connection, "is_citus", False)
+    has_sizes = capabilities_of(connection).name == "postgresql"
     empty_it = _empty_postgresql if has_sizes else _empty
     empty_it(connection)
 

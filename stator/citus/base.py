@@ -1,12 +1,18 @@
 """PostgreSQL with the extension Citus, for tables in distributed schemas."""
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 from django.db.backends.postgresql import base, operations, schema
 from django.db.models import Field, Model
 
+from stator.capabilities import POSTGRESQL
 from stator.citus.creation import DatabaseCreation
+
+CITUS = replace(
+    POSTGRESQL, name="citus", statements="stator.db.citus", writes_in_with=False, has_plpgsql=False, has_nodes=True
+)
 
 
 class DatabaseSchemaEditor(schema.DatabaseSchemaEditor):
@@ -43,7 +49,7 @@ class DatabaseOperations(operations.DatabaseOperations):
 class DatabaseWrapper(base.DatabaseWrapper):
     """A connection to a server with Citus."""
 
-    is_citus = True
+    stator_capabilities = CITUS
     SchemaEditorClass = DatabaseSchemaEditor
     ops_class = DatabaseOperations
     creation_class = DatabaseCreation

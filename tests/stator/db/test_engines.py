@@ -13,6 +13,7 @@ from django.core.checks import run_checks
 from django.db import connection
 
 from stator import checks
+from stator.citus.base import CITUS
 from stator.db.engines import Engine, untested_engine, unusable_engine
 from tests.processes import WorkerProcess, settings_module
 
@@ -24,9 +25,9 @@ HIDING = "fake, pg_catalog, public"
 class StandIn:
     """A connection to a server that calls itself so."""
 
-    def __init__(self, vendor: str, answer: str, display_name: str = "", is_citus: bool = False) -> None:
+    def __init__(self, vendor: str, answer: str, display_name: str = "", own: Any = None) -> None:
         self.vendor, self.answer, self.display_name = vendor, answer, display_name or vendor
-        self.is_citus = is_citus
+        self.stator_capabilities = own
 
     @contextmanager
     def cursor(self) -> Iterator["StandIn"]:
@@ -64,7 +65,7 @@ def test_engine_is_known_by_what_its_server_calls_itself(
 
 
 def test_backend_for_citus_is_judged_by_its_server_too() -> None:
-    tested, refused = (StandIn("postgresql", answer, is_citus=True) for answer in ("PostgreSQL 15.20", COCKROACH))
+    tested, refused = (StandIn("postgresql", answer, own=CITUS) for answer in ("PostgreSQL 15.20", COCKROACH))
     assert untested_engine(tested) is None  # type: ignore[arg-type]
     assert unusable_engine(refused) is not None  # type: ignore[arg-type]
 
