@@ -108,7 +108,7 @@ def errors() -> list[Situation]:
 def killer() -> Situation:
     """A parcel during whose attempts three workers died."""
     parcel = put(Parcel, state="stamped", state_crashes=3, state_attempts=3, state_changed=ago(500))
-    words = r"testapp\.Parcel:? 1 quarantined: workers died while they attempted it"
+    words = r"testapp\.Parcel:? 1 quarantined: workers died while they attempted it, so none attempts it again"
     return Situation("kills its worker", "quarantined", words, _none(raw(Parcel).filter(pk=parcel.pk), state_crashes=3))
 
 
@@ -190,7 +190,10 @@ def dead_letters() -> Situation:
     for number in range(14):
         task = queue.publish("resize", {"image": number}).task
         change(task, state="errored", state_ready=False, state_changed=ago(7200))
-    words = rf"tasks\.Task:? 14 tasks gave up \(dead letters\), the oldest {TWO_HOURS} ago: in queue encode"
+    words = (
+        r"tasks\.Task:? 14 tasks gave up \(dead letters\) and rest until requeued, "
+        rf"the oldest {TWO_HOURS} ago: in queue encode"
+    )
     return Situation("dead letters", "dead_letters", words, _none(queue.tasks, state="errored"), 14)
 
 
