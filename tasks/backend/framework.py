@@ -6,7 +6,9 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from weakref import ref
 
+from django.conf import settings
 from django.dispatch import Signal
+from django.utils.log import AdminEmailHandler
 
 from stator.signals import send_contained
 
@@ -120,7 +122,9 @@ def _places(logger: logging.Logger | None, record: logging.LogRecord) -> set[obj
     found = set[object]()
     while logger is not None:
         takes = (one for one in logger.handlers if record.levelno >= one.level and one.filter(record))
-        found.update(getattr(one, "stream", one) for one in takes)
+        # Django's own handler mails nothing if nobody is named.
+        said = (one for one in takes if settings.ADMINS or not isinstance(one, AdminEmailHandler))
+        found.update(getattr(one, "stream", one) for one in said)
         logger = logger.parent if logger.propagate else None
     return found
 
