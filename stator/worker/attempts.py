@@ -224,8 +224,10 @@ class Attempts:
             self._give_up(claim, claim.unfinished(STOPPED))
 
     def stop(self) -> None:
-        """Make the handler threads end."""
+        """Make the handler threads end, and those of other pools that have nothing to do: workers may share these."""
         self._threads.stop()
+        for threads in self._room.call_threads.values():
+            threads.pool.rest(at_once=True)
 
     def join(self, timeout: float) -> None:
         """Wait for idle handler threads to end; leave stuck ones behind."""

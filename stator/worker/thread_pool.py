@@ -156,13 +156,13 @@ class ThreadPool:
             call.end(call)
         return bool(late)
 
-    def rest(self) -> None:
-        """End threads that were not needed for a while; called now and then."""
-        if time.monotonic() < self._until:
+    def rest(self, *, at_once: bool = False) -> None:
+        """End threads that were not needed for a while, or all that have no call ``at_once``; called now and then."""
+        if time.monotonic() < self._until and not at_once:
             return
         with self._lock:
             self._until = time.monotonic() + NEEDED_FOR
-            self._wanted, self._peak = max(self._peak, self._calls), self._calls
+            self._wanted, self._peak = self._calls if at_once else max(self._peak, self._calls), self._calls
             for _ in range(self._serving - self._wanted):
                 self._queue.put(STOP)
 

@@ -93,6 +93,23 @@ async def test_threads_that_are_not_needed_end_without_connections_until_they_ar
 
 @pytest.mark.django_db(transaction=True)
 @on_loop
+async def test_idle_threads_end_at_once_when_a_worker_stops_and_busy_ones_go_on(handlers):
+    handlers = handlers()
+    claims = [threading.Event() for _ in range(COUNT)]
+    handlers.handle_all(claims)
+    await until(lambda: len(handlers.begun) == COUNT)
+    for claim in claims[1:]:
+        claim.set()
+    await until(lambda: len(handlers.done) == COUNT - 1)
+    handlers.rest(at_once=True)
+    await until(lambda: len(handlers.threads) == 1)
+    assert handlers.connected == 1
+    claims[0].set()
+    await until(lambda: len(handlers.done) == COUNT)
+
+
+@pytest.mark.django_db(transaction=True)
+@on_loop
 async def test_thread_that_is_needed_now_and_then_stays(handlers):
     handlers = handlers()
     handlers.handle_all([threading.Event() for _ in range(COUNT)])
