@@ -33,6 +33,7 @@ def test_batch_publishes_its_action_once_though_workers_are_killed(fleet, thorou
     batch.refresh_from_db()
     assert (batch.state, batch.counts()["completed"]) == ("done", count)
     assert queue.tasks.filter(action="told").count() == 1
-    moves = History.objects.filter(model_label="tasks.batch").order_by("pk").values_list("to", flat=True)
+    # Without the attempts that failed beside a kill, after which the batch stayed.
+    moves = History.objects.filter(model_label="tasks.batch").exclude(to="").order_by("pk").values_list("to", flat=True)
     assert list(moves) == ["running", "ending", "done"]
     print(f"{count:,} tasks of one batch, {crew} workers, {kills} kills: its action was published once")

@@ -254,7 +254,7 @@ async def test_what_was_claimed_ahead_and_cannot_begin_is_handed_back_in_time():
 @on_loop
 async def test_handlers_that_do_not_suspend_follow_each_other_in_one_task(monkeypatch):
     # On a crowded machine they take longer than a task may.
-    monkeypatch.setattr(module, "SLICE", 60.0)
+    monkeypatch.setattr(module, "TURN", 60.0)
     tasks = set()
 
     async def act():
@@ -293,7 +293,7 @@ async def test_long_run_of_handlers_that_never_suspend_lets_the_loop_turn():
     turns = 0
 
     async def act():
-        end = time.monotonic() + module.SLICE
+        end = time.monotonic() + module.TURN
         while time.monotonic() < end:
             pass
         return "done"

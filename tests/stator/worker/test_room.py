@@ -84,7 +84,7 @@ class Threads(CallThreads):
     """Threads of a model; rows that need none are those in ``on_loop``."""
 
     def __init__(self, count=3, on_loop=()):
-        pool = SimpleNamespace(count=count, exhausted=False, hand_back=self.hand_back, rest=lambda: None)
+        pool = SimpleNamespace(count=count, exhausted=False, hand_back=self.hand_back, rest=lambda **how: None)
         super().__init__(pool, lambda claim: claim not in on_loop, self.note_spared)
         self.spared, self.handed_back = [], []
 
