@@ -41,12 +41,11 @@ class Tables:
     """What divides tables says so.
 
     ``divided_by``: return the name of the field by which the table of a model is divided, "" if it is whole.
-    ``are_apart``: return whether it is divided over several servers. ``column``: return the name of the field by which.
+    ``apart_by``: return the name of the field by which it is divided over several servers, "" if it is not.
     """
 
     divided_by: Callable[[type[Model], str], str] = lambda model, using: ""
-    are_apart: Callable[[type[Model], str], bool] = lambda model, using: False
-    column: Callable[[type[Model]], str] = lambda model: ""
+    apart_by: Callable[[type[Model], str], str] = lambda model, using: ""
 
 
 TABLES = Tables()
@@ -84,15 +83,15 @@ class Scope:
 
 def are_apart(model: type[Model], using: str) -> bool:
     """Return whether rows of a model are in parts, of which one statement joins or locks only one."""
-    return TABLES.are_apart(model, using)
+    return bool(TABLES.apart_by(model, using))
 
 
 def in_parts(rows: QuerySet[M]) -> Iterator[QuerySet[M]]:
     """Yield rows in parts that one statement locks; all of them, if they are not apart."""
-    if not are_apart(rows.model, rows.db):
+    column = TABLES.apart_by(rows.model, rows.db)
+    if not column:
         yield rows
         return
-    column = TABLES.column(rows.model)
     for value in list(rows.order_by(F(column)).values_list(column, flat=True).distinct()):
         yield rows.filter(**{column: value})
 

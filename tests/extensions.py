@@ -42,7 +42,7 @@ EXTENSIONS = {
         "stator/citus/* stator/db/citus.py stator/rows/nodes.py stator/rows/spread.py tasks/queue/parts.py",
         # Without words that the core has for other things: a place in a line or a table, str.partition, resting rows.
         r"(?i)^(in_schemas?|schemas?|works_in_schemas|current_schema|follow_connections|send_in_schemas|slice_of"
-        r"|is_in_one_line|in_slices|freeslices|numberedslices|for_any_slice|part_of|has_nodes|over_nodes"
+        r"|is_in_one_line|in_slices|freeslices|numberedslices|for_any_slice|part_of|has_nodes"
         r"|is_on_node|is_distributed|read_first|beside|by_place|in_place)$|^_?slices$|^_slice$|_slices?$|^slices_|spread"
         r"|^Distribute$|citus|_on_nodes|partitions|partitioned|partition_|(?-i:Partition)|stator\.schemas"
         r"|^resting_?schemas?$|(worker|db)\.resting",

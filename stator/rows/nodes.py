@@ -23,12 +23,15 @@ LOOKED_UP = 60.0
 DISTRIBUTED = "SELECT FROM pg_catalog.pg_dist_partition WHERE logicalrelid = to_regclass(%s) AND partmethod <> 'n'"
 
 
-def over_nodes(model: type[Model], using: str) -> bool:
-    """Return whether the rows of a managed model are on several nodes, or may be if they are in no common line."""
+def apart_by(model: type[Model], using: str) -> str:
+    """Return the name of the field by whose values rows of a managed model are on several nodes, "" if on one.
+
+    Rows in no common line may be on several.
+    """
     spread, connection = spread_field(model), connections[using]
     if spread is None or not capabilities_of(connection).has_nodes:
-        return False
-    return not is_in_one_line(spread) or is_distributed(model, connection)
+        return ""
+    return spread.name if not is_in_one_line(spread) or is_distributed(model, connection) else ""
 
 
 def is_distributed(model: type[Model], connection: Any) -> bool:
@@ -60,7 +63,7 @@ def columns_of_slices() -> dict[str, Field]:
 
 def connect() -> None:
     """Let them say which tables are divided."""
-    TABLES.are_apart, TABLES.column = over_nodes, lambda model: str(options_of(model).spread)
+    TABLES.apart_by = apart_by
 
 
 def read_first(rows: QuerySet[Any], columns: Iterable[str]) -> QuerySet[Any]:
