@@ -15,7 +15,7 @@ from django.utils.functional import classproperty
 
 from stator.asynchronous import awaited, in_thread
 from stator.exceptions import LeaseLost
-from stator.explain import FIRST, LATELY, Estimate, InLine, Problem, Reason, Starving, estimate, explain, starving
+from stator.explain import LATELY, Estimate, InLine, Problem, Reason, Starving, estimate, explain, line_ends, starving
 from stator.explain.causes import differing
 from stator.explain.kinds import ProblemKind, add_problem_kind
 from stator.explain.problem import AdminAction
@@ -62,7 +62,6 @@ from stator.scopes import are_apart, in_parts
 from stator.signals import announce
 
 __all__ = [
-    "FIRST",
     "LATELY",
     "SPREAD",
     "Action",
@@ -107,6 +106,7 @@ __all__ = [
     "ids_of",
     "in_parts",
     "key_of",
+    "line_ends",
     "local_moment",
     "local_now",
     "make_due",

@@ -9,12 +9,12 @@ reasons. ``survey`` has the facts about all models of a database, and ``causes``
 from stator.explain.estimates import LATELY, Estimate, estimate
 from stator.explain.problem import Problem
 from stator.explain.reasons import explain, explain_counts
-from stator.explain.starving import FIRST, InLine, Starving, starving
+from stator.explain.starving import InLine, Starving, line_ends, starving
 
 # The documented name of a problem of one object.
 Reason = Problem
 
 __all__ = [
-    "FIRST", "LATELY", "Estimate", "InLine", "Problem", "Reason", "Starving", "estimate", "explain", "explain_counts",
-    "starving",
+    "LATELY", "Estimate", "InLine", "Problem", "Reason", "Starving", "estimate", "explain", "explain_counts",
+    "line_ends", "starving",
 ]  # fmt: skip

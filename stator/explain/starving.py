@@ -8,8 +8,12 @@ from datetime import datetime
 from shlex import quote
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from django.db.models import Value
+
 from stator.explain.problem import TOO_LONG, AdminAction, Problem
 from stator.graph.durations import seconds_of, span
+from stator.rows.clock import Now
+from stator.statements import united
 from stator.texts import counted, listed
 
 if TYPE_CHECKING:
@@ -57,6 +61,18 @@ class Starving:
     def detail(self) -> str:
         """The value, and those that wait."""
         return f"{self.name}={self.value}; behind it {listed(self.others)}"
+
+
+def line_ends(ends: Sequence[Any], since: Any, *names: str) -> list[list[InLine]]:
+    """Return the first rows of each of some ordered querysets; one statement, where the database unites queries.
+
+    ``since``: the expression for when a row began to wait. ``names``: the fields with the values.
+    """
+    parts = [end.values_list(Value(n), since, Now(), *names)[:FIRST] for n, end in enumerate(ends)]
+    found: list[list[InLine]] = [[] for _ in parts]
+    for n, at, now, *values in united(parts) if parts else ():
+        found[n].append(InLine(at, now, tuple(values)))
+    return found
 
 
 def starving(names: Sequence[str], head: Sequence[InLine], tail: Sequence[InLine]) -> Starving | None:

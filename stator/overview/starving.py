@@ -2,21 +2,19 @@
 
 from collections.abc import Iterable
 
-from django.db.models import CharField, ForeignKey, IntegerField, Model, UUIDField, Value
+from django.db.models import CharField, ForeignKey, IntegerField, Model, UUIDField
 
 from stator.conf import load_settings
-from stator.explain.starving import FIRST, LEAST, InLine, Starving, starving
+from stator.explain.starving import LEAST, Starving, line_ends, starving
 from stator.explain.survey import Depths
 from stator.models import StatorModel
 from stator.querysets import OperatorQuerySet
 from stator.rows.claimable import claimable
-from stator.rows.clock import Now
 from stator.rows.columns import FRAMEWORK_COLUMNS
 from stator.rows.indexes import line_of_all, place_in_line
 from stator.rows.meta import options_of
 from stator.rows.pauses import Pause, Pauses
 from stator.rows.state_column import state_field
-from stator.statements import united
 
 # The most fields that are looked at.
 FIELDS = 10
@@ -36,12 +34,8 @@ def starving_in(rows: OperatorQuerySet[StatorModel], depths: Depths, active: Ite
     states = pauses.running(model.state_graph.automatic_states)
     wanted = claimable(state_field(model), [state.name for state in states], load_settings())
     line = pauses.without_held(rows.filter(wanted), states).order_by(*line_of_all(model))
-    ends = (line, line.reverse())
-    parts = [part.values_list(Value(n), place_in_line(), Now(), *names)[:FIRST] for n, part in enumerate(ends)]
-    found: tuple[list[InLine], list[InLine]] = ([], [])
-    for n, since, now, *values in united(parts):
-        found[n].append(InLine(since, now, tuple(values)))
-    return starving(names, *found)
+    head, tail = line_ends([line, line.reverse()], place_in_line(), *names)
+    return starving(names, head, tail)
 
 
 def _names(model: type[Model]) -> list[str]:

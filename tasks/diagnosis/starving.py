@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from shlex import quote
 from typing import Any
 
-from django.db.models import Value
 from django.db.models.functions import Coalesce
 
-from stator.models import FIRST, AdminAction, InLine, Now, Problem, Starving, Survey, starving
-from stator.statements import united
+from stator.models import AdminAction, InLine, Problem, Starving, Survey, line_ends, starving
 from tasks.rows.queues import claims_are_paused
 from tasks.rows.tables import queue_rows, task_rows
 
@@ -46,10 +44,7 @@ def _ends(lines: list[Rows]) -> list[tuple[list[InLine], list[InLine]]]:
     """Return the first and the last tasks of each line, with queue and metadata."""
     since = Coalesce("state_next_attempt", "state_changed")
     ends = [line.order_by(order) for line in lines for order in ("priority", "-priority")]
-    parts = [end.values_list(Value(n), since, Now(), "queue", "metadata")[:FIRST] for n, end in enumerate(ends)]
-    found: list[list[InLine]] = [[] for _ in parts]
-    for n, at, now, *values in united(parts) if parts else ():
-        found[n].append(InLine(at, now, tuple(values)))
+    found = line_ends(ends, since, "queue", "metadata")
     return list(zip(found[::2], found[1::2], strict=True))
 
 
