@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -107,6 +108,17 @@ class Browser:
                 raise
             return False
         return True
+
+    @contextmanager
+    def pressed(self, selector: str) -> Iterator[None]:
+        """Hold the button of the mouse down on the element within the block, and release it at the end."""
+        find = "const box = document.querySelector(arguments[0]); box.scrollIntoView({block: 'center'});"
+        place = self.ask(f"{find} const {{x, y}} = box.getBoundingClientRect(); return {{x, y}}", selector)
+        place = {axis: pixels + 9 for axis, pixels in place.items()}
+        mouse = partial(self.driver.execute_cdp_cmd, "Input.dispatchMouseEvent")
+        mouse({"type": "mousePressed", "button": "left", "clickCount": 1, **place})
+        yield
+        mouse({"type": "mouseReleased", "button": "left", "clickCount": 1, **place})
 
     def ask(self, script: str, *arguments: Any) -> Any:
         """Return what a script returns, asked again if the page was replaced meanwhile."""

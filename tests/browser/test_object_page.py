@@ -86,6 +86,18 @@ def test_what_is_open_stays_open_and_times_go_on(browser: Browser, stuck: Parcel
     assert browser.text(".stator-status").startswith("Live, updated ")
 
 
+def test_click_during_a_refresh_is_not_lost(browser: Browser, stuck: Parcel) -> None:
+    """What was pressed is not replaced before it is released."""
+    browser.log_in()
+    browser.go(page_of(stuck))
+    answers = "return performance.getEntriesByType('resource').filter((one) => one.initiatorType === 'fetch').length"
+    with browser.pressed("details[data-stator-key=columns] summary"):
+        set_columns(stuck, state_changed=columns.after(-14400))
+        enough = browser.ask(answers) + 2
+        wait_until(lambda: browser.ask(answers) >= enough, message=browser.told("two answers"))
+    browser.one("details[data-stator-key=columns][open]")
+
+
 def test_object_is_moved_by_hand_for_a_reason(browser: Browser, stuck: Parcel) -> None:
     browser.log_in("view_parcel", "force_parcel")
     browser.go(page_of(stuck))

@@ -53,8 +53,13 @@
                 if (!answer.ok) {
                     throw new Error(`the site answered ${status}`);
                 }
-                this.show(new DOMParser().parseFromString(await answer.text(), "text/html"));
+                const page = new DOMParser().parseFromString(await answer.text(), "text/html");
                 this.pause = this.every;
+                if (this.isPressed()) {
+                    this.wait();
+                    return;
+                }
+                this.show(page);
                 this.shown = new Date();
                 this.tell(`Live, updated ${this.time()}.`);
             } catch (error) {
@@ -66,6 +71,11 @@
 
         time() {
             return moment(this.shown || new Date(performance.timeOrigin), Number(this.root.dataset.statorAhead));
+        }
+
+        // A click needs its press and its release on the same element.
+        isPressed() {
+            return this.root.matches(":active");
         }
 
         // Somebody is at work in it.

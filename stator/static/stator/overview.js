@@ -65,7 +65,8 @@
     if (answer.redirected) throw new Error("you are logged out; reload the page to log in");
     if (!answer.ok) throw new Error(`the site answered ${answer.status}`);
     const text = await answer.text();
-    if (editing()) return;
+    // A click needs its press and its release on the same element.
+    if (editing() || live.matches(":active")) return;
     say("");
     const kept = keep();
     live.innerHTML = text;
