@@ -147,10 +147,8 @@ def test_survey_finds_them_and_those_of_other_models(troubled: Troubled) -> None
 
 def test_commands_list_them_under_one_text_of_the_key(troubled: Troubled) -> None:
     label = troubled.label
-    assert TROUBLES <= codes(label, asked("stator", "status")["troubles"])
-    run("stator", "status")
-    asked("stator", "doctor", code=1)
-    run("stator", "doctor", code=1)
+    assert TROUBLES <= codes(label, asked("stator", "status", label)["troubles"])
+    assert label in run("stator", "doctor", code=1)
     assert {one["model"] for one in asked("stator", "errors") if one["failing"] == 2} == {label}
     listed = asked("stator", "explain", label)
     named = {one["pk"] for one in listed["objects"]}
@@ -164,7 +162,7 @@ def test_commands_take_the_key_that_they_show(troubled: Troubled) -> None:
     label, failing = troubled.label, key(troubled.failing)
     retried = asked("stator", "retry", label, failing)
     assert (retried["retried"], retried["missing"]) == (1, [])
-    for problem in asked("stator", "status")["troubles"]:
+    for problem in asked("stator", "status", label)["troubles"]:
         if problem["code"] in ("late_leases", "far_future", "paused") and problem["model"] == label.lower():
             run(*shlex.split(problem["command"])[1:])
     assert [row(one).state_claim for one in (troubled.held, troubled.far)] == [None, None]

@@ -44,12 +44,12 @@ def test_each_is_told_once_and_mended_by_the_command_that_is_told() -> None:
     fill()
     situations = inject()
     assert sorted(one["code"] for one in troubles()) == sorted(situation.code for situation in situations)
+    status, doctor = shell(*STATUS), shell(*DOCTOR)
+    for printed in (status, doctor):
+        assert "No problems" not in printed
+        assert "no object is stuck" not in printed
     for situation in situations:
         assert not situation.mended(), situation.name
-        status, doctor = shell(*STATUS), shell(*DOCTOR)
-        for printed in (status, doctor):
-            assert "No problems" not in printed
-            assert "no object is stuck" not in printed
         command = told_in(status, situation)
         # Of unknown states it has a check of its own.
         assert situation.code == "unknown_state" or command == told_in(doctor, situation)
