@@ -16,8 +16,8 @@ class StatorConfig(AppConfig):
     def ready(self) -> None:
         """Register the system checks, the admin, and what listens; start the worker beside the development server."""
         for module in (
-            "rows.wakeup", "management.permissions", "db.generated", "db.divisions", "management.autodetector",
-            "migration_operations", "management.beside_runserver",
+            "batteries", "rows.wakeup", "management.permissions", "db.generated", "db.divisions",
+            "management.autodetector", "migration_operations", "management.beside_runserver",
         ):  # fmt: skip
             import_module(f"stator.{module}").connect()
         import_module("stator.checks").register()

@@ -3,14 +3,27 @@
 from functools import cache
 from importlib import import_module
 
+from django.utils.module_loading import import_string
+
+from stator.db.conditions import CONDITIONS
 from stator.seams import Extension
 
+# A rule of a model may look at the rows that pauses hold; a limit counts what the others leave.
 EXTENSIONS = (
+    "stator.extensions.pauses",
+    "stator.extensions.model_rules",
+    "stator.extensions.refusals",
+    "stator.extensions.limits",
     "stator.extensions.tracing",
-)  # fmt: skip
+)
 
 
 @cache
 def extensions() -> tuple[Extension, ...]:
     """Return what each extension adds."""
     return tuple(import_module(name).EXTENSION for name in EXTENSIONS)
+
+
+def connect() -> None:
+    """Let the stores ask what the extensions have."""
+    CONDITIONS.all = tuple(import_string(path) for extension in extensions() for path in extension.conditions)

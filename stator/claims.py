@@ -21,12 +21,12 @@ from stator.conf import latest_settings
 from stator.db import inserts, operations_for, single_statement
 from stator.db.chores import mark_ready
 from stator.db.claims import take, with_events
+from stator.db.conditions import CLAIM
 from stator.db.inserts import Insertion
 from stator.db.interface import Claim, Ended, Operations, Written, new_token, new_worker_id
 from stator.db.lookups import first_of_each
 from stator.db.preparing import PREPARING, Preparing
 from stator.db.probe import overdue
-from stator.db.refusals import CLAIM
 from stator.db.repeat import retrying
 from stator.db.retry import OUTAGES, is_retryable
 from stator.db.single_statement import Only, ProgramRecords, Renewal, Shape
@@ -39,7 +39,6 @@ from stator.rows import columns
 from stator.rows.clock import Now
 from stator.rows.indexes import place_in_line
 from stator.rows.meta import home_of, named_state, owner_of
-from stator.rows.pauses import Pauses
 from stator.signals import announce
 from stator.worker.announcements import tell
 
@@ -87,12 +86,12 @@ def claim(
     Raises ``IntegrityError`` and claims nothing if a concurrent claim makes this one violate a constraint.
     """
     operations, pick, found = _operations(model, using, worker), pick or _in_turn, list[Claim]()
-    pauses = Pauses.of(operations.label, operations.read_pauses())
-    states = pauses.running(operations.automatic)
+    conditions = operations.conditions.for_program(operations)
+    states, where = conditions.states(operations.automatic), conditions.rows()
     until = operations.settings.LEASE if lease is None else lease
 
     def claimable(part: Operations) -> QuerySet[Any]:
-        return pauses.without_held(part.ready(states), states)
+        return part.ready(states).filter(where)
 
     for part, most in operations.division.shares(pick(claimable(operations)), limit):
         rows = claimable(part)

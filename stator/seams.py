@@ -5,9 +5,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from stator.conf import Settings
+from stator.db.conditions import Condition, StoredCondition
 from stator.db.interface import Claim, Ended, Moves, Operations
 from stator.graph import State
 from stator.graph.outcomes import Outcome
+
+__all__ = ["Around", "AroundMoves", "Condition", "Extension", "StoredCondition"]
 
 
 class Around(Protocol):
@@ -42,12 +45,15 @@ class AroundMoves(Protocol):
 class Extension:
     """What an extension adds.
 
+    ``conditions``: the paths of subclasses of :class:`~stator.db.conditions.Condition`, which say what rows may be
+    claimed and held; they are imported once there are models.
     ``around``: return what it does around the calls of a state's handler, given the label of the model, or None.
     ``moves``: return what it does after statements that move rows without a handler, or None.
     ``end``: called when a process of a worker ends.
     """
 
     name: str
+    conditions: tuple[str, ...] = ()
     around: Callable[[Settings, str, State], Around | None] = lambda settings, label, state: None
     moves: Callable[[Settings], AroundMoves | None] = lambda settings: None
     end: Callable[[Settings], object] = lambda settings: None

@@ -47,6 +47,7 @@ LOADED_BY_NAME = {
     ("apps", "f'stator.{module}'"),
     # The one table of extensions.
     ("batteries", "name"),
+    ("batteries", "path"),
     # The settings of this very process.
     ("worker.isolated.surroundings", "module"),
     # The function that the setting SCHEMAS names.

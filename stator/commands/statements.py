@@ -8,6 +8,7 @@ from math import inf
 from typing import Any
 from uuid import UUID
 
+from django.core.exceptions import ObjectDoesNotExist
 from django.db import connections, transaction
 
 from stator.commands.answer import Answer, BadInput, Options
@@ -17,12 +18,11 @@ from stator.db import chores, operations_for
 from stator.db.counted_attempts import CountedAttempts
 from stator.db.interface import Claim, Operations, OutcomeBatch
 from stator.db.ordering import AGEING
-from stator.db.probe import OF_PAUSES, answers_about, look
+from stator.db.probe import answers_about, look
 from stator.db.values import Row
 from stator.graph import State
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
 from stator.rows.claimable import Crashes
-from stator.rows.concurrency_limits import Limit
 
 HELP = "Print the statements that workers send for a model. No row is locked or changed."
 
@@ -95,7 +95,8 @@ class _Sent:
         def fetch(statement: str, params: Sequence[object], planner: str = "", **options: bool) -> list[Row]:
             self._note(planner + statement, params)
             # A poll and a number of moves always have an answer: here, that there is nothing.
-            return [(0,) * (answers_about(operations) + len(OF_PAUSES))] if self.verb in ANSWERED else []
+            numbers = sum(condition.numbers for condition in operations.conditions.stored)
+            return [(0,) * (answers_about(operations) + numbers)] if self.verb in ANSWERED else []
 
         def locked(*args: Any, **options: Any) -> list[object]:
             lock(*args, **options)
@@ -138,7 +139,8 @@ def _verbs(operations: Operations) -> Iterator[tuple[str, Callable[[], object]]]
     yield "mark ready", lambda: chores.mark_ready(operations, 100)
     for crashes in Crashes:
         verb = "claim" if crashes is Crashes.NONE else f"claim rows with {crashes.value} lost leases"
-        for lane in [[state] for state in states if state.concurrency] + [[s for s in states if not s.concurrency]]:
+        gated = [[state] for state in states if operations.conditions.gates([state])]
+        for lane in [*gated, [state for state in states if [state] not in gated]]:
             yield verb, lambda lane=lane, crashes=crashes: _claim(operations, lane, crashes)  # type: ignore[misc]
     for state in states:
         for target in sorted(state.children, key=str):
@@ -161,8 +163,8 @@ def _claim(operations: Operations, states: list[State], crashes: Crashes) -> Non
     try:
         for _ in range(AGEING):
             operations.claim(states, 100, token=TOKEN, crashes=crashes)
-    except Limit.DoesNotExist:
-        # Nobody has claimed in this limited state yet, so there is no row to lock, and none is made here.
+    except ObjectDoesNotExist:
+        # Nobody has claimed in this gated state yet, so there is no row to lock, and none is made here.
         return
     turn = operations.claims.lines.next(states)
     turn.place, turn.wait_until = (LONG_AGO, _key(operations)), inf

@@ -12,19 +12,18 @@ from uuid import UUID
 from django.db import DatabaseError
 from django.db.models import Max, Model, Q, QuerySet
 
+from stator.db.conditions import CLAIM
 from stator.db.instances import load_rows
 from stator.db.interface import Claim, Operations, new_token
 from stator.db.ordering import Lines, pick
 from stator.db.preparing import LATER
-from stator.db.refusals import CLAIM, in_pieces, is_refusal
+from stator.db.refusals import in_pieces, is_refusal
 from stator.db.values import Instance, Pk
 from stator.exceptions import NotBegun
 from stator.graph import State
 from stator.graph.failures import bounded
 from stator.rows import columns
 from stator.rows.claimable import READY, Crashes
-from stator.rows.concurrency_limits import Limit
-from stator.rows.pauses import Pauses
 from stator.rows.reports import Event, events_of
 
 logger = logging.getLogger("stator.worker")
@@ -50,7 +49,7 @@ class Claims:
     ) -> list[Claim]:
         """Claim up to ``limit`` ready rows in the order of their turn; claim rows that lost leases by age alone.
 
-        A state with limited ``concurrency`` is claimed by itself. Paused rows are not claimed.
+        Only rows that meet the store's conditions are claimed.
         """
         operations, states = self._operations, self.running(states)
         if not states:
@@ -63,19 +62,11 @@ class Claims:
             [Claim(operations, each, by_value[each.__dict__[own]], token, claimed) for each in instances]
         )
 
-    def room(self, states: list[State]) -> int:
-        """Return how many more rows may be claimed, as it seems before the limit of a state is locked."""
-        operations, state = self._operations, states[0]
-        if not state.concurrency:
-            return MAX_CLAIMED
-        running = operations.whole.filter(state_claim__isnull=False, **operations.state_field.at(state)).count()
-        return max(0, state.concurrency - running)
-
     def running(self, states: list[State]) -> list[State]:
-        """Return the states that are not paused as a whole."""
-        operations = self._operations
-        pauses = operations.pauses = operations.pauses or Pauses.of(operations.label, operations.read_pauses())
-        return pauses.running(states) if pauses.everything or pauses.states else states
+        """Return those of these states in which rows may be claimed."""
+        conditions = self._operations.conditions
+        conditions.read_initially(self._operations)
+        return conditions.states(states)
 
     def _claim(self, states: list[State], limit: int, token: UUID, crashes: Crashes) -> list[Instance]:
         """Claim rows together; if the database refuses that, claim the rows that it accepts.
@@ -85,8 +76,8 @@ class Claims:
         operations = self._operations
         for claim_rows in (self._claim_rows, self._claim_pieces):
             try:
-                if states[0].concurrency:
-                    return self._claim_limited(states, limit, token, crashes, claim_rows)
+                if operations.conditions.gates(states):
+                    return self._claim_gated(states, limit, token, crashes, claim_rows)
                 return claim_rows(states, limit, token, crashes)
             except DatabaseError as error:
                 if operations.connection.in_atomic_block or not is_refusal(error):
@@ -95,7 +86,7 @@ class Claims:
                 logger.info("stator.claim_refused", extra=told)
         return []
 
-    def _claim_limited(
+    def _claim_gated(
         self,
         states: list[State],
         limit: int,
@@ -103,12 +94,10 @@ class Claims:
         crashes: Crashes,
         claim_rows: Callable[..., list[Instance]],
     ) -> list[Instance]:
-        """Claim in one state with limited concurrency, one worker at a time."""
+        """Claim as many rows as a condition has room for."""
         operations = self._operations
-        (state,) = states
         with operations.transaction():
-            Limit.lock(operations.alias, operations.label, state.name)
-            room = min(limit, self.room(states))
+            room = operations.conditions.room(states, limit, sure=True)
             return claim_rows(states, room, token, crashes) if room else []
 
     def _claim_rows(self, states: list[State], limit: int, token: UUID, crashes: Crashes) -> list[Instance]:

@@ -292,7 +292,7 @@ class FairClaim(StatementClaim):
 
 
 class FilteredClaim(StatementClaim):
-    """Claims under a condition: the model limits which rows a worker may claim, or the database refused some rows."""
+    """Claims under conditions that are about rows."""
 
     def claim(self, wanted: Wanted) -> list[Instance]:
         """Claim rows that a query picks."""
@@ -302,9 +302,9 @@ class FilteredClaim(StatementClaim):
         return self._instances([row[:-1] for row in sorted(found, key=_number_of_turn)])
 
     def _statement(self, wanted: Wanted) -> Statement:
-        """Return the statement, which is kept while the model returns the same condition."""
-        condition, pauses = self._operations.open_to_me(), self._operations.pauses
-        states = pauses.running(wanted.states) if pauses else wanted.states
+        """Return the statement, which is kept while the conditions are the same."""
+        conditions = self._operations.conditions
+        condition, states = conditions.rows(), conditions.states(wanted.states)
         turn, names = wanted.turn.by_age, tuple(state.name for state in states)
         key = (id(condition), wanted.crashes, turn, names)
         known, statement = self._statements.get(key, (None, None))
@@ -317,7 +317,6 @@ class FilteredClaim(StatementClaim):
 
     def _compiled(self, wanted: Wanted, condition: Q) -> Statement:
         operations, compiler = self._operations.division.template, self._compiler
-        operations.pauses = self._operations.pauses
         rows = operations.claimable(wanted.states).filter(condition).filter(operations.crashed(wanted.crashes))
         ordered = rows.order_by(*line_of(compiler.model, by_age=wanted.turn.by_age)).values("pk")
         # The query has no lock of Django's, which requires a transaction block; this statement is a transaction by
@@ -348,10 +347,8 @@ class PostgresqlClaims(claims.Claims):
 def way_to_claim(operations: Operations, crashes: Crashes) -> type[StatementClaim] | None:
     """Return the way to claim rows now; None if the statements for every database have to do it."""
     options, fair_by = operations.options, operations.fair_by
-    partly_paused = operations.pauses and operations.pauses.partial
-    may_be_closed = operations.hooks.claimable or operations.refusals.refused
-    picked = options.then or (may_be_closed and operations.open_to_me())
-    if operations.waits or operations.model._meta.parents or partly_paused or (picked and fair_by):
+    picked = options.then or operations.conditions.rows()
+    if operations.waits or operations.model._meta.parents or (picked and fair_by):
         # Such models have columns in several tables or conditions on other tables.
         return None
     if picked:

@@ -32,7 +32,6 @@ from stator.graph.options import is_seconds
 from stator.graph.outcomes import Moved, Outcome, Released
 from stator.querysets import HeldClaim
 from stator.rows.life import LIFE, VISIT, Life, is_of_failure
-from stator.rows.pauses import Pause, read_pauses
 from stator.rows.progress import write_progress
 from stator.rows.reports import HAPPENED, Event, events_of_visit
 from stator.rows.rollbacks import on_rollback
@@ -452,11 +451,6 @@ class Operations(Rows):
     def stop(self) -> None:
         """Begin nothing more: the worker was asked to stop."""
         self._stopping.set()
-
-    def read_pauses(self) -> list[Pause]:
-        """Return the active pauses in this database, for all models."""
-        with self.reading():
-            return read_pauses(self.alias)
 
 
 def _unpickled(given: tuple[Any, ...], value: object) -> Operations:

@@ -6,9 +6,10 @@ from uuid import UUID
 
 from django.db.models import F, FloatField, Model, Q, QuerySet, Value
 
+from stator.db.conditions import REAP
 from stator.db.history import keep_lost, keep_quarantine
 from stator.db.interface import Claim, Operations
-from stator.db.refusals import REAP, unless_refused
+from stator.db.refusals import unless_refused
 from stator.db.repeat import retried
 from stator.db.transactions import lock_parts
 from stator.db.values import Pk
@@ -77,11 +78,11 @@ class Leases:
                 claim.max_runtime = claim.max_runtime if most is None else min(claim.max_runtime, most)
 
     def _release_withdrawn(self, mine: set[Pk]) -> set[Pk]:
-        """Release rows that the model does not let this worker hold any more; return them. They are locked."""
+        """Release rows that a condition does not let this worker hold any more; return them. They are locked."""
         operations = self._operations
-        if not mine or not operations.hooks.holdable:
+        mine_still = operations.conditions.holds() if mine else None
+        if mine_still is None:
             return set()
-        mine_still = operations.hooks.holdable(operations.worker_id, operations.alias)
         kept = operations.rows.filter(mine_still, pk__in=list(mine)).values_list("pk", flat=True)
         if withdrawn := mine.difference(kept):
             rows = operations.rows.filter(pk__in=list(withdrawn))

@@ -7,8 +7,7 @@ from django.db.models import QuerySet
 
 from stator.db import sql
 from stator.db.interface import Operations
-from stator.db.probe import NONE, Alike, Open, answers_about, coming, probes
-from stator.rows.pauses import Pauses
+from stator.db.probe import Alike, Open, answers_about, coming, probes
 from stator.statements import Statement, joined, selecting, written
 
 # The same answers about a table over nodes, which would all be asked for each EXISTS. Citus wants the last LIMIT.
@@ -18,13 +17,13 @@ IN_SHARD = "(SELECT {spread}, {n} AS n, {left} AS left_over FROM ({rows}) found)
 
 def answers(operations: Operations, name: str, column: str, open_rows: Open) -> list[Any]:
     """Return the answers of :mod:`stator.db.probe`; ``name`` and ``column`` say on which node a row is."""
-    statement = _statement(Alike.of([operations]), operations.pauses or NONE, open_rows, name, column)
+    statement = _statement(Alike.of([operations]), open_rows, name, column)
     [found] = operations.fetch(statement.text, statement.params, sql.IN_SHARDS, often=True)
     return list(found)[: answers_about(operations)]
 
 
 @lru_cache(maxsize=16)
-def _statement(alike: Alike, pauses: Pauses, open_rows: Open, name: str, column: str) -> Statement:
+def _statement(alike: Alike, open_rows: Open, name: str, column: str) -> Statement:
     [operations] = alike.operations
     times = coming(operations, operations.settings.POLL_INTERVAL)
     asked: list[tuple[str, str, list[QuerySet[Any, Any]]]] = [

@@ -4,28 +4,31 @@ from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain, islice
-from typing import Any
+from typing import Any, NamedTuple
 
-from django.db.models import BigIntegerField, F, Func, Model, Q, QuerySet
+from django.db.models import F, Model, Q, QuerySet
 
+from stator.db.conditions import MARK_READY, REAP, StoredCondition, read_again, stored_kinds
 from stator.db.interface import Operations
-from stator.db.refusals import MARK_READY, REAP
 from stator.graph.durations import seconds_of
 from stator.rows.claimable import Crashes
 from stator.rows.clock import Elapsed, Now
 from stator.rows.columns import after
-from stator.rows.pauses import Pause, Pauses
 from stator.statements import Statement, existing, first, joined, selecting
-
-NONE = Pauses()
 
 # PostgreSQL returns at most 1,664 columns, SQLite 2,000.
 MAX_ANSWERS = 1500
-# What a poll asks about pauses: their number and the sum of their ids.
-OF_PAUSES = ("COUNT", "SUM")
+# What a poll finds about stored conditions, see :meth:`StoredCondition.asked`.
+Signs = dict[type[StoredCondition], tuple[int, ...]]
 
-# Filters for the rows that this worker may claim, mark ready and reap.
-Open = tuple[Q, Q, Q]
+
+class Open(NamedTuple):
+    """The names of the states in which this worker may claim, and the rows that it may claim, mark ready and reap."""
+
+    states: tuple[str, ...]
+    claim: Q
+    mark_ready: Q
+    reap: Q
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,25 +64,22 @@ MAY_BE = Work(ready=True, crashed=True, due=True, expired=True)
 def look(*group: Operations) -> dict[Operations, Work]:
     """Return the work of each model at this moment; all operations are of one database.
 
-    The statement also shows whether pauses began or ended. If so, they are read and the statement is repeated. Very
-    many models take several statements, each with as many columns as one answer has room for.
+    The statement also shows whether stored conditions came or went. If so, they are read, and the statement is repeated
+    if that changes what these models claim. Very many models take several statements, each with as many columns as one
+    answer has room for.
     """
     if len(group) > 1 and sum(map(answers_about, group)) > MAX_ANSWERS:
         half = len(group) // 2
         return look(*group[:half]) | look(*group[half:])
-    found, seen = _ask(group)
-    if any(operations.pauses is None or operations.pauses.seen != seen for operations in group):
-        before = _pauses(group)
-        active = group[0].read_pauses() if seen != NONE.seen else []
-        for operations in group:
-            operations.pauses = Pauses.of(operations.label, active)
-        found, _ = (found, seen) if _pauses(group) == before else _ask(group)
+    found, signs = _ask(group)
+    if read_again(group, signs):
+        found, _ = _ask(group)
     answers = iter(found)
     return {operations: _work(operations, answers) for operations in group}
 
 
 def answers_about(operations: Operations) -> int:
-    """Return the number of columns that a poll has for a model; the columns of ``OF_PAUSES`` come last."""
+    """Return the number of columns that a poll has for a model; those of stored conditions come last."""
     return 5 + len(operations.graph.automatic_states)
 
 
@@ -98,26 +98,23 @@ def _work(operations: Operations, answers: Iterator[Any]) -> Work:
     return Work(ready, crashed, suspect, due, expired, nearest)
 
 
-def _ask(group: tuple[Operations, ...]) -> tuple[list[Any], tuple[int, int]]:
-    """Return the answers for all models, and the number and the sum of ids of the active pauses."""
+def _ask(group: tuple[Operations, ...]) -> tuple[list[Any], Signs]:
+    """Return the answers for all models, and what tells whether stored conditions came or went."""
     open_to = {operations: _open(operations) for operations in group}
     own = {each: found for each in group if (found := each.division.answers(open_to[each])) is not None}
     others = tuple(operations for operations in group if operations not in own)
     # A filter with unhashable values or with subqueries is a new one each time.
-    statement = _statement(Alike.of(others), _pauses(others), tuple(open_to[each] for each in others), group[0].alias)
-    *found, count, total = group[0].fetch(statement.text, statement.params)[0]
-    answers = iter(found)
+    kinds = stored_kinds(group)
+    statement = _statement(Alike.of(others), kinds, tuple(open_to[each] for each in others), group[0].alias)
+    answers = iter(group[0].fetch(statement.text, statement.params)[0])
     of_each = (own.get(operations) or islice(answers, answers_about(operations)) for operations in group)
-    return list(chain.from_iterable(of_each)), (int(count or 0), int(total or 0))
-
-
-def _pauses(group: tuple[Operations, ...]) -> tuple[Pauses, ...]:
-    return tuple(operations.pauses or NONE for operations in group)
+    found = list(chain.from_iterable(of_each))
+    return found, {kind: tuple(int(next(answers) or 0) for _ in range(kind.numbers)) for kind in kinds}
 
 
 def probes(operations: Operations, open_rows: Open | None = None) -> list[list[QuerySet[Model]]]:
     """Return, for each field of :class:`Work`, querysets; at least one has rows if there is such work."""
-    claim, mark_ready, reap = open_rows or _open(operations)
+    _, claim, mark_ready, reap = open_rows or _open(operations)
     claimable = operations.claimable(operations.automatic).filter(claim)
     return [
         *([claimable.filter(operations.crashed(crashes))] for crashes in Crashes),
@@ -127,8 +124,9 @@ def probes(operations: Operations, open_rows: Open | None = None) -> list[list[Q
 
 
 def _open(operations: Operations) -> Open:
-    refusals = operations.refusals
-    return operations.open_to_me(), refusals.others(MARK_READY), refusals.others(REAP)
+    conditions = operations.conditions
+    states = tuple(state.name for state in conditions.states(operations.automatic))
+    return Open(states, conditions.rows(), conditions.rows(MARK_READY), conditions.rows(REAP))
 
 
 def coming(operations: Operations, within: float) -> list[QuerySet[Model, dict[str, Any]]]:
@@ -160,18 +158,16 @@ class Alike:
 
 
 @lru_cache(maxsize=16)
-def _statement(alike: Alike, pauses: tuple[Pauses, ...], open_rows: tuple[Open, ...], alias: str) -> Statement:
+def _statement(
+    alike: Alike, kinds: tuple[type[StoredCondition], ...], open_rows: tuple[Open, ...], alias: str
+) -> Statement:
     """Return the statement; the time in it is the database's own, so it can be cached."""
     answers: list[Statement] = []
     group = alike.operations
     for operations, open_to_me in zip(group, open_rows, strict=True):
         answers += map(_any, probes(operations, open_to_me))
         answers += [first(rows) for rows in coming(operations, operations.settings.POLL_INTERVAL)]
-    for function in OF_PAUSES:
-        # Django must not take the function for an aggregate, or it would group the rows.
-        number = Func("pk", function=function, output_field=BigIntegerField())
-        active = Pause.objects.using(alias).active().values(number=number)
-        answers.append(Statement.of("(", selecting(active), ")"))
+    answers += [Statement.of("(", selecting(number), ")") for kind in kinds for number in kind.asked(alias)]
     return Statement.of("SELECT ", joined(answers, ", "))
 
 

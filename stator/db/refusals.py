@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from django.db import DatabaseError, ProgrammingError
 from django.db.models import Model, Q, QuerySet
 
+from stator.db.conditions import ALL, CLAIM
 from stator.db.retry import is_of_schema, is_passing
 from stator.db.values import Pk
 from stator.graph.failures import MESSAGE_LENGTH, bounded
@@ -16,9 +17,6 @@ from stator.graph.failures import MESSAGE_LENGTH, bounded
 logger = logging.getLogger("stator.worker")
 
 Result = TypeVar("Result")
-
-# Other kinds of refused writes have the name of their move.
-CLAIM, MARK_READY, REAP, DELETE = "claim", "mark_ready", "reap", "delete"
 
 # Seconds that a refused row is left alone; they double each time, up to the second number.
 LEFT_ALONE, MAX_SECONDS = 60.0, 600.0
@@ -53,13 +51,23 @@ class Refusals:
     def __init__(self, label: str) -> None:
         self.refused: dict[str, dict[Pk, Refusal]] = {}
         self._label = label
+        # By kind of write: the filter of last time, and the rows that it leaves out.
+        self._others: dict[str, tuple[list[Pk], Q]] = {}
 
     def others(self, deed: str) -> Q:
-        """Return a filter that leaves out the rows to be left alone."""
+        """Return a filter that leaves out the rows to be left alone; the same one while these are the same."""
+        if not self.refused:
+            return ALL
         now = time.monotonic()
         # A copy, because another thread may add to it.
         left = [pk for pk, refusal in list(self.refused.get(deed, {}).items()) if refusal.until > now]
-        return ~Q(pk__in=left) if left else Q()
+        if not left:
+            return ALL
+        last, others = self._others.get(deed, ([], ALL))
+        if last != left:
+            others = ~Q(pk__in=left)
+            self._others[deed] = left, others
+        return others
 
     def note(self, deed: str, pk: Pk, error: Exception) -> None:
         """Leave a row alone for a while."""

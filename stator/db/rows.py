@@ -11,15 +11,15 @@ from django.db.models.functions import Greatest, Least
 
 from stator.capabilities import Capabilities, capabilities_of
 from stator.conf import Settings
+from stator.db.conditions import CONDITIONS
 from stator.db.division import DIVISIONS
 from stator.db.locks import Locks
-from stator.db.refusals import CLAIM, Refusals
+from stator.db.refusals import Refusals
 from stator.graph import State
 from stator.rows import columns
 from stator.rows.claimable import RESTING, Crashes, claimable
 from stator.rows.clock import Now
 from stator.rows.meta import graph_of, hooks_of, options_of
-from stator.rows.pauses import Pauses
 from stator.rows.state_column import state_field
 from stator.rows.transitions import kept_names
 from stator.rows.waits import waiters_of, waits_of
@@ -63,8 +63,7 @@ class Rows:
         self.locks = Locks(self.label)
         # Whether an attempt of this process has called a durable step.
         self.steps_used = False
-        # The pauses that the latest poll found; None before the first poll.
-        self.pauses: Pauses | None = None
+        self.conditions = CONDITIONS.of(self)
         self.division = DIVISIONS.of(self)
 
     @property
@@ -124,28 +123,16 @@ class Rows:
         return crashes.matches(self.settings)
 
     def claimable(self, states: list[State]) -> QuerySet[Model]:
-        """Return the ready rows in states that this code knows, without paused ones; index ``st_ready``."""
-        pauses = self.pauses or Pauses()
-        states = pauses.running(states)
-        return pauses.without_held(self.ready(states), states)
+        """Return the ready rows in those of these states that may be claimed in; index ``st_ready``."""
+        return self.ready(self.conditions.states(states))
 
     def ready(self, states: Iterable[State]) -> QuerySet[Model]:
-        """Return the ready rows in some states, paused or not; index ``st_ready``."""
+        """Return the ready rows in some states, whatever the conditions; index ``st_ready``."""
         return self.rows.filter(claimable(self.state_field, (state.name for state in states), self.settings))
 
     def open_rows(self, states: list[State]) -> QuerySet[Model]:
-        """Return the rows of :meth:`claimable` that the model lets this worker claim."""
-        return self.claimable(states).filter(self.open_to_me())
-
-    def open_to_me(self) -> Q:
-        """Return a filter for the rows that the model lets this worker claim, without those recently refused to it."""
-        others = self.refusals.others(CLAIM)
-        if not self.hooks.claimable:
-            return others
-        held = (self.pauses or Pauses()).held(self.model, self.graph.automatic_states)
-        found = self.hooks.claimable(self.worker_id, held)
-        # If the model returns the same object each time, so does this method: a statement may be kept for the object.
-        return found & others if others else found
+        """Return the rows of :meth:`claimable` that this worker may claim."""
+        return self.claimable(states).filter(self.conditions.rows())
 
     def waiting(self, *states: str) -> QuerySet[Model]:
         """Return the rows of some or all states that workers will attempt once they are due; index ``st_rest``."""

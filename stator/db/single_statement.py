@@ -39,7 +39,6 @@ from stator.db.saved_fields import value_names
 from stator.db.values import Instance, Params, Pk, Row
 from stator.rows import columns
 from stator.rows.clock import Now
-from stator.rows.pauses import Pause
 from stator.statements import (
     PROGRAM,
     Parameter,
@@ -144,8 +143,7 @@ def claim(
     """Claim rows and record the claims; return their instances, in no order, the ``flag``, and when it was sent.
 
     ``key``: equal for equal shapes. The list is empty if there are no such rows or another claim interferes. It is also
-    empty if rows have to be marked ready or leases to be ended first, objects of the model are paused, or a row is
-    ``odd``.
+    empty if rows have to be marked ready or leases to be ended first, a condition is in force, or a row is ``odd``.
     """
     compiler = compiler_of(operations.model, operations.alias)
     statement = keep(
@@ -237,10 +235,10 @@ def _picking(
 
 
 def _nothing_else(operations: Operations) -> Q:
-    """Return the condition that nothing of the model is paused, has to be marked ready, or has lost its lease."""
+    """Return the condition that no stored condition is in force, and nothing has to be marked ready or reaped."""
     *_, due, expired = probes(operations)
-    paused = Pause.objects.using(operations.alias).active().filter(model_label=operations.label)
-    return Q(*(IsNull(Subquery(rows.order_by()[:1].values("pk")), True) for rows in (*due, *expired, paused)))
+    stored = (each.in_force(operations.alias, operations.label) for each in operations.conditions.stored)
+    return Q(*(IsNull(Subquery(rows.order_by()[:1].values("pk")), True) for rows in (*due, *expired, *stored)))
 
 
 def _inserting(compiler: Compiler, records: ProgramRecords) -> Statement:

@@ -19,9 +19,9 @@ from django.db.models import F, Field, Model, Q, QuerySet
 from django.db.models.expressions import RawSQL
 
 from stator.db import node_probe, sql
+from stator.db.conditions import CLAIM
 from stator.db.division import Undivided
 from stator.db.interface import Claim, Operations, new_token
-from stator.db.refusals import CLAIM
 from stator.db.retry import is_of_remote
 from stator.graph import State
 from stator.rows.claimable import Crashes
@@ -200,10 +200,9 @@ class Divided(Undivided):
         if not self.is_divided:
             return list(operations.claim_together(states, limit, token=token, crashes=crashes))
         token = token or new_token(operations.worker_id)
-        limit, empty = min(limit, operations.claims.room(states)), 0
+        limit, empty = operations.conditions.room(states, limit), 0
         parts = self._turns.in_turn(states, crashes, many=self._is_filled)
         while len(claimed) < limit and empty < MAX_EMPTY and (part := next(parts, None)):
-            part.pauses = operations.pauses
             found = self._claim_part(part, states, limit - len(claimed), token, crashes)
             empty = 0 if found else empty + 1
             claimed += found
@@ -237,8 +236,7 @@ class Divided(Undivided):
 
     def answers(self, open_rows: Any) -> list[Any] | None:
         # Conditions of others may be on tables elsewhere.
-        pauses = self.store.pauses
-        if not self.spans or self.store.open_to_me() or (pauses and pauses.partial):
+        if not self.spans or self.store.conditions.rows():
             return None
         return node_probe.answers(self.store, self.name, self.column, open_rows)
 
@@ -336,7 +334,7 @@ class Slices:
     def _kept(self, states: list[State], *kind: object, make: Callable[[], Statement]) -> Statement:
         """Return a statement, which is kept while all such rows are open."""
         operations = self._operations
-        if operations.open_to_me() or (operations.pauses and operations.pauses.partial):
+        if operations.conditions.rows():
             return make()
         key = tuple(state.name for state in states), *kind
         if key not in self._statements:

@@ -104,20 +104,18 @@ class Pause(models.Model):
 
 @dataclass(frozen=True, slots=True)
 class Pauses:
-    """The pauses of one model. ``seen``: number and sum of ids of all active pauses at the time of reading."""
+    """The pauses of one model."""
 
-    seen: tuple[int, int] = (0, 0)
     everything: bool = False
     states: frozenset[str] = frozenset()
     partial: tuple[Pause, ...] = ()
 
     @classmethod
-    def of(cls, label: str, active: list[Pause]) -> "Pauses":
+    def of(cls, label: str, active: Iterable[Pause]) -> "Pauses":
         """Return the pauses of a model among all active ones of its database."""
         own = [pause for pause in active if pause.model_label == label]
         whole = {pause.state for pause in own if not pause.where}
         return cls(
-            seen=(len(active), sum(pause.pk for pause in active)),
             everything="" in whole,
             states=frozenset(whole - {""}),
             partial=tuple(pause for pause in own if pause.where),

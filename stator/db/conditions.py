@@ -1,0 +1,205 @@
+"""Conditions: which rows of a model a worker may claim and go on holding, bound once to each store.
+
+Extensions bring them. A store keeps those that have something to say about its model; if there are none, a claim costs
+nothing more.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_
+from typing import Any, ClassVar, Self
+
+from django.db.models import Q, QuerySet
+
+from stator.graph import State
+
+# What rows may be held back from. Further writes that the database refuses have the name of their move.
+CLAIM, MARK_READY, REAP, DELETE = "claim", "mark_ready", "reap", "delete"
+
+# No filter: all rows.
+ALL = Q()
+
+
+class Condition:
+    """What one extension asks of the rows of a model. A subclass defines what it has of these methods.
+
+    Filters are the same objects while they mean the same: compiled statements are kept for them.
+
+    ``of_processes``: only worker processes obey it; programs that claim have rules of their own.
+    """
+
+    of_processes: ClassVar[bool] = False
+
+    def __init__(self, store: Any, earlier: "Sequence[Condition]") -> None:
+        self._store = store
+        self._earlier = earlier
+
+    @classmethod
+    def bind(cls, store: Any, earlier: "Sequence[Condition]") -> Self | None:
+        """Return the condition for the rows of a store; None if it never says anything about them.
+
+        ``earlier``: the conditions of the same store that precede it in the table of extensions.
+        """
+        return cls(store, earlier)
+
+    def states(self, wanted: list[State]) -> list[State]:
+        """Return those of these states in which rows may be claimed."""
+        return wanted
+
+    def rows(self, deed: str) -> Q | None:
+        """Return a filter for the rows that may be claimed, marked ready or reaped (``deed``); None for all rows."""
+        return None
+
+    def holds(self) -> Q | None:
+        """Return a filter for the claimed rows that the worker may go on holding; None for all rows."""
+        return None
+
+    def gates(self, states: list[State]) -> bool:
+        """Return whether it limits how many rows are claimed together in these states. It sends no statement."""
+        return False
+
+    def room(self, states: list[State], limit: int, *, sure: bool) -> int:
+        """Return how many of ``limit`` rows may be claimed, in states that it gates.
+
+        ``sure``: the call is in the claim's transaction, and the answer holds until that ends.
+        """
+        return limit
+
+
+class StoredCondition(Condition):
+    """A condition that people store as rows of a small table, which is read once for all models of a database.
+
+    ``numbers``: how many queries :meth:`asked` returns. ``signs``: what they say of the rows that were read; None
+    before any were.
+    """
+
+    numbers: ClassVar[int] = 1
+    signs: tuple[int, ...] | None = None
+
+    @classmethod
+    def asked(cls, alias: str) -> list[QuerySet[Any, Any]]:
+        """Return queries of one number each, for each poll; a number is another one when rows have come or gone."""
+        raise NotImplementedError
+
+    @classmethod
+    def in_force(cls, alias: str, label: str | None = None) -> QuerySet[Any]:
+        """Return the rows that are in force, of one model or of all."""
+        raise NotImplementedError
+
+    def take(self, read: Sequence[Any]) -> bool:
+        """Take over the rows in force of all models, and their ``signs``; return whether that changes the condition."""
+        raise NotImplementedError
+
+
+@dataclass(slots=True)
+class Kinds:
+    """The conditions that extensions have, in the order of their table; None before the app is ready."""
+
+    all: tuple[type[Condition], ...] | None = None
+
+    def of(self, store: Any) -> "Conditions":
+        """Return the conditions of a store."""
+        if self.all is None:
+            # Without the conditions, paused rows would be claimed.
+            raise RuntimeError(f"{store.label}: nothing can be claimed before the app stator is ready")
+        bound: list[Condition] = []
+        for kind in self.all:
+            if (condition := kind.bind(store, tuple(bound))) is not None:
+                bound.append(condition)
+        return Conditions(bound)
+
+
+CONDITIONS = Kinds()
+
+
+class Conditions:
+    """The conditions of one store together."""
+
+    def __init__(self, bound: Iterable[Condition]) -> None:
+        self._bound = tuple(bound)
+        self.stored = tuple(each for each in self._bound if isinstance(each, StoredCondition))
+        self._states = self._saying(Condition.states)
+        self._rows = self._saying(Condition.rows)
+        self._holds = self._saying(Condition.holds)
+        self._gates = self._saying(Condition.gates)
+        # By deed: the latest filters, and what they are together.
+        self._kept: dict[str, tuple[list[Q], Q]] = {}
+
+    def _saying(self, method: Callable[..., object]) -> tuple[Condition, ...]:
+        """Return the conditions that define a method."""
+        name = method.__name__
+        return tuple(each for each in self._bound if getattr(type(each), name) is not method)
+
+    def states(self, wanted: list[State]) -> list[State]:
+        """Return those of these states in which rows may be claimed."""
+        for each in self._states:
+            wanted = each.states(wanted)
+        return wanted
+
+    def rows(self, deed: str = CLAIM) -> Q:
+        """Return a filter for the rows that may be claimed, marked ready or reaped; an empty one for all rows."""
+        found = [rows for each in self._rows if (rows := each.rows(deed)) is not None]
+        if len(found) <= 1:
+            return found[0] if found else ALL
+        parts, together = self._kept.get(deed, ([], ALL))
+        if len(parts) != len(found) or any(one is not other for one, other in zip(parts, found, strict=True)):
+            together = reduce(and_, found)
+            self._kept[deed] = found, together
+        return together
+
+    def holds(self) -> Q | None:
+        """Return a filter for the claimed rows that the worker may go on holding; None for all rows."""
+        found = [rows for each in self._holds if (rows := each.holds()) is not None]
+        return reduce(and_, found) if found else None
+
+    def gates(self, states: list[State]) -> bool:
+        """Return whether :meth:`room` limits claims in these states."""
+        return any(each.gates(states) for each in self._gates)
+
+    def room(self, states: list[State], limit: int, *, sure: bool = False) -> int:
+        """Return how many of ``limit`` rows may be claimed in these states; ``sure``: in the claim's transaction."""
+        for each in self._gates:
+            if limit and each.gates(states):
+                limit = each.room(states, limit, sure=sure)
+        return limit
+
+    def read_initially(self, store: Any) -> None:
+        """Read the stored conditions that no poll has read yet."""
+        for each in self.stored:
+            if each.signs is None:
+                each.take(_read(type(each), store))
+
+    def for_program(self, store: Any) -> "Conditions":
+        """Return the conditions that a program obeys that claims rows of a store, as the database has them now."""
+        found = Conditions(copy(each) for each in self._bound if not each.of_processes)
+        for each in found.stored:
+            each.take(_read(type(each), store))
+        return found
+
+
+def stored_kinds(stores: Iterable[Any]) -> tuple[type[StoredCondition], ...]:
+    """Return the kinds of stored conditions that these stores have, each once."""
+    return tuple(dict.fromkeys(type(each) for store in stores for each in store.conditions.stored))
+
+
+def read_again(stores: Sequence[Any], signs: Mapping[type[StoredCondition], tuple[int, ...]]) -> bool:
+    """Read the stored conditions again that a poll saw change; return whether one of the stores claims other rows now.
+
+    ``signs``: the poll's answers to :meth:`StoredCondition.asked`.
+    """
+    changed = False
+    for kind, seen in signs.items():
+        own = [each for store in stores for each in store.conditions.stored if type(each) is kind]
+        if any(each.signs != seen for each in own):
+            # Zeros: there is nothing to read.
+            read = _read(kind, stores[0]) if any(seen) else []
+            taken = [each.take(read) for each in own]
+            changed |= any(taken)
+    return changed
+
+
+def _read(kind: type[StoredCondition], store: Any) -> list[Any]:
+    with store.reading():
+        return list(kind.in_force(store.alias))

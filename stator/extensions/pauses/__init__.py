@@ -1,0 +1,5 @@
+"""Pauses: workers leave objects alone for a while because people want it."""
+
+from stator.seams import Extension
+
+EXTENSION = Extension(name="pauses", conditions=("stator.extensions.pauses.condition.Paused",))

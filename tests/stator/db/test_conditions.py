@@ -1,0 +1,130 @@
+"""Conditions of extensions: a store has those that say something about its model, and claims what all allow."""
+
+import pytest
+from django.db.models import Q
+
+from stator.batteries import extensions
+from stator.db.conditions import CLAIM, CONDITIONS, Condition, Kinds, StoredCondition
+from stator.db.probe import look
+from tests.stator.making import operations_of, put, raw
+from tests.testapp.explained import Errand
+from tests.testapp.operators import Parcel
+from tests.testapp.power import Visitor
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+class SmallTenants(Condition):
+    """A third party's condition, which is about rows and about what is held."""
+
+    allowed = Q(tenant__lt=2)
+
+    def rows(self, deed):
+        return self.allowed if deed == CLAIM else None
+
+    def holds(self):
+        return self.allowed
+
+
+class OneAtOnce(Condition):
+    def gates(self, states):
+        return True
+
+    def room(self, states, limit, *, sure):
+        assert not sure or self._store.connection.in_atomic_block
+        return min(limit, 1)
+
+
+class OnlyNew(Condition):
+    def states(self, wanted):
+        return [state for state in wanted if state.name == "new"]
+
+
+@pytest.fixture(params=["vendor", "portable"])
+def operations_with(request, monkeypatch):
+    def made(*further, model=Errand):
+        monkeypatch.setattr(CONDITIONS, "all", (*CONDITIONS.all, *further))
+        return operations_of(model, request.param)
+
+    return made
+
+
+def claimed(operations, limit=10):
+    return [claim.pk for claim in operations.claim(operations.automatic, limit)]
+
+
+def test_claim_and_poll_meet_all_conditions(operations_with):
+    rows = [put(Errand, tenant=tenant) for tenant in range(4)]
+    put(Errand, tenant=1, state="heir")
+    operations = operations_with(SmallTenants, OnlyNew)
+    Errand.stator.pause(where={"tenant": 0})
+    assert look(operations)[operations].ready
+    assert claimed(operations) == [rows[1].pk]
+    assert not look(operations)[operations].ready
+
+
+def test_claim_takes_no_more_than_a_condition_has_room_for(operations_with):
+    for _ in range(3):
+        put(Errand)
+    operations = operations_with(OneAtOnce)
+    assert [len(claimed(operations)) for _ in range(2)] == [1, 1]
+
+
+def test_rows_that_a_condition_no_longer_lets_a_worker_hold_are_released(operations_with):
+    kept, withdrawn = put(Errand, tenant=1), put(Errand, tenant=1)
+    operations = operations_with(SmallTenants)
+    claims = operations.claim([Errand.state_graph.new], 10)
+    raw(Errand).filter(pk=withdrawn.pk).update(tenant=5)
+    [ended] = operations.renew(claims)
+    assert {claim.pk for claim in claims if id(claim) == ended} == {withdrawn.pk}
+    assert raw(Errand).get(pk=kept.pk).state_claim is not None
+
+
+def test_model_without_conditions_has_no_filter_and_no_gate():
+    operations = operations_of(Parcel)
+    assert not operations.conditions.rows()
+    assert not operations.conditions.gates(operations.automatic)
+    assert operations.conditions.holds() is None
+    assert operations.conditions.states(operations.automatic) == operations.automatic
+
+
+def test_filter_is_the_same_object_while_it_means_the_same(operations_with):
+    operations = operations_with(SmallTenants)
+    Errand.stator.pause(where={"tenant": 0})
+    look(operations)
+    first = operations.conditions.rows()
+    look(operations)
+    assert operations.conditions.rows() is first
+    Errand.stator.pause(where={"tenant": 1})
+    look(operations)
+    assert operations.conditions.rows() is not first
+    operations.refusals.note(CLAIM, 1, ValueError("no"))
+    refused = operations.conditions.rows()
+    assert operations.conditions.rows() is refused
+
+
+def test_conditions_have_the_order_of_the_extensions():
+    paths = [path for extension in extensions() for path in extension.conditions]
+    assert [f"{kind.__module__}.{kind.__qualname__}" for kind in CONDITIONS.all] == paths
+    before = [type(each) for each in operations_of(Visitor).conditions._bound]
+    assert before == sorted(before, key=CONDITIONS.all.index)
+
+
+@pytest.mark.parametrize("kind", CONDITIONS.all, ids=lambda kind: kind.__name__)
+def test_condition_that_nothing_is_stored_of_says_nothing_about_an_ordinary_model(kind):
+    operations = operations_of(Parcel)
+    bound = kind.bind(operations, ())
+    if bound is None:
+        return
+    assert bound.states(operations.automatic) == operations.automatic
+    assert bound.rows(CLAIM) is None
+    assert bound.holds() is None
+    assert not bound.gates(operations.automatic)
+    if isinstance(bound, StoredCondition):
+        assert not bound.take([])
+        assert len(bound.asked("default")) == len(bound.signs) == kind.numbers
+
+
+def test_rows_are_not_claimed_before_it_is_known_what_holds_them_back():
+    with pytest.raises(RuntimeError, match=r"testapp.errand: nothing can be claimed before the app stator is ready"):
+        Kinds().of(operations_of(Errand))
