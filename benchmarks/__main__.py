@@ -9,8 +9,8 @@ from pathlib import Path
 HERE = Path(__file__).parent
 # From the shortest to the longest; only "peers" installs other software.
 NAMES = (
-    "throughput", "processes", "sets", "latency", "create", "related", "steps", "idle", "sqlite", "mariadb", "backend",
-    "queues", "http", "peers",
+    "throughput", "processes", "sets", "latency", "create", "related", "steps", "wal", "idle", "sqlite", "mariadb",
+    "backend", "queues", "http", "peers",
     "claims", "memory", "partitions", "spread", "pages", "churn", "mixed", "row_path", "walks", "record_cost",
     "schemas",
 )  # fmt: skip

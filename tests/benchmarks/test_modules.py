@@ -52,6 +52,7 @@ BENCHMARKS = {
         ["no old snapshot: ", "an old snapshot held: "],
     ),
     "record_cost": (["--records", "40", "--repeat", "1"], ["with history, 100 rows"]),
+    "wal": (["--jobs", "40"], ["move with history", "no result: bytes of WAL"]),
     "walks": ([], ["a batch ends", "event that moves", "hops from create to recorded", "slots of a claim"]),
     "mixed": ([], ["resident MB", "MB per ten minutes"]),
 }

@@ -91,3 +91,14 @@ def test_what_has_metadata_is_not_looked_for_in_all_that_waits(plans, monkeypatc
         assert "Tid Scan" in first
         assert "Bitmap Index Scan on tasks_task_ready_metadata" in last, last
         assert "tasks_task_ready_in_queue" not in last
+
+
+def test_search_by_metadata_reads_the_index_of_tasks_that_have_some():
+    queue = make_queue()
+    queue.publish_many({"action": "a"} for _ in range(2000))
+    found = queue.publish("a", metadata={"title": "one"})
+    with connection.cursor() as cursor:
+        cursor.execute(f"ANALYZE {', '.join(TABLES)}")
+    sought = Task.objects.with_metadata({"title": "one"})
+    assert "Index Scan on tasks_task_searched" in sought.explain()
+    assert [task.pk for task in sought] == [found.task.pk]
