@@ -17,6 +17,7 @@ from django.db.models import (
     BigIntegerField,
     BooleanField,
     CharField,
+    Expression,
     F,
     FloatField,
     ForeignKey,
@@ -25,11 +26,14 @@ from django.db.models import (
     PositiveIntegerField,
     Q,
     QuerySet,
+    Subquery,
     TextField,
     Value,
 )
 from django.db.models.constants import OnConflict
-from django.db.models.sql import InsertQuery, UpdateQuery
+from django.db.models.expressions import Col
+from django.db.models.lookups import Exact
+from django.db.models.sql import AND, InsertQuery, Query, UpdateQuery
 
 from stator.capabilities import capabilities_of
 
@@ -128,6 +132,34 @@ def is_one_of(rows: QuerySet[Any], pks: Collection[object]) -> Any:
     keys = Value([field.get_db_prep_value(pk, connection) for pk in pks])
     template = "(%(expressions)s))"
     return Func(F("pk"), keys, template=template, arg_joiner=" = ANY(", output_field=BooleanField())
+
+
+def names_one_row(rows: QuerySet[Any]) -> bool:
+    """Return whether a queryset has one row at most, because one of its conditions is the value of the key."""
+    where, key = rows.query.where, rows.model._meta.pk
+    return (
+        where.connector == AND
+        and not where.negated
+        and any(isinstance(each, Exact) and _is_value_of(each, rows.query.base_table, key) for each in where.children)
+    )
+
+
+def _is_value_of(lookup: Exact, table: object, key: object) -> bool:
+    column = lookup.lhs
+    return isinstance(column, Col) and (column.alias, column.target) == (table, key) and lookup.rhs_is_direct_value()
+
+
+def has_own_conditions(rows: QuerySet[Any]) -> bool:
+    """Return whether all conditions of a queryset are on columns of its rows, without another table or a subquery."""
+    query = rows.query
+    if query.is_sliced or query.distinct or query.combinator or query.annotations or query.extra:
+        return False
+    if any(used and alias != query.base_table for alias, used in query.alias_refcount.items()):
+        return False
+    return all(
+        isinstance(leaf, Expression) and not any(isinstance(each, Query | Subquery) for each in leaf.flatten())
+        for leaf in query.where.leaves()
+    )
 
 
 def selecting(rows: QuerySet[Any]) -> Statement:

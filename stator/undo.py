@@ -21,12 +21,13 @@ from stator.rows.actions import UNDONE_WITHIN, Action, Before
 from stator.rows.clock import Now
 from stator.rows.keys import key_of, key_text, shown_key, shown_text
 from stator.rows.life import continued
+from stator.rows.locking import Locked, lock_rows, most_keys
 from stator.rows.meta import graph_of, hooks_of, model_of
 from stator.rows.nodes import read_first
 from stator.rows.pauses import Pause, hidden_by, release
 from stator.rows.reports import History, events_of
 from stator.rows.state_column import state_field
-from stator.rows.transitions import Locked, entered, keep_acts, keep_moves, lock_rows, most_keys, note_left, tell_moves
+from stator.rows.transitions import entered, keep_acts, keep_moves, note_left, tell_moves
 from stator.scopes import are_apart
 from stator.signals import announce
 from stator.statements import is_one_of

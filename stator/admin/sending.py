@@ -16,9 +16,9 @@ from stator.exceptions import EventRefused
 from stator.graph.states import AwaitedEvent
 from stator.rows.available import Answers, available_to
 from stator.rows.events import declared_events, form_of, has_fields, has_permission, payload_of, send
+from stator.rows.locking import Locked, in_batches
 from stator.rows.meta import graph_of, owner_of, written_to
 from stator.rows.state_column import state_field, state_of
-from stator.rows.transitions import Locked, in_batches
 from stator.texts import escape
 
 # Objects of one request: each gets its event in a transaction of its own.

@@ -22,8 +22,9 @@ from stator.graph import State
 from stator.graph.durations import seconds_of
 from stator.rows import columns
 from stator.rows.life import OF_LIFE
+from stator.rows.locking import Locked
 from stator.rows.stay import Stay
-from stator.rows.transitions import Locked, entered, note_left
+from stator.rows.transitions import entered, note_left
 from stator.rows.watches import WaiterHeld
 from stator.signals import Move
 

@@ -21,9 +21,10 @@ from stator.graph.senders import Sender, sender_of
 from stator.graph.states import AwaitedEvent, State
 from stator.rows.clock import Now
 from stator.rows.keys import shown_key
+from stator.rows.locking import Locked, in_batches
 from stator.rows.meta import graph_of, owner_of
 from stator.rows.reports import KEY_LENGTH_OF_EVENTS, Event, events_of, events_of_visit
-from stator.rows.transitions import Locked, apply_event, in_batches, note_event
+from stator.rows.transitions import apply_event, note_event
 from stator.texts import bounded, json_text, text_problem
 
 logger = logging.getLogger("stator.events")

@@ -10,9 +10,10 @@ from django.db.models.fields.files import FieldFile
 from stator.graph.states import State
 from stator.rows import columns
 from stator.rows.life import new_wish
+from stator.rows.locking import Locked, in_batches, parts_of
 from stator.rows.meta import field_of, graph_of, options_of, owner_of, written_to
 from stator.rows.state_column import state_field
-from stator.rows.transitions import Locked, in_batches, move_by_hand, move_rows, parts_of, write_by_hand
+from stator.rows.transitions import move_by_hand, move_rows, write_by_hand
 
 
 def watched_fields(model: type[Model], names: Iterable[str]) -> list[str]:

@@ -1,12 +1,11 @@
 """Moves by hand, by events and by methods of models: all that are not an outcome of an attempt or a duty of workers."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypedDict
+from typing import Any, Protocol
 
 from django.db import transaction
-from django.db.backends.base.features import BaseDatabaseFeatures
-from django.db.models import F, Model, Q, QuerySet
+from django.db.models import F, Model, QuerySet
 
 from stator import signals
 from stator.exceptions import ProtectedState
@@ -15,38 +14,16 @@ from stator.graph.states import AwaitedEvent, State
 from stator.rows import columns
 from stator.rows.actions import Action, traceable
 from stator.rows.clock import Now, Seconds
-from stator.rows.keys import key_names, key_of, keys_in
-from stator.rows.life import OF_LIFE, Life
-from stator.rows.meta import graph_of, named_state, options_of, owner_of, written_to
+from stator.rows.keys import key_of
+from stator.rows.life import Life
+from stator.rows.locking import BATCH, Locked, features_of, in_batches, lock_options, parts_of, read_locked
+from stator.rows.meta import graph_of, named_state, options_of, owner_of
 from stator.rows.reports import LEFT, REASON_LENGTH, Event, History, events_of, events_of_visit, keep_entries
 from stator.rows.rollbacks import on_rollback
-from stator.rows.state_column import StateField, state_field
+from stator.rows.state_column import state_field
 from stator.rows.waits import wake
 from stator.rows.watches import WaiterHeld, Watch, watchers_of, watches_of
 from stator.scopes import in_parts
-from stator.statements import is_one_of
-
-# Rows per transaction: few enough to hold no lock for long, enough to move a million rows in seconds.
-BATCH = 1000
-
-# SQLite nests a condition for each key of several columns, and refuses 1,000.
-COMPOSITE_KEYS = 500
-
-
-class Locked(NamedTuple):
-    """A locked row as it was before it is written."""
-
-    pk: object
-    state: str
-    attempts: int
-    version: int
-    life_number: int | None
-    visit_number: int | None
-
-    @property
-    def life(self) -> Life:
-        """Its life, visit and wish."""
-        return Life.of(self.version, self.life_number, self.visit_number)
 
 
 class HasLife(Protocol):
@@ -58,15 +35,6 @@ class HasLife(Protocol):
     def state(self) -> State | str: ...
     @property
     def life(self) -> Life: ...
-
-
-# A condition that all rows meet.
-EVERY = Q()
-
-
-class _LockOptions(TypedDict, total=False):
-    no_key: bool
-    of: tuple[str, ...]
 
 
 def state_by_hand(model: type[Model], state: State | str) -> State:
@@ -130,16 +98,25 @@ def move_rows(
             # The queryset's own model is used: under multi-table inheritance a column may be in the child's table.
             QuerySet(queryset.model, using=using).filter(pk__in=[row.pk for row in before]).update(**also)
         keep_moves(owner, using, [row.pk for row in before], target, reason, kind, actor=actor)
-        sources = {row.state for row in before}
-        changes = columns.entering(state_field(owner), target, sources, start_over=start_over)
-        moved = rows.update(**_noted(action, rows, before, changes), **own)
-        note_left(owner, using, before)
-        entered(owner, using, target.name, [row.pk for row in before])
-        tell_moves(owner, using, before, target)
-        _note_own(owner, using, {row.pk for row in before}, target)
-        return moved
+        changes = _noted(action, rows, before, _entering(owner, target, before, start_over=start_over))
+        return _move_locked(rows, before, target, {**changes, **own})
 
     return in_batches(queryset, move)
+
+
+def _entering(owner: type[Model], target: State, before: list[Locked], *, start_over: bool = False) -> columns.Changes:
+    return columns.entering(state_field(owner), target, {row.state for row in before}, start_over=start_over)
+
+
+def _move_locked(rows: QuerySet[Model], before: list[Locked], target: State, changes: columns.Changes) -> int:
+    """Move rows that are locked, with what follows, and return how many; their history is written before."""
+    owner, using, pks = rows.model, str(rows.db), [row.pk for row in before]
+    moved = rows.update(**changes)
+    note_left(owner, using, before)
+    entered(owner, using, target.name, pks)
+    tell_moves(owner, using, before, target)
+    _note_own(owner, using, set(pks), target)
+    return moved
 
 
 def _noted(
@@ -205,16 +182,16 @@ def apply_event(owner: type[Model], using: str, row: Locked, awaited: AwaitedEve
     missing = needed - 1
     if missing:
         missing -= events_of_visit(owner, using, row.pk, row.life).filter(name=event.name).count()
-    moves = awaited.target is not None and missing <= 0
-    leads_to = awaited.target if moves else None
+    leads_to = awaited.target if missing <= 0 else None
     event.version = row.life.visit_after(row.state, leads_to) if leads_to else row.life.visit
     event.until, event.source, event.life = None, row.state, row.life.number
     event.to = leads_to.name if leads_to else ""
     event.save(using=using)
     if missing > 0:
         note_event(owner, using, row.pk, event, f"{needed - missing} of {needed}")
-    elif awaited.target is not None:
-        move_rows(rows, awaited.target, actor=event.sender, reason=event.described, kind=History.Kind.EVENT)
+    elif leads_to is not None:
+        keep_moves(owner, using, [row.pk], leads_to, event.described, History.Kind.EVENT, actor=event.sender)
+        _move_locked(rows, [row], leads_to, _entering(owner, leads_to, [row]))
     else:
         note_event(owner, using, row.pk, event)
         rows.update(**columns.reopening())
@@ -249,20 +226,14 @@ def entered(owner: type[Model], using: str, name: str, pks: Collection[object], 
                 _complete(watch, using, some, wait=wait)
 
 
-def parts_of(owner: type[Model], pks: Collection[object]) -> Iterator[list[object]]:
-    """Yield keys in parts of which one statement can name all."""
-    listed, size = list(pks), most_keys(owner, BATCH)
-    return (listed[start : start + size] for start in range(0, len(listed), size))
-
-
 def _complete(watch: Watch, using: str, pks: list[object], *, wait: bool) -> None:
     """Move the objects that waited for the last of these related objects."""
     waiting = watch.not_handed_on(using, pks)
     if not waiting:
         return
     rows: QuerySet[Model] = QuerySet(watch.model, using=using)
-    options = _lock_options(watch.model, using)
-    skips = not wait and _features(using).has_select_for_update_skip_locked
+    options = lock_options(watch.model, using)
+    skips = not wait and features_of(using).has_select_for_update_skip_locked
     mine: list[object] = []
     for part in in_parts(rows.filter(pk__in=waiting)):
         locked = part.order_by("pk").select_for_update(skip_locked=skips, **options)
@@ -281,7 +252,7 @@ def _follow(watch: Watch, using: str, pks: list[object], *, wait: bool) -> None:
     rows: QuerySet[Model] = QuerySet(owner, using=using)
     there = rows.filter(pk__in=pks, **field.at(watch.state))
     met = rows.filter(watch.met(there), pk__in=pks, **field.at(watch.state))
-    if before := _read_locked(met.order_by("pk"), field):
+    if before := read_locked(met.order_by("pk"), field):
         keys = [row.pk for row in before]
         if options_of(owner).history:
             keep_moves(owner, using, keys, target, watch.reason, History.Kind.MOVE)
@@ -343,92 +314,6 @@ def _give(owner: type[Model], using: str, state: State, event: Event) -> None:
 
     rows: QuerySet[Model] = QuerySet(owner, using=using)
     in_batches(rows.filter(pk=key_of(owner, event.object_pk)), take)
-
-
-def in_batches(queryset: QuerySet[Model], write: Callable[[str, QuerySet[Model], list[Locked]], int]) -> int:
-    """Lock the rows in batches, in key order; return the sum of the results of ``write(alias, rows, before)``.
-
-    ``before`` has the locked rows. Each batch is one transaction.
-    """
-    owner = owner_of(queryset.model)
-    using = written_to(queryset)
-    rows: QuerySet[Model] = QuerySet(owner, using=using)
-    written = 0
-    queryset = queryset.using(using)
-    # We lock the rows ourselves, in key order; ``FOR UPDATE`` cannot be combined with ``DISTINCT``.
-    queryset.query.select_for_update = False
-    for meant, pks in _pages(queryset, rows):
-        with transaction.atomic(using=using):
-            before = lock_rows(meant, owner, using, pks)
-            locked = rows.filter(is_one_of(rows, [row.pk for row in before]))
-            written += write(using, locked, before) if before else 0
-    return written
-
-
-def _pages(queryset: QuerySet[Model], rows: QuerySet[Model]) -> Iterator[tuple[QuerySet[Model], list[object]]]:
-    """Yield batches of primary keys in order, each with the queryset that its rows must still match once locked."""
-    query = queryset.query
-    if query.is_sliced or query.distinct or query.combinator:
-        # Such a queryset cannot be filtered further, so its keys are read at once.
-        pks = sorted(set(keys_in(queryset)), key=str)
-        yield from ((rows, some) for some in parts_of(rows.model, pks))
-        return
-    last = None
-    while page := _next_pks(queryset, rows.model, last):
-        yield queryset, page
-        last = page[-1]
-
-
-def _next_pks(queryset: QuerySet[Model], owner: type[Model], last: object) -> list[object]:
-    rest = queryset if last is None else queryset.filter(**{f"{owner._meta.pk.name}__gt": last})
-    # By the columns: with DISTINCT, Django writes a composite key in a way that MariaDB refuses.
-    ordered = rest.order_by(*key_names(owner))
-    # A reversed queryset stays reversed even if it is ordered anew.
-    ordered.query.standard_ordering = True
-    return keys_in(ordered.distinct()[: most_keys(owner, BATCH)])
-
-
-def most_keys(model: type[Model], wanted: int) -> int:
-    """Return how many rows a transaction may have: as many as ``wanted``, if its statements can name so many keys."""
-    return min(wanted, COMPOSITE_KEYS) if model._meta.is_composite_pk else wanted
-
-
-def lock_rows(
-    queryset: QuerySet[Model], owner: type[Model], using: str, pks: Sequence[object], own: Q = EVERY
-) -> list[Locked]:
-    """Lock the rows and return the rows that still match the queryset: they may have changed before the lock.
-
-    ``own``: a condition on columns of the row itself, which the lock checks; other rows are not locked.
-    """
-    rows: QuerySet[Model] = QuerySet(owner, using=using)
-    wanted = is_one_of(rows, pks)
-    options, found = _lock_options(owner, using), []
-    for part in in_parts(rows.filter(own, wanted)):
-        locked = part.order_by("pk").select_for_update(**options)
-        found += _read_locked(locked, state_field(owner))
-    if queryset.model is owner and not queryset.query.where:
-        return found
-    meant = set(keys_in(queryset.filter(wanted)))
-    return [row for row in found if row.pk in meant]
-
-
-def _read_locked(rows: QuerySet[Model], field: StateField) -> list[Locked]:
-    read = rows.values_list("pk", field.name, "state_attempts", *OF_LIFE)
-    if field.has_names:
-        return [Locked(*values) for values in read]
-    return [Locked(pk, field.name_of(value), *others) for pk, value, *others in read]
-
-
-def _lock_options(owner: type[Model], using: str) -> _LockOptions:
-    features = _features(using)
-    options: _LockOptions = {"no_key": features.has_select_for_no_key_update}
-    if owner._meta.parents and features.has_select_for_update_of:
-        options["of"] = ("self",)
-    return options
-
-
-def _features(using: str) -> BaseDatabaseFeatures:
-    return transaction.get_connection(using).features
 
 
 def keep_moves(

@@ -42,7 +42,8 @@ class BatchGraph(StateGraph):
     """The graph of all batches.
 
     A ``filling`` batch takes tasks and does not end. A ``running`` one ends with its last task, in the transaction of
-    that task's move. ``ending`` publishes its action. A ``failed`` one runs again when a dead letter is requeued.
+    that task's move; a new batch begins so if all its tasks are new. ``ending`` publishes its action. A ``failed`` one
+    runs again when a dead letter is requeued.
     """
 
     filling = State(externally_progressed=True, force_initial=True)
@@ -141,8 +142,11 @@ class Batch(BatchRow):
     acancel = in_thread(cancel)
     arequeue = in_thread(requeue)
 
-    def begin(self, queue: QueueRow) -> bool:
-        """Write a new batch, unless its key exists, or check that this one fits the queue; return whether it is new."""
+    def begin(self, queue: QueueRow, state: State = BatchGraph.filling) -> bool:
+        """Write a new batch, unless its key exists, or check that this one fits the queue; return whether it is new.
+
+        ``state``: of a new batch.
+        """
         if not self._state.adding:
             if (self.queue_id, self._state.db) != (queue.pk, queue._state.db):
                 raise PublishRefused(f"{self} is not of queue {queue.name}; a batch has tasks of one queue")
@@ -150,7 +154,7 @@ class Batch(BatchRow):
         with remembered(str(queue._state.db), [self]):
             for name in ACTIONS:
                 setattr(self, name, self._checked(queue, name))
-            given = {name: getattr(self, name) for name in (*ACTIONS, "over_http")}
+            given = {"state": state.name, **{name: getattr(self, name) for name in (*ACTIONS, "over_http")}}
             rows: QuerySet[Batch] = QuerySet(type(self), using=queue._state.db)
             if self.key is None:
                 found, new = rows.create(queue_id=queue.pk, **given), True
@@ -265,16 +269,20 @@ def publish(
 ) -> list[Published]:
     """Publish messages like :func:`tasks.queue.publishing.publish`, in a batch if one is given.
 
-    A new batch is written with its tasks in one transaction, and then runs.
+    A new batch is written with its tasks in one transaction, and then runs. If none of the tasks can exist, it runs
+    from the beginning: the transaction has written all that is in it.
     """
     if batch is None:
         return publishing.publish(queue, given, on_existing, **options)
     if not isinstance(batch, Batch):
         raise PublishRefused(f"batch={batch!r:.80} is not a tasks.models.Batch; pass Batch() or one that runs")
+    messages = list(given)
+    all_new = bool(messages) and all(isinstance(each, dict) and each.get("key") is None for each in messages)
     with transaction.atomic(using=queue._state.db):
-        is_new = batch.begin(queue)
-        published = publishing.publish(queue, given, on_existing, batch=batch.pk, **options)
-        batch.take(published)
-        if is_new:
-            batch.close()
+        is_new = batch.begin(queue, BatchGraph.running if all_new else BatchGraph.filling)
+        published = publishing.publish(queue, messages, on_existing, batch=batch.pk, **options)
+        if not (is_new and all_new):
+            batch.take(published)
+            if is_new:
+                batch.close()
     return published

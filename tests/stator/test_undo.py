@@ -8,7 +8,7 @@ from django.db import IntegrityError
 from stator import undo as undoing
 from stator.db import own_tables
 from stator.models import Action, Before, Event, History, Pause
-from stator.rows import transitions
+from stator.rows import locking, transitions
 from stator.rows.life import life_of
 from stator.rows.unlocks import unlock_and_pause
 from stator.signals import transitioned
@@ -187,7 +187,7 @@ def test_interrupted_undo_is_finished_by_the_next(monkeypatch):
 
 
 def test_moves_of_many_batches_are_one_action(monkeypatch):
-    monkeypatch.setattr(transitions, "BATCH", 2)
+    monkeypatch.setattr(locking, "BATCH", 2)
     rows = [put(Parcel) for _ in range(5)]
     Parcel.stator.move("returned", actor="anna", reason="r")
     action = Action.objects.get()

@@ -17,7 +17,7 @@ from stator.admin import StatorAdmin, sending
 from stator.admin import inbox as waiting
 from stator.graph.senders import Sender
 from stator.models import Event, History
-from stator.rows.transitions import in_batches
+from stator.rows.locking import in_batches
 from tests.queries import analyze, sent
 from tests.stator.admin.requests import act, live, part, seen_in
 from tests.stator.making import ago, put, raw, row

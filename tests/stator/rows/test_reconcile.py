@@ -9,7 +9,7 @@ from stator.db import operations_for
 from stator.db.interface import new_worker_id
 from stator.graph.outcomes import Moved
 from stator.models import History
-from stator.rows import transitions
+from stator.rows import locking
 from stator.runner import StatorRunner
 from tests.stator.making import ago
 from tests.testapp.power import Plan, Site, SiteGraph, Spec
@@ -155,7 +155,7 @@ def test_equal_value_is_no_change(spec, same):
 
 @pytest.mark.django_db(transaction=True)
 def test_update_is_of_all_rows_or_of_none(monkeypatch):
-    monkeypatch.setattr(transitions, "BATCH", 1)
+    monkeypatch.setattr(locking, "BATCH", 1)
     first, second = settled(), settled(visits=1)
     by_visits = Case(When(visits=1, then=None), default=Value("b"))
     with pytest.raises((DatabaseError, OverflowError)):

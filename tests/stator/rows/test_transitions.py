@@ -5,12 +5,12 @@ import re
 import pytest
 from asgiref.sync import async_to_sync
 from django.db import IntegrityError, connection, transaction
-from django.db.models import Count, Q
+from django.db.models import Count, F, Q
 from django.test.utils import CaptureQueriesContext
 
 from stator.exceptions import ProtectedState
 from stator.models import History, StatorModel, move_rows
-from stator.rows import transitions
+from stator.rows import locking
 from stator.runner import StatorRunner
 from stator.signals import became_ready, transitioned
 from stator.testing import attempt
@@ -65,6 +65,12 @@ QUERYSETS = {
     "selecting related": (lambda: Page.objects.select_related("author"), 6),
     "locking": (lambda: Page.objects.select_for_update(), 6),
     "reversed": (lambda: Page.objects.order_by("pk").reverse(), 6),
+    "one key": (lambda: Page.objects.filter(pk=Page.objects.first().pk), 1),
+    "one key or more": (lambda: Page.objects.filter(Q(pk=Page.objects.first().pk) | Q(title="00003")), 2),
+    "one key and more": (lambda: Page.objects.filter(pk=Page.objects.first().pk, author__name="eve"), 1),
+    "all but one key": (lambda: Page.objects.exclude(pk=Page.objects.first().pk), 5),
+    "a key that is a column": (lambda: Page.objects.filter(pk=F("pk")), 6),
+    "the key of a related object": (lambda: Page.objects.filter(author__pk=Author.objects.get().pk), 2),
     "none": (lambda: Page.objects.none(), 0),
     "operators' own": (lambda: Page.stator.ready(), 6),
 }
@@ -73,7 +79,7 @@ QUERYSETS = {
 @pytest.mark.parametrize("batch", [1000, 2])
 @pytest.mark.parametrize(("queryset", "expected"), QUERYSETS.values(), ids=QUERYSETS)
 def test_every_row_of_a_queryset_is_moved_once(monkeypatch, queryset, expected, batch):
-    monkeypatch.setattr(transitions, "BATCH", batch)
+    monkeypatch.setattr(locking, "BATCH", batch)
     eve = Author.objects.create(name="eve")
     made = pages(6)
     raw(Page).filter(pk__in=[made[0].pk, made[3].pk]).update(author=eve)
@@ -86,7 +92,7 @@ def test_every_row_of_a_queryset_is_moved_once(monkeypatch, queryset, expected, 
 
 
 def test_rows_that_the_move_takes_out_of_the_queryset_are_all_moved(monkeypatch):
-    monkeypatch.setattr(transitions, "BATCH", 2)
+    monkeypatch.setattr(locking, "BATCH", 2)
     pages(5)
     assert Page.transition_perform_queryset(Page.objects.filter(state="draft"), "review") == 5
 
@@ -150,11 +156,20 @@ class TestRaces:
         assert History.objects.count() == 1
 
     @pytest.mark.postgresql
-    def test_move_waits_for_another_and_leaves_what_it_no_longer_means(self):
+    @pytest.mark.parametrize(
+        "conditions",
+        [
+            lambda page: {"state": "draft"},
+            lambda page: {"pk": page.pk, "state": "draft"},
+            lambda page: {"pk": page.pk, "pk__in": Page.objects.filter(state="draft")},
+        ],
+        ids=["many rows", "one row", "one row by a subquery"],
+    )
+    def test_move_waits_for_another_and_leaves_what_it_no_longer_means(self, conditions):
         page = put(Page, title="a")
 
         def move():
-            return Page.transition_perform_queryset(Page.objects.filter(state="draft"), "review")
+            return Page.transition_perform_queryset(Page.objects.filter(**conditions(page)), "review")
 
         with transaction.atomic():
             assert move() == 1
@@ -249,11 +264,14 @@ def test_code_of_the_model_enters_such_states_with_author_and_reason(sealed):
 
 
 @pytest.mark.postgresql
-def test_rows_are_locked_in_the_order_of_their_keys():
+@pytest.mark.parametrize(
+    "ordered", [Page.objects.order_by("-title"), Page.objects.order_by("title").reverse()], ids=["ordered", "reversed"]
+)
+def test_rows_are_locked_in_the_order_of_their_keys(ordered):
     # SQLite has no locks on rows.
     pages(3)
     with CaptureQueriesContext(connection) as queries:
-        Page.transition_perform_queryset(Page.objects.order_by("-title"), "review")
+        Page.transition_perform_queryset(ordered, "review")
     (lock,) = [query["sql"] for query in queries if "FOR NO KEY UPDATE" in query["sql"]]
     assert re.search(r'ORDER BY ("testapp_page"."id"|1) ASC FOR NO KEY UPDATE', lock)
 
