@@ -166,10 +166,10 @@ class OperatorQuerySet(GuardedQuerySet[M]):
         seconds: float | None = None,
         action: Action | None = None,
     ) -> Pause:
-        """Pause the model, one state of it, or the rows that match ``where``; running attempts may finish.
+        """Pause the model, one state of it, or the rows with the values in ``where``; running attempts may finish.
 
-        ``where``: lookups with JSON values, such as ``{"tenant": 3}``. ``seconds``: how long the pause lasts; None
-        means until ``resume()``. Workers obey from their next poll on.
+        ``where``: fields of the model with JSON values, such as ``{"tenant": 3}``, or keys, ``{"pk__in": [1, 2]}``.
+        ``seconds``: how long the pause lasts; None means until ``resume()``. Workers obey from their next poll on.
         """
         self._refuse_part("pause")
         using = written_to(self)

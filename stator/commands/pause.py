@@ -22,7 +22,11 @@ def add_what(parser: ArgumentParser) -> None:
     """Add the arguments that choose objects of a model."""
     parser.add_argument("--state", metavar="S", help="Only objects in this state.")
     parser.add_argument(
-        "--where", action="append", default=[], metavar="K=V", help="Only objects that match this lookup; repeatable."
+        "--where",
+        action="append",
+        default=[],
+        metavar="K=V",
+        help="Only objects with this value; repeatable.",
     )
 
 

@@ -25,8 +25,8 @@ from stator.querysets import OperatorQuerySet
 from stator.rows import columns
 from stator.rows.indexes import place_in_line
 from stator.rows.keys import shown_key
+from stator.rows.lookups import check_lookups, try_lookups
 from stator.rows.meta import options_of
-from stator.rows.pauses import check_where, try_where
 from stator.rows.state_column import state_field
 from stator.rows.waits import waiting
 from stator.rows.watches import condition_of
@@ -109,8 +109,8 @@ def _meant(rows: OperatorQuerySet, options: Options) -> OperatorQuerySet:
         rows = rows.in_state(state)
     if where := where_of(options["where"]):
         with refusing(ValueError):
-            where = check_where(rows.model, where)
-            try_where(rows.model, rows.db, where)
+            where = check_lookups(rows.model, where)
+            try_lookups(rows.model, rows.db, where)
         # In a subquery, because a lookup through a relation may find an object twice.
         rows = rows.filter(pk__in=OperatorQuerySet(rows.model, using=rows.db).filter(**where).values("pk"))
     return rows

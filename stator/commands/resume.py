@@ -7,7 +7,7 @@ from stator.commands.arguments import add_label, model_of, rows_of, state_of, wh
 from stator.commands.pause import add_what
 from stator.texts import counted
 
-HELP = "End the pauses of a model, or only those made with this state and these lookups."
+HELP = "End the pauses of a model, or only those made with this state and these values."
 
 
 def add_arguments(parser: ArgumentParser) -> None:

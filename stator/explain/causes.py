@@ -473,7 +473,7 @@ def _of_pause(one: Surveyed, pause: Any) -> Problem:
     where = "".join(f" --where {quote(f'{name}={json.dumps(value)}')}" for name, value in pause.where.items())
     return _about(
         one, f"paused: {_paused_part(pause)}{by} for {span(age)}{until}{why}{waiting}{_effects(states)}",
-        code="stale_pause" if age > FORGOTTEN and pause.until is None else "", detail=_paused_objects(pause),
+        code="stale_pause" if age > FORGOTTEN and pause.until is None else "", detail=_paused_objects(one, pause),
         count=ready, since=age, numbers={"pause": pause.pk},
         actions=(AdminAction("Resume", Pause._meta.label_lower, "stator_end", (pause.pk,)),),
         command=f"manage.py stator resume {one.label}{f' --state {pause.state}' if pause.state else ''}{where}",
@@ -488,10 +488,11 @@ def _paused_part(pause: Pause) -> str:
     return pause.state or "all states"
 
 
-def _paused_objects(pause: Pause) -> str:
+def _paused_objects(one: Surveyed, pause: Pause) -> str:
     if isinstance(named := pause.where.get(NAMED), list):
         return _hashed(named)
-    return ", ".join(f"{name}={value}" for name, value in pause.where.items())
+    values = ", ".join(f"{name}={value}" for name, value in pause.where.items())
+    return f"{values}: {trouble}" if (trouble := pause.trouble(one.model)) else values
 
 
 # Effects of a cause

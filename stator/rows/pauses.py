@@ -1,14 +1,12 @@
 """Pauses: objects that workers leave alone for a while because people want it, and how workers read the pauses."""
 
-import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.core.exceptions import EmptyResultSet, FieldError, ValidationError
-from django.db import DataError, NotSupportedError, ProgrammingError, models, transaction
-from django.db.models import BooleanField, Model, Q, QuerySet, Value
+from django.db import models, transaction
+from django.db.models import Model, Q, QuerySet
 
 from stator.graph.options import is_seconds
 from stator.graph.states import State
@@ -16,31 +14,21 @@ from stator.rows import columns
 from stator.rows.actions import Action
 from stator.rows.clock import Now
 from stator.rows.fields import MomentField
+from stator.rows.lookups import check_lookups, try_lookups
 from stator.rows.meta import named_state, owner_of
 from stator.rows.reports import REASON_LENGTH
 from stator.rows.state_column import state_field
-from stator.scopes import are_apart
-from stator.texts import has_nul
 
 logger = logging.getLogger("stator.pauses")
 
 # The most pauses that workers read; a project with more needs a column and a condition instead.
 MAX_PAUSES = 1000
-WHERE_LENGTH = 2000
 
 # The lookup of a pause that names objects, and how many it may name: each claim compares them all.
 NAMED, MAX_OBJECTS = "pk__in", 40
 
 # The most objects of a pause that are examined for whether somebody may resume them.
 MAX_EXAMINED = 1000
-
-# Only the database would detect an invalid pattern, and it would do so at every claim in every worker.
-REFUSED_LOOKUPS = ("regex", "iregex")
-
-# Errors of Django for lookups that it cannot compile to SQL, such as a range of one number.
-UNCOMPILED = (
-    FieldError, ValidationError, ValueError, TypeError, OverflowError, LookupError, AttributeError, NotSupportedError,
-)  # fmt: skip
 
 
 def in_force() -> Q:
@@ -59,8 +47,8 @@ class PauseQuerySet(QuerySet["Pause"]):
 class Pause(models.Model):
     """Objects of one model that workers leave alone until ``until``, or until somebody resumes them.
 
-    ``state``: empty for all states. ``where``: lookups that an object must match; empty for all objects. Only the end
-    of a pause is ever changed.
+    ``state``: empty for all states. ``where``: values of fields that an object must have, or the keys of objects; empty
+    for all objects. Only the end of a pause is ever changed.
     """
 
     model_label = models.CharField(max_length=200)
@@ -92,12 +80,18 @@ class Pause(models.Model):
         named = self.where.get(NAMED) if self.where.keys() == {NAMED} else None
         return [_kept(pk) for pk in named] if isinstance(named, list) else None
 
-    def condition(self, model: type[Model]) -> Q:
-        """Return a condition for the rows that it holds; any row of its states if ``where`` cannot be evaluated."""
+    def trouble(self, model: type[Model]) -> str:
+        """Return why ``where`` cannot be evaluated, as one line; empty if it can."""
         try:
             check_where(model, self.where)
         except ValueError as error:
-            logger.warning("stator.pause_unclear", extra={"model": self.model_label, "error": str(error)})
+            return f"holds all objects of its states, because it cannot be evaluated: {error}"
+        return ""
+
+    def condition(self, model: type[Model]) -> Q:
+        """Return a condition for the rows that it holds; any row of its states if ``where`` cannot be evaluated."""
+        if trouble := self.trouble(model):
+            logger.warning("stator.pause_unclear", extra={"model": self.model_label, "error": trouble})
             return Q()
         return Q(**self.where)
 
@@ -163,7 +157,7 @@ def planned_pause(
         raise ValueError(f"seconds={seconds!r} must be a number above 0 and below a hundred years, or None")
     owner = owner_of(model)
     where = check_where(owner, where)
-    try_where(owner, using, where)
+    try_lookups(owner, using, where)
     if Pause.objects.using(using).active().count() >= MAX_PAUSES:
         raise ValueError(
             f"workers read at most {MAX_PAUSES:,} pauses, and so many are active; end some, or pause by a column"
@@ -203,7 +197,8 @@ def end_pauses(model: type[Model], using: str, *, state: State | str | None, whe
     owner = owner_of(model)
     label = owner._meta.label_lower
     active = Pause.objects.using(using).active().filter(model_label=label)
-    wanted = None if where is None else check_where(owner, where)
+    # Lookups, which former releases took: such a pause is ended by naming them.
+    wanted = None if where is None else check_lookups(owner, where)
     meant = [
         pause.pk
         for pause in active.order_by("pk")[:MAX_PAUSES]
@@ -227,7 +222,7 @@ def pause_objects(
     Raise ``ValueError`` with one line if they are too many for one pause.
     """
     if len(pks) > MAX_OBJECTS:
-        raise ValueError(f"a pause names at most {MAX_OBJECTS} objects; pause a state instead, or use a lookup")
+        raise ValueError(f"a pause names at most {MAX_OBJECTS} objects; pause a state instead, or the value of a field")
     where = {NAMED: [_kept(pk) for pk in pks]}
     why = {"reason": action.reason, "actor": action.actor}
     return keep_pause(planned_pause(model, using, state=None, where=where, seconds=seconds, **why), using, action)
@@ -236,7 +231,7 @@ def pause_objects(
 def resume_objects(model: type[Model], using: str, pks: Iterable[object], *, actor: str) -> int:
     """Release objects from pauses that name them; return how many objects were released, each counted once.
 
-    Pauses of the model, of a state, or with other lookups stay. The other objects of a pause get a pause of their own.
+    Pauses of the model, of a state, or of values stay. The other objects of a pause get a pause of their own.
     """
     label = owner_of(model)._meta.label_lower
     meant = {_kept(pk) for pk in pks}
@@ -300,54 +295,15 @@ def _kept(pk: object) -> object:
 
 
 def check_where(model: type[Model], where: object) -> dict[str, object]:
-    """Return the lookups of a pause as JSON values; raise ``ValueError`` with one line if they are unusable."""
-    try:
-        text = json.dumps({} if where is None else where, ensure_ascii=False, allow_nan=False)
-        text.encode()
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"where={where!r} cannot be stored as JSON: {error}") from error
-    kept = json.loads(text)
-    if not isinstance(kept, dict):
-        raise ValueError(f"where={where!r} must be a dictionary of lookups, for instance {{'tenant': 3}}")
-    if has_nul(text) or len(text) > WHERE_LENGTH:
-        raise ValueError(f"where must not have a NUL or more than {WHERE_LENGTH} characters")
-    for lookup in kept:
-        if lookup.rpartition("__")[2] in REFUSED_LOOKUPS:
-            raise ValueError(f"where={{{lookup!r}: ...}}: patterns are not allowed; use startswith, contains or in")
-    _compile(model, kept)
-    return kept
+    """Return the values of a pause as JSON; raise ``ValueError`` with one line if it is not about fields of the model.
 
-
-def try_where(model: type[Model], using: str, where: Mapping[str, object]) -> None:
-    """Let the database compile a query with the lookups; raise ``ValueError`` if it cannot.
-
-    Otherwise the error would end every worker at its next claim.
+    Values of columns are all that each claim of every worker can afford to compare.
     """
-    # No row is read. EXPLAIN would do the same, but after it, a transaction cannot write to the same node of Citus.
-    rows: QuerySet[Model] = QuerySet(model, using=using).filter(Value(False, BooleanField()))
-    if are_apart(model, using) and len(rows.filter(**where).query.alias_map) > 1:
+    kept, meta = check_lookups(model, where), model._meta
+    own = {"pk", NAMED, *(name for field in meta.concrete_fields for name in (field.name, field.attname))}
+    if others := [name for name in kept if name not in own]:
         raise ValueError(
-            f"where={where!r} is about related objects, which may be on other nodes than those of {model._meta.label}; "
-            "pause by its own fields"
+            f"where={{{others[0]!r}: ...}}: a pause compares fields of {meta.label} with values, as {{'tenant': 3}}; "
+            "for other rules pause a state, name the objects with pk__in, or declare claimable in StatorMeta"
         )
-    # A missing table is not an error of the lookups, so this fails outside the ``try``.
-    rows.exists()
-    try:
-        with transaction.atomic(using=using):
-            rows.filter(**where).exists()
-    except EmptyResultSet:
-        return
-    except (DataError, ProgrammingError, OverflowError, ValueError, TypeError) as error:
-        text = " ".join(str(error).split())
-        raise ValueError(f"where={where!r} does not fit {model._meta.label}: {text}") from error
-
-
-def _compile(model: type[Model], where: Mapping[str, object]) -> None:
-    rows: QuerySet[Model] = QuerySet(model)
-    try:
-        rows.filter(**where).query.sql_with_params()
-    except EmptyResultSet:
-        return
-    except UNCOMPILED as error:
-        text = " ".join(getattr(error, "messages", None) or [str(error)])
-        raise ValueError(f"where={where!r} does not fit {model._meta.label}: {text}") from error
+    return kept

@@ -168,6 +168,18 @@ def test_pause_of_some_objects_names_them() -> None:
     assert problem.detail == "#464, #465"
 
 
+def test_pause_by_a_lookup_of_a_former_release_says_that_it_holds_all_objects() -> None:
+    worker()
+    Pause.objects.create(model_label="testapp.parcel", where={"address__startswith": "a"})
+    [problem] = found()
+    assert problem.detail.startswith(
+        "address__startswith=a: holds all objects of its states, because it cannot be evaluated: "
+        "where={'address__startswith': ...}: a pause compares fields of testapp.Parcel"
+    )
+    assert problem.command == "manage.py stator resume testapp.Parcel --where 'address__startswith=\"a\"'"
+    assert Parcel.stator.resume(where={"address__startswith": "a"}) == 1
+
+
 def test_full_limit_with_its_holders(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ParcelGraph.packed, "concurrency", 1)
     worker()

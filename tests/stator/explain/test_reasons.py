@@ -180,7 +180,7 @@ def true_of(reason, errand):
 
 @pytest.mark.parametrize(
     "pause",
-    [None, {"state": "new"}, {"where": {"tenant__gt": 0}}, {"state": "outside", "where": {"tenant__gt": 0}}, {}],
+    [None, {"state": "new"}, {"where": {"tenant": 1}}, {"state": "outside", "where": {"tenant": 1}}, {}],
 )
 @pytest.mark.parametrize("worked_on", [True, False])
 def test_every_object_that_does_not_move_has_true_reasons_and_is_counted_under_the_first(pause, worked_on, request):
@@ -280,7 +280,7 @@ def test_at_most_eight_statements(crew, columns, django_assert_max_num_queries):
     put(Errand, tenant=3, **columns)
     errand = put(Errand, tenant=3, **columns)
     Errand.stator.pause(where={"tenant": 4})
-    Errand.stator.pause(where={"tenant__lt": 0})
+    Errand.stator.pause(where={"tenant": 5})
     with django_assert_max_num_queries(8):
         explain(Errand, errand.pk)
 
@@ -291,7 +291,8 @@ def test_at_most_eight_statements(crew, columns, django_assert_max_num_queries):
 def test_counts_take_a_handful_of_statements_whatever_the_number(crew, django_assert_max_num_queries):
     for tenant in range(20):
         put(Errand, tenant=tenant)
-    Errand.stator.pause(where={"tenant__lt": 5})
+    for tenant in range(5):
+        Errand.stator.pause(where={"tenant": tenant})
     with django_assert_max_num_queries(4):
         assert Errand.stator.explain_counts() == {"in_line": 15, "paused": 5}
     assert explain_counts(Errand.objects.filter(tenant__in=[1, 2, 9])) == {"paused": 2, "in_line": 1}

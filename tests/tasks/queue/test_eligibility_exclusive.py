@@ -4,7 +4,7 @@ import threading
 from collections import Counter
 
 import pytest
-from django.db import IntegrityError, connection
+from django.db import IntegrityError
 from django.db.models import QuerySet
 from django.utils import timezone
 
@@ -106,12 +106,9 @@ class TestWorkerProcesses:
 
         return publish
 
-    @pytest.mark.parametrize("where", [{"action": "other"}, {"metadata__contains": {"title": "a"}, "priority__lt": 9}])
-    def test_paused_task_does_not_block_its_value(self, second, where):
-        if "metadata__contains" in where and connection.vendor != "postgresql":
-            pytest.skip("no lookup of SQLite")
+    def test_paused_task_does_not_block_its_value(self, second):
         task = second("other")
-        Task.stator.pause(where=where)
+        Task.stator.pause(where={"action": "other"})
         drain(Task)
         assert fresh(task).status == "completed"
         assert Task.objects.filter(state="pending").count() == 3
