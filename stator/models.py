@@ -20,13 +20,13 @@ from stator.explain.causes import differing
 from stator.explain.kinds import ProblemKind, add_problem_kind
 from stator.explain.problem import AdminAction
 from stator.explain.survey import Survey
+from stator.extensions.limits.models import Limit
 from stator.graph import State, StateGraph
 from stator.querysets import OperatorAccess
 from stator.rows.actions import Action, Before
 from stator.rows.clock import Now, local_moment, local_now, moment_json, moment_text
 from stator.rows.column_guard import guard_managers
 from stator.rows.columns import BEGUN, FRAMEWORK_COLUMNS, UNCOUNTED
-from stator.rows.concurrency_limits import Limit
 from stator.rows.due_times import make_due
 from stator.rows.fields import (
     ChangedField,
@@ -73,7 +73,7 @@ __all__ = [
     "Event",
     "History",
     "InLine",
-    "Limit",
+    "Limit",  # stator.extensions.limits
     "ModelHooks",
     "MomentField",
     "Now",

@@ -1,16 +1,16 @@
-"""The seams: what an extension may add to the core."""
+"""The seams: what an extension may add to the core. The module of an extension says it before there are models."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from stator.conf import Settings
-from stator.db.conditions import Condition, StoredCondition
-from stator.db.interface import Claim, Ended, Moves, Operations
 from stator.graph import State
 from stator.graph.outcomes import Outcome
 
-__all__ = ["Around", "AroundMoves", "Condition", "Extension", "StoredCondition"]
+if TYPE_CHECKING:
+    # The models of extensions are loaded with the framework's own, which these use.
+    from stator.db.interface import Claim, Ended, Moves, Operations
 
 
 class Around(Protocol):
@@ -20,24 +20,28 @@ class Around(Protocol):
     ``batch``, for several; in an atomic state it is the whole transaction. Its methods must not raise.
     """
 
-    def begin(self, claims: list[Claim]) -> Any:
+    def begin(self, claims: "list[Claim]") -> Any:
         """Do what comes before a call, in its context; return what :meth:`end` gets."""
 
-    def end(self, claims: list[Claim], begun: Any, ended: Sequence[Ended], error: BaseException | None = None) -> None:
+    def end(
+        self, claims: "list[Claim]", begun: Any, ended: "Sequence[Ended]", error: BaseException | None = None
+    ) -> None:
         """Do what comes after a call, in its context: it had these outcomes, or raised this error for all objects.
 
         If the transaction of a call was undone, the outcomes are those of the objects at fault: the others are
         attempted again.
         """
 
-    def given_up(self, claim: Claim, outcome: Outcome) -> None:
+    def given_up(self, claim: "Claim", outcome: Outcome) -> None:
         """Do what is to be done when nobody waits for a call any more; :meth:`end` may come later, or never."""
 
 
 class AroundMoves(Protocol):
     """What an extension does after statements that move rows without a handler."""
 
-    def moved(self, operations: Operations, source: str, to: State, moves: Moves, *, reason: str, started: int) -> None:
+    def moved(
+        self, operations: "Operations", source: str, to: State, moves: "Moves", *, reason: str, started: int
+    ) -> None:
         """Do it after a statement that moved rows; ``started``: when it was sent, in nanoseconds of Unix time."""
 
 

@@ -86,9 +86,8 @@ EXTENSIONS = {
         "stator/rows/statistics.py stator/rows/deletions.py stator/db/own_tables.py stator/db/counted_attempts.py",
         r"^(Stats|Depth|COUNTED|sample_depths|merge_stats|shard|thin|SAMPLE|stator_stats)$|rows\.statistics",
     ),
-    "limits": Extension(
-        "stator/rows/concurrency_limits.py", r"^(concurrency|Limit|_claim_limited|concurrency_limits)$"
-    ),
+    "limits": Extension("", r"^(concurrency|Limit|concurrency_limits)$"),
+    "model_rules": Extension(""),
     "fair": Extension("", r"(?i)fair|^turns$|SPARE_VALUES"),
     "refusals": Extension(
         "stator/db/refusals.py stator/db/locks.py stator/db/tables.py stator/worker/tables.py",

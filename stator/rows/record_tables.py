@@ -1,6 +1,7 @@
 """The framework's own tables in one list: what workers may do with each, whose rows it has, and what ends them.
 
-Grants, retention, renames of models and the ends of lives read it. A new table gets a line here.
+Grants, retention, renames of models and the ends of lives read it. A new table of the core gets a line here, and
+extensions add their own.
 """
 
 from dataclasses import dataclass
@@ -8,7 +9,6 @@ from dataclasses import dataclass
 from django.db.models import Model
 
 from stator.rows.actions import Action, Before
-from stator.rows.concurrency_limits import Limit
 from stator.rows.pauses import Pause
 from stator.rows.progress import Progress
 from stator.rows.reports import Event, History, Report, Step
@@ -36,7 +36,7 @@ class RecordTable:
     of_life: bool = False
 
 
-RECORD_TABLES = (
+RECORD_TABLES = [
     RecordTable(model=Stats, aged="hour", kept="stats"),
     RecordTable(model=Depth, aged="minute", kept="stats"),
     RecordTable(model=Event, of_life=True),
@@ -45,9 +45,13 @@ RECORD_TABLES = (
     RecordTable(model=Progress, aged="at", kept="workers", of_life=True),
     RecordTable(model=Worker, aged="heartbeat", kept="workers", labelled=False),
     RecordTable(model=History, privileges=("SELECT", "INSERT"), aged="at", kept="history"),
-    RecordTable(model=Limit, privileges=("SELECT", "INSERT", "UPDATE")),
     RecordTable(model=Pause, privileges=("SELECT", "DELETE"), aged="until", kept="workers"),
     # Commands and pages write these.
     RecordTable(model=Action, privileges=(), aged="at", kept="history", labelled=False),
     RecordTable(model=Before, privileges=(), labelled=False),
-)
+]
+
+
+def add_record_table(table: RecordTable) -> None:
+    """Add the table of an extension, which its module of models calls."""
+    RECORD_TABLES.append(table)

@@ -19,7 +19,7 @@ TESTS = {
     "stator/rows/locking.py": "stator/rows/test_transitions.py stator/rows/test_events.py",
     "stator/rows/column_guard.py": "stator/rows/test_column_guard.py",
     "stator/rows/claimable.py": "stator/rows/test_claimable.py stator/db/test_claims.py stator/db/test_leases.py",
-    "stator/rows/concurrency_limits.py": "stator/db/test_claims_limits.py",
+    "stator/extensions/limits/models.py": "stator/db/test_claims_limits.py",
     "stator/claims.py": "stator/test_claims.py",
     "stator/db/interface.py": "stator/db/test_interface.py stator/db/test_claims.py stator/db/test_records.py "
     "stator/db/test_leases.py stator/db/test_slices.py stator/worker/test_attempts.py",

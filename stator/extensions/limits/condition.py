@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 from stator.db.conditions import Condition
+from stator.extensions.limits.models import Limit
 from stator.graph import State
-from stator.rows.concurrency_limits import Limit
 
 
 class LimitedStates(Condition):

@@ -7,9 +7,9 @@ from django.db.models.functions import Now
 
 from stator.db import refusals
 from stator.db.claims import Claims
+from stator.extensions.limits.models import Limit
 from stator.models import Report
 from stator.rows.claimable import Crashes
-from stator.rows.concurrency_limits import Limit
 from tests.sizes import PATIENCE
 from tests.stator.making import automatic, begun_beside, raw
 from tests.stator.running import work

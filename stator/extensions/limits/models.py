@@ -2,6 +2,8 @@
 
 from django.db import models
 
+from stator.rows.record_tables import RecordTable, add_record_table
+
 
 class Limit(models.Model):
     """One limited state of one model. It has no counter: claims are counted, so that nothing can leak."""
@@ -10,6 +12,7 @@ class Limit(models.Model):
     state = models.CharField(max_length=100)
 
     class Meta:
+        app_label = "stator"
         constraints = [models.UniqueConstraint(fields=["model_label", "state"], name="stator_limit_one_per_state")]
 
     def __str__(self) -> str:
@@ -23,3 +26,6 @@ class Limit(models.Model):
         if wanted.select_for_update().first() is None:
             Limit.objects.using(using).bulk_create([Limit(model_label=model_label, state=state)], ignore_conflicts=True)
             wanted.select_for_update().get()
+
+
+add_record_table(RecordTable(model=Limit, privileges=("SELECT", "INSERT", "UPDATE")))
