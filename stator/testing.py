@@ -26,6 +26,7 @@ from stator.graph.options import is_number
 from stator.graph.outcomes import Moved, Outcome, Released, Waiting
 from stator.models import StatorModel, move_rows
 from stator.querysets import OperatorQuerySet
+from stator.rows.dates import columns_of_dates
 from stator.rows.events import Sent
 from stator.rows.meta import home_of, managed, owner_of
 from stator.rows.reports import Report, Step, records_of, steps_of
@@ -119,7 +120,8 @@ def advance(seconds: float, *models: type[Model]) -> None:
     """Let ``seconds`` pass for every row of the given models, or of all managed ones.
 
     It moves the times of rows into the past: when they entered their state, were attempted, are due, and when their
-    leases end. Instances in memory, reports and statistics stay as they are.
+    leases end; also your columns of dates that the graph names, such as ``times_out_to(..., at="expires")``. Instances
+    in memory, reports and statistics stay as they are.
 
     >>> parcel = Parcel.objects.create(orders="wait")
     >>> drain(Parcel)
@@ -136,7 +138,7 @@ def advance(seconds: float, *models: type[Model]) -> None:
     for model in managed(list(models) or StatorModel.subclasses):
         rows: QuerySet[Model] = QuerySet(model, using=router.db_for_write(model))
         for part in in_parts(rows):
-            part.update(**{name: F(name) - past for name in TIMES})
+            part.update(**{name: F(name) - past for name in (*TIMES, *columns_of_dates(model))})
         steps = Step.objects.using(rows.db).filter(model_label=model._meta.label_lower)
         steps.update(entered=F("entered") - past)
 

@@ -68,7 +68,7 @@ def picture(model: type[StatorModel], depths: Depths, flow: Flow, pages: Pages) 
 
 
 def _node(box: Box, state: State, one: InState, flow: Flow, url: str) -> GraphNode:
-    timed = state.automatic or state.expect_within or state.timeout_value
+    timed = state.automatic or state.expect_within or state.timeout_state
     oldest = span(one.oldest) if one.oldest is not None and timed else ""
     failures = flow.failures.get(box.name, 0.0)
     parts = [f"{box.name}: {told(one.count, one.cut)}", f"{told(one.ready)} ready", f"{one.leased:,} leased"]

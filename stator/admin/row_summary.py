@@ -9,10 +9,11 @@ from django.db.models.functions import Left
 from django.utils import timezone
 
 from stator.conf import read_settings
-from stator.explain.sentences import times_out
+from stator.explain.sentences import passes, times_out
 from stator.graph.durations import span
 from stator.models import StatorModel
 from stator.rows.columns import parked_from
+from stator.rows.dates import deadline_of, moment_of
 from stator.rows.meta import home_of, owner_of
 from stator.rows.progress import Progress, progress_of
 from stator.rows.reports import Report
@@ -30,6 +31,8 @@ def age(row: StatorModel) -> str:
 
 def timeout(row: StatorModel) -> str:
     """Return when the row times out; "" if it does not."""
+    if deadline := deadline_of(owner_of(type(row)), state_of(row)):
+        return passes(deadline, moment_of(row, deadline), timezone.now())
     return times_out(state_of(row), seconds_since(row.state_changed), timezone.now())[0]
 
 

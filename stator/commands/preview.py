@@ -23,6 +23,8 @@ from stator.graph.failures import bounded as cut
 from stator.models import StatorModel
 from stator.querysets import OperatorQuerySet
 from stator.rows import columns
+from stator.rows.clock import Now
+from stator.rows.dates import deadline_of
 from stator.rows.indexes import place_in_line
 from stator.rows.keys import shown_key
 from stator.rows.lookups import check_lookups, try_lookups
@@ -209,6 +211,8 @@ def _without_handler(model: type[StatorModel], rows: OperatorQuerySet) -> list[d
                 if what == "deleted" and (name := options_of(model).delete_manager):
                     past = past.filter(pk__in=getattr(model, name).using(rows.db).values("pk"))
                 found.append((state.name, what, to, past))
+        if deadline := deadline_of(rows.model, state):
+            found.append((state.name, deadline.reason, deadline.to.name, here.filter(deadline.met(Now()))))
     counted = [(source, what, to, bounded(past.distinct())) for source, what, to, past in found]
     return [{"from": source, "what": what, "to": to, "count": count} for source, what, to, count in counted if count]
 

@@ -182,7 +182,8 @@ def _judged(claim: Claim, outcome: Outcome) -> Finding:
 
 def _is_late(claim: Claim, to: str) -> bool:
     age = claim.age + claim.finished - claim.claimed
-    return to == claim.state.timeout_state and age >= (claim.state.timeout_value or 0)
+    most = claim.state.timeout_value
+    return to == claim.state.timeout_state and most is not None and age >= most
 
 
 def _failing(claim: Claim, failure: Failure, to: str) -> Finding:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from django.db.models import Model, QuerySet, signals
+from django.db.models import Model, Q, QuerySet, signals
 from django.db.models.deletion import get_candidate_relations_to_delete
 
 from stator.db.conditions import DELETE, MARK_READY
@@ -75,13 +75,27 @@ def _change_some(operations: Operations, changes: columns.Changes, parts: list[Q
 
 
 def time_out(operations: Operations, limit: int, move: Callable[..., Moves] | None = None) -> Moves:
-    """Move resting rows past their timeout. Index ``st_rest``. ``move`` replaces the operations' own ``move_rows``."""
+    """Move rows past their timeout. ``move`` replaces the operations' own ``move_rows``.
+
+    By age, resting ones: index ``st_rest``. By a date, ready ones too: index ``st_at``.
+    """
     parts = []
     for state in operations.graph.states.values():
         if state.timeout_state and state.timeout_value:
             past = _stayed(_resting(operations, operations.rows, state), state.timeout_value)
             parts += _move(operations, move, past, limit, (state.name, state.timeout_state, "timed out"))
+    if operations.deadlines:
+        operations.conditions.read_initially(operations)
+    for deadline in operations.deadlines:
+        edge = deadline.state.name, deadline.to, deadline.reason
+        parts += _move(operations, move, operations.past(deadline), limit, edge)
     return _total(parts)
+
+
+def open_deadlines(operations: Operations) -> tuple[Q, ...]:
+    """Return for each deadline a filter for the rows that may be moved by it now."""
+    rows = operations.conditions.rows
+    return tuple(rows(_deed(each.state.name, each.to, each.reason)) for each in operations.deadlines)
 
 
 def rename(operations: Operations, limit: int, move: Callable[..., Moves] | None = None) -> Moves:
@@ -133,7 +147,11 @@ def _move(
     def write(parts: list[QuerySet[Model]], most: int) -> Moves:
         return move(parts[0], source, to, most, reason=reason, changes=changes)
 
-    return unless_refused(operations, f"{source} to {to.name}: {reason}", [rows], limit, write)
+    return unless_refused(operations, _deed(source, to, reason), [rows], limit, write)
+
+
+def _deed(source: str, to: State, reason: str) -> str:
+    return f"{source} to {to.name}: {reason}"
 
 
 def delete_due(operations: Operations, limit: int, by_state: Counter[str] | None = None) -> int:
@@ -169,6 +187,7 @@ def rows_to_watch(operations: Operations, within: float) -> list[QuerySet[Model]
         *matching(operations),
         *(_stayed(_resting(operations, operations.rows, state), state.timeout_value - within)
           for state in states if state.timeout_state and state.timeout_value),
+        *(operations.past(deadline, within) for deadline in operations.deadlines),
         *(_stayed(_resting(operations, deletable(operations), state), state.delete_after - within)
           for state in states if state.delete_after),
     ]  # fmt: skip

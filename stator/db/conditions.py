@@ -16,7 +16,8 @@ from django.db.models import Q, QuerySet
 from stator.graph import State
 
 # What rows may be held back from. Further writes that the database refuses have the name of their move.
-CLAIM, MARK_READY, REAP, DELETE = "claim", "mark_ready", "reap", "delete"
+# ``TIME_OUT``: the move of a row that workers would attempt by a date of the row.
+CLAIM, MARK_READY, REAP, DELETE, TIME_OUT = "claim", "mark_ready", "reap", "delete", "time_out"
 
 # No filter: all rows.
 ALL = Q()
@@ -49,7 +50,7 @@ class Condition:
         return wanted
 
     def rows(self, deed: str) -> Q | None:
-        """Return a filter for the rows that may be claimed, marked ready or reaped (``deed``); None for all rows."""
+        """Return a filter for the rows that may be claimed, marked ready and so on (``deed``); None for all rows."""
         return None
 
     def holds(self) -> Q | None:
@@ -139,7 +140,7 @@ class Conditions:
         return wanted
 
     def rows(self, deed: str = CLAIM) -> Q:
-        """Return a filter for the rows that may be claimed, marked ready or reaped; an empty one for all rows."""
+        """Return a filter for the rows that may be claimed, marked ready and so on; an empty one for all rows."""
         found = [rows for each in self._rows if (rows := each.rows(deed)) is not None]
         if len(found) <= 1:
             return found[0] if found else ALL

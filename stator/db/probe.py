@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from django.db.models import F, Model, Q, QuerySet
 
-from stator.db.conditions import MARK_READY, REAP, StoredCondition, read_again, stored_kinds
+from stator.db.chores import open_deadlines
+from stator.db.conditions import ALL, MARK_READY, REAP, TIME_OUT, StoredCondition, read_again, stored_kinds
 from stator.db.interface import Operations
 from stator.graph.durations import seconds_of
 from stator.rows.claimable import Crashes
@@ -23,12 +24,17 @@ Signs = dict[type[StoredCondition], tuple[int, ...]]
 
 
 class Open(NamedTuple):
-    """The names of the states in which this worker may claim, and the rows that it may claim, mark ready and reap."""
+    """The names of the states in which this worker may claim, and the rows that it may claim, mark ready and reap.
+
+    ``time_out``: rows of these states that it may move by a deadline. ``deadlines``: rows that it may move by each.
+    """
 
     states: tuple[str, ...]
     claim: Q
     mark_ready: Q
     reap: Q
+    time_out: Q = ALL
+    deadlines: tuple[Q, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +46,9 @@ class Work:
     ``suspect``: rows to run alone.
     ``due``: rows to mark ready.
     ``expired``: leases that ran out.
-    ``next_due``: seconds until the next row comes due; None if that is more than ``POLL_INTERVAL`` away.
+    ``past``: rows whose deadline has passed.
+    ``next_due``: seconds until the next row comes due, or meets its deadline; None if that is more than
+    ``POLL_INTERVAL`` away.
     """
 
     ready: bool = False
@@ -48,17 +56,18 @@ class Work:
     suspect: bool = False
     due: bool = False
     expired: bool = False
+    past: bool = False
     next_due: float | None = None
 
     @property
     def has_rows(self) -> bool:
-        """Whether there are rows to attempt now."""
-        return self.ready or self.crashed or self.suspect or self.due
+        """Whether there are rows to attempt or to move now."""
+        return self.ready or self.crashed or self.suspect or self.due or self.past
 
 
 # The answer about a model whose rows are on several nodes while one of them is away: each part is tried by itself.
 # Rows to run alone are left to the reaping, since looking for one in vain would hold up other claims.
-MAY_BE = Work(ready=True, crashed=True, due=True, expired=True)
+MAY_BE = Work(ready=True, crashed=True, due=True, expired=True, past=True)
 
 
 def look(*group: Operations) -> dict[Operations, Work]:
@@ -80,7 +89,8 @@ def look(*group: Operations) -> dict[Operations, Work]:
 
 def answers_about(operations: Operations) -> int:
     """Return the number of columns that a poll has for a model; those of stored conditions come last."""
-    return 5 + len(operations.graph.automatic_states)
+    deadlines = len(operations.deadlines)
+    return 5 + len(operations.graph.automatic_states) + deadlines + bool(deadlines)
 
 
 def overdue(operations: Operations) -> tuple[bool, bool]:
@@ -92,10 +102,11 @@ def overdue(operations: Operations) -> tuple[bool, bool]:
 
 
 def _work(operations: Operations, answers: Iterator[Any]) -> Work:
+    past = bool(operations.deadlines) and bool(next(answers))
     ready, crashed, suspect, due, expired = (bool(next(answers)) for _ in range(5))
-    times = [next(answers) for _ in operations.graph.automatic_states]
+    times = [next(answers) for _ in (*operations.automatic, *operations.deadlines)]
     nearest = min((seconds_of(time) for time in times if time is not None), default=None)
-    return Work(ready, crashed, suspect, due, expired, nearest)
+    return Work(ready, crashed, suspect, due, expired, past, nearest)
 
 
 def _ask(group: tuple[Operations, ...]) -> tuple[list[Any], Signs]:
@@ -113,10 +124,15 @@ def _ask(group: tuple[Operations, ...]) -> tuple[list[Any], Signs]:
 
 
 def probes(operations: Operations, open_rows: Open | None = None) -> list[list[QuerySet[Model]]]:
-    """Return, for each field of :class:`Work`, querysets; at least one has rows if there is such work."""
-    _, claim, mark_ready, reap = open_rows or _open(operations)
+    """Return, for each field of :class:`Work`, querysets; at least one has rows if there is such work.
+
+    Those of rows past a deadline come first, if the model has deadlines.
+    """
+    _, claim, mark_ready, reap, _, moved = open_rows or _open(operations)
+    past = [operations.past(each).filter(others) for each, others in zip(operations.deadlines, moved, strict=True)]
     claimable = operations.claimable(operations.automatic).filter(claim)
     return [
+        *([past] if past else []),
         *([claimable.filter(operations.crashed(crashes))] for crashes in Crashes),
         [rows.filter(mark_ready) for rows in operations.due()],
         [rows.filter(reap) for rows in operations.lost()],
@@ -126,13 +142,16 @@ def probes(operations: Operations, open_rows: Open | None = None) -> list[list[Q
 def _open(operations: Operations) -> Open:
     conditions = operations.conditions
     states = tuple(state.name for state in conditions.states(operations.automatic))
-    return Open(states, conditions.rows(), conditions.rows(MARK_READY), conditions.rows(REAP))
+    found = Open(states, conditions.rows(), conditions.rows(MARK_READY), conditions.rows(REAP))
+    if not operations.deadlines:
+        return found
+    return found._replace(time_out=conditions.rows(TIME_OUT), deadlines=open_deadlines(operations))
 
 
 def coming(operations: Operations, within: float) -> list[QuerySet[Model, dict[str, Any]]]:
     """Return, for each automatic state, how long until its next row comes due, if it does ``within`` seconds.
 
-    Index ``st_rest``.
+    Then the same for each deadline. Indexes ``st_rest`` and ``st_at``.
     """
     left = Elapsed(Now(), until=F("state_next_attempt"))
     soon = Q(state_next_attempt__gt=Now(), state_next_attempt__lte=after(within))
@@ -140,7 +159,7 @@ def coming(operations: Operations, within: float) -> list[QuerySet[Model, dict[s
         # One state at a time: across several states the index does not have the times in order.
         operations.waiting(state.name).filter(soon).order_by("state_next_attempt").values(left=left)
         for state in operations.automatic
-    ]
+    ] + [operations.nearing(each, within).values(left=Elapsed(Now(), until=each.date)) for each in operations.deadlines]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from django.db.models.functions import Greatest, Least
 
 from stator.capabilities import Capabilities, capabilities_of
 from stator.conf import Settings
-from stator.db.conditions import CONDITIONS
+from stator.db.conditions import CONDITIONS, TIME_OUT
 from stator.db.division import DIVISIONS
 from stator.db.locks import Locks
 from stator.db.refusals import Refusals
@@ -19,6 +19,7 @@ from stator.graph import State
 from stator.rows import columns
 from stator.rows.claimable import RESTING, Crashes, claimable
 from stator.rows.clock import Now
+from stator.rows.dates import Deadline, deadlines_of
 from stator.rows.meta import graph_of, hooks_of, options_of
 from stator.rows.state_column import state_field
 from stator.rows.transitions import kept_names
@@ -54,6 +55,7 @@ class Rows:
         # Programs that claim rows without a worker keep records of their own.
         self.recorded = self.hooks.recorded
         self.waits = waits_of(model)
+        self.deadlines = deadlines_of(model)
         # What tells the rows of a part from others, or the hole for it in a statement; None for all rows.
         self.part: Any = None
         self.refusals = Refusals(self.label)
@@ -164,6 +166,22 @@ class Rows:
         """
         resting = self.waiting()
         return [resting.filter(state_next_attempt__lte=Now()), resting.filter(state_next_attempt=None)]
+
+    def past(self, deadline: Deadline, within: float = 0.0) -> QuerySet[Model]:
+        """Return the unclaimed rows whose deadline has passed, or passes ``within`` seconds; index ``st_at``."""
+        return self._dated(deadline).filter(deadline.met(columns.after(within) if within else Now()))
+
+    def nearing(self, deadline: Deadline, within: float) -> QuerySet[Model]:
+        """Return the rows of :meth:`past` whose deadline has not passed, the first one first."""
+        return self.past(deadline, within).filter(deadline.ahead(Now())).order_by(deadline.date)
+
+    def _dated(self, deadline: Deadline) -> QuerySet[Model]:
+        rows = self.rows.filter(state_claim=None, **self.state_field.at(deadline.state))
+        if not deadline.state.automatic:
+            return rows
+        # As with other timeouts, what workers would attempt waits for the end of a pause.
+        running = self.conditions.states([deadline.state])
+        return rows.filter(self.conditions.rows(TIME_OUT)) if running else rows.none()
 
     def lost(self) -> list[QuerySet[Model]]:
         """Return querysets of the rows whose leases have run out, or are too long: a clock was set back since.

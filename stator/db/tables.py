@@ -12,6 +12,7 @@ from django.db.models import Model, Q, QuerySet
 from stator.capabilities import capabilities_of
 from stator.db.retry import is_of_schema
 from stator.rows.columns import FRAMEWORK_COLUMNS
+from stator.rows.dates import wrong_dates
 from stator.rows.meta import graph_of, options_of
 from stator.rows.spread import spread_field
 from stator.schemas import named
@@ -90,6 +91,7 @@ def wrong_expressions(model: type[Model], alias: str, *, compiled: bool = True) 
     """
     rows: QuerySet[Model] = QuerySet(model, using=alias)
     graph, then = graph_of(model), options_of(model).then
+    yield from (f"{wrong}; correct it, or the model is left out" for wrong in wrong_dates(model))
     found: list[tuple[str, Callable[[], QuerySet[Model]]]] = [
         (f"{graph.__name__}.{state.name}.when({condition})", partial(rows.filter, condition))
         for state in graph.states.values() for condition, _ in state.conditions if isinstance(condition, Q)

@@ -19,6 +19,7 @@ from stator.graph.states import AwaitedEvent, State
 from stator.rows.claimable import claimable
 from stator.rows.clock import Now
 from stator.rows.columns import FRAMEWORK_COLUMNS, parked_from
+from stator.rows.dates import Deadline, deadline_moment, deadline_of, deadlines_of
 from stator.rows.indexes import place_in_line
 from stator.rows.life import OF_LIFE, Life
 from stator.rows.meta import graph_of, options_of, owner_of
@@ -130,6 +131,11 @@ class Facts:
     def state(self) -> State | None:
         """Its state; None if this code does not know it."""
         return graph_of(self.model).states.get(self.name)
+
+    @property
+    def deadline(self) -> Deadline | None:
+        """The deadline of its state, if that is a date; ``row`` has it as ``stator_deadline``."""
+        return deadline_of(self.model, self.state)
 
     @property
     def rests_outside(self) -> bool:
@@ -293,7 +299,9 @@ def _read_row(owner: type[Model], pk: object, rows: QuerySet[Model], active: lis
     own_columns.update(wait.key for wait in waits_of(owner))
     matches |= {f"stator_awaited_{wait.field}": wait.state(rows.filter(pk=pk)) for wait in waits_of(owner)}
     field = state_field(owner)
-    row = rows.filter(pk=pk).values(field.name, *FRAMEWORK_COLUMNS, *own_columns, stator_now=Now(), **matches).first()
+    dated = {"stator_deadline": deadline_moment(owner)} if deadlines_of(owner) else {}
+    names = field.name, *FRAMEWORK_COLUMNS, *own_columns
+    row = rows.filter(pk=pk).values(*names, stator_now=Now(), **matches, **dated).first()
     if row is None:
         return None
     state = field.states.get(row[field.name])

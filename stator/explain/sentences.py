@@ -11,6 +11,7 @@ from stator.explain.facts import LINE, MAX_RELATED, Facts, Gathered
 from stator.graph.durations import span
 from stator.graph.states import State
 from stator.rows.clock import moment_text
+from stator.rows.dates import Deadline
 from stator.rows.keys import shown_key
 from stator.rows.meta import graph_of
 from stator.rows.pauses import NAMED
@@ -149,8 +150,29 @@ def external(facts: Facts) -> Iterator[Said]:
 
 def _timeout(facts: Facts) -> Said:
     """Return the end of a sentence about the timeout of the object's state; empty if there is none."""
+    if facts.deadline:
+        return _deadline(facts)
     timeout, left = times_out(facts.state, facts.since("state_changed"), facts.now)
     return (f"; it {timeout}", {"times_out_in": left}) if timeout else ("", {})
+
+
+def _deadline(facts: Facts) -> Said:
+    """Return the end of a sentence about the date at which the object times out; empty if its state has none."""
+    if not (deadline := facts.deadline):
+        return "", {}
+    moment = facts.row["stator_deadline"]
+    left = None if moment is None else (moment - facts.now).total_seconds()
+    return f"; it {passes(deadline, moment, facts.now)}", {"times_out_in": left, "times_out_by": deadline.source}
+
+
+def passes(deadline: Deadline, moment: datetime | None, now: datetime) -> str:
+    """Return when an object times out by a date, as a phrase."""
+    if moment is None:
+        return f"does not time out to {deadline.to}, since {deadline.source} is null"
+    left = (moment - now).total_seconds()
+    if left <= 0:
+        return f"timed out {span(-left)} ago, by {deadline.source}"
+    return f"times out to {deadline.to} at {moment_text(moment)} (in {span(left)}), from {deadline.source}"
 
 
 def times_out(state: State | None, since: float, now: datetime) -> tuple[str, float]:
@@ -286,8 +308,11 @@ def backoff(facts: Facts) -> Iterator[Said]:
     failures, left = facts.row["state_failures"], -facts.since("state_next_attempt")
     words, numbers = _report(facts)
     said = f", the last one {words}" if facts.report and facts.report.error else ""
-    sentence = f"Backing off after {counted(failures, 'error')}{said}; next attempt {coming(left, facts.now)}."
-    yield sentence, {"failures": failures, "next_attempt_in": left, **numbers}
+    deadline, of_deadline = _deadline(facts)
+    sentence = (
+        f"Backing off after {counted(failures, 'error')}{said}; next attempt {coming(left, facts.now)}{deadline}."
+    )
+    yield sentence, {"failures": failures, "next_attempt_in": left, **numbers, **of_deadline}
 
 
 def last_said(facts: Facts) -> Iterator[Said]:
@@ -300,7 +325,9 @@ def last_said(facts: Facts) -> Iterator[Said]:
 def not_due(facts: Facts) -> Iterator[Said]:
     """Say when the object is due."""
     left = -facts.since("state_next_attempt")
-    yield f"Not due yet: the next attempt is {coming(left, facts.now)}.", {"next_attempt_in": left}
+    deadline, of_deadline = _deadline(facts)
+    sentence = f"Not due yet: the next attempt is {coming(left, facts.now)}{deadline}."
+    yield sentence, {"next_attempt_in": left, **of_deadline}
 
 
 def no_worker(facts: Facts) -> Iterator[Said]:
@@ -333,6 +360,8 @@ def in_line(facts: Facts) -> Iterator[Said]:
         of, turns = f" of {name} {value}", f"; the values of {name} take turns"
         numbers = {"fair_by": name, "value": str(value)}
     turn, of_turn = _turn(facts)
+    deadline, of_deadline = _deadline(facts)
+    turn, of_turn = f"{turn}{deadline}", {**of_turn, **of_deadline}
     if facts.ahead > LINE:
         ahead = {"more_than": LINE, **numbers, **of_turn}
         yield f"Ready, with more than {LINE:,} objects{of} before it{turn}{turns}.", ahead

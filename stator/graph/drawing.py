@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import TypedDict
 
 from stator.graph import Edge
+from stator.graph.dates import date_text
 from stator.graph.durations import span
 from stator.graph.states import AwaitedRelation
 
@@ -67,6 +68,8 @@ def described(edge: Edge) -> Drawn:
         label = str(edge.condition)
     if edge.seconds:
         label = f"{label} {span(edge.seconds)}"
+    if edge.at is not None:
+        label = f"{label} at {date_text(edge.at)}"
     return {"from": edge.state.name, "to": edge.other.name, "kind": kind, "label": label, "seconds": edge.seconds}
 
 

@@ -45,7 +45,8 @@ def _declared(graph: type[StateGraph], state: State) -> list[object]:
 
 def _edge(edge: Edge) -> list[object]:
     event = [plain(edge.event.declared)] if edge.event else []
-    return [edge.kind, edge.other.name, plain(edge.seconds), plain(edge.condition), *event]
+    at = [] if edge.at is None else [str(edge.at)]
+    return [edge.kind, edge.other.name, plain(edge.seconds), plain(edge.condition), *event, *at]
 
 
 def _digest(value: object) -> str:

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from stator.exceptions import GraphError
 from stator.graph.backoff import Backoff
+from stator.graph.dates import WANTED, is_date
 from stator.graph.options import check_event, check_options, is_seconds
 from stator.graph.states import Edge, State
 
@@ -133,12 +134,8 @@ def _apply(cls: type[StateGraph], edge: Edge) -> None:
     other.parents.add(state)
     if edge.kind == "times_out_to":
         _refuse_second(where, edge, state.timeout_state)
-        if not is_seconds(edge.seconds):
-            raise GraphError(
-                f"{where}.times_out_to({other.name}): seconds={edge.seconds!r} must be a number above 0 "
-                "and below a hundred years"
-            )
-        state.timeout_state, state.timeout_value = other, edge.seconds
+        _check_time(f"{where}.times_out_to({other.name})", edge)
+        state.timeout_state, state.timeout_value, state.timeout_at = other, edge.seconds, edge.at
     elif edge.kind == "fails_to":
         _refuse_second(where, edge, state.failure_state)
         state.failure_state = other
@@ -147,6 +144,16 @@ def _apply(cls: type[StateGraph], edge: Edge) -> None:
         if not getattr(edge.condition, "conditional", False):
             raise GraphError(f"{where}.when({edge.condition!r}): takes a condition, such as Q(paid=True)")
         state.conditions.append((edge.condition, other))
+
+
+def _check_time(where: str, edge: Edge) -> None:
+    if edge.at is not None:
+        if edge.seconds is not None:
+            raise GraphError(f"{where}: has seconds and at; give one of them")
+        if not is_date(edge.at):
+            raise GraphError(f"{where}: at={edge.at!r} must be {WANTED}")
+    elif not is_seconds(edge.seconds):
+        raise GraphError(f"{where}: seconds={edge.seconds!r} must be a number above 0 and below a hundred years")
 
 
 def _refuse_second(where: str, edge: Edge, taken: State | None) -> None:

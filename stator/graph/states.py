@@ -94,6 +94,8 @@ class State:
         self.parents: set[State] = set()
         self.timeout_state: State | None = None
         self.timeout_value: float | None = None
+        # The column or expression that says when, in place of the value.
+        self.timeout_at: Any = None
         self.failure_state: State | None = None
         # Conditions for all objects here, with the state that the objects that meet one go to.
         self.conditions: list[tuple[object, State]] = []
@@ -136,9 +138,14 @@ class State:
         for other in others:
             self._add_edge("transitions_to", other)
 
-    def times_out_to(self, other: "State", seconds: float) -> None:
-        """Move an object to ``other`` once it has been in this state for ``seconds``."""
-        self._add_edge("times_out_to", other, seconds=seconds)
+    def times_out_to(self, other: "State", seconds: float | None = None, *, at: Any = None) -> None:
+        """Move an object to ``other`` once it has been in this state for ``seconds``, or ``at`` a date of its own.
+
+        ``at``: the name of a ``DateTimeField`` of the model, or an expression of its columns, such as
+        ``F("last_ping") + F("grace")``. Null is never. An object moves at most ``POLL_INTERVAL`` after its date,
+        whoever has written it, and also if it was ready to be attempted.
+        """
+        self._add_edge("times_out_to", other, seconds=seconds, at=at)
 
     def fails_to(self, other: "State") -> None:
         """Move an object to ``other`` when its handler raises ``Fail`` or fails ``max_failures`` times in a row."""
@@ -357,6 +364,8 @@ class Edge:
     seconds: float | None = None
     condition: object = None
     event: AwaitedEvent | None = None
+    # The date of a timeout, in place of the seconds.
+    at: Any = None
 
 
 def _awaited(kind: str, relation: object, in_: object, *, every: bool, empty: object = False) -> AwaitedRelation:

@@ -112,11 +112,20 @@ class Walk(RuleBasedStateMachine):
     @precondition(lambda self: not self.at.terminal)
     @rule(data=st.data())
     def let_time_pass(self, data: st.DataObject) -> None:
-        """Age up to the timeout or past it; an external state is never attempted, so its timeout is taken here."""
+        """Age up to the timeout or past it; an external state is never attempted, so its timeout is taken here.
+
+        The date of a timeout may come at any time, in every state.
+        """
         timeout = self.at.timeout_value or 86400.0
         seconds = data.draw(st.one_of(st.just(timeout), st.floats(0, 2 * timeout)))
         self.stay(f"{seconds:g} s", self.failures, seconds)
-        if not self.at.automatic and self.at.timeout_state and self.age >= timeout:
+        if self.at.timeout_state is None:
+            return
+        if self.at.timeout_at is not None:
+            is_late = data.draw(st.booleans())
+        else:
+            is_late = not self.at.automatic and self.age >= timeout
+        if is_late:
             self.go(self.at.timeout_state, "times_out_to")
 
     @precondition(lambda self: self.at.events)

@@ -186,13 +186,16 @@ START = (
     Duty("reopen", chores.reopen, 5 * LIMIT, parts=_parked),
 )
 
+# Also done when a poll finds rows past a deadline.
+TIME_OUT = Duty("time_out", chores.time_out, moves=True)
+
 DELETE = Duty("delete_due", _delete_due, ended=_note_deleted)
 
 # Done for each model in every scheduling pass, in this order.
 PASS = (
     Duty("rename", chores.rename, moves=True, gives_way=True),
     Duty("move_matching", chores.move_matching, MOVED_AT_ONCE, moves=True, parts=_matching),
-    Duty("time_out", chores.time_out, moves=True),
+    TIME_OUT,
     DELETE,
     Duty("reopen", chores.reopen, 5 * LIMIT, parts=_parked, needed=lambda operations: bool(operations.waits)),
 )

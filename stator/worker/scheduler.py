@@ -18,7 +18,7 @@ from stator.db.locks import together
 from stator.db.probe import MAY_BE, Work, look
 from stator.db.retry import is_of_remote
 from stator.scopes import Scope, entered, entering
-from stator.worker.duties import MARK_READY, PARTITIONS, PASS, PRUNE, REAP, SAMPLE, START, Duty, perform
+from stator.worker.duties import MARK_READY, PARTITIONS, PASS, PRUNE, REAP, SAMPLE, START, TIME_OUT, Duty, perform
 from stator.worker.lanes import Lanes
 from stator.worker.outage import Outages
 from stator.worker.startup import FEW_SCOPES
@@ -274,6 +274,9 @@ class Scheduler:
         return time.monotonic() - passed >= self._settings.SCHEDULE_INTERVAL
 
     async def _do(self, operations: Operations, found: Work) -> None:
+        if found.past:
+            # First, so that a row past its deadline is not attempted.
+            await self._perform(TIME_OUT, operations)
         if found.due:
             await self._perform(MARK_READY, operations)
         reaped = found.expired and self._may_reap(operations)

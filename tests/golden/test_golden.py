@@ -54,6 +54,7 @@ MODELS = {
     "testapp.Freight": "atomic batches",
     "testapp.Bill": "a divided table",
     "testapp.Heir": "two tables, by inheritance",
+    "testapp.Watch": "timeouts by dates, of a column and of an expression",
     "testapp.Mail": "a column of the state with another name and numbers",
     "tasks.Task": "tasks of queues",
 }

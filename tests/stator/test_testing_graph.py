@@ -15,6 +15,7 @@ from stator.graph.outcomes import Released, Waiting, resolve
 from stator.testing import check_graph
 from stator.testing_graph import certain, walks
 from tests.testapp.basic import DeedGraph, RestGraph, StepGraph
+from tests.testapp.dated import OfferGraph, WatchGraph
 from tests.testapp.operators import EagerGraph, ParcelGraph
 from tests.testapp.power import OrderGraph
 from tests.testapp.takahe import DomainStates, PinStates, PostStates
@@ -86,7 +87,20 @@ def raises(error: BaseException) -> Any:
 
 @pytest.mark.parametrize(
     "graph",
-    [Errand, StepGraph, DeedGraph, RestGraph, ParcelGraph, OrderGraph, PinStates, DomainStates, PostStates, EagerGraph],
+    [
+        Errand,
+        StepGraph,
+        DeedGraph,
+        RestGraph,
+        ParcelGraph,
+        OrderGraph,
+        PinStates,
+        DomainStates,
+        PostStates,
+        EagerGraph,
+        OfferGraph,
+        WatchGraph,
+    ],
     ids=lambda graph: graph.__name__,
 )
 def test_graph_that_is_right_passes(graph: type[StateGraph]) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.db.models import BigIntegerField, Func, Q, QuerySet
 
-from stator.db.conditions import CLAIM, Condition, StoredCondition
+from stator.db.conditions import CLAIM, TIME_OUT, Condition, StoredCondition
 from stator.graph import State
 from stator.rows.pauses import MAX_PAUSES, Pause, Pauses
 
@@ -14,7 +14,7 @@ ASKED = ("COUNT", "SUM")
 
 
 class Paused(StoredCondition):
-    """Rows that a pause holds are not claimed."""
+    """Rows that a pause holds are not claimed, and wait for its end with their deadlines."""
 
     numbers = len(ASKED)
 
@@ -49,4 +49,4 @@ class Paused(StoredCondition):
         return pauses.running(wanted) if pauses.everything or pauses.states else wanted
 
     def rows(self, deed: str) -> Q | None:
-        return self._rows if deed == CLAIM else None
+        return self._rows if deed in (CLAIM, TIME_OUT) else None

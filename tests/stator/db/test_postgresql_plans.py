@@ -17,6 +17,7 @@ from stator.rows.claimable import Crashes
 from tests.emptying import empty
 from tests.stator.making import automatic, operations_of
 from tests.testapp.basic import Step
+from tests.testapp.dated import Watch
 from tests.testapp.faults import Effect, Job
 
 if connection.vendor == "postgresql":
@@ -254,3 +255,30 @@ def test_claimed_row_is_found_by_its_key_though_the_planner_knows_of_no_leases(d
     for plan in explained.plans:
         assert "st_lease_" not in plan, plan
         assert "testapp_job_pkey" in plan, plan
+
+
+FILL_WATCHES = """
+INSERT INTO testapp_watch (state, name, kept_for, alert_after, state_ready, state_changed)
+SELECT CASE WHEN n %% 2 = 0 THEN 'up' WHEN n %% 3 = 0 THEN 'down' ELSE 'forgotten' END, '', interval '0',
+    CASE WHEN n %% 5 > 0 THEN now() + (CASE WHEN n %% 2 = 0 THEN n ELSE -n END) * interval '1 second' END, false, now()
+FROM generate_series(1, %s) AS n
+"""
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("do", [look, lambda operations: chores.time_out(operations, 1000)], ids=["look", "time out"])
+def test_deadlines_are_found_by_their_index_and_those_to_come_are_not_read(do, monkeypatch):
+    with connection.cursor() as cursor:
+        cursor.execute(FILL_WATCHES, [ROWS])
+        cursor.execute("ANALYZE testapp_watch")
+    operations = operations_of(Watch)
+    names = [index.name for index in Watch._meta.indexes if index.name.startswith("st_at")]
+    with explaining("testapp_watch", monkeypatch) as explained:
+        do(operations)
+    plans = "\n".join(explained.plans)
+    assert len(names) == 2
+    for name in names:
+        assert re.search(rf"(using|on) {name}", plans), plans
+    assert "Seq Scan on testapp_watch" not in plans, plans
+    for line in plans.splitlines():
+        assert not ("Filter:" in line and "alert_after" in line), line

@@ -1,0 +1,225 @@
+"""Timeouts by a date of the row: the poll that finds them, the moves, and the races with events and attempts."""
+
+import re
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.db.models import F
+
+from stator.conf import Settings
+from stator.db import chores
+from stator.db.interface import new_token
+from stator.db.probe import look
+from stator.exceptions import EventRefused
+from stator.models import History, Stats
+from stator.runner import StatorRunner
+from stator.testing import advance, drain
+from tests.stator.making import LEASED, ago, at_once, change, locked_elsewhere, operations_of, put, raw, row
+from tests.stator.running import work
+from tests.testapp.dated import Offer, Watch
+from tests.testapp.faults import Job
+
+pytestmark = pytest.mark.usefixtures("transactional_db")
+
+
+@pytest.fixture(params=["vendor", "portable"])
+def watches(request):
+    return operations_of(Watch, request.param)
+
+
+def test_row_moves_once_its_date_has_passed_and_null_is_never(watches):
+    late, early, never = (put(Watch, alert_after=at) for at in (ago(1), ago(-60), None))
+    assert chores.time_out(watches, 10).count == 1
+    assert [row(each).state for each in (late, early, never)] == ["down", "up", "up"]
+    found = row(late)
+    assert (found.state_version, found.state_ready, found.state_claim) == (1, False, None)
+    assert chores.time_out(watches, 10).count == 0
+
+
+def test_history_and_statistics_tell_of_it_once(watches):
+    watch = put(Watch, alert_after=ago(1))
+    chores.time_out(watches, 10)
+    [told] = History.objects.filter(object_pk=str(watch.pk))
+    assert (told.source, told.to, told.reason) == ("up", "down", "timed out by alert_after")
+    assert Stats.objects.get(source="up", to="down").handled == 1
+
+
+def test_date_may_be_computed_from_columns_of_the_row(watches):
+    kept = put(Watch, state="down", alert_after=ago(7000), kept_for=timedelta(hours=1))
+    gone = put(Watch, state="down", alert_after=ago(7300), kept_for=timedelta(hours=1))
+    chores.time_out(watches, 10)
+    assert [row(each).state for each in (kept, gone)] == ["down", "forgotten"]
+
+
+def test_ready_rows_move_too_and_held_ones_do_not():
+    offers = operations_of(Offer)
+    ready, held = put(Offer, expires=ago(1)), put(Offer, expires=ago(1), **LEASED)
+    assert row(ready).state_ready
+    chores.time_out(offers, 10)
+    assert [row(each).state for each in (ready, held)] == ["expired", "offered"]
+
+
+def test_row_that_another_transaction_has_locked_is_left_to_the_next_poll(watches):
+    if not connection.features.has_select_for_update_skip_locked:
+        pytest.skip("no row locks")
+    watch = put(Watch, alert_after=ago(1))
+    with locked_elsewhere(watch):
+        assert chores.time_out(watches, 10).count == 0
+    assert chores.time_out(watches, 10).count == 1
+
+
+# The poll
+
+
+def test_poll_finds_rows_past_their_date_however_that_was_written(watches):
+    watch = put(Watch, alert_after=ago(-3600))
+    assert not look(watches)[watches].past
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE testapp_watch SET alert_after = %s WHERE id = %s", [ago(1), watch.pk])
+    assert look(watches)[watches].past
+
+
+def test_poll_tells_when_the_next_date_comes(watches):
+    put(Watch, alert_after=ago(-3600))
+    assert look(watches)[watches].next_due is None
+    put(Watch, alert_after=ago(-0.5))
+    assert 0 < look(watches)[watches].next_due <= 0.5
+
+
+def test_poll_of_several_models_keeps_their_answers_apart(watches):
+    others = [operations_of(model) for model in (Job, Offer)]
+    put(Watch, alert_after=ago(1))
+    put(Offer, expires=ago(-3600))
+    found = look(others[0], watches, others[1])
+    assert [found[each].past for each in (others[0], watches, others[1])] == [False, True, False]
+    assert [found[each].ready for each in (others[0], watches, others[1])] == [False, False, True]
+
+
+def test_model_without_dates_is_asked_nothing_more():
+    job = operations_of(Job)
+    assert not job.deadlines
+    assert not [index for index in Job._meta.indexes if index.name.startswith("st_at")]
+
+
+def test_row_whose_move_the_database_refuses_is_not_found_by_each_poll(watches, monkeypatch):
+    watch = put(Watch, alert_after=ago(1))
+    [deadline] = [each for each in watches.deadlines if each.column]
+    watches.refusals.note(f"up to down: {deadline.reason}", watch.pk, ValueError("no"))
+    assert not look(watches)[watches].past
+
+
+def test_sqlite_finds_them_by_the_index_of_each():
+    if connection.vendor != "sqlite":
+        pytest.skip("tests/stator/db/test_postgresql_plans.py asks the planner of PostgreSQL")
+    watches = operations_of(Watch)
+    for deadline in watches.deadlines:
+        plan = watches.past(deadline).order_by().values("pk")[:1].explain()
+        assert re.search(r"USING INDEX st_at\w+ \(state=\? AND [^)]*<", plan), plan
+
+
+# Workers
+
+
+def test_worker_moves_a_row_within_a_poll_of_its_date():
+    watch = put(Watch, alert_after=ago(-0.3))
+    StatorRunner([Watch], run_for=3).run()
+    found = row(watch)
+    assert found.state == "down"
+    assert found.state_changed - found.alert_after < timedelta(seconds=Settings().POLL_INTERVAL + 1)
+
+
+def test_worker_until_idle_moves_what_is_late_and_does_not_wait_for_what_is_not():
+    late, early = put(Watch, alert_after=ago(1)), put(Watch, alert_after=ago(-3600))
+    work(Watch)
+    assert [row(each).state for each in (late, early)] == ["down", "up"]
+
+
+def test_worker_does_not_attempt_what_has_expired():
+    offer = put(Offer, expires=ago(1), taken_by="ada")
+    drain(Offer)
+    found = row(offer)
+    assert (found.state, found.state_attempts) == ("expired", 0)
+
+
+def test_row_that_waits_for_its_next_attempt_expires_on_time():
+    offer = put(Offer, expires=ago(-60))
+    assert drain(Offer) == 1
+    assert row(offer).state == "offered"
+    advance(61, Offer)
+    drain(Offer)
+    assert row(offer).state == "expired"
+
+
+def test_pause_holds_rows_of_a_state_that_workers_attempt_and_no_others():
+    offer, watch = put(Offer, expires=ago(1)), put(Watch, alert_after=ago(1))
+    Offer.stator.pause()
+    Watch.stator.pause()
+    drain(Offer, Watch)
+    assert (row(offer).state, row(watch).state) == ("offered", "down")
+    offers = operations_of(Offer)
+    assert not look(offers)[offers].past
+    Offer.stator.resume()
+    assert look(offers)[offers].past
+    drain(Offer)
+    assert row(offer).state == "expired"
+
+
+def test_pause_of_some_rows_holds_their_deadlines():
+    offers = [put(Offer, expires=ago(1), taken_by=name) for name in ("ada", "ben")]
+    Offer.stator.pause(where={"taken_by": "ada"})
+    drain(Offer)
+    assert [row(offer).state for offer in offers] == ["offered", "expired"]
+
+
+# Races
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize("turn", range(10))
+def test_event_and_deadline_race_and_one_of_them_wins_once(turn):
+    watches, watch = operations_of(Watch), put(Watch, alert_after=ago(1), name=str(turn))
+
+    def send():
+        try:
+            return Watch.objects.get(pk=watch.pk).stator.send("reset", by="ada").outcome
+        except EventRefused:
+            return "refused"
+
+    sent, moves = at_once(send, lambda: chores.time_out(watches, 10).count)
+    found = row(watch)
+    assert (found.state, found.state_version) == ("down", 1)
+    assert (sent, moves) in (("moved", 0), ("refused", 1))
+    kinds = [told.reason for told in History.objects.filter(object_pk=str(watch.pk), to="down")]
+    assert len(kinds) == 1
+
+
+@pytest.mark.postgresql
+def test_two_workers_move_each_row_once():
+    for _ in range(200):
+        put(Watch, alert_after=ago(1))
+    ours = [operations_of(Watch) for _ in range(2)]
+    counts = at_once(*(lambda each=each: chores.time_out(each, 1000).count for each in ours))
+    left = chores.time_out(ours[0], 1000).count
+    assert sum(counts) + left == 200
+    assert set(raw(Watch).values_list("state", "state_version")) == {("down", 1)}
+    assert sum(Stats.objects.filter(source="up", to="down").values_list("handled", flat=True)) == 200
+
+
+@pytest.mark.postgresql
+def test_date_that_is_put_off_at_the_same_moment_is_heeded():
+    watches, watch = operations_of(Watch), put(Watch, alert_after=ago(1))
+
+    def put_off():
+        return raw(Watch).filter(pk=watch.pk, state="up").update(alert_after=F("alert_after") + timedelta(hours=1))
+
+    was_up, moves = at_once(put_off, lambda: chores.time_out(watches, 10).count)
+    assert (was_up, moves, row(watch).state) in ((1, 0, "up"), (0, 1, "down"))
+
+
+def test_claim_of_a_row_past_its_date_ends_as_any_other(transactional_db):
+    offers, offer = operations_of(Offer), put(Offer, expires=ago(1), taken_by="ada", **LEASED)
+    change(offer, state_claim=new_token("0" * 12), state_locked_until=ago(1))
+    offers.reap(10)
+    chores.time_out(offers, 10)
+    assert row(offer).state == "expired"

@@ -1,0 +1,176 @@
+"""Dates of rows as graphs declare them: what is refused, what pictures say, and how objects explain them."""
+
+from datetime import timedelta
+from io import StringIO
+
+import pytest
+from django.core.management import call_command
+from django.db import models
+from django.db.models import F
+from django.db.models.functions import Coalesce, Now
+from django.test.utils import isolate_apps
+
+from stator.checks.tables import check_expressions
+from stator.db.tables import wrong_expression
+from stator.exceptions import GraphError
+from stator.graph import State, StateGraph
+from stator.graph.dates import date_text
+from stator.graph.drawing import described
+from stator.graph.fingerprints import fingerprints
+from stator.models import StateField, StatorModel, Worker
+from stator.rows.clock import moment_text
+from stator.rows.dates import deadlines_of, moment_of, problem_of
+from tests.stator.explain.errands import WORKER
+from tests.stator.making import ago, put, row
+from tests.testapp.dated import Offer, Watch, WatchGraph
+from tests.testapp.power import Order
+
+
+def graph_with(**options):
+    class Dated(StateGraph):
+        up = State(externally_progressed=True)
+        down = State()
+        up.times_out_to(down, **options)
+
+    return Dated
+
+
+# What is declared wrongly
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"at": "alert after"}, "at='alert after' must be the name of a DateTimeField of the model, or an expression"),
+        ({"at": 5}, "at=5 must be the name"),
+        ({"at": "due", "seconds": 5}, "has seconds and at; give one of them"),
+        ({}, "seconds=None must be a number"),
+    ],
+)
+def test_wrong_date_names_the_edge(options, words):
+    with pytest.raises(GraphError, match=rf"^Dated\.up\.times_out_to\(down\): {words}"):
+        graph_with(**options)
+
+
+WRONG = {
+    "alert_aftr": "Kept has no field 'alert_aftr'; did you mean 'alert_after'?",
+    "name": "'name' is a CharField; it must be a DateTimeField, which has a time of day",
+    "day": "'day' is a DateField; it must be a DateTimeField",
+    "state_changed": "Kept has no field 'state_changed'",
+    F("nothing") + timedelta(days=1): "Cannot resolve keyword 'nothing' into field",
+    Coalesce(F("alert_after"), Now()): "no index can have the present time, chance or other rows; give columns of the",
+    F("day"): "day is a DateField; it must be a DateTimeField",
+}
+
+
+@pytest.mark.parametrize(("at", "words"), WRONG.items(), ids=map(str, WRONG))
+@isolate_apps("tests.testapp")
+def test_check_says_in_one_line_what_is_wrong_with_a_date_and_where(at, words):
+    class Kept(StatorModel):
+        name = models.CharField(max_length=10)
+        day = models.DateField(null=True)
+        alert_after = models.DateTimeField(null=True)
+        state = StateField(graph_with(at=at))
+
+        class Meta:
+            app_label = "testapp"
+
+    [found] = check_expressions(Kept)
+    assert found.id == "stator.E110"
+    assert found.msg.startswith(f"Dated.up.times_out_to(down, at=...): {words}")
+    assert "\n" not in found.msg
+    assert wrong_expression(Kept, "default").startswith(f"Dated.up.times_out_to(down, at=...): {words}")
+    assert not deadlines_of(Kept)
+    assert not [index for index in Kept._meta.indexes if index.name.startswith("st_at")]
+
+
+def test_date_of_a_related_row_is_refused():
+    words = "Joined field references are not permitted in this query; give columns of Order alone"
+    assert problem_of(Order, F("customer__blocked") + timedelta(days=1)) == words
+
+
+@isolate_apps("tests.testapp")
+def test_column_that_the_database_computes_may_be_a_date():
+    class Computed(StatorModel):
+        began = models.DateTimeField()
+        ends = models.GeneratedField(expression=F("began"), output_field=models.DateTimeField(), db_persist=True)
+        state = StateField(graph_with(at="ends"))
+
+        class Meta:
+            app_label = "testapp"
+
+    assert not list(check_expressions(Computed))
+    assert [each.column for each in deadlines_of(Computed)] == ["ends"]
+
+
+# What is told of it
+
+
+def test_date_is_told_by_the_names_of_its_columns():
+    assert date_text("alert_after") == "alert_after"
+    assert date_text(F("last_ping") + F("grace")) == "last_ping + grace"
+    assert date_text(F("last_ping") - timedelta(days=1, hours=2)) == "last_ping - 1 d 2 h"
+
+
+def test_picture_of_the_graph_names_the_date():
+    labels = [described(edge)["label"] for edge in WatchGraph.edges if edge.kind == "times_out_to"]
+    assert labels == ["timeout at alert_after", "timeout at alert_after + kept_for + 1 h"]
+
+
+def test_another_date_is_another_version_of_the_graph():
+    versions = [fingerprints(graph_with(**options))["up"] for options in ({"at": "a"}, {"at": "b"}, {"seconds": 5})]
+    assert len(set(versions)) == 3
+    assert fingerprints(graph_with(at=F("a") + F("b"))) == fingerprints(graph_with(at=F("a") + F("b")))
+
+
+@pytest.fixture
+def crew():
+    """A live worker that serves the models."""
+    labels = ["testapp.watch", "testapp.offer"]
+    return Worker.objects.create(id=WORKER, host="oak", pid=4242, version="1", models=labels, database="default")
+
+
+@pytest.mark.django_db
+def test_object_explains_when_it_times_out_and_by_which_column(crew):
+    watch = put(Watch, alert_after=ago(-299.5))
+    [reason, *_] = watch.explain()
+    moment = moment_text(row(watch).alert_after)
+    assert reason.sentence.endswith(f"; it times out to down at {moment} (in 4 m 59 s), from alert_after.")
+    assert reason.numbers["times_out_in"] == pytest.approx(299, abs=10)
+    assert reason.numbers["times_out_by"] == "alert_after"
+    [reason, *_] = put(Watch, alert_after=ago(62)).explain()
+    assert "; it timed out 1 m 2 s ago, by alert_after" in reason.sentence
+    [reason, *_] = put(Watch).explain()
+    assert reason.sentence.endswith("; it does not time out to down, since alert_after is null.")
+    assert reason.numbers["times_out_in"] is None
+
+
+@pytest.mark.django_db
+def test_object_that_is_attempted_explains_its_deadline_too(crew):
+    [reason, *_] = put(Offer, expires=ago(-100)).explain()
+    assert reason.code == "in_line"
+    assert "it times out to expired at " in reason.sentence
+    waits = put(Offer, expires=ago(-100), state_ready=False, state_next_attempt=ago(-50))
+    assert "it times out to expired at " in waits.explain()[0].sentence
+    failed = put(Offer, expires=ago(-100), state_ready=False, state_next_attempt=ago(-50), state_failures=2)
+    assert "it times out to expired at " in failed.explain()[0].sentence
+
+
+@pytest.mark.django_db
+def test_date_of_a_loaded_object_is_its_column_or_asked_for():
+    by_column, by_expression = deadlines_of(Watch)
+    watch = put(Watch, alert_after=ago(0), kept_for=timedelta(minutes=5))
+    assert moment_of(watch, by_column) == watch.alert_after
+    assert moment_of(watch, by_expression) == watch.alert_after + timedelta(hours=1, minutes=5)
+
+
+@pytest.mark.django_db
+def test_command_explains_and_previews_it(crew):
+    watch = put(Watch, alert_after=ago(62))
+    told = StringIO()
+    call_command("stator", "explain", "testapp.Watch", str(watch.pk), stdout=told)
+    assert "by alert_after" in told.getvalue()
+    told = StringIO()
+    call_command("stator", "preview", "testapp.Watch", stdout=told)
+    assert "up -> down: timed out by alert_after" in told.getvalue()
+    assert row(watch).state == "up"
