@@ -20,16 +20,21 @@ BROWSER = "tests/browser/"
 # What no database and no version of Django changes; bin/test tests it once, on PostgreSQL. Of isolated processes, tasks
 # of Django's own backend are tested everywhere; of admin and API, all but who may do what, and how many statements a
 # page takes; of workers, all but how several processes share what there is; of schedules, the ticks themselves.
-# Attempts of tasks and of rows of models are made by the same workers, so those of tasks are tested once.
+# Attempts of tasks and of rows of models are made by the same workers, so those of tasks are tested once. What
+# operators read is told by the same code of the same figures, each of which has its tests elsewhere.
 ONCE = (
     "tests/benchmarks/", "tests/browser/test_accessibility.py", "tests/browser/test_docs_search.py",
     "tests/browser/test_operating.py", "tests/browser/test_themes.py", "tests/browser/test_walk.py", "tests/deploy/",
-    "tests/docs/", "tests/examples/", "tests/faults/test_checker.py", "tests/mutation/", "tests/servers/",
+    "tests/docs/", "tests/examples/", "tests/faults/test_checker.py", "tests/mutation/",
+    "tests/operating/test_approvers.py", "tests/operating/test_limits.py",
+    "tests/operating/test_sentences_of_operators.py", "tests/operating/test_times.py",
+    "tests/operating/test_who_lives.py::test_sentences_agree", "tests/servers/",
     "tests/stator/admin/test_access.py", "tests/stator/admin/test_admin_queries.py",
     "tests/stator/checks/test_shadowing.py", "tests/stator/commands/test_commands_situations.py",
     "tests/stator/management/commands/test_runstator.py",
-    "tests/stator/test_models_adding.py::test_large_table", "tests/stator/test_schemas.py::test_",
-    "tests/stator/test_schemas_packages.py", "tests/stator/test_terminal.py", "tests/stator/test_testing.py",
+    "tests/stator/test_models_adding.py::test_large_table", "tests/stator/test_schemas.py::TestMany",
+    "tests/stator/test_schemas.py::test_", "tests/stator/test_schemas_packages.py",
+    "tests/stator/test_terminal.py", "tests/stator/test_testing.py",
     "tests/stator/test_testing_graph.py", "tests/stator/test_views.py", "tests/stator/worker/test_tracing",
     "tests/tasks/actions/isolation/", "tests/tasks/admin/test_admin_hostile.py::test_form_of",
     "tests/tasks/admin/test_admin_hostile.py::test_pages", "tests/tasks/admin/test_admin_permissions.py",

@@ -148,16 +148,6 @@ def test_it_is_released_when_its_worker_stops(watch, fleet, gate):
     watched.judge(external=frozenset({"fresh"}))
 
 
-def test_its_process_ends_with_its_worker(fleet, gate):
-    suspect_of(Job, gate=str(gate))
-    workers = fleet("testapp.Job")
-    worker = workers.start()
-    workers.until(lambda: workers.starts(worker).exists())
-    processes = isolated(worker)
-    os.kill(worker.pid, signal.SIGKILL)
-    wait_until(lambda: are_gone(processes))
-
-
 def test_it_is_handed_back_when_its_worker_is_killed(watch, fleet, gate):
     watched = watch(ThreadJob)
     suspect = suspect_of(ThreadJob, gate=str(gate))

@@ -34,7 +34,6 @@ from tests.testapp.harmed import Booking
 pytestmark = [pytest.mark.fault, pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
 
 RESUMED_WITHIN = 5.0
-MODELS = pytest.mark.parametrize("model", [Job, ThreadJob], ids=["async", "thread"])
 
 
 def crash(server):
@@ -50,30 +49,29 @@ def first_claim(watched, model, moment):
     return next((event.at for event in claims if event.at > moment), None)
 
 
-@MODELS
 @pytest.mark.mariadb
-def test_work_resumes_when_the_server_has_crashed(own, watch, fleet, server, thorough, model):
+def test_work_resumes_when_the_server_has_crashed(own, watch, fleet, server, thorough):
     crashes = 10 if thorough else 1
-    watched = watch(model)
-    workers = fleet(model._meta.label, STATOR_CONCURRENCY=6, STATOR_MAX_CRASHES=1000, **own)
+    watched = watch(Job)
+    workers = fleet("testapp.Job", STATOR_CONCURRENCY=6, STATOR_MAX_CRASHES=1000, **own)
     started = [workers.start() for _ in range(3)]
     waits = []
 
     for _ in range(crashes):
         # So many that there is always something to claim that nobody held at the time of the crash.
-        model.objects.bulk_create(model(seconds=random.uniform(0.05, 0.4)) for _ in range(150))
+        Job.objects.bulk_create(Job(seconds=random.uniform(0.05, 0.4)) for _ in range(150))
         before = Effect.objects.count()
         workers.until(lambda before=before: Effect.objects.count() > before + 10)
         # A worker that finds no database when it starts says so and ends.
         workers.until(lambda: all(workers.starts(worker).exists() for worker in started))
         up = crash(server)
-        waits.append((workers.until(lambda up=up: first_claim(watched, model, up)) - up).total_seconds())
-    workers.until(lambda: not model.objects.exclude(state="done").exists(), 180)
+        waits.append((workers.until(lambda up=up: first_claim(watched, Job, up)) - up).total_seconds())
+    workers.until(lambda: not Job.objects.exclude(state="done").exists(), 180)
     workers.stop()
 
     print(f"{crashes} crashes; work went on after {', '.join(f'{wait:.1f}' for wait in waits)} s")
     assert max(waits) <= RESUMED_WITHIN + CROWDED
-    assert model.objects.filter(state="done").count() == 150 * crashes
+    assert Job.objects.filter(state="done").count() == 150 * crashes
     assert all(logged(worker, "stator.database_unreachable") for worker in started)
     watched.judge(max_crashes=1000)
 
@@ -172,25 +170,24 @@ def test_worker_refuses_to_start_on_a_server_that_takes_no_writes(own, server, w
     assert told == "runstator: database 'default' is a read replica (read_only is on); point it at the primary\n"
 
 
-@MODELS
 @pytest.mark.mariadb
-def test_work_goes_on_while_connections_are_cut(watch, fleet, thorough, model):
+def test_work_goes_on_while_connections_are_cut(watch, fleet, thorough):
     cut_for = 30.0 if thorough else 3.0
-    watched = watch(model)
-    model.objects.bulk_create(model(seconds=random.uniform(0.0, 0.2)) for _ in range(4000 if thorough else 300))
-    workers = fleet(model._meta.label, STATOR_CONCURRENCY=6, STATOR_THREADS=6, STATOR_MAX_CRASHES=1000)
+    watched = watch(ThreadJob)
+    ThreadJob.objects.bulk_create(ThreadJob(seconds=random.uniform(0.0, 0.2)) for _ in range(4000 if thorough else 300))
+    workers = fleet("testapp.ThreadJob", STATOR_CONCURRENCY=6, STATOR_THREADS=6, STATOR_MAX_CRASHES=1000)
     for _ in range(2):
         workers.start()
     workers.until(lambda: Effect.objects.exists())
-    before, counts, end = moved(model), [], monotonic() + cut_for
+    before, counts, end = moved(ThreadJob), [], monotonic() + cut_for
 
     # On a crowded machine a worker may take longer to connect than the pause between two cuts, so pauses differ.
-    while monotonic() < end or (moved(model) == before and monotonic() < end + PATIENCE):
+    while monotonic() < end or (moved(ThreadJob) == before and monotonic() < end + PATIENCE):
         counts.append(cut_connections())
         Flag().wait(random.uniform(0.1, 1.0))
 
-    progress = moved(model) - before
-    workers.until(lambda: not model.objects.exclude(state="done").exists(), 180)
+    progress = moved(ThreadJob) - before
+    workers.until(lambda: not ThreadJob.objects.exclude(state="done").exists(), 180)
     workers.stop()
     print(f"{sum(counts)} connections were cut, up to {max(counts)} at a time; meanwhile {progress} moves")
     assert progress > 0

@@ -21,7 +21,7 @@ SETTINGS = {
 
 
 def test_recorded_step_is_never_called_again_though_workers_are_killed_in_it(transactional_db, thorough, tmp_path):
-    kills, seed, log = 1000 if thorough else 8, random.randrange(1_000_000), tmp_path / "calls"
+    kills, seed, log = 1000 if thorough else 5, random.randrange(1_000_000), tmp_path / "calls"
     environment = {**environment_for_subprocess(), **SETTINGS, LOG: str(log)}
     program = [sys.executable, "-m", "tests.faults.stepping", str(kills), str(seed)]
     # Its lines are shown with -s: a thousand kills take a quarter of an hour, and on a crowded machine more than one.

@@ -17,10 +17,9 @@ from tests.testapp.faults import Job, Stubborn, ThreadJob
 pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
 
 QUICK = {"STATOR_LEASE": 2, "STATOR_REAP_INTERVAL": 0.5, "STATOR_SHUTDOWN_TIMEOUT": 2}
-MODELS = pytest.mark.parametrize("model", [Job, ThreadJob], ids=["async", "thread"])
 
 
-def stopped_in_a_handler(workers, model):
+def stopped_in_a_handler(workers):
     """A worker that stands still since its handler began; on PostgreSQL perhaps in a transaction, as of a heartbeat."""
     zombie = workers.start()
     workers.until(lambda: workers.starts(zombie).exists())
@@ -81,7 +80,7 @@ def test_zombie_that_awakes_when_another_has_finished(watch, fleet, gate):
     watched = watch(Job)
     job = Job.objects.create(gate=str(gate))
     workers = fleet("testapp.Job", **QUICK)
-    zombie = stopped_in_a_handler(workers, Job)
+    zombie = stopped_in_a_handler(workers)
     gate.touch()
     other = workers.start(STATOR_LEASE=60)
     workers.until(lambda: Job.objects.filter(state="done").exists())
@@ -94,19 +93,18 @@ def test_zombie_that_awakes_when_another_has_finished(watch, fleet, gate):
     assert workers.starts(other).count() == 2
 
 
-@MODELS
-def test_zombie_that_awakes_while_another_is_at_it(watch, fleet, gate, model):
-    watched = watch(model)
-    job = model.objects.create(gate=str(gate))
-    workers = fleet(model._meta.label, **QUICK)
-    zombie = stopped_in_a_handler(workers, model)
+def test_zombie_that_awakes_while_another_is_at_it(watch, fleet, gate):
+    watched = watch(ThreadJob)
+    job = ThreadJob.objects.create(gate=str(gate))
+    workers = fleet("testapp.ThreadJob", **QUICK)
+    zombie = stopped_in_a_handler(workers)
     other = workers.start(STATOR_LEASE=60)
     workers.until(lambda: workers.starts(other).exists())
 
     awaken(zombie)
     gate.touch()
 
-    end(workers, zombie, watched, model)
+    end(workers, zombie, watched, ThreadJob)
     job.refresh_from_db()
     assert job.state_version == 2
 
@@ -115,7 +113,7 @@ def test_zombie_that_awakes_reaped_but_not_replaced(watch, fleet, gate):
     watched = watch(ThreadJob)
     ThreadJob.objects.create(gate=str(gate))
     workers = fleet("testapp.ThreadJob", **QUICK)
-    zombie = stopped_in_a_handler(workers, ThreadJob)
+    zombie = stopped_in_a_handler(workers)
     operations = operations_for(ThreadJob, Settings(), new_worker_id())
     wait_until(lambda: operations.reap(1))
 

@@ -59,7 +59,7 @@ def test_sentences_agree(waiting, crew):
     serving = [kind for kind in crew if KINDS[kind][3]]
     settled, lost = "live" in crew, {"hung", "exited"} & {*crew}
     # What was due before a worker was there has waited for that worker.
-    told = {one["code"]: one for one in json.loads(shell("stator", "status", "--json"))["troubles"]}
+    told = {one["code"]: one for one in json.loads(shell("stator", "status", "testapp.Errand", "--json"))["troubles"]}
     texts = {
         "status": shell("stator", "status", "testapp.Errand"), "doctor": shell("stator", "doctor"),
         "explain": shell("stator", "explain", "testapp.Errand", str(waiting.pk)), "overview": overview(),
