@@ -20,6 +20,7 @@ from stator.capabilities import capabilities_of
 from stator.db.retry import is_lock_timeout, is_retryable
 from stator.migration_operations import TableOperation, change_rows
 from stator.rows.clock import Now
+from stator.rows.state_column import USUAL_NAME
 
 logger = logging.getLogger("stator.migrations")
 
@@ -120,17 +121,17 @@ class KeepDueTimes(TableOperation):
     attempt.
     """
 
-    def __init__(self, model_name: str, intervals: Mapping[str, float]) -> None:
+    def __init__(self, model_name: str, intervals: Mapping[Any, float], field: str = USUAL_NAME) -> None:
         super().__init__(model_name)
         self.intervals = dict(intervals)
+        self.field = field
 
     def forwards(self, editor: BaseDatabaseSchemaEditor, model: type[Model]) -> None:
         """Write the due times of rows that wait."""
         for state, seconds in self.intervals.items():
             interval = timedelta(seconds=seconds)
-            waiting = _rows(editor, model).filter(
-                state=state, state_next_attempt=None, state_attempted__gt=Now() - interval
-            )
+            late = {self.field: state, "state_attempted__gt": Now() - interval}
+            waiting = _rows(editor, model).filter(state_next_attempt=None, **late)
             change_rows(waiting, {"state_next_attempt": F("state_attempted") + interval})
 
     def backwards(self, editor: BaseDatabaseSchemaEditor, model: type[Model]) -> None:

@@ -15,7 +15,7 @@ from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django.db.migrations import Migration, RenameModel
 from django.db.migrations.operations.base import Operation
 from django.db.migrations.state import ProjectState
-from django.db.models import Exists, F, Model, OuterRef, QuerySet
+from django.db.models import Exists, F, IntegerField, Model, OuterRef, QuerySet
 from django.db.models.signals import pre_migrate
 
 from stator.capabilities import Capabilities, capabilities_of
@@ -31,6 +31,7 @@ from stator.rows.nodes import is_distributed
 from stator.rows.pauses import Pause, replace_pauses
 from stator.rows.record_tables import RECORD_TABLES
 from stator.rows.spread import SPREAD, SpreadField, wrong_spread
+from stator.rows.state_column import USUAL_NAME
 
 # Names of storage parameters, including parameters of a TOAST table; PostgreSQL takes them without quotes.
 PARAMETER = re.compile(r"[a-z_]+(\.[a-z_]+)?")
@@ -107,56 +108,77 @@ class TableOperation(Operation):
 
 
 class RowOperation(TableOperation):
-    """The base of operations on all rows of a model in the state ``old``."""
+    """The base of operations on all rows of a model in the state ``old``, by its name or its stored value.
 
-    def __init__(self, model_name: str, old: str, new: str | None = None) -> None:
+    ``field``: the name of the field with the state, which migrations have as a plain field.
+    """
+
+    def __init__(self, model_name: str, old: str | int, new: str | int | None = None, field: str = USUAL_NAME) -> None:
         super().__init__(model_name)
         self.old = old
         self.new = new
+        self.field = field
+
+    def _in(self, model: type[Model], alias: str, state: object) -> QuerySet[Model]:
+        return QuerySet(model, using=alias).filter(**{self.field: self._stored(model, state)})
+
+    def _stored(self, model: type[Model], state: object) -> Any:
+        """Return what is stored for a state that is given by its value, or by a name that migrations recorded."""
+        known = dict(field_of(model, self.field).flatchoices)
+        return state if state in known else {name: value for value, name in known.items()}.get(state, state)
 
 
 class RenameState(RowOperation):
-    """Rename the state ``old`` of a model to ``new`` in all rows.
+    """Rename the state ``old`` of a model to ``new`` in all rows, or store another value for it.
 
-    ``makemigrations`` writes this operation for ``renamed_from``. Attempts, times and pauses of the state stay. A claim
-    on a row ends, and the row is attempted again. Reversing the migration renames back. Each batch of 1,000 rows is
-    committed if the migration has ``atomic = False``, as generated ones have. If it is interrupted, run ``migrate``
-    again.
+    ``makemigrations`` writes this operation for ``renamed_from`` and for a changed value. Attempts, times and pauses of
+    the state stay. A claim on a row ends, and the row is attempted again. Reversing the migration renames back. Each
+    batch of 1,000 rows is committed if the migration has ``atomic = False``, as generated ones have. If it is
+    interrupted, run ``migrate`` again.
     """
 
-    new: str
+    new: str | int
 
-    def __init__(self, model_name: str, old: str, new: str) -> None:
-        super().__init__(model_name, old, new)
+    def __init__(self, model_name: str, old: str | int, new: str | int, field: str = USUAL_NAME) -> None:
+        super().__init__(model_name, old, new, field)
 
     def forwards(self, editor: BaseDatabaseSchemaEditor, model: type[Model]) -> None:
         """Rename the state in all rows."""
-        _rename_state(editor.connection, model, self.old, self.new)
+        self._rename(editor.connection, model, self.old, self.new)
 
     def backwards(self, editor: BaseDatabaseSchemaEditor, model: type[Model]) -> None:
         """Give all rows the former name back."""
-        _rename_state(editor.connection, model, self.new, self.old)
+        self._rename(editor.connection, model, self.new, self.old)
 
     def describe(self) -> str:
         """Return a description for people."""
         return f"Rename the state {self.old} of {self.model_name} to {self.new}"
 
+    def _rename(self, connection: BaseDatabaseWrapper, model: type[Model], old: str | int, new: str | int) -> None:
+        own = {field.name for field in model._meta.concrete_fields}
+        # A table of a migration before the column.
+        kept = {name: value for name, value in continued(1).items() if name in own}
+        changes: dict[str, Any] = {
+            **kept,
+            self.field: self._stored(model, new),
+            "state_version": F("state_version") + 1,
+        }
+        if self._is_stored(model, old):
+            change_rows(self._in(model, connection.alias, old).filter(state_claim=None), changes)
+            change_rows(self._in(model, connection.alias, old), changes | AT_ONCE)
+        if _is_here(Pause, connection) and isinstance(old, str) and isinstance(new, str):
+            paused = Pause.objects.using(connection.alias).filter(model_label=model._meta.label_lower, state=old)
+            replace_pauses(paused, state=new)
+
+    def _is_stored(self, model: type[Model], state: object) -> bool:
+        """Return whether rows may have this; a name of a state with a number stands in pauses alone."""
+        numbers = isinstance(field_of(model, self.field), IntegerField)
+        return isinstance(state, int) == numbers
+
     @property
     def migration_name_fragment(self) -> str:
         """A part of the migration's name."""
         return f"rename_{self.old}_of_{self.model_name.lower()}"
-
-
-def _rename_state(connection: BaseDatabaseWrapper, model: type[Model], old: str, new: str) -> None:
-    own = {field.name for field in model._meta.concrete_fields}
-    # A table of a migration before the column.
-    kept = {name: value for name, value in continued(1).items() if name in own}
-    changes: dict[str, Any] = {**kept, "state": new, "state_version": F("state_version") + 1}
-    change_rows(_rows_in(model, connection.alias, old).filter(state_claim=None), changes)
-    change_rows(_rows_in(model, connection.alias, old), changes | AT_ONCE)
-    if _is_here(Pause, connection):
-        paused = Pause.objects.using(connection.alias).filter(model_label=model._meta.label_lower, state=old)
-        replace_pauses(paused, state=new)
 
 
 class RemapState(RowOperation):
@@ -169,24 +191,30 @@ class RemapState(RowOperation):
 
     def forwards(self, editor: BaseDatabaseSchemaEditor, model: type[Model]) -> None:
         """Move the rows; if there are some and ``new`` is None, raise ``CommandError``."""
-        rows = _rows_in(model, editor.connection.alias, self.old)
-        names = [name for name, _ in field_of(model, "state").flatchoices]
-        # The field has the names of the future graph, unless it is altered only afterwards.
-        if self.new is not None and names and self.old not in names and self.new not in names:
+        rows = self._in(model, editor.connection.alias, self.old)
+        known = dict(field_of(model, self.field).flatchoices)
+        # The field has the states of the future graph, unless it is altered only afterwards.
+        told = [value if isinstance(value, str) else str(name) for value, name in known.items()]
+        if self.new is not None and known and self.old not in known and self._stored(model, self.new) not in known:
             raise CommandError(
                 f"RemapState({self.model_name!r}, {self.old!r}, {self.new!r}): the graph of {model._meta.label} has no "
-                f"state {self.new!r}. Name one of its states in the migration: {', '.join(names)}."
+                f"state {self.new!r}. Name one of its states in the migration: {', '.join(told)}."
             )
         if self.new is not None:
-            entering = {"state": self.new, "state_changed": Now(), "state_attempted": None, **AT_ONCE}
+            entering = {
+                self.field: self._stored(model, self.new),
+                "state_changed": Now(),
+                "state_attempted": None,
+                **AT_ONCE,
+            }
             counts = dict.fromkeys(("state_attempts", "state_failures", "state_crashes"), 0)
             change_rows(rows, {**entering, **counts, "state_version": F("state_version") + 1})
         elif found := len(rows.values_list("pk")[: COUNTED + 1]):
             raise CommandError(
                 f"{min(found, COUNTED):,}{'+' if found > COUNTED else ''} rows of {model._meta.label} are in the state "
                 f"{self.old!r}, which its graph no longer has. In this migration, name the state that they enter: "
-                f"RemapState({self.model_name!r}, {self.old!r}, 'STATE'). Or move them with the previous release. "
-                "Then migrate again."
+                f"RemapState({self.model_name!r}, {self.old!r}, 'STATE'{self._of_field}). Or move them with the "
+                "previous release. Then migrate again."
             )
 
     def describe(self) -> str:
@@ -196,13 +224,13 @@ class RemapState(RowOperation):
         return f"Move rows of {self.model_name} from the state {self.old} to {self.new}"
 
     @property
+    def _of_field(self) -> str:
+        return f", field={self.field!r}" if self.field != USUAL_NAME else ""
+
+    @property
     def migration_name_fragment(self) -> str:
         """A part of the migration's name."""
         return f"remove_{self.old}_of_{self.model_name.lower()}"
-
-
-def _rows_in(model: type[Model], alias: str, state: str) -> QuerySet[Model]:
-    return QuerySet(model, using=alias).filter(state=state)
 
 
 def change_rows(rows: QuerySet[Model], changes: Mapping[str, object]) -> None:

@@ -51,7 +51,7 @@ from stator.rows.reconcile import look_again, watched_fields, watched_values
 from stator.rows.reports import Event, History, Report, Step, records_of, reports_of, steps_of
 from stator.rows.rollbacks import before_save, created, note_save, remembered
 from stator.rows.spread import SPREAD, SpreadField, part_of
-from stator.rows.state_column import USUAL_NAME, StateField, state_field, state_name, state_of
+from stator.rows.state_column import StateField, state_field, state_name, state_of
 from stator.rows.statistics import Depth, Stats
 from stator.rows.transitions import move_by_hand, move_rows, state_by_hand
 from stator.rows.versions import Version
@@ -138,9 +138,10 @@ Rows = QuerySet[models.Model] | models.Manager[models.Model]
 class StatorModel(models.Model):
     """A model whose objects workers move from state to state.
 
-    A subclass adds ``state = StateField(Graph)``. Ordinary saves never write the framework's columns. To move an object
-    by hand, assign ``state`` and save it. While a worker attempts the object, ``instance.stator`` is its claim; once
-    that has ended, ``save()`` raises :class:`~stator.exceptions.LeaseLost`.
+    A subclass adds ``state = StateField(Graph)``, or has it under another name. Ordinary saves never write the
+    framework's columns. To move an object by hand, assign a state and save it. While a worker attempts the object,
+    ``instance.stator`` is its claim; once that has ended, ``save()`` raises
+    :class:`~stator.exceptions.LeaseLost`.
     """
 
     state_ready = ReadyField(default=True, db_default=True, editable=False)
@@ -158,7 +159,6 @@ class StatorModel(models.Model):
 
     subclasses: ClassVar[list[type["StatorModel"]]] = []
     stator = OperatorAccess()
-    state: StateField
     # The values of ``state_field(model)`` and ``owner_of(model)``, stored because each insert needs them.
     _state_field: ClassVar[Any]
     _state_owner: ClassVar[type[models.Model]]
@@ -241,14 +241,14 @@ class StatorModel(models.Model):
         super().refresh_from_db(using, fields, from_queryset)
         # Django also calls this to load a deferred column, when an assigned state may not be saved yet.
         if fields is None or self._state_field.name in fields:
-            self._loaded_state = self.__dict__.get(self._state_field.attname, DEFERRED)
+            self._loaded_state = self._state_field.loaded(self)
         if options_of(type(self)).reconcile_on:
             loaded = watched_values(self)
             wanted = loaded if fields is None else watched_fields(type(self), fields)
             self._loaded_watched = self.__dict__.get("_loaded_watched", {}) | {name: loaded[name] for name in wanted}
 
     def _note_loaded(self) -> None:
-        self._loaded_state = self.__dict__.get(self._state_field.attname, DEFERRED)
+        self._loaded_state = self._state_field.loaded(self)
         if options_of(type(self)).reconcile_on:
             self._loaded_watched = watched_values(self)
 
@@ -390,9 +390,7 @@ class StatorModel(models.Model):
     @property
     def _is_moving(self) -> bool:
         """Whether another state was assigned since the object was loaded."""
-        field, loaded = self._state_field, self.__dict__.get("_loaded_state")
-        given: object = getattr(self, field.attname)
-        return loaded not in (None, given if field.has_names else field.stored(given))
+        return self.__dict__.get("_loaded_state") not in (None, self._state_field.loaded(self))
 
     def _move_on_save(self, row: QuerySet[models.Model], also: Changes | None) -> bool:
         field = self._state_field
@@ -423,7 +421,7 @@ def _prepare(sender: type, **kwargs: object) -> None:
     fields = [field for field in sender._meta.concrete_fields if isinstance(field, StateField)]
     if not fields:
         return
-    sender._state_field = next((field for field in fields if field.name == USUAL_NAME), fields[0])
+    sender._state_field = fields[0]
     guard_managers(sender)
     sender._state_owner = owner_of(sender)
     if sender._state_owner is not sender:

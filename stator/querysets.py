@@ -29,7 +29,7 @@ from stator.rows.pauses import Pause, end_pauses, keep_pause, planned_pause
 from stator.rows.progress import say
 from stator.rows.reports import LATEST, Event, reports_of
 from stator.rows.rollbacks import remembered
-from stator.rows.state_column import state_field
+from stator.rows.state_column import UNMANAGED, state_field, state_of
 from stator.rows.transitions import move_by_hand, write_by_hand
 
 Result = TypeVar("Result")
@@ -47,9 +47,11 @@ OVERDUE = 60.0
 class OperatorQuerySet(GuardedQuerySet[M]):
     """Rows of a managed model for operators: ``Model.stator``. It never uses the project's own managers."""
 
-    def in_state(self, *states: State | str) -> "OperatorQuerySet[M]":
-        """Return the rows in any of the given states."""
-        return self.filter(**state_field(self.model).among(states))
+    def in_state(self, *states: State | str | int) -> "OperatorQuerySet[M]":
+        """Return the rows in any of the given states; ``"unmanaged"`` means the rows without one."""
+        field = state_field(self.model)
+        rows = self.filter(**field.among(states))
+        return rows | field.unmanaged(self) if UNMANAGED in states else rows
 
     def ready(self) -> "OperatorQuerySet[M]":
         """Return the rows that workers may claim now."""
@@ -107,7 +109,9 @@ class OperatorQuerySet(GuardedQuerySet[M]):
 
     def unknown(self) -> "OperatorQuerySet[M]":
         """Return the rows whose state this code does not know; its workers do not attempt them."""
-        return self.exclude(**state_field(self.model).among(graph_of(self.model).states))
+        field = state_field(self.model)
+        found: OperatorQuerySet[M] = field.managed(self.exclude(**field.among(graph_of(self.model).states)))
+        return found
 
     def with_report(self, **lookups: object) -> "OperatorQuerySet[M]":
         """Return the rows whose latest report matches, for instance ``with_report(fingerprint="...")``."""
@@ -147,7 +151,10 @@ class OperatorQuerySet(GuardedQuerySet[M]):
         return move_by_hand(self, state, actor=action.actor, reason=action.reason, action=action, start_over=start_over)
 
     def counts(self) -> dict[str, int]:
-        """Return the number of rows in each state, including states of the graph that have none."""
+        """Return the number of rows in each state, including states of the graph that have none.
+
+        Rows of a nullable field without a state are counted as ``"unmanaged"``.
+        """
         field = state_field(self.model)
         counted = self.order_by().values_list(field.name).annotate(Count("pk"))
         found = {field.name_of(value): count for value, count in counted}
@@ -300,6 +307,11 @@ class Unclaimed(Addressee):
 
     def __bool__(self) -> bool:
         return False
+
+    @property
+    def state(self) -> State | None:
+        """The state of the object, whatever its field is called; None if it has none that this code knows."""
+        return state_of(self.instance)
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(

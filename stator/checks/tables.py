@@ -17,7 +17,7 @@ from stator.rows.indexes import own_indexes
 from stator.rows.keys import KEY_LENGTH, has_usable_key
 from stator.rows.meta import options_of, owner_of
 from stator.rows.spread import SpreadField, spread_field, wrong_spread
-from stator.rows.state_column import USUAL_NAME, StateField, state_field
+from stator.rows.state_column import StateField, state_field
 from stator.rows.waits import waits_of
 from stator.rows.watches import watches_of
 
@@ -31,27 +31,29 @@ def check_model(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
 
 def check_state_field(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
     """E101: workers cannot attempt rows without a state."""
-    field = _state_field(model)
-    if isinstance(field, StateField):
-        return
-    wrong = "it has no field named state" if field is None else f"its field state is a {type(field).__name__}"
-    hint = "Add state = StateField(YourGraph), or inherit models.Model."
-    yield message("E101", f"{model.__name__} inherits StatorModel, but {wrong}.", hint, model)
+    if _state_field(model) is None:
+        hint = "Add state = StateField(YourGraph), under any name, or inherit models.Model."
+        yield message("E101", f"{model.__name__} inherits StatorModel, but it has no StateField.", hint, model)
 
 
 def check_state_fields(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
-    """E106: an object has one state, in the column that workers read."""
-    own = _state_field(model)
+    """E106: an object has one state."""
+    own, name = _state_field(model), model.__name__
     for field in model._meta.local_fields:
-        if not isinstance(field, StateField) or field.name == USUAL_NAME or (field is own and field.graph._values):
-            continue
-        whole = f"{model.__name__}.{field.name} is a StateField"
-        if field is own:
-            wrong, hint = "that is not named state", f"Rename it: state = StateField({field.graph.__name__})."
-        else:
-            wrong = f"beside {model.__name__}.state; an object has one state"
-            hint = f"Move {field.name} to a model of its own, with a OneToOneField to {model.__name__}."
-        yield message("E106", f"{whole} {wrong}.", hint, model)
+        if own is not None and isinstance(field, StateField) and field is not own:
+            text = f"{name}.{field.name} is a StateField beside {name}.{own.name}; an object has one state."
+            hint = f"Move {field.name} to a model of its own, with a OneToOneField to {name}."
+            yield message("E106", text, hint, model)
+
+
+def check_columns(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
+    """E112: the framework's columns keep their names, so a table that is managed has none of them before."""
+    ours = {field.name: field.creation_counter for field in StatorModel._meta.local_fields}
+    present = {field.name: field.creation_counter for field in model._meta.concrete_fields}
+    for name in sorted(name for name, counter in ours.items() if present.get(name) != counter):
+        text = f"{model.__name__}.{name} is not the column of Stator with this name, which workers write."
+        hint = f"Rename your field {name} and its column by migrations.RenameField, before you inherit StatorModel."
+        yield message("E112", text, hint, model)
 
 
 def check_plain_model(model: type[Model]) -> Iterator[checks.CheckMessage]:
@@ -158,7 +160,7 @@ def check_watches(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
 
 def check_expressions(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
     """E110: the names in conditions and in ``then`` are those of fields; workers leave the model out if not."""
-    if isinstance(_state_field(model), StateField):
+    if _state_field(model) is not None:
         for wrong in wrong_expressions(model, DEFAULT_DB_ALIAS, compiled=False):
             text, _, _ = wrong.rpartition("; ")
             yield message("E110", f"{text.rstrip('.')}.", "Workers leave the model out until it is corrected.", model)
@@ -167,7 +169,7 @@ def check_expressions(model: type[StatorModel]) -> Iterator[checks.CheckMessage]
 def check_saved_fields(model: type[StatorModel]) -> Iterator[checks.CheckMessage]:
     """E105: a state can save only fields with a column that is not the framework's."""
     field = _state_field(model)
-    if not isinstance(field, StateField):
+    if field is None:
         return
     own = {column.name for column in model._meta.concrete_fields} - {
         *FRAMEWORK_COLUMNS,
@@ -183,11 +185,10 @@ def check_saved_fields(model: type[StatorModel]) -> Iterator[checks.CheckMessage
                 yield message("E105", text, hint, model)
 
 
-CHECKS = (check_state_field, check_state_fields, check_parents, check_primary_key, check_key_length)
+CHECKS = (check_state_field, check_state_fields, check_columns, check_parents, check_primary_key, check_key_length)
 # The checks of a model whose own table has the state.
 CHECKS_OF_OWNERS = (check_spread, check_indexes, check_waits, check_watches, check_expressions, check_saved_fields)
 
 
-def _state_field(model: type[Model]) -> object:
-    fields = {field.name: field for field in model._meta.concrete_fields}
-    return getattr(model, "_state_field", None) or fields.get(USUAL_NAME)
+def _state_field(model: type[Model]) -> StateField | None:
+    return getattr(model, "_state_field", None)

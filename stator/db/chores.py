@@ -49,7 +49,9 @@ def unsettled(operations: Operations) -> list[QuerySet[Model]]:
     settled = [state for state in operations.graph.states.values() if not state.automatic]
     ready = _ready(operations)
     early = ready.filter(state_next_attempt__gt=Now()).alias(stator_turn=place_in_line()).filter(stator_turn__gt=Now())
-    return [ready.filter(**operations.state_field.among(settled)), early]
+    field = operations.state_field
+    unmanaged = [field.unmanaged(operations.rows.filter(READY))] if field.null else []
+    return [ready.filter(**field.among(settled)), early, *unmanaged]
 
 
 def reopen(operations: Operations, limit: int) -> int:

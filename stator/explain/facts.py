@@ -138,6 +138,16 @@ class Facts:
         return deadline_of(self.model, self.state)
 
     @property
+    def unmanaged(self) -> bool:
+        """Whether it has no state, so that it is none of Stator's."""
+        return self.row[state_field(self.model).name] is None
+
+    @property
+    def lost(self) -> bool:
+        """Whether it has a state that this code does not know."""
+        return self.state is None and not self.unmanaged
+
+    @property
     def rests_outside(self) -> bool:
         """Whether something else than a worker moves it on."""
         return self.state is not None and not (self.state.terminal or self.automatic)
@@ -348,7 +358,7 @@ def _read_workers(facts: Facts, using: str) -> None:
         facts.holder = Worker.objects.using(using).filter(pk=worker_of(facts.row["state_claim"])).first()
         key = facts.model._meta.label_lower, str(facts.pk)
         facts.progress = progress_of(using, {key: facts.row["state_claim"]}).get(key)
-    if facts.state is None and not facts.renamed:
+    if facts.lost and not facts.renamed:
         fleet = Fleet.of(using)
         live, facts.knowing = fleet.workers, fleet.knowing(facts.model).get(facts.name, [])
     else:

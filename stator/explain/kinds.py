@@ -10,7 +10,7 @@ from django.db.models.functions import Coalesce
 from stator.explain import causes, sentences, starving
 from stator.explain.causes import Find, of_models
 from stator.explain.facts import Facts
-from stator.explain.many import Many
+from stator.explain.many import NO_ROWS, Many
 from stator.explain.problem import ERROR, OK, WARNING, Problem
 from stator.explain.sentences import Said
 from stator.explain.survey import Survey
@@ -88,8 +88,6 @@ class ProblemKind:
                 yield replace(one, code=one.code or self.code, level=level, remedy=remedy)
 
 
-NO_ROWS = Q(pk__in=[])
-
 START_ONE = "Start a worker: manage.py runstator. Nothing moves until then."
 
 
@@ -109,15 +107,21 @@ KINDS: list[ProblemKind] = [
         remedy="Nothing to do. To process it again, move it to another state.",
     ),
     ProblemKind.of_one(
+        sentences.unmanaged,
+        holds=lambda facts: facts.unmanaged,
+        rows=lambda many: many.unmanaged,
+        remedy="Nothing to do. To have workers process it, give it a state.",
+    ),
+    ProblemKind.of_one(
         sentences.other_version,
-        holds=lambda facts: facts.state is None and bool(facts.knowing),
+        holds=lambda facts: facts.lost and bool(facts.knowing),
         rows=lambda many: many.among(many.newer),
         remedy="Wait. If that worker is stopped for good, move it to a state that this code knows.",
     ),
     ProblemKind.of_one(
         sentences.unknown_state,
-        holds=lambda facts: facts.state is None and not facts.knowing,
-        rows=lambda many: ~many.among(graph_of(many.model).states),
+        holds=lambda facts: facts.lost and not facts.knowing,
+        rows=lambda many: many.lost,
         remedy="Move it to an existing state, or ask a developer about the state that was removed.",
         alarming=True,
         level=ERROR,

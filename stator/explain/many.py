@@ -16,6 +16,8 @@ from stator.rows.versions import Fleet
 from stator.rows.watches import watches_of
 from stator.scopes import are_apart
 
+NO_ROWS = Q(pk__in=[])
+
 
 @dataclass(frozen=True, slots=True)
 class Many:
@@ -50,6 +52,18 @@ class Many:
     def among(self, states: Iterable[State | str]) -> Q:
         """Return a filter for rows in some states."""
         return Q(**state_field(self.model).among(sorted(states, key=str)))
+
+    @property
+    def unmanaged(self) -> Q:
+        """Rows without a state."""
+        field = state_field(self.model)
+        return Q(**{field.name: None}) if field.null else NO_ROWS
+
+    @property
+    def lost(self) -> Q:
+        """Rows in states that this code does not know."""
+        lost = ~self.among(graph_of(self.model).states)
+        return lost & ~self.unmanaged if state_field(self.model).null else lost
 
     @property
     def taking_events(self) -> list[State]:

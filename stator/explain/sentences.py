@@ -16,6 +16,7 @@ from stator.rows.keys import shown_key
 from stator.rows.meta import graph_of
 from stator.rows.pauses import NAMED
 from stator.rows.senders import NAMED as PEOPLE
+from stator.rows.state_column import state_field
 from stator.rows.workers import WORKER_ALIVE, worker_of
 from stator.texts import counted, listed, told
 
@@ -39,6 +40,12 @@ def terminal(facts: Facts) -> Iterator[Said]:
         )
     else:
         yield f"{facts.name} is a terminal state: the object stays here.", {}
+
+
+def unmanaged(facts: Facts) -> Iterator[Said]:
+    """Say that the object has no state."""
+    column = state_field(facts.model).name
+    yield f"The object is unmanaged: its {column} is null, so workers leave it alone until it gets a state.", {}
 
 
 def other_version(facts: Facts) -> Iterator[Said]:

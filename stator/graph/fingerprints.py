@@ -1,7 +1,7 @@
 """Fingerprints of graphs: equal for equal declarations, in every process and version of Python. Independent of Django.
 
 They cover the states, the options that they set and their edges, by names and declared values. The code of handlers is
-not covered, nor are defaults: a new option of ``State`` changes no graph that does not set it.
+not covered, nor are labels and defaults: a new option of ``State`` changes no graph that does not set it.
 """
 
 import json
@@ -36,7 +36,8 @@ def fingerprint(states: Mapping[str, str]) -> str:
 
 
 def _declared(graph: type[StateGraph], state: State) -> list[object]:
-    options = {name: plain(value) for name, value in state._declared.items() if value != DEFAULTS[name]}
+    changed = {name: value for name, value in state._declared.items() if value != DEFAULTS[name] and name != "label"}
+    options = {name: plain(value) for name, value in changed.items()}
     # The default is the name of the state, whether it is written out or not.
     options["handler_name"] = state.handler_name
     edges = [_edge(edge) for edge in graph.edges if edge.state.name == state.name]

@@ -7,10 +7,8 @@ from typing import ClassVar
 from stator.exceptions import GraphError
 from stator.graph.backoff import Backoff
 from stator.graph.dates import WANTED, is_date
-from stator.graph.options import check_event, check_options, is_seconds
+from stator.graph.options import STATE_NAME_LENGTH, check_event, check_options, is_seconds
 from stator.graph.states import Edge, State
-
-STATE_NAME_LENGTH = 100
 
 
 class StateGraph:
@@ -30,8 +28,6 @@ class StateGraph:
     event_names: ClassVar[list[str]] = []
     # The events that are kept if they come before the first state that takes them.
     kept_names: ClassVar[set[str]] = set()
-    # The stored values of states that are not stored by their names.
-    _values: ClassVar[dict[str, str | int]] = {}
 
     def __init_subclass__(cls) -> None:
         _check_bases(cls)
@@ -43,6 +39,7 @@ class StateGraph:
             cls.states[name] = state
         for name, state in cls.states.items():
             _name(cls, state, name)
+        _check_values(cls)
         cls.edges = [*inherited_edges, *(edge for state in cls.states.values() for edge in state.edges)]
         for state in (*cls.states.values(), *inherited_states.values()):
             _check_led(cls, state)
@@ -56,14 +53,15 @@ class StateGraph:
 
 
 # What each graph computes.
-RESERVED = frozenset(StateGraph.__annotations__) - {"_values"}
+RESERVED = frozenset(StateGraph.__annotations__)
 
 
 def state_problem(graph: type[StateGraph], name: object) -> str:
     """Return that a graph has no state of this name, and which ones it has; empty if it has one."""
     if str(name) in graph.states:
         return ""
-    return f"{str(name)!r} is not a state of {graph.__name__}; its states are {', '.join(graph.states)}"
+    known = [name if state.value == name else f"{name} ({state.value})" for name, state in graph.states.items()]
+    return f"{str(name)!r} is not a state of {graph.__name__}; its states are {', '.join(known)}"
 
 
 def _check_bases(cls: type[StateGraph]) -> None:
@@ -105,8 +103,31 @@ def _name(cls: type[StateGraph], state: State, name: str) -> None:
         )
     if len(name) > STATE_NAME_LENGTH:
         raise GraphError(f"{cls.__name__}.{name}: the name is too long; use at most {STATE_NAME_LENGTH} characters")
-    state.name, state.value = name, cls._values.get(name, name)
+    check_options(f"{cls.__name__}.{name}", state._declared)
+    value, label = state._declared["value"], state._declared["label"]
+    state.name, state.value = name, name if value is None else value
+    # A lazy translation stays one.
+    state.label = name[:1].upper() + name[1:].replace("_", " ") if label is None else label
     state.handler_name = state.handler_name or f"handle_{name}"
+
+
+def _check_values(cls: type[StateGraph]) -> None:
+    """Refuse stored values from which the column, or a reader, cannot tell the states."""
+    taken: dict[object, State] = {}
+    for state in cls.states.values():
+        other = taken.setdefault(state.value, state)
+        named = cls.states.get(str(state.value), state)
+        where = f"{cls.__name__}.{state.name}: value={state.value!r}"
+        if other is not state:
+            raise GraphError(f"{where} is also that of {other.name}; give each state a value of its own")
+        if named is not state:
+            raise GraphError(f"{where} is the name of another state; choose another value")
+        first = next(iter(cls.states.values()))
+        if isinstance(first.value, int) != isinstance(state.value, int):
+            raise GraphError(
+                f"{where} and {first.name}: value={first.value!r} are an integer and a text, "
+                "and a column has one type; give every state an integer, or none"
+            )
 
 
 def _check_ends(cls: type[StateGraph], edge: Edge) -> None:
@@ -175,7 +196,7 @@ def _complete(cls: type[StateGraph]) -> None:
         _check_state(cls, state)
     cls.terminal_states = {state for state in cls.states.values() if state.terminal}
     cls.automatic_states = {state for state in cls.states.values() if state.automatic}
-    cls.choices = [(state.value, name) for name, state in cls.states.items()]
+    cls.choices = [(state.value, state.label) for state in cls.states.values()]
     cls.renames = _renames(cls)
     cls.event_names = list(dict.fromkeys(name for state in cls.states.values() for name in state.events))
     cls.kept_names = {event.name for state in cls.states.values() for event in state.events.values() if event.keep_for}
@@ -196,7 +217,6 @@ def _initial_message(cls: type[StateGraph], initial: list[State]) -> str:
 
 def _check_state(cls: type[StateGraph], state: State) -> None:
     where = f"{cls.__name__}.{state.name}"
-    check_options(where, state._declared)
     if not state.enter_by_hand:
         _check_entry(where, state)
     handler = getattr(cls, state.handler_name or "", None)

@@ -8,6 +8,7 @@ from typing import TypeGuard
 from stator.exceptions import GraphError
 from stator.graph.backoff import MAX_SECONDS, Backoff
 from stator.graph.states import AwaitedEvent
+from stator.texts import text_problem
 
 
 def check_options(where: str, options: Mapping[str, object]) -> None:
@@ -60,6 +61,18 @@ def _is_method_name(value: object) -> bool:
     return value is None or (isinstance(value, str) and value.isidentifier())
 
 
+def _is_value(value: object) -> bool:
+    """Return whether a column can have a value for a state; True and False are none, since they are 1 and 0."""
+    if isinstance(value, str):
+        return len(value) <= STATE_NAME_LENGTH and not text_problem(value)
+    return value is None or (isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63)
+
+
+def _is_label(value: object) -> bool:
+    # A lazy translation has the methods of a text, and is not read before the apps are ready.
+    return value is None or hasattr(type(value), "casefold")
+
+
 def _is_former_name(value: object) -> bool:
     return value is None or (isinstance(value, str) and bool(value))
 
@@ -75,7 +88,12 @@ def _are_names(value: object) -> bool:
 SECONDS = (_optional_seconds, "a number of seconds above 0 and below a hundred years")
 FLAG = (lambda value: isinstance(value, bool), "True or False")
 
+# Of names and of stored texts.
+STATE_NAME_LENGTH = 100
+
 OPTIONS: dict[str, tuple[Callable[[object], bool], str]] = {
+    "value": (_is_value, f"an integer of 64 bits, or a text of at most {STATE_NAME_LENGTH} characters"),
+    "label": (_is_label, "a text"),
     "try_interval": SECONDS,
     "handler_name": (_is_method_name, "the name of a method of the graph"),
     "externally_progressed": FLAG,

@@ -12,6 +12,9 @@ from stator.texts import nearest
 
 C = TypeVar("C")
 
+# An option that is made of the name unless it is given, so that no state of a graph has None.
+_OF_NAME: Any = None
+
 
 def _suggesting(cls: type[C]) -> type[C]:
     """Name the nearest option in the error for an unknown one; type checkers see the options of ``cls``."""
@@ -36,6 +39,8 @@ class State:
 
     Durations are in seconds.
 
+    ``value``: what the column has for it, an integer or a text; by default the name. ``label``: its name for people, in
+    forms and ``get_..._display()``; by default the name in words.
     ``try_interval``: time between attempts, varied at random by the fraction ``jitter``.
     ``handler_name``: name of the handler, by default ``handle_<state>``.
     ``externally_progressed``: workers do not attempt the objects; something else moves them.
@@ -59,9 +64,11 @@ class State:
     ``quarantine=False``: objects are tried again however often a lease is lost. Use it when external programs claim the
     rows; their crashes say nothing about the object.
 
-    A ``State`` prints like its name; it equals and hashes like its stored value, which is the name.
+    A ``State`` prints like its name; it equals and hashes like its stored value.
     """
 
+    value: int | str = _OF_NAME
+    label: str = _OF_NAME
     try_interval: float | None = None
     handler_name: str | None = None
     externally_progressed: bool = False
@@ -86,8 +93,6 @@ class State:
     def __post_init__(self) -> None:
         self.saves = tuple(self.saves) if isinstance(self.saves, list) else self.saves
         self.name = ""
-        # What the column of a model has for it.
-        self.value: str | int = ""
         self.graph: Any = None
         self.edges: list[Edge] = []
         self.children: set[State] = set()

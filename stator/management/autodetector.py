@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import cast
 
+from django.core.management.base import CommandError
 from django.core.management.commands import makemigrations, migrate
 from django.db.migrations import AddField, AddIndex, AlterField, Migration, RemoveField, RemoveIndex, autodetector
 from django.db.migrations.autodetector import MigrationAutodetector
@@ -15,10 +16,9 @@ from django.db.models import Field
 from django.utils.text import get_text_list
 
 from stator.adoption import AlterTableInUse, KeepDueTimes
-from stator.graph import StateGraph
 from stator.migration_operations import RemapState, RenameState, RowOperation
 from stator.rows.columns import FRAMEWORK_COLUMNS
-from stator.rows.state_column import StateField
+from stator.rows.state_column import USUAL_NAME, StateField
 
 CLASS = "class Migration(migrations.Migration):\n"
 NOT_ATOMIC = """
@@ -29,7 +29,6 @@ NOT_ATOMIC = """
 
 # Each of these operations commits what it does, and is in a migration that is not atomic.
 BY_THEMSELVES = (RowOperation, AlterTableInUse, KeepDueTimes)
-MIXIN = {"state", *FRAMEWORK_COLUMNS}
 
 
 def connect() -> None:
@@ -63,8 +62,8 @@ ANEW = (
     "put a migration that sets the states before the last one: see docs/how-to/adopt.rst."
 )
 RENAMED = (
-    " To keep the values of {first} as the states, first rename the field in a migration of its own: "
-    'migrations.RenameField("{model}", "{first}", "state"). See docs/how-to/from-django-fsm.rst.'
+    " To keep the values of {first} as the states, give the field its name and its values: {first} = "
+    "StateField({graph}). See docs/how-to/adopt.rst."
 )
 
 
@@ -89,12 +88,13 @@ class StateChanges(MigrationAutodetector):
             self.add_operation(app_label, operation)
 
     def _rows(self, app_label: str, model_name: str) -> list[RowOperation]:
-        field = self.to_state.models[app_label, model_name].fields.get("state")
+        field = _state_field(self.to_state.models[app_label, model_name])
         before = self.renamed_models.get((app_label, model_name), model_name).lower()
         former = self.from_state.models.get((app_label, before))
-        if isinstance(field, StateField) and former and "state" in former.fields:
-            return _changes(model_name, former.fields["state"], field.graph)
-        return []
+        if field is None or former is None:
+            return []
+        was = self.renamed_fields.get((app_label, model_name, field.name), field.name)
+        return _changes(f"{app_label}.{model_name}", former.fields[was], field) if was in former.fields else []
 
     def _build_migration_list(self, graph: MigrationGraph | None = None) -> None:
         super()._build_migration_list(graph)  # type: ignore[misc]
@@ -114,25 +114,24 @@ class StateChanges(MigrationAutodetector):
         """Return whether a table that is there gets the mixin, now or with another package's columns already."""
         former, model = self.from_state.models.get((app_label, model_name)), self.to_state.models[app_label, model_name]
         return bool(
-            former
-            and isinstance(model.fields.get("state"), StateField)
-            and "state_claim" in model.fields
-            and "state_claim" not in former.fields
+            former and _state_field(model) and "state_claim" in model.fields and "state_claim" not in former.fields
         )
 
     def _warn_of_loss(self, app_label: str, model_name: str, model: ModelState) -> None:
         """Warn if columns go: they may say which rows are done, and Django sees no rename between such fields."""
         former, place = self.from_state.models[app_label, model_name].fields, (app_label, model_name)
         renamed = {new: old for (*where, new), old in self.renamed_fields.items() if tuple(where) == place}
-        stays = {*model.fields, *renamed.values(), *MIXIN}
+        stays = {*model.fields, *renamed.values(), *FRAMEWORK_COLUMNS}
         lost = [name for name in former if name not in stays]
         if not lost:
             return
-        begins = "state" not in former and "state" not in renamed
+        own = cast("StateField", _state_field(model))
+        begins = own.name not in former and own.name not in renamed
         statuses = [name for name in lost if begins and _chooses(former[name])]
         told = LOSS + ANEW * begins + RENAMED * bool(statuses)
         label, names = f"{app_label}.{model.name}", get_text_list(lost, "and")
-        sys.stderr.write(told.format(label=label, names=names, model=model_name, first=next(iter(statuses), "")) + "\n")
+        first = next(iter(statuses), "")
+        sys.stderr.write(told.format(label=label, names=names, first=first, graph=own.graph.__name__) + "\n")
 
     def _adopt(
         self, app_label: str, adoptions: dict[str, ModelState], operations: Sequence[Operation]
@@ -150,7 +149,7 @@ class StateChanges(MigrationAutodetector):
             former = self.from_state.models.get((app_label, name))
             if name not in adoptions or former is None:
                 others.append(operation)
-            elif _is_of_mixin(operation, former):
+            elif _is_of_mixin(operation, former, {cast("StateField", _state_field(adoptions[name])).name}):
                 found.setdefault(name, []).append(operation)
             elif isinstance(operation, RemoveField) and (name, operation.name) not in added:
                 removals.append(operation)
@@ -166,24 +165,49 @@ def _chooses(field: Field) -> bool:
     return bool(field.choices) or "fsm" in type(field).__module__
 
 
-def _changes(model_name: str, former: Field, graph: type[StateGraph]) -> list[RowOperation]:
-    gone = sorted({str(value) for value, _ in former.flatchoices} - set(graph.states))
-    heirs = graph.renames
-    return [
-        RenameState(model_name, name, heirs[name].name) if name in heirs else RemapState(model_name, name, None)
-        for name in gone
-    ]
+def _state_field(model: ModelState) -> StateField | None:
+    """Return the field with the state; None if the model has none."""
+    return next((field for field in model.fields.values() if isinstance(field, StateField)), None)
 
 
-def _is_of_mixin(operation: Operation, former: ModelState) -> bool:
-    """Return whether the operation concerns columns of the mixin only, or an index on them."""
+def _named(field: StateField) -> dict[str, str]:
+    """Return the argument of an operation that names the field, unless it has the usual name."""
+    return {} if field.name == USUAL_NAME else {"field": field.name}
+
+
+def _changes(label: str, former: Field, field: StateField) -> list[RowOperation]:
+    """Return what is to be done to rows of a model whose migrations know ``former``: for values that go or change."""
+    graph, name = field.graph, label.partition(".")[2]
+    found: list[RowOperation] = []
+    for value, said in sorted(former.flatchoices, key=str):
+        # Migrations record the names of states. The labels of another field may be anything.
+        heir = graph.states.get(str(said)) or graph.renames.get(str(said)) or graph.renames.get(str(value))
+        now = field.states.get(value)
+        if now is not None and heir not in (None, now):
+            raise CommandError(
+                f"{label}.{field.name}: {value!r} was the value of {said} and is now that of {now.name}, so rows of "
+                f"the one would become rows of the other. Give {now.name} a value that no state had."
+            )
+        if now is None and heir is not None:
+            found.append(RenameState(name, value, heir.value, **_named(field)))
+        elif now is None and value is not None:
+            found.append(RemapState(name, value, None, **_named(field)))
+        elif now is not None and now._declared["renamed_from"] == said:
+            # Rows have its value. Pauses have its name.
+            found.append(RenameState(name, str(said), now.name, **_named(field)))
+    return found
+
+
+def _is_of_mixin(operation: Operation, former: ModelState, state: set[str]) -> bool:
+    """Return whether the operation concerns the ``state`` and the mixin's columns only, or an index on them."""
+    mixin = FRAMEWORK_COLUMNS | state
     if isinstance(operation, AddField | AlterField | RemoveField):
-        return operation.name in MIXIN
+        return operation.name in mixin
     if isinstance(operation, AddIndex):
-        return operation.index.name.startswith("st_") or not MIXIN.isdisjoint(operation.index.fields)
+        return operation.index.name.startswith("st_") or not mixin.isdisjoint(operation.index.fields)
     if isinstance(operation, RemoveIndex):
         indexes = {index.name: index for index in former.options.get("indexes", ())}
-        return operation.name in indexes and MIXIN.issuperset(indexes[operation.name].fields)
+        return operation.name in indexes and mixin.issuperset(indexes[operation.name].fields)
     return False
 
 
@@ -208,8 +232,10 @@ def _adoption(model: ModelState, former: ModelState, operations: list[Operation]
         return
     yield AlterTableInUse(model.name, columns)
     if "state_next_attempt" not in former.fields and "state_attempted" in former.fields:
-        states = sorted(cast("StateField", model.fields["state"]).graph.automatic_states, key=str)
-        yield KeepDueTimes(model.name, {state.name: state.try_interval or 0 for state in states})
+        own = cast("StateField", _state_field(model))
+        states = sorted(own.graph.automatic_states, key=str)
+        intervals = {state.value: state.try_interval or 0 for state in states}
+        yield KeepDueTimes(model.name, intervals, **_named(own))
     yield AlterTableInUse(model.name, [RemoveField(model.name, "state_ready"), *again, *builds])
 
 
@@ -234,4 +260,4 @@ def _parts(migration: Migration) -> Iterator[Migration]:
 
 
 def _alters_states(operation: Operation) -> bool:
-    return isinstance(operation, AlterField) and operation.name == "state"
+    return isinstance(operation, AlterField) and isinstance(operation.field, StateField)

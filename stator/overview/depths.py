@@ -23,7 +23,7 @@ from stator.rows import columns
 from stator.rows.claimable import READY, RESTING
 from stator.rows.clock import Elapsed, Now
 from stator.rows.indexes import line_of_all, place_in_line
-from stator.rows.state_column import StateField, state_field
+from stator.rows.state_column import UNMANAGED, StateField, state_field
 from stator.statements import united
 from stator.texts import COUNTED
 
@@ -68,7 +68,8 @@ def depths(rows: OperatorQuerySet, counted: Counts | None = None) -> Depths:
     counted = counted or counts({label: rows})[label]
     found = empty(rows)
     numbers = counted.numbers
-    ready, claimed, quarantined, apart, unknown, failed, far, *rested = map(numbers.__getitem__, range(7 + len(states)))
+    answers = map(numbers.__getitem__, range(7 + len(found.states)))
+    ready, claimed, quarantined, apart, unknown, failed, far, *rested = answers
     found.quarantined = _count(quarantined)
     found.failing = min(COUNTED + 1, max(0, _count(failed) - sum(one.flagged for one in claimed)))
     found.unknown_states.update({some.value: some.count for some in unknown})
@@ -77,8 +78,10 @@ def depths(rows: OperatorQuerySet, counted: Counts | None = None) -> Depths:
     if far:
         _read_far(rows, found)
     _note_held(counted.held, found)
-    for state, resting in zip(states.values(), rested, strict=True):
+    for state, resting in zip(states.values(), rested, strict=False):
         _note_resting(rows, state, resting, found)
+    if UNMANAGED in found.states:
+        _note_unmanaged(rested[-1], found)
     _leave_out_quarantined(rows, ready, apart, found)
     found.stuck.sort(key=lambda one: -one.age)
     return found
@@ -86,7 +89,8 @@ def depths(rows: OperatorQuerySet, counted: Counts | None = None) -> Depths:
 
 def empty(rows: OperatorQuerySet) -> Depths:
     """Return the numbers of a model without objects."""
-    return Depths({name: InState(name, state) for name, state in rows.model.state_graph.states.items()})
+    found = {name: InState(name, state) for name, state in rows.model.state_graph.states.items()}
+    return Depths(found | ({UNMANAGED: InState(UNMANAGED)} if state_field(rows.model).null else {}))
 
 
 def _question_of(rows: OperatorQuerySet) -> Question:
@@ -117,6 +121,7 @@ def _question(
             in_all(rows.filter(state_failures__gt=0).order_by())[: 2 * most],
             by_state(far_future(rows)),
             *(by_state(resting_in(rows, state), _late(state)) for state in states.values()),
+            *([by_state(_unmanaged(rows))] if state_field(model).null else []),
         ],
         most,
     )
@@ -125,6 +130,12 @@ def _question(
 def resting_unknown(rows: OperatorQuerySet) -> OperatorQuerySet:
     """Return resting rows in unknown states, between the known ones in the index ``st_rest``."""
     return rows.filter(RESTING, _outside(state_field(rows.model))).unknown()
+
+
+def _unmanaged(rows: OperatorQuerySet) -> OperatorQuerySet:
+    """Return resting rows without a state. Index ``st_rest``."""
+    found: OperatorQuerySet = state_field(rows.model).unmanaged(rows.filter(RESTING))
+    return found.order_by("state_next_attempt", "state_changed")
 
 
 def far_future(rows: OperatorQuerySet) -> OperatorQuerySet:
@@ -161,12 +172,17 @@ def resting_in(rows: OperatorQuerySet, state: State) -> OperatorQuerySet:
 
 
 def _note_ready(rows: OperatorQuerySet, ready: list[Tally], found: Depths) -> None:
-    found.ready = _count(ready)
-    found.waited = longest(one.waited for one in ready)
+    # Unmanaged rows are ready only until workers have seen them.
+    managed = [one for one in ready if one.value != UNMANAGED]
+    found.ready = _count(managed)
+    found.waited = longest(one.waited for one in managed)
     for one in found.states.values():
         one.cut = found.ready > COUNTED and one.state is not None and one.state.automatic
     for some in ready:
         there = found.states.get(some.value)
+        if some.value == UNMANAGED and there is not None:
+            there.resting += some.count
+            continue
         if there is None or there.state is None:
             # No worker claims them, so they are at the head of the line.
             found.unknown_states[some.value] += some.count
@@ -188,6 +204,12 @@ def _note_resting(rows: OperatorQuerySet, state: State, resting: list[Tally], fo
         if some.late:
             # No more than were counted: the search for one more would read all rows.
             _name(resting_in(rows, state).filter(_late(state)), one, found, some.late)
+
+
+def _note_unmanaged(resting: list[Tally], found: Depths) -> None:
+    one = found.states[UNMANAGED]
+    one.resting += _count(resting)
+    one.cut = one.resting > COUNTED
 
 
 def _leave_out_quarantined(rows: OperatorQuerySet, ready: list[Tally], quarantined: list[Tally], found: Depths) -> None:

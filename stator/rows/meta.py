@@ -138,13 +138,15 @@ def managed(models: Iterable[type[M]]) -> list[type[M]]:
     return list(dict.fromkeys(map(owner_of, models)))
 
 
-def named_state(model: type[Model], state: State | str) -> State:
+def named_state(model: type[Model], state: State | str | int | None) -> State:
     """Return the state with that name or value; raise ``ValueError`` with the known names if there is none."""
     graph = graph_of(model)
-    found = graph.states.get(str(state)) or (isinstance(state, str | int) and state_field(model).states.get(state))
-    if not found:
-        raise ValueError(state_problem(graph, state))
-    return found
+    if found := state_field(model).find(state):
+        return found
+    if state is None and state_field(model).null:
+        label = model._meta.label
+        raise ValueError(f"{label}: an object with a state cannot become unmanaged; move it to a terminal state")
+    raise ValueError(state_problem(graph, state))
 
 
 @lru_cache(maxsize=1024)

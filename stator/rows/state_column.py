@@ -6,26 +6,58 @@ No other module spells the name of the column. Histories, reports, statistics, p
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Self
 
 from django.core.exceptions import FieldDoesNotExist, ValidationError
 from django.db import models
-from django.db.models import Case, F, Value, When
+from django.db.backends.base.operations import BaseDatabaseOperations
+from django.db.models import DEFERRED, Case, F, Value, When
 from django.db.models.functions import Cast
-from django.db.models.lookups import Exact
+from django.db.models.lookups import Exact, In, IsNull
+from django.db.models.query_utils import DeferredAttribute
 
 from stator.graph.graphs import StateGraph, state_problem
+from stator.graph.options import STATE_NAME_LENGTH
 from stator.graph.states import State
 from stator.texts import bounded
 
 # The name that needs no quotes in any SQL, as those of the framework's other columns.
 USUAL_NAME = "state"
 
+# The name of the state of rows that have none.
+UNMANAGED = "unmanaged"
+
 # Names of states that no graph has and of which that was logged in this process; and how many are remembered.
 _noted: set[tuple[object, object]] = set()
 MAX_NOTED = 1000
 
 logger = logging.getLogger("stator.rows")
+
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    V = TypeVar("V", default=str)
+
+    class _Valued(Generic[V]):
+        """The type of what is stored."""
+
+else:
+    V = None
+
+    class _Valued:
+        def __class_getitem__(cls, stored):
+            """Return the class: ``StateField[int]`` is for type checkers."""
+            return cls
+
+
+class StoredAttribute(DeferredAttribute):
+    """Gives an object what is stored for a state as soon as the state, or its name, is assigned."""
+
+    field: Any
+
+    def __set__(self, instance: models.Model, value: object) -> None:
+        instance.__dict__[self.field.attname] = self.field.stored(value)
 
 
 class AsDjangoField(models.Field):
@@ -48,35 +80,52 @@ class AsDjangoField(models.Field):
         return copied
 
 
-class StateField(AsDjangoField):
+class StateField(AsDjangoField, _Valued[V]):
     """The state of a row, one of ``graph``; accepts a ``State``, its name or its value wherever a value is accepted.
+
+    The column has the type of the values of the states: integers, or texts. ``base_field``: a class of Django's fields
+    for a column of another type, such as ``models.PositiveSmallIntegerField``. ``null``: rows without a state are
+    unmanaged, so workers leave them alone until a state is assigned.
 
     It owns the column: nothing else spells its name, or knows what is stored for a state.
     """
 
-    def __new__(cls, graph: Any, **kwargs: Any) -> Self:
+    def __new__(cls, graph: Any, *, base_field: Any = None, **kwargs: Any) -> Self:
         """Return a field of the type of the stored values, which are names unless the graph says otherwise."""
-        has_numbers = any(isinstance(state.value, int) for state in getattr(graph, "states", {}).values())
-        storing: Any = _storing(cls, models.IntegerField if has_numbers else models.CharField)  # type: ignore[arg-type]
-        return super().__new__(storing)
-
-    def __init__(self, graph: type[StateGraph], **kwargs: Any) -> None:
         if not (isinstance(graph, type) and issubclass(graph, StateGraph) and graph.states):
             raise TypeError(f"StateField() takes a StateGraph subclass, not {graph!r}")
+        storing: Any = _storing(cls, _base_of(graph, base_field))  # type: ignore[arg-type]
+        return super().__new__(storing)
+
+    def __init__(self, graph: type[StateGraph], *, base_field: type[models.Field] | None = None, **kwargs: Any) -> None:
         self.graph = graph
         # The states by their stored values.
         self.states: dict[object, State] = {state.value: state for state in graph.states.values()}
-        self._is_text = self.django_class is models.CharField
-        # Whether what is stored is the names.
-        self.has_names = all(state.value == name for name, state in graph.states.items())
+        # The states by whatever means them: names, values, and values as an address or a terminal has them.
+        self._meant: dict[object, State] = {str(value): state for value, state in self.states.items()}
+        self._meant.update(graph.states)
+        self._meant.update(self.states)
+        self._is_text = not issubclass(self.django_class, models.IntegerField)
+        null = bool(kwargs.get("null"))
+        # Whether what is stored is the names, in every row.
+        self.has_names = not null and all(state.value == name for name, state in graph.states.items())
         # Returns the name of the state for a stored value; the text of a value that this code does not know.
         self.name_of: Callable[[object], str] = str if self.has_names else self._name_of
-        if self._is_text:
-            kwargs.setdefault("max_length", 100)
+        if not self.has_names:
+            self.descriptor_class = StoredAttribute
+        if null and UNMANAGED in self._meant:
+            raise TypeError(f"StateField({graph.__name__}, null=True): {UNMANAGED!r} means null; give that state another name")
+        if issubclass(self.django_class, models.CharField):
+            kwargs.setdefault("max_length", STATE_NAME_LENGTH)
+        if "db_default" in kwargs:
+            kwargs["db_default"] = self.stored(kwargs["db_default"])
         kwargs.setdefault("editable", False)
         kwargs["choices"] = graph.choices
         kwargs["default"] = graph.initial_state.value
         super().__init__(**kwargs)
+        if null:
+            # Django validates no empty value of a field that may be blank.
+            self.empty_values = []
 
     def at(self, state: State | str, *, gone: bool = False) -> dict[str, Any]:
         """Return the column with what is stored for a state, as a filter or as a change.
@@ -85,40 +134,76 @@ class StateField(AsDjangoField):
         """
         if gone:
             _noted.add((self.graph, state))
+            [value] = self.values([state]) or [self.stored(state)]
+            return {self.name: value}
         return {self.name: self.stored(state)}
 
-    def among(self, states: Iterable[State | str]) -> dict[str, Any]:
+    def among(self, states: Iterable[State | str | int]) -> dict[str, Any]:
         """Return a filter for the rows in any of these states; a name that no row can have finds none."""
+        return {f"{self.name}__in": self.values(states)}
+
+    def values(self, states: Iterable[State | str | int]) -> list[object]:
+        """Return what is stored for states, for lookups; values that this code does not know are no mistake."""
         values = [self.stored(state) for state in states]
-        return {f"{self.name}__in": values if self._is_text else [each for each in values if _is_number(each)]}
+        if self.has_names:
+            return values
+        if not self._is_text:
+            values = [int(each) for each in values if _is_number(each)]
+        # Lookups leave expressions as they are.
+        return [each if each in self.states else Value(each, self.django_class()) for each in values]
+
+    def managed(self, rows: Any) -> Any:
+        """Return those of the rows that have a state, known or not."""
+        return rows.exclude(**{self.name: None}) if self.null else rows
+
+    def unmanaged(self, rows: Any) -> Any:
+        """Return those of the rows that have no state."""
+        return rows.filter(**{self.name: None}) if self.null else rows.none()
 
     def asked(self, states: Iterable[State | str]) -> dict[str, str]:
         """Return the filter for rows in any of these states as a list of objects has it in its address."""
-        values = [str(self.stored(state)) for state in states]
+        listed = list(states)
+        if self.null and listed == [UNMANAGED]:
+            return {f"{self.name}__isnull": "True"}
+        values = [str(self.stored(state)) for state in listed]
         return {f"{self.name}__{'exact' if len(values) == 1 else 'in'}": ",".join(values)}
 
-    def find(self, text: str) -> State | None:
-        """Return the state with this name, or with this value in an address; None if this code does not know it."""
-        return self.graph.states.get(text) or next(
-            (s for s in self.graph.states.values() if str(s.value) == text), None
-        )
+    def find(self, meant: object) -> State | None:
+        """Return the state with this name, or with this value, also as a text; None if this code does not know it."""
+        if isinstance(meant, State):
+            return self.graph.states.get(meant.name)
+        return self._meant.get(meant) if isinstance(meant, str | int) else None
 
     def stored(self, state: object) -> Any:
-        """Return what is stored for a state, its name or its value; anything else is returned as it is."""
+        """Return what is stored for a state, its name or its value; anything else is returned as it is.
+
+        A state of another graph, such as the parent of this one, means the state of that name.
+        """
         if isinstance(state, State):
-            return state.value
+            if state.graph is self.graph:
+                return state.value
+            return state.name if (own := self.graph.states.get(state.name)) is None else own.value
         if self.has_names or not isinstance(state, str):
             return state
-        found = self.graph.states.get(state)
+        found = self._meant.get(state)
         return state if found is None else found.value
 
     def _name_of(self, value: object) -> str:
+        if value is None:
+            return UNMANAGED
         found = self.states.get(value)
         return str(value) if found is None else found.name
 
     def of(self, instance: Any) -> str:
         """Return the name of the state of an object; the text of a value that this code does not know."""
         return self.name_of(self.stored(getattr(instance, self.attname)))
+
+    def loaded(self, instance: Any) -> object:
+        """Return what is stored for the state that an object has now, never None; ``DEFERRED`` if it has none yet."""
+        given = instance.__dict__.get(self.attname, DEFERRED)
+        if self.has_names:
+            return given
+        return UNMANAGED if given is None else self.stored(given)
 
     def state_of(self, instance: Any) -> State | None:
         """Return the state of an object; None if this code does not know it."""
@@ -133,6 +218,8 @@ class StateField(AsDjangoField):
         if self.has_names:
             return column
         cases = [When(Exact(column, state.value), then=Value(name)) for name, state in self.graph.states.items()]
+        if self.null:
+            cases.append(When(IsNull(column, True), then=Value(UNMANAGED)))
         return Case(*cases, default=Cast(column, models.CharField()), output_field=models.CharField())
 
     def names_in(self, rows: Any) -> Any:
@@ -148,17 +235,18 @@ class StateField(AsDjangoField):
 
     if TYPE_CHECKING:
         # Django puts an attribute in the place of the field.
-        def __get__(self, instance: Any, owner: Any) -> str: ...  # type: ignore[override]
+        def __get__(self, instance: Any, owner: Any) -> V: ...  # type: ignore[override]
 
     def deconstruct(self) -> tuple[str, str, Sequence[Any], dict[str, Any]]:
         name, path, args, kwargs = super().deconstruct()
-        # Migrations record the values, so that makemigrations notices when one is gone. Their order does not matter.
-        kwargs["choices"] = sorted(self.graph.choices)
+        # Migrations record the values with the names, so that makemigrations notices when one is gone or changed, but
+        # not another label or order.
+        kwargs["choices"] = sorted((state.value, name) for name, state in self.graph.states.items())
         return name, path, args, kwargs
 
-    def clone(self) -> "StateField":
+    def clone(self) -> "StateField[V]":
         """Return a copy for another model, with its graph, which the plain form for migrations lacks."""
-        return StateField(self.graph, **self.deconstruct()[3])
+        return StateField(self.graph, base_field=self.django_class, **self.deconstruct()[3])
 
     def to_python(self, value: object) -> Any:
         return super().to_python(self.stored(value))
@@ -169,6 +257,16 @@ class StateField(AsDjangoField):
                 self._note_unknown(value)
             return value
         return super().get_prep_value(self.stored(value))
+
+    def get_lookup(self, lookup_name: str) -> Any:
+        found: Any = super().get_lookup(lookup_name)
+        # Comparisons by order or pattern may name any value.
+        return found if self.has_names or lookup_name not in ("exact", "in") else _refusing(found)
+
+    def refuse_unknown(self, value: object) -> None:
+        """Raise ``ValueError`` for a value in a lookup that means no state of the graph, which would find no rows."""
+        if not (value is None or hasattr(value, "resolve_expression")) and self.stored(value) not in self.states:
+            raise ValueError(state_problem(self.graph, value))
 
     def _note_unknown(self, name: str) -> None:
         """Log, once, that a query or a save names no state of the graph: a typo finds no rows, and says nothing."""
@@ -189,9 +287,14 @@ class StateField(AsDjangoField):
             raise ValueError(state_problem(self.graph, value))
         return value
 
+    def run_validators(self, value: Any) -> None:
+        if value is not None:
+            super().run_validators(value)
+
     def validate(self, value: Any, model_instance: Any) -> None:
         """Refuse what a save would refuse; Django leaves fields that are not editable to the code that sets them."""
-        if value == getattr(model_instance, "_loaded_state", None):
+        loaded = getattr(model_instance, "_loaded_state", None)
+        if self.stored(value) == loaded or (value is None and self.null and loaded in (None, UNMANAGED)):
             return
         if (state := self.states.get(self.stored(value))) is None:
             raise ValidationError(state_problem(self.graph, value), "invalid_choice")
@@ -199,6 +302,42 @@ class StateField(AsDjangoField):
             raise ValidationError(
                 f"{self.graph.__name__}.{state.name} can be entered only by the framework", "protected"
             )
+
+
+class _Refusing:
+    """A lookup that refuses what means no state of the graph."""
+
+    lhs: Any
+    rhs: Any
+
+    def get_prep_lookup(self) -> Any:
+        if not hasattr(self.rhs, "resolve_expression"):
+            for each in self.rhs if isinstance(self, In) else [self.rhs]:
+                self.lhs.output_field.refuse_unknown(each)
+        return super().get_prep_lookup()  # type: ignore[misc]
+
+
+@lru_cache(maxsize=16)
+def _refusing(lookup: type) -> type:
+    return type(lookup.__name__, (_Refusing, lookup), {})
+
+
+def _base_of(graph: type[StateGraph], given: Any) -> type[models.Field]:
+    """Return the class of the fields that store the values of a graph; raise ``TypeError`` if they do not fit."""
+    values = [state.value for state in graph.states.values()]
+    numbers = [value for value in values if isinstance(value, int)]
+    fitting: tuple[type, ...] = (models.IntegerField,) if numbers else (models.CharField, models.TextField)
+    base: Any = fitting[0] if given is None else given
+    where = f"StateField({graph.__name__}, base_field={getattr(base, '__name__', base)})"
+    fits = isinstance(base, type) and issubclass(base, fitting) and not issubclass(base, models.AutoField)
+    if not fits:
+        kind = "integers" if numbers else "texts"
+        raise TypeError(f"{where}: its values are {kind}, so give a class such as models.{fitting[0].__name__}")
+    column: type[models.Field] = base
+    least, most = BaseDatabaseOperations.integer_field_ranges[column().get_internal_type()] if numbers else (0, 0)
+    if (wrong := next((value for value in numbers if not least <= value <= most), None)) is not None:
+        raise TypeError(f"{where}: has no room for the value {wrong}; use a larger one, such as models.BigIntegerField")
+    return column
 
 
 def _is_number(value: object) -> bool:

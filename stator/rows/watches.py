@@ -83,7 +83,8 @@ class Watch:
         if not self.condition.every:
             return Q(self._exists(among, Q(stator_state__in=self.condition.in_)))
         # The states that this code knows are checked first, by the index; other states take all related objects.
-        met = ~Q(self._exists(among, Q(stator_state__in=self.unfinished))) if self.unfinished else Q()
+        unfinished = state_field(self.other).values(self.unfinished)
+        met = ~Q(self._exists(among, Q(stator_state__in=unfinished))) if unfinished else Q()
         met &= ~Q(self._exists(among, ~Q(stator_state__in=self.condition.in_)))
         return met if self.condition.empty else met & Q(self._exists(among, Q()))
 
@@ -152,12 +153,12 @@ class Watch:
             equal = {others: OuterRef(mine), f"{others}__in": among.order_by().values(mine)}
             related = self._others(among.db).alias(stator_state=F(state_field(self.other).name)).filter(states, **equal)
             return Exists(read_first(related, (others, state_field(self.other).name)))
-        # By an alias, so that a condition is one of the same related object as the others.
-        rows = (
-            self._rows(among.db)
-            .filter(pk=OuterRef("pk"))
-            .alias(stator_state=F(f"{self.name}__{state_field(self.other).name}"))
-        )
+        field = state_field(self.other)
+        # By aliases, so that a condition is one of the same related object as the others.
+        rows = self._rows(among.db).filter(pk=OuterRef("pk")).alias(stator_state=F(f"{self.name}__{field.name}"))
+        if field.null:
+            # An unmanaged object is a related one too, and in none of the states.
+            return Exists(rows.alias(stator_there=F(f"{self.name}__pk")).filter(states, stator_there__isnull=False))
         return Exists(rows.filter(states, stator_state__isnull=False))
 
     def _apart(self, using: str) -> bool:

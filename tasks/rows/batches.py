@@ -5,7 +5,7 @@ from typing import Any
 from django.db import models
 from django.db.models import Q, QuerySet
 
-from stator.models import MomentField, Now, Progress, StatorModel
+from stator.models import MomentField, Now, Progress, StateField, StatorModel
 from tasks.messages import NAME_LENGTH
 from tasks.rows.tables import task_rows
 from tasks.rows.tasks import TERMINAL
@@ -22,6 +22,7 @@ UNENDED = (*OPEN, "ending")
 class BatchRow(StatorModel):
     """The table of :class:`tasks.models.Batch`, and the properties of a row."""
 
+    state: StateField
     # No index of its own: the unique index of the keys begins with the queue.
     queue: "models.ForeignKey[Any, Any]" = models.ForeignKey(
         "tasks.Queue", models.CASCADE, related_name="batches", editable=False, db_index=False

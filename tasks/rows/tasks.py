@@ -7,7 +7,7 @@ from django.db import models
 from django.db.models import Case, Q, Value, When
 from django.utils import timezone
 
-from stator.models import MomentField, Now, SpreadField, StatorModel
+from stator.models import MomentField, Now, SpreadField, StateField, StatorModel
 from tasks.indexes import MetadataIndex
 from tasks.messages import milliseconds
 
@@ -23,6 +23,7 @@ def names_nobody() -> Case:
 class TaskRow(StatorModel):
     """The table of :class:`tasks.models.Task`, and the properties of a row."""
 
+    state: StateField
     # No index of its own: the unique index of the keys begins with the queue.
     queue = models.ForeignKey("tasks.Queue", models.CASCADE, related_name="tasks", db_index=False)
     action = models.CharField(max_length=200)

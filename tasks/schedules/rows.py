@@ -8,7 +8,7 @@ from django.db import models
 from django.db.models import Q
 
 from stator.graph.backoff import MAX_SECONDS
-from stator.models import MomentField, Now, StatorModel
+from stator.models import MomentField, Now, StateField, StatorModel
 from stator.texts import counted
 from tasks.conf import DJANGO, load_settings
 from tasks.datetimes import moment_problem
@@ -30,6 +30,8 @@ ERROR_LENGTH = 300
 
 class ScheduleRow(StatorModel):
     """The table of :class:`tasks.models.Schedule`, and the properties of a row."""
+
+    state: StateField
 
     class Missed(models.TextChoices):
         """Which of several due ticks fire."""

@@ -66,7 +66,7 @@ class TestDrain:
         assert drain() == 2 + 1 + 2
         for row in rows:
             row.refresh_from_db()
-        assert [row.state for row in rows] == ["last", "last", "sent"]
+        assert [str(row.stator.state) for row in rows] == ["last", "last", "sent"]
 
     def test_does_not_raise_errors_of_handlers(self) -> None:
         parcel = Parcel.objects.create(orders="fail", address="nowhere")

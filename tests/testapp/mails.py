@@ -9,13 +9,11 @@ from stator.models import StateField, StatorModel
 class MailGraph(StateGraph):
     """Sent by a handler, refused after errors or a day; somebody may have a refused one sent again."""
 
-    _values = {"queued": 0, "sending": 10, "sent": 1, "refused": 2, "recalled": 3}
-
-    queued = State(try_interval=60, force_initial=True, max_failures=2)
-    sending = State(try_interval=60, concurrency=1)
-    sent = State(delete_after=3600)
-    refused = State()
-    recalled = State()
+    queued = State(value=0, try_interval=60, force_initial=True, max_failures=2)
+    sending = State(value=10, try_interval=60, concurrency=1)
+    sent = State(value=1, delete_after=3600)
+    refused = State(value=2, label="Turned down")
+    recalled = State(value=3)
 
     queued.transitions_to(sending)
     queued.times_out_to(refused, seconds=86400)
@@ -35,11 +33,26 @@ class MailGraph(StateGraph):
         return cls.sent
 
 
+class Postcard(StatorModel):
+    """A table that is older than its graph: the column has its own type, and is null where nobody has begun."""
+
+    text = models.CharField(max_length=100, default="Dear Ada")
+    # A part of an address, as others have a field of this name.
+    state = models.CharField(max_length=20, blank=True)
+    status = StateField[int | None](
+        MailGraph, base_field=models.PositiveSmallIntegerField, null=True, blank=True, editable=True
+    )
+    address = models.CharField(max_length=100, default="ada@example.org")
+
+    class StatorMeta:
+        history = True
+
+
 class Mail(StatorModel):
     """A table of another application, which stores a number."""
 
     address = models.CharField(max_length=100, default="ada@example.org")
-    status = StateField(MailGraph)
+    status = StateField[int](MailGraph)
 
     class StatorMeta:
         history = True

@@ -12,6 +12,7 @@ from django.test.utils import isolate_apps
 from stator import checks
 from stator.admin import register_managed
 from stator.checks.tables import (
+    check_columns,
     check_indexes,
     check_key_length,
     check_model,
@@ -25,6 +26,7 @@ from stator.checks.tables import (
 from stator.graph import State, StateGraph
 from stator.models import StateField, StatorModel
 from tests.testapp.keys import BigKeyed, Branch, Heir, Ledger, Seat
+from tests.testapp.mails import Postcard
 from tests.testapp.operators import Parcel, ParcelGraph
 
 
@@ -47,10 +49,11 @@ class TestTables:
 
         [missing], [wrong] = check_state_field(Without), check_state_field(Plain)
         assert (missing.id, wrong.id) == ("stator.E101", "stator.E101")
-        assert missing.msg == "Without inherits StatorModel, but it has no field named state."
-        assert wrong.msg == "Plain inherits StatorModel, but its field state is a CharField."
-        assert "StateField(YourGraph)" in missing.hint
+        assert missing.msg == "Without inherits StatorModel, but it has no StateField."
+        assert "StateField(YourGraph), under any name" in missing.hint
         assert ids(check_state_field(Parcel)) == []
+        # Which has a field ``state`` for something else.
+        assert ids(check_model(Postcard)) == []
 
     @isolate_apps("tests.testapp")
     def test_state_fields_beside_the_state_are_refused(self) -> None:
@@ -61,22 +64,28 @@ class TestTables:
             class Meta:
                 app_label = "testapp"
 
-        class Misnamed(StatorModel):
-            status = StateField(ParcelGraph)
-
-            class Meta:
-                app_label = "testapp"
-
         [error] = check_state_fields(Twice)
         assert error.id == "stator.E106"
         assert error.msg == "Twice.billing is a StateField beside Twice.state; an object has one state."
         assert "model of its own" in error.hint
         assert "stator.E106" in ids(check_model(Twice))
-        [error] = check_state_fields(Misnamed)
-        assert error.id == "stator.E106"
-        assert error.msg == "Misnamed.status is a StateField that is not named state."
-        assert error.hint == "Rename it: state = StateField(ParcelGraph)."
         assert ids(check_state_fields(Parcel)) == []
+
+    @isolate_apps("tests.testapp")
+    def test_a_field_in_the_place_of_a_column_of_stator_is_refused(self) -> None:
+        class Taken(StatorModel):
+            status = StateField(ParcelGraph)
+            state_ready = models.CharField(max_length=10)
+            state_attempts = None  # type: ignore[assignment]
+
+            class Meta:
+                app_label = "testapp"
+
+        attempts, ready = check_columns(Taken)
+        assert (attempts.id, ready.id) == ("stator.E112", "stator.E112")
+        assert ready.msg == "Taken.state_ready is not the column of Stator with this name, which workers write."
+        assert "migrations.RenameField" in ready.hint
+        assert ids(check_columns(Parcel)) == []
 
     @isolate_apps("tests.testapp")
     def test_a_state_field_of_a_plain_model_is_refused(self) -> None:

@@ -17,6 +17,7 @@ from tests.testapp.approvals import Expense
 from tests.testapp.baskets import Basket
 from tests.testapp.explained import Errand
 from tests.testapp.keys import UuidKeyed
+from tests.testapp.mails import Postcard
 from tests.testapp.waiting import Build, Rollout
 
 pytestmark = pytest.mark.django_db
@@ -85,6 +86,7 @@ def of_a_newer_worker():
 # An object for each entry of the table, for which it is the first that holds.
 EXAMPLES = {
     "terminal": lambda: put(Errand, state="done"),
+    "unmanaged": lambda: Postcard.objects.create(status=None),
     "other_version": of_a_newer_worker,
     "unknown_state": left_behind,
     "lease_lost": lambda: put(Errand, **held(seconds=-7)),

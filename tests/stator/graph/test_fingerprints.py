@@ -92,7 +92,7 @@ def test_option_that_no_state_sets_changes_nothing(monkeypatch):
 
 def test_it_is_the_same_for_equal_declarations():
     assert graph() == graph() == graph(try_interval=60.0) == graph(reordered=True)
-    assert graph() == graph(handler_name="handle_packed")
+    assert graph() == graph(handler_name="handle_packed") == graph(label="Packed up")
     assert fingerprint(graph()) == fingerprint(graph(reordered=True))
 
 
@@ -103,6 +103,7 @@ def test_it_is_the_same_for_equal_declarations():
         {"backoff": Backoff(jitter=0)}, {"backoff": Steady()}, {"backoff": 5},
         {"max_failures": 3}, {"lease": 30}, {"atomic": True}, {"batch": 10}, {"concurrency": 2},
         {"renamed_from": "wrapped"}, {"saves": ["weight"]}, {"quarantine": False}, {"target": "lost"},
+        {"value": "p"},
     ],
 )  # fmt: skip
 def test_every_option_and_edge_changes_that_of_its_state_alone(options):

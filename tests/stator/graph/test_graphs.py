@@ -30,7 +30,7 @@ def names(states):
 
 def test_graph_lists_its_states_in_the_order_of_their_declaration():
     assert list(Parcel.states) == ["packed", "sent", "lost", "arrived", "returned"]
-    assert Parcel.choices == [(name, name) for name in Parcel.states]
+    assert Parcel.choices == [(name, name.capitalize()) for name in Parcel.states]
 
 
 def test_graph_knows_initial_terminal_and_automatic_states():

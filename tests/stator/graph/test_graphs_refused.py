@@ -202,7 +202,34 @@ def unreachable_by_the_framework():
         lost.transitions_to(lost, closed)
 
 
+def valued(**values):
+    class Valued(StateGraph):
+        opened = State(value=values.get("opened"), externally_progressed=True)
+        closed = State(value=values.get("closed"))
+        opened.transitions_to(closed)
+
+
+def same_value():
+    valued(opened=1, closed=1)
+
+
+def value_that_is_a_name():
+    valued(opened="closed", closed="c")
+
+
+def integer_and_name():
+    valued(opened=1)
+
+
+def text_and_integer():
+    valued(opened="o", closed=2)
+
+
 BAD_GRAPHS = [
+    (same_value, "Valued.closed: value=1 is also that of opened", "give each state a value of its own"),
+    (value_that_is_a_name, "Valued.opened: value='closed' is the name of another state", "choose another value"),
+    (integer_and_name, "Valued.closed: value='closed' and opened: value=1", "give every state an integer, or none"),
+    (text_and_integer, "Valued.closed: value=2 and opened: value='o'", "give every state an integer, or none"),
     (nothing, "Nothing has no states", "add at least one: name = State()"),
     (two_initial, "Two has more than one initial state: one, other", "set force_initial=True on one"),
     (ring, "Ring has no initial state", "set force_initial=True on one, perhaps on left, which is declared first"),
@@ -304,6 +331,13 @@ def option(**options):
 
 
 BAD_OPTIONS = [
+    ({"value": True}, "an integer of 64 bits, or a text of at most 100 characters"),
+    ({"value": 1.0}, "an integer"),
+    ({"value": 2**63}, "an integer of 64 bits"),
+    ({"value": "x" * 101}, "at most 100 characters"),
+    ({"value": "a\0"}, "a text of at most"),
+    ({"value": []}, "an integer"),
+    ({"label": 5}, "a text"),
     ({"try_interval": 0}, "seconds above 0"),
     ({"try_interval": "60"}, "seconds above 0"),
     ({"try_interval": float("nan")}, "seconds above 0"),

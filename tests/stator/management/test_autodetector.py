@@ -13,6 +13,8 @@ from stator.migration_operations import RemapState, RenameState
 from stator.models import StateField
 from tests.projects import temporary_project
 
+FIELD: models.Field = models.TextField()
+
 
 def graph_of(names, **renames):
     states = {name: State(externally_progressed=True, renamed_from=renames.get(name)) for name in names}
@@ -81,7 +83,7 @@ class TestAutodetector:
 
     def test_operations_on_rows_are_in_a_migration_that_is_not_atomic(self):
         remap, rename = RemapState("draft", "a"), RenameState("draft", "b", "c")
-        state, other = (AlterField("draft", name, models.TextField()) for name in ("state", "text"))
+        state, other = AlterField("draft", "state", StateField(graph_of(["c"]))), AlterField("draft", "text", FIELD)
         before, after = RenameModel("Former", "Draft"), AlterModelOptions("draft", {})
         assert split(state, remap, rename) == [(False, [state, remap, rename])]
         assert split(before, other, state, rename, after) == [
@@ -213,7 +215,7 @@ def test_column_with_choices_is_not_lost_without_a_word(tmp_path):
         project.write("shop/models.py", ADOPTED)
         printed = project.manage("makemigrations", "--dry-run", "shop")
         assert "WARNING: shop.Article: the last of these migrations removes status. Every row begins in the" in printed
-        assert 'migrations.RenameField("article", "status", "state")' in printed
+        assert "give the field its name and its values: status = StateField(ArticleGraph)" in printed
 
         project.write("shop/migrations/0002_state.py", RENAME)
         assert "WARNING" not in project.manage("makemigrations", "shop", "-n", "adopt")

@@ -13,7 +13,7 @@ from stator.db.chores import delete_due
 from stator.exceptions import EventRefused
 from stator.explain.facts import gather
 from stator.graph.outcomes import Moved
-from stator.migration_operations import _rename_state
+from stator.migration_operations import RenameState
 from stator.models import Action, Event, Progress, Report, Step
 from stator.rows import columns
 from stator.rows.actions import UNDONE_WITHIN
@@ -550,7 +550,7 @@ def test_steps_of_an_earlier_release_stay_valid_until_there_is_a_new_wish():
 def test_visit_goes_on_when_its_state_is_renamed():
     one = made()
     attempt(row(one))
-    _rename_state(connection, Contract, "drafted", "audited")
+    RenameState("contract", "drafted", "audited")._rename(connection, Contract, "drafted", "audited")
     vote_of_before, now = life_of(one).visit, row(one)
     assert (now.state, life_of(now).visit, now.state_version) == ("audited", vote_of_before, 1)
     raw(Contract).update(**columns.renaming(state_field(Contract), Contract.state_graph.drafted))

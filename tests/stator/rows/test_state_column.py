@@ -3,18 +3,22 @@
 import pytest
 from django.core.exceptions import ValidationError
 from django.db import connection, models
+from django.forms import modelform_factory
 
 from stator.claims import find
 from stator.db import chores
 from stator.exceptions import LeaseLost
+from stator.graph import State, StateGraph
 from stator.models import Before, Event, History, Report, Stats
+from stator.overview.depths import depths
 from stator.rows.actions import Action
 from stator.rows.state_column import StateField, state_field, state_name, state_of
 from stator.signals import transitioned
 from stator.testing import assert_moves, drain
 from stator.undo import undo
 from tests.stator.making import ago, automatic, operations_of, put, raw, row
-from tests.testapp.mails import Mail, MailGraph
+from tests.testapp.basic import StepGraph
+from tests.testapp.mails import Mail, MailGraph, Postcard
 
 pytestmark = pytest.mark.django_db
 
@@ -34,7 +38,7 @@ def stored(mail):
 def test_new_row_begins_in_the_initial_state():
     mail = Mail.objects.create()
     assert (mail.status, stored(mail), state_name(mail), state_of(mail)) == (0, 0, "queued", MailGraph.queued)
-    assert [Mail(status=each).status for each in (MailGraph.sent, "sent", 1)] == [MailGraph.sent, "sent", 1]
+    assert [Mail(status=each).status for each in (MailGraph.sent, "sent", 1)] == [1, 1, 1]
 
 
 @pytest.mark.parametrize("given", [MailGraph.sent, "sent", 1], ids=["state", "name", "value"])
@@ -50,12 +54,133 @@ def test_states_names_and_values_are_taken_alike(given):
 
 def test_unknown_values_are_refused():
     mail = Mail.objects.create()
-    with pytest.raises(ValueError, match="'lost' is not a state"):
+    with pytest.raises(ValueError, match=r"'lost' is not a state of MailGraph; its states are queued \(0\), sending"):
         mail.transition_perform("lost")
     with pytest.raises(ValidationError):
         Mail(status=7).full_clean()
     with pytest.raises(ValueError, match="'7' is not a state of MailGraph"):
         Mail.objects.create(status=7)
+    mail.status = 7
+    with pytest.raises(ValueError, match="'7' is not a state of MailGraph"):
+        mail.save()
+
+
+@pytest.mark.parametrize("unknown", [7, "7", "typo", StepGraph.slow], ids=str)
+def test_queries_for_unknown_states_are_refused(unknown):
+    for wrong in ({"status": unknown}, {"status__in": ["sent", unknown]}):
+        for search in (Mail.objects.filter, Mail.objects.exclude, Mail.objects.get):
+            with pytest.raises(ValueError, match="is not a state of MailGraph"):
+                search(**wrong)
+    with pytest.raises(ValueError, match="is not a state of MailGraph"):
+        Mail.objects.update(status=unknown)
+
+
+def test_comparisons_by_order_take_any_value():
+    sent, refused = Mail.objects.create(status="sent"), Mail.objects.create(status="refused")
+    assert list(Mail.objects.filter(status__gt=1, status__lt=9)) == [refused]
+    assert list(Mail.objects.filter(status__lte="sent")) == [sent]
+    assert list(Mail.objects.filter(status__in=Mail.objects.filter(pk=sent.pk).values("status"))) == [sent]
+
+
+def test_state_equals_its_value_and_shows_its_label():
+    mail = Mail(status="sent")
+    assert (mail.status == 1, mail.status == MailGraph.sent, {1: "one"}[MailGraph.sent]) == (True, True, "one")
+    assert (mail.get_status_display(), Mail(status=2).get_status_display()) == ("Sent", "Turned down")
+    assert dict(state_field(Mail).choices)[10] == "Sending"
+    assert mail.stator.state is MailGraph.sent
+    assert not hasattr(mail, "state")
+
+
+def test_state_of_a_parent_graph_means_the_state_of_that_name():
+    class Urgent(MailGraph):
+        pass
+
+    field = StateField(Urgent)
+    assert (field.stored(MailGraph.sent), field.find(MailGraph.sent)) == (1, Urgent.sent)
+
+
+def test_column_must_have_room_for_the_values():
+    class Far(StateGraph):
+        near = State(value=0, externally_progressed=True)
+        far = State(value=70_000)
+        near.transitions_to(far)
+
+    assert isinstance(StateField(Far, base_field=models.BigIntegerField), models.BigIntegerField)
+    with pytest.raises(TypeError, match="has no room for the value 70000; use a larger one"):
+        StateField(Far, base_field=models.SmallIntegerField)
+    with pytest.raises(TypeError, match=r"its values are integers, so give a class such as models\.IntegerField"):
+        StateField(Far, base_field=models.CharField)
+    with pytest.raises(TypeError, match=r"its values are texts, so give a class such as models\.CharField"):
+        StateField(StepGraph, base_field=models.IntegerField)
+
+
+class TestUnmanaged:
+    """Rows whose column is null."""
+
+    def test_workers_leave_them_alone_until_they_get_a_state(self):
+        card, other = Postcard.objects.create(status=None), Postcard.objects.create()
+        raw(Postcard).filter(pk=card.pk).update(state_changed=ago(90_000))
+        assert (card.status, card.stator.state, row(card).state_ready) == (None, None, False)
+        assert drain(Postcard) == 2
+        assert (row(card).status, row(card).state_version, row(other).status) == (None, 0, 1)
+        card.status = MailGraph.queued
+        card.save()
+        assert (card.status, row(card).state_ready) == (0, True)
+        assert drain(Postcard) == 2
+        assert row(card).status == 1
+        assert History.objects.filter(object_pk=card.pk).order_by("pk").first().source == "unmanaged"
+
+    def test_they_are_settled_if_the_mixin_came_later(self):
+        card = Postcard.objects.create(status=None)
+        raw(Postcard).update(state_ready=True)
+        assert chores.settle(operations_of(Postcard), 10) == 1
+        assert row(card).state_ready is False
+
+    def test_they_are_counted_by_themselves(self):
+        ready, _, _ = (
+            Postcard.objects.create(status=None),
+            Postcard.objects.create(status=None),
+            Postcard.objects.create(),
+        )
+        raw(Postcard).filter(pk=ready.pk).update(state_ready=True)
+        found = depths(Postcard.stator.all())
+        assert {name: one.count for name, one in found.states.items() if one.count} == {"queued": 1, "unmanaged": 2}
+        assert (found.ready, dict(found.unknown_states)) == (1, {})
+        assert Postcard.stator.counts()["unmanaged"] == Postcard.stator.in_state("unmanaged").count() == 2
+        assert (Postcard.stator.unknown().count(), Postcard.stator.in_state("unmanaged", "queued").count()) == (0, 3)
+        assert Postcard.stator.explain_counts()["unmanaged"] == 2
+
+    def test_forms_and_queries_take_null(self):
+        card = Postcard(status=None)
+        card.full_clean()
+        card.save()
+        assert list(Postcard.objects.filter(status=None)) == list(Postcard.objects.exclude(status="sent")) == [card]
+        form = modelform_factory(Postcard, fields=["status"])({"status": "0"}, instance=card)
+        form.save()
+        assert (row(card).status, row(card).state_version) == (0, 1)
+
+    def test_object_with_a_state_keeps_one(self):
+        card = Postcard.objects.create()
+        card.status = None
+        with pytest.raises(ValidationError):
+            card.full_clean()
+        with pytest.raises(ValueError, match="an object with a state cannot become unmanaged; move it to a terminal"):
+            card.save()
+
+    def test_undo_leaves_it_managed(self):
+        card = Postcard.objects.create(status=None)
+        action = Action.of(Postcard, "move", "ada", "wrong", moves=True)
+        assert Postcard.stator.filter(pk=card.pk).move(0, action=action) == 1
+        left = undo(action.pk, "default", actor="ada", reason="back").left
+        assert left == {str(card.pk): "was in unmanaged, which is no state of the graph"}
+        assert row(card).status == 0
+
+    def test_name_of_null_is_no_state(self):
+        class Own(StateGraph):
+            unmanaged = State(value=0)
+
+        with pytest.raises(TypeError, match="'unmanaged' means null; give that state another name"):
+            StateField(Own, null=True)
 
 
 def test_migrations_see_a_field_of_integers():
