@@ -23,6 +23,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 # Arguments of State().
 STATES = {
+    "value": "value=10",
+    "label": 'label="Being sent"',
     "try_interval": "try_interval=60",
     "handler_name": 'try_interval=60, handler_name="handle_unpaid"',
     "externally_progressed": "externally_progressed=True",

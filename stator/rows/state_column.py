@@ -114,7 +114,7 @@ class StateField(AsDjangoField, _Valued[V]):
         if not self.has_names:
             self.descriptor_class = StoredAttribute
         if null and UNMANAGED in self._meant:
-            raise TypeError(f"StateField({graph.__name__}, null=True): {UNMANAGED!r} means null; give that state another name")
+            raise TypeError(f"StateField({graph.__name__}, null=True): {UNMANAGED!r} means null; name that state anew")
         if issubclass(self.django_class, models.CharField):
             kwargs.setdefault("max_length", STATE_NAME_LENGTH)
         if "db_default" in kwargs:

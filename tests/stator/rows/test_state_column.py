@@ -179,7 +179,7 @@ class TestUnmanaged:
         class Own(StateGraph):
             unmanaged = State(value=0)
 
-        with pytest.raises(TypeError, match="'unmanaged' means null; give that state another name"):
+        with pytest.raises(TypeError, match="'unmanaged' means null; name that state anew"):
             StateField(Own, null=True)
 
 
