@@ -1,5 +1,6 @@
-"""The hooks of tasks and schedules: all that the framework asks this app about their rows."""
+"""The hooks and the condition of tasks: all that the framework asks this app about their rows."""
 
+from stator.db.conditions import add_condition
 from stator.models import ModelHooks, add_problem_kind, register_hooks
 from tasks.diagnosis.kinds import KINDS
 from tasks.models import Queue, Run, Task
@@ -10,11 +11,10 @@ def connect() -> None:
     """Register the hooks. Worker processes claim the most urgent of the tasks that they may run."""
     for kind in KINDS:
         add_problem_kind(kind)
+    add_condition(process_eligibility.Eligible)
     register_hooks(
         Task,
         ModelHooks(
-            claimable=process_eligibility.open_to_process,
-            holdable=process_eligibility.may_hold,
             lease_end=eligibility.lease_end_in_process,
             max_runtime=eligibility.timeout_in_process,
             recorded=runs.recorded,

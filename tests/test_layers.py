@@ -307,6 +307,8 @@ def test_tasks_builds_on_what_the_framework_offers_to_everybody():
     further = {"stator.worker.thread_pool", "stator.worker.supervisor"}
     # Counts of many rows that end at a limit.
     further |= {"stator.db.bounded_counts"}
+    # Which rows may be claimed and held.
+    further |= {"stator.db.conditions"}
     # How a check of a database fails, and what its tables lack.
     further |= {"stator.checks.messages", "stator.db.tables"}
     # What retentions have deleted.

@@ -24,7 +24,7 @@ ALL = Q()
 
 
 class Condition:
-    """What one extension asks of the rows of a model. A subclass defines what it has of these methods.
+    """What one extension or app asks of the rows of a model. A subclass defines what it has of these methods.
 
     Filters are the same objects while they mean the same: compiled statements are kept for them.
 
@@ -44,6 +44,16 @@ class Condition:
         ``earlier``: the conditions of the same store that precede it in the table of extensions.
         """
         return cls(store, earlier)
+
+    @property
+    def held_back(self) -> Q:
+        """A filter for the rows that the conditions before it, which programs obey too, hold back from claims.
+
+        It is empty if they hold back none.
+        """
+        lasting = (each for each in self._earlier if not each.of_processes)
+        others = [rows for each in lasting if (rows := each.rows(CLAIM)) is not None]
+        return ~reduce(and_, others) if others else ALL
 
     def states(self, wanted: list[State]) -> list[State]:
         """Return those of these states in which rows may be claimed."""
@@ -96,9 +106,14 @@ class StoredCondition(Condition):
 
 @dataclass(slots=True)
 class Kinds:
-    """The conditions that extensions have, in the order of their table; None before the app is ready."""
+    """The kinds of conditions.
+
+    ``all``: those of extensions, in the order of their table; None before the app is ready. ``of_apps``: those that
+    apps have about their own rows, which come last.
+    """
 
     all: tuple[type[Condition], ...] | None = None
+    of_apps: tuple[type[Condition], ...] = ()
 
     def of(self, store: Any) -> "Conditions":
         """Return the conditions of a store."""
@@ -106,13 +121,19 @@ class Kinds:
             # Without the conditions, paused rows would be claimed.
             raise RuntimeError(f"{store.label}: nothing can be claimed before the app stator is ready")
         bound: list[Condition] = []
-        for kind in self.all:
+        for kind in (*self.all, *self.of_apps):
             if (condition := kind.bind(store, tuple(bound))) is not None:
                 bound.append(condition)
         return Conditions(bound)
 
 
 CONDITIONS = Kinds()
+
+
+def add_condition(kind: type[Condition]) -> None:
+    """Add a condition that an app has about its own rows; call it in the ``ready()`` of its ``AppConfig``."""
+    if kind not in CONDITIONS.of_apps:
+        CONDITIONS.of_apps += (kind,)
 
 
 class Conditions:

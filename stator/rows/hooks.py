@@ -49,9 +49,6 @@ class ModelHooks:
     max_runtime: Callable[[], Expression] | None = None
     # ``(alias)``: further reasons of ``explain_counts()``, a ``Q`` of rows for each code, before ``no_worker``.
     reasons: Callable[[str], dict[str, Q]] | None = None
-    # ``(worker id, alias)``: a ``Q`` of the rows that the worker may go on holding; it loses its claims on other rows
-    # at the next heartbeat.
-    holdable: Callable[[str, str], Q] | None = None
     # ``(alias, [(Claim, Outcome)])``: called in the transaction that wrote these outcomes.
     recorded: Callable[[str, list[tuple[Any, Outcome]]], None] | None = None
     # ``(worker id, alias)``: the records that ``recorded`` would write for moves without an error. A database that can
@@ -59,7 +56,7 @@ class ModelHooks:
     # to ``recorded`` in any case, with their whole batch.
     attempts: Callable[[str, str], AttemptRecords] | None = None
     # ``(rows, why)``: called in the transaction that ends the claims on these rows, before it does. ``why`` is empty if
-    # their leases have run out; otherwise it says why ``holdable`` takes them from a worker. It returns the keys of the
+    # their leases have run out; otherwise it says why a condition takes them from a worker. It returns the keys of the
     # rows whose attempts are known not to have begun: if their leases have run out, no attempt and no crash counts.
     reaped: Callable[[QuerySet[Model], str], Collection[Any]] | None = None
     # Foreign keys that are not set while a row is claimed. Edges of other models by these keys cost nothing for rows in

@@ -4,14 +4,16 @@ They apply to all queues at once, in one statement.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, reduce
 from operator import or_
+from typing import Any, Self
 
 from django.db.models import F, OuterRef, Q, Subquery, Value
 from django.db.models.lookups import Exact
 
+from stator.db.conditions import CLAIM, Condition
 from stator.models import are_apart, name_of
 from tasks.actions.registry import everywhere
 from tasks.conf import DJANGO, TaskSettings, load_settings
@@ -38,6 +40,22 @@ from tasks.queue.expressions import is_any
 from tasks.rows.databases import home
 from tasks.rows.tables import queue_rows, task_model, task_rows
 from tasks.rows.tasks import names_nobody
+
+
+class Eligible(Condition):
+    """Tasks that a worker process may claim and hold."""
+
+    of_processes = True
+
+    @classmethod
+    def bind(cls, store: Any, earlier: Sequence[Condition]) -> Self | None:
+        return cls(store, earlier) if store.model is task_model() else None
+
+    def rows(self, deed: str) -> Q | None:
+        return open_to_process(self._store.worker_id, self.held_back) if deed == CLAIM else None
+
+    def holds(self) -> Q | None:
+        return may_hold(self._store.worker_id, self._store.alias)
 
 
 def open_to_process(worker_id: str, held: Q) -> Q:

@@ -1,4 +1,4 @@
-"""Rules of models: the functions of a project that say which rows a worker may claim and hold (``claimable``)."""
+"""Rules of models: the functions of a project that say which rows a worker may claim (``claimable``)."""
 
 from stator.seams import Extension
 

@@ -6,6 +6,7 @@ from django.db.models import Q
 from stator.batteries import extensions
 from stator.db.conditions import CLAIM, CONDITIONS, Condition, Kinds, StoredCondition
 from stator.db.probe import look
+from tasks.models import Task
 from tests.stator.making import operations_of, put, raw
 from tests.testapp.explained import Errand
 from tests.testapp.operators import Parcel
@@ -106,11 +107,22 @@ def test_filter_is_the_same_object_while_it_means_the_same(operations_with):
 def test_conditions_have_the_order_of_the_extensions():
     paths = [path for extension in extensions() for path in extension.conditions]
     assert [f"{kind.__module__}.{kind.__qualname__}" for kind in CONDITIONS.all] == paths
-    before = [type(each) for each in operations_of(Visitor).conditions._bound]
-    assert before == sorted(before, key=CONDITIONS.all.index)
+    for model in (Visitor, Task):
+        bound = [type(each) for each in operations_of(model).conditions._bound]
+        assert bound == sorted(bound, key=(*CONDITIONS.all, *CONDITIONS.of_apps).index)
 
 
-@pytest.mark.parametrize("kind", CONDITIONS.all, ids=lambda kind: kind.__name__)
+def test_app_hears_what_pauses_hold_back_and_not_what_was_refused():
+    operations = operations_of(Task)
+    [own] = [each for each in operations.conditions._bound if type(each) in CONDITIONS.of_apps]
+    operations.refusals.note(CLAIM, 1, ValueError("no"))
+    assert own.held_back == Q()
+    Task.stator.pause(where={"action": "other"})
+    look(operations)
+    assert own.held_back == Q(Q(state__in=["pending"]) & Q(action="other"), _connector=Q.OR)
+
+
+@pytest.mark.parametrize("kind", [*CONDITIONS.all, *CONDITIONS.of_apps], ids=lambda kind: kind.__name__)
 def test_condition_that_nothing_is_stored_of_says_nothing_about_an_ordinary_model(kind):
     operations = operations_of(Parcel)
     bound = kind.bind(operations, ())
