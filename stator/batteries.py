@@ -14,6 +14,9 @@ EXTENSIONS = (
     "stator.extensions.model_rules",
     "stator.extensions.refusals",
     "stator.extensions.limits",
+    "stator.extensions.related",
+    "stator.extensions.stats",
+    "stator.extensions.partitions",
     "stator.extensions.tracing",
 )
 

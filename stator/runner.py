@@ -25,7 +25,7 @@ from stator.signals import on_schedule
 from stator.worker.announcements import tell
 from stator.worker.around import calls_of
 from stator.worker.attempts import grouped
-from stator.worker.duties import MARK_READY, PASS, REAP, SETTLE
+from stator.worker.duties import MARK_READY, REAP, SETTLE, When, duties_of
 from stator.worker.executor import attempt_async, attempt_sync
 from stator.worker.lanes import lanes_of
 from stator.worker.scheduler import send_in
@@ -163,7 +163,7 @@ def attempt_row(row: StatorModel, around: Sequence[Around] = ()) -> Outcome:
 
 
 def _do_duties(operations: Operations) -> None:
-    for duty in (REAP, SETTLE, *PASS, MARK_READY):
+    for duty in (REAP, SETTLE, *duties_of(When.PASS), MARK_READY):
         while duty.needed(operations) and duty.call(operations):
             pass
 

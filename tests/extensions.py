@@ -88,6 +88,7 @@ EXTENSIONS = {
     ),
     "limits": Extension("", r"^(concurrency|Limit|concurrency_limits)$"),
     "model_rules": Extension(""),
+    "partitions": Extension(""),
     "fair": Extension("", r"(?i)fair|^turns$|SPARE_VALUES"),
     "refusals": Extension(
         "stator/db/refusals.py stator/db/locks.py stator/db/tables.py stator/worker/tables.py",

@@ -4,9 +4,14 @@ import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
+from functools import cache
 from time import monotonic, sleep
 from typing import Any
 
+from django.utils.module_loading import import_string
+
+from stator.batteries import extensions
 from stator.conf import Settings
 from stator.db import chores, own_tables
 from stator.db.interface import Moves, Operations
@@ -22,9 +27,6 @@ LIMIT = 1000
 # Rows per statement of an SQL transition: beyond about this number the cost per row no longer falls.
 MOVED_AT_ONCE = 20_000
 
-# The queue is counted up to this depth: counting millions of rows every half minute would cost more than it is worth.
-COUNTED = 100_000
-
 # The most seconds of a pause after a part of a duty.
 MAX_PAUSE = 0.25
 
@@ -36,29 +38,38 @@ def _unsettled(operations: Operations) -> list[Operations]:
     return operations.parts_with(*chores.unsettled(operations))
 
 
-def _parked(operations: Operations) -> list[Operations]:
-    return operations.parts_with(chores.reopenable(operations))
-
-
 def _matching(operations: Operations) -> list[Operations]:
     return operations.parts_with(*chores.matching(operations))
 
 
-def _whole(operations: Operations) -> list[Operations]:
+def all_rows(operations: Operations) -> list[Operations]:
+    """Return the operations on all rows, for a duty that is done once."""
     return [operations]
+
+
+class When(Enum):
+    """When a duty is done, as far as a poll does not find its rows."""
+
+    # Before the rows of a scope are claimed.
+    FIRST = "first"
+    # For each model in the first pass of a worker: only a deployment makes it necessary.
+    START = "start"
+    # For each model in every scheduling pass.
+    PASS = "pass"
+    # After these, for all models of a scope together.
+    TOGETHER = "together"
 
 
 @dataclass(frozen=True, slots=True)
 class Duty:
     """A chore: ``statement(*models, limit=...)`` handles up to ``limit`` rows and returns how many.
 
-
     It gets the operations of one model, or of all models of one database, and returns None if nothing can be left. If
     it ``moves`` objects, it also gets the function that moves them, and returns the moves. ``needed``: whether a model
     needs the duty. ``every``: 10 means that the first and then each tenth scheduling pass does it. ``gives_way``: it
     may find a whole table, so on a database with one writer it pauses after each part, for as long as that part took.
-    ``parts``: the parts of the rows of a model for which it is done. ``ended`` is called for
-    the model once nothing is left.
+    ``parts``: the parts of the rows of a model for which it is done. ``ended`` is called for the model once nothing is
+    left.
     """
 
     name: str
@@ -70,6 +81,7 @@ class Duty:
     gives_way: bool = False
     parts: Callable[[Operations], list[Operations]] = lambda operations: operations.parts()
     ended: Callable[[Operations], None] = lambda operations: None
+    when: When = When.PASS
 
     def call(self, *models: Operations) -> bool:
         """Do a bounded part of it; return whether there may be more."""
@@ -150,7 +162,7 @@ def _note_pruned(operations: Operations) -> None:
 
 def _prune(operations: Operations, limit: int) -> int:
     """Delete rows past their retention, thin samples of the queue, and merge statistics, of all models."""
-    _maintain(operations, limit)
+    maintain(operations, limit)
     with operations.transaction():
         deleted = own_tables.prune(
             operations.alias, limit, **retention_of(operations.settings), counts=_pruned[operations.scope]
@@ -158,7 +170,7 @@ def _prune(operations: Operations, limit: int) -> int:
     return max(deleted, own_tables.thin(operations, limit), own_tables.merge_stats(operations, limit))
 
 
-def _maintain(operations: Operations, limit: int) -> None:
+def maintain(operations: Operations, limit: int) -> None:
     """Make the partitions of the time to come, and drop old ones."""
     own_tables.maintain_partitions(operations.alias, **retention_of(operations.settings))
 
@@ -178,29 +190,28 @@ MARK_READY = Duty(
 )
 REAP = Duty("reap", _reap, parts=lambda operations: operations.parts_with(*operations.lost()))
 
-SETTLE = Duty("settle", chores.settle, 5 * LIMIT, parts=_unsettled)
-
-# Done for each model when a worker starts: only a deployment makes these necessary.
-START = (
-    SETTLE,
-    Duty("reopen", chores.reopen, 5 * LIMIT, parts=_parked),
-)
+SETTLE = Duty("settle", chores.settle, 5 * LIMIT, parts=_unsettled, when=When.START)
 
 # Also done when a poll finds rows past a deadline.
 TIME_OUT = Duty("time_out", chores.time_out, moves=True)
 
 DELETE = Duty("delete_due", _delete_due, ended=_note_deleted)
 
-# Done for each model in every scheduling pass, in this order.
-PASS = (
+# Those of the core, in this order.
+CORE = (
+    SETTLE,
     Duty("rename", chores.rename, moves=True, gives_way=True),
     Duty("move_matching", chores.move_matching, MOVED_AT_ONCE, moves=True, parts=_matching),
     TIME_OUT,
     DELETE,
-    Duty("reopen", chores.reopen, 5 * LIMIT, parts=_parked, needed=lambda operations: bool(operations.waits)),
 )
 
-# Done for each database after that: for all its models in one transaction, and once for the framework's own tables.
-SAMPLE = Duty("sample_depths", own_tables.sample_depths, COUNTED, parts=_whole)
-PARTITIONS = Duty("partitions", _maintain, parts=_whole)
-PRUNE = Duty("prune", _prune, every=PRUNED_EVERY, parts=_whole, ended=_note_pruned)
+# Done for the framework's own tables after all others.
+PRUNE = Duty("prune", _prune, every=PRUNED_EVERY, parts=all_rows, ended=_note_pruned)
+
+
+@cache
+def duties_of(when: When) -> tuple[Duty, ...]:
+    """Return the duties of the core, and then those of extensions, in the order of their table."""
+    paths = (path for extension in extensions() for path in extension.duties)
+    return tuple(duty for duty in (*CORE, *map(import_string, paths)) if duty.when is when)

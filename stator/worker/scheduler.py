@@ -18,7 +18,7 @@ from stator.db.locks import together
 from stator.db.probe import MAY_BE, Work, look
 from stator.db.retry import is_of_remote
 from stator.scopes import Scope, entered, entering
-from stator.worker.duties import MARK_READY, PARTITIONS, PASS, PRUNE, REAP, SAMPLE, START, TIME_OUT, Duty, perform
+from stator.worker.duties import MARK_READY, PRUNE, REAP, TIME_OUT, Duty, When, duties_of, perform
 from stator.worker.lanes import Lanes
 from stator.worker.outage import Outages
 from stator.worker.startup import FEW_SCOPES
@@ -229,7 +229,8 @@ class Scheduler:
         self._prepared.add(scope.path)
         if scope.alias not in outages:
             with outages.noted(scope.alias):
-                await self._perform(PARTITIONS, self._by_scope[scope][0])
+                for duty in duties_of(When.FIRST):
+                    await self._perform(duty, self._by_scope[scope][0])
 
     async def _send_scheduled(self, paths: set[str]) -> None:
         """Call the project's receivers; a receiver that waits for a lock delays the pass only for a moment."""
@@ -243,13 +244,15 @@ class Scheduler:
         models, first, alias = self._served(scope), self.is_behind(scope), scope.alias
         if not models:
             return
+        wanted_now = (*duties_of(When.START), *duties_of(When.PASS)) if first else duties_of(When.PASS)
         for operations in models:
-            wanted = (duty for duty in ((*START, *PASS) if first else PASS) if duty.needed(operations))
+            wanted = (duty for duty in wanted_now if duty.needed(operations))
             self._owed |= dict.fromkeys((duty, operations) for duty in wanted)
         await self._do_owed(scope, outages)
         if alias not in outages:
             with outages.noted(alias), scope.enter():
-                await self._run(together, models, SAMPLE.name, partial(perform, SAMPLE, stopped=lambda: self.stopped))
+                for duty in duties_of(When.TOGETHER):
+                    await self._run(together, models, duty.name, partial(perform, duty, stopped=lambda: self.stopped))
         if alias not in outages and (first or self._passes_in[scope] % PRUNE.every == 0):
             with outages.noted(alias):
                 await self._perform(PRUNE, models[0])

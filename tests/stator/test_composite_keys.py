@@ -124,11 +124,11 @@ def test_chores_find_their_rows():
 
 def test_rows_are_moved_by_conditions_and_timeouts_and_unlocked():
     seats(note="gone", state_ready=False)
-    for duty in duties.PASS:
+    for duty in duties.duties_of(duties.When.PASS):
         perform(duty)
     assert set(raw(Seat).values_list("state", flat=True)) == {"failed"}
     raw(Seat).update(state="held", state_changed=ago(4000), state_ready=False)
-    for duty in duties.PASS:
+    for duty in duties.duties_of(duties.When.PASS):
         perform(duty)
     assert set(raw(Seat).values_list("state", flat=True)) == {"failed"}
     assert History.objects.filter(to="failed").count() == 12

@@ -85,11 +85,11 @@ def test_claim_is_full_however_few_rows_each_slice_has(operations):
 
 def test_rows_time_out_and_are_deleted_in_every_slice(operations):
     sheets(count=40, state="left", state_ready=False, state_changed=ago(4000))
-    for duty in duties.PASS:
+    for duty in duties.duties_of(duties.When.PASS):
         perform(duty, operations)
     assert states() == {"done": 40}
     raw(Sheet).update(state="old", state_changed=ago(4000))
-    for duty in duties.PASS:
+    for duty in duties.duties_of(duties.When.PASS):
         perform(duty, operations)
     assert not states()
 

@@ -206,7 +206,7 @@ def test_chores_take_rows_of_all_values(operations):
     assert raw(Bill).filter(state_crashes=1, state_claim=None).count() == 40
     assert len(operations.claim([SheetGraph.new], 100, crashes=Crashes.FEW)) == 40
     raw(Bill).update(state="left", state_ready=False, state_claim=None, state_changed=ago(4000))
-    for duty in duties.PASS:
+    for duty in duties.duties_of(duties.When.PASS):
         perform(duty, operations)
     assert states() == {"done": 60}
 

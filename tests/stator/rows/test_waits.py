@@ -20,7 +20,7 @@ from stator.rows.waits import waits_of
 from stator.runner import StatorRunner
 from stator.signals import became_ready
 from stator.testing import drain
-from stator.worker.duties import START
+from stator.worker.duties import When, duties_of
 from tests.sizes import PATIENCE
 from tests.stator.making import (
     ago,
@@ -203,7 +203,7 @@ def test_worker_that_starts_reopens_rows_of_a_model_that_no_longer_waits():
     operations = operations_of(Build)
     build = Build.objects.create()
     change(build, **columns.parking())
-    for duty in START:
+    for duty in duties_of(When.START):
         duty.call(operations)
     assert [claim.pk for claim in claim_all(operations)] == [build.pk]
 

@@ -14,7 +14,7 @@ from stator.db.probe import Work
 from stator.scopes import Scope
 from stator.worker import duties
 from stator.worker import scheduler as module
-from stator.worker.duties import MARK_READY, PASS, PRUNE, PRUNED_EVERY, REAP, START, Duty, perform
+from stator.worker.duties import MARK_READY, PRUNE, PRUNED_EVERY, REAP, Duty, When, duties_of, perform
 from stator.worker.lanes import Lane, Lanes
 from stator.worker.outage import Outages
 from stator.worker.scheduler import BUSY_LOOK, FIRST_LOOK, Scheduler
@@ -22,6 +22,7 @@ from tests.sizes import PATIENCE
 from tests.stator.worker.fakes import FakeOperations, at_once, elsewhere, lock_timeout, node_away, on_loop
 
 POLL_INTERVAL = 20.0
+PASS = duties_of(When.PASS)
 
 
 class Looking(Scheduler):
@@ -61,6 +62,15 @@ async def idle(scheduler, pauses):
         await scheduler.tick()
         await scheduler.rest()
     return pauses[-1]
+
+
+def test_chores_of_extensions_follow_those_of_the_core():
+    assert {when: [duty.name for duty in duties_of(when)] for when in When} == {
+        When.FIRST: ["partitions"],
+        When.START: ["settle", "reopen"],
+        When.PASS: ["rename", "move_matching", "time_out", "delete_due", "reopen"],
+        When.TOGETHER: ["sample_depths"],
+    }
 
 
 @on_loop
@@ -167,14 +177,14 @@ async def test_database_that_is_away_holds_up_no_poll_and_no_duty_of_another(mon
     hungry, done = await databases.tick()
     assert hungry == ["app.b"]
     assert done["other"] == []
-    assert {*START, *PASS, PRUNE} <= set(done["default"])
+    assert {*duties_of(When.START), *PASS, *duties_of(When.TOGETHER), PRUNE} <= set(done["default"])
     # A pass is made again where it was not made to its end, and only there.
     assert await databases.tick() == (["app.b"], {"other": [], "default": []})
     assert databases.scheduled == 1
     databases.away = None
     hungry, done = await databases.tick()
     assert hungry == ["app.a", "app.b"]
-    assert {*START, *PASS, PRUNE} <= set(done["other"])
+    assert {*duties_of(When.START), *PASS, *duties_of(When.TOGETHER), PRUNE} <= set(done["other"])
     assert done["default"] == []
 
 
