@@ -28,10 +28,12 @@ class Condition:
 
     Filters are the same objects while they mean the same: compiled statements are kept for them.
 
-    ``of_processes``: only worker processes obey it; programs that claim have rules of their own.
+    ``of_processes``: only worker processes obey it; programs that claim have rules of their own. ``is_silent``: it asks
+    nothing at the moment, so none of its methods has to be called.
     """
 
     of_processes: ClassVar[bool] = False
+    is_silent = False
 
     def __init__(self, store: Any, earlier: "Sequence[Condition]") -> None:
         self._store = store
@@ -87,6 +89,7 @@ class StoredCondition(Condition):
     """
 
     numbers: ClassVar[int] = 1
+    is_silent = True
     signs: tuple[int, ...] | None = None
 
     @classmethod
@@ -100,7 +103,10 @@ class StoredCondition(Condition):
         raise NotImplementedError
 
     def take(self, read: Sequence[Any]) -> bool:
-        """Take over the rows in force of all models, and their ``signs``; return whether that changes the condition."""
+        """Take over the rows in force of all models: set ``signs`` and ``is_silent``.
+
+        Return whether that changes the condition.
+        """
         raise NotImplementedError
 
 
@@ -157,12 +163,13 @@ class Conditions:
     def states(self, wanted: list[State]) -> list[State]:
         """Return those of these states in which rows may be claimed."""
         for each in self._states:
-            wanted = each.states(wanted)
+            if not each.is_silent:
+                wanted = each.states(wanted)
         return wanted
 
     def rows(self, deed: str = CLAIM) -> Q:
         """Return a filter for the rows that may be claimed, marked ready and so on; an empty one for all rows."""
-        found = [rows for each in self._rows if (rows := each.rows(deed)) is not None]
+        found = [rows for each in self._rows if not each.is_silent and (rows := each.rows(deed)) is not None]
         if len(found) <= 1:
             return found[0] if found else ALL
         parts, together = self._kept.get(deed, ([], ALL))

@@ -40,13 +40,13 @@ class Paused(StoredCondition):
         self.signs = len(read), sum(pause.pk for pause in read)
         if before == self._pauses:
             return False
+        self.is_silent = self._pauses == Pauses()
         held = self._pauses.held(self._store.model, self._store.graph.automatic_states)
         self._rows = ~held if held else None
         return True
 
     def states(self, wanted: list[State]) -> list[State]:
-        pauses = self._pauses
-        return pauses.running(wanted) if pauses.everything or pauses.states else wanted
+        return self._pauses.running(wanted)
 
     def rows(self, deed: str) -> Q | None:
         return self._rows if deed in (CLAIM, TIME_OUT) else None
