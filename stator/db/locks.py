@@ -5,18 +5,15 @@ models, so it gives up soon and is tried again later.
 """
 
 import logging
-import random
-import threading
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from django.db import DatabaseError
 
 from stator.capabilities import Capabilities
 from stator.db.retry import is_of_remote, suspends
+from stator.db.suspensions import Pace, Suspension, Suspensions
 from stator.scopes import Scope
 from stator.texts import one_line
 
@@ -28,38 +25,26 @@ WAIT = 0.5
 # Seconds that it waits after a timeout in a step of the model, so that retries cost the other models little.
 PROBE = 0.1
 
-# Seconds until a step is tried again, at first and at most.
+# Seconds until a step is tried again, at first and at most. Some time after that, a skipped step says nothing about the
+# table any more.
 FIRST_PAUSE, MAX_PAUSE = 0.2, 2.0
+PACE = Pace(FIRST_PAUSE, MAX_PAUSE, stale=10.0, varies=True)
 
-# Seconds after the end of its pause; from then on, a skipped step says nothing about the table any more.
-STALE = 10.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Timeout:
-    """How often a step timed out waiting for a lock, and the monotonic time until which it is skipped.
-
-    ``node``: it waited for no lock, but the node that has the rows could not be reached.
-    """
-
-    times: int
-    until: float
-    node: bool = False
+LOCKED, AWAY = "another session locks its table", "the node with its rows cannot be reached"
 
 
-class Locks:
+class Locks(Suspensions):
     """The steps of a worker, such as its claims, that timed out waiting for a lock on a table of one model.
 
+    The step of a model whose node is away is skipped in the same way.
     ``wait``: seconds that the next statement may wait for a lock; None for as long as the session allows.
-    ``timeouts``: the steps that timed out and were not taken since; mostly none. Used by several threads.
     """
 
     def __init__(self, label: str, wait: float | None = None, schema: str = "") -> None:
+        super().__init__(PACE)
         self.wait = wait
-        self.timeouts: dict[str, _Timeout] = {}
         self._fields = {"model": label, **({"schema": schema} if schema else {})}
         self._usual = wait
-        self._guard = threading.Lock()
 
     def shortest(self, wait: float | None) -> float | None:
         """Return the seconds to wait for the next lock if the caller allows ``wait``; None for no limit."""
@@ -68,17 +53,7 @@ class Locks:
     @property
     def are_held(self) -> bool:
         """Whether a step has timed out and was not taken since."""
-        return bool(self.timeouts)
-
-    def allow(self, step: str) -> bool:
-        """Return whether a step may be taken now."""
-        timeout = self.timeouts.get(step)
-        return timeout is None or time.monotonic() >= timeout.until
-
-    def pause(self, step: str) -> float:
-        """Return the seconds until a step may be taken."""
-        timeout = self.timeouts.get(step)
-        return max(0.0, timeout.until - time.monotonic()) if timeout else 0.0
+        return bool(self.held)
 
     @contextmanager
     def tried(self, step: str) -> Iterator[None]:
@@ -86,11 +61,10 @@ class Locks:
         try:
             yield
         except Exception as error:
-            if suspends(error):
-                self.note(step, error)
+            self.note(step, error)
             raise
-        if self.timeouts:
-            self.forget(step)
+        if self.held:
+            self.end(step)
 
     @contextmanager
     def spared(self, step: str) -> Iterator[None]:
@@ -108,38 +82,38 @@ class Locks:
 
     def doubt(self, step: str) -> None:
         """Make a step wait only briefly for locks: it has timed out together with the step of other models."""
-        with self._guard:
-            self._keep({step: _Timeout(0, 0.0)} | self.timeouts)
+        with self._lock:
+            self._keep({step: Suspension(step, LOCKED, 0.0, 0)} | self.held)
 
     def note(self, step: str, error: BaseException) -> None:
-        """Skip a step for a while: it has timed out waiting for a lock, or the node with the rows is away."""
-        now = time.monotonic()
-        with self._guard:
-            known = {each: old for each, old in self.timeouts.items() if old.until + STALE > now or not old.times}
-            logged = any(old.times for old in known.values())
-            times = known.get(step, _Timeout(0, 0.0)).times + 1
-            pause = min(MAX_PAUSE, FIRST_PAUSE * 2 ** min(times - 1, 10)) * random.uniform(0.5, 1.0)
-            self._keep(known | {step: _Timeout(times, now + pause, is_of_remote(error))})
-        if logged:
+        """Skip a step for a while, if it has timed out waiting for a lock, or the node with the rows is away."""
+        if not suspends(error):
             return
+        with self._lock:
+            suspension = self.suspend(step, AWAY if is_of_remote(error) else LOCKED)
+            if suspension.times > 1 or self._are_known(self.held.keys() - {step}):
+                return
         fields = {**self._fields, "step": step}
         if is_of_remote(error):
             logger.warning("stator.node_unreachable", extra={**fields, "message_text": one_line(error)})
         else:
             logger.warning("stator.lock_timeout", extra=fields)
 
-    def forget(self, step: str) -> None:
+    def end(self, key: Hashable) -> Suspension | None:
         """Note that a step was taken without a timeout."""
-        with self._guard:
-            others = {each: timeout for each, timeout in self.timeouts.items() if each != step}
-            was = self.timeouts.get(step, _Timeout(0, 0.0))
-            self._keep(others)
-            if was.times and not any(timeout.times for timeout in others.values()):
-                logger.info("stator.node_reached" if was.node else "stator.lock_gone", extra=self._fields)
+        with self._lock:
+            ended = super().end(key)
+            if ended and ended.times and not self._are_known(self.held):
+                logger.info("stator.node_reached" if ended.reason is AWAY else "stator.lock_gone", extra=self._fields)
+            return ended
 
-    def _keep(self, timeouts: dict[str, _Timeout]) -> None:
-        self.timeouts = timeouts
-        self.wait = self._usual if not timeouts or self._usual is None else min(self._usual, PROBE)
+    def _are_known(self, steps: Iterable[Hashable]) -> bool:
+        """Return whether one of some steps has timed out by itself, so that this is logged already."""
+        return any(self.held[step].times for step in steps)
+
+    def _keep(self, held: dict[Hashable, Suspension]) -> None:
+        super()._keep(held)
+        self.wait = self._usual if not held or self._usual is None else min(self._usual, PROBE)
 
 
 class Limited(Protocol):

@@ -1,7 +1,6 @@
 """Rows that the database refuses to change, by a constraint or a trigger, so that other rows are not held up."""
 
 import logging
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol, TypeVar
@@ -11,6 +10,7 @@ from django.db.models import Model, Q, QuerySet
 
 from stator.db.conditions import ALL, CLAIM
 from stator.db.retry import is_of_schema, is_passing
+from stator.db.suspensions import Pace, Suspensions
 from stator.db.values import Pk
 from stator.graph.failures import MESSAGE_LENGTH, bounded
 
@@ -20,10 +20,11 @@ Result = TypeVar("Result")
 
 # Seconds that a refused row is left alone; they double each time, up to the second number.
 LEFT_ALONE, MAX_SECONDS = 60.0, 600.0
+PACE = Pace(LEFT_ALONE, MAX_SECONDS, stale=MAX_SECONDS)
 
-# For refused claims: seconds at first, and refusals without a warning. A constraint may forbid what another claim has
-# just made impossible, and allow it once that claim has ended.
-SHORTLY, QUIETLY = 1.0, 2
+# For refused claims, and how many refusals bring no warning. A constraint may forbid what another claim has just made
+# impossible, and allow it once that claim has ended.
+PACE_OF_CLAIMS, QUIETLY = Pace(1.0, MAX_SECONDS, stale=MAX_SECONDS), 2
 
 # Refused rows that one part of a chore takes, at some statements each, before it leaves further rows to the next part.
 AT_ONCE = 100
@@ -35,32 +36,25 @@ MAX_REMEMBERED = 1000
 OF_THE_STATEMENT = "42"
 
 
-class Refusal(NamedTuple):
-    """How often a row was refused, and the monotonic time until which it is left alone."""
+class Refused(NamedTuple):
+    """A kind of write that the database refused for one row."""
 
-    times: int
-    until: float
+    deed: str
+    pk: Pk
 
 
-class Refusals:
-    """The writes that the database refused for rows of one model, as seen by this process.
-
-    ``refused``: by kind of write and row; mostly empty.
-    """
+class Refusals(Suspensions):
+    """The writes that the database refused for rows of one model, as seen by this process, by :class:`Refused`."""
 
     def __init__(self, label: str) -> None:
-        self.refused: dict[str, dict[Pk, Refusal]] = {}
+        super().__init__(PACE)
         self._label = label
         # By kind of write: the filter of last time, and the rows that it leaves out.
         self._others: dict[str, tuple[list[Pk], Q]] = {}
 
     def others(self, deed: str) -> Q:
         """Return a filter that leaves out the rows to be left alone; the same one while these are the same."""
-        if not self.refused:
-            return ALL
-        now = time.monotonic()
-        # A copy, because another thread may add to it.
-        left = [pk for pk, refusal in list(self.refused.get(deed, {}).items()) if refusal.until > now]
+        left = [key.pk for key in self._of(deed) if not self.allow(key)] if self.held else []
         if not left:
             return ALL
         last, others = self._others.get(deed, ([], ALL))
@@ -71,21 +65,21 @@ class Refusals:
 
     def note(self, deed: str, pk: Pk, error: Exception) -> None:
         """Leave a row alone for a while."""
-        refused, now = self.refused.setdefault(deed, {}), time.monotonic()
-        last = refused.pop(pk, None)
-        times = last.times + 1 if last and now < last.until + MAX_SECONDS else 1
-        while len(refused) >= MAX_REMEMBERED:
-            refused.pop(next(iter(refused)))
-        first = SHORTLY if deed == CLAIM else LEFT_ALONE
-        refused[pk] = Refusal(times, now + min(MAX_SECONDS, first * 2 ** min(times - 1, 20)))
+        key, known, text = Refused(deed, pk), self._of(deed), bounded(str(error), MESSAGE_LENGTH)
+        if key not in known and len(known) >= MAX_REMEMBERED:
+            self.end(known[0])
+        times = self.suspend(key, text, PACE_OF_CLAIMS if deed == CLAIM else PACE).times
         logger.log(
             logging.INFO if deed == CLAIM and times <= QUIETLY else logging.WARNING,
             "stator.row_refused",
             extra={
-                "model": self._label, "pk": str(pk), "deed": deed, "error": type(error).__name__,
-                "message_text": bounded(str(error), MESSAGE_LENGTH),
+                "model": self._label, "pk": str(pk), "deed": deed, "error": type(error).__name__, "message_text": text,
             },
         )  # fmt: skip
+
+    def _of(self, deed: str) -> list[Refused]:
+        """Return the rows for which a kind of write was refused, the latest last."""
+        return [key for key in self.held if isinstance(key, Refused) and key.deed == deed]
 
 
 class Refusing(Protocol):

@@ -15,6 +15,7 @@ from stator.db.conditions import CONDITIONS, TIME_OUT
 from stator.db.division import DIVISIONS
 from stator.db.locks import Locks
 from stator.db.refusals import Refusals
+from stator.db.suspensions import Suspensions
 from stator.graph import State
 from stator.rows import columns
 from stator.rows.claimable import RESTING, Crashes, claimable
@@ -32,6 +33,9 @@ CLOCK_SLACK = 5.0
 
 
 NOW = Now()
+
+# The key of a suspended table.
+TABLE = "table"
 
 # Seconds of the shortest lease that a row may have in a worker.
 MIN_OF_ROWS = 3.0
@@ -59,14 +63,20 @@ class Rows:
         # What tells the rows of a part from others, or the hole for it in a statement; None for all rows.
         self.part: Any = None
         self.refusals = Refusals(self.label)
-        # What the table lacks, as one line; until that is repaired a worker leaves the model out.
-        self.lacking = ""
+        # Under ``TABLE``, what the table lacks.
+        self.suspended = Suspensions()
         # Only a worker's operations limit how long their statements wait.
         self.locks = Locks(self.label)
         # Whether an attempt of this process has called a durable step.
         self.steps_used = False
         self.conditions = CONDITIONS.of(self)
         self.division = DIVISIONS.of(self)
+
+    @property
+    def lacking(self) -> str:
+        """What the table lacks, as one line; until that is repaired, a worker leaves the model out."""
+        suspension = self.suspended.held.get(TABLE)
+        return str(suspension.reason) if suspension else ""
 
     @property
     def connection(self) -> BaseDatabaseWrapper:

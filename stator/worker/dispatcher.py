@@ -2,12 +2,15 @@
 
 import time
 from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 from uuid import UUID
 
 from stator.db.interface import Claim, Operations, new_token
-from stator.db.retry import is_lock_timeout, suspends
+from stator.db.retry import is_lock_timeout
+from stator.db.suspensions import Suspensions
 from stator.rows.claimable import Crashes
 from stator.scopes import Scope
+from stator.texts import one_line
 from stator.worker.attempts import Attempts
 from stator.worker.crash_isolation import InProcessIsolation
 from stator.worker.lanes import Lane, Lanes
@@ -18,6 +21,13 @@ from stator.worker.threads import DatabaseThreads
 
 # The step that releases rows that may have been claimed by a statement without an answer.
 HAND_BACK = "hand back"
+
+
+class Doubt(NamedTuple):
+    """A claim statement whose answer never came: rows with its token are released later."""
+
+    operations: Operations
+    token: UUID
 
 
 class Dispatcher:
@@ -33,7 +43,7 @@ class Dispatcher:
     end the process, and rows that lost no lease need places too. Rows that lost more leases go to ``isolation``.
 
     ``ready``: whether connections to record and to renew claims in a database are open, as far as is known.
-    ``times`` has how long claims took.
+    ``times`` has how long claims took. ``suspended`` has the claims in doubt.
     """
 
     def __init__(
@@ -46,11 +56,11 @@ class Dispatcher:
         most_crashed: int,
         ready: Callable[[str], bool],
         times: Durations,
+        suspended: Suspensions,
     ) -> None:
         self.lanes = lanes
         self.stopped = False
         self.claimed = 0
-        self.doubtful: list[tuple[Operations, UUID]] = []
         self._attempts = attempts
         self._threads = threads
         self._isolation = isolation
@@ -59,6 +69,7 @@ class Dispatcher:
         self._crashed: list[Claim] = []
         self._ready = ready
         self._times = times
+        self._suspended = suspended
         self._aliases = sorted({lane.operations.alias for lane in lanes})
         self._line = list(lanes)
         # Lanes take separate turns for rows that lost leases.
@@ -82,6 +93,11 @@ class Dispatcher:
         """Whether a lane may have ready rows, or a claim in progress has taken rows that have not arrived yet."""
         return self._claiming or self.lanes.are_wanted
 
+    @property
+    def doubts(self) -> list[Doubt]:
+        """The claims in doubt."""
+        return [key for key in self._suspended.held if isinstance(key, Doubt)]
+
     def stop(self) -> None:
         """Stop claiming; rows whose claim is in doubt are still released."""
         self.stopped = True
@@ -94,7 +110,7 @@ class Dispatcher:
         """
         self.lanes.woken.clear()
         outages = Outages()
-        if self.doubtful:
+        if self._suspended.held:
             await self.settle_doubts(outages)
         came = 0
         if not self.stopped:
@@ -105,7 +121,7 @@ class Dispatcher:
             is_wanted = any(lane.suspect and lane.is_served for lane in self.lanes)
             if not ((is_wanted or self._isolation.engaged) and self._isolation.needs_room(is_wanted)):
                 came += await self._claim_in_turn(outages)
-        if outages:
+        if outages.held:
             outages.raise_first()
         return came
 
@@ -186,29 +202,27 @@ class Dispatcher:
                     operations.claim, lane.states, limit, token=token, crashes=crashes
                 )
         except BaseException as error:
-            if suspends(error):
-                operations.locks.note(lane.step, error)
+            operations.locks.note(lane.step, error)
             if operations.division.is_divided or not is_lock_timeout(error):
-                # The answer may be lost after the commit, and other parts may have been claimed before: rows with this
-                # token are released later.
-                self.doubtful.append((operations, token))
+                # The answer may be lost after the commit, and other parts may have been claimed before.
+                self._suspended.suspend(Doubt(operations, token), one_line(error))
             raise
         finally:
             self._claiming = False
-        if operations.locks.timeouts:
-            operations.locks.forget(lane.step)
+        if operations.locks.held:
+            operations.locks.end(lane.step)
         self._times.add(time.monotonic() - began)
         self.claimed += len(claims)
         return claims
 
     async def settle_doubts(self, outages: Outages) -> None:
         """Release the rows of claim statements whose answer never came."""
-        for doubt in list(self.doubtful):
+        for doubt in self.doubts:
             operations, token = doubt
             if operations.alias not in outages and not operations.lacking and operations.locks.allow(HAND_BACK):
                 with outages.noted(operations.alias), operations.locks.tried(HAND_BACK), operations.scope.enter():
                     await self._threads.claims.run(operations.release_token, token)
-                    self.doubtful.remove(doubt)
+                    self._suspended.end(doubt)
 
     async def _claim_isolated(self, outages: Outages) -> int:
         """Claim rows that lost many leases, one for each place to run it alone."""

@@ -50,7 +50,7 @@ class Lane:
     def is_open(self) -> bool:
         """Whether it may be claimed from: no claim has just timed out waiting for a lock."""
         locks = self.operations.locks
-        return not locks.timeouts or locks.allow(self.step)
+        return not locks.held or locks.allow(self.step)
 
     def most(self, room: int) -> int:
         """Return how many rows to ask for when there is room for ``room`` rows."""

@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import accumulate
 from typing import Any
 
@@ -45,8 +45,6 @@ class Measures:
         self.run_times: dict[str, Durations] = defaultdict(Durations)
         # Durations of the claiming and of the recording statements.
         self.times = {"claim": Durations(), "record": Durations()}
-        # Steps of the worker that did not reach the database at their latest try.
-        self.unreachable: set[Callable[[], object]] = set()
 
     def note(self, claim: Claim, outcome: Outcome) -> None:
         """Count an attempt that has ended, unless it did not take place."""

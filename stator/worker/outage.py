@@ -2,12 +2,12 @@
 
 import asyncio
 import logging
-import random
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
 from stator.db.retry import is_of_schema, is_passing, suspends
+from stator.db.suspensions import Pace, Suspensions
 from stator.texts import one_line
 from stator.worker.tables import Tables
 
@@ -16,16 +16,19 @@ Result = TypeVar("Result")
 logger = logging.getLogger("stator.worker")
 
 # Seconds between attempts to reach a database; short, so that work resumes soon after it is back.
-PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0)
+PACE = Pace(0.1, 2.0, varies=True)
+
+# How often a step that fails because of a missing table or column is repeated if no model lacks one.
+TRIES = 5
 
 TABLES = ""
 
 
-class Outages(dict[str, Exception]):
-    """The errors of one step that goes through several databases, by alias.
+class Outages(Suspensions):
+    """The errors of one turn through several databases, by alias.
 
-    ``alias in outages``: that database is unreachable and is not used again in this step. An error about a missing
-    table or column interrupts only its own part of the step, so it is kept under ``TABLES``, which is no alias.
+    ``alias in outages``: that database is unreachable and is not used again in this turn. An error about a missing
+    table or column interrupts only its own part of the turn, so it is kept under ``TABLES``, which is no alias.
     """
 
     @contextmanager
@@ -37,74 +40,60 @@ class Outages(dict[str, Exception]):
             self.note(alias, error)
 
     def note(self, alias: str, error: Exception) -> None:
-        """Keep an outage of a database, or an error about a missing table or column, until the end of the step.
+        """Keep an outage of a database, or an error about a missing table or column, until the end of the turn.
 
         Any other error is raised. A lock timeout is dropped, and so is the loss of a node behind the database: the
         waiting code has noted it and leaves the model alone for a while.
         """
         if is_of_schema(error):
-            self.setdefault(TABLES, error)
+            if TABLES not in self:
+                self.suspend(TABLES, error)
         elif not is_passing(error):
             raise error
         elif not suspends(error):
-            self[alias] = error
+            self.suspend(alias, error)
 
     def raise_first(self) -> None:
-        """Raise the first error that was kept, at the end of the step, so that the step is repeated."""
-        for error in (self.get(TABLES), *self.values()):
-            if error:
-                raise error
+        """Raise the first error that was kept, at the end of the turn, so that the turn is repeated."""
+        for suspension in (self.held.get(TABLES), *self.held.values()):
+            if suspension and isinstance(suspension.reason, Exception):
+                raise suspension.reason
 
 
 async def reach(
     step: Callable[[], Awaitable[Result]],
-    unreachable: set[Callable[[], object]],
+    suspended: Suspensions,
     has_no_time: Callable[[], bool],
     tables: Tables,
 ) -> Result | None:
     """Return the result of the step, repeating it as needed; None if there is no time to wait.
 
-    Until it succeeds, the step is in ``unreachable``. After an error about a missing table or column, the step is
-    repeated without the models that ``tables`` finds incomplete. If it finds none, the step is repeated at most once
-    for each pause.
+    Until it succeeds, the step is in ``suspended``. After an error about a missing table or column, the step is
+    repeated without the models that ``tables`` finds incomplete. If it finds none, the step is repeated at most
+    ``TRIES`` times.
     """
-    changes = tables.changes
-    try:
-        return await step()
-    except Exception as error:  # noqa: BLE001 - raised again unless it passes
-        return await _repeat(step, error, changes, unreachable, has_no_time, tables)
-
-
-async def _repeat(
-    step: Callable[[], Awaitable[Result]],
-    error: Exception,
-    changes: int,
-    unreachable: set[Callable[[], object]],
-    has_no_time: Callable[[], bool],
-    tables: Tables,
-) -> Result | None:
-    """Repeat a step that has failed, as :func:`reach` says; ``changes`` of ``tables`` were read before the step."""
-    pauses = iter(PAUSES)
     while True:
-        if not await _is_repaired(error, changes, tables):
-            pause = next(pauses, 0.0 if is_of_schema(error) else PAUSES[-1])
-            if not (pause and (is_of_schema(error) or is_passing(error))):
-                raise error
-            unreachable.add(step)
-            if has_no_time():
-                return None
-            pause *= random.uniform(0.5, 1.0)
-            fields = {"error": type(error).__name__, "message_text": one_line(error), "retry_in": pause}
-            logger.warning("stator.database_unreachable", extra=fields)
-            await asyncio.sleep(pause)
         changes = tables.changes
         try:
             result = await step()
-        except Exception as again:  # noqa: BLE001 - raised above unless it passes
-            error = again
+        except Exception as error:
+            if await _is_repaired(error, changes, tables):
+                continue
+            if not (is_of_schema(error) or is_passing(error)):
+                raise
+            times = suspended.suspend(step, one_line(error), PACE).times
+            if is_of_schema(error) and times > TRIES:
+                raise
+            if has_no_time():
+                return None
+            pause = suspended.remaining(step)
+            fields = {"error": type(error).__name__, "message_text": one_line(error), "retry_in": pause}
+            logger.warning("stator.database_unreachable", extra=fields)
         else:
-            unreachable.discard(step)
+            if suspended.held:
+                suspended.end(step)
             return result
+        await asyncio.sleep(pause)
 
 
 async def _is_repaired(error: Exception, changes: int, tables: Tables) -> bool:

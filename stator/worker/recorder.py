@@ -9,10 +9,12 @@ from dataclasses import dataclass
 
 from stator.db.interface import Claim, Ended, Operations, OutcomeBatch, Written, batches_of
 from stator.db.retry import is_of_schema, is_passing, suspends
+from stator.db.suspensions import Suspensions
 from stator.db.tables import lack_of
 from stator.graph import State
 from stator.graph.failures import describe
 from stator.graph.outcomes import Outcome, Waiting
+from stator.texts import one_line
 from stator.worker.announcements import tell
 from stator.worker.executor import UNFIT, Attempted
 from stator.worker.isolated.messages import IsolatedAnswer
@@ -58,10 +60,11 @@ class Recorder:
 
     ``held`` has the claims from the end of their attempt until their outcome is written. ``lanes`` are woken by the end
     of an attempt, which leaves room, and after each batch by rows that it made ready. ``run`` calls a function in a
-    database thread; the function's first argument is the operations, which determine the thread.
+    database thread; the function's first argument is the operations, which determine the thread. ``suspended`` has the
+    databases that cannot record anything at the moment.
     """
 
-    def __init__(self, run: RunInThread, size: int, lanes: Lanes, measures: Measures) -> None:
+    def __init__(self, run: RunInThread, size: int, lanes: Lanes, measures: Measures, suspended: Suspensions) -> None:
         self.held: dict[int, Claim] = {}
         self.handled: Counter[str] = Counter()
         self.moved: Counter[tuple[str, str]] = Counter()
@@ -75,8 +78,7 @@ class Recorder:
         self._waiting: list[Ended] = []
         self._unwritten: list[_Unwritten] = []
         self._wrote_until = self._took = 0.0
-        # Databases that cannot record anything at the moment.
-        self._cut_off: set[str] = set()
+        self._suspended = suspended
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, claim: Claim, outcome: Outcome) -> None:
@@ -110,8 +112,9 @@ class Recorder:
 
     def unrecorded(self) -> dict[str, list[Claim]]:
         """Return, by database, the claims whose outcomes cannot be recorded at the moment; any thread may call it."""
-        held = list(self.held.values()) if self._cut_off else []
-        return {alias: [claim for claim in held if claim.operations.alias == alias] for alias in list(self._cut_off)}
+        cut_off = [key for key in self._suspended.held if isinstance(key, str)]
+        held = list(self.held.values()) if cut_off else []
+        return {alias: [claim for claim in held if claim.operations.alias == alias] for alias in cut_off}
 
     def forget(self, keys: Iterable[int]) -> None:
         """Drop claims, given by their ``id()``, that have ended or are recorded; nothing more is written for them."""
@@ -145,23 +148,22 @@ class Recorder:
             try:
                 settled += await self._write(each)
             except Exception as error:  # noqa: BLE001 - raised at the end, or here if it does not pass
-                if suspends(error):
-                    operations.locks.note(RECORD, error)
+                operations.locks.note(RECORD, error)
                 outages.note(operations.alias, error)
             else:
-                if operations.locks.timeouts:
-                    operations.locks.forget(RECORD)
+                if operations.locks.held:
+                    operations.locks.end(RECORD)
         self._wrote_until = time.monotonic()
         self._took = self._wrote_until - started
         if self._unwritten:
             self._come_again()
-        if outages:
+        if outages.held:
             outages.raise_first()
         return settled
 
     def _come_again(self) -> None:
         """Schedule the outcomes whose tables were locked for when that may be tried again."""
-        pauses = [each.batch.operations.locks.pause(RECORD) for each in self._unwritten]
+        pauses = [each.batch.operations.locks.remaining(RECORD) for each in self._unwritten]
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(min(pauses), self._wake)
 
@@ -192,11 +194,12 @@ class Recorder:
                 place = self._unwritten.index(unwritten)
                 self._unwritten[place : place + 1] = instead
                 return 0
-            self._cut_off.add(operations.alias)
+            self._suspended.suspend(operations.alias, one_line(error))
             self.came.set()
             raise
         self._measures.times["record"].add(time.monotonic() - began)
-        self._cut_off.discard(operations.alias)
+        if self._suspended.held:
+            self._suspended.end(operations.alias)
         self._unwritten.remove(unwritten)
         self.forget(map(id, batch.claims))
         for claim, outcome in written.deferred:
@@ -288,7 +291,7 @@ def _may_be_written(unwritten: _Unwritten, outages: Outages) -> bool:
 
 def _is_open(operations: Operations) -> bool:
     """Return whether outcomes of a model may be written: no record has just timed out waiting for a lock."""
-    return not operations.locks.timeouts or operations.locks.allow(RECORD)
+    return not operations.locks.held or operations.locks.allow(RECORD)
 
 
 def record(operations: Operations, batch: OutcomeBatch, *, again: bool = False) -> Written:

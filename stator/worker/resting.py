@@ -237,7 +237,7 @@ class Resting(Serving):
         worker = self._worker
         work = (operations for operations, found in worker.scheduler.work.items() if found.has_rows or found.expired)
         claimed = (claim.operations for claim in worker.claims())
-        doubtful = (operations for operations, _ in worker.dispatcher.doubtful)
+        doubtful = (doubt.operations for doubt in worker.dispatcher.doubts)
         wanted = (lane.operations for lane in worker.lanes if lane.wanted)
         left_out = worker.tables.left_out
         return {each.scope.of_all for group in (work, claimed, doubtful, wanted, left_out) for each in group} | {

@@ -1,12 +1,13 @@
 """Models whose tables lack something: a worker leaves them out until their tables are complete."""
 
 import logging
-import time
 from collections.abc import Iterable
 
 from django.db import DatabaseError, InterfaceError
 
 from stator.db.interface import Operations
+from stator.db.rows import TABLE
+from stator.db.suspensions import Pace
 from stator.db.tables import lack_of
 from stator.worker.startup import Unusable
 from stator.worker.threads import RunInThread
@@ -14,7 +15,7 @@ from stator.worker.threads import RunInThread
 logger = logging.getLogger("stator.worker")
 
 # Seconds after which the tables of left-out models are read again.
-AGAIN = 5.0
+PACE = Pace(5.0, 5.0)
 
 
 class Tables:
@@ -29,7 +30,6 @@ class Tables:
         self._has_paths = has_paths
         self._operations = operations
         self._run = run
-        self._next = float("inf")
 
     @property
     def left_out(self) -> list[Operations]:
@@ -42,20 +42,24 @@ class Tables:
 
     async def look_again(self) -> None:
         """Read the tables of left-out models again if it is time."""
-        if time.monotonic() >= self._next:
-            await self.read(self.left_out)
+        if due := [operations for operations in self.left_out if operations.suspended.allow(TABLE)]:
+            await self.read(due)
 
     async def read(self, group: list[Operations]) -> None:
         """Read the tables of some models."""
-        for operations, lack in (await self._run(_lacks, group)).items():
-            if lack != operations.lacking:
-                operations.lacking = lack
+        found = await self._run(_lacks, group)
+        for operations in list(group):
+            before = operations.lacking
+            if lack := found.get(operations, before):
+                operations.suspended.suspend(TABLE, lack, PACE)
+            else:
+                operations.suspended.end(TABLE)
+            if lack != before:
                 self.changes += 1
                 _log(operations)
         left_out = self.left_out
         if left_out and len(left_out) == len(self._operations) and not self._has_paths:
             raise Unusable("\n".join(operations.lacking for operations in left_out))
-        self._next = time.monotonic() + AGAIN if left_out else float("inf")
 
 
 def _lacks(group: Iterable[Operations]) -> dict[Operations, str]:

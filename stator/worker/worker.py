@@ -21,6 +21,7 @@ from stator.db import operations_for
 from stator.db.files import watched_files
 from stator.db.interface import Claim, new_worker_id
 from stator.db.locks import limit_waits
+from stator.db.suspensions import Suspensions
 from stator.graph.attempt_log import keep_logs
 from stator.logs import log_ready, log_start, log_stopping
 from stator.rows.workers import default_name, give_name
@@ -145,6 +146,8 @@ class Worker(WorkerOptions):
             self.find.follow()
         limit_waits(self.operations)
         self.started = time.monotonic()
+        # Steps that did not reach a database at their latest try, databases that record nothing, claims in doubt.
+        self.suspended = Suspensions()
         self.measures = Measures()
         self.health = Health()
         self._stopping: asyncio.Event | None = None
@@ -218,23 +221,21 @@ class Worker(WorkerOptions):
     def _build(self) -> None:
         self.lanes = Lanes(lane for operations in self.operations for lane in lanes_of(operations))
         threads = self._threads = DatabaseThreads(self.kinds)
-        self.recorder = Recorder(threads.record, self.settings.BATCH_SIZE, self.lanes, self.measures)
+        self.recorder = Recorder(threads.record, self.settings.BATCH_SIZE, self.lanes, self.measures, self.suspended)
         calls = calls_by_state(self.kinds)
         self.attempts = Attempts(self.settings, self.recorder.add, self.recorder.note_recorded, calls)
         self.health.watch("handlers", self.attempts.trouble)
         self.isolation = self._isolation()
         self.dispatcher = Dispatcher(
             self.lanes, self.attempts, threads, self.isolation, self.recorder, self.settings.crashed_at_once,
-            self._may_claim, self.measures.times["claim"],
+            self._may_claim, self.measures.times["claim"], self.suspended,
         )  # fmt: skip
         self.scheduler = Scheduler(
             self.operations, self.lanes, self.settings, threads.duties.run, threads.prepare, self.kinds
         )
         self.serving = self.find.serving(self, self._scopes) if self.find else Serving(self)
         self.tables = Tables(self.operations, threads.duties.run, has_paths=self.has_paths)
-        self.reach = partial(
-            reach, unreachable=self.measures.unreachable, has_no_time=self._has_no_time, tables=self.tables
-        )
+        self.reach = partial(reach, suspended=self.suspended, has_no_time=self._has_no_time, tables=self.tables)
         leases = [lease for each in self.kinds for lease in each.shortest_leases()]
         presence = Presence(self.id, self.operations, self._figures, partial(published_by, self), self.serving)
         soon = partial(partial, self._loop.call_soon_threadsafe)
@@ -472,7 +473,7 @@ class Worker(WorkerOptions):
     def is_ready(self) -> bool:
         """Whether it takes on work: nothing holds it up, and its latest steps reached the database."""
         connected = all(self._may_claim(operations.alias) for operations in self.kinds)
-        return connected and not (self._is_stopping or self.measures.unreachable or self.health.trouble(0))
+        return connected and not (self._is_stopping or self.suspended.held or self.health.trouble(0))
 
     @property
     def has_paths(self) -> bool:

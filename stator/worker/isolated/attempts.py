@@ -17,6 +17,7 @@ from stator.db import operations_in
 from stator.db.claims import adopt
 from stator.db.interface import Claim
 from stator.db.retry import is_passing
+from stator.db.suspensions import Suspensions
 from stator.exceptions import NotBegun
 from stator.graph.attempt_log import keep_logs
 from stator.graph.outcomes import Released
@@ -128,7 +129,7 @@ class Preparation:
         if schema not in self._prepared:
             self._prepared.add(schema)
             send = partial(self._thread.run, self._send, schema)
-            await reach(send, set(), lambda: False, Tables([], self._thread.run))
+            await reach(send, Suspensions(), lambda: False, Tables([], self._thread.run))
 
     def _send(self, schema: str) -> None:
         send_in([schema], signals.on_start, self)
@@ -191,14 +192,15 @@ class IsolatedAttempt:
 
     async def _record(self, attempted: Attempted, thread: DatabaseThread) -> IsolatedAnswer:
         """Record the outcome of an attempt; wait as long as its database is unreachable."""
-        recorder = Recorder(thread.run, 1, Lanes(()), Measures())
+        suspended = Suspensions()
+        recorder = Recorder(thread.run, 1, Lanes(()), Measures(), suspended)
         recorder.note_recorded(self._operations, attempted)
         for ended in attempted.ended:
             recorder.add(*ended)
         tables = Tables([self._operations], thread.run)
         while recorder.held:
             await recorder.came.wait()
-            await reach(recorder.flush, set(), lambda: False, tables)
+            await reach(recorder.flush, suspended, lambda: False, tables)
         moved = [to for _, to in recorder.moved]
         return {"ended": "recorded", "moved": moved, "failed": recorder.failed, "lost": recorder.lost}
 

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 import pytest
 from django.db import OperationalError, connection
 
-from stator.db.locks import limit_waits
+from stator.db.locks import LOCKED, limit_waits
 from stator.db.mysql import SPARE
 from tests.stator.making import operations_of, put
 from tests.testapp.basic import Step
@@ -46,10 +46,10 @@ def test_statements_of_a_worker_wait_for_a_second_and_those_of_others_as_long_as
 
 def test_statement_after_a_timeout_does_not_wait_for_tables(operations):
     limit_waits([operations])
-    operations.locks.note("claim", OperationalError("locked"))
+    operations.locks.suspend("claim", LOCKED)
     with operations.transaction():
         assert waits() == (1, shortest())
-    operations.locks.forget("claim")
+    operations.locks.end("claim")
     with operations.transaction():
         assert waits() == (1, 1)
 
@@ -69,7 +69,7 @@ def test_session_that_the_server_has_ended_is_replaced(operations, other_connect
     limit_waits([operations])
     with operations.transaction():
         pass
-    operations.locks.note("claim", OperationalError("locked"))
+    operations.locks.suspend("claim", LOCKED)
     with other_connection() as cursor:
         cursor.execute("KILL CONNECTION %s", [connection.connection.thread_id()])
     with pytest.raises(OperationalError), operations.transaction():

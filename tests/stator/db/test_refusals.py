@@ -7,7 +7,7 @@ import pytest
 from django.db import DataError, IntegrityError, OperationalError, ProgrammingError, connection
 from django.db.models.signals import post_delete
 
-from stator.db import chores, refusals
+from stator.db import chores, refusals, suspensions
 from stator.db.interface import new_token, new_worker_id
 from stator.db.probe import Work, look
 from stator.runner import StatorRunner
@@ -26,7 +26,7 @@ LONG_AGO = {"state_changed": ago(9000), "state_ready": False, "state_next_attemp
 def clock(monkeypatch):
     """Moves the time by which refused rows are left alone."""
     now = [1000.0]
-    monkeypatch.setattr(refusals.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(suspensions.time, "monotonic", lambda: now[0])
     return now
 
 

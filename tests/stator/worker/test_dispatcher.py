@@ -5,8 +5,9 @@ from types import SimpleNamespace
 import pytest
 from django.db import OperationalError
 
+from stator.db.suspensions import Suspensions
 from stator.rows.claimable import Crashes
-from stator.worker.dispatcher import Dispatcher
+from stator.worker.dispatcher import Dispatcher, Doubt
 from stator.worker.lanes import FEW, STREAK, Lane, Lanes, lanes_of
 from stator.worker.measures import Durations
 from stator.worker.outage import Outages
@@ -54,7 +55,9 @@ def dispatcher_of(
     room = Room(room)
     recorder = SimpleNamespace(held={}, is_behind=behind)
     threads = SimpleNamespace(claims=SimpleNamespace(run=run), records=SimpleNamespace(connect=connect))
-    return Dispatcher(Lanes(lanes), room, threads, alone or Alone(), recorder, most_crashed, ready, Durations()), room
+    return Dispatcher(
+        Lanes(lanes), room, threads, alone or Alone(), recorder, most_crashed, ready, Durations(), Suspensions()
+    ), room
 
 
 @on_loop
@@ -152,14 +155,14 @@ async def test_claim_whose_answer_was_lost_is_handed_back_later():
     with pytest.raises(ConnectionError):
         await dispatcher.claim()
     assert dispatcher.hungry
-    ((doubtful, token),) = dispatcher.doubtful
+    ((doubtful, token),) = dispatcher.doubts
     assert doubtful is operations
     with pytest.raises(ConnectionError):
         await dispatcher.settle_doubts(Outages())
     broken = False
     await dispatcher.settle_doubts(Outages())
     assert set(operations.released) == {token}
-    assert dispatcher.doubtful == []
+    assert dispatcher.doubts == []
     assert room.begun == []
 
 
@@ -179,18 +182,18 @@ async def test_database_that_is_away_keeps_no_rows_of_another_from_being_claimed
         assert len(room.begun) == came
         room.left = 10
     # Ambiguous claims are settled first.
-    assert len(dispatcher.doubtful) == 1
+    assert len(dispatcher.doubts) == 1
     monkeypatch.undo()
     away.ready = 3
     assert await dispatcher.claim() == 3
-    assert (len(away.released), dispatcher.doubtful) == (1, [])
+    assert (len(away.released), dispatcher.doubts) == (1, [])
 
 
 @on_loop
 async def test_nothing_is_claimed_once_it_is_stopped_but_doubts_are_settled():
     operations = FakeOperations(ready=5)
     dispatcher, _ = dispatcher_of(operations)
-    dispatcher.doubtful.append((operations, 1))
+    dispatcher._suspended.suspend(Doubt(operations, 1), "no answer")
     dispatcher.stop()
     assert await dispatcher.claim() == 0
     assert (operations.asked, operations.released) == ([], [1])
@@ -339,10 +342,10 @@ async def test_locked_model_keeps_no_rows_of_another_from_being_claimed(monkeypa
         assert await dispatcher.claim() == 10
         room.left = 10
     # It is left alone for a while, and nothing is in doubt: what waited in vain did nothing.
-    assert (len(tried), dispatcher.doubtful) == (1, [])
+    assert (len(tried), dispatcher.doubts) == (1, [])
     monkeypatch.undo()
     locked.ready = 3
-    monkeypatch.setattr(locked.locks, "timeouts", {})
+    locked.locks._keep({})
     assert await dispatcher.claim() == 3
 
 

@@ -3,6 +3,8 @@
 import pytest
 from django.db import DatabaseError
 
+from stator.db.rows import TABLE
+from stator.db.suspensions import Pace, Suspensions
 from stator.worker import outage as outage_module
 from stator.worker.heartbeat import Heartbeat
 from stator.worker.lanes import Lane
@@ -24,11 +26,12 @@ class TestSteps:
             return "done"
 
         with without(Line, "name"):
-            assert wait_for(reach, step, set(), lambda: False, tables) == "done"
+            assert wait_for(reach, step, Suspensions(), lambda: False, tables) == "done"
         assert [record.getMessage() for record in caplog.records] == ["stator.model_left_out"]
 
     def test_error_that_no_table_explains_is_raised_after_some_tries(self, tables, monkeypatch):
-        monkeypatch.setattr(outage_module, "PAUSES", [0.001] * 3)
+        monkeypatch.setattr(outage_module, "PACE", Pace(0.001))
+        monkeypatch.setattr(outage_module, "TRIES", 3)
         tries, error = [], error_of("SELECT 1 FROM nowhere")
 
         async def step():
@@ -36,15 +39,15 @@ class TestSteps:
             raise error
 
         with pytest.raises(DatabaseError, match="nowhere"):
-            wait_for(reach, step, set(), lambda: False, tables)
+            wait_for(reach, step, Suspensions(), lambda: False, tables)
         assert len(tries) == 4
 
     def test_lane_of_a_model_that_is_left_out_wants_nothing_until_it_is_back(self, pair):
         lane = Lane(pair[0], [], False, 1)
         lane.suspect = True
-        pair[0].lacking = "table testapp_line lacks column name"
+        pair[0].suspended.suspend(TABLE, "table testapp_line lacks column name")
         assert not lane.wanted
-        pair[0].lacking = ""
+        pair[0].suspended.end(TABLE)
         assert lane.wanted
 
     def test_lease_of_another_model_is_renewed(self, pair, monkeypatch):

@@ -6,6 +6,7 @@ import pytest
 from django.db import DatabaseError, OperationalError
 
 from stator.db.interface import Written
+from stator.db.suspensions import Suspensions
 from stator.graph.outcomes import Moved, Released
 from stator.worker import recorder as module
 from stator.worker.lanes import Lanes
@@ -21,7 +22,7 @@ class Writing:
 
     def __init__(self, monkeypatch, size=100):
         self.batches, self.answers = [], []
-        self.recorder = Recorder(self.run, size, Lanes(()), Measures())
+        self.recorder = Recorder(self.run, size, Lanes(()), Measures(), Suspensions())
         monkeypatch.setattr(module, "record", self.write)
 
     async def run(self, function, *args, **kwargs):

@@ -212,7 +212,7 @@ async def test_while_a_node_is_away_there_may_be_work_on_the_others(monkeypatch)
     assert {(MARK_READY, (over,)), (REAP, (over,))} <= {*done}
     assert not any(duty in (MARK_READY, REAP) and over not in models for duty, models in done)
     # All of it is asked again in a moment, and no sooner.
-    assert 0 < over.locks.pause(module.LOOK) <= FIRST_PAUSE
+    assert 0 < over.locks.remaining(module.LOOK) <= FIRST_PAUSE
 
 
 @on_loop

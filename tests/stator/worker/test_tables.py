@@ -1,11 +1,14 @@
 """Models whose tables lack something: which are left out, when they are taken back, and what becomes of their rows."""
 
 import time
+from functools import partial
+from operator import add
 
 import pytest
 from asgiref.sync import async_to_sync
 from django.db import OperationalError
 
+from stator.db.suspensions import Suspensions
 from stator.graph.outcomes import Waiting
 from stator.worker import tables as module
 from stator.worker.executor import UNFIT, attempt_async, attempt_sync
@@ -37,12 +40,12 @@ class TestSchema:
         events = [(record.getMessage(), record.model) for record in caplog.records]
         assert events == [("stator.model_left_out", "testapp.line"), ("stator.model_back", "testapp.line")]
 
-    def test_tables_are_read_again_only_when_it_is_time(self, tables, pair):
+    def test_tables_are_read_again_only_when_it_is_time(self, tables, pair, monkeypatch):
         with without(Line, "name"):
             wait_for(tables.examine)
         wait_for(tables.look_again)
         assert tables.left_out == [pair[0]]
-        tables._next = time.monotonic()
+        monkeypatch.setattr(time, "monotonic", partial(add, module.PACE.first, time.monotonic()))
         wait_for(tables.look_again)
         assert tables.left_out == []
 
@@ -93,7 +96,7 @@ class TestAttempts:
 class TestRecords:
     def flush(self, ended):
         async def write():
-            recorder = Recorder(run, 100, Lanes(()), Measures())
+            recorder = Recorder(run, 100, Lanes(()), Measures(), Suspensions())
             for pair in ended:
                 recorder.add(*pair)
             while recorder.came.is_set() or recorder._unwritten:

@@ -35,16 +35,16 @@ class Stopping:
         worker._stopping, worker._begun = asyncio.Event(), asyncio.Event()
         worker._begun.set()
         worker.lanes = Lanes(lanes)
-        worker.recorder = Recorder(self.write, 100, worker.lanes, worker.measures)
+        worker.recorder = Recorder(self.write, 100, worker.lanes, worker.measures, worker.suspended)
         worker.attempts = Attempts(worker.settings, worker.recorder.add, worker.recorder.note_recorded)
         worker.isolation = InProcessIsolation(worker.attempts.begin, worker._is_empty)
         worker.dispatcher = Dispatcher(
             worker.lanes, worker.attempts, SimpleNamespace(claims=SimpleNamespace(run=run)), worker.isolation,
-            worker.recorder, 10, lambda alias: True, worker.measures.times["claim"],
+            worker.recorder, 10, lambda alias: True, worker.measures.times["claim"], worker.suspended,
         )  # fmt: skip
         worker.scheduler = SimpleNamespace(stop=lambda: None, soon=lambda: None)
         schema = SimpleNamespace(changes=0)
-        worker.reach = partial(reach, unreachable=set(), has_no_time=worker._has_no_time, tables=schema)
+        worker.reach = partial(reach, suspended=worker.suspended, has_no_time=worker._has_no_time, tables=schema)
         self.loops = [asyncio.create_task(loop) for loop in (worker._fast_loop(), worker._record_loop())]
 
     async def write(self, function, operations, batch, *, again):
